@@ -1,0 +1,349 @@
+/*
+ * weir.h: decide, per request and per key, what may pass now.
+ *
+ * Conventions that hold for every function here:
+ *
+ *   units     Durations and times are nanoseconds (`_ns`). A time is Unix time
+ *             in nanoseconds, passed in by the caller, or WEIR_NOW to have the
+ *             library read its clock once. Passing times in gives virtual
+ *             time: the library then reads no clock at all.
+ *   errors    A function that can fail returns int: 0 or a negative
+ *             enum weir_status, whose text is weir_strerror(). A denied
+ *             request is not an error. Where a `struct weir_error *` is taken
+ *             it may be NULL; otherwise it receives what was wrong in words.
+ *             The library never prints, aborts or exits.
+ *   memory    Handles are made by *_open and freed by *_close; *_close(NULL)
+ *             does nothing. Strings and option structs passed in are copied.
+ *             Deciding never allocates.
+ *   threads   Every function may be called from any thread on the same handle
+ *             at once, except *_close, which must be the last call. There are
+ *             no hidden threads, no global state.
+ *   options   In option structs zero means the default, so
+ *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket
+ *             of five a second. `reserved` fields must be zero.
+ */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#else
+#define WEIR_API
+#endif
+
+/** In place of a time: the library reads its own clock, once. */
+#define WEIR_NOW UINT64_MAX
+
+/* ------------------------------------------------------------------------- */
+/* Errors                                                                    */
+
+/** Every status with its text: X(name, value, text). */
+#define WEIR_STATUS_LIST(X)                                                    \
+	X(OK, 0, "success")                                                        \
+	X(ENOMEM, -1, "out of memory")                                             \
+	X(EINVAL, -2, "invalid argument")                                          \
+	X(ECOST, -3, "cost is more than the limit could ever grant")               \
+	X(ERANGE, -4, "value out of range")                                        \
+	X(ENOTFOUND, -5, "not found")                                              \
+	X(ESYNTAX, -6, "syntax error")                                             \
+	X(EIO, -7, "input or output error")                                        \
+	X(EUNSUPPORTED, -8, "not supported")                                       \
+	X(ELONG, -9, "longer than accepted")
+
+enum weir_status {
+#define WEIR_STATUS_ENUM(name, value, text) WEIR_##name = (value),
+	WEIR_STATUS_LIST(WEIR_STATUS_ENUM)
+#undef WEIR_STATUS_ENUM
+};
+
+/** What went wrong and where. `line` and `column` start at 1; 0: not known. */
+struct weir_error {
+	int status;
+	unsigned line;
+	unsigned column;
+	char message[240];
+};
+
+/** Text of a status, never NULL, static. */
+WEIR_API const char *weir_strerror(int status);
+
+/** The version of the library that is linked, as "MAJOR.MINOR.PATCH". */
+WEIR_API const char *weir_version(void);
+
+/* ------------------------------------------------------------------------- */
+/* Limits                                                                    */
+
+enum weir_algorithm {
+	WEIR_TOKEN_BUCKET = 0, /**< bursts up to `burst`, refilled continuously */
+	WEIR_LEAKY_BUCKET,     /**< the same seen from the other side: a level that leaks */
+	WEIR_FIXED_WINDOW,     /**< a count per window, see `align` */
+	WEIR_RESETTING_BUCKET, /**< fixed_window from the first request on */
+};
+
+/** Unit of a rate's period. Months and years exist for calendar windows only. */
+enum weir_unit {
+	WEIR_SECOND = 0,
+	WEIR_NANOSECOND,
+	WEIR_MILLISECOND,
+	WEIR_MINUTE,
+	WEIR_HOUR,
+	WEIR_DAY,
+	WEIR_WEEK,
+	WEIR_MONTH,
+	WEIR_YEAR,
+};
+
+/** `count` per `period` units: 5/s is { 5 }, 10 per 100 ms { 10, 100, WEIR_MILLISECOND }. */
+struct weir_rate {
+	uint64_t count;      /**< 1 to 2^32 */
+	uint64_t period;     /**< number of units; 0 means 1; a year in all at most */
+	enum weir_unit unit;
+};
+
+enum weir_align {
+	WEIR_ALIGN_CALENDAR = 0,  /**< windows of the calendar in `timezone` */
+	WEIR_ALIGN_FIRST_REQUEST, /**< a window opens at its first allowed request */
+};
+
+enum weir_weekday {
+	WEIR_MONDAY = 0,
+	WEIR_TUESDAY,
+	WEIR_WEDNESDAY,
+	WEIR_THURSDAY,
+	WEIR_FRIDAY,
+	WEIR_SATURDAY,
+	WEIR_SUNDAY,
+};
+
+struct weir_limit_options {
+	const char *name; /**< up to 64 bytes; NULL: "default". Two limits with the
+	                       same name, algorithm and period share their counts
+	                       in one table. */
+	enum weir_algorithm algorithm;
+	struct weir_rate rate;        /**< required */
+	uint64_t burst;               /**< buckets: burst or capacity, 1 to 2^32; 0: rate.count.
+	                                   burst / rate may not exceed 18 years. */
+	enum weir_align align;        /**< fixed_window */
+	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
+	enum weir_weekday week_start; /**< calendar windows of weeks */
+	uint64_t reserved[6];
+};
+
+/** A validated limit: parameters only, no counts. Immutable. */
+typedef struct weir_limit weir_limit;
+
+/**
+ * Checks `options` and makes a limit of them.
+ * Errors: EINVAL (impossible or missing value), ERANGE (does not fit),
+ * ENOTFOUND (no such time zone), ENOMEM. On error *out is NULL.
+ */
+WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
+                             struct weir_error *error);
+WEIR_API void weir_limit_close(weir_limit *limit);
+
+/** The limit's name; lives as long as the limit. */
+WEIR_API const char *weir_limit_name(const weir_limit *limit);
+
+/* ------------------------------------------------------------------------- */
+/* Decisions                                                                 */
+
+/** Every reason with its text: X(name, text). */
+#define WEIR_REASON_LIST(X)                                                    \
+	X(OK, "ok")                                                                \
+	X(HIT_QUOTA, "hit_quota")                                                  \
+	X(OVER_LIMIT, "over_limit")                                                \
+	X(QUEUE_FULL, "queue_full")                                                \
+	X(WAIT_TOO_LONG, "wait_too_long")                                          \
+	X(SHED, "shed")                                                            \
+	X(BREAKER_OPEN, "breaker_open")                                            \
+	X(LISTED, "listed")                                                        \
+	X(STORE_FAILURE, "store_failure")
+
+enum weir_reason {
+#define WEIR_REASON_ENUM(name, text) WEIR_REASON_##name,
+	WEIR_REASON_LIST(WEIR_REASON_ENUM)
+#undef WEIR_REASON_ENUM
+	WEIR_REASON_COUNT
+};
+
+/** Text of a reason, never NULL, static. */
+WEIR_API const char *weir_reason_text(enum weir_reason reason);
+
+/** The answer to one request, with its explanation. */
+struct weir_decision {
+	bool allowed;
+	enum weir_reason reason;
+	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count */
+	uint64_t remaining;      /**< 0 to quota, rounded down */
+	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: the same request
+	                              would pass then if nothing else came */
+	uint64_t reset_after_ns; /**< until the key is as if never used */
+	uint64_t window_ns;      /**< the limit's period (burst / rate for buckets) */
+	const char *limit;       /**< name of the limit that decided, or NULL where no rule
+	                              applied; lives as long as the limit or engine */
+	const char *rule;        /**< name of the rule, or NULL */
+	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
+};
+
+/* ------------------------------------------------------------------------- */
+/* One limit without keys                                                    */
+
+/** One limit and its one count. */
+typedef struct weir_limiter weir_limiter;
+
+/**
+ * Errors as weir_limit_open.
+ *
+ *     weir_limiter *limiter;
+ *     struct weir_decision d;
+ *     weir_limiter_open(&(struct weir_limit_options){ .rate = { 5 }, .burst = 10 }, &limiter, NULL);
+ *     if (weir_limiter_acquire(limiter, 1, WEIR_NOW, &d) == 0 && d.allowed)
+ *         serve();
+ */
+WEIR_API int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
+                               struct weir_error *error);
+WEIR_API void weir_limiter_close(weir_limiter *limiter);
+
+/**
+ * Takes `cost` if the limit grants it now, and explains. A denied request
+ * consumes nothing. Cost 0 consumes nothing and answers whether 1 would pass.
+ * Errors: ECOST when `cost` is more than the limit could ever grant.
+ */
+WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                                  struct weir_decision *decision);
+/** Answers as acquire would, and consumes nothing. */
+WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                               struct weir_decision *decision);
+/** Gives back up to `cost` of what is in use now, never below zero. */
+WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                                 struct weir_decision *decision);
+/** Forgets all use. */
+WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
+                                struct weir_decision *decision);
+
+/* ------------------------------------------------------------------------- */
+/* Keyed tables                                                              */
+
+/** Counts of many keys, bounded in memory. */
+typedef struct weir_table weir_table;
+
+struct weir_table_options {
+	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. 20 bytes each, whatever the
+	                            length of their names. When more are live, the one that
+	                            would be forgotten soonest makes room. */
+	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
+	                            random source */
+	uint64_t reserved[6];
+};
+
+/** Keys longer than this are refused with ELONG. */
+#define WEIR_KEY_MAX 1024
+
+/** Errors: ERANGE (capacity), ENOMEM. `options` may be NULL. */
+WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
+                             struct weir_error *error);
+WEIR_API void weir_table_close(weir_table *table);
+
+/**
+ * As weir_limiter_acquire, for one key of one limit. A key is any bytes; a key
+ * never seen is one that has long been idle. `key` is only read.
+ * Errors: ECOST, ELONG.
+ */
+WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
+                          size_t key_len, uint64_t cost, uint64_t now_ns,
+                          struct weir_decision *decision);
+WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                       uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
+WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,
+                         size_t key_len, uint64_t cost, uint64_t now_ns,
+                         struct weir_decision *decision);
+WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                        uint64_t now_ns, struct weir_decision *decision);
+
+/** One request of a batch. */
+struct weir_request {
+	const weir_limit *limit;
+	const void *key;
+	size_t key_len;
+	uint64_t cost;
+	int status; /**< out: 0 or the error of this request */
+};
+
+/**
+ * weir_acquire for `n` requests in order, at one time, with their memory
+ * fetched ahead: several times as fast as one by one on a large table.
+ * Each request's `status` tells its own error; the others are decided all the
+ * same. Returns 0, or the first error.
+ */
+WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n,
+                                uint64_t now_ns, struct weir_decision *decisions);
+
+struct weir_table_stats {
+	uint64_t capacity;  /**< as asked for */
+	uint64_t cells;     /**< places there are */
+	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
+	uint64_t evictions; /**< keys in use that had to make room, ever */
+	uint64_t bytes;     /**< memory of the table */
+};
+
+WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
+                               struct weir_table_stats *stats);
+
+/* ------------------------------------------------------------------------- */
+/* Rules                                                                     */
+
+/**
+ * Rules over a table: which limits apply to a request by its attributes.
+ * Configurations are read by <weir/rules.h>.
+ */
+typedef struct weir_engine weir_engine;
+typedef struct weir_config weir_config;
+
+struct weir_attribute {
+	const char *name; /**< NUL-terminated */
+	const char *value;
+	size_t value_len;
+};
+
+/** Requests with more attributes are refused with ELONG. */
+#define WEIR_ATTRIBUTES_MAX 64
+
+/**
+ * Compiles `config` for deciding. The engine keeps no reference to `config`;
+ * `table` must outlive it. Errors: as weir_limit_open.
+ */
+WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
+                              struct weir_error *error);
+WEIR_API void weir_engine_close(weir_engine *engine);
+
+/**
+ * Decides a request by all rules that apply to it, all or nothing: a denied
+ * request consumes from none of the enforced limits. Where no rule applies the
+ * request is allowed. An allowed answer reports the tightest limit, a denied
+ * one the first that denied.
+ * Errors: ECOST, ELONG.
+ */
+WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes,
+                               size_t n, uint64_t cost, uint64_t now_ns,
+                               struct weir_decision *decision);
+
+/** The engine's limit of that name, or NULL; lives as long as the engine. */
+WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,
+                                             size_t name_len);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

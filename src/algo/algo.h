@@ -1,0 +1,132 @@
+/*
+ * algo.h: a limit's parameters and the pure step that every algorithm is.
+ *
+ *     (parameters, old state, now, cost) -> (new state, decision)
+ *
+ * A step reads no clock, takes no lock and allocates nothing. Where states
+ * live and how two threads meet on one is the business of `table` and `store`.
+ *
+ * A state is one time and one word:
+ *
+ *     until_ns   when the state has nothing left to say (the bucket is full
+ *                again, the window over). At or before `now` the state equals
+ *                none at all, so idle keys need no sweeper.
+ *     word       what else the algorithm remembers, 32 bits.
+ *
+ * That is all a cell of the table has room for beside the key's tag; each
+ * algorithm's file says what it keeps in them.
+ */
+#ifndef ALGO_ALGO_H
+#define ALGO_ALGO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+#include "base/clock.h"
+#include "base/number.h"
+
+/* No state may reach further ahead than this; cells count time modulo 2^60 ns (36 years). */
+#define ALGO_HORIZON_NS (UINT64_C(18) * 365 * NS_PER_DAY)
+#define ALGO_COUNT_MAX (UINT64_C(1) << 32)
+#define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
+
+struct zone;
+
+struct algo_state {
+	uint64_t until_ns; /* 0 in a state never used */
+	uint32_t word;
+};
+
+/* A length of time as whole nanoseconds and a fraction in units of 1/q ns. */
+struct bucket_time {
+	uint64_t ns;
+	uint32_t frac; /* below q */
+};
+
+/* token_bucket and leaky_bucket, see bucket.c. */
+struct bucket_params {
+	uint64_t count;              /* tokens per period */
+	uint64_t burst;              /* B */
+	uint64_t p;                  /* period / gcd(count, period) */
+	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
+	struct bucket_time interval; /* T */
+	struct bucket_time depth;    /* B * T */
+	double tokens_per_ns;        /* 1 / T, a first guess that is then corrected */
+};
+
+/* The calendar's windows, see calendar.c. */
+struct calendar {
+	struct zone *zone; /* owned by the limit */
+	uint64_t period;   /* in units */
+	enum weir_unit unit;
+	enum weir_weekday week_start;
+};
+
+/* fixed_window and resetting_bucket, see window.c. */
+struct window_params {
+	uint64_t count;
+	uint64_t period_ns;
+	bool aligned; /* to the calendar */
+};
+
+struct algo_limit {
+	enum weir_algorithm algorithm;
+	uint64_t quota;     /* what it grants at once; also the greatest cost */
+	uint64_t window_ns; /* the period, for explanations */
+	union {
+		struct bucket_params bucket;
+		struct window_params window;
+	};
+	struct calendar calendar; /* aligned windows only */
+};
+
+/* The new state is in *state; true when it differs from the old one. */
+struct algo_outcome {
+	bool allowed;
+	enum weir_reason reason;
+	uint64_t remaining;
+	uint64_t retry_after_ns;
+	uint64_t reset_after_ns;
+};
+
+enum algo_op {
+	ALGO_ACQUIRE,
+	ALGO_PEEK,
+	ALGO_REFUND,
+	ALGO_RESET,
+};
+
+/** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
+int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
+                    struct weir_error *error);
+void algo_limit_free(struct algo_limit *limit);
+
+/**
+ * The time that the step is to be given as `now`, and the end of the calendar
+ * window that it lies in (0 where the limit has no calendar). Not part of the
+ * step: it is the same for every key.
+ */
+struct algo_time {
+	uint64_t now_ns;
+	uint64_t window_end_ns;
+};
+
+struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
+
+/**
+ * One step. `cost` is at most `limit->quota`. ALGO_PEEK and cost 0 (except in
+ * a refund or reset) leave the state alone and answer for a cost of 1 at least.
+ * Returns whether *state changed.
+ */
+bool algo_step(const struct algo_limit *limit, enum algo_op op, struct algo_state *state,
+               const struct algo_time *time, uint64_t cost, struct algo_outcome *out);
+
+/* The algorithms behind algo_step. */
+bool bucket_step(const struct bucket_params *params, enum algo_op op, struct algo_state *state,
+                 uint64_t now_ns, uint64_t cost, struct algo_outcome *out);
+bool window_step(const struct window_params *params, enum algo_op op, struct algo_state *state,
+                 const struct algo_time *time, uint64_t cost, struct algo_outcome *out);
+
+#endif

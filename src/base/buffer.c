@@ -1,0 +1,148 @@
+#include "base/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+
+char *buffer_reserve(struct buffer *buffer, size_t len)
+{
+	size_t need, capacity;
+	char *data;
+
+	if (buffer->failed || __builtin_add_overflow(buffer->len, len, &need) ||
+	    (buffer->max && need > buffer->max)) {
+		buffer->failed = true;
+		return NULL;
+	}
+	if (need > buffer->capacity) {
+		capacity = buffer->capacity ? buffer->capacity : 256;
+		while (capacity < need)
+			capacity *= 2;
+		data = realloc(buffer->data, capacity);
+		if (!data) {
+			buffer->failed = true;
+			return NULL;
+		}
+		buffer->data = data;
+		buffer->capacity = capacity;
+	}
+	return buffer->data + buffer->len;
+}
+
+void buffer_add(struct buffer *buffer, const void *data, size_t len)
+{
+	char *to = buffer_reserve(buffer, len);
+
+	if (to && len > 0) {
+		memcpy(to, data, len);
+		buffer->len += len;
+	}
+}
+
+void buffer_add_text(struct buffer *buffer, const char *text)
+{
+	buffer_add(buffer, text, strlen(text));
+}
+
+void buffer_add_slice(struct buffer *buffer, struct slice text)
+{
+	buffer_add(buffer, text.data, text.len);
+}
+
+void buffer_add_u64(struct buffer *buffer, uint64_t value)
+{
+	char *to = buffer_reserve(buffer, 20);
+
+	if (to)
+		buffer->len += (size_t)(format_u64(to, value) - to);
+}
+
+void buffer_printf(struct buffer *buffer, const char *format, ...)
+{
+	va_list args;
+	int len;
+	char *to;
+
+	va_start(args, format);
+	len = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	to = len < 0 ? NULL : buffer_reserve(buffer, (size_t)len + 1);
+	if (!to) {
+		buffer->failed = true;
+		return;
+	}
+	va_start(args, format);
+	vsnprintf(to, (size_t)len + 1, format, args);
+	va_end(args);
+	buffer->len += (size_t)len;
+}
+
+/* Length of the valid UTF-8 sequence at `p`, or 0 (RFC 3629: no overlong forms, no surrogates). */
+static size_t utf8_sequence(const unsigned char *p, size_t len)
+{
+	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
+	unsigned second;
+
+	if (n == 1)
+		return 1;
+	if (n > len || p[0] < 0xc2 || p[0] > 0xf4)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	second = (unsigned)p[0] << 8 | p[1];
+	if (second < 0xe0a0 && n == 3)
+		return 0;
+	if ((second >= 0xeda0 && n == 3 && p[0] == 0xed) || (n == 4 && (second < 0xf090 || second > 0xf48f)))
+		return 0;
+	return n;
+}
+
+void buffer_add_json(struct buffer *buffer, struct slice text)
+{
+	static const char hex[] = "0123456789abcdef";
+	const unsigned char *p = (const unsigned char *)text.data;
+	size_t i = 0;
+
+	while (i < text.len) {
+		char *to = buffer_reserve(buffer, 6);
+		size_t n = utf8_sequence(p + i, text.len - i);
+
+		if (!to)
+			return;
+		if (n == 0) {
+			memcpy(to, "\xef\xbf\xbd", 3);
+			buffer->len += 3;
+			n = 1;
+		} else if (p[i] == '"' || p[i] == '\\') {
+			to[0] = '\\';
+			to[1] = (char)p[i];
+			buffer->len += 2;
+		} else if (p[i] < 0x20 || p[i] == 0x7f) {
+			memcpy(to, "\\u00", 4);
+			to[4] = hex[p[i] >> 4];
+			to[5] = hex[p[i] & 15];
+			buffer->len += 6;
+		} else {
+			memcpy(to, p + i, n);
+			buffer->len += n;
+		}
+		i += n;
+	}
+}
+
+void buffer_consume(struct buffer *buffer, size_t len)
+{
+	buffer->len -= len;
+	if (buffer->len > 0)
+		memmove(buffer->data, buffer->data + len, buffer->len);
+}
+
+void buffer_free(struct buffer *buffer)
+{
+	free(buffer->data);
+	*buffer = (struct buffer){.max = buffer->max};
+}

@@ -1,0 +1,38 @@
+/*
+ * buffer.h: bytes that grow up to a bound.
+ *
+ * A write that finds no memory, or would pass the bound, sets `failed` and
+ * writes nothing from then on; check it once at the end.
+ */
+#ifndef BASE_BUFFER_H
+#define BASE_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct buffer {
+	char *data;
+	size_t len;
+	size_t capacity;
+	size_t max; /* 0: no bound */
+	bool failed;
+};
+
+/** Makes room for `len` more bytes and returns where they go, or NULL (failed). Add to `len` yourself. */
+char *buffer_reserve(struct buffer *buffer, size_t len);
+void buffer_add(struct buffer *buffer, const void *data, size_t len);
+void buffer_add_text(struct buffer *buffer, const char *text);
+void buffer_add_slice(struct buffer *buffer, struct slice text);
+void buffer_add_u64(struct buffer *buffer, uint64_t value);
+void buffer_printf(struct buffer *buffer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
+void buffer_add_json(struct buffer *buffer, struct slice text);
+/** Drops the first `len` bytes. */
+void buffer_consume(struct buffer *buffer, size_t len);
+void buffer_free(struct buffer *buffer);
+
+#endif

@@ -1,0 +1,67 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *weir_strerror(int status)
+{
+	switch (status) {
+#define CASE(name, value, text)                                                                    \
+	case value:                                                                                    \
+		return text;
+		WEIR_STATUS_LIST(CASE)
+#undef CASE
+	}
+	return "unknown error";
+}
+
+const char *weir_reason_text(enum weir_reason reason)
+{
+	static const char *const texts[] = {
+#define TEXT(name, text) text,
+	    WEIR_REASON_LIST(TEXT)
+#undef TEXT
+	};
+	return (unsigned)reason < WEIR_REASON_COUNT ? texts[reason] : "unknown";
+}
+
+#define STRING2(x) #x
+#define STRING(x) STRING2(x)
+
+const char *weir_version(void)
+{
+	return STRING(WEIR_VERSION_MAJOR) "." STRING(WEIR_VERSION_MINOR) "." STRING(WEIR_VERSION_PATCH);
+}
+
+static int error_set_va(struct weir_error *error, int status, unsigned line, unsigned column,
+                        const char *format, va_list args)
+{
+	if (error) {
+		error->status = status;
+		error->line = line;
+		error->column = column;
+		vsnprintf(error->message, sizeof error->message, format, args);
+	}
+	return status;
+}
+
+int error_set(struct weir_error *error, int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	error_set_va(error, status, 0, 0, format, args);
+	va_end(args);
+	return status;
+}
+
+int error_set_at(struct weir_error *error, int status, unsigned line, unsigned column,
+                 const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	error_set_va(error, status, line, column, format, args);
+	va_end(args);
+	return status;
+}

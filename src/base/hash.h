@@ -1,0 +1,25 @@
+/*
+ * hash.h: SipHash-1-3, the keyed hash of everything that comes from outside.
+ *
+ * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012),
+ * with one compression and three finalisation rounds, the variant that
+ * language runtimes use for their hash tables. Who does not know the key can
+ * neither aim at a cell of the table nor at a chain of an index.
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hash_key {
+	uint64_t k0, k1;
+};
+
+/** The hash of `salt` (eight bytes, little-endian) followed by `data`. */
+uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data, size_t len);
+
+/** The hash of `data`. */
+uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len);
+
+#endif

@@ -1,0 +1,39 @@
+/* ip.h: addresses and ranges of them. IPv4 is kept as ::ffff:a.b.c.d, so one comparison serves both. */
+#ifndef BASE_IP_H
+#define BASE_IP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct ip {
+	uint8_t bytes[16]; /* network order */
+};
+
+/* Both ends in. */
+struct ip_range {
+	struct ip first, last;
+};
+
+#define IP_TEXT_MAX 46
+
+/** "10.1.2.3", "::1", "::ffff:10.1.2.3", with or without brackets round an IPv6 address. */
+bool ip_parse(struct slice text, struct ip *out);
+
+/**
+ * An address, "10.0.0.0/8", "2001:db8::/32", "192.168.1.*", "192.168.*.*",
+ * "10.0.0.1-10.0.0.9". Host bits behind a prefix are ignored.
+ */
+bool ip_range_parse(struct slice text, struct ip_range *out);
+
+bool ip_in_range(const struct ip *ip, const struct ip_range *range);
+
+/** When the range is exactly a prefix: its length in bits of 128 (a /8 of IPv4 is 104), else -1. */
+int ip_range_prefix(const struct ip_range *range);
+
+/** Canonical text, IPv4 dotted; returns its length. `out` holds IP_TEXT_MAX bytes. */
+size_t ip_format(const struct ip *ip, char *out);
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * number.h: whole numbers: saturating, wide, and read from text.
+ *
+ * Times and costs come from outside; nothing here wraps round.
+ */
+#ifndef BASE_NUMBER_H
+#define BASE_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+typedef unsigned __int128 u128;
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_DAY (86400 * NS_PER_S)
+
+static inline uint64_t u64_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t u64_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline uint64_t sat_add(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t sat_sub(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static inline uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static inline uint64_t sat_u64(u128 a)
+{
+	return a > UINT64_MAX ? UINT64_MAX : (uint64_t)a;
+}
+
+static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
+{
+	while (b != 0) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/** All of `text` as a decimal number without sign or blanks; false when it is none or too large. */
+bool parse_u64(struct slice text, uint64_t *out);
+
+/** The same with an optional minus. */
+bool parse_i64(struct slice text, int64_t *out);
+
+/** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
+char *format_u64(char *out, uint64_t value);
+
+#endif

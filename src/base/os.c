@@ -1,0 +1,64 @@
+#include "base/os.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include <weir/weir.h>
+
+#include "base/number.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+void *os_pages_map(size_t size)
+{
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED)
+		return NULL;
+	if (size >= HUGE_PAGE)
+		madvise(pages, size, MADV_HUGEPAGE); /* a wish: refused is as good as before */
+	return pages;
+}
+
+void os_pages_unmap(void *pages, size_t size)
+{
+	if (pages)
+		munmap(pages, size);
+}
+
+int os_random(void *out, size_t len)
+{
+	unsigned char *p = out;
+
+	while (len > 0) {
+		ssize_t n = getrandom(p, len, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return WEIR_EIO;
+		p += n;
+		len -= (size_t)n;
+	}
+	return WEIR_OK;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+uint64_t os_monotonic_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t os_wall_ns(void)
+{
+	return clock_ns(CLOCK_REALTIME);
+}

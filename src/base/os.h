@@ -1,0 +1,21 @@
+/* os.h: the one place that asks the operating system for memory, time and chance. */
+#ifndef BASE_OS_H
+#define BASE_OS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Zeroed pages, `size` bytes, huge where the system grants it; NULL when there are none. */
+void *os_pages_map(size_t size);
+void os_pages_unmap(void *pages, size_t size);
+
+/** Fills `out` from the system's random source; 0 or WEIR_EIO. */
+int os_random(void *out, size_t len);
+
+/** CLOCK_MONOTONIC in nanoseconds. */
+uint64_t os_monotonic_ns(void);
+
+/** CLOCK_REALTIME in nanoseconds since 1970. */
+uint64_t os_wall_ns(void);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * codec.h: what a protocol is to the server.
+ *
+ * A codec holds no socket, thread or counter. Its session is what it must
+ * remember of one connection. To add a protocol, write one of these.
+ */
+#ifndef PROTO_CODEC_H
+#define PROTO_CODEC_H
+
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "proto/request.h"
+
+/* The limits on input, by INTERFACE and configurable. */
+struct codec_limits {
+	size_t key_max;     /* 1 KiB */
+	size_t request_max; /* 64 KiB: a body, or all of a RESP command */
+	size_t header_max;  /* 16 KiB: request line and headers */
+	size_t attributes_max;
+};
+
+#define CODEC_LIMITS_DEFAULT                                                                       \
+	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX})
+
+enum codec_result {
+	CODEC_MORE,    /* no whole request in `data` yet */
+	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it */
+};
+
+struct codec {
+	const char *name;
+	size_t session_size;
+	void (*open)(void *session, const struct codec_limits *limits);
+	/*
+	 * Reads one request from `data`: all bytes of the connection that no
+	 * request has consumed. After CODEC_MORE the next call gets the same
+	 * bytes, at any address, and more behind them. Never needs more than
+	 * header_max + request_max + 1 KiB bytes to say CODEC_REQUEST.
+	 */
+	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
+	                           struct arena *arena, struct request *request);
+	/* Appends the reply to `request`. Called once per request, in order. */
+	void (*reply)(void *session, const struct request *request, const struct reply *reply,
+	              struct buffer *out);
+};
+
+extern const struct codec resp_codec;
+extern const struct codec http_codec;
+
+#endif

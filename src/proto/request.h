@@ -1,0 +1,65 @@
+/*
+ * request.h: the neutral request that every protocol is translated to, and the
+ * neutral reply that it is translated back from.
+ *
+ * Slices point into the bytes that were parsed, or into the arena given to the
+ * parser; both live until the reply is written.
+ */
+#ifndef PROTO_REQUEST_H
+#define PROTO_REQUEST_H
+
+#include <weir/weir.h>
+
+#include "base/slice.h"
+
+enum request_kind {
+	REQUEST_LIMIT,   /* `op` on a named limit and a key */
+	REQUEST_RULES,   /* `op` on what the rules say of the attributes */
+	REQUEST_ADHOC,   /* CL.THROTTLE and THROTTLE: the limit is in the request */
+	REQUEST_LOCAL,   /* the codec answers by itself: greetings, errors */
+	REQUEST_HEALTH,  /* /healthz */
+	REQUEST_READY,   /* /readyz */
+	REQUEST_METRICS, /* /metrics */
+	REQUEST_KIND_COUNT
+};
+
+enum request_op {
+	REQUEST_ACQUIRE,
+	REQUEST_PEEK,
+	REQUEST_REFUND,
+	REQUEST_RESET,
+};
+
+/* A limit that travels in the request: burst tokens, count per period seconds. */
+struct request_adhoc {
+	int64_t max_burst, count, period_s;
+	int64_t quantity;
+};
+
+struct request {
+	enum request_kind kind;
+	enum request_op op;
+	struct slice limit;
+	struct slice key;
+	uint64_t cost;
+	const struct weir_attribute *attributes;
+	size_t attribute_count;
+	struct request_adhoc adhoc;
+	bool from_proxy;            /* /auth: the address comes from forwarded_for and the peer */
+	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
+	bool close;                 /* close the connection after the reply */
+	/* The codec's own: which of its answers, and with what. */
+	int verb;
+	int detail;
+	struct slice text;
+};
+
+struct reply {
+	int status;                    /* 0: decision holds; else an enum weir_status */
+	const char *message;           /* of an error, in words */
+	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC */
+	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
+	struct slice body;             /* REQUEST_METRICS: Prometheus text */
+};
+
+#endif

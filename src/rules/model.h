@@ -1,0 +1,78 @@
+/*
+ * model.h: what a rule file says, whoever read it.
+ *
+ * Readers (yaml.c, and Koala's language) fill it, the engine compiles it, and
+ * neither knows the other. All memory is the config's arena.
+ */
+#ifndef RULES_MODEL_H
+#define RULES_MODEL_H
+
+#include <weir/rules.h>
+
+#include "base/arena.h"
+#include "base/ip.h"
+
+enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
+enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };
+enum rules_answer { RULES_BY_LIMITS = 0, RULES_ALLOW, RULES_DENY };
+
+enum rules_test {
+	RULES_EQUAL,    /* the value is `text` */
+	RULES_PREFIX,   /* the value begins with `text` (written `text*`) */
+	RULES_IP_RANGE, /* the value is an address in `range` */
+	RULES_ANY,      /* the value is not empty */
+};
+
+struct rules_value {
+	enum rules_test test;
+	struct slice text;
+	struct ip_range range;
+};
+
+/* The attribute is present and one of the values holds. */
+struct rules_condition {
+	const char *attribute;
+	const struct rules_value *values;
+	size_t value_count;
+};
+
+struct rules_limit {
+	struct weir_limit_options options; /* strings in the arena */
+	enum rules_failure on_store_failure;
+	unsigned line, column; /* where it stands, for errors found later */
+};
+
+struct rules_rule {
+	const char *name; /* never NULL: "rule-3" when the file gives none */
+	const struct rules_condition *conditions;
+	size_t condition_count;
+	const char *const *key; /* attribute names */
+	size_t key_count;
+	const size_t *limits; /* indexes into the config's limits */
+	size_t limit_count;
+	enum rules_mode mode;
+	enum rules_answer answer;
+	enum rules_failure on_store_failure;
+	bool has_on_store_failure;
+	const char *result; /* JSON object, or NULL */
+};
+
+struct weir_config {
+	struct arena arena;
+	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
+	const char *store;                                   /* NULL: not given */
+	uint64_t capacity;                                   /* 0: not given */
+	unsigned nodes;                                      /* 1 */
+	const char *prefix;                                  /* "weir:" */
+	const struct ip_range *trusted_proxies;
+	size_t trusted_proxy_count;
+	const struct rules_limit *limits;
+	size_t limit_count;
+	const struct rules_rule *rules;
+	size_t rule_count;
+};
+
+/** An empty configuration with the defaults, or NULL. */
+struct weir_config *rules_config_new(void);
+
+#endif
