@@ -134,7 +134,7 @@ struct weir_limit_options {
 	enum weir_algorithm algorithm;
 	struct weir_rate rate;        /**< required */
 	uint64_t burst;               /**< buckets: burst or capacity, 1 to 2^32; 0: rate.count.
-	                                   burst / rate may not exceed 18 years. */
+	                                   burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
 	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks */

@@ -27,22 +27,26 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-/* No state may reach further ahead than this; cells count time modulo 2^60 ns (36 years). */
-#define ALGO_HORIZON_NS (UINT64_C(18) * 365 * NS_PER_DAY)
+/*
+ * No state may reach further ahead than this. Cells count time modulo 2^60 ns,
+ * 18 years either way of now, which leaves 2 years for clocks that step back.
+ */
+#define ALGO_HORIZON_NS (UINT64_C(16) * 365 * NS_PER_DAY)
 #define ALGO_COUNT_MAX (UINT64_C(1) << 32)
 #define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
 
 struct zone;
+struct algo_cache;
 
 struct algo_state {
 	uint64_t until_ns; /* 0 in a state never used */
 	uint32_t word;
 };
 
-/* A length of time as whole nanoseconds and a fraction in units of 1/q ns. */
+/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
 struct bucket_time {
 	uint64_t ns;
-	uint32_t frac; /* below q */
+	uint32_t under;
 };
 
 /* token_bucket and leaky_bucket, see bucket.c. */
@@ -53,7 +57,6 @@ struct bucket_params {
 	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
 	struct bucket_time interval; /* T */
 	struct bucket_time depth;    /* B * T */
-	double tokens_per_ns;        /* 1 / T, a first guess that is then corrected */
 };
 
 /* The calendar's windows, see calendar.c. */
@@ -79,16 +82,8 @@ struct algo_limit {
 		struct bucket_params bucket;
 		struct window_params window;
 	};
-	struct calendar calendar; /* aligned windows only */
-};
-
-/* The new state is in *state; true when it differs from the old one. */
-struct algo_outcome {
-	bool allowed;
-	enum weir_reason reason;
-	uint64_t remaining;
-	uint64_t retry_after_ns;
-	uint64_t reset_after_ns;
+	struct calendar calendar; /* aligned windows only, as is the cache */
+	struct algo_cache *cache; /* the calendar's window last asked for */
 };
 
 enum algo_op {
@@ -98,35 +93,52 @@ enum algo_op {
 	ALGO_RESET,
 };
 
+/* What is asked of a state. */
+struct algo_call {
+	enum algo_op op;
+	uint64_t cost;     /* acquire and peek: at most the limit's quota */
+	uint64_t until_ns; /* refund: only into the window that ends then; 0: current use */
+};
+
+/* When: the same for every key of a limit, so found once and not part of the step. */
+struct algo_time {
+	uint64_t now_ns;        /* the wall's for aligned windows, else the anchored clock's */
+	uint64_t window_end_ns; /* of the calendar window that now lies in; 0 without calendar */
+};
+
+struct algo_outcome {
+	bool allowed;
+	enum weir_reason reason;
+	uint64_t remaining;
+	uint64_t retry_after_ns;
+	uint64_t reset_after_ns;
+};
+
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error);
 void algo_limit_free(struct algo_limit *limit);
 
-/**
- * The time that the step is to be given as `now`, and the end of the calendar
- * window that it lies in (0 where the limit has no calendar). Not part of the
- * step: it is the same for every key.
- */
-struct algo_time {
-	uint64_t now_ns;
-	uint64_t window_end_ns;
-};
-
 struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 
 /**
- * One step. `cost` is at most `limit->quota`. ALGO_PEEK and cost 0 (except in
- * a refund or reset) leave the state alone and answer for a cost of 1 at least.
- * Returns whether *state changed.
+ * One step. Returns whether *state changed.
+ *
+ * acquire  takes `cost` when the limit grants it; cost 0 answers for 1, taking nothing
+ * peek     answers as acquire would, `remaining` as it stands, taking nothing
+ * refund   gives back up to `cost` of what is in use, never below none
+ * reset    forgets all use
  */
-bool algo_step(const struct algo_limit *limit, enum algo_op op, struct algo_state *state,
-               const struct algo_time *time, uint64_t cost, struct algo_outcome *out);
+bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 
 /* The algorithms behind algo_step. */
-bool bucket_step(const struct bucket_params *params, enum algo_op op, struct algo_state *state,
-                 uint64_t now_ns, uint64_t cost, struct algo_outcome *out);
-bool window_step(const struct window_params *params, enum algo_op op, struct algo_state *state,
-                 const struct algo_time *time, uint64_t cost, struct algo_outcome *out);
+bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+bool window_step(const struct window_params *params, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+
+/** Derives p, q, interval and depth. `count`, `burst` and the period are in range. */
+void bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns, uint64_t burst);
 
 #endif

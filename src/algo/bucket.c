@@ -1,0 +1,138 @@
+/*
+ * bucket.c: token_bucket and leaky_bucket as one theoretical arrival time.
+ *
+ * GCRA (ITU-T I.371, annex A) in its virtual scheduling form: the state is the
+ * time TAT at which the bucket will be as new. With T = period / count and
+ * burst B, a request of cost c passes iff
+ *
+ *     max(TAT, now) + c T - now <= B T,    and then  TAT = max(TAT, now) + c T.
+ *
+ * leaky_bucket keeps the level instead of the tokens: level = (TAT - now) / T.
+ *
+ * T is a rational number p/q of nanoseconds, and so is every TAT. It is kept
+ * exactly, as whole nanoseconds rounded up and the 1/q parts by which that is
+ * too much. So no rate drifts, and the rounded time alone tells whether the
+ * state still has something to say:
+ *
+ *     TAT = until_ns - word / q,    TAT > now  iff  until_ns > now.
+ */
+#include "algo/algo.h"
+
+static struct bucket_time time_of(u128 parts, uint64_t q)
+{
+	u128 ns = (parts + q - 1) / q;
+
+	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
+}
+
+void bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns, uint64_t burst)
+{
+	uint64_t divisor = gcd_u64(count, period_ns);
+
+	params->burst = burst;
+	params->p = period_ns / divisor;
+	params->q = count / divisor;
+	params->interval = time_of(params->p, params->q);
+	params->depth = time_of((u128)burst * params->p, params->q);
+}
+
+static struct bucket_time time_add(struct bucket_time a, struct bucket_time b, uint64_t q)
+{
+	uint64_t under = (uint64_t)a.under + b.under;
+	uint64_t carry = under >= q;
+
+	return (struct bucket_time){a.ns + b.ns - carry, (uint32_t)(under - (carry ? q : 0))};
+}
+
+/* a - b, where a >= b. */
+static struct bucket_time time_sub(struct bucket_time a, struct bucket_time b, uint64_t q)
+{
+	uint64_t borrow = a.under < b.under;
+
+	return (struct bucket_time){a.ns - b.ns + borrow,
+	                            (uint32_t)((borrow ? q : 0) + a.under - b.under)};
+}
+
+static bool time_at_most(struct bucket_time a, struct bucket_time b)
+{
+	return a.ns < b.ns || (a.ns == b.ns && a.under >= b.under);
+}
+
+static struct bucket_time cost_time(const struct bucket_params *params, uint64_t cost)
+{
+	return cost == 1 ? params->interval : time_of((u128)cost * params->p, params->q);
+}
+
+/* Whole tokens left when TAT is `ahead` of now. */
+static uint64_t tokens_left(const struct bucket_params *params, struct bucket_time ahead)
+{
+	struct bucket_time left;
+	u128 parts;
+
+	if (!time_at_most(ahead, params->depth))
+		return 0;
+	left = time_sub(params->depth, ahead, params->q);
+	parts = (u128)left.ns * params->q - left.under;
+	if (parts >> 64 == 0) /* one machine division where it suffices */
+		return (uint64_t)parts / params->p;
+	return (uint64_t)(parts / params->p);
+}
+
+static bool refund(const struct bucket_params *params, struct algo_state *state,
+                   struct bucket_time *ahead, uint64_t now_ns, uint64_t cost)
+{
+	struct bucket_time back = cost_time(params, u64_min(cost, params->burst));
+
+	if (ahead->ns == 0 || cost == 0)
+		return false;
+	if (time_at_most(*ahead, back)) {
+		*ahead = (struct bucket_time){0, 0};
+		*state = (struct algo_state){0, 0};
+	} else {
+		*ahead = time_sub(*ahead, back, params->q);
+		*state = (struct algo_state){now_ns + ahead->ns, ahead->under};
+	}
+	return true;
+}
+
+bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	uint64_t now_ns = time->now_ns;
+	bool live = state->until_ns > now_ns, changed = false;
+	struct bucket_time ahead = {0, 0}, after;
+
+	if (live) /* a fraction written under other parameters is off by less than a nanosecond */
+		ahead = (struct bucket_time){state->until_ns - now_ns,
+		                             state->word < params->q ? state->word : 0};
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
+		if (!time_at_most(after, params->depth)) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
+		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			*state = (struct algo_state){now_ns + after.ns, after.under};
+			ahead = after;
+			changed = true;
+		}
+		break;
+	case ALGO_REFUND:
+		changed = refund(params, state, &ahead, now_ns, call->cost);
+		break;
+	case ALGO_RESET:
+		changed = state->until_ns != 0;
+		*state = (struct algo_state){0, 0};
+		ahead = (struct bucket_time){0, 0};
+		break;
+	}
+	out->remaining = tokens_left(params, ahead);
+	out->reset_after_ns = ahead.ns;
+	return changed;
+}

@@ -1,0 +1,205 @@
+/* limit.c: from options to parameters, and the dispatch over algorithms. */
+#include "algo/algo.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "algo/calendar.h"
+#include "base/error.h"
+#include "base/zone.h"
+
+static const uint64_t unit_ns[] = {
+    [WEIR_SECOND] = NS_PER_S,
+    [WEIR_NANOSECOND] = 1,
+    [WEIR_MILLISECOND] = NS_PER_MS,
+    [WEIR_MINUTE] = 60 * NS_PER_S,
+    [WEIR_HOUR] = 3600 * NS_PER_S,
+    [WEIR_DAY] = NS_PER_DAY,
+    [WEIR_WEEK] = 7 * NS_PER_DAY,
+    [WEIR_MONTH] = 31 * NS_PER_DAY, /* the longest; only the calendar has these */
+    [WEIR_YEAR] = 366 * NS_PER_DAY,
+};
+
+static int period_of(const struct weir_limit_options *options, uint64_t *period_ns,
+                     struct weir_error *error)
+{
+	const struct weir_rate *rate = &options->rate;
+	uint64_t units = rate->period ? rate->period : 1;
+	bool by_calendar = rate->unit == WEIR_MONTH || rate->unit == WEIR_YEAR;
+
+	if (rate->count < 1 || rate->count > ALGO_COUNT_MAX)
+		return error_set(error, WEIR_ERANGE, "rate: expected a count of 1 to %llu, found %llu",
+		                 (unsigned long long)ALGO_COUNT_MAX, (unsigned long long)rate->count);
+	if ((unsigned)rate->unit > WEIR_YEAR)
+		return error_set(error, WEIR_EINVAL, "rate: expected a unit of time, found %d",
+		                 (int)rate->unit);
+	if (by_calendar &&
+	    (options->algorithm != WEIR_FIXED_WINDOW || options->align != WEIR_ALIGN_CALENDAR))
+		return error_set(error, WEIR_EINVAL,
+		                 "rate: expected a period of fixed length, found months or years, which "
+		                 "only calendar windows (fixed_window) have");
+	if (units > (rate->unit == WEIR_MONTH ? 12 : ALGO_PERIOD_MAX_NS / unit_ns[rate->unit]))
+		return error_set(error, WEIR_ERANGE, "rate: expected a period of a year at most");
+	*period_ns = u64_min(units * unit_ns[rate->unit], ALGO_PERIOD_MAX_NS);
+	return WEIR_OK;
+}
+
+static int init_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
+                       struct weir_error *error)
+{
+	const char *word = options->algorithm == WEIR_LEAKY_BUCKET ? "capacity" : "burst";
+	uint64_t burst = options->burst ? options->burst : options->rate.count;
+	u128 depth;
+
+	if (burst > ALGO_COUNT_MAX)
+		return error_set(error, WEIR_ERANGE, "%s: expected 1 to %llu, found %llu", word,
+		                 (unsigned long long)ALGO_COUNT_MAX, (unsigned long long)burst);
+	depth = (u128)burst * limit->window_ns / options->rate.count;
+	if (depth > ALGO_HORIZON_NS)
+		return error_set(error, WEIR_ERANGE,
+		                 "%s: expected to be refilled within 16 years, found %llu years", word,
+		                 (unsigned long long)(depth / (365 * NS_PER_DAY)));
+	bucket_init(&limit->bucket, options->rate.count, limit->window_ns, burst);
+	limit->quota = burst;
+	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
+	return WEIR_OK;
+}
+
+static int init_window(struct algo_limit *limit, const struct weir_limit_options *options,
+                       struct weir_error *error)
+{
+	const char *timezone = options->timezone ? options->timezone : "UTC";
+	uint64_t period_ns = limit->window_ns;
+	int status;
+
+	limit->quota = options->rate.count;
+	limit->window = (struct window_params){
+	    .count = options->rate.count,
+	    .period_ns = period_ns,
+	    .aligned = options->algorithm == WEIR_FIXED_WINDOW && options->align == WEIR_ALIGN_CALENDAR,
+	};
+	if (!limit->window.aligned)
+		return WEIR_OK;
+	status = zone_open(timezone, &limit->calendar.zone, error);
+	if (status != WEIR_OK)
+		return status;
+	limit->calendar.period = options->rate.period ? options->rate.period : 1;
+	limit->calendar.unit = options->rate.unit;
+	limit->calendar.week_start = options->week_start;
+	limit->cache = calloc(1, sizeof *limit->cache);
+	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
+/* What does not belong to the algorithm is refused, not ignored. */
+static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
+{
+	bool window = options->algorithm == WEIR_FIXED_WINDOW;
+	bool bucket =
+	    options->algorithm == WEIR_TOKEN_BUCKET || options->algorithm == WEIR_LEAKY_BUCKET;
+
+	if (options->burst && !bucket)
+		return error_set(error, WEIR_EINVAL, "burst: expected with a bucket only");
+	if (options->align && !window)
+		return error_set(error, WEIR_EINVAL, "align: expected with fixed_window only");
+	if ((options->timezone || options->week_start) &&
+	    !(window && options->align == WEIR_ALIGN_CALENDAR))
+		return error_set(error, WEIR_EINVAL, "%s: expected with calendar windows only",
+		                 options->timezone ? "timezone" : "week_start");
+	if ((unsigned)options->align > WEIR_ALIGN_FIRST_REQUEST)
+		return error_set(error, WEIR_EINVAL, "align: expected calendar or first_request, found %d",
+		                 (int)options->align);
+	if ((unsigned)options->week_start > WEIR_SUNDAY)
+		return error_set(error, WEIR_EINVAL, "week_start: expected a day of the week, found %d",
+		                 (int)options->week_start);
+	return WEIR_OK;
+}
+
+int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
+                    struct weir_error *error)
+{
+	int status = check_foreign(options, error);
+
+	*limit = (struct algo_limit){.algorithm = options->algorithm};
+	if (status == WEIR_OK)
+		status = period_of(options, &limit->window_ns, error);
+	if (status != WEIR_OK)
+		return status;
+	switch (options->algorithm) {
+	case WEIR_TOKEN_BUCKET:
+	case WEIR_LEAKY_BUCKET:
+		status = init_bucket(limit, options, error);
+		break;
+	case WEIR_FIXED_WINDOW:
+	case WEIR_RESETTING_BUCKET:
+		status = init_window(limit, options, error);
+		break;
+	default:
+		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
+		                   (int)options->algorithm);
+	}
+	if (status != WEIR_OK)
+		algo_limit_free(limit);
+	return status;
+}
+
+void algo_limit_free(struct algo_limit *limit)
+{
+	zone_close(limit->calendar.zone);
+	free(limit->cache);
+	limit->calendar.zone = NULL;
+	limit->cache = NULL;
+}
+
+/*
+ * The last window found, so that the calendar is worked out once a window.
+ * Threads write it without a lock; `check` gives away a pair that was read
+ * while another was being written.
+ */
+struct algo_cache {
+	_Atomic uint64_t start_ns, end_ns, check;
+};
+
+static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
+{
+	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;
+}
+
+static uint64_t window_end(const struct algo_limit *limit, uint64_t wall_ns)
+{
+	struct algo_cache *cache = limit->cache;
+	uint64_t start = atomic_load_explicit(&cache->start_ns, memory_order_relaxed);
+	uint64_t end = atomic_load_explicit(&cache->end_ns, memory_order_relaxed);
+	struct calendar_window window;
+
+	if (start <= wall_ns && wall_ns < end &&
+	    atomic_load_explicit(&cache->check, memory_order_relaxed) == cache_check(start, end))
+		return end;
+	window = calendar_window_at(&limit->calendar, (int64_t)u64_min(wall_ns, INT64_MAX));
+	start = (uint64_t)(window.start_ns > 0 ? window.start_ns : 0);
+	end = (uint64_t)window.end_ns;
+	atomic_store_explicit(&cache->start_ns, start, memory_order_relaxed);
+	atomic_store_explicit(&cache->end_ns, end, memory_order_relaxed);
+	atomic_store_explicit(&cache->check, cache_check(start, end), memory_order_relaxed);
+	return end;
+}
+
+struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
+{
+	if (!limit->cache)
+		return (struct algo_time){at.now_ns, 0};
+	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
+}
+
+bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	switch (limit->algorithm) {
+	case WEIR_TOKEN_BUCKET:
+	case WEIR_LEAKY_BUCKET:
+		return bucket_step(&limit->bucket, call, time, state, out);
+	case WEIR_FIXED_WINDOW:
+	case WEIR_RESETTING_BUCKET:
+		return window_step(&limit->window, call, time, state, out);
+	}
+	__builtin_unreachable(); /* algo_limit_init lets no other through */
+}

@@ -1,0 +1,74 @@
+/*
+ * window.c: fixed_window and resetting_bucket, a count that ends with its window.
+ *
+ * An aligned window ends where the calendar says; any other is opened by the
+ * first request that consumes and lasts one period. The state is the window's
+ * end and the count less one (a count of none is no state):
+ *
+ *     until_ns = end of the window,    word = count - 1.
+ *
+ * An aligned window that ends later than the current one was counted before
+ * the wall's clock stepped back. Its count is kept and its end cut back to the
+ * current window's, so that such a step neither frees a key nor locks it.
+ */
+#include "algo/algo.h"
+
+static bool refund(const struct algo_call *call, struct algo_state *state, uint64_t *count,
+                   uint64_t end_ns)
+{
+	uint64_t back = u64_min(call->cost, *count);
+
+	if (back == 0 || (call->until_ns != 0 && call->until_ns != end_ns))
+		return false;
+	*count -= back;
+	*state = *count == 0 ? (struct algo_state){0, 0}
+	                     : (struct algo_state){end_ns, (uint32_t)(*count - 1)};
+	return true;
+}
+
+bool window_step(const struct window_params *params, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	uint64_t now_ns = time->now_ns;
+	uint64_t count = state->until_ns > now_ns ? (uint64_t)state->word + 1 : 0;
+	uint64_t cost = u64_max(call->cost, 1), end_ns;
+	bool changed = false;
+
+	if (params->aligned)
+		end_ns = time->window_end_ns;
+	else
+		end_ns = count > 0 ? state->until_ns : now_ns + params->period_ns;
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (count + cost > params->count) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = end_ns - now_ns;
+			break;
+		}
+		if (count + cost == params->count)
+			out->reason = WEIR_REASON_HIT_QUOTA;
+		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			count += cost;
+			*state = (struct algo_state){end_ns, (uint32_t)(count - 1)};
+			changed = true;
+		}
+		break;
+	case ALGO_REFUND:
+		changed = refund(call, state, &count, end_ns);
+		break;
+	case ALGO_RESET:
+		changed = state->until_ns != 0;
+		*state = (struct algo_state){0, 0};
+		count = 0;
+		break;
+	}
+	out->remaining = sat_sub(params->count, count);
+	out->reset_after_ns = count > 0 ? end_ns - now_ns : 0;
+	return changed;
+}
