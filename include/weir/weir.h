@@ -321,8 +321,8 @@ struct weir_attribute {
 #define WEIR_ATTRIBUTES_MAX 64
 
 /**
- * Compiles `config` for deciding. The engine keeps no reference to `config`;
- * `table` must outlive it. Errors: as weir_limit_open.
+ * Compiles `config` for deciding. `config` and `table` must outlive the engine.
+ * Errors: as weir_limit_open.
  */
 WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                               struct weir_error *error);

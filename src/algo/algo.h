@@ -77,7 +77,8 @@ struct window_params {
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
-	uint64_t window_ns; /* the period, for explanations */
+	uint64_t period_ns; /* the rate's; of months and years the longest */
+	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
 	union {
 		struct bucket_params bucket;
 		struct window_params window;

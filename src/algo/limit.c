@@ -8,6 +8,15 @@
 #include "base/error.h"
 #include "base/zone.h"
 
+/*
+ * The last window found, so that the calendar is worked out once a window.
+ * Threads write it without a lock; `check` gives away a pair that was read
+ * while another was being written.
+ */
+struct algo_cache {
+	_Atomic uint64_t start_ns, end_ns, check;
+};
+
 static const uint64_t unit_ns[] = {
     [WEIR_SECOND] = NS_PER_S,
     [WEIR_NANOSECOND] = 1,
@@ -54,12 +63,12 @@ static int init_bucket(struct algo_limit *limit, const struct weir_limit_options
 	if (burst > ALGO_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE, "%s: expected 1 to %llu, found %llu", word,
 		                 (unsigned long long)ALGO_COUNT_MAX, (unsigned long long)burst);
-	depth = (u128)burst * limit->window_ns / options->rate.count;
+	depth = (u128)burst * limit->period_ns / options->rate.count;
 	if (depth > ALGO_HORIZON_NS)
 		return error_set(error, WEIR_ERANGE,
 		                 "%s: expected to be refilled within 16 years, found %llu years", word,
 		                 (unsigned long long)(depth / (365 * NS_PER_DAY)));
-	bucket_init(&limit->bucket, options->rate.count, limit->window_ns, burst);
+	bucket_init(&limit->bucket, options->rate.count, limit->period_ns, burst);
 	limit->quota = burst;
 	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
 	return WEIR_OK;
@@ -69,13 +78,13 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
                        struct weir_error *error)
 {
 	const char *timezone = options->timezone ? options->timezone : "UTC";
-	uint64_t period_ns = limit->window_ns;
 	int status;
 
+	limit->window_ns = limit->period_ns;
 	limit->quota = options->rate.count;
 	limit->window = (struct window_params){
 	    .count = options->rate.count,
-	    .period_ns = period_ns,
+	    .period_ns = limit->period_ns,
 	    .aligned = options->algorithm == WEIR_FIXED_WINDOW && options->align == WEIR_ALIGN_CALENDAR,
 	};
 	if (!limit->window.aligned)
@@ -121,7 +130,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 
 	*limit = (struct algo_limit){.algorithm = options->algorithm};
 	if (status == WEIR_OK)
-		status = period_of(options, &limit->window_ns, error);
+		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
 	switch (options->algorithm) {
@@ -149,15 +158,6 @@ void algo_limit_free(struct algo_limit *limit)
 	limit->calendar.zone = NULL;
 	limit->cache = NULL;
 }
-
-/*
- * The last window found, so that the calendar is worked out once a window.
- * Threads write it without a lock; `check` gives away a pair that was read
- * while another was being written.
- */
-struct algo_cache {
-	_Atomic uint64_t start_ns, end_ns, check;
-};
 
 static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
 {

@@ -13,40 +13,38 @@
 #include "algo/algo.h"
 #include "base/arena.h"
 #include "base/slice.h"
-#include "table/table.h"
+#include "engine/limit.h"
 
-struct weir_limit {
-	struct algo_limit algo;
-	uint64_t identity; /* name, algorithm and period: what a count belongs to */
-	size_t metric;     /* for its owner: where its counters are */
-	const char *name;
-};
-
-/* One charge: a limit, the hash of a key under it, and the rule that asked. */
+/* A limit, the hash of a key under it, the rule that asked, and how it ended. */
 struct engine_charge {
 	const struct weir_limit *limit;
 	const char *rule;   /* NULL in direct calls */
 	const char *result; /* of the rule */
 	uint64_t hash;
+	uint64_t until_ns; /* of the state that it left: what a refund names */
 	bool shadow;
+	bool allowed;
+	enum weir_reason reason;
 };
 
 /* A request on its way through the two passes. */
 struct engine_request {
 	enum algo_op op;
 	uint64_t cost;
-	const struct engine_charge *charges; /* `charge_count` of them, in the order of the rules */
+	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
+	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
-	bool listed; /* a rule answered by itself: allowed or denied, no charges */
-	bool listed_allowed;
-	const char *listed_rule;
+	size_t enforced_count; /* of them not shadow */
+	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
-	struct engine_charge one; /* room for the only charge of a direct call */
+	bool listed_allowed;
 };
 
-/** Called for each charge that was decided: for metrics. */
-typedef void engine_observer(void *context, const struct engine_charge *charge,
-                             const struct weir_decision *decision);
+/**
+ * Told of each charge that counts, with `allowed` and `reason` set: for metrics.
+ * Of a denied request that is the one that denied it, and all shadow ones.
+ */
+typedef void engine_observer(void *context, const struct engine_charge *charge);
 
 /** A direct call. Fills `request`, starts fetching its cell. 0 or ECOST, ELONG. */
 int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
@@ -59,21 +57,28 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          struct arena *arena, struct engine_request *request);
 
 /** The second pass. `observe` may be NULL. */
-void engine_decide(struct weir_table *table, const struct engine_request *request,
+void engine_decide(struct weir_table *table, struct engine_request *request,
                    struct moment at, engine_observer *observe, void *context,
                    struct weir_decision *decision);
+
+/** An outcome of `limit` in words that a caller understands; no rule. */
+static inline void engine_explain(const struct weir_limit *limit,
+                                  const struct algo_outcome *outcome, struct weir_decision *d)
+{
+	*d = (struct weir_decision){
+	    .allowed = outcome->allowed,
+	    .reason = outcome->reason,
+	    .quota = limit->algo.quota,
+	    .remaining = outcome->remaining,
+	    .retry_after_ns = outcome->retry_after_ns,
+	    .reset_after_ns = outcome->reset_after_ns,
+	    .window_ns = limit->algo.window_ns,
+	    .limit = limit->name,
+	};
+}
 
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);
 struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);
-
-/**
- * A limit from the parameters of CL.THROTTLE or THROTTLE, without allocating:
- * a token bucket of `burst`, `count` per `period_s` seconds. The counts of a key
- * survive a change of the parameters, as in redis-cell. 0, or ERANGE/EINVAL
- * with the reason in `error`.
- */
-int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
-                       struct weir_error *error);
 
 #endif

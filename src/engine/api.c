@@ -1,0 +1,197 @@
+/* api.c: the public calls on tables and on limits without keys. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "store/memory.h"
+
+struct weir_limiter {
+	struct cell cell;
+	_Alignas(64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
+	struct clock_anchor clock;
+	bool load_is_atomic;
+};
+
+static inline struct moment moment_of(const struct clock_anchor *clock, uint64_t now_ns,
+                                      const struct weir_limit *limit)
+{
+	if (now_ns != WEIR_NOW)
+		return moment_given(now_ns);
+	if (limit->algo.cache)
+		return clock_moment(clock);
+	return moment_given(clock_now(clock));
+}
+
+int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
+                      struct weir_error *error)
+{
+	struct weir_limiter *limiter = NULL;
+	int status;
+
+	*out = NULL;
+	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	limiter->cell = (struct cell){0, 0};
+	limiter->clock = clock_start();
+	limiter->load_is_atomic = cell_load_is_atomic();
+	status = limit_init(&limiter->limit, options, error);
+	if (status != WEIR_OK) {
+		free(limiter);
+		return status;
+	}
+	*out = limiter;
+	return WEIR_OK;
+}
+
+void weir_limiter_close(weir_limiter *limiter)
+{
+	if (!limiter)
+		return;
+	limit_free(&limiter->limit);
+	free(limiter);
+}
+
+static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
+                               uint64_t now_ns, struct weir_decision *d)
+{
+	struct algo_call call = {op, cost, 0};
+	struct algo_outcome outcome;
+	struct algo_time time;
+
+	if (!limit_cost_fits(&limiter->limit, op, cost))
+		return WEIR_ECOST;
+	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
+	memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call, &time,
+	                  &outcome);
+	engine_explain(&limiter->limit, &outcome, d);
+	return WEIR_OK;
+}
+
+int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                         struct weir_decision *decision)
+{
+	return limiter_call(limiter, ALGO_ACQUIRE, cost, now_ns, decision);
+}
+
+int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                      struct weir_decision *decision)
+{
+	return limiter_call(limiter, ALGO_PEEK, cost, now_ns, decision);
+}
+
+int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                        struct weir_decision *decision)
+{
+	return limiter_call(limiter, ALGO_REFUND, cost, now_ns, decision);
+}
+
+int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
+{
+	return limiter_call(limiter, ALGO_RESET, 0, now_ns, decision);
+}
+
+int weir_table_open(const struct weir_table_options *options, weir_table **out,
+                    struct weir_error *error)
+{
+	struct weir_table *table = malloc(sizeof *table);
+	int status = table ? memory_open(table, options, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status != WEIR_OK) {
+		free(table);
+		table = NULL;
+	}
+	*out = table;
+	return status;
+}
+
+void weir_table_close(weir_table *table)
+{
+	if (!table)
+		return;
+	memory_close(table);
+	free(table);
+}
+
+static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
+                             enum algo_op op, struct slice key, uint64_t cost, uint64_t now_ns,
+                             struct weir_decision *decision)
+{
+	struct engine_request request;
+	int status = engine_prepare_limit(table, limit, op, key, cost, &request);
+
+	if (status == WEIR_OK)
+		engine_decide(table, &request, moment_of(&table->clock, now_ns, limit), NULL, NULL,
+		              decision);
+	return status;
+}
+
+int weir_acquire(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                 uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+{
+	return table_call(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len}, cost, now_ns,
+	                  decision);
+}
+
+int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+              uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+{
+	return table_call(table, limit, ALGO_PEEK, (struct slice){key, key_len}, cost, now_ns,
+	                  decision);
+}
+
+int weir_refund(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+{
+	return table_call(table, limit, ALGO_REFUND, (struct slice){key, key_len}, cost, now_ns,
+	                  decision);
+}
+
+int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+               uint64_t now_ns, struct weir_decision *decision)
+{
+	return table_call(table, limit, ALGO_RESET, (struct slice){key, key_len}, 0, now_ns, decision);
+}
+
+/* Requests in flight at once: enough to cover memory's latency, few enough for the first cache. */
+#define BATCH 32
+
+int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n, uint64_t now_ns,
+                       struct weir_decision *decisions)
+{
+	struct engine_request prepared[BATCH];
+	struct moment at =
+	    now_ns == WEIR_NOW ? clock_moment(&table->clock) : moment_given(now_ns);
+	int first_error = WEIR_OK;
+
+	for (size_t start = 0; start < n; start += BATCH) {
+		size_t end = n - start < BATCH ? n : start + BATCH;
+
+		for (size_t i = start; i < end; i++) {
+			struct weir_request *r = &requests[i];
+
+			r->status = engine_prepare_limit(table, r->limit, ALGO_ACQUIRE,
+			                                 (struct slice){r->key, r->key_len}, r->cost,
+			                                 &prepared[i - start]);
+			if (r->status != WEIR_OK && first_error == WEIR_OK)
+				first_error = r->status;
+		}
+		for (size_t i = start; i < end; i++)
+			if (requests[i].status == WEIR_OK)
+				engine_decide(table, &prepared[i - start], at, NULL, NULL, &decisions[i]);
+	}
+	return first_error;
+}
+
+void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_table_stats *stats)
+{
+	if (now_ns == WEIR_NOW)
+		now_ns = clock_now(&table->clock);
+	*stats = (struct weir_table_stats){
+	    .capacity = table->table.header->capacity,
+	    .cells = table->table.sets * TABLE_SET_CELLS,
+	    .live = table_live(&table->table, now_ns),
+	    .evictions = table_evictions(&table->table),
+	    .bytes = table->table.size,
+	};
+}

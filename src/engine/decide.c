@@ -1,0 +1,139 @@
+/*
+ * decide.c: charges -> one decision.
+ *
+ * Several limits are all or nothing. They are peeked first, so that a request
+ * that some limit refuses touches none; then each is charged, and where
+ * another thread took the last of one in between, those charged before it are
+ * given back. Never more than the limit passes; what a request that is being
+ * taken back holds for a moment may deny others, by its cost at most.
+ */
+#include "engine/engine.h"
+#include "store/memory.h"
+
+int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
+                         enum algo_op op, struct slice key, uint64_t cost,
+                         struct engine_request *request)
+{
+	struct table_place place;
+
+	if (key.len > WEIR_KEY_MAX)
+		return WEIR_ELONG;
+	if (!limit_cost_fits(limit, op, cost))
+		return WEIR_ECOST;
+	*request = (struct engine_request){.op = op, .cost = cost};
+	request->direct.limit = limit;
+	request->direct.hash = memory_hash(table, limit->identity, key.data, key.len);
+	place = table_place(&table->table, request->direct.hash);
+	table_prefetch(&place);
+	return WEIR_OK;
+}
+
+static void apply(struct weir_table *table, struct engine_charge *charge,
+                  const struct algo_call *call, struct moment at, struct weir_decision *d)
+{
+	const struct algo_limit *limit = &charge->limit->algo;
+	struct algo_time time = algo_time_at(limit, at);
+	struct algo_outcome outcome;
+
+	charge->until_ns = memory_apply(table, limit, charge->hash, call, &time, &outcome);
+	charge->allowed = outcome.allowed;
+	charge->reason = outcome.reason;
+	engine_explain(charge->limit, &outcome, d);
+	d->rule = charge->rule;
+	d->result = outcome.allowed ? NULL : charge->result;
+}
+
+/* Each goes back to the very window that it was taken from. */
+static void give_back(struct weir_table *table, struct engine_charge *charges, size_t n,
+                      uint64_t cost, struct moment at)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct algo_call call = {ALGO_REFUND, cost, charges[i].until_ns};
+		struct engine_charge charge = charges[i];
+		struct weir_decision ignored;
+
+		if (!charges[i].shadow)
+			apply(table, &charge, &call, at, &ignored);
+	}
+}
+
+/* Enforced charges in order until one is refused, whose index is returned, or charge_count. */
+static size_t run_enforced(struct weir_table *table, const struct engine_request *request,
+                           const struct algo_call *call, struct moment at, struct weir_decision *d)
+{
+	bool first = true;
+
+	for (size_t i = 0; i < request->charge_count; i++) {
+		struct weir_decision one;
+
+		if (request->charges[i].shadow)
+			continue;
+		apply(table, &request->charges[i], call, at, &one);
+		if (first || !one.allowed || one.remaining < d->remaining)
+			*d = one;
+		if (!one.allowed) {
+			if (call->op == ALGO_ACQUIRE && call->cost > 0)
+				give_back(table, request->charges, i, call->cost, at);
+			return i;
+		}
+		first = false;
+	}
+	return request->charge_count;
+}
+
+static void run_shadow(struct weir_table *table, const struct engine_request *request,
+                       const struct algo_call *call, struct moment at)
+{
+	struct weir_decision ignored;
+
+	for (size_t i = 0; i < request->charge_count; i++)
+		if (request->charges[i].shadow)
+			apply(table, &request->charges[i], call, at, &ignored);
+}
+
+static void observe_all(const struct engine_request *request, size_t refused,
+                        engine_observer *observe, void *context)
+{
+	for (size_t i = 0; i < request->charge_count; i++)
+		if (request->charges[i].shadow || refused == request->charge_count || refused == i)
+			observe(context, &request->charges[i]);
+}
+
+static void decide_rules(struct weir_table *table, struct engine_request *request,
+                         struct moment at, engine_observer *observe, void *context,
+                         struct weir_decision *d)
+{
+	struct algo_call call = {request->op, request->cost, 0};
+	struct algo_call peek = {ALGO_PEEK, request->cost, 0};
+	size_t refused = request->charge_count;
+
+	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
+	if (request->listed_rule) {
+		d->allowed = request->listed_allowed;
+		d->reason = WEIR_REASON_LISTED;
+		d->rule = request->listed_rule;
+		d->result = d->allowed ? NULL : request->listed_result;
+		return;
+	}
+	if (call.op == ALGO_ACQUIRE && request->enforced_count > 1)
+		refused = run_enforced(table, request, &peek, at, d);
+	if (refused == request->charge_count)
+		refused = run_enforced(table, request, &call, at, d);
+	run_shadow(table, request, &call, at);
+	if (observe)
+		observe_all(request, refused, observe, context);
+}
+
+void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
+                   engine_observer *observe, void *context, struct weir_decision *decision)
+{
+	struct algo_call call = {request->op, request->cost, 0};
+
+	if (!request->direct.limit) {
+		decide_rules(table, request, at, observe, context, decision);
+		return;
+	}
+	apply(table, &request->direct, &call, at, decision);
+	if (observe)
+		observe(context, &request->direct);
+}

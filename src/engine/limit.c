@@ -1,0 +1,116 @@
+/* limit.c: a named limit, and what of it a count belongs to. */
+#include "engine/limit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#define NAME_MAX_BYTES 64
+#define NAME_DEFAULT "default"
+
+/*
+ * Fixed, so that every process and every run finds the same counts; the
+ * table's secret comes on top when a key is hashed.
+ */
+static const struct hash_key identity_key = {UINT64_C(0x7765697220696465), UINT64_C(0x6e74697479203031)};
+
+/*
+ * A limit that keeps its name, algorithm and period keeps its counts; `count`
+ * and `burst` may change. For calendar windows the zone and the day on which
+ * weeks start are part of the period.
+ */
+static uint64_t identity_of(const char *name, const struct weir_limit_options *options,
+                            const struct algo_limit *algo)
+{
+	char text[320];
+	bool aligned = algo->cache != NULL;
+	uint64_t period = options->rate.period ? options->rate.period : 1;
+	int len;
+
+	if (aligned)
+		len = snprintf(text, sizeof text, "%s\n%d\n%llu %d\n%s\n%d", name, (int)options->algorithm,
+		               (unsigned long long)period, (int)options->rate.unit,
+		               options->timezone ? options->timezone : "UTC", (int)options->week_start);
+	else
+		len = snprintf(text, sizeof text, "%s\n%d\n%llu", name, (int)options->algorithm,
+		               (unsigned long long)algo->period_ns);
+	return hash_bytes(&identity_key, text, (size_t)len);
+}
+
+int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
+               struct weir_error *error)
+{
+	const char *name = options->name ? options->name : NAME_DEFAULT;
+	int status;
+
+	*limit = (struct weir_limit){0};
+	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
+		if (options->reserved[i])
+			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	if (*name == '\0' || strlen(name) > NAME_MAX_BYTES)
+		return error_set(error, WEIR_EINVAL, "name: expected 1 to %d bytes, found %zu",
+		                 NAME_MAX_BYTES, strlen(name));
+	status = algo_limit_init(&limit->algo, options, error);
+	if (status != WEIR_OK)
+		return status;
+	limit->name = strdup(name);
+	if (!limit->name) {
+		algo_limit_free(&limit->algo);
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	limit->identity = identity_of(name, options, &limit->algo);
+	return WEIR_OK;
+}
+
+void limit_free(struct weir_limit *limit)
+{
+	algo_limit_free(&limit->algo);
+	free((char *)limit->name);
+}
+
+int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
+                    struct weir_error *error)
+{
+	struct weir_limit *limit = malloc(sizeof *limit);
+	int status = limit ? limit_init(limit, options, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status != WEIR_OK) {
+		free(limit);
+		limit = NULL;
+	}
+	*out = limit;
+	return status;
+}
+
+void weir_limit_close(weir_limit *limit)
+{
+	if (!limit)
+		return;
+	limit_free(limit);
+	free(limit);
+}
+
+const char *weir_limit_name(const weir_limit *limit)
+{
+	return limit->name;
+}
+
+int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
+                       struct weir_error *error)
+{
+	struct weir_limit_options options = {
+	    .rate = {.count = count, .period = period_s, .unit = WEIR_SECOND},
+	    .burst = burst,
+	};
+	int status;
+
+	if (burst < 1 || count < 1 || period_s < 1)
+		return error_set(error, WEIR_EINVAL, "expected burst, count and period of at least 1");
+	*limit = (struct weir_limit){.name = "throttle", .identity = identity_key.k0};
+	status = algo_limit_init(&limit->algo, &options, error);
+	return status;
+}

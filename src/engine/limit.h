@@ -1,0 +1,36 @@
+/* limit.h: struct weir_limit, for the engine and those above it. */
+#ifndef ENGINE_LIMIT_H
+#define ENGINE_LIMIT_H
+
+#include <weir/weir.h>
+
+#include "algo/algo.h"
+
+struct weir_limit {
+	struct algo_limit algo;
+	uint64_t identity; /* of its counts: name, algorithm and period */
+	size_t metric;     /* its owner's: where its counters are */
+	const char *name;
+};
+
+/** As weir_limit_open, in place. Free with limit_free. */
+int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
+               struct weir_error *error);
+void limit_free(struct weir_limit *limit);
+
+/**
+ * A limit from the parameters of CL.THROTTLE or THROTTLE, without allocating:
+ * a token bucket of `burst`, `count` per `period_s` seconds. The counts of a key
+ * survive a change of the parameters, as in redis-cell. 0, or ERANGE/EINVAL
+ * with the reason in `error`.
+ */
+int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
+                       struct weir_error *error);
+
+/** Whether `cost` could ever be granted. */
+static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op op, uint64_t cost)
+{
+	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * match.h: which rules apply to a request, without asking each of them.
+ *
+ * Every rule whose conditions allow it is filed under one of them: its values
+ * are hashed (whole, or as prefixes of text or of an address), and a request
+ * looks its own values up. What is found is then verified in full, so a hash
+ * that collides costs time and nothing else. Rules that can't be filed are
+ * verified for each request.
+ */
+#ifndef ENGINE_MATCH_H
+#define ENGINE_MATCH_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "rules/model.h"
+
+struct match;
+
+/** An attribute's value in a request. */
+struct match_value {
+	struct slice text; /* data NULL: absent */
+	enum { IP_UNTRIED, IP_VALID, IP_INVALID } form;
+	struct ip ip;
+};
+
+/** Compiles the rules of `config`, which must live as long; memory from `arena`. NULL: none left. */
+struct match *match_new(const struct weir_config *config, const struct hash_key *key,
+                        struct arena *arena);
+
+/** The number that stands for an attribute's name, or -1 where no rule names it. */
+int match_attribute(const struct match *match, struct slice name);
+
+/** Attributes as numbered by match_attribute, from 0; where several have one name the first counts. */
+struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
+                                 size_t n, struct arena *arena);
+
+/**
+ * One bit a rule, in the order of the rules, 64 to a word; match_words() words
+ * in `arena`. NULL: no memory.
+ */
+uint64_t *match_rules(const struct match *match, struct match_value *values, struct arena *arena);
+size_t match_words(const struct match *match);
+
+#endif

@@ -1,0 +1,241 @@
+/* rules.c: a configuration compiled for deciding, and the charges that its rules make. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "engine/engine.h"
+#include "engine/match.h"
+#include "store/memory.h"
+
+struct weir_engine {
+	struct weir_table *table;
+	const struct weir_config *config;
+	struct arena arena;
+	struct weir_limit *limits; /* as the config's */
+	size_t limit_count;        /* of them opened */
+	struct match *match;
+	int **keys; /* of each rule, its key's attributes by number */
+};
+
+static int open_limits(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+
+	engine->limits = arena_array(&engine->arena, config->limit_count, sizeof *engine->limits);
+	if (!engine->limits)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (; engine->limit_count < config->limit_count; engine->limit_count++) {
+		const struct rules_limit *from = &config->limits[engine->limit_count];
+		int status = limit_init(&engine->limits[engine->limit_count], &from->options, error);
+
+		if (status != WEIR_OK) {
+			if (error) {
+				error->line = from->line;
+				error->column = from->column;
+			}
+			return status;
+		}
+	}
+	return WEIR_OK;
+}
+
+static int compile_rules(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+
+	engine->match = match_new(config, &engine->table->table.secret, &engine->arena);
+	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
+	if (!engine->match || !engine->keys)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+
+		engine->keys[i] = arena_array(&engine->arena, rule->key_count, sizeof **engine->keys);
+		if (!engine->keys[i])
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+		for (size_t j = 0; j < rule->key_count; j++)
+			engine->keys[i][j] = match_attribute(engine->match, slice_of(rule->key[j]));
+	}
+	return WEIR_OK;
+}
+
+int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
+                     struct weir_error *error)
+{
+	struct weir_engine *engine = calloc(1, sizeof *engine);
+	int status;
+
+	*out = NULL;
+	if (!engine)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	engine->table = table;
+	engine->config = config;
+	status = open_limits(engine, error);
+	if (status == WEIR_OK)
+		status = compile_rules(engine, error);
+	if (status != WEIR_OK) {
+		weir_engine_close(engine);
+		return status;
+	}
+	*out = engine;
+	return WEIR_OK;
+}
+
+void weir_engine_close(weir_engine *engine)
+{
+	if (!engine)
+		return;
+	for (size_t i = 0; i < engine->limit_count; i++)
+		limit_free(&engine->limits[i]);
+	arena_free(&engine->arena);
+	free(engine);
+}
+
+size_t engine_limit_count(const struct weir_engine *engine)
+{
+	return engine->limit_count;
+}
+
+struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index)
+{
+	return &engine->limits[index];
+}
+
+const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
+{
+	for (size_t i = 0; i < engine->limit_count; i++)
+		if (slice_equal(slice_of(engine->limits[i].name), (struct slice){name, name_len}))
+			return &engine->limits[i];
+	return NULL;
+}
+
+/*
+ * The key of a rule: the value of one attribute as it is, of several each with
+ * its length before it, so that no two lists of values look alike. An absent
+ * attribute counts as an empty value. NULL: no memory.
+ */
+static const char *key_of(const struct rules_rule *rule, const int *attributes,
+                          const struct match_value *values, struct arena *arena, size_t *len)
+{
+	size_t room = 0;
+	char *key, *end;
+
+	*len = 0;
+	if (rule->key_count == 0)
+		return "";
+	if (rule->key_count == 1) {
+		*len = values[attributes[0]].text.len;
+		return *len > 0 ? values[attributes[0]].text.data : "";
+	}
+	for (size_t i = 0; i < rule->key_count; i++)
+		room += values[attributes[i]].text.len + 21;
+	end = key = arena_alloc(arena, room);
+	if (!key)
+		return NULL;
+	for (size_t i = 0; i < rule->key_count; i++) {
+		struct slice value = values[attributes[i]].text;
+
+		end = format_u64(end, value.len);
+		*end++ = ':';
+		if (value.len > 0)
+			memcpy(end, value.data, value.len);
+		end += value.len;
+	}
+	*len = (size_t)(end - key);
+	return key;
+}
+
+static int charge_rule(const struct weir_engine *engine, size_t number,
+                       const struct match_value *values, struct arena *arena,
+                       struct engine_request *request)
+{
+	const struct rules_rule *rule = &engine->config->rules[number];
+	size_t key_len;
+	const char *key = key_of(rule, engine->keys[number], values, arena, &key_len);
+
+	if (!key)
+		return WEIR_ENOMEM;
+	if (key_len > WEIR_KEY_MAX)
+		return WEIR_ELONG;
+	for (size_t i = 0; i < rule->limit_count; i++) {
+		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
+		struct engine_charge *charge = &request->charges[request->charge_count++];
+		struct table_place place;
+
+		*charge = (struct engine_charge){
+		    .limit = limit,
+		    .rule = rule->name,
+		    .result = rule->result,
+		    .hash = memory_hash(engine->table, limit->identity, key, key_len),
+		    .shadow = rule->mode == RULES_SHADOW,
+		};
+		if (!charge->shadow && !limit_cost_fits(limit, request->op, request->cost))
+			return WEIR_ECOST;
+		request->enforced_count += !charge->shadow;
+		place = table_place(&engine->table->table, charge->hash);
+		table_prefetch(&place);
+	}
+	return WEIR_OK;
+}
+
+/* Calls for each rule that applies, in order; stops at an error. */
+#define FOR_EACH_RULE(number, found, words)                                                        \
+	for (size_t w_ = 0; w_ < (words); w_++)                                                        \
+		for (uint64_t rest_ = (found)[w_];                                                         \
+		     rest_ != 0 && ((number) = 64 * w_ + (size_t)__builtin_ctzll(rest_), true);            \
+		     rest_ &= rest_ - 1)
+
+int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
+                         const struct weir_attribute *attributes, size_t n, uint64_t cost,
+                         struct arena *arena, struct engine_request *request)
+{
+	const struct weir_config *config = engine->config;
+	size_t words = match_words(engine->match), room = 0, number;
+	struct match_value *values;
+	uint64_t *found;
+	int status = WEIR_OK;
+
+	*request = (struct engine_request){.op = op, .cost = cost};
+	if (n > WEIR_ATTRIBUTES_MAX)
+		return WEIR_ELONG;
+	values = match_values(engine->match, attributes, n, arena);
+	found = values ? match_rules(engine->match, values, arena) : NULL;
+	if (!found)
+		return WEIR_ENOMEM;
+	FOR_EACH_RULE (number, found, words) {
+		const struct rules_rule *rule = &config->rules[number];
+
+		if (rule->answer != RULES_BY_LIMITS && rule->mode == RULES_ENFORCE) {
+			request->listed_rule = rule->name;
+			request->listed_result = rule->result;
+			request->listed_allowed = rule->answer == RULES_ALLOW;
+			return WEIR_OK;
+		}
+		room += rule->limit_count;
+	}
+	request->charges = arena_array(arena, room, sizeof *request->charges);
+	if (!request->charges)
+		return WEIR_ENOMEM;
+	FOR_EACH_RULE (number, found, words) {
+		if (status == WEIR_OK)
+			status = charge_rule(engine, number, values, arena, request);
+	}
+	return status;
+}
+
+int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
+                      uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+{
+	struct arena arena = {0};
+	struct engine_request request;
+	int status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
+
+	if (status == WEIR_OK)
+		engine_decide(engine->table, &request,
+		              now_ns == WEIR_NOW ? clock_moment(&engine->table->clock)
+		                                 : moment_given(now_ns),
+		              NULL, NULL, decision);
+	arena_free(&arena);
+	return status;
+}

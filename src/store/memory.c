@@ -1,0 +1,84 @@
+#include "store/memory.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+
+#define CAPACITY_DEFAULT 1000000
+
+int memory_open(struct weir_table *store, const struct weir_table_options *options,
+                struct weir_error *error)
+{
+	uint64_t capacity = options && options->capacity ? options->capacity : CAPACITY_DEFAULT;
+	size_t size = table_size(capacity);
+	struct hash_key secret;
+	void *memory;
+
+	if (size == 0)
+		return error_set(error, WEIR_ERANGE, "capacity: expected 1 to %llu keys, found %llu",
+		                 (unsigned long long)TABLE_CAPACITY_MAX, (unsigned long long)capacity);
+	if (options && options->secret)
+		memcpy(&secret, options->secret, sizeof secret);
+	else if (os_random(&secret, sizeof secret) != WEIR_OK)
+		return error_set(error, WEIR_EIO, "the system gives no random bytes");
+	memory = os_pages_map(size);
+	if (!memory)
+		return error_set(error, WEIR_ENOMEM, "capacity: no memory for %llu keys (%zu bytes)",
+		                 (unsigned long long)capacity, size);
+	table_format(&store->table, memory, capacity, &secret);
+	store->clock = clock_start();
+	return WEIR_OK;
+}
+
+void memory_close(struct weir_table *store)
+{
+	os_pages_unmap(store->table.header, store->table.size);
+}
+
+/* A state that is over equals none, so a cell that says nothing unpacks to none. */
+static inline struct algo_state unpack(struct cell cell, uint64_t now_ns)
+{
+	int64_t ahead = cell_ahead_ns(cell, now_ns);
+
+	if (ahead <= 0 || cell_is_claim(cell))
+		return (struct algo_state){0, 0};
+	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
+}
+
+static inline struct cell pack(uint32_t tag, struct algo_state state)
+{
+	if (state.until_ns == 0)
+		return (struct cell){0, 0};
+	return cell_make(tag, state.until_ns, state.word, 0);
+}
+
+uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit, uint64_t hash,
+                      const struct algo_call *call, const struct algo_time *time,
+                      struct algo_outcome *out)
+{
+	struct table_place place = table_place(&store->table, hash);
+
+	for (;;) {
+		struct table_slot slot = table_find(&store->table, &place);
+		struct algo_state state = unpack(slot.value, time->now_ns);
+
+		if (!algo_step(limit, call, time, &state, out) ||
+		    table_store(&store->table, &place, slot, pack(place.tag, state), time->now_ns))
+			return state.until_ns;
+	}
+}
+
+void memory_apply_cell(struct cell *cell, bool load_is_atomic, const struct algo_limit *limit,
+                       const struct algo_call *call, const struct algo_time *time,
+                       struct algo_outcome *out)
+{
+	for (;;) {
+		struct cell before = cell_load(cell, load_is_atomic);
+		struct algo_state state = unpack(before, time->now_ns);
+
+		if (!algo_step(limit, call, time, &state, out) ||
+		    cell_swap(cell, before, pack(1, state)))
+			return;
+	}
+}

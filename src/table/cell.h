@@ -1,0 +1,139 @@
+/*
+ * cell.h: one key's place: 16 bytes, read whole and changed by one compare-and-swap.
+ *
+ *     high word   until 60 | generation 4     when the state is spent, in
+ *                                             nanoseconds modulo 2^60; which
+ *                                             parameters wrote it, or CLAIM
+ *     low word    tag 32   | word 32          of the key's hash, never 0; what
+ *                                             else the algorithm remembers
+ *
+ * All zero is empty. `until` can be read without knowing the algorithm: at or
+ * before now, the cell says nothing that an empty one would not.
+ *
+ * Atomicity. Writes are always a 16-byte compare-and-swap (cmpxchg16b; on arm64
+ * an exclusive pair), spelled with __sync, since GCC turns the 16-byte __atomic
+ * ones into library calls. A load must not dirty the line, so it is no
+ * compare-and-swap: on x86-64 an aligned 16-byte SSE load, which Intel and AMD
+ * guarantee to be atomic on every processor with AVX; on arm64 an LDP, atomic
+ * from LSE2 (Armv8.4) on. Where that guarantee is missing, and only there, the
+ * load is a compare-and-swap after all.
+ */
+#ifndef TABLE_CELL_H
+#define TABLE_CELL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/number.h"
+
+struct cell {
+	_Alignas(16) uint64_t low;
+	uint64_t high;
+};
+
+_Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
+
+#define CELL_UNTIL_BITS 60
+#define CELL_GENERATIONS 15 /* 0 to 14; the last value marks a claim */
+#define CELL_CLAIM 15
+
+static inline u128 cell_bits(struct cell cell)
+{
+	return (u128)cell.high << 64 | cell.low;
+}
+
+static inline uint32_t cell_tag(struct cell cell)
+{
+	return (uint32_t)(cell.low >> 32);
+}
+
+static inline uint32_t cell_word(struct cell cell)
+{
+	return (uint32_t)cell.low;
+}
+
+static inline unsigned cell_generation(struct cell cell)
+{
+	return cell.high & 15;
+}
+
+static inline bool cell_is_claim(struct cell cell)
+{
+	return cell_generation(cell) == CELL_CLAIM;
+}
+
+static inline bool cell_is_empty(struct cell cell)
+{
+	return cell.low == 0;
+}
+
+/* How far `until` is ahead of now; negative when it has passed. */
+static inline int64_t cell_ahead_ns(struct cell cell, uint64_t now_ns)
+{
+	return (int64_t)((cell.high & ~UINT64_C(15)) - (now_ns << 4)) >> 4;
+}
+
+static inline struct cell cell_make(uint32_t tag, uint64_t until_ns, uint32_t word,
+                                    unsigned generation)
+{
+	return (struct cell){(uint64_t)tag << 32 | word, until_ns << 4 | generation};
+}
+
+/* Whether plain 16-byte loads are atomic on this processor. */
+bool cell_load_is_atomic(void);
+
+/* Acquire. */
+static inline struct cell cell_load(struct cell *cell, bool load_is_atomic)
+{
+	struct cell value;
+
+#if defined(__SANITIZE_THREAD__)
+	u128 bits = __atomic_load_n((u128 *)cell, __ATOMIC_ACQUIRE);
+
+	(void)load_is_atomic;
+	value = (struct cell){(uint64_t)bits, (uint64_t)(bits >> 64)};
+	return value;
+#else
+	if (__builtin_expect(load_is_atomic, 1)) {
+#if defined(__x86_64__)
+		typedef long long vector __attribute__((vector_size(16)));
+		vector v;
+
+		__asm__ volatile("movdqa %1, %0" : "=x"(v) : "m"(*cell) : "memory");
+		value = (struct cell){(uint64_t)v[0], (uint64_t)v[1]};
+		return value;
+#elif defined(__aarch64__)
+		__asm__ volatile("ldp %0, %1, %2\n\tdmb ishld"
+		                 : "=r"(value.low), "=r"(value.high)
+		                 : "Q"(*cell)
+		                 : "memory");
+		return value;
+#endif
+	}
+	u128 bits = __sync_val_compare_and_swap((u128 *)cell, 0, 0);
+
+	value = (struct cell){(uint64_t)bits, (uint64_t)(bits >> 64)};
+	return value;
+#endif
+}
+
+/* The low word alone, relaxed: enough to see which key is there. */
+static inline uint64_t cell_peek_low(const struct cell *cell)
+{
+	return __atomic_load_n(&cell->low, __ATOMIC_RELAXED);
+}
+
+/* Full barrier. */
+static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
+{
+#if defined(__SANITIZE_THREAD__)
+	u128 expected = cell_bits(before);
+
+	return __atomic_compare_exchange_n((u128 *)cell, &expected, cell_bits(after), false,
+	                                   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+#else
+	return __sync_bool_compare_and_swap((u128 *)cell, cell_bits(before), cell_bits(after));
+#endif
+}
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * insert.c: how a key that has no cell comes by exactly one.
+ *
+ * The protocol and its proof are in docs/design/key-table.md; the step numbers
+ * below are the ones there.
+ */
+#include "table/table.h"
+
+/* A thread that stops between claim and state (or dies) holds a cell this long. */
+#define CLAIM_NS (1 * NS_PER_MS)
+
+static const struct cell empty = {0, 0};
+
+/*
+ * Unlike any other claim: a counter that starts at a hash of this thread's own
+ * address and the time, beside a time in nanoseconds.
+ */
+static struct cell claim_make(uint32_t tag, uint64_t now_ns)
+{
+	static __thread uint32_t counter;
+
+	if (counter == 0)
+		counter = (uint32_t)(((uintptr_t)&counter ^ now_ns) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+	return cell_make(tag, now_ns + CLAIM_NS, ++counter, CELL_CLAIM);
+}
+
+/* How much is lost by taking this cell: 0 nothing, else more the further its state reaches. */
+static uint64_t loss(struct cell cell, uint64_t now_ns)
+{
+	int64_t ahead = cell_ahead_ns(cell, now_ns);
+
+	if (cell_is_empty(cell) || ahead <= 0)
+		return 0;
+	return cell_is_claim(cell) ? UINT64_MAX : (uint64_t)ahead;
+}
+
+/*
+ * Step 1: the cell to claim. One that says nothing, in the set that has more of
+ * them; else the one soonest idle, and among equals the least used. Claims
+ * under way come last: two keys that take each other's claims get nowhere.
+ */
+static struct table_slot choose(const struct table *table, const struct table_place *place,
+                                uint64_t now_ns)
+{
+	struct table_slot free_slot[2] = {{NULL, empty}, {NULL, empty}}, least = {NULL, empty};
+	unsigned free_count[2] = {0, 0};
+	uint64_t least_loss = UINT64_MAX;
+
+	for (int s = 0; s < 2; s++) {
+		for (int i = 0; i < TABLE_SET_CELLS; i++) {
+			struct table_slot slot = {&place->sets[s][i],
+			                          cell_load(&place->sets[s][i], table->load_is_atomic)};
+			uint64_t l = loss(slot.value, now_ns);
+
+			if (l == 0) {
+				if (free_count[s]++ == 0)
+					free_slot[s] = slot;
+			} else if (!least.cell || l < least_loss ||
+			           (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
+				least = slot;
+				least_loss = l;
+			}
+		}
+	}
+	if (free_count[0] + free_count[1] == 0)
+		return least;
+	return free_slot[free_count[1] > free_count[0]];
+}
+
+static bool claim(struct table *table, const struct table_place *place, struct table_slot *slot,
+                  uint64_t now_ns)
+{
+	struct table_slot victim = choose(table, place, now_ns);
+	struct cell mine = claim_make(place->tag, now_ns);
+
+	if (!cell_swap(victim.cell, victim.value, mine))
+		return false;
+	if (loss(victim.value, now_ns) != 0 && !cell_is_claim(victim.value))
+		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
+	*slot = (struct table_slot){victim.cell, mine};
+	return true;
+}
+
+/* Step 2: no other cell of this tag is left, or false. The claim's swap was a full barrier. */
+static bool alone(const struct table *table, const struct table_place *place,
+                  struct table_slot slot)
+{
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++) {
+		struct cell *cell = &place->sets[i / TABLE_SET_CELLS][i % TABLE_SET_CELLS];
+		struct cell value;
+
+		if (cell == slot.cell || cell_peek_low(cell) >> 32 != place->tag)
+			continue;
+		value = cell_load(cell, table->load_is_atomic);
+		if (cell_tag(value) != place->tag)
+			continue;
+		if (!cell_is_claim(value) || cell < slot.cell) {
+			cell_swap(slot.cell, slot.value, empty); /* 2a, 2b: ours gives way */
+			return false;
+		}
+		if (!cell_swap(cell, value, empty)) /* 2c */
+			return false;
+	}
+	return true;
+}
+
+bool table_store_slow(struct table *table, const struct table_place *place, struct table_slot slot,
+                      struct cell after, uint64_t now_ns)
+{
+	if (!slot.cell && !claim(table, place, &slot, now_ns))
+		return false;
+	return alone(table, place, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
+}

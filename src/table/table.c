@@ -1,0 +1,80 @@
+#include "table/table.h"
+
+#include <string.h>
+
+#define VERSION 1
+#define BYTE_ORDER_MARK 0x01020304
+#define SAMPLE_SETS 8192
+
+bool cell_load_is_atomic(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx");
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_ATOMICS) && __ARM_ARCH >= 804
+	return true;
+#else
+	return false;
+#endif
+}
+
+/* One cell in five stays free at capacity, so that hardly an insertion finds its sets full. */
+static uint64_t sets_for(uint64_t capacity)
+{
+	uint64_t cells = capacity + capacity / 4 + 1;
+
+	return u64_max(2, ceil_div(cells, TABLE_SET_CELLS));
+}
+
+size_t table_size(uint64_t capacity)
+{
+	if (capacity < 1 || capacity > TABLE_CAPACITY_MAX)
+		return 0;
+	return sizeof(struct table_header) +
+	       sets_for(capacity) * TABLE_SET_CELLS * sizeof(struct cell);
+}
+
+void table_format(struct table *table, void *memory, uint64_t capacity,
+                  const struct hash_key *secret)
+{
+	struct table_header *header = memory;
+
+	memcpy(header->magic, "WEIRTBL", 8);
+	header->byte_order = BYTE_ORDER_MARK;
+	header->version = VERSION;
+	header->header_size = sizeof *header;
+	header->cell_size = sizeof(struct cell);
+	header->set_cells = TABLE_SET_CELLS;
+	header->capacity = capacity;
+	header->sets = sets_for(capacity);
+	header->secret = *secret;
+	*table = (struct table){
+	    .header = header,
+	    .cells = (struct cell *)(header + 1),
+	    .sets = header->sets,
+	    .size = table_size(capacity),
+	    .secret = *secret,
+	    .load_is_atomic = cell_load_is_atomic(),
+	};
+}
+
+uint64_t table_live(const struct table *table, uint64_t now_ns)
+{
+	uint64_t sample = u64_min(table->sets, SAMPLE_SETS), live = 0;
+
+	for (uint64_t i = 0; i < sample; i++) { /* spread evenly: keys are, by their hash */
+		struct cell *set = table->cells + i * (table->sets / sample) * TABLE_SET_CELLS;
+
+		for (int j = 0; j < TABLE_SET_CELLS; j++) {
+			struct cell cell = cell_load(&set[j], table->load_is_atomic);
+
+			live += !cell_is_empty(cell) && !cell_is_claim(cell) &&
+			        cell_ahead_ns(cell, now_ns) > 0;
+		}
+	}
+	return (uint64_t)((u128)live * table->sets / sample);
+}
+
+uint64_t table_evictions(const struct table *table)
+{
+	return __atomic_load_n(&table->header->evictions, __ATOMIC_RELAXED);
+}
