@@ -1,0 +1,49 @@
+# From a fresh Debian machine to a decision: `make run`. The build itself is Meson's.
+
+PREFIX ?= /usr/local
+BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
+	node-llhttp tzdata ca-certificates
+TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
+	python3-venv
+FORMAT_PACKAGES = clang-format
+PYTHON = /usr/bin/python3
+
+.PHONY: build deps test-deps run test fuzz bench install format
+.NOTPARALLEL:
+
+build:
+	@test -f build/build.ninja || meson setup build
+	@ninja -C build
+
+deps:
+	@packaging/apt-install $(BUILD_PACKAGES)
+
+test-deps: deps
+	@packaging/apt-install $(TEST_PACKAGES)
+
+run: deps build
+	@echo
+	@echo "Try, in another terminal:"
+	@echo "  curl -i 'http://127.0.0.1:8080/v1/acquire/login?key=1.2.3.4'"
+	@echo "  redis-cli -p 6380 CL.THROTTLE user:1 9 5 1"
+	@echo "  build/weir ask login 1.2.3.4"
+	@echo
+	@exec build/weir serve -c examples/weir.yaml
+
+test: test-deps
+	@$(PYTHON) tests/run.py
+
+# make fuzz FUZZ_SECONDS=3600
+fuzz: test-deps
+	@$(PYTHON) tests/run.py --only fuzz --fuzz-seconds $(or $(FUZZ_SECONDS),600)
+
+bench: test-deps build
+	@$(PYTHON) bench/run.py
+
+install: build
+	@meson configure build --prefix "$(abspath $(PREFIX))"
+	@meson install -C build
+
+format:
+	@packaging/apt-install $(FORMAT_PACKAGES)
+	@git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -1,0 +1,243 @@
+"""Builds everything in every form, runs every test, and counts.
+
+Silent where all is well; the whole log of a step that fails. The last line is
+`N passed, N failed`. Only the standard library: `make test` starts this before
+the virtual environment exists.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+VENV = BUILD / "venv"
+REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+WORKERS = 2
+STEP_SECONDS = 900
+
+# Where each form of the build is, and how Meson is asked for it.
+FORMS = {
+    "plain": (BUILD, ["-Dtests=enabled"]),
+    "asan": (
+        BUILD / "asan",
+        ["-Dtests=enabled", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+         "-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer"],
+    ),
+    "tsan": (
+        BUILD / "tsan",
+        ["-Dtests=enabled", "-Db_sanitize=thread", "-Db_lundef=false"],
+    ),
+    "fuzz": (
+        BUILD / "fuzz",
+        ["-Dtests=disabled", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+         "-Dc_args=-fno-sanitize-recover=all"],
+    ),
+}
+
+
+class Tally:
+    """Counts, and prints one line per step."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+
+    def add(self, name, passed, failed, seconds, log=""):
+        self.passed += passed
+        self.failed += failed
+        if failed and log:
+            print(log.rstrip(), flush=True)
+        print(f"{name:<16} {passed:5} passed {failed:3} failed {seconds:6.1f} s", flush=True)
+
+
+def run(command, env=None, timeout=STEP_SECONDS):
+    """Returns (exit code, output)."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command], cwd=ROOT, env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=timeout, check=False)
+        return done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as error:
+        output = (error.stdout or b"").decode(errors="replace")
+        return 1, f"{output}\ntimed out after {timeout} s: {command[0]}"
+
+
+def make_venv():
+    """Returns (exit code, output)."""
+    stamp = VENV / "requirements.txt"
+    wanted = REQUIREMENTS.read_text()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return 0, ""
+    for command in (
+        ["/usr/bin/python3", "-m", "venv", "--clear", VENV],
+        [VENV / "bin" / "pip", "install", "--quiet", "-r", REQUIREMENTS],
+    ):
+        code, log = run(command)
+        if code:
+            return code, log
+    stamp.write_text(wanted)
+    return 0, ""
+
+
+def build(form):
+    """Returns (exit code, output)."""
+    directory, options = FORMS[form]
+    env = {"CC": "clang"} if form == "fuzz" else {}
+    verb = ["configure"] if (directory / "build.ninja").exists() else ["setup"]
+    code, log = run(["meson", *verb, directory, *options], env)
+    if code:
+        return code, log
+    return run(["ninja", "-C", directory])
+
+
+def sanitizer_env(form):
+    """Reports go to files, so that one in a daemon or a dying process is seen as well."""
+    common = f"log_path={FORMS[form][0] / 'reports' / 'report'}:exitcode=99"
+    if form == "asan":
+        return {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1",
+                "UBSAN_OPTIONS": f"{common}:print_stacktrace=1"}
+    if form == "tsan":
+        return {"TSAN_OPTIONS": f"{common}:halt_on_error=0:second_deadlock_stack=1",
+                "WEIR_THREADS": "4"}
+    return {}
+
+
+def take_reports(form):
+    """The sanitizer reports since the last call."""
+    found = sorted((FORMS[form][0] / "reports").glob("report.*"))
+    texts = [f"{path.name}:\n{path.read_text(errors='replace')}" for path in found]
+    for path in found:
+        path.unlink()
+    return texts
+
+
+def count_tap(code, output):
+    """cmocka's TAP; a program that speaks no TAP is one test."""
+    passed = len(re.findall(r"^ok \d", output, re.M))
+    failed = len(re.findall(r"^not ok \d+(?! # SKIP)", output, re.M))
+    if not passed and not failed:
+        return (1, 0) if code == 0 else (0, 1)
+    return passed, failed or int(code != 0)
+
+
+def unit(form):
+    """Runs the programs that Meson knows as tests. Returns (passed, failed, log)."""
+    directory = FORMS[form][0]
+    code, listing = run(["meson", "introspect", "--tests", directory])
+    if code:
+        return 0, 1, listing
+
+    def one(test):
+        env = {**test["env"], **sanitizer_env(form), "CMOCKA_MESSAGE_OUTPUT": "TAP"}
+        code, output = run(test["cmd"], env, test["timeout"] * 4)
+        return test["name"], *count_tap(code, output), output
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        results = list(pool.map(one, json.loads(listing)))
+    log = "\n".join(f"--- {name}\n{output}" for name, _, failed, output in results if failed)
+    return sum(r[1] for r in results), sum(r[2] for r in results), log
+
+
+def pytest(form, paths):
+    """Returns (passed, failed, log)."""
+    directory = FORMS[form][0]
+    report = directory / "pytest.xml"
+    report.unlink(missing_ok=True)
+    env = {**sanitizer_env(form), "WEIR_BUILD": str(directory),
+           "PYTHONDONTWRITEBYTECODE": "1",
+           "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis")}
+    if form == "asan" and paths == ["tests/model"]:
+        # The library is loaded into an interpreter that knows nothing of sanitizers.
+        _, runtime = run(["gcc", "-print-file-name=libasan.so"])
+        env["LD_PRELOAD"] = runtime.strip()
+        env["ASAN_OPTIONS"] += ":detect_leaks=0"
+    code, log = run(
+        [VENV / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+         "--junitxml", report, *paths], env)
+    if not report.exists():
+        return 0, 1, log
+    suite = xml.parse(report).getroot().find("testsuite")
+    total, skipped, *bad = (int(suite.get(name)) for name in ("tests", "skipped", "failures", "errors"))
+    failed = sum(bad) or int(code != 0)
+    return total - skipped - sum(bad), failed, log
+
+
+def fuzz(seconds):
+    """Every target for `seconds`, two at a time. Returns (passed, failed, log)."""
+    directory = FORMS["fuzz"][0]
+    targets = sorted((directory / "tests" / "fuzz").glob("fuzz_*[!.p]"))
+
+    def one(program):
+        name = program.name.removeprefix("fuzz_")
+        # What is found goes to the first directory; the tree's own corpus is only read.
+        found = directory / "corpus" / name
+        found.mkdir(parents=True, exist_ok=True)
+        return program.name, *run(
+            [program, f"-max_total_time={seconds}", "-max_len=4096", "-rss_limit_mb=1024",
+             "-timeout=10", "-verbosity=0", f"-artifact_prefix={directory}/{name}-",
+             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=seconds + 120)
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        results = list(pool.map(one, targets))
+    log = "\n".join(f"--- {name}\n{output}" for name, code, output in results if code)
+    failed = sum(code != 0 for _, code, _ in results)
+    return len(results) - failed, failed, log
+
+
+STEPS = [
+    ("plain unit", "plain", unit, []),
+    ("plain model", "plain", pytest, [["tests/model"]]),
+    ("plain e2e", "plain", pytest, [["tests/e2e"]]),
+    ("asan unit", "asan", unit, []),
+    ("asan model", "asan", pytest, [["tests/model"]]),
+    ("asan e2e", "asan", pytest, [["tests/e2e"]]),
+    ("tsan unit", "tsan", unit, []),
+    ("tsan e2e", "tsan", pytest, [["tests/e2e"]]),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help="run the steps whose name contains this, such as 'asan unit'")
+    parser.add_argument("--fuzz-seconds", type=int, default=30, help="per target")
+    options = parser.parse_args()
+
+    tally = Tally()
+    code, log = make_venv()
+    if code:
+        tally.add("python packages", 0, 1, 0, log)
+    steps = STEPS + [("fuzz", "fuzz", lambda form, seconds: fuzz(seconds), [options.fuzz_seconds])]
+    built = {}
+    for name, form, step, arguments in steps:
+        if options.only and options.only not in name:
+            continue
+        if form not in built:
+            started = time.monotonic()
+            code, log = build(form)
+            built[form] = code == 0
+            if code:
+                tally.add(f"{form} build", 0, 1, time.monotonic() - started, log)
+        if not built[form]:
+            continue
+        take_reports(form)
+        (FORMS[form][0] / "reports").mkdir(exist_ok=True)
+        started = time.monotonic()
+        passed, failed, log = step(form, *arguments)
+        reports = take_reports(form)
+        tally.add(name, passed, failed + len(reports), time.monotonic() - started,
+                  "\n".join([log, *reports]))
+    print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
