@@ -1,0 +1,119 @@
+"""What each algorithm means, in exact rational arithmetic, and nothing else.
+
+Written from the words of the definition and not from the library. Times are
+integers, nanoseconds; a state that has nothing left to say is None. Where the
+definition leaves a choice, it stands at the choice.
+"""
+
+import math
+from fractions import Fraction
+
+DAY_NS = 86400 * 10**9
+
+
+class _Model:
+    def call(self, operation, now, cost=1):
+        """The decision, as a dictionary like the binding's."""
+        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0}
+        if operation in ("acquire", "peek"):
+            # Cost 0 asks about a cost of 1. What is not consumed is not
+            # subtracted: peek and cost 0 tell what remains now.
+            wait = self.wait(now, max(cost, 1))
+            if wait:
+                answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
+            else:
+                answer["reason"] = self.reason(now, max(cost, 1))
+                if operation == "acquire" and cost:
+                    self.take(now, cost)
+        elif operation == "refund":
+            self.give(now, cost)
+        else:
+            self.state = None
+        answer["remaining"] = self.remaining(now)
+        answer["reset_after_ns"] = math.ceil(self.ahead(now))
+        return answer
+
+
+class Bucket(_Model):
+    """token_bucket and leaky_bucket: the tokens that are missing, or the level.
+
+    Kept as the time at which the bucket is as new.
+    """
+
+    def __init__(self, count, period_ns, burst):
+        self.interval = Fraction(period_ns, count)
+        self.quota = burst
+        self.depth = burst * self.interval
+        self.state = None
+
+    def ahead(self, now):
+        return max(self.state - now, 0) if self.state is not None else 0
+
+    def wait(self, now, cost):
+        return max(self.ahead(now) + cost * self.interval - self.depth, 0)
+
+    def reason(self, now, cost):
+        return "ok"
+
+    def take(self, now, cost):
+        self.state = now + self.ahead(now) + cost * self.interval
+
+    def give(self, now, cost):
+        """A bucket whose whole use is given back is as new."""
+        left = self.ahead(now) - cost * self.interval
+        if cost and self.ahead(now):
+            self.state = now + left if left > 0 else None
+
+    def remaining(self, now):
+        return max(math.floor((self.depth - self.ahead(now)) / self.interval), 0)
+
+
+class Window(_Model):
+    """fixed_window and resetting_bucket: a count and the window's end.
+
+    A window is open until its end also when time steps back: no older time
+    gets a count of its own, or two clocks would share out two quotas.
+    """
+
+    def __init__(self, count, end_of):
+        self.quota = count
+        self.end_of = end_of
+        self.state = None
+
+    def _open(self, now):
+        return self.state is not None and now < self.state[0]
+
+    def _count(self, now):
+        return self.state[1] if self._open(now) else 0
+
+    def _end(self, now):
+        return self.state[0] if self._open(now) else self.end_of(now)
+
+    def ahead(self, now):
+        return self.state[0] - now if self._open(now) else 0
+
+    def wait(self, now, cost):
+        return self._end(now) - now if self._count(now) + cost > self.quota else 0
+
+    def reason(self, now, cost):
+        return "hit_quota" if self._count(now) + cost == self.quota else "ok"
+
+    def take(self, now, cost):
+        self.state = (self._end(now), self._count(now) + cost)
+
+    def give(self, now, cost):
+        """A window whose whole count is given back was never opened."""
+        left = self._count(now) - cost
+        if cost and self._open(now):
+            self.state = (self.state[0], left) if left > 0 else None
+
+    def remaining(self, now):
+        return self.quota - self._count(now)
+
+
+def first_request(count, period_ns):
+    return Window(count, lambda now: now + period_ns)
+
+
+def utc_days(count):
+    return Window(count, lambda now: (now // DAY_NS + 1) * DAY_NS)

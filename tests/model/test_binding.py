@@ -1,0 +1,62 @@
+"""The binding of weir.py against the header itself."""
+
+import ctypes
+import re
+import subprocess
+
+import weir
+
+PROBE = """
+#include <stdio.h>
+#include <weir/weir.h>
+int main(void)
+{
+%s
+	return 0;
+}
+"""
+
+
+def test_every_struct_has_the_layout_of_the_header(tmp_path):
+    expected = {}
+    lines = []
+    for name, struct in weir.STRUCTS.items():
+        expected[name] = ctypes.sizeof(struct)
+        lines.append(f'\tprintf("{name} %zu\\n", sizeof(struct {name}));')
+        for field, _ in struct._fields_:
+            expected[f"{name}.{field}"] = getattr(struct, field).offset
+            lines.append(
+                f'\tprintf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
+    source = tmp_path / "probe.c"
+    source.write_text(PROBE % "\n".join(lines))
+    subprocess.run(["cc", "-I", weir.ROOT / "include", source, "-o", tmp_path / "probe"],
+                   check=True, env={"PATH": "/usr/bin:/bin"})
+    output = subprocess.run([tmp_path / "probe"], check=True, capture_output=True, text=True).stdout
+    found = {name: int(value) for name, value in (line.split() for line in output.splitlines())}
+    assert found == expected
+
+
+def _enum(header, name):
+    body = re.search(rf"enum {name} {{(.*?)}};", header, re.S)[1]
+    return re.findall(r"^\tWEIR_(\w+)", body, re.M)
+
+
+def test_every_constant_is_that_of_the_header():
+    header = (weir.ROOT / "include/weir/weir.h").read_text()
+    for enum, names in {
+        "weir_algorithm": ["TOKEN_BUCKET", "LEAKY_BUCKET", "FIXED_WINDOW", "RESETTING_BUCKET"],
+        "weir_unit": ["SECOND", "NANOSECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK",
+                      "MONTH", "YEAR"],
+    }.items():
+        found = _enum(header, enum)
+        assert found == names
+        assert [getattr(weir, name) for name in names] == list(range(len(names)))
+    statuses = re.findall(r"X\((\w+), (-?\d+), \"", header)
+    assert {name: int(value) for name, value in statuses} == {
+        name: getattr(weir, name) for name, _ in statuses}
+
+
+def test_every_reason_has_its_text():
+    assert [weir.lib.weir_reason_text(i).decode() for i in range(9)] == [
+        "ok", "hit_quota", "over_limit", "queue_full", "wait_too_long", "shed", "breaker_open",
+        "listed", "store_failure"]

@@ -1,0 +1,168 @@
+"""Random traces in virtual time: the library against models.py, exact in every field."""
+
+import math
+from fractions import Fraction
+
+import models
+import weir
+from hypothesis import given
+from hypothesis import strategies as st
+
+YEAR_NS = 365 * 86400 * 10**9
+DEPTH_MAX = 16 * YEAR_NS
+# A cell knows times half of 2^60 ns either way; a trace stays well within.
+SPAN_MAX = 2 * YEAR_NS
+STEP_BACK_MAX = YEAR_NS
+
+RATES = [
+    (1, 365, weir.DAY),
+    (1, 1, weir.SECOND),
+    (3, 1, weir.SECOND),
+    (7, 100, weir.MILLISECOND),
+    (5, 1, weir.DAY),
+    (1000, 1, weir.MINUTE),
+    (10**9, 1, weir.SECOND),
+    (10**9 + 7, 1, weir.SECOND),
+    (2**32, 1, weir.MILLISECOND),
+    (2**32 - 1, 1, weir.NANOSECOND),
+    (2**32 - 5, 366, weir.DAY),
+    (1, 1, weir.NANOSECOND),
+]
+BASES = [1, 10**9, 1_700_000_000 * 10**9, 1_709_164_800 * 10**9 - 1, 4 * 10**18]
+
+rates = st.sampled_from(RATES) | st.tuples(
+    st.integers(1, 2**32), st.integers(1, 1000),
+    st.sampled_from([weir.NANOSECOND, weir.MILLISECOND, weir.SECOND, weir.MINUTE, weir.HOUR]))
+
+
+@st.composite
+def buckets(draw):
+    count, period, unit = draw(rates)
+    period_ns = period * weir.UNIT_NS[unit]
+    most = min(2**32, DEPTH_MAX * count // period_ns)
+    burst = draw(st.sampled_from([1, 2, count, 2**32]) | st.integers(1, 2**32))
+    burst = max(1, min(burst, most))
+    algorithm = draw(st.sampled_from([weir.TOKEN_BUCKET, weir.LEAKY_BUCKET]))
+    options = weir.options(algorithm, count, period, unit, burst)
+    return options, lambda: models.Bucket(count, period_ns, burst), Fraction(period_ns, count)
+
+
+@st.composite
+def windows(draw):
+    count, period, unit = draw(rates)
+    period_ns = period * weir.UNIT_NS[unit]
+    algorithm, align = draw(st.sampled_from(
+        [(weir.FIXED_WINDOW, weir.FIRST_REQUEST), (weir.RESETTING_BUCKET, 0)]))
+    options = weir.options(algorithm, count, period, unit, align=align)
+    return options, lambda: models.first_request(count, period_ns), Fraction(period_ns)
+
+
+@st.composite
+def days(draw):
+    count = draw(st.sampled_from([1, 2, 5, 2**32]) | st.integers(1, 2**32))
+    # A step back of more than a period is another's test.
+    options = weir.options(weir.FIXED_WINDOW, count, 1, weir.DAY)
+    return options, lambda: models.utc_days(count), Fraction(models.DAY_NS)
+
+
+def costs(quota):
+    few = st.sampled_from(sorted({0, 1, 2, quota // 2, quota - 1, quota} & set(range(quota + 1))))
+    return few | st.integers(0, min(quota, 5)) | st.integers(0, quota)
+
+
+def steps(interval, depth):
+    """How far time goes on: nothing, to the edge of a token or of the state, at random, back."""
+    edges = {0, 1, math.floor(interval), math.ceil(interval), math.floor(depth), math.ceil(depth)}
+    edges = sorted({min(edge + d, SPAN_MAX // 20) for edge in edges for d in (-1, 0, 1)})
+    far = max(1, min(math.ceil(2 * depth), SPAN_MAX // 20))
+    back = max(1, min(math.ceil(depth), STEP_BACK_MAX // 20))
+    return st.sampled_from(edges) | st.integers(0, far) | st.integers(-back, 0)
+
+
+def trace(draw, limit, most=20):
+    """Yields (operation, now, cost, which key)."""
+    _, make, interval = limit
+    quota = make().quota
+    depth = interval * quota if isinstance(make(), models.Bucket) else interval
+    operations = st.sampled_from(["acquire"] * 6 + ["peek", "peek", "refund", "reset"])
+    start = draw(st.sampled_from(BASES))
+    now = start
+    for operation, step, cost, key in draw(st.lists(
+            st.tuples(operations, steps(interval, depth), costs(quota), st.integers(0, 1)),
+            min_size=1, max_size=most)):
+        now = max(now + step, 1)
+        yield operation, now, cost, key
+
+
+def agree(draw, limit):
+    options, make, _ = limit
+    alone, alone_model = weir.Limiter(options), make()
+    table, shared = weir.Table(capacity=1000), weir.Limit(options)
+    keys = [weir.Keyed(table, shared, key) for key in (b"", b"\x00any bytes\xff")]
+    key_models = [make(), make()]
+    for step in trace(draw, limit):
+        operation, now, cost, key = step
+        assert alone.call(operation, now, cost) == alone_model.call(operation, now, cost), step
+        assert (keys[key].call(operation, now, cost)
+                == key_models[key].call(operation, now, cost)), step
+
+
+@given(st.data())
+def test_buckets_agree_with_the_model(data):
+    agree(data.draw, data.draw(buckets()))
+
+
+@given(st.data())
+def test_windows_from_the_first_request_agree_with_the_model(data):
+    agree(data.draw, data.draw(windows()))
+
+
+@given(st.data())
+def test_days_in_utc_agree_with_the_model(data):
+    agree(data.draw, data.draw(days()))
+
+
+@given(st.data())
+def test_a_batch_decides_like_its_requests_one_by_one(data):
+    limits = [data.draw(buckets()), data.draw(windows()), data.draw(days())]
+    opened = [weir.Limit(options) for options, _, _ in limits]
+    table = weir.Table(capacity=1000)
+    expected = {}
+    requests = data.draw(st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([b"a", b"b"]), st.integers(0, 3)),
+        min_size=1, max_size=40))
+    now = data.draw(st.sampled_from(BASES))
+    answers = table.batch(now, [(opened[i], key, cost) for i, key, cost in requests])
+    for (i, key, cost), (status, decision) in zip(requests, answers):
+        model = expected.setdefault((i, key), limits[i][1]())
+        if cost > model.quota:
+            assert status == weir.ECOST
+        else:
+            assert (status, decision) == (weir.OK, model.call("acquire", now, cost))
+
+
+@given(st.data())
+def test_retry_after_is_exactly_when_the_same_request_passes(data):
+    options, make, interval = data.draw(buckets() | windows() | days())
+    limiter = weir.Limiter(options)
+    now = BASES[2]
+    quota = make().quota
+    limiter.call("acquire", now, data.draw(st.integers(1, quota)))
+    cost = data.draw(st.integers(1, quota))
+    denied = limiter.call("peek", now, cost)
+    if not denied["allowed"]:
+        wait = denied["retry_after_ns"]
+        assert not limiter.call("peek", now + wait - 1, cost)["allowed"]
+        assert limiter.call("peek", now + wait, cost)["allowed"]
+
+
+@given(st.data())
+def test_after_reset_after_the_key_is_as_new(data):
+    options, make, interval = data.draw(buckets() | windows() | days())
+    limiter = weir.Limiter(options)
+    now = BASES[2]
+    quota = make().quota
+    used = limiter.call("acquire", now, data.draw(st.integers(1, quota)))
+    later = limiter.call("acquire", now + used["reset_after_ns"], quota)
+    assert later["allowed"]
+    assert later["remaining"] == 0

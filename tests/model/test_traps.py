@@ -1,0 +1,442 @@
+"""Published limiters failed on these. Each test carries the name of its trap."""
+
+import threading
+from fractions import Fraction
+
+import models
+import pytest
+import weir
+
+NOW = 1_700_000_000 * 10**9
+S = 10**9
+DAY = models.DAY_NS
+
+
+def bucket(count, period=1, unit=weir.SECOND, burst=0):
+    return weir.Limiter(weir.options(weir.TOKEN_BUCKET, count, period, unit, burst))
+
+
+def window(count, period=1, unit=weir.SECOND):
+    return weir.Limiter(weir.options(weir.FIXED_WINDOW, count, period, unit,
+                                     align=weir.FIRST_REQUEST))
+
+
+def admitted(limiter, times, cost=1):
+    return sum(limiter.call("acquire", now, cost)["allowed"] for now in times)
+
+
+ALGORITHMS = {
+    "token_bucket": lambda count: weir.options(weir.TOKEN_BUCKET, count),
+    "leaky_bucket": lambda count: weir.options(weir.LEAKY_BUCKET, count),
+    "first_request": lambda count: weir.options(weir.FIXED_WINDOW, count, align=weir.FIRST_REQUEST),
+    "calendar": lambda count: weir.options(weir.FIXED_WINDOW, count),
+    "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
+}
+
+
+@pytest.fixture(params=ALGORITHMS.values(), ids=ALGORITHMS.keys())
+def algorithm(request):
+    return request.param
+
+
+# Published code that failed
+
+
+def test_sixty_parallel_first_hits_are_counted_as_sixty(algorithm):
+    limit = weir.Limit(algorithm(100))
+    for attempt in range(20):
+        table = weir.Table(capacity=100)
+        gate = threading.Barrier(60)
+
+        def hit():
+            gate.wait()
+            table.call(limit, b"new", "acquire", NOW)
+
+        threads = [threading.Thread(target=hit) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert table.call(limit, b"new", "peek", NOW)["remaining"] == 40
+
+
+def test_check_then_add_never_passes_more_than_the_limit(algorithm):
+    limit, table, passed = weir.Limit(algorithm(50)), weir.Table(capacity=100), []
+    gate = threading.Barrier(8)
+
+    def work():
+        gate.wait()
+        passed.append(sum(table.call(limit, b"k", "acquire", NOW)["allowed"] for _ in range(200)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(passed) == 50
+
+
+def test_no_key_denies_for_ever(algorithm):
+    limiter = weir.Limiter(algorithm(3))
+    denials = [limiter.call("acquire", NOW + i)["reset_after_ns"] for i in range(100)]
+    assert admitted(limiter, [NOW + 100 + max(denials)] * 5) == 3
+
+
+def test_an_hour_idle_keeps_no_counts(algorithm):
+    limiter = weir.Limiter(algorithm(59_226))
+    limiter.call("acquire", NOW, 59_226)
+    assert limiter.call("peek", NOW + 3600 * S)["remaining"] == 59_226
+
+
+def test_burst_1_admits_1_of_1000():
+    assert admitted(bucket(1, 1, weir.HOUR, burst=1), range(NOW, NOW + 1000)) == 1
+
+
+def test_partial_idleness_admits_10_of_10_and_not_17():
+    limiter = bucket(10)
+    assert admitted(limiter, [NOW] * 3) == 3
+    # 0.7 s later three were refilled long ago; the burst is still only ten.
+    assert admitted(limiter, [NOW + 7 * S // 10] * 20) == 10
+
+
+def test_peeking_writes_nothing(algorithm):
+    limiter = weir.Limiter(algorithm(5))
+    limiter.call("acquire", NOW, 2)
+    before = limiter.call("peek", NOW + 1)
+    for _ in range(100):
+        assert limiter.call("peek", NOW + 1) == before
+        assert limiter.call("acquire", NOW + 1, 0) == before
+
+
+def test_two_clients_with_clocks_10_s_apart_share_a_fair_55():
+    # 5 a second with burst 5 over 10 s of one clock: 5 + 50.
+    limiter = bucket(5)
+    times = [NOW + i * S // 10 for i in range(101)]
+    got = sum(admitted(limiter, [now, now - 10 * S]) for now in times)
+    assert got == 55
+
+
+def test_rate_100_with_burst_10_has_a_lifetime_and_keeps_counting():
+    limiter = bucket(100, burst=10)
+    assert limiter.call("acquire", NOW, 10)["reset_after_ns"] == S // 10
+    assert admitted(limiter, [NOW] * 100) == 0
+
+
+# Clock
+
+
+def test_alternating_older_and_newer_times_mint_no_tokens(algorithm):
+    limiter = weir.Limiter(algorithm(5))
+    base = NOW + S // 2  # half a second is left of an aligned window
+    times = [base + (S // 10 if i % 2 else -S // 10) for i in range(1000)]
+    assert admitted(limiter, times) <= 6
+
+
+def test_two_clocks_at_midnight_share_one_quota():
+    midnight = (NOW // DAY + 1) * DAY
+    limiter = weir.Limiter(weir.options(weir.FIXED_WINDOW, 10, 1, weir.DAY))
+    after = sum(admitted(limiter, [midnight + i, midnight - 1]) for i in range(1000))
+    assert after == 10
+
+
+def test_a_late_denied_call_moves_no_time_back():
+    limiter = bucket(1, burst=1)
+    assert admitted(limiter, [NOW]) == 1
+    assert admitted(limiter, [NOW - 100 * S] * 10) == 0
+    assert limiter.call("peek", NOW + 1)["retry_after_ns"] == S - 1
+
+
+def test_whole_second_clocks_double_nothing_at_a_boundary():
+    second = NOW // S * S
+    for limiter in (bucket(10), window(10)):
+        assert admitted(limiter, [second - 1] * 20 + [second] * 20) == 10
+
+
+def test_a_step_of_the_clock_back_frees_no_key_and_locks_none_longer_than_it_was_ahead(algorithm):
+    limiter = weir.Limiter(algorithm(5))
+    limiter.call("acquire", NOW, 5)
+    for step in (1, S, 3600 * S):
+        decision = limiter.call("peek", NOW - step)
+        assert not decision["allowed"]
+        assert decision["retry_after_ns"] <= step + S
+
+
+def test_a_day_counted_in_the_far_future_does_not_lock_its_key():
+    limiter = weir.Limiter(weir.options(weir.FIXED_WINDOW, 5, 1, weir.DAY))
+    limiter.call("acquire", NOW + 3650 * DAY, 5)
+    assert limiter.call("peek", NOW)["retry_after_ns"] <= 2 * DAY
+
+
+# Arithmetic
+
+
+@pytest.mark.parametrize("count,period,unit", [
+    (1001, 1, weir.SECOND), (10**9 + 1, 1, weir.SECOND), (2**32, 1, weir.MILLISECOND),
+    (2**32, 1, weir.NANOSECOND)])
+def test_rates_above_one_a_nanosecond_are_exact_over_the_long_run(count, period, unit):
+    burst = 2**32
+    limiter = bucket(count, period, unit, burst)
+    limiter.call("acquire", NOW, burst)
+    period_ns = weir.UNIT_NS[unit] * period
+    for elapsed in (1, 2, 3, period_ns):
+        expected = min(burst, int(Fraction(elapsed * count, period_ns)))
+        assert limiter.call("peek", NOW + elapsed)["remaining"] == expected
+
+
+@pytest.mark.parametrize("changes,status", [
+    ({"count": 0}, {weir.EINVAL, weir.ERANGE}),
+    ({"count": 2**32 + 1}, {weir.ERANGE}),
+    ({"count": 2**64 - 1}, {weir.ERANGE}),
+    ({"count": 1, "period": 367, "unit": weir.DAY}, {weir.ERANGE}),
+    ({"count": 1, "period": 2**64 - 1, "unit": weir.WEEK}, {weir.ERANGE}),
+    ({"count": 1, "unit": weir.MONTH}, {weir.EINVAL}),
+    ({"count": 1, "unit": 99}, {weir.EINVAL}),
+    ({"count": 1, "burst": 2**32 + 1}, {weir.ERANGE}),
+    ({"count": 1, "burst": 2**64 - 1}, {weir.ERANGE}),
+    ({"count": 1, "period": 1, "unit": weir.DAY, "burst": 16 * 365 + 1}, {weir.ERANGE}),
+    ({"count": 1, "algorithm": 99}, {weir.EINVAL, weir.EUNSUPPORTED}),
+    ({"count": 1, "name": b"n" * 65}, {weir.EINVAL, weir.ERANGE, weir.ELONG}),
+])
+def test_zero_negative_and_huge_limits_are_refused_in_words(changes, status):
+    # A negative number arrives as a huge one.
+    options = weir.options(**{"algorithm": weir.TOKEN_BUCKET, **changes})
+    with pytest.raises(weir.WeirError) as caught:
+        weir.Limit(options)
+    assert caught.value.status in status
+    assert "expected" in caught.value.message
+
+
+def test_an_unknown_zone_is_refused():
+    with pytest.raises(weir.WeirError) as caught:
+        weir.Limit(weir.options(weir.FIXED_WINDOW, 1, timezone=b"Mars/Olympus"))
+    assert caught.value.status == weir.ENOTFOUND
+
+
+def test_no_overflow_at_a_far_arrival_time():
+    limiter = bucket(1, 1, weir.DAY, burst=16 * 365)
+    assert limiter.call("acquire", NOW, 16 * 365)["reset_after_ns"] == 16 * 365 * DAY
+    denied = limiter.call("acquire", NOW, 16 * 365)
+    assert denied["retry_after_ns"] == 16 * 365 * DAY
+    limit = weir.Limit(weir.options(weir.TOKEN_BUCKET, 1, 1, weir.DAY, 16 * 365))
+    table = weir.Table(capacity=100)
+    assert table.call(limit, b"k", "acquire", NOW, 16 * 365)["allowed"]
+    assert table.call(limit, b"k", "acquire", NOW, 16 * 365) == denied
+
+
+def test_no_extra_cell_after_idleness(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    admitted(limiter, [NOW] * 10)
+    assert admitted(limiter, [NOW + 3600 * S] * 20) == 10
+
+
+def test_remaining_is_never_above_a_limit_that_was_lowered():
+    # Two limits of one name, algorithm and period share their counts.
+    table = weir.Table(capacity=100)
+    for algorithm, align in ((weir.TOKEN_BUCKET, 0), (weir.FIXED_WINDOW, weir.FIRST_REQUEST),
+                             (weir.RESETTING_BUCKET, 0)):
+        wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
+                                                name=b"lowered"))
+                        for count in (100, 10))
+        assert table.call(wide, b"k", "acquire", NOW, 50)["remaining"] == 50
+        decision = table.call(narrow, b"k", "acquire", NOW)
+        assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 10, 0)
+        table.call(wide, b"k", "reset", NOW)
+
+
+def test_refilling_takes_the_lesser_of_tokens_and_burst():
+    limiter = bucket(10)
+    limiter.call("acquire", NOW, 4)
+    assert limiter.call("peek", NOW + S // 10)["remaining"] == 7
+    assert limiter.call("peek", NOW + 3600 * S)["remaining"] == 10
+
+
+def test_retry_after_is_never_0_while_denied():
+    limiter = bucket(2**32, 1, weir.NANOSECOND, burst=1)
+    assert admitted(limiter, [NOW]) == 1
+    denied = limiter.call("acquire", NOW)
+    assert (denied["allowed"], denied["retry_after_ns"]) == (False, 1)
+
+
+def test_reset_is_rounded_up():
+    limiter = bucket(3)
+    assert limiter.call("acquire", NOW)["reset_after_ns"] == 333_333_334
+    assert limiter.call("acquire", NOW)["reset_after_ns"] == 666_666_667
+    assert limiter.call("acquire", NOW)["reset_after_ns"] == S
+
+
+def test_limit_1(algorithm):
+    limiter = weir.Limiter(algorithm(1))
+    assert admitted(limiter, [NOW] * 10) == 1
+    assert admitted(limiter, [NOW + S] * 10) == 1
+
+
+def test_cost_equal_to_burst(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    assert limiter.call("acquire", NOW, 10)["allowed"]
+    assert not limiter.call("acquire", NOW, 10)["allowed"]
+    assert limiter.call("acquire", NOW + S, 10)["allowed"]
+
+
+def test_cost_above_burst_is_an_error_and_consumes_nothing(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    for cost in (11, 2**32 + 10, 2**64 - 1):
+        for operation in ("acquire", "peek"):
+            with pytest.raises(weir.WeirError) as caught:
+                limiter.call(operation, NOW, cost)
+            assert caught.value.status == weir.ECOST
+    assert limiter.call("peek", NOW)["remaining"] == 10
+
+
+# Windows
+
+
+def test_both_halves_of_an_edge_burst_pass_a_fixed_window_by_design():
+    limiter = weir.Limiter(weir.options(weir.FIXED_WINDOW, 10, 1, weir.DAY))
+    midnight = (NOW // DAY + 1) * DAY
+    assert admitted(limiter, [midnight - 1] * 20 + [midnight] * 20) == 20
+
+
+def test_denied_requests_are_not_counted_and_steady_excess_does_not_block(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    times = [NOW + i * S // 100 for i in range(1000)]  # ten times too many for ten seconds
+    assert 100 <= admitted(limiter, times) <= 110
+
+
+def test_the_last_one_allowed_is_told_apart():
+    for limiter in (window(3), weir.Limiter(weir.options(weir.RESETTING_BUCKET, 3)),
+                    weir.Limiter(weir.options(weir.FIXED_WINDOW, 3))):
+        reasons = [limiter.call("acquire", NOW)["reason"] for _ in range(4)]
+        assert reasons == ["ok", "ok", "hit_quota", "over_limit"]
+
+
+def test_a_window_opens_at_the_first_consumed_request_and_not_at_a_peek():
+    limiter = window(2)
+    limiter.call("peek", NOW)
+    limiter.call("acquire", NOW, 0)
+    assert limiter.call("acquire", NOW + S // 2)["reset_after_ns"] == S
+
+
+def test_a_resetting_bucket_is_refilled_whole_and_only_when_the_period_ends():
+    limiter = weir.Limiter(weir.options(weir.RESETTING_BUCKET, 10))
+    limiter.call("acquire", NOW, 9)
+    assert limiter.call("peek", NOW + S - 1)["remaining"] == 1
+    assert limiter.call("peek", NOW + S)["remaining"] == 10
+
+
+# Refund
+
+
+def test_a_refund_goes_below_zero_use_never(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    limiter.call("acquire", NOW, 3)
+    assert limiter.call("refund", NOW, 10)["remaining"] == 10
+    assert admitted(limiter, [NOW] * 20) == 10
+
+
+def test_a_refund_does_not_reach_into_the_next_window(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    limiter.call("acquire", NOW, 10)
+    later = NOW + 2 * S
+    assert limiter.call("refund", later, 5)["remaining"] == 10
+    assert admitted(limiter, [later] * 20) == 10
+
+
+def test_a_refund_twice_gives_back_no_more_than_is_in_use(algorithm):
+    limiter = weir.Limiter(algorithm(10))
+    limiter.call("acquire", NOW, 6)
+    assert limiter.call("refund", NOW, 4)["remaining"] == 8
+    assert limiter.call("refund", NOW, 4)["remaining"] == 10
+    assert admitted(limiter, [NOW] * 20) == 10
+
+
+def test_refunds_and_acquires_at_once_lose_nothing(algorithm):
+    limit, table = weir.Limit(algorithm(1000)), weir.Table(capacity=100)
+    gate = threading.Barrier(8)
+
+    def work():
+        gate.wait()
+        for _ in range(200):
+            if table.call(limit, b"k", "acquire", NOW)["allowed"]:
+                table.call(limit, b"k", "refund", NOW)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert table.call(limit, b"k", "peek", NOW)["remaining"] == 1000
+
+
+# Table
+
+
+def test_a_flood_of_fresh_keys_resets_no_offender_and_denies_no_stranger():
+    limit = weir.Limit(weir.options(weir.TOKEN_BUCKET, 10, 1, weir.MINUTE))
+    table = weir.Table(capacity=1000)
+    assert table.call(limit, b"offender", "acquire", NOW, 10)["allowed"]
+    for i in range(20_000):
+        assert table.call(limit, b"stranger %d" % i, "acquire", NOW + i)["allowed"]
+    assert not table.call(limit, b"offender", "acquire", NOW + 20_000)["allowed"]
+
+
+def test_a_full_table_stays_its_size_answers_and_counts_who_had_to_go():
+    limit = weir.Limit(weir.options(weir.TOKEN_BUCKET, 10, 1, weir.HOUR))
+    table = weir.Table(capacity=1000)
+    before = table.stats(NOW)
+    for i in range(10_000):
+        assert table.call(limit, b"%d" % i, "acquire", NOW)["remaining"] == 9
+    after = table.stats(NOW)
+    assert (after.bytes, after.cells) == (before.bytes, before.cells)
+    assert after.live <= after.cells
+    assert after.live + after.evictions >= 10_000
+
+
+def test_idle_keys_make_room_without_an_eviction():
+    limit = weir.Limit(weir.options(weir.TOKEN_BUCKET, 10))
+    table = weir.Table(capacity=1000)
+    for i in range(5000):  # a bucket of ten in a second: fifty are live at a time
+        table.call(limit, b"%d" % i, "acquire", NOW + i * S // 50)
+    assert table.stats(NOW + 100 * S).evictions == 0
+
+
+def test_a_key_of_any_bytes_up_to_1_kib_and_no_longer():
+    limit, table = weir.Limit(weir.options(weir.TOKEN_BUCKET, 1)), weir.Table(capacity=100)
+    for key in (b"", b"\x00", b"\x00\x00", b"k" * 1024, b"k" * 1023 + b"\x00"):
+        assert table.call(limit, key, "acquire", NOW)["allowed"]
+    with pytest.raises(weir.WeirError) as caught:
+        table.call(limit, b"k" * 1025, "acquire", NOW)
+    assert caught.value.status == weir.ELONG
+
+
+def test_a_count_belongs_to_a_limit_and_a_key():
+    table = weir.Table(capacity=100)
+    for name in (b"a", b"b"):
+        for algorithm in (weir.TOKEN_BUCKET, weir.RESETTING_BUCKET):
+            for unit in (weir.SECOND, weir.MINUTE):
+                limit = weir.Limit(weir.options(algorithm, 1, 1, unit, name=name))
+                assert table.call(limit, b"k", "acquire", NOW)["allowed"]
+                again = weir.Limit(weir.options(algorithm, 1, 1, unit, name=name))
+                assert not table.call(again, b"k", "acquire", NOW)["allowed"]
+
+
+def test_name_and_key_are_not_just_joined():
+    table = weir.Table(capacity=100)
+    for name, key in ((b"a", b"bc"), (b"ab", b"c"), (b"a|b", b"c"), (b"a", b"b|c")):
+        limit = weir.Limit(weir.options(weir.TOKEN_BUCKET, 1, name=name))
+        assert table.call(limit, key, "acquire", NOW)["allowed"]
+
+
+def test_one_bad_request_of_a_batch_leaves_the_others_alone():
+    limit, table = weir.Limit(weir.options(weir.TOKEN_BUCKET, 5)), weir.Table(capacity=100)
+    answers = table.batch(NOW, [(limit, b"k", 2), (limit, b"k", 6), (limit, b"k" * 1025, 1),
+                                (limit, b"k", 3), (limit, b"k", 1)])
+    assert [status for status, _ in answers] == [
+        weir.OK, weir.ECOST, weir.ELONG, weir.OK, weir.OK]
+    assert [answers[i][1]["allowed"] for i in (0, 3, 4)] == [True, True, False]
+
+
+@pytest.mark.parametrize("capacity", [2**64 - 1, 2**62])
+def test_an_impossible_capacity_is_refused(capacity):
+    with pytest.raises(weir.WeirError) as caught:
+        weir.Table(capacity)
+    assert caught.value.status in (weir.ERANGE, weir.ENOMEM)

@@ -1,0 +1,232 @@
+"""The library through ctypes. test_binding.py holds the layouts against weir.h."""
+
+import ctypes
+import os
+import pathlib
+
+U64 = ctypes.c_uint64
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+
+OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG = range(0, -10, -1)
+TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET = range(4)
+SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
+CALENDAR, FIRST_REQUEST = range(2)
+REASONS = ("ok", "hit_quota", "over_limit")
+
+UNIT_NS = {
+    NANOSECOND: 1,
+    MILLISECOND: 10**6,
+    SECOND: 10**9,
+    MINUTE: 60 * 10**9,
+    HOUR: 3600 * 10**9,
+    DAY: 86400 * 10**9,
+    WEEK: 7 * 86400 * 10**9,
+}
+
+
+class Error(ctypes.Structure):
+    _fields_ = [
+        ("status", ctypes.c_int),
+        ("line", ctypes.c_uint),
+        ("column", ctypes.c_uint),
+        ("message", ctypes.c_char * 240),
+    ]
+
+
+class Rate(ctypes.Structure):
+    _fields_ = [("count", U64), ("period", U64), ("unit", ctypes.c_int)]
+
+
+class LimitOptions(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("algorithm", ctypes.c_int),
+        ("rate", Rate),
+        ("burst", U64),
+        ("align", ctypes.c_int),
+        ("timezone", ctypes.c_char_p),
+        ("week_start", ctypes.c_int),
+        ("reserved", U64 * 6),
+    ]
+
+
+class RawDecision(ctypes.Structure):
+    _fields_ = [
+        ("allowed", ctypes.c_bool),
+        ("reason", ctypes.c_int),
+        ("quota", U64),
+        ("remaining", U64),
+        ("retry_after_ns", U64),
+        ("reset_after_ns", U64),
+        ("window_ns", U64),
+        ("limit", ctypes.c_char_p),
+        ("rule", ctypes.c_char_p),
+        ("result", ctypes.c_char_p),
+    ]
+
+
+class TableOptions(ctypes.Structure):
+    _fields_ = [("capacity", U64), ("secret", ctypes.c_char_p), ("reserved", U64 * 6)]
+
+
+class Request(ctypes.Structure):
+    _fields_ = [
+        ("limit", ctypes.c_void_p),
+        ("key", ctypes.c_char_p),
+        ("key_len", ctypes.c_size_t),
+        ("cost", U64),
+        ("status", ctypes.c_int),
+    ]
+
+
+class TableStats(ctypes.Structure):
+    _fields_ = [(name, U64) for name in ("capacity", "cells", "live", "evictions", "bytes")]
+
+
+STRUCTS = {
+    "weir_error": Error,
+    "weir_rate": Rate,
+    "weir_limit_options": LimitOptions,
+    "weir_decision": RawDecision,
+    "weir_table_options": TableOptions,
+    "weir_request": Request,
+    "weir_table_stats": TableStats,
+}
+
+
+def _load():
+    lib = ctypes.CDLL(str(BUILD / "libweir.so"))
+    handle, out = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+    error, decision = ctypes.POINTER(Error), ctypes.POINTER(RawDecision)
+    key = [ctypes.c_char_p, ctypes.c_size_t]
+    signatures = {
+        "weir_limit_open": [ctypes.POINTER(LimitOptions), out, error],
+        "weir_limiter_open": [ctypes.POINTER(LimitOptions), out, error],
+        "weir_table_open": [ctypes.POINTER(TableOptions), out, error],
+        "weir_limiter_acquire": [handle, U64, U64, decision],
+        "weir_limiter_peek": [handle, U64, U64, decision],
+        "weir_limiter_refund": [handle, U64, U64, decision],
+        "weir_limiter_reset": [handle, U64, decision],
+        "weir_acquire": [handle, handle, *key, U64, U64, decision],
+        "weir_peek": [handle, handle, *key, U64, U64, decision],
+        "weir_refund": [handle, handle, *key, U64, U64, decision],
+        "weir_reset": [handle, handle, *key, U64, decision],
+        "weir_acquire_batch": [handle, ctypes.POINTER(Request), ctypes.c_size_t, U64, decision],
+        "weir_limit_close": [handle],
+        "weir_limiter_close": [handle],
+        "weir_table_close": [handle],
+        "weir_table_stats": [handle, U64, ctypes.POINTER(TableStats)],
+    }
+    for name, arguments in signatures.items():
+        function = getattr(lib, name)
+        function.argtypes = arguments
+        function.restype = None if name.endswith(("_close", "_stats")) else ctypes.c_int
+    lib.weir_strerror.restype = lib.weir_reason_text.restype = ctypes.c_char_p
+    return lib
+
+
+lib = _load()
+
+
+class WeirError(Exception):
+    def __init__(self, status, message=""):
+        super().__init__(f"{lib.weir_strerror(status).decode()}: {message}")
+        self.status = status
+        self.message = message
+
+
+def _check(status, message=""):
+    if status != OK:
+        raise WeirError(status, message)
+
+
+def options(algorithm, count, period=1, unit=SECOND, burst=0, align=CALENDAR, name=None,
+            timezone=None):
+    return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
+                        burst=burst, align=align, timezone=timezone)
+
+
+def _plain(raw):
+    return {
+        "allowed": raw.allowed,
+        "reason": lib.weir_reason_text(raw.reason).decode(),
+        "quota": raw.quota,
+        "remaining": raw.remaining,
+        "retry_after_ns": raw.retry_after_ns,
+        "reset_after_ns": raw.reset_after_ns,
+    }
+
+
+class _Handle:
+    """Owns what *_open made."""
+
+    def __init__(self, kind, opts):
+        self.handle = ctypes.c_void_p()
+        self._close = getattr(lib, f"weir_{kind}_close")
+        error = Error()
+        status = getattr(lib, f"weir_{kind}_open")(
+            ctypes.byref(opts) if opts is not None else None, ctypes.byref(self.handle),
+            ctypes.byref(error))
+        if status != OK:
+            assert not self.handle, "on error *out is NULL"
+            assert error.status == status
+        _check(status, error.message.decode())
+
+    def __del__(self):
+        if self.handle:
+            self._close(self.handle)
+
+
+class Limit(_Handle):
+    def __init__(self, opts):
+        super().__init__("limit", opts)
+
+
+class Limiter(_Handle):
+    """One limit without keys. Operations: acquire, peek, refund, reset."""
+
+    def __init__(self, opts):
+        super().__init__("limiter", opts)
+
+    def call(self, operation, now, cost=1):
+        raw = RawDecision()
+        cost = [] if operation == "reset" else [cost]
+        _check(getattr(lib, f"weir_limiter_{operation}")(
+            self.handle, *cost, now, ctypes.byref(raw)))
+        return _plain(raw)
+
+
+class Table(_Handle):
+    def __init__(self, capacity=0):
+        super().__init__("table", TableOptions(capacity=capacity))
+
+    def call(self, limit, key, operation, now, cost=1):
+        raw = RawDecision()
+        cost = [] if operation == "reset" else [cost]
+        _check(getattr(lib, f"weir_{operation}")(
+            self.handle, limit.handle, key, len(key), *cost, now, ctypes.byref(raw)))
+        return _plain(raw)
+
+    def batch(self, now, requests):
+        """`requests` are (limit, key, cost); returns a list of (status, decision)."""
+        array = (Request * len(requests))(
+            *(Request(limit.handle, key, len(key), cost) for limit, key, cost in requests))
+        raws = (RawDecision * len(requests))()
+        lib.weir_acquire_batch(self.handle, array, len(requests), now, raws)
+        return [(request.status, _plain(raw)) for request, raw in zip(array, raws)]
+
+    def stats(self, now):
+        stats = TableStats()
+        lib.weir_table_stats(self.handle, now, ctypes.byref(stats))
+        return stats
+
+
+class Keyed:
+    """One key of one limit in a table, with the face of a Limiter."""
+
+    def __init__(self, table, limit, key):
+        self.table, self.limit, self.key = table, limit, key
+
+    def call(self, operation, now, cost=1):
+        return self.table.call(self.limit, self.key, operation, now, cost)
