@@ -1,0 +1,189 @@
+"""Real programs on free loopback ports, and plain clients to talk to them."""
+
+import http.client
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+WEIR = BUILD / "weir"
+PATIENCE = 20  # seconds until a wait is a failure; a sanitizer is slow
+
+# Periods of an hour: no test sees anything come back.
+CONFIG = """
+limits:
+  login: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+  level: { algorithm: leaky_bucket, rate: 10/h, capacity: 10 }
+  window: { algorithm: fixed_window, rate: 3/h, align: first_request }
+  reset: { algorithm: resetting_bucket, rate: 3/h }
+  one: { algorithm: token_bucket, rate: 1/h }
+rules:
+  - name: login-by-ip
+    match: { path: /login }
+    key: [ip]
+    limits: [login]
+trusted_proxies: [127.0.0.0/8]
+"""
+
+
+def until(condition, what):
+    """Polls for what happens in another process."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.01)
+    raise AssertionError(f"waited {PATIENCE} s for {what}")
+
+
+class Server:
+    """`weir serve`, its ports and what it says on stderr."""
+
+    def __init__(self, *flags, config=None, directory=None, ports=True, env=None):
+        command = [WEIR, "serve"]
+        self.config = None
+        if config is not None:
+            self.config = pathlib.Path(directory) / "weir.yaml"
+            self.config.write_text(config)
+            command += ["-c", self.config]
+        if ports:
+            command += ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]
+        self.process = subprocess.Popen(
+            [*command, *flags], stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+        self.lines = queue.Queue()
+        self.log = []
+        self.ports = {}
+        threading.Thread(target=self._read, daemon=True).start()
+        while len(self.ports) < 2:
+            found = re.fullmatch(r"listening: (\w+) .*:(\d+)", self.line())
+            if found:
+                self.ports[found[1]] = int(found[2])
+        self.http, self.resp = self.ports["http"], self.ports["resp"]
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def line(self):
+        try:
+            line = self.lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise AssertionError(f"no more than {self.log} on stderr") from None
+        assert line is not None, f"exit {self.process.wait()}: {self.log}"
+        self.log.append(line)
+        return line
+
+    def line_with(self, text):
+        while text not in (line := self.line()):
+            pass
+        return line
+
+    def reload(self, config):
+        self.config.write_text(config)
+        self.process.send_signal(signal.SIGHUP)
+
+    def stop(self):
+        """SIGTERM; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def get(self, path, headers=None, method="GET", body=None):
+        with Http(self.http) as client:
+            return client.request(method, path, body, headers)
+
+    def post(self, path, value):
+        return self.get(path, {"Content-Type": "application/json"}, "POST", json.dumps(value))
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.text = response.read().decode()
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+
+class Http:
+    """One connection, kept alive."""
+
+    def __init__(self, port):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+
+    def request(self, method, path, body=None, headers=None):
+        self.connection.request(method, path, body, headers or {})
+        return Answer(self.connection.getresponse())
+
+
+class Wire:
+    """A bare connection: bytes out, bytes or RESP2 replies in."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def reply(self):
+        line = self.file.readline()
+        assert line.endswith(b"\r\n"), f"connection closed after {line!r}"
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"*":
+            return [self.reply() for _ in range(int(rest))]
+        if kind == b"$":
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+        return int(rest) if kind == b":" else line[:-2]
+
+    def command(self, *words):
+        self.send(encode(*words))
+        return self.reply()
+
+    def rest(self):
+        """All that comes until the other side closes; None if it does not."""
+        try:
+            return self.file.read()
+        except ConnectionResetError:
+            return b""
+
+
+def encode(*words):
+    """A command as an array of bulk strings."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+def weir(*arguments, env=None):
+    return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False, env={**os.environ, **(env or {})})

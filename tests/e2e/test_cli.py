@@ -1,0 +1,104 @@
+"""weir lint, weir ask, and the program's manners."""
+
+import re
+
+import pytest
+from harness import CONFIG, ROOT, weir
+
+# What is wrong with the file, where that is, and the file.
+BAD = {
+    "unknown key": (1, 1, "limts: {}\n"),
+    "unknown algorithm": (2, None, "limits:\n  a: { algorithm: magic, rate: 1/s }\n"),
+    "no rate": (2, None, "limits:\n  a: { algorithm: token_bucket }\n"),
+    "zero rate": (4, 11, "limits:\n  a:\n    algorithm: token_bucket\n    rate: 0/s\n"),
+    "negative rate": (2, None, "limits:\n  a: { algorithm: token_bucket, rate: -1/s }\n"),
+    "rate without period": (2, None, "limits:\n  a: { algorithm: token_bucket, rate: 5 }\n"),
+    "unknown period": (2, None, "limits:\n  a: { algorithm: token_bucket, rate: 5/fortnight }\n"),
+    "burst below 1": (2, None, "limits:\n  a: { algorithm: token_bucket, rate: 5/s, burst: 0 }\n"),
+    "unknown zone": (
+        2, None, "limits:\n  a: { algorithm: fixed_window, rate: 5/d, timezone: Mars/Olympus }\n"),
+    "unknown limit": (4, None, "limits:\n  a: { algorithm: token_bucket, rate: 1/s }\nrules:\n"
+                               "  - { name: r, key: [ip], limits: [b] }\n"),
+    "rule that does nothing": (2, None, "rules:\n  - { name: r, key: [ip] }\n"),
+    "bad prefix": (2, None, "rules:\n  - { name: r, match: { ip: 10.0.0.0/99 }, answer: deny }\n"),
+    "duplicate key": (2, 1, "capacity: 5\ncapacity: 6\n"),
+    "zero capacity": (1, 11, "capacity: 0\n"),
+    "wrong type": (1, 9, "limits: 5\n"),
+    "not YAML": (1, None, "limits: { a: [\n"),
+    "tab": (2, 1, "limits:\n\ta: 5\n"),
+    "alias": (1, None, "limits: &x { a: *x }\n"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_lint_says_file_line_column_expected_and_found(tmp_path, name):
+    line, column, text = BAD[name]
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
+    done = weir("lint", file)
+    assert done.returncode == 1
+    found = re.search(rf"^{re.escape(str(file))}:(\d+):(\d+): error: expected .+, found .+$",
+                      done.stdout + done.stderr, re.M)
+    assert found, done
+    if name != "not YAML":  # the end of the file, or where it began: both would do
+        assert int(found[1]) == line
+    assert column in (None, int(found[2]))
+
+
+def test_lint_of_good_files_exits_0(tmp_path):
+    file = tmp_path / "weir.yaml"
+    file.write_text(CONFIG)
+    assert weir("lint", file, ROOT / "examples/weir.yaml").returncode == 0
+
+
+def test_lint_of_one_bad_file_among_good_ones_exits_1(tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(CONFIG)
+    bad.write_text("nonsense: 1\n")
+    for files in ((good, bad), (bad, good)):
+        assert weir("lint", *files).returncode == 1
+
+
+def test_lint_of_a_file_that_is_not_there_exits_1(tmp_path):
+    done = weir("lint", tmp_path / "nosuch.yaml")
+    assert done.returncode == 1
+    assert "nosuch.yaml" in done.stdout + done.stderr
+
+
+def ask(server, *arguments):
+    return weir("ask", *arguments, "--server", f"127.0.0.1:{server.resp}")
+
+
+def test_ask_exits_0_when_allowed_and_1_when_denied(server, key):
+    assert ask(server, "one", key).returncode == 0
+    assert ask(server, "one", key).returncode == 1
+
+
+def test_ask_takes_a_cost_and_peeks(server, key):
+    assert ask(server, "login", key, "--cost", 9).returncode == 0
+    assert ask(server, "login", key, "--cost", 2, "--peek").returncode == 1
+    for _ in range(5):
+        assert ask(server, "login", key, "--peek").returncode == 0
+    assert ask(server, "login", key).returncode == 0
+    assert ask(server, "login", key).returncode == 1
+
+
+def test_ask_exits_2_on_an_error(server, key):
+    assert ask(server, "nosuch", key).returncode == 2
+    assert ask(server, "login", key, "--cost", 11).returncode == 2
+    assert ask(server, "login", key, "--cost", "x").returncode == 2
+    assert ask(server, "login").returncode == 2
+    assert weir("ask", "login", "k", "--server", "127.0.0.1:1").returncode == 2
+
+
+def test_help_and_version():
+    for flag in ("--help", "--version"):
+        done = weir(flag)
+        assert done.returncode == 0
+        assert "weir" in done.stdout.lower()
+
+
+def test_an_unknown_command_is_an_error():
+    done = weir("nosuch")
+    assert done.returncode not in (0, 1)
+    assert "nosuch" in done.stderr

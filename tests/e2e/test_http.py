@@ -1,0 +1,239 @@
+"""HTTP, answer by answer."""
+
+import re
+
+import pytest
+from harness import Http, Wire
+
+HOUR_MS = 3_600_000
+
+
+def test_acquire_by_json_answers_in_the_documented_shape(server, key):
+    answer = server.post("/v1/acquire", {"limit": "login", "key": key, "cost": 1})
+    assert answer.status == 200
+    assert answer.headers["Content-Type"].startswith("application/json")
+    assert answer.json == {
+        "allowed": True, "limit": "login", "quota": 10, "remaining": 9, "retry_after_ms": 0,
+        "reset_after_ms": HOUR_MS // 10, "reason": "ok"}
+
+
+def test_acquire_by_query_is_the_same(server, key):
+    answer = server.get(f"/v1/acquire/login?key={key}&cost=4")
+    assert (answer.status, answer.json["remaining"]) == (200, 6)
+    assert server.get(f"/v1/acquire/login?key={key}").json["remaining"] == 5
+
+
+def test_a_key_in_a_query_is_percent_decoded(server, key):
+    server.get(f"/v1/acquire/login?key={key}%2F%C3%A4%20b")
+    assert server.post("/v1/peek", {"limit": "login", "key": f"{key}/ä b"}).json["remaining"] == 9
+
+
+def test_a_denial_is_429_with_retry_after_in_whole_seconds(server, key):
+    server.get(f"/v1/acquire/one?key={key}")
+    denied = server.get(f"/v1/acquire/one?key={key}")
+    assert denied.status == 429
+    assert denied.json["allowed"] is False
+    assert denied.json["reason"] == "over_limit"
+    assert 3590 <= int(denied.headers["Retry-After"]) <= 3600
+    assert denied.json["retry_after_ms"] <= int(denied.headers["Retry-After"]) * 1000
+
+
+def test_retry_after_is_at_least_1(serve, key):
+    server = serve(config="limits: { ms: { algorithm: token_bucket, rate: 1/100ms } }")
+    answers = [server.get(f"/v1/acquire/ms?key={key}") for _ in range(20)]
+    denied = [answer for answer in answers if answer.status == 429]
+    assert denied
+    assert {answer.headers["Retry-After"] for answer in denied} == {"1"}
+
+
+def test_rate_limit_headers_are_structured_fields(server, key):
+    answer = server.get(f"/v1/acquire/window?key={key}")
+    assert answer.headers["RateLimit-Policy"] == '"window";q=3;w=3600'
+    found = re.fullmatch(r'"window";r=(\d+);t=(\d+)', answer.headers["RateLimit"])
+    assert found[1] == "2"
+    assert 3590 <= int(found[2]) <= 3600
+
+
+def test_peek_refund_and_reset_are_always_200(server, key):
+    server.get(f"/v1/acquire/one?key={key}")
+    peek = server.get(f"/v1/peek/one?key={key}")
+    assert (peek.status, peek.json["allowed"]) == (200, False)
+    refund = server.get(f"/v1/refund/one?key={key}")
+    assert (refund.status, refund.json["remaining"]) == (200, 1)
+    server.get(f"/v1/acquire/one?key={key}")
+    reset = server.post("/v1/reset", {"limit": "one", "key": key})
+    assert (reset.status, reset.json["remaining"]) == (200, 1)
+
+
+def test_attributes_go_through_the_rules(server, key):
+    body = {"attributes": {"path": "/login", "ip": key}}
+    answer = server.post("/v1/acquire", body)
+    assert (answer.status, answer.json["limit"], answer.json["remaining"]) == (200, "login", 9)
+    assert server.post("/v1/peek", body).json["remaining"] == 9
+    assert server.post("/v1/acquire", {"attributes": {"path": "/other"}}).json["allowed"] is True
+
+
+def test_health_and_readiness(server):
+    assert server.get("/healthz").status == 200
+    assert server.get("/readyz").status == 200
+
+
+# /auth
+
+
+def auth(server, **headers):
+    return server.get("/auth", {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_auth_takes_its_attributes_from_the_proxys_headers(server, key):
+    for _ in range(10):
+        assert auth(server, X_Forwarded_Uri="/login?user=x", X_Forwarded_For="203.0.113.1").status == 200
+    denied = auth(server, X_Original_URI="/login", X_Forwarded_For="203.0.113.1")
+    assert denied.status == 429
+    assert auth(server, X_Original_URI="/login", X_Forwarded_For="203.0.113.2").status == 200
+    assert auth(server, X_Original_URI="/other", X_Forwarded_For="203.0.113.1").status == 200
+
+
+def test_deny_replaces_the_code_of_a_denial_only(server):
+    headers = {"X-Original-URI": "/login", "X-Forwarded-For": "203.0.113.3"}
+    assert [server.get("/auth?deny=403", headers).status for _ in range(11)] == [200] * 10 + [403]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_client_cannot_choose_its_key_by_a_longer_x_forwarded_for(server, number):
+    # The proxy appends; only the rightmost hop that it does not trust counts.
+    address = f"198.51.100.{number}"
+    answers = [
+        auth(server, X_Original_URI="/login", X_Forwarded_For=forged.format(address)).status
+        for forged in [f"{i}.2.3.4, {{}}" for i in range(11)]
+        + ["garbage, {}, 127.0.0.1", ", ,{}", "{}, 127.0.0.1"]]
+    assert answers == [200] * 10 + [429] * 4
+
+
+def test_auth_answers_every_method(server):
+    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert server.get("/auth", {"X-Original-URI": "/"}, method).status == 200
+    head = server.get("/auth", {"X-Original-URI": "/"}, "HEAD")
+    assert (head.status, head.text) == (200, "")
+
+
+# Errors
+
+
+ERRORS = [
+    ("GET", "/nosuch", None, 404),
+    ("GET", "/v1/acquire/nosuch?key=k", None, 404),
+    ("POST", "/v1/acquire", '{"limit":"nosuch","key":"k"}', 404),
+    ("DELETE", "/v1/acquire", None, 405),
+    ("POST", "/healthz", "", 405),
+    ("GET", "/v1/acquire/login?key=k&cost=x", None, 400),
+    ("GET", "/v1/acquire/login?key=k&cost=-1", None, 400),
+    ("GET", "/v1/acquire/login?key=k&cost=99999999999999999999", None, 400),
+    ("GET", "/v1/acquire/login?key=k&cost=11", None, 400),
+    ("GET", "/v1/acquire/login?key=%zz", None, 400),
+    ("GET", "/v1/acquire/login?key=" + "k" * 1025, None, 400),
+    ("POST", "/v1/acquire", "", 400),
+    ("POST", "/v1/acquire", "{", 400),
+    ("POST", "/v1/acquire", "[]", 400),
+    ("POST", "/v1/acquire", "[" * 20000, 400),
+    ("POST", "/v1/acquire", '{"limit":"login"', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":1.5}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":-1}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":"1"}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":1e400}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":99999999999999999999}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","cost":11}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","surprise":1}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","key":"l"}', 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"%s"}' % ("k" * 1025), 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"\ud800"}', 400),
+    ("POST", "/v1/acquire",
+     '{"attributes":{%s}}' % ",".join(f'"a{i}":"v"' for i in range(65)), 400),
+    ("POST", "/v1/acquire", '{"limit":"login","key":"k","attributes":{}}', 400),
+    ("GET", "/auth?deny=9999", None, 400),
+]
+
+
+@pytest.mark.parametrize("method,path,body,status", ERRORS,
+                         ids=lambda value: str(value)[:40] if value else "-")
+def test_bad_input_is_a_clear_error_and_the_connection_goes_on(
+        server, key, method, path, body, status):
+    with Http(server.http) as client:
+        encoded = body.encode("utf-8", "surrogatepass") if body is not None else None
+        answer = client.request(method, path, encoded)
+        assert answer.status == status, answer.text
+        error = answer.json["error"]
+        assert error["code"] and error["message"]
+        # http.client would open a second connection if this one were closed.
+        socket = client.connection.sock
+        assert client.request("GET", f"/v1/acquire/one?key={key}").status == 200
+        assert client.connection.sock is socket
+
+
+def test_405_names_the_methods_that_are_allowed(server):
+    assert "POST" in server.get("/v1/acquire", method="DELETE").headers["Allow"]
+
+
+def test_a_body_over_64_kib_is_413(server):
+    answer = server.get("/v1/acquire", method="POST",
+                        body='{"limit":"login","key":"' + "k" * 70_000 + '"}')
+    assert answer.status == 413
+    assert answer.json["error"]["message"]
+
+
+BROKEN = {
+    "header over 16 KiB": (
+        b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", {400, 413, 431}),
+    "endless header without an end": (b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000, {400, 413, 431}),
+    "long request line": (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", {400, 413, 414, 431}),
+    "not HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", {400}),
+    "unknown version": (b"GET / HTTP/9.9\r\n\r\n", {400, 505}),
+    "length and chunks": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
+    "two lengths": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"
+        b"123456", {400}),
+    "negative length": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", {400}),
+    "huge length": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        {400, 413}),
+    "bad chunk": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", {400}),
+    "endless chunks": (
+        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"1\r\nx\r\n" * 70_000, {400, 413}),
+    "folded header": (b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", {400}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_http_is_an_error_that_harms_no_other(server, key, name):
+    data, statuses = BROKEN[name]
+    with Wire(server.http) as wire, Http(server.http) as other:
+        assert other.request("GET", f"/v1/acquire/one?key={key}").status == 200
+        try:
+            wire.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it answered and closed before it had read everything
+        line = wire.file.readline().split()
+        assert line and int(line[1]) in statuses, line
+        assert other.request("GET", f"/v1/peek/one?key={key}").json["remaining"] == 0
+
+
+def test_chunked_bodies_and_pipelines(server, key):
+    body = b'{"limit":"login","key":"%s"}' % key.encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    request = b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+    with Wire(server.http) as wire:
+        wire.send(request * 3 + b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        answer = wire.rest()
+    assert [int(n) for n in re.findall(rb'"remaining":(\d+)', answer)] == [9, 8, 7]
+    assert answer.count(b"HTTP/1.1 200") == 4
+
+
+def test_http_1_0_is_answered_and_closed(server):
+    with Wire(server.http) as wire:
+        wire.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in wire.rest()

@@ -1,0 +1,120 @@
+"""Start, reload, stop."""
+
+import signal
+import socket
+
+import pytest
+from harness import CONFIG, PATIENCE, Wire, encode, until, weir
+
+
+def wait_for_limit(server, name):
+    """Its quota, once a reload has brought it."""
+    def there():
+        answer = server.get(f"/v1/peek/{name}?key=k")
+        return answer.status == 200 and answer.json["quota"]
+    return until(there, f"limit {name}")
+
+
+def test_a_good_file_replaces_the_rules_on_sighup(serve):
+    server = serve()
+    assert server.get("/v1/peek/fresh?key=k").status == 404
+    server.reload(CONFIG.replace("  one:", "  fresh: { algorithm: token_bucket, rate: 7/h }\n  one:"))
+    assert wait_for_limit(server, "fresh") == 7
+
+
+def test_a_bad_file_changes_nothing_and_says_where(serve):
+    server = serve()
+    server.reload(CONFIG.replace("rate: 1/h", "rate: 0/h"))
+    line = server.line_with("error: expected")
+    assert line.split("weir: ")[-1].startswith(f"{server.config}:7:")
+    assert server.get("/v1/peek/one?key=k").json["quota"] == 1
+    server.reload(CONFIG.replace("  one:", "  fresh: { algorithm: token_bucket, rate: 7/h }\n  one:"))
+    assert wait_for_limit(server, "fresh") == 7
+
+
+def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
+    server = serve()
+    server.get("/v1/acquire/login?key=k&cost=3")
+    server.get("/v1/acquire/window?key=k&cost=3")
+    server.get("/v1/acquire/reset?key=k&cost=3")
+    server.reload(CONFIG.replace("rate: 10/h, burst: 10", "rate: 10/h, burst: 20")
+                  .replace("fixed_window, rate: 3/h", "fixed_window, rate: 2/h")
+                  .replace("resetting_bucket, rate: 3/h", "resetting_bucket, rate: 3/m")
+                  .replace("  one:", "  fresh: { algorithm: token_bucket, rate: 7/h }\n  one:"))
+    wait_for_limit(server, "fresh")
+    assert server.get("/v1/peek/login?key=k").json["remaining"] == 17
+    window = server.get("/v1/peek/window?key=k").json
+    assert (window["allowed"], window["quota"], window["remaining"]) == (False, 2, 0)
+    # Another period begins anew.
+    assert server.get("/v1/peek/reset?key=k").json["remaining"] == 3
+
+
+def test_reloads_under_load_lose_no_request(serve):
+    server = serve("--threads", "4")
+    with Wire(server.resp) as wire:
+        for i in range(50):
+            server.reload(CONFIG)
+            wire.send(encode("WEIR.ACQUIRE", "login", f"k{i}") * 20)
+            assert [wire.reply()[0] for _ in range(20)] == [1] * 10 + [0] * 10
+
+
+def test_sigterm_answers_what_was_received_and_leaves(serve):
+    server = serve()
+    with Wire(server.resp) as wire, Wire(server.http):  # the other is idle, and holds up nothing
+        assert wire.command("PING") == b"+PONG"
+        wire.send(encode("WEIR.ACQUIRE", "login", "k") * 200)
+        wire.reply()
+        server.process.send_signal(signal.SIGTERM)
+        answered = wire.rest()
+    assert server.process.wait(PATIENCE) == 0
+    # Whole replies, or the rest of them: seven elements each, nothing cut off.
+    assert answered == b"" or answered.endswith(b"$0\r\n\r\n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.resp))
+
+
+def test_sigint_leaves_cleanly(serve):
+    server = serve()
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_without_a_file_the_commands_that_carry_their_limits_work(serve):
+    server = serve(config=None)
+    with Wire(server.resp) as wire:
+        assert wire.command("CL.THROTTLE", "k", 9, 5, 3600)[:3] == [0, 10, 9]
+        assert wire.command("WEIR.ACQUIRE", "login", "k").startswith(b"-ERR ")
+
+
+def test_flags_beat_the_environment_and_that_beats_the_file(serve):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        taken = "127.0.0.1:%d" % busy.getsockname()[1]
+        config = f"listen: {{ http: '{taken}', resp: '{taken}' }}\n"
+        serve("--resp", "127.0.0.1:0", config=config, ports=False,
+              env={"WEIR_HTTP": "127.0.0.1:0", "WEIR_RESP": taken})
+
+
+def test_an_address_in_use_is_told_and_exits_1():
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        taken = "127.0.0.1:%d" % busy.getsockname()[1]
+        done = weir("serve", "--http", taken, "--resp", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert taken in done.stderr
+
+
+@pytest.mark.parametrize("flags", [
+    ("--store", "nosuch"), ("--capacity", "x"), ("--capacity", "-1"), ("--threads", "x"),
+    ("--http", "nonsense:port"), ("-c", "/nonexistent/weir.yaml"), ("--nosuch",)])
+def test_a_bad_flag_is_told_and_does_not_start(flags):
+    done = weir("serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags)
+    assert done.returncode in (1, 2)
+    assert done.stderr.strip()
+
+
+def test_a_bad_file_does_not_start_and_says_where(tmp_path):
+    file = tmp_path / "weir.yaml"
+    file.write_text("limits:\n  login: { algorithm: token_bucket, rate: 0/s }\n")
+    done = weir("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert f"{file}:2:" in done.stderr
+    assert "listening:" not in done.stderr
