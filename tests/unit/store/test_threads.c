@@ -1,0 +1,213 @@
+/*
+ * Threads that meet on keys: never more than the limit, never fewer when demand
+ * suffices. Time is virtual and stands still, so the numbers are exact.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <weir/weir.h>
+
+#define NOW UINT64_C(1700000000000000000)
+#define THREADS_MAX 8
+#define QUOTA 50
+
+struct load {
+	weir_table *table;
+	weir_limit *limit;
+	pthread_barrier_t start;
+	unsigned keys, rounds;
+	unsigned *granted; /* of each key, by all threads */
+	bool back;         /* give every second grant back */
+};
+
+static void *run(void *context)
+{
+	struct load *load = context;
+	char key[16];
+
+	pthread_barrier_wait(&load->start);
+	for (unsigned r = 0; r < load->rounds; r++) {
+		for (unsigned k = 0; k < load->keys; k++) {
+			int len = snprintf(key, sizeof key, "key%u", k);
+			struct weir_decision d;
+
+			if (weir_acquire(load->table, load->limit, key, (size_t)len, 1, NOW, &d) != WEIR_OK)
+				abort();
+			if (!d.allowed)
+				continue;
+			if (load->back && (r & 1)) {
+				weir_refund(load->table, load->limit, key, (size_t)len, 1, NOW, &d);
+				continue;
+			}
+			__atomic_fetch_add(&load->granted[k], 1, __ATOMIC_RELAXED);
+		}
+	}
+	return NULL;
+}
+
+/* All threads run the same keys in the same order, so that they meet on each. */
+static void meet(struct load *load, unsigned threads)
+{
+	pthread_t ids[THREADS_MAX];
+
+	load->granted = calloc(load->keys, sizeof *load->granted);
+	pthread_barrier_init(&load->start, NULL, threads);
+	for (unsigned i = 0; i < threads; i++)
+		assert_int_equal(pthread_create(&ids[i], NULL, run, load), 0);
+	for (unsigned i = 0; i < threads; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&load->start);
+}
+
+static void open_all(struct load *load, uint64_t capacity, enum weir_algorithm algorithm)
+{
+	struct weir_error error = {0};
+	bool window = algorithm == WEIR_FIXED_WINDOW;
+
+	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = capacity},
+	                                 &load->table, &error), 0);
+	assert_int_equal(weir_limit_open(
+	                     &(struct weir_limit_options){
+	                         .algorithm = algorithm,
+	                         .rate = {QUOTA, 1, WEIR_HOUR},
+	                         .align = window ? WEIR_ALIGN_FIRST_REQUEST : WEIR_ALIGN_CALENDAR},
+	                     &load->limit, &error), 0);
+}
+
+static void close_all(struct load *load)
+{
+	weir_limit_close(load->limit);
+	weir_table_close(load->table);
+	free(load->granted);
+}
+
+static void exactly(uint64_t capacity, unsigned keys, unsigned rounds)
+{
+	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET, WEIR_FIXED_WINDOW};
+
+	for (unsigned a = 0; a < 2; a++) {
+		for (unsigned threads = 2; threads <= THREADS_MAX; threads *= 2) {
+			struct load load = {.keys = keys, .rounds = rounds};
+
+			open_all(&load, capacity, algorithms[a]);
+			meet(&load, threads);
+			for (unsigned k = 0; k < keys; k++)
+				assert_int_equal(load.granted[k], QUOTA);
+			close_all(&load);
+		}
+	}
+}
+
+/* "60 parallel first hits counted as 50" and "check then add". */
+static void test_threads_on_one_key_get_exactly_the_limit(void **context)
+{
+	(void)context;
+	exactly(1000, 1, 2000);
+}
+
+/* "two first requests": every key is new to all threads at the same moment. */
+static void test_threads_on_keys_never_seen_get_exactly_the_limit(void **context)
+{
+	(void)context;
+	exactly(20000, 500, QUOTA);
+}
+
+/* Two sets of eight cells: all twelve keys look at the same sixteen. */
+static void test_threads_on_colliding_keys_get_exactly_the_limit(void **context)
+{
+	(void)context;
+	exactly(1, 12, 500);
+}
+
+/* "refund and acquire at once": what is kept never exceeds the limit, and nothing is lost. */
+static void test_refund_and_acquire_at_once(void **context)
+{
+	struct load load = {.keys = 5, .rounds = 1000, .back = true};
+	struct weir_decision d;
+	char key[16];
+
+	(void)context;
+	open_all(&load, 1000, WEIR_FIXED_WINDOW);
+	meet(&load, 4);
+	for (unsigned k = 0; k < load.keys; k++) {
+		int len = snprintf(key, sizeof key, "key%u", k);
+
+		assert_int_equal(load.granted[k], QUOTA);
+		weir_peek(load.table, load.limit, key, (size_t)len, 1, NOW, &d);
+		assert_int_equal(d.remaining, 0);
+	}
+	close_all(&load);
+}
+
+/* Far more keys than cells: some are evicted, none is granted less than the limit. */
+static void test_a_full_table_still_decides(void **context)
+{
+	struct load load = {.keys = 2000, .rounds = QUOTA};
+	struct weir_table_stats stats;
+
+	(void)context;
+	open_all(&load, 100, WEIR_TOKEN_BUCKET);
+	meet(&load, 4);
+	weir_table_stats(load.table, NOW, &stats);
+	assert_true(stats.evictions > 0);
+	assert_true(stats.live <= stats.cells);
+	for (unsigned k = 0; k < load.keys; k++)
+		assert_true(load.granted[k] >= QUOTA);
+	close_all(&load);
+}
+
+static void *run_limiter(void *context)
+{
+	struct load *load = context;
+	struct weir_decision d;
+
+	pthread_barrier_wait(&load->start);
+	for (unsigned i = 0; i < load->rounds; i++) {
+		weir_limiter_acquire((weir_limiter *)load->table, 1, NOW, &d);
+		if (d.allowed)
+			__atomic_fetch_add(&load->granted[0], 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void test_threads_on_a_limiter_without_keys(void **context)
+{
+	struct load load = {.keys = 1, .rounds = 2000};
+	pthread_t ids[4];
+	weir_limiter *limiter;
+
+	(void)context;
+	assert_int_equal(weir_limiter_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_HOUR}},
+	                                   &limiter, NULL), 0);
+	load.table = (weir_table *)limiter;
+	load.granted = calloc(1, sizeof *load.granted);
+	pthread_barrier_init(&load.start, NULL, 4);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&ids[i], NULL, run_limiter, &load), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&load.start);
+	assert_int_equal(load.granted[0], QUOTA);
+	free(load.granted);
+	weir_limiter_close(limiter);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_threads_on_one_key_get_exactly_the_limit),
+	    cmocka_unit_test(test_threads_on_keys_never_seen_get_exactly_the_limit),
+	    cmocka_unit_test(test_threads_on_colliding_keys_get_exactly_the_limit),
+	    cmocka_unit_test(test_refund_and_acquire_at_once),
+	    cmocka_unit_test(test_a_full_table_still_decides),
+	    cmocka_unit_test(test_threads_on_a_limiter_without_keys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* The insertion protocol, step by step: what another thread left behind is put in place by hand. */
+#include "table/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NOW UINT64_C(1700000000000000000)
+#define SECOND NS_PER_S
+
+struct fixture {
+	struct table table;
+	struct table_place place;
+	struct cell *cells[2 * TABLE_SET_CELLS]; /* of the place, by address */
+};
+
+static int compare_cells(const void *a, const void *b)
+{
+	const struct cell *x = *(struct cell *const *)a, *y = *(struct cell *const *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void setup(struct fixture *f)
+{
+	static const struct hash_key secret = {1, 2};
+	size_t size = table_size(1000);
+	void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+
+	memset(memory, 0, size);
+	table_format(&f->table, memory, 1000, &secret);
+	f->place = table_place(&f->table, UINT64_C(0x123456789abcdef0));
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+		f->cells[i] = &f->place.sets[i / TABLE_SET_CELLS][i % TABLE_SET_CELLS];
+	qsort(f->cells, 2 * TABLE_SET_CELLS, sizeof *f->cells, compare_cells);
+}
+
+static void teardown(struct fixture *f)
+{
+	free(f->table.header);
+}
+
+static int count_tag(const struct fixture *f, uint32_t tag)
+{
+	int n = 0;
+
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+		n += cell_tag(*f->cells[i]) == tag;
+	return n;
+}
+
+static struct cell state(const struct fixture *f, uint32_t word)
+{
+	return cell_make(f->place.tag, NOW + SECOND, word, 0);
+}
+
+/* As a caller does: until it holds. Returns how many tries it took. */
+static int store(struct fixture *f, struct cell after)
+{
+	for (int tries = 1;; tries++) {
+		struct table_slot slot = table_find(&f->table, &f->place);
+
+		assert_true(tries < 50);
+		if (table_store(&f->table, &f->place, slot, after, NOW))
+			return tries;
+	}
+}
+
+static void test_a_new_key_gets_one_cell(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	assert_int_equal(store(&f, state(&f, 7)), 1);
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	assert_int_equal(cell_word(table_find(&f.table, &f.place).value), 7);
+	assert_false(cell_is_claim(table_find(&f.table, &f.place).value));
+	teardown(&f);
+}
+
+static void test_a_state_that_appeared_after_the_look_wins(void **context)
+{
+	struct fixture f;
+	struct table_slot absent = {NULL, {0, 0}};
+
+	(void)context;
+	setup(&f);
+	*f.cells[9] = state(&f, 3); /* another thread was done in between */
+	assert_false(table_store(&f.table, &f.place, absent, state(&f, 4), NOW));
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	assert_int_equal(cell_word(*f.cells[9]), 3);
+	teardown(&f);
+}
+
+static void test_a_lower_claim_wins_and_is_helped(void **context)
+{
+	struct fixture f;
+	struct table_slot slot;
+
+	(void)context;
+	setup(&f);
+	*f.cells[2] = cell_make(f.place.tag, NOW + SECOND, 99, CELL_CLAIM);
+	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
+	slot = (struct table_slot){f.cells[5], *f.cells[5]};
+	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_true(cell_is_empty(*f.cells[5])); /* withdrawn */
+	assert_true(cell_is_claim(*f.cells[2]));
+	store(&f, state(&f, 1)); /* whoever made the lower claim is not waited for */
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	assert_int_equal(cell_word(*f.cells[2]), 1);
+	teardown(&f);
+}
+
+static void test_a_higher_claim_is_removed(void **context)
+{
+	struct fixture f;
+	struct table_slot slot;
+
+	(void)context;
+	setup(&f);
+	*f.cells[2] = cell_make(f.place.tag, NOW + SECOND, 99, CELL_CLAIM);
+	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
+	slot = (struct table_slot){f.cells[2], *f.cells[2]};
+	assert_true(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	teardown(&f);
+}
+
+static void test_a_claim_that_was_removed_holds_no_state(void **context)
+{
+	struct fixture f;
+	struct table_slot slot;
+
+	(void)context;
+	setup(&f);
+	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
+	slot = (struct table_slot){f.cells[5], *f.cells[5]};
+	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 97, CELL_CLAIM); /* another's, later */
+	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_true(cell_is_claim(*f.cells[5]));
+	teardown(&f);
+}
+
+static void test_an_abandoned_claim_is_taken_up(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	*f.cells[0] = cell_make(f.place.tag, NOW - SECOND, 5, CELL_CLAIM);
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	assert_int_equal(cell_word(*f.cells[0]), 1);
+	teardown(&f);
+}
+
+static void fill(struct fixture *f, uint64_t soonest_ns)
+{
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+		*f->cells[i] = cell_make(1000 + (uint32_t)i, soonest_ns + (uint64_t)(i * 7 % 16) * SECOND,
+		                         (uint32_t)i, 0);
+}
+
+static void test_a_spent_state_makes_room_uncounted(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	fill(&f, NOW + SECOND);
+	*f.cells[11] = cell_make(77, NOW, 1, 0); /* over at this very instant */
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 77), 0);
+	assert_int_equal(table_evictions(&f.table), 0);
+	teardown(&f);
+}
+
+static void test_a_full_set_gives_up_the_state_that_ends_soonest(void **context)
+{
+	struct fixture f;
+	struct cell last;
+
+	(void)context;
+	setup(&f);
+	fill(&f, NOW + SECOND);
+	last = *f.cells[9]; /* 9 * 7 % 16 == 15: reaches furthest */
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 1000), 0); /* 0 * 7 % 16 == 0 */
+	assert_int_equal(count_tag(&f, f.place.tag), 1);
+	assert_memory_equal(f.cells[9], &last, sizeof last);
+	assert_int_equal(table_evictions(&f.table), 1);
+	teardown(&f);
+}
+
+static void test_of_states_that_end_together_the_least_used_goes(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+		*f.cells[i] =
+		    cell_make(1000 + (uint32_t)i, NOW + SECOND, (uint32_t)(i == 13 ? 2 : 50 + i), 0);
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 1013), 0);
+	teardown(&f);
+}
+
+static void test_claims_under_way_are_not_taken_from_others(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	fill(&f, NOW + SECOND);
+	*f.cells[4] = cell_make(55, NOW + 1, 3, CELL_CLAIM); /* soonest, but a claim */
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 55), 1);
+	teardown(&f);
+}
+
+static void test_time_wraps_without_losing_order(void **context)
+{
+	uint64_t wrap = UINT64_C(1) << CELL_UNTIL_BITS;
+	struct cell cell = cell_make(1, wrap + 5, 0, 0);
+
+	(void)context;
+	assert_int_equal(cell_ahead_ns(cell, wrap - 10), 15);
+	assert_int_equal(cell_ahead_ns(cell, wrap + 10), -5);
+	assert_int_equal(cell_ahead_ns(cell_make(1, 3 * wrap + 7, 0, 0), 3 * wrap), 7);
+}
+
+static void test_two_keys_of_one_tag_share_no_set_by_rule(void **context)
+{
+	struct fixture f;
+	int shared = 0;
+
+	(void)context;
+	setup(&f);
+	for (uint64_t i = 1; i <= 1000; i++) {
+		struct table_place a = table_place(&f.table, 0x1234abcd | i << 40);
+		struct table_place b = table_place(&f.table, 0x1234abcd | (i * 7919 + 1) << 40);
+
+		assert_int_equal(a.tag, b.tag);
+		assert_ptr_not_equal(a.sets[0], a.sets[1]);
+		for (int j = 0; j < 4; j++)
+			shared += a.sets[j / 2] == b.sets[j % 2];
+	}
+	assert_true(shared < 100); /* 157 sets: about 25 by chance */
+	teardown(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_new_key_gets_one_cell),
+	    cmocka_unit_test(test_a_state_that_appeared_after_the_look_wins),
+	    cmocka_unit_test(test_a_lower_claim_wins_and_is_helped),
+	    cmocka_unit_test(test_a_higher_claim_is_removed),
+	    cmocka_unit_test(test_a_claim_that_was_removed_holds_no_state),
+	    cmocka_unit_test(test_an_abandoned_claim_is_taken_up),
+	    cmocka_unit_test(test_a_spent_state_makes_room_uncounted),
+	    cmocka_unit_test(test_a_full_set_gives_up_the_state_that_ends_soonest),
+	    cmocka_unit_test(test_of_states_that_end_together_the_least_used_goes),
+	    cmocka_unit_test(test_claims_under_way_are_not_taken_from_others),
+	    cmocka_unit_test(test_time_wraps_without_losing_order),
+	    cmocka_unit_test(test_two_keys_of_one_tag_share_no_set_by_rule),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
