@@ -1,0 +1,129 @@
+#include "base/ip.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/number.h"
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+static bool is_v6(struct slice text)
+{
+	return text.len > 0 && memchr(text.data, ':', text.len) != NULL;
+}
+
+bool ip_parse(struct slice text, struct ip *out)
+{
+	char copy[IP_TEXT_MAX];
+
+	if (text.len > 2 && text.data[0] == '[' && text.data[text.len - 1] == ']') {
+		text = (struct slice){text.data + 1, text.len - 2};
+		if (!is_v6(text))
+			return false;
+	}
+	if (text.len == 0 || text.len >= sizeof copy || memchr(text.data, '\0', text.len))
+		return false;
+	memcpy(copy, text.data, text.len);
+	copy[text.len] = '\0';
+	if (is_v6(text))
+		return inet_pton(AF_INET6, copy, out->bytes) == 1;
+	memcpy(out->bytes, mapped, sizeof mapped);
+	return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1;
+}
+
+static void range_of_prefix(const struct ip *ip, unsigned bits, struct ip_range *out)
+{
+	for (unsigned i = 0; i < 16; i++) {
+		unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
+		uint8_t host = kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
+
+		out->first.bytes[i] = ip->bytes[i] & (uint8_t)~host;
+		out->last.bytes[i] = ip->bytes[i] | host;
+	}
+}
+
+static bool parse_prefix(struct slice address, struct slice length, struct ip_range *out)
+{
+	unsigned width = is_v6(address) ? 128 : 32;
+	uint64_t bits;
+	struct ip ip;
+
+	if (!ip_parse(address, &ip) || length.len > 3 || !parse_u64(length, &bits) || bits > width)
+		return false;
+	range_of_prefix(&ip, 128 - width + (unsigned)bits, out);
+	return true;
+}
+
+static bool parse_ends(struct slice first, struct slice last, struct ip_range *out)
+{
+	return is_v6(first) == is_v6(last) && ip_parse(first, &out->first) &&
+	       ip_parse(last, &out->last) && memcmp(&out->first, &out->last, sizeof out->first) <= 0;
+}
+
+/* Stars stand for whole parts at the end: with zeros in their place it is a prefix. */
+static bool parse_wildcard(struct slice text, struct ip_range *out)
+{
+	char zeroed[IP_TEXT_MAX];
+	size_t len = text.len;
+	unsigned bits = 32;
+	struct ip ip;
+
+	if (len >= sizeof zeroed || is_v6(text))
+		return false;
+	memcpy(zeroed, text.data, len);
+	while (len > 0 && zeroed[len - 1] == '*' && bits > 0) {
+		zeroed[len - 1] = '0';
+		bits -= 8;
+		len -= len > 1 && zeroed[len - 2] == '.' ? 2 : 1;
+	}
+	if (!ip_parse((struct slice){zeroed, text.len}, &ip))
+		return false;
+	range_of_prefix(&ip, 96 + bits, out);
+	return true;
+}
+
+bool ip_range_parse(struct slice text, struct ip_range *out)
+{
+	const char *split = text.len ? memchr(text.data, '/', text.len) : NULL;
+	bool prefix = split != NULL;
+
+	if (!split && text.len)
+		split = memchr(text.data, '-', text.len);
+	if (split) {
+		struct slice left = {text.data, (size_t)(split - text.data)};
+		struct slice right = {split + 1, text.len - left.len - 1};
+
+		return prefix ? parse_prefix(left, right, out) : parse_ends(left, right, out);
+	}
+	if (text.len && text.data[text.len - 1] == '*')
+		return parse_wildcard(text, out);
+	if (!ip_parse(text, &out->first))
+		return false;
+	out->last = out->first;
+	return true;
+}
+
+bool ip_in_range(const struct ip *ip, const struct ip_range *range)
+{
+	return memcmp(ip, &range->first, sizeof *ip) >= 0 && memcmp(ip, &range->last, sizeof *ip) <= 0;
+}
+
+int ip_range_prefix(const struct ip_range *range)
+{
+	struct ip_range whole;
+	unsigned bits = 0;
+
+	while (bits < 128 && !((range->first.bytes[bits / 8] ^ range->last.bytes[bits / 8]) &
+	                       (0x80 >> bits % 8)))
+		bits++;
+	range_of_prefix(&range->first, bits, &whole);
+	return memcmp(&whole, range, sizeof whole) == 0 ? (int)bits : -1;
+}
+
+size_t ip_format(const struct ip *ip, char *out)
+{
+	bool v4 = memcmp(ip->bytes, mapped, sizeof mapped) == 0;
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? sizeof mapped : 0), out, IP_TEXT_MAX);
+	return strlen(out);
+}

@@ -1,0 +1,164 @@
+/* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
+#include "algo/algo.h"
+#include "rules/rate.h"
+#include "rules/read.h"
+
+#define KIND(algorithm) (1U << (algorithm))
+
+const struct node_word read_failures[] = {
+    {"local", RULES_LOCAL}, {"open", RULES_OPEN}, {"closed", RULES_CLOSED}, {0}};
+
+static const struct node_word algorithms[] = {{"token_bucket", WEIR_TOKEN_BUCKET},
+                                              {"leaky_bucket", WEIR_LEAKY_BUCKET},
+                                              {"fixed_window", WEIR_FIXED_WINDOW},
+                                              {"resetting_bucket", WEIR_RESETTING_BUCKET},
+                                              {0}};
+
+/* Of later versions: known, so that nobody looks for a typing error. */
+static const char *const later_algorithms[] = {
+    "leaky_queue", "pacer",  "sliding_window", "sliding_counter", "sliding_log", "base",
+    "random",      "breaker", "concurrency",   "throttle",        "adaptive",
+};
+
+static const struct node_word aligns[] = {
+    {"calendar", WEIR_ALIGN_CALENDAR}, {"first_request", WEIR_ALIGN_FIRST_REQUEST}, {0}};
+
+static const struct node_word weekdays[] = {
+    {"monday", WEIR_MONDAY},     {"tuesday", WEIR_TUESDAY}, {"wednesday", WEIR_WEDNESDAY},
+    {"thursday", WEIR_THURSDAY}, {"friday", WEIR_FRIDAY},   {"saturday", WEIR_SATURDAY},
+    {"sunday", WEIR_SUNDAY},     {0}};
+
+static int read_rate(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	(void)key;
+	if (value->type == YAML_SCALAR_NODE && rate_parse(node_slice(value), field))
+		return WEIR_OK;
+	return node_expected(reader, value,
+	                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
+}
+
+enum { LIMIT_ALGORITHM, LIMIT_RATE, LIMIT_BURST, LIMIT_CAPACITY, LIMIT_ALIGN, LIMIT_TIMEZONE };
+
+#define OPTION(name) offsetof(struct rules_limit, options.name)
+
+static const struct node_key limit_keys[] = {
+    [LIMIT_ALGORITHM] = {"algorithm"},
+    [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), .required = true},
+    [LIMIT_BURST] = {"burst", node_number, OPTION(burst), KIND(WEIR_TOKEN_BUCKET), .min = 1,
+                     .max = ALGO_COUNT_MAX},
+    [LIMIT_CAPACITY] = {"capacity", node_number, OPTION(burst), KIND(WEIR_LEAKY_BUCKET), .min = 1,
+                        .max = ALGO_COUNT_MAX},
+    [LIMIT_ALIGN] = {"align", node_word, OPTION(align), KIND(WEIR_FIXED_WINDOW), .words = aligns},
+    [LIMIT_TIMEZONE] = {"timezone", node_text, OPTION(timezone), KIND(WEIR_FIXED_WINDOW), .min = 1,
+                        .max = NODE_NAME_MAX},
+    {"week_start", node_word, OPTION(week_start), KIND(WEIR_FIXED_WINDOW), .words = weekdays},
+    {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
+     .words = read_failures},
+};
+
+#define LIMIT_KEYS (sizeof limit_keys / sizeof *limit_keys)
+
+static int read_algorithm(struct reader *reader, const yaml_node_t *limit, unsigned *out)
+{
+	static const struct node_key key = {"algorithm", .words = algorithms};
+	const yaml_node_t *value = node_find(reader, limit, key.name);
+
+	if (!value)
+		return node_error(reader, limit, "expected algorithm in a limit, found none");
+	for (size_t i = 0; i < sizeof later_algorithms / sizeof *later_algorithms; i++)
+		if (value->type == YAML_SCALAR_NODE &&
+		    slice_equal(node_slice(value), slice_of(later_algorithms[i])))
+			return node_error(reader, value,
+			                  "expected token_bucket, leaky_bucket, fixed_window or "
+			                  "resetting_bucket, found \"%s\", which is not supported yet",
+			                  later_algorithms[i]);
+	return node_word(reader, &key, value, out);
+}
+
+/*
+ * Ranges and zones are the algorithms' to judge. Their messages begin with the
+ * parameter's name, "rate: expected …"; what has none is about the zone.
+ */
+static int check_limit(struct reader *reader, const struct rules_limit *limit,
+                       const yaml_node_t *node, const yaml_node_t *const values[NODE_KEYS_MAX])
+{
+	const yaml_node_t *at = values[LIMIT_TIMEZONE] ? values[LIMIT_TIMEZONE] : node;
+	struct algo_limit algo;
+	struct weir_error error = {0};
+	const char *message = error.message;
+	int status = algo_limit_init(&algo, &limit->options, &error);
+
+	if (status == WEIR_OK) {
+		algo_limit_free(&algo);
+		return WEIR_OK;
+	}
+	if (status == WEIR_ENOMEM)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < LIMIT_KEYS; i++) {
+		size_t len = strlen(limit_keys[i].name);
+
+		if (strncmp(message, limit_keys[i].name, len) == 0 &&
+		    strncmp(message + len, ": ", 2) == 0) {
+			at = values[i] ? values[i] : node;
+			message += len + 2;
+			break;
+		}
+	}
+	return node_error(reader, at, "%s", message);
+}
+
+static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
+                      struct rules_limit *limit)
+{
+	static const struct node_table table = {"a limit", limit_keys, LIMIT_KEYS};
+	const yaml_node_t *values[NODE_KEYS_MAX];
+	unsigned algorithm;
+	int status;
+
+	limit->line = (unsigned)name->start_mark.line + 1;
+	limit->column = (unsigned)name->start_mark.column + 1;
+	status = node_name(reader, name, &limit->options.name);
+	if (status == WEIR_OK)
+		status = node_expect(reader, node, YAML_MAPPING_NODE,
+		                     "a limit such as { algorithm: token_bucket, rate: 5/s }");
+	if (status == WEIR_OK)
+		status = read_algorithm(reader, node, &algorithm);
+	if (status != WEIR_OK)
+		return status;
+	limit->options.algorithm = algorithm;
+	status = node_mapping(reader, node, &table, KIND(algorithm), limit, values);
+	return status == WEIR_OK ? check_limit(reader, limit, node, values) : status;
+}
+
+int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	struct weir_config *config = reader->config;
+	const yaml_node_pair_t *pairs;
+	struct rules_limit *limits;
+	struct node_name *names;
+	size_t count;
+	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of names to limits");
+
+	(void)key;
+	(void)field;
+	if (status != WEIR_OK)
+		return status;
+	count = node_pair_count(value);
+	pairs = value->data.mapping.pairs.start;
+	limits = arena_array(&config->arena, count, sizeof *limits);
+	names = arena_array(&config->arena, count, sizeof *names);
+	if (!limits || !names)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+		const yaml_node_t *name = node_at(reader, pairs[i].key);
+
+		names[i] = (struct node_name){node_slice(name), name, i};
+		status = read_limit(reader, name, node_at(reader, pairs[i].value), &limits[i]);
+	}
+	config->limits = limits;
+	config->limit_count = count;
+	reader->limits = names;
+	return status == WEIR_OK ? node_names_sort(reader, names, count, "limit") : status;
+}

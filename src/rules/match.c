@@ -1,0 +1,147 @@
+/*
+ * match.c: `match:`, a mapping of attributes to what their values may be.
+ *
+ * What a value means is told by its form alone, so every form can be written
+ * as plain text too: behind a backslash all is literal. Forms of later
+ * versions are refused instead of being taken for text that never matches.
+ */
+#include "rules/read.h"
+
+#define LITERAL "; write a backslash in front for the text itself"
+
+/* How values of later versions begin. */
+static const struct slice later_forms[] = {
+    {"!", 1}, {">", 1}, {"<", 1}, {"in:", 3}, {"not_in:", 7}, {"not:", 4},
+};
+
+static bool is_number_range(struct slice text)
+{
+	size_t first = node_number_end(text, 0);
+
+	return first > 0 && first + 1 < text.len && text.data[first] == '-' &&
+	       node_number_end(text, first + 1) == text.len;
+}
+
+static bool is_later_form(struct slice text)
+{
+	for (size_t i = 0; i < sizeof later_forms / sizeof *later_forms; i++)
+		if (text.len >= later_forms[i].len &&
+		    memcmp(text.data, later_forms[i].data, later_forms[i].len) == 0)
+			return true;
+	return is_number_range(text);
+}
+
+/* An address is text like any other, except where the attribute is `ip`; a range of them never is. */
+static bool is_ip_range(struct slice text, bool is_ip, struct ip_range *range)
+{
+	struct ip ip;
+
+	return ip_range_parse(text, range) && (is_ip || !ip_parse(text, &ip));
+}
+
+static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                     struct rules_value *out)
+{
+	bool is_ip = strcmp(attribute, "ip") == 0, is_path = strcmp(attribute, "path") == 0;
+	struct slice text = out->text;
+
+	if (slice_equal(text, SLICE("*"))) {
+		out->test = RULES_ANY;
+		return WEIR_OK;
+	}
+	if (is_ip_range(text, is_ip, &out->range)) {
+		out->test = RULES_IP_RANGE;
+		return WEIR_OK;
+	}
+	if (is_later_form(text))
+		return node_error(reader, node, "expected a value, found %s, a form not supported yet" LITERAL,
+		                  node_found(node).text);
+	if (is_ip)
+		return node_expected(reader, node,
+		                     "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
+	if (is_path && text.len > 0 && text.data[text.len - 1] == '*') {
+		out->test = RULES_PREFIX;
+		out->text.len = --text.len;
+	}
+	if (memchr(text.data, '*', text.len))
+		return node_error(reader, node,
+		                  "expected * alone, at the end of a path or in an address, found %s" LITERAL,
+		                  node_found(node).text);
+	return WEIR_OK;
+}
+
+static int read_value(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                      struct rules_value *out)
+{
+	struct slice text;
+	char *copy;
+
+	if (node->type == YAML_MAPPING_NODE)
+		return node_error(reader, node, "expected a value or a list of values, found a mapping "
+		                                "(not, in and not_in are not supported yet)");
+	if (node->type != YAML_SCALAR_NODE || node_is_nothing(node))
+		return node_expected(reader, node, "a value");
+	text = node_slice(node);
+	copy = arena_copy(&reader->config->arena, text);
+	if (!copy)
+		return node_no_memory(reader);
+	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, text.len}};
+	if (text.len > 0 && text.data[0] == '\\') {
+		out->text = (struct slice){copy + 1, text.len - 1};
+		return WEIR_OK;
+	}
+	return read_form(reader, attribute, node, out);
+}
+
+static int read_condition(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
+                          struct rules_condition *condition)
+{
+	bool list = node->type == YAML_SEQUENCE_NODE;
+	struct rules_value *values;
+	int status = node_name(reader, name, &condition->attribute);
+
+	if (status != WEIR_OK)
+		return status;
+	condition->value_count = list ? node_item_count(node) : 1;
+	if (condition->value_count == 0)
+		return node_error(reader, node, "expected at least one value, found an empty list");
+	values = arena_array(&reader->config->arena, condition->value_count, sizeof *values);
+	if (!values)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < condition->value_count && status == WEIR_OK; i++)
+		status = read_value(reader, condition->attribute,
+		                    list ? node_at(reader, node->data.sequence.items.start[i]) : node,
+		                    &values[i]);
+	condition->values = values;
+	return status;
+}
+
+int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	struct rules_rule *rule = field;
+	const yaml_node_pair_t *pairs;
+	struct rules_condition *conditions;
+	struct node_name *names;
+	size_t count;
+	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of attributes to values");
+
+	(void)key;
+	if (status != WEIR_OK)
+		return status;
+	count = node_pair_count(value);
+	pairs = value->data.mapping.pairs.start;
+	conditions = arena_array(&reader->config->arena, count, sizeof *conditions);
+	names = arena_array(&reader->config->arena, count, sizeof *names);
+	if (!conditions || !names)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+		const yaml_node_t *name = node_at(reader, pairs[i].key);
+
+		names[i] = (struct node_name){node_slice(name), name, i};
+		status = read_condition(reader, name, node_at(reader, pairs[i].value), &conditions[i]);
+	}
+	rule->conditions = conditions;
+	rule->condition_count = count;
+	return status == WEIR_OK ? node_names_sort(reader, names, count, "attribute") : status;
+}

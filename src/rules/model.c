@@ -1,0 +1,20 @@
+#include "rules/model.h"
+
+#include <stdlib.h>
+
+struct weir_config *rules_config_new(void)
+{
+	struct weir_config *config = malloc(sizeof *config);
+
+	if (config)
+		*config = (struct weir_config){.nodes = 1, .prefix = "weir:"};
+	return config;
+}
+
+void weir_config_close(weir_config *config)
+{
+	if (!config)
+		return;
+	arena_free(&config->arena);
+	free(config);
+}

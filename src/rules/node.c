@@ -1,0 +1,281 @@
+#include "rules/node.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/number.h"
+
+#define FOUND_MAX 48 /* bytes of the file that a message repeats */
+
+static_assert(sizeof(enum rules_mode) == sizeof(unsigned), "node_word writes enums");
+
+void node_words_add(struct node_words *words, struct slice name)
+{
+	static const char more[] = ", …";
+	size_t room = sizeof words->text - words->len - sizeof more;
+	int written;
+
+	if (name.len + 2 > room) {
+		if (words->len == 0 || words->text[words->len - 1] != '\xa6')
+			words->len += (size_t)sprintf(words->text + words->len, "%s", more);
+		return;
+	}
+	written = sprintf(words->text + words->len, "%s%.*s", words->len ? ", " : "", (int)name.len,
+	                  name.data);
+	words->len += (size_t)written;
+}
+
+struct node_words node_found(const yaml_node_t *node)
+{
+	struct node_words found = {0};
+	struct slice text;
+	size_t len;
+
+	if (node->type != YAML_SCALAR_NODE) {
+		node_words_add(&found, node->type == YAML_MAPPING_NODE ? SLICE("a mapping") : SLICE("a list"));
+		return found;
+	}
+	if (node_is_nothing(node)) {
+		node_words_add(&found, SLICE("nothing"));
+		return found;
+	}
+	text = node_slice(node);
+	len = u64_min(text.len, FOUND_MAX);
+	while (len < text.len && len > 0 && ((unsigned char)text.data[len] & 0xc0) == 0x80)
+		len--;
+	found.text[found.len++] = '"';
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)text.data[i];
+
+		found.text[found.len++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+	}
+	strcpy(found.text + found.len, len < text.len ? "…\"" : "\"");
+	return found;
+}
+
+int node_expected(struct reader *reader, const yaml_node_t *node, const char *what)
+{
+	return node_error(reader, node, "expected %s, found %s", what, node_found(node).text);
+}
+
+int node_no_memory(struct reader *reader)
+{
+	return error_set(reader->error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+}
+
+const yaml_node_t *node_at(struct reader *reader, int id)
+{
+	return yaml_document_get_node(reader->document, id);
+}
+
+int node_expect(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
+                const char *what)
+{
+	return node->type == type ? WEIR_OK : node_expected(reader, node, what);
+}
+
+const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, const char *name)
+{
+	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+
+	for (size_t i = 0; i < node_pair_count(node); i++)
+		if (slice_equal(node_slice(node_at(reader, pairs[i].key)), slice_of(name)))
+			return node_at(reader, pairs[i].value);
+	return NULL;
+}
+
+static bool has_key(const struct node_key *key, unsigned variant)
+{
+	return key->variants == 0 || (key->variants & variant);
+}
+
+static int unknown_key(struct reader *reader, const yaml_node_t *node,
+                       const struct node_table *table, unsigned variant)
+{
+	struct node_words known = {0};
+
+	for (size_t i = 0; i < table->count; i++)
+		if (has_key(&table->keys[i], variant))
+			node_words_add(&known, slice_of(table->keys[i].name));
+	return node_error(reader, node, "expected a key of %s (%s), found %s", table->what, known.text,
+	                  node_found(node).text);
+}
+
+static int sort_values(struct reader *reader, const yaml_node_t *node,
+                       const struct node_table *table, unsigned variant,
+                       const yaml_node_t *values[NODE_KEYS_MAX])
+{
+	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+
+	for (size_t i = 0; i < node_pair_count(node); i++) {
+		const yaml_node_t *key = node_at(reader, pairs[i].key);
+		size_t row = 0;
+
+		while (row < table->count && !(has_key(&table->keys[row], variant) &&
+		                               slice_equal(node_slice(key), slice_of(table->keys[row].name))))
+			row++;
+		if (row == table->count)
+			return unknown_key(reader, key, table, variant);
+		if (values[row])
+			return node_error(reader, key, "expected each key of %s once, found \"%s\" again",
+			                  table->what, table->keys[row].name);
+		values[row] = node_at(reader, pairs[i].value);
+	}
+	return WEIR_OK;
+}
+
+int node_mapping(struct reader *reader, const yaml_node_t *node, const struct node_table *table,
+                 unsigned variant, void *object, const yaml_node_t *values[NODE_KEYS_MAX])
+{
+	const yaml_node_t *own[NODE_KEYS_MAX] = {0};
+	char expected[64];
+	int status;
+
+	snprintf(expected, sizeof expected, "%s as a mapping", table->what);
+	status = node_expect(reader, node, YAML_MAPPING_NODE, expected);
+	if (status == WEIR_OK)
+		status = sort_values(reader, node, table, variant, own);
+	for (size_t i = 0; i < table->count && status == WEIR_OK; i++) {
+		const struct node_key *key = &table->keys[i];
+
+		if (own[i] && key->read)
+			status = key->read(reader, key, own[i], (char *)object + key->offset);
+		else if (!own[i] && key->required && has_key(key, variant))
+			status = node_error(reader, node, "expected %s in %s, found none", key->name, table->what);
+	}
+	if (values)
+		memcpy(values, own, sizeof own);
+	return status;
+}
+
+static bool is_clean(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7f)
+			return false;
+	return true;
+}
+
+static int read_text(struct reader *reader, const yaml_node_t *node, const char *what, uint64_t min,
+                     uint64_t max, const char **out)
+{
+	struct slice text;
+	char expected[96];
+
+	if (node->type == YAML_SCALAR_NODE) {
+		text = node_slice(node);
+		if (text.len >= min && text.len <= max && is_clean(text)) {
+			*out = arena_copy(&reader->config->arena, text);
+			return *out ? WEIR_OK : node_no_memory(reader);
+		}
+	}
+	snprintf(expected, sizeof expected, "%s of %u to %u bytes without control characters", what,
+	         (unsigned)min, (unsigned)max);
+	return node_expected(reader, node, expected);
+}
+
+int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field)
+{
+	return read_text(reader, value, key->name, key->min, key->max, field);
+}
+
+int node_name(struct reader *reader, const yaml_node_t *node, const char **out)
+{
+	return read_text(reader, node, "a name", 1, NODE_NAME_MAX, out);
+}
+
+int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	uint64_t *out = field;
+	char expected[96];
+
+	if (value->type == YAML_SCALAR_NODE && parse_u64(node_slice(value), out) && *out >= key->min &&
+	    *out <= key->max)
+		return WEIR_OK;
+	snprintf(expected, sizeof expected, "a whole number from %llu to %llu",
+	         (unsigned long long)key->min, (unsigned long long)key->max);
+	return node_expected(reader, value, expected);
+}
+
+int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field)
+{
+	struct node_words known = {0};
+
+	for (const struct node_word *word = key->words; word->name; word++) {
+		if (value->type == YAML_SCALAR_NODE &&
+		    slice_equal(node_slice(value), slice_of(word->name))) {
+			*(unsigned *)field = word->value;
+			return WEIR_OK;
+		}
+		node_words_add(&known, slice_of(word->name));
+	}
+	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
+	                  node_found(value).text);
+}
+
+static size_t digits_end(struct slice text, size_t from)
+{
+	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
+		from++;
+	return from;
+}
+
+size_t node_number_end(struct slice text, size_t from)
+{
+	size_t first = from + (from < text.len && text.data[from] == '-');
+	size_t end = digits_end(text, first), fraction;
+
+	if (end == first)
+		return from;
+	fraction = end < text.len && text.data[end] == '.' ? digits_end(text, end + 1) : 0;
+	return fraction > end + 1 ? fraction : end;
+}
+
+static int compare_text(struct slice a, struct slice b)
+{
+	int order = memcmp(a.data, b.data, u64_min(a.len, b.len));
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct node_name *left = a, *right = b;
+	int order = compare_text(left->text, right->text);
+
+	return order ? order : (left->index > right->index) - (left->index < right->index);
+}
+
+int node_names_sort(struct reader *reader, struct node_name *names, size_t count, const char *what)
+{
+	if (count > 0)
+		qsort(names, count, sizeof *names, compare_names);
+	for (size_t i = 1; i < count; i++)
+		if (slice_equal(names[i - 1].text, names[i].text))
+			return node_error(reader, names[i].node, "expected each %s once, found \"%.*s\" again",
+			                  what, (int)names[i].text.len, names[i].text.data);
+	return WEIR_OK;
+}
+
+const struct node_name *node_names_find(const struct node_name *names, size_t count,
+                                        struct slice text)
+{
+	size_t low = 0;
+
+	while (low < count) {
+		size_t middle = low + (count - low) / 2;
+		int order = compare_text(names[middle].text, text);
+
+		if (order == 0)
+			return &names[middle];
+		if (order < 0)
+			low = middle + 1;
+		else
+			count = middle;
+	}
+	return NULL;
+}

@@ -1,0 +1,134 @@
+/*
+ * node.h: YAML nodes read into structs by tables of keys.
+ *
+ * A mapping is a table of rows: the key's name, where its value goes, and who
+ * reads it. Unknown keys, duplicates, missing keys and wrong types are found
+ * here, for all mappings alike.
+ *
+ * Functions that return int return 0 or a negative status, with the reader's
+ * error filled in. Text and arrays come from the config's arena.
+ */
+#ifndef RULES_NODE_H
+#define RULES_NODE_H
+
+#include <yaml.h>
+
+#include "base/error.h"
+#include "rules/model.h"
+
+#define NODE_KEYS_MAX 16  /* rows of a table */
+#define NODE_NAME_MAX 64  /* bytes of a limit's, rule's or attribute's name */
+#define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
+
+/* A node with its name: all limits, or all rules; sorted by name. */
+struct node_name {
+	struct slice text;
+	const yaml_node_t *node;
+	size_t index; /* in the order of the file */
+};
+
+struct reader {
+	yaml_document_t *document;
+	struct weir_config *config;
+	struct weir_error *error;        /* may be NULL */
+	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
+};
+
+struct node_word {
+	const char *name; /* NULL in the last */
+	unsigned value;
+};
+
+struct node_key {
+	const char *name;
+	/* NULL: the mapping's owner reads it. */
+	int (*read)(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+	            void *field);
+	size_t offset;                 /* of the field in the object */
+	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
+	bool required;                 /* in these */
+	const struct node_word *words; /* node_word */
+	uint64_t min, max;             /* node_number; node_text: bytes */
+};
+
+struct node_table {
+	const char *what; /* "a limit" */
+	const struct node_key *keys;
+	size_t count;
+};
+
+/**
+ * Reads `node` into `object`, an object of the kind `variant` (one bit), rows
+ * in their order. `values`, if not NULL, gets each row's value, or NULL.
+ */
+int node_mapping(struct reader *reader, const yaml_node_t *node, const struct node_table *table,
+                 unsigned variant, void *object, const yaml_node_t *values[NODE_KEYS_MAX]);
+
+/* Readers for rows. */
+int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field); /* const char * without NUL or control characters */
+int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field); /* uint64_t */
+int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field); /* an enum */
+
+/** `node` as a name of 1 to NODE_NAME_MAX bytes. */
+int node_name(struct reader *reader, const yaml_node_t *node, const char **out);
+
+/** Sorts `names`; an error where two are equal. `what`: "limit". */
+int node_names_sort(struct reader *reader, struct node_name *names, size_t count,
+                    const char *what);
+const struct node_name *node_names_find(const struct node_name *names, size_t count,
+                                        struct slice text);
+
+/** Fails unless `node` has that type; `what` says what was expected. */
+int node_expect(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
+                const char *what);
+/** The value of `name` in the mapping `node`, or NULL. */
+const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, const char *name);
+const yaml_node_t *node_at(struct reader *reader, int id);
+
+static inline struct slice node_slice(const yaml_node_t *scalar)
+{
+	return (struct slice){(const char *)scalar->data.scalar.value, scalar->data.scalar.length};
+}
+
+/* `key:` with nothing behind it; "" is something. */
+static inline bool node_is_nothing(const yaml_node_t *node)
+{
+	return node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0 &&
+	       node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static inline size_t node_item_count(const yaml_node_t *list)
+{
+	return (size_t)(list->data.sequence.items.top - list->data.sequence.items.start);
+}
+
+static inline size_t node_pair_count(const yaml_node_t *mapping)
+{
+	return (size_t)(mapping->data.mapping.pairs.top - mapping->data.mapping.pairs.start);
+}
+
+/** The end of the number at `from`, such as 7, -1 or 2.50, or `from` when there is none. */
+size_t node_number_end(struct slice text, size_t from);
+
+/* What messages say. */
+struct node_words {
+	char text[128];
+	size_t len;
+};
+
+/** Appends `, name`, or once an ellipsis when it is full. */
+void node_words_add(struct node_words *words, struct slice name);
+/** What stands there, quoted and cut to a few words. */
+struct node_words node_found(const yaml_node_t *node);
+
+#define node_error(reader, node, ...)                                                              \
+	error_set_at((reader)->error, WEIR_EINVAL, (unsigned)(node)->start_mark.line + 1,              \
+	             (unsigned)(node)->start_mark.column + 1, __VA_ARGS__)
+/** "expected WHAT, found …" */
+int node_expected(struct reader *reader, const yaml_node_t *node, const char *what);
+int node_no_memory(struct reader *reader);
+
+#endif

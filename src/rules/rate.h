@@ -1,0 +1,16 @@
+/* rate.h: rates as people write them. */
+#ifndef RULES_RATE_H
+#define RULES_RATE_H
+
+#include <weir/weir.h>
+
+#include "base/slice.h"
+
+/**
+ * COUNT/PERIOD, where PERIOD is an optional number and one of ms s m h d w
+ * month year: "5/s", "10/100ms", "5/d". Both numbers are whole and at least 1;
+ * whether a limit can have such a rate is checked by algo_limit_init.
+ */
+bool rate_parse(struct slice text, struct weir_rate *out);
+
+#endif

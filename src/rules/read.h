@@ -1,0 +1,26 @@
+/* read.h: the parts of a rule file, each read by its own file. Errors as in node.h. */
+#ifndef RULES_READ_H
+#define RULES_READ_H
+
+#include "rules/node.h"
+
+/** `limits:` into the config and the reader's index of names. */
+int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field);
+
+/** `rules:` into the config; the limits must have been read. */
+int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field);
+
+/** `match:` into a struct rules_rule's conditions. */
+int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field);
+
+/** `result:` into a const char *, as a JSON object. */
+int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field);
+
+/* `on_store_failure:` and its values. */
+extern const struct node_word read_failures[];
+
+#endif

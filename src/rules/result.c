@@ -1,0 +1,110 @@
+/* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
+#include "base/buffer.h"
+#include "rules/read.h"
+
+#define RESULT_MAX 4096 /* bytes: it goes out with every denial */
+
+/* JSON has no numbers with leading zeros: 007 is text. */
+static bool is_json_number(struct slice text)
+{
+	size_t first = text.len > 0 && text.data[0] == '-';
+	bool padded = text.len > first + 1 && text.data[first] == '0' && text.data[first + 1] != '.';
+
+	return text.len > 0 && !padded && node_number_end(text, 0) == text.len;
+}
+
+static bool is_json_word(struct slice text)
+{
+	return slice_equal(text, SLICE("true")) || slice_equal(text, SLICE("false")) ||
+	       slice_equal(text, SLICE("null"));
+}
+
+static void add_string(struct slice text, struct buffer *out)
+{
+	buffer_add(out, "\"", 1);
+	buffer_add_json(out, text);
+	buffer_add(out, "\"", 1);
+}
+
+static void add_scalar(const yaml_node_t *node, struct buffer *out)
+{
+	struct slice text = node_slice(node);
+	bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+
+	if (node_is_nothing(node))
+		buffer_add_text(out, "null");
+	else if (plain && (is_json_word(text) || is_json_number(text)))
+		buffer_add_slice(out, text);
+	else
+		add_string(text, out);
+}
+
+static int add_node(struct reader *reader, const yaml_node_t *node, struct buffer *out);
+
+static int add_mapping(struct reader *reader, const yaml_node_t *node, struct buffer *out)
+{
+	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+	int status = WEIR_OK;
+
+	buffer_add(out, "{", 1);
+	/* The bound on `out` ends the loop early, and with it the search for equal names. */
+	for (size_t i = 0; i < node_pair_count(node) && status == WEIR_OK && !out->failed; i++) {
+		const yaml_node_t *name = node_at(reader, pairs[i].key);
+
+		for (size_t j = 0; j < i; j++)
+			if (slice_equal(node_slice(node_at(reader, pairs[j].key)), node_slice(name)))
+				return node_error(reader, name, "expected each field once, found %s again",
+				                  node_found(name).text);
+		buffer_add(out, ",", i > 0);
+		add_string(node_slice(name), out);
+		buffer_add(out, ":", 1);
+		status = add_node(reader, node_at(reader, pairs[i].value), out);
+	}
+	buffer_add(out, "}", 1);
+	return status;
+}
+
+static int add_list(struct reader *reader, const yaml_node_t *node, struct buffer *out)
+{
+	int status = WEIR_OK;
+
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < node_item_count(node) && status == WEIR_OK && !out->failed; i++) {
+		buffer_add(out, ",", i > 0);
+		status = add_node(reader, node_at(reader, node->data.sequence.items.start[i]), out);
+	}
+	buffer_add(out, "]", 1);
+	return status;
+}
+
+static int add_node(struct reader *reader, const yaml_node_t *node, struct buffer *out)
+{
+	if (node->type == YAML_MAPPING_NODE)
+		return add_mapping(reader, node, out);
+	if (node->type == YAML_SEQUENCE_NODE)
+		return add_list(reader, node, out);
+	add_scalar(node, out);
+	return WEIR_OK;
+}
+
+int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	const char **result = field;
+	struct buffer out = {.max = RESULT_MAX};
+	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of fields to values");
+
+	(void)key;
+	if (status == WEIR_OK)
+		status = add_mapping(reader, value, &out);
+	if (status == WEIR_OK && out.failed)
+		status = node_error(reader, value, "expected at most %d bytes as JSON, found more",
+		                    RESULT_MAX);
+	if (status == WEIR_OK) {
+		*result = arena_copy(&reader->config->arena, (struct slice){out.data, out.len});
+		if (!*result)
+			status = node_no_memory(reader);
+	}
+	buffer_free(&out);
+	return status;
+}
