@@ -1,0 +1,142 @@
+/* The index finds what asking every rule finds, over random rules and requests. */
+#include "engine/match.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+
+static const char *const names[] = {"path", "ip", "user", "host", "method"};
+static const char *const texts[] = {"/", "/a", "/a/b", "/api", "/api/v1", "x", "", "10.1.2.3"};
+static const char *const addresses[] = {"10.1.2.3", "10.200.0.1", "192.168.1.7", "::1",
+                                        "2001:db8::5", "no address"};
+static const char *const ranges[] = {"10.0.0.0/8",  "10.1.0.0/16", "192.168.1.*",  "::/0",
+                                     "10.1.2.3",    "0.0.0.0/0",   "10.1.2.1-10.1.2.4",
+                                     "2001:db8::/32"};
+#define PICK(array) ((array)[(unsigned)rand() % (sizeof(array) / sizeof *(array))])
+#define RULES 200
+
+static struct rules_value random_value(bool is_ip)
+{
+	switch (rand() % 8) {
+	case 0:
+		return (struct rules_value){.test = RULES_ANY};
+	case 1:
+	case 2:
+		return is_ip ? range(PICK(ranges)) : prefix(PICK(texts));
+	default:
+		return is_ip ? range(PICK(ranges)) : equal(PICK(texts));
+	}
+}
+
+static void random_rule(struct rules_rule *rule, struct arena *arena)
+{
+	struct rules_condition *conditions = arena_array(arena, 3, sizeof *conditions);
+
+	rule->conditions = conditions;
+	rule->condition_count = (size_t)rand() % 4;
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		size_t n = 1 + (size_t)rand() % 3;
+		struct rules_value *values = arena_array(arena, n, sizeof *values);
+
+		conditions[i].attribute = PICK(names);
+		for (size_t j = 0; j < n; j++)
+			values[j] = random_value(conditions[i].attribute == names[1]);
+		conditions[i].values = values;
+		conditions[i].value_count = n;
+	}
+}
+
+static bool value_holds(const struct rules_value *value, struct slice text)
+{
+	struct ip ip;
+
+	switch (value->test) {
+	case RULES_EQUAL:
+		return slice_equal(value->text, text);
+	case RULES_PREFIX:
+		return text.len >= value->text.len && memcmp(text.data, value->text.data, value->text.len) == 0;
+	case RULES_IP_RANGE:
+		return ip_parse(text, &ip) && ip_in_range(&ip, &value->range);
+	case RULES_ANY:
+		return text.len > 0;
+	}
+	return false;
+}
+
+/* What the rule file means, said the long way. */
+static bool applies(const struct rules_rule *rule, const struct weir_attribute *attributes, size_t n)
+{
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		bool holds = false;
+
+		for (size_t a = 0; a < n; a++)
+			for (size_t j = 0; j < rule->conditions[i].value_count; j++)
+				holds |= strcmp(attributes[a].name, rule->conditions[i].attribute) == 0 &&
+				         value_holds(&rule->conditions[i].values[j],
+				                     (struct slice){attributes[a].value, attributes[a].value_len});
+		if (!holds)
+			return false;
+	}
+	return true;
+}
+
+static void test_the_index_finds_what_asking_each_rule_finds(void **context)
+{
+	const char *seed_text = getenv("WEIR_TEST_SEED");
+	unsigned seed = seed_text ? (unsigned)strtoul(seed_text, NULL, 10) : 20261121, applied = 0;
+
+	(void)context;
+	printf("WEIR_TEST_SEED=%u\n", seed);
+	srand(seed);
+	for (int round = 0; round < 20; round++) {
+		struct arena arena = {0}, turn = {0};
+		struct rules_rule rules[RULES] = {0};
+		struct weir_config config = {.rules = rules, .rule_count = RULES};
+		struct hash_key key = {seed, (uint64_t)round};
+		struct match *match;
+
+		for (int i = 0; i < RULES; i++)
+			random_rule(&rules[i], &arena);
+		match = match_new(&config, &key, &arena);
+		assert_non_null(match);
+		for (int request = 0; request < 200; request++) {
+			struct weir_attribute attributes[5];
+			size_t n = 0;
+			uint64_t *found;
+
+			for (size_t i = 0; i < 5; i++) {
+				const char *value = i == 1 ? PICK(addresses) : PICK(texts);
+
+				if (rand() % 4)
+					attributes[n++] = (struct weir_attribute){names[i], value, strlen(value)};
+			}
+			found = match_rules(match, match_values(match, attributes, n, &turn), &turn);
+			for (size_t i = 0; i < RULES; i++) {
+				bool expected = applies(&rules[i], attributes, n);
+
+				applied += expected;
+				assert_int_equal(found[i / 64] >> (i % 64) & 1, expected);
+			}
+			arena_reset(&turn);
+		}
+		arena_free(&turn);
+		arena_free(&arena);
+	}
+	assert_true(applied > 10000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_the_index_finds_what_asking_each_rule_finds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

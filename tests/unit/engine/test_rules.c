@@ -1,0 +1,313 @@
+/* Which limits a request is charged to, and that several are all or nothing. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <weir/weir.h>
+
+#include "config.h"
+
+#define NOW UINT64_C(1700000000000000000)
+#define VALUES(...)                                                                                \
+	(const struct rules_value[]){__VA_ARGS__},                                                     \
+	    sizeof((const struct rules_value[]){__VA_ARGS__}) / sizeof(struct rules_value)
+
+struct fixture {
+	weir_table *table;
+	weir_engine *engine;
+};
+
+static struct fixture setup(const struct weir_config *config)
+{
+	struct fixture f;
+	struct weir_error error = {0};
+
+	assert_int_equal(weir_table_open(NULL, &f.table, &error), 0);
+	assert_int_equal(weir_engine_open(config, f.table, &f.engine, &error), 0);
+	return f;
+}
+
+static void teardown(struct fixture *f)
+{
+	weir_engine_close(f->engine);
+	weir_table_close(f->table);
+}
+
+static struct weir_decision check(struct fixture *f, const char *path, const char *ip,
+                                  const char *user, uint64_t cost)
+{
+	struct weir_attribute attributes[3];
+	struct weir_decision d = {0};
+	size_t n = 0;
+
+	if (path)
+		attributes[n++] = (struct weir_attribute){"path", path, strlen(path)};
+	if (ip)
+		attributes[n++] = (struct weir_attribute){"ip", ip, strlen(ip)};
+	if (user)
+		attributes[n++] = (struct weir_attribute){"user", user, strlen(user)};
+	assert_int_equal(weir_engine_check(f->engine, attributes, n, cost, NOW, &d), WEIR_OK);
+	return d;
+}
+
+static uint64_t remaining(struct fixture *f, const char *limit, const char *key)
+{
+	struct weir_decision d;
+
+	assert_int_equal(weir_peek(f->table, weir_engine_limit(f->engine, limit, strlen(limit)), key,
+	                           strlen(key), 1, NOW, &d), 0);
+	return d.remaining;
+}
+
+static const struct rules_limit limits[] = {
+    {.options = {.name = "small", .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "large", .rate = {10, 1, WEIR_HOUR}}},
+};
+static const char *const by_ip[] = {"ip"};
+static const char *const by_user[] = {"user"};
+static const char *const by_both[] = {"ip", "user"};
+static const size_t small[] = {0}, large[] = {1}, both[] = {1, 0};
+
+static void test_no_rule_no_limit(void **context)
+{
+	const struct weir_config config = {.limit_count = 0};
+	struct fixture f = setup(&config);
+	struct weir_decision d = check(&f, "/", "1.1.1.1", NULL, 1);
+
+	(void)context;
+	assert_true(d.allowed);
+	assert_int_equal(d.reason, WEIR_REASON_OK);
+	assert_null(d.limit);
+	teardown(&f);
+}
+
+/* "two limits where one denies": the other keeps what it had. */
+static void test_a_denied_request_consumes_from_no_limit(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_ip, .key_count = 1, .limits = both, .limit_count = 2}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+	struct weir_decision d;
+
+	(void)context;
+	for (int i = 0; i < 3; i++) {
+		d = check(&f, "/", "1.1.1.1", NULL, 1);
+		assert_true(d.allowed);
+		assert_string_equal(d.limit, "small"); /* the tightest */
+		assert_int_equal(d.remaining, 2 - i);
+	}
+	for (int i = 0; i < 20; i++) {
+		d = check(&f, "/", "1.1.1.1", NULL, 1);
+		assert_false(d.allowed);
+		assert_string_equal(d.limit, "small");
+		assert_string_equal(d.rule, "r");
+	}
+	assert_int_equal(remaining(&f, "large", "1.1.1.1"), 7);
+	assert_int_equal(remaining(&f, "small", "1.1.1.1"), 0);
+	teardown(&f);
+}
+
+static void test_every_rule_that_applies_counts(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "ip", .key = by_ip, .key_count = 1, .limits = large, .limit_count = 1},
+	    {.name = "user", .key = by_user, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	for (int i = 0; i < 3; i++)
+		assert_true(check(&f, NULL, "1.1.1.1", "ada", 1).allowed);
+	assert_string_equal(check(&f, NULL, "1.1.1.1", "ada", 1).rule, "user");
+	for (int i = 0; i < 3; i++)
+		assert_true(check(&f, NULL, "1.1.1.1", "bob", 1).allowed);
+	assert_int_equal(remaining(&f, "large", "1.1.1.1"), 4);
+	teardown(&f);
+}
+
+static void test_shadow_rules_consume_on_their_own_and_never_deny(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "tried", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1,
+	     .mode = RULES_SHADOW},
+	    {.name = "real", .key = by_ip, .key_count = 1, .limits = large, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	for (int i = 0; i < 10; i++) {
+		struct weir_decision d = check(&f, NULL, "1.1.1.1", NULL, 1);
+
+		assert_true(d.allowed);
+		assert_string_equal(d.limit, "large");
+	}
+	assert_int_equal(remaining(&f, "small", "1.1.1.1"), 0);
+	assert_string_equal(check(&f, NULL, "1.1.1.1", NULL, 1).rule, "real");
+	teardown(&f);
+}
+
+static void test_a_rule_that_answers_wins_over_limits(void **context)
+{
+	const struct rules_condition listed[] = {{"ip", VALUES(range("10.0.0.0/8"))}};
+	const struct rules_condition staff[] = {{"user", VALUES(equal("root"))}};
+	const struct rules_rule rules[] = {
+	    {.name = "limit", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1},
+	    {.name = "staff", .conditions = staff, .condition_count = 1, .answer = RULES_ALLOW},
+	    {.name = "list", .conditions = listed, .condition_count = 1, .answer = RULES_DENY,
+	     .result = "{\"code\":7}"}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+	struct weir_decision d = check(&f, NULL, "10.2.3.4", NULL, 1);
+
+	(void)context;
+	assert_false(d.allowed);
+	assert_int_equal(d.reason, WEIR_REASON_LISTED);
+	assert_string_equal(d.rule, "list");
+	assert_string_equal(d.result, "{\"code\":7}");
+	d = check(&f, NULL, "10.2.3.4", "root", 1); /* the first such rule */
+	assert_true(d.allowed);
+	assert_string_equal(d.rule, "staff");
+	assert_int_equal(remaining(&f, "small", "10.2.3.4"), 3);
+	teardown(&f);
+}
+
+/* "keys joined so that `a|b`,`c` and `a`,`b|c` share a count" */
+static void test_keys_of_several_attributes_never_run_together(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_both, .key_count = 2, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	for (int i = 0; i < 3; i++)
+		assert_true(check(&f, NULL, "a|b", "c", 1).allowed);
+	assert_false(check(&f, NULL, "a|b", "c", 1).allowed);
+	assert_true(check(&f, NULL, "a", "b|c", 1).allowed);
+	assert_true(check(&f, NULL, "a|bc", "", 1).allowed);
+	assert_int_equal(remaining(&f, "small", "3:a|b1:c"), 0); /* shared with direct calls */
+	teardown(&f);
+}
+
+static void test_an_absent_key_attribute_is_an_empty_value(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_user, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	for (int i = 0; i < 3; i++)
+		assert_true(check(&f, NULL, "1.1.1.1", NULL, 1).allowed);
+	assert_false(check(&f, NULL, "1.1.1.2", NULL, 1).allowed);
+	assert_int_equal(remaining(&f, "small", ""), 0);
+	teardown(&f);
+}
+
+static void test_a_cost_that_can_never_pass_is_an_error(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_ip, .key_count = 1, .limits = both, .limit_count = 2}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+	struct weir_attribute ip = {"ip", "1.1.1.1", 7};
+	struct weir_decision d;
+
+	(void)context;
+	assert_int_equal(weir_engine_check(f.engine, &ip, 1, 4, NOW, &d), WEIR_ECOST);
+	assert_int_equal(weir_engine_check(f.engine, &ip, 1, 3, NOW, &d), WEIR_OK);
+	assert_true(d.allowed);
+	teardown(&f);
+}
+
+static void test_too_long_keys_and_too_many_attributes_are_errors(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+	struct weir_attribute attributes[WEIR_ATTRIBUTES_MAX + 1];
+	struct weir_decision d;
+	char key[WEIR_KEY_MAX + 1];
+
+	(void)context;
+	memset(key, 'x', sizeof key);
+	attributes[0] = (struct weir_attribute){"ip", key, WEIR_KEY_MAX};
+	assert_int_equal(weir_engine_check(f.engine, attributes, 1, 1, NOW, &d), WEIR_OK);
+	attributes[0].value_len++;
+	assert_int_equal(weir_engine_check(f.engine, attributes, 1, 1, NOW, &d), WEIR_ELONG);
+	for (size_t i = 0; i <= WEIR_ATTRIBUTES_MAX; i++)
+		attributes[i] = (struct weir_attribute){"other", "v", 1};
+	assert_int_equal(
+	    weir_engine_check(f.engine, attributes, WEIR_ATTRIBUTES_MAX, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_engine_check(f.engine, attributes, WEIR_ATTRIBUTES_MAX + 1, 1, NOW, &d), WEIR_ELONG);
+	teardown(&f);
+}
+
+struct load {
+	struct fixture f;
+	unsigned allowed;
+};
+
+static void *hammer(void *context)
+{
+	struct load *load = context;
+	struct weir_attribute attributes[] = {{"ip", "1.1.1.1", 7}, {"user", "ada", 3}};
+	struct weir_decision d;
+
+	for (int i = 0; i < 2000; i++) {
+		weir_engine_check(load->f.engine, attributes, 2, 1, NOW, &d);
+		if (d.allowed)
+			__atomic_fetch_add(&load->allowed, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void test_threads_over_two_limits_never_pass_more_than_the_smaller(void **context)
+{
+	static const struct rules_limit two[] = {
+	    {.options = {.name = "a", .algorithm = WEIR_FIXED_WINDOW, .rate = {700, 1, WEIR_HOUR},
+	                 .align = WEIR_ALIGN_FIRST_REQUEST}},
+	    {.options = {.name = "b", .rate = {500, 1, WEIR_HOUR}}}};
+	const struct rules_rule rules[] = {
+	    {.name = "a", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1},
+	    {.name = "b", .key = by_user, .key_count = 1, .limits = large, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(two), RULES_OF(rules)};
+	struct load load = {.f = setup(&config)};
+	pthread_t threads[4];
+
+	(void)context;
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, hammer, &load);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(load.allowed, 500);
+	assert_int_equal(remaining(&load.f, "a", "1.1.1.1"), 200); /* all that was refused is back */
+	assert_int_equal(remaining(&load.f, "b", "ada"), 0);
+	teardown(&load.f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_no_rule_no_limit),
+	    cmocka_unit_test(test_a_denied_request_consumes_from_no_limit),
+	    cmocka_unit_test(test_every_rule_that_applies_counts),
+	    cmocka_unit_test(test_shadow_rules_consume_on_their_own_and_never_deny),
+	    cmocka_unit_test(test_a_rule_that_answers_wins_over_limits),
+	    cmocka_unit_test(test_keys_of_several_attributes_never_run_together),
+	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),
+	    cmocka_unit_test(test_a_cost_that_can_never_pass_is_an_error),
+	    cmocka_unit_test(test_too_long_keys_and_too_many_attributes_are_errors),
+	    cmocka_unit_test(test_threads_over_two_limits_never_pass_more_than_the_smaller),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
