@@ -113,6 +113,24 @@ static void test_a_denied_request_consumes_from_no_limit(void **context)
 	teardown(&f);
 }
 
+/* Two rules draw on one count: both see one left, the second finds it taken by the first. */
+static void test_what_was_taken_is_given_back_when_a_later_limit_refuses(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "first", .key = by_ip, .key_count = 1, .limits = both, .limit_count = 2},
+	    {.name = "second", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	assert_true(check(&f, NULL, "1.1.1.1", NULL, 1).allowed);
+	for (int i = 0; i < 5; i++)
+		assert_string_equal(check(&f, NULL, "1.1.1.1", NULL, 1).rule, "second");
+	assert_int_equal(remaining(&f, "small", "1.1.1.1"), 1);
+	assert_int_equal(remaining(&f, "large", "1.1.1.1"), 9);
+	teardown(&f);
+}
+
 static void test_every_rule_that_applies_counts(void **context)
 {
 	const struct rules_rule rules[] = {
@@ -299,6 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_no_rule_no_limit),
 	    cmocka_unit_test(test_a_denied_request_consumes_from_no_limit),
+	    cmocka_unit_test(test_what_was_taken_is_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(test_every_rule_that_applies_counts),
 	    cmocka_unit_test(test_shadow_rules_consume_on_their_own_and_never_deny),
 	    cmocka_unit_test(test_a_rule_that_answers_wins_over_limits),
