@@ -1,0 +1,160 @@
+/*
+ * library: what a decision costs through the public interface of libweir.
+ *
+ * Prints `name value unit` lines, medians. Keys are 20 bytes, drawn at random,
+ * made in registers so that fetching them is not measured.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include <weir/weir.h>
+
+#include "measure.h"
+
+#define BATCH 32
+#define START UINT64_C(1700000000000000000)
+
+struct bench {
+	weir_limiter *limiter;
+	weir_table *table;
+	weir_limit *limit;
+	uint64_t keys, operations, seed, now_ns, allowed;
+};
+
+struct key {
+	char bytes[20];
+};
+
+static inline struct key key_of(uint64_t number)
+{
+	struct key key = {"account:id:\0"};
+
+	memcpy(key.bytes + 12, &number, sizeof number);
+	return key;
+}
+
+static double per_operation(const struct bench *bench, uint64_t start_ns)
+{
+	return (double)(measure_now_ns() - start_ns) / (double)bench->operations;
+}
+
+static double limiter_own_clock(void *context)
+{
+	struct bench *bench = context;
+	uint64_t start = measure_now_ns();
+	struct weir_decision d;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		weir_limiter_acquire(bench->limiter, 1, WEIR_NOW, &d);
+		bench->allowed += d.allowed;
+	}
+	return per_operation(bench, start);
+}
+
+static double limiter_given_time(void *context)
+{
+	struct bench *bench = context;
+	uint64_t start = measure_now_ns();
+	struct weir_decision d;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		weir_limiter_acquire(bench->limiter, 1, bench->now_ns++, &d);
+		bench->allowed += d.allowed;
+	}
+	return per_operation(bench, start);
+}
+
+static double keyed(struct bench *bench, bool own_clock)
+{
+	uint64_t start = measure_now_ns();
+	struct weir_decision d;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		struct key key = key_of(measure_draw_below(&bench->seed, bench->keys));
+
+		weir_acquire(bench->table, bench->limit, &key, sizeof key, 1,
+		             own_clock ? WEIR_NOW : bench->now_ns++, &d);
+		bench->allowed += d.allowed;
+	}
+	return per_operation(bench, start);
+}
+
+static double keyed_given_time(void *context)
+{
+	return keyed(context, false);
+}
+
+static double keyed_own_clock(void *context)
+{
+	return keyed(context, true);
+}
+
+static double keyed_batch(void *context)
+{
+	struct bench *bench = context;
+	struct weir_request requests[BATCH];
+	struct weir_decision d[BATCH];
+	struct key keys[BATCH];
+	uint64_t start = measure_now_ns();
+
+	for (uint64_t i = 0; i < bench->operations; i += BATCH) {
+		for (int j = 0; j < BATCH; j++) {
+			keys[j] = key_of(measure_draw_below(&bench->seed, bench->keys));
+			requests[j] =
+			    (struct weir_request){bench->limit, &keys[j], sizeof keys[j], 1, WEIR_OK};
+		}
+		weir_acquire_batch(bench->table, requests, BATCH, bench->now_ns++, d);
+		bench->allowed += d[0].allowed;
+	}
+	return per_operation(bench, start);
+}
+
+/* Every key is there before anything is measured. */
+static bool open_table(struct bench *bench, uint64_t keys)
+{
+	struct weir_decision d;
+
+	weir_table_close(bench->table);
+	bench->keys = keys;
+	if (weir_table_open(&(struct weir_table_options){.capacity = keys}, &bench->table, NULL) != 0)
+		return false;
+	for (uint64_t i = 0; i < keys; i++) {
+		struct key key = key_of(i);
+
+		weir_acquire(bench->table, bench->limit, &key, sizeof key, 1, bench->now_ns, &d);
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+	/* A thousand an hour: keys stay live and most requests are allowed. */
+	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
+	const struct weir_limit_options always = {.rate = {1000000000}};
+	struct bench bench = {
+	    .operations = (quick ? 100000 : 1000000) / BATCH * BATCH,
+	    .seed = UINT64_C(0x9e3779b97f4a7c15),
+	    .now_ns = START,
+	};
+
+	if (weir_limit_open(&often, &bench.limit, NULL) != 0 ||
+	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !open_table(&bench, 1000000))
+		return 1;
+	measure_print("limiter_own_clock", limiter_own_clock, &bench);
+	measure_print("limiter_given_time", limiter_given_time, &bench);
+	measure_print("keyed_1m_given_time", keyed_given_time, &bench);
+	measure_print("keyed_1m_own_clock", keyed_own_clock, &bench);
+	measure_print("keyed_1m_batch", keyed_batch, &bench);
+	if (!quick) {
+		if (!open_table(&bench, 10000000))
+			return 1;
+		measure_print("keyed_10m_given_time", keyed_given_time, &bench);
+		measure_print("keyed_10m_own_clock", keyed_own_clock, &bench);
+		measure_print("keyed_10m_batch", keyed_batch, &bench);
+	}
+	weir_limiter_close(bench.limiter);
+	weir_limit_close(bench.limit);
+	weir_table_close(bench.table);
+	return bench.allowed == 1; /* which it never is */
+}

@@ -1,0 +1,53 @@
+/* measure.h: what the benchmark programs share: time, cheap random numbers, medians. */
+#ifndef BENCH_MEASURE_H
+#define BENCH_MEASURE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MEASURE_ROUNDS 5
+
+static inline uint64_t measure_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* xorshift64*: cheap beside a read of memory. */
+static inline uint64_t measure_draw(uint64_t *seed)
+{
+	*seed ^= *seed >> 12;
+	*seed ^= *seed << 25;
+	*seed ^= *seed >> 27;
+	return *seed * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static inline uint64_t measure_draw_below(uint64_t *seed, uint64_t bound)
+{
+	return (uint64_t)(((unsigned __int128)measure_draw(seed) * bound) >> 64);
+}
+
+static inline int measure_ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Runs `measure`, which returns nanoseconds per operation, and prints the median. */
+static inline void measure_print(const char *name, double (*measure)(void *), void *context)
+{
+	double ns[MEASURE_ROUNDS];
+
+	for (int round = 0; round < MEASURE_ROUNDS; round++)
+		ns[round] = measure(context);
+	qsort(ns, MEASURE_ROUNDS, sizeof *ns, measure_ascending);
+	printf("%s %.2f ns\n", name, ns[MEASURE_ROUNDS / 2]);
+	fflush(stdout);
+}
+
+#endif
