@@ -7,11 +7,26 @@
  *
  *     until_ns = end of the window,    word = count - 1.
  *
- * An aligned window that ends later than the current one was counted before
- * the wall's clock stepped back. Its count is kept and its end cut back to the
- * current window's, so that such a step neither frees a key nor locks it.
+ * An aligned window that ends later than the current one was opened by a clock
+ * that was ahead. If it can be the next one, it is used as it is: around
+ * midnight two threads read different days, and their turns must not share out
+ * two quotas. If it is further ahead, the wall's clock has stepped back: the
+ * count is kept and its end cut back to the current window's, so that such a
+ * step neither frees a key nor locks it.
  */
 #include "algo/algo.h"
+
+static uint64_t window_end(const struct window_params *params, const struct algo_time *time,
+                           const struct algo_state *state, uint64_t count)
+{
+	uint64_t end_ns = params->aligned ? time->window_end_ns : time->now_ns + params->period_ns;
+	/* A day of 25 hours is longer than its period. */
+	uint64_t longest_ns = params->period_ns + params->period_ns / 8;
+
+	if (count > 0 && (!params->aligned || state->until_ns - end_ns <= longest_ns))
+		return state->until_ns;
+	return end_ns;
+}
 
 static bool refund(const struct algo_call *call, struct algo_state *state, uint64_t *count,
                    uint64_t end_ns)
@@ -31,13 +46,10 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
 {
 	uint64_t now_ns = time->now_ns;
 	uint64_t count = state->until_ns > now_ns ? (uint64_t)state->word + 1 : 0;
-	uint64_t cost = u64_max(call->cost, 1), end_ns;
+	uint64_t end_ns = window_end(params, time, state, count);
+	uint64_t cost = u64_max(call->cost, 1);
 	bool changed = false;
 
-	if (params->aligned)
-		end_ns = time->window_end_ns;
-	else
-		end_ns = count > 0 ? state->until_ns : now_ns + params->period_ns;
 	out->allowed = true;
 	out->reason = WEIR_REASON_OK;
 	out->retry_after_ns = 0;

@@ -49,6 +49,17 @@ def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
     assert server.get("/v1/peek/reset?key=k").json["remaining"] == 3
 
 
+def test_a_reload_that_lowers_a_burst_cuts_the_wait_to_what_is_allowed_now(serve):
+    server = serve()
+    server.get("/v1/acquire/login?key=k&cost=10")
+    server.reload(CONFIG.replace("rate: 10/h, burst: 10", "rate: 10/h, burst: 2")
+                  .replace("  one:", "  fresh: { algorithm: token_bucket, rate: 7/h }\n  one:"))
+    wait_for_limit(server, "fresh")
+    lowered = server.get("/v1/peek/login?key=k").json
+    assert (lowered["allowed"], lowered["quota"], lowered["remaining"]) == (False, 2, 0)
+    assert lowered["retry_after_ms"] <= 3_600_000 // 10
+
+
 def test_reloads_under_load_lose_no_request(serve):
     server = serve("--threads", "4")
     with Wire(server.resp) as wire:

@@ -72,12 +72,16 @@ class Window(_Model):
     """fixed_window and resetting_bucket: a count and the window's end.
 
     A window is open until its end also when time steps back: no older time
-    gets a count of its own, or two clocks would share out two quotas.
+    gets a count of its own, or two clocks around a window's edge would share
+    out two quotas. But an aligned window that is not even the next one
+    (`ahead_max` after the end of the current one) was counted by a clock
+    that was wrong: it keeps its count and ends with the current one.
     """
 
-    def __init__(self, count, end_of):
+    def __init__(self, count, end_of, ahead_max=math.inf):
         self.quota = count
         self.end_of = end_of
+        self.ahead_max = ahead_max
         self.state = None
 
     def _open(self, now):
@@ -87,10 +91,13 @@ class Window(_Model):
         return self.state[1] if self._open(now) else 0
 
     def _end(self, now):
-        return self.state[0] if self._open(now) else self.end_of(now)
+        end = self.end_of(now)
+        if self._open(now) and self.state[0] <= end + self.ahead_max:
+            return self.state[0]
+        return end
 
     def ahead(self, now):
-        return self.state[0] - now if self._open(now) else 0
+        return self._end(now) - now if self._open(now) else 0
 
     def wait(self, now, cost):
         return self._end(now) - now if self._count(now) + cost > self.quota else 0
@@ -105,7 +112,7 @@ class Window(_Model):
         """A window whose whole count is given back was never opened."""
         left = self._count(now) - cost
         if cost and self._open(now):
-            self.state = (self.state[0], left) if left > 0 else None
+            self.state = (self._end(now), left) if left > 0 else None
 
     def remaining(self, now):
         return self.quota - self._count(now)
@@ -116,4 +123,4 @@ def first_request(count, period_ns):
 
 
 def utc_days(count):
-    return Window(count, lambda now: (now // DAY_NS + 1) * DAY_NS)
+    return Window(count, lambda now: (now // DAY_NS + 1) * DAY_NS, ahead_max=DAY_NS + DAY_NS // 8)

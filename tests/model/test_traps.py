@@ -237,7 +237,7 @@ def test_remaining_is_never_above_a_limit_that_was_lowered():
         wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
                                                 name=b"lowered"))
                         for count in (100, 10))
-        assert table.call(wide, b"k", "acquire", NOW, 50)["remaining"] == 50
+        assert table.call(wide, b"k", "acquire", NOW, 100)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
         assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 10, 0)
         table.call(wide, b"k", "reset", NOW)

@@ -96,7 +96,7 @@ STRUCTS = {
 
 
 def _load():
-    lib = ctypes.CDLL(str(BUILD / "libweir.so"))
+    lib = ctypes.CDLL(str(BUILD / "src" / "libweir.so"))
     handle, out = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
     error, decision = ctypes.POINTER(Error), ctypes.POINTER(RawDecision)
     key = [ctypes.c_char_p, ctypes.c_size_t]
