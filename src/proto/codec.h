@@ -26,7 +26,8 @@ struct codec_limits {
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */
-	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it */
+	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it; 0 bytes when
+	                  the reply is only an interim one, such as 100 Continue */
 };
 
 struct codec {
@@ -37,11 +38,15 @@ struct codec {
 	 * Reads one request from `data`: all bytes of the connection that no
 	 * request has consumed. After CODEC_MORE the next call gets the same
 	 * bytes, at any address, and more behind them. Never needs more than
-	 * header_max + request_max + 1 KiB bytes to say CODEC_REQUEST.
+	 * header_max + request_max + 1 KiB bytes to say CODEC_REQUEST. Not to be
+	 * called again after a request with `close`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
 	                           struct arena *arena, struct request *request);
-	/* Appends the reply to `request`. Called once per request, in order. */
+	/*
+	 * Appends the reply to `request`, maybe nothing. Called once per request,
+	 * in order; other requests may have been parsed in between.
+	 */
 	void (*reply)(void *session, const struct request *request, const struct reply *reply,
 	              struct buffer *out);
 };

@@ -30,10 +30,9 @@ enum request_op {
 	REQUEST_RESET,
 };
 
-/* A limit that travels in the request: burst tokens, count per period seconds. */
+/* A limit that travels in the request: `burst` tokens, `count` per `period_s` seconds. */
 struct request_adhoc {
-	int64_t max_burst, count, period_s;
-	int64_t quantity;
+	uint64_t burst, count, period_s;
 };
 
 struct request {
@@ -51,7 +50,10 @@ struct request {
 	/* The codec's own: which of its answers, and with what. */
 	int verb;
 	int detail;
+	unsigned flags;
 	struct slice text;
+	const struct slice *args;
+	size_t arg_count;
 };
 
 struct reply {

@@ -1,0 +1,48 @@
+/*
+ * fill.h: what every protocol checks alike while it fills in a request.
+ *
+ * Each function returns 0, or a status with words in `error`: "expected …,
+ * found …".
+ */
+#ifndef PROTO_FILL_H
+#define PROTO_FILL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <weir/weir.h>
+
+#include "base/arena.h"
+#include "base/slice.h"
+#include "proto/codec.h"
+#include "proto/request.h"
+
+struct fill {
+	struct request *request;
+	const struct codec_limits *limits;
+	struct arena *arena;
+	struct weir_error error;
+	struct weir_attribute *attributes; /* of request, still writable */
+	size_t attribute_room;
+	unsigned seen; /* fields given, by fill_field */
+};
+
+/* For "%.*s" in messages: as much of a slice as is worth quoting. */
+#define FILL_QUOTE(text) (int)((text).len < 40 ? (text).len : 40), (text).data
+
+int fill_key(struct fill *fill, struct slice key);
+int fill_cost(struct fill *fill, struct slice text);
+/** Makes room for `n` attributes; ELONG when that is more than accepted. */
+int fill_attribute_room(struct fill *fill, size_t n);
+/** Within the room made. A name given twice is refused: which one would count? */
+int fill_attribute(struct fill *fill, struct slice name, struct slice value);
+
+/**
+ * A field of a request in JSON, or of a query: limit, key, cost, wait_ms,
+ * permit. `quoted`: it was a string where there are numbers, too. Unknown
+ * fields and those given twice are refused.
+ */
+int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
+/** After the last one: is it a limit and a key, or attributes? Sets the request's kind. */
+int fill_finish(struct fill *fill);
+
+#endif

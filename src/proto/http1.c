@@ -1,0 +1,331 @@
+#include "proto/http1.h"
+
+#include <string.h>
+
+static void span_extend(const struct http1_reader *reader, struct http1_span *span, const char *at,
+                        size_t len)
+{
+	size_t end = (size_t)(at - reader->base) + len;
+
+	if (span->len == 0)
+		span->at = (uint32_t)(at - reader->base);
+	span->len = (uint32_t)(end - span->at);
+}
+
+static int on_url(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http1_reader *reader = parser->data;
+
+	span_extend(reader, &reader->target, at, len);
+	return HPE_OK;
+}
+
+static int on_name(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http1_reader *reader = parser->data;
+
+	if (reader->head_len == 0)
+		span_extend(reader, &reader->name, at, len);
+	return HPE_OK;
+}
+
+static int on_value(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http1_reader *reader = parser->data;
+
+	if (reader->head_len == 0)
+		span_extend(reader, &reader->value, at, len);
+	return HPE_OK;
+}
+
+static struct slice span_slice(struct http1_span span, const char *base)
+{
+	return (struct slice){base + span.at, span.len};
+}
+
+static enum http1_field find_field(struct slice name)
+{
+	static const struct slice names[] = {
+#define X(name, text) SLICE(text),
+	    HTTP1_FIELD_LIST(X)
+#undef X
+	};
+	enum http1_field field = 0;
+
+	while (field < HTTP1_FIELD_COUNT && !slice_equal_nocase(name, names[field]))
+		field++;
+	return field;
+}
+
+static int on_value_complete(llhttp_t *parser)
+{
+	struct http1_reader *reader = parser->data;
+	enum http1_field field;
+
+	if (reader->head_len > 0)
+		return HPE_OK;
+	field = find_field(span_slice(reader->name, reader->base));
+	if (field < HTTP1_FIELD_COUNT) {
+		if (reader->line_count == HTTP1_LINES_MAX)
+			reader->too_many = true;
+		else
+			reader->lines[reader->line_count++] = (struct http1_line){field, reader->value};
+	}
+	reader->name = reader->value = (struct http1_span){0, 0};
+	return HPE_OK;
+}
+
+static int on_headers_complete(llhttp_t *parser)
+{
+	struct http1_reader *reader = parser->data;
+
+	reader->keep_alive = llhttp_should_keep_alive(parser);
+	/* Nobody here switches protocols: an offer to do so is passed over. */
+	parser->upgrade = 0;
+	return HPE_PAUSED;
+}
+
+static int on_complete(llhttp_t *parser)
+{
+	(void)parser;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+    .on_url = on_url,
+    .on_header_field = on_name,
+    .on_header_value = on_value,
+    .on_header_value_complete = on_value_complete,
+    .on_headers_complete = on_headers_complete,
+    .on_message_complete = on_complete,
+};
+
+void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max)
+{
+	*reader = (struct http1_reader){.header_max = header_max, .body_max = body_max};
+	llhttp_init(&reader->parser, HTTP_REQUEST, &settings);
+}
+
+void http1_next(struct http1_reader *reader)
+{
+	llhttp_reset(&reader->parser);
+	reader->fed = reader->head_len = 0;
+	reader->target = reader->name = reader->value = (struct http1_span){0, 0};
+	reader->line_count = 0;
+	reader->continued = reader->too_many = false;
+}
+
+size_t http1_len(const struct http1_reader *reader)
+{
+	return reader->fed;
+}
+
+struct slice http1_line(const struct http1_reader *reader, struct slice data, unsigned index)
+{
+	struct slice value = span_slice(reader->lines[index].value, data.data);
+
+	while (value.len > 0 && (value.data[value.len - 1] == ' ' || value.data[value.len - 1] == '\t'))
+		value.len--;
+	return value;
+}
+
+struct slice http1_value(const struct http1_reader *reader, struct slice data,
+                         enum http1_field field, unsigned nth)
+{
+	for (unsigned i = 0; i < reader->line_count; i++)
+		if (reader->lines[i].field == field && nth-- == 0)
+			return http1_line(reader, data, i);
+	return (struct slice){NULL, 0};
+}
+
+static enum http1_result bad(struct http1_message *message, const char *error)
+{
+	message->error = error;
+	return HTTP1_BAD;
+}
+
+/*
+ * llhttp has taken lone CR or LF for an end of line in some versions, and
+ * joins folded lines. A proxy in front may see other lines than we do then.
+ */
+static bool lines_strict(const char *head, size_t len)
+{
+	const char *end = head + len, *p = head;
+
+	while ((p = memchr(p, '\n', (size_t)(end - p)))) {
+		if (p == head || p[-1] != '\r')
+			return false;
+		if (++p < end && (*p == ' ' || *p == '\t'))
+			return false;
+	}
+	for (p = head; (p = memchr(p, '\r', (size_t)(end - p))); p++)
+		if (p + 1 == end || p[1] != '\n')
+			return false;
+	return true;
+}
+
+/* The head is complete: what llhttp leaves to its user. */
+static enum http1_result check_head(const struct http1_reader *reader, struct slice data,
+                                    struct http1_message *message)
+{
+	const llhttp_t *parser = &reader->parser;
+	struct slice coding = http1_value(reader, data, HTTP1_TRANSFER_ENCODING, 0);
+	bool http_1_0 = parser->http_minor == 0;
+
+	if (parser->http_major != 1 || parser->http_minor > 1)
+		return HTTP1_BAD_VERSION;
+	if (!lines_strict(data.data, reader->head_len))
+		return bad(message, "expected every line to end in CRLF and none to be folded");
+	if (reader->too_many)
+		return HTTP1_HEADER_LONG;
+	if (http1_value(reader, data, HTTP1_HOST, 1).data)
+		return bad(message, "expected one Host, found several");
+	if (!http_1_0 && !http1_value(reader, data, HTTP1_HOST, 0).data)
+		return bad(message, "expected a Host in a request of HTTP/1.1");
+	if (coding.data) {
+		if (http_1_0 || (parser->flags & F_CONTENT_LENGTH))
+			return bad(message, "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length");
+		if (!slice_equal_nocase(coding, SLICE("chunked")) ||
+		    http1_value(reader, data, HTTP1_TRANSFER_ENCODING, 1).data)
+			return HTTP1_BAD_CODING;
+	}
+	if ((parser->flags & F_CONTENT_LENGTH) && parser->content_length > reader->body_max)
+		return HTTP1_BODY_LONG;
+	return HTTP1_MESSAGE;
+}
+
+/* Feeds llhttp up to `end`. HTTP1_MESSAGE: it stopped at the end of the head or of the message. */
+static enum http1_result feed(struct http1_reader *reader, struct slice data, size_t end,
+                              struct http1_message *message)
+{
+	const char *from = data.data + reader->fed;
+	llhttp_errno_t code;
+
+	if (data.len < end)
+		end = data.len;
+	if (reader->fed >= end)
+		return HTTP1_MORE;
+	code = llhttp_execute(&reader->parser, from, end - reader->fed);
+	if (code == HPE_OK) {
+		reader->fed = end;
+		return HTTP1_MORE;
+	}
+	if (code == HPE_PAUSED) {
+		reader->fed = (size_t)(llhttp_get_error_pos(&reader->parser) - data.data);
+		llhttp_resume(&reader->parser);
+		return HTTP1_MESSAGE;
+	}
+	if (code == HPE_INVALID_VERSION || code == HPE_PAUSED_H2_UPGRADE)
+		return HTTP1_BAD_VERSION;
+	return bad(message, llhttp_get_error_reason(&reader->parser));
+}
+
+struct gather {
+	char *to;
+	size_t len;
+};
+
+static int on_gather(llhttp_t *parser, const char *at, size_t len)
+{
+	struct gather *gather = parser->data;
+
+	memcpy(gather->to + gather->len, at, len);
+	gather->len += len;
+	return HPE_OK;
+}
+
+/*
+ * The body of a chunked message, in one piece. The arena may have been reset
+ * while chunks were still coming, so they are gathered at the end, by the same
+ * parser: a second reading of chunks could differ from the first.
+ */
+static bool gather_chunks(const struct http1_reader *reader, struct slice data,
+                          struct arena *arena, struct slice *body)
+{
+	static const llhttp_settings_t gather_settings = {
+	    .on_body = on_gather,
+	    .on_message_complete = on_complete,
+	};
+	struct gather gather = {.to = arena_alloc(arena, reader->fed - reader->head_len)};
+	llhttp_t parser;
+
+	if (!gather.to)
+		return false;
+	llhttp_init(&parser, HTTP_REQUEST, &gather_settings);
+	parser.data = &gather;
+	llhttp_execute(&parser, data.data, reader->fed);
+	*body = (struct slice){gather.to, gather.len};
+	return true;
+}
+
+/* Only HTTP/1.1 knows it, and it is pointless once the body has begun to come. */
+static bool awaits_continue(const struct http1_reader *reader, struct slice data)
+{
+	return !reader->continued && reader->parser.http_minor == 1 && data.len == reader->head_len &&
+	       slice_equal_nocase(http1_value(reader, data, HTTP1_EXPECT, 0), SLICE("100-continue"));
+}
+
+static enum http1_result read_head(struct http1_reader *reader, struct slice data,
+                                   struct http1_message *message)
+{
+	enum http1_result result = feed(reader, data, reader->header_max, message);
+
+	if (result == HTTP1_MORE && reader->fed >= reader->header_max)
+		return reader->parser.http_major == 0 ? HTTP1_TARGET_LONG : HTTP1_HEADER_LONG;
+	if (result != HTTP1_MESSAGE)
+		return result;
+	reader->head_len = reader->fed;
+	return check_head(reader, data, message);
+}
+
+/* The chunks behind the head. */
+static enum http1_result read_chunks(struct http1_reader *reader, struct slice data,
+                                     struct arena *arena, struct http1_message *message)
+{
+	size_t end = reader->head_len + reader->body_max;
+	enum http1_result result = feed(reader, data, end, message);
+
+	if (result == HTTP1_MORE && reader->fed >= end)
+		return HTTP1_BODY_LONG;
+	if (result == HTTP1_MESSAGE && !gather_chunks(reader, data, arena, &message->body))
+		return HTTP1_BODY_LONG;
+	return result;
+}
+
+static enum http1_result read_body(struct http1_reader *reader, struct slice data,
+                                   struct arena *arena, struct http1_message *message)
+{
+	size_t len = reader->parser.content_length;
+
+	if (reader->parser.flags & F_CHUNKED)
+		return read_chunks(reader, data, arena, message);
+	if (data.len - reader->head_len < len)
+		return HTTP1_MORE;
+	message->body = (struct slice){data.data + reader->head_len, len};
+	reader->fed = reader->head_len + len;
+	return HTTP1_MESSAGE;
+}
+
+enum http1_result http1_read(struct http1_reader *reader, struct slice data, struct arena *arena,
+                             struct http1_message *message)
+{
+	enum http1_result result;
+
+	reader->base = data.data;
+	reader->parser.data = reader;
+	if (reader->head_len == 0) {
+		result = read_head(reader, data, message);
+		if (result != HTTP1_MESSAGE)
+			return result;
+	}
+	result = read_body(reader, data, arena, message);
+	if (result == HTTP1_MORE && awaits_continue(reader, data)) {
+		reader->continued = true;
+		return HTTP1_CONTINUE;
+	}
+	message->method = llhttp_method_name((llhttp_method_t)reader->parser.method);
+	message->target = span_slice(reader->target, data.data);
+	message->http_1_0 = reader->parser.http_minor == 0;
+	message->keep_alive = reader->keep_alive;
+	return result;
+}

@@ -1,0 +1,357 @@
+#include "proto/http_session.h"
+
+#include "base/error.h"
+#include "base/number.h"
+#include "proto/fill.h"
+#include "proto/json.h"
+#include "proto/query.h"
+
+/* One request on its way from HTTP to neutral. */
+struct call {
+	struct fill fill;
+	const struct http1_reader *reader;
+	struct slice data;
+	struct http1_message message;
+	struct slice query; /* of the target, behind '?' */
+	struct slice rest;  /* of the path, behind the route's */
+};
+
+struct route {
+	struct slice path; /* whole, or when it ends in '/' a beginning */
+	unsigned methods;
+	enum request_kind kind;
+	enum request_op op;
+	int (*read)(struct call *call); /* 0 or a status */
+};
+
+static int out_of_memory(struct call *call)
+{
+	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
+}
+
+static int read_body(struct call *call)
+{
+	return json_read(&call->fill, call->message.body);
+}
+
+/* /v1/acquire/LIMIT?key=K&cost=N */
+static int read_query(struct call *call)
+{
+	struct fill *fill = &call->fill;
+	struct slice name, value;
+	int status;
+
+	if (query_decode_path(fill->arena, call->rest, &value) != 0)
+		return out_of_memory(call);
+	status = fill_field(fill, SLICE("limit"), value, false);
+	while (status == 0 && query_next(&call->query, &name, &value)) {
+		if ((status = query_decode(fill->arena, name, &name)) != 0 ||
+		    (status = query_decode(fill->arena, value, &value)) != 0)
+			return error_set(&fill->error, status, "expected two hex digits behind every %%");
+		status = fill_field(fill, name, value, false);
+	}
+	return status == 0 ? fill_finish(fill) : status;
+}
+
+/* "http://host/path" as "/path": requests to proxies name the whole URL. */
+static struct slice without_authority(struct slice target)
+{
+	const char *end = target.data + target.len, *p = target.data;
+
+	if (target.len == 0 || *p == '/')
+		return target;
+	p = memmem(p, target.len, "://", 3);
+	p = p ? memchr(p + 3, '/', (size_t)(end - p) - 3) : NULL;
+	return p ? (struct slice){p, (size_t)(end - p)} : target;
+}
+
+/* Splits at the first '?'; a fragment has no business here and is dropped. */
+static void split_target(struct slice target, struct slice *path, struct slice *query)
+{
+	const char *mark;
+
+	*path = without_authority(target);
+	*query = (struct slice){NULL, 0};
+	mark = path->len ? memchr(path->data, '#', path->len) : NULL;
+	if (mark)
+		path->len = (size_t)(mark - path->data);
+	mark = path->len ? memchr(path->data, '?', path->len) : NULL;
+	if (mark) {
+		*query = (struct slice){mark + 1, (size_t)(path->data + path->len - mark) - 1};
+		path->len = (size_t)(mark - path->data);
+	}
+}
+
+/*
+ * What the proxy says in one of two fields, else `*value` stays. One of them
+ * may come from the client, through a proxy that sets only the other: where
+ * they differ none is believed.
+ */
+static int proxy_says(struct call *call, enum http1_field a, enum http1_field b,
+                      const char *what, struct slice *value)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < call->reader->line_count; i++) {
+		enum http1_field field = call->reader->lines[i].field;
+		struct slice said;
+
+		if (field != a && field != b)
+			continue;
+		said = http1_line(call->reader, call->data, i);
+		if (said.len == 0)
+			continue;
+		if (found && !slice_equal(said, *value))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected the X-Forwarded and X-Original headers to agree on the %s, "
+			                 "found '%.*s' and '%.*s'", what, FILL_QUOTE(*value), FILL_QUOTE(said));
+		*value = said;
+		found = true;
+	}
+	return 0;
+}
+
+/* All of X-Forwarded-For, in the order in which proxies appended to it. */
+static int join_forwarded_for(struct call *call)
+{
+	struct slice *joined = &call->fill.request->forwarded_for;
+	struct slice line;
+	char *to = NULL;
+
+	*joined = http1_value(call->reader, call->data, HTTP1_FORWARDED_FOR, 0);
+	for (unsigned nth = 1;
+	     (line = http1_value(call->reader, call->data, HTTP1_FORWARDED_FOR, nth)).data; nth++) {
+		to = arena_alloc(call->fill.arena, joined->len + 1 + line.len);
+		if (!to)
+			return out_of_memory(call);
+		memcpy(to, joined->data, joined->len);
+		to[joined->len] = ',';
+		memcpy(to + joined->len + 1, line.data, line.len);
+		*joined = (struct slice){to, joined->len + 1 + line.len};
+	}
+	return 0;
+}
+
+/* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
+static int plain_host(struct call *call, struct slice *host)
+{
+	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
+	char *copy;
+
+	if (mark)
+		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
+	while (host->len > 0 && (*host->data == ' ' || *host->data == '\t'))
+		*host = (struct slice){host->data + 1, host->len - 1};
+	mark = host->len ? memrchr(host->data, ':', host->len) : NULL;
+	if (mark && !memchr(mark, ']', (size_t)(host->data + host->len - mark)))
+		host->len = (size_t)(mark - host->data);
+	if (host->len > 0 && host->data[host->len - 1] == '.')
+		host->len--;
+	copy = arena_copy(call->fill.arena, *host);
+	if (!copy)
+		return out_of_memory(call);
+	for (size_t i = 0; i < host->len; i++)
+		if (copy[i] >= 'A' && copy[i] <= 'Z')
+			copy[i] |= 32;
+	host->data = copy;
+	return 0;
+}
+
+/* A proxy asks on behalf of another request: its attributes but the address. */
+static int read_proxied(struct call *call)
+{
+	struct slice method = slice_of(call->message.method), uri = call->rest, path, query;
+	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
+	struct fill *fill = &call->fill;
+	int status;
+
+	if ((status = proxy_says(call, HTTP1_FORWARDED_METHOD, HTTP1_ORIGINAL_METHOD, "method",
+	                         &method)) != 0 ||
+	    (status = proxy_says(call, HTTP1_FORWARDED_URI, HTTP1_ORIGINAL_URI, "URI", &uri)) != 0 ||
+	    (status = proxy_says(call, HTTP1_FORWARDED_HOST, HTTP1_FORWARDED_HOST, "host", &host)) != 0 ||
+	    (status = plain_host(call, &host)) != 0 || (status = join_forwarded_for(call)) != 0)
+		return status;
+	split_target(uri, &path, &query);
+	if (query_normalize(fill->arena, path, &path) != 0)
+		return out_of_memory(call);
+	fill->request->from_proxy = true;
+	if ((status = fill_attribute_room(fill, 3)) != 0 ||
+	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
+	    (status = fill_attribute(fill, SLICE("path"), path)) != 0)
+		return status;
+	return host.len > 0 ? fill_attribute(fill, SLICE("host"), host) : 0;
+}
+
+/* /auth?deny=403 */
+static int read_auth(struct call *call)
+{
+	struct slice name, value;
+	uint64_t status;
+
+	while (query_next(&call->query, &name, &value)) {
+		if (!slice_equal(name, SLICE("deny")))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected no parameter but deny, found '%.*s'", FILL_QUOTE(name));
+		if (!parse_u64(value, &status) || status < 400 || status > 599)
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected deny to be a status from 400 to 599, found '%.*s'",
+			                 FILL_QUOTE(value));
+		call->fill.request->detail = (int)status;
+	}
+	call->rest = SLICE("/");
+	return read_proxied(call);
+}
+
+/* Envoy puts a prefix before the path it asks about; the query is the client's, then. */
+static int read_auth_below(struct call *call)
+{
+	call->rest = (struct slice){call->rest.data - 1, call->rest.len + 1};
+	return read_proxied(call);
+}
+
+static int read_nothing(struct call *call)
+{
+	(void)call;
+	return 0;
+}
+
+#define METHODS_ANY (HTTP_GETS | HTTP_POSTS | HTTP_OTHERS)
+
+static const struct route routes[] = {
+    {SLICE("/auth"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth},
+    {SLICE("/v1/acquire"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_body},
+    {SLICE("/v1/acquire/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_query},
+    {SLICE("/auth/"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth_below},
+    {SLICE("/v1/peek"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_PEEK, read_body},
+    {SLICE("/v1/peek/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_PEEK, read_query},
+    {SLICE("/v1/refund"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_body},
+    {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_query},
+    {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
+    {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_query},
+    {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
+    {SLICE("/readyz"), HTTP_GETS, REQUEST_READY, REQUEST_ACQUIRE, read_nothing},
+    {SLICE("/metrics"), HTTP_GETS, REQUEST_METRICS, REQUEST_ACQUIRE, read_nothing},
+};
+
+static const struct route *find_route(struct slice path)
+{
+	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+		struct slice want = routes[i].path;
+		bool begins = want.data[want.len - 1] == '/';
+
+		if ((begins ? path.len >= want.len : path.len == want.len) &&
+		    memcmp(path.data, want.data, want.len) == 0)
+			return &routes[i];
+	}
+	return NULL;
+}
+
+static void refuse(struct fill *fill, enum http_verb error, const char *message)
+{
+	const char *text = arena_copy(fill->arena, slice_of(message));
+
+	fill->request->kind = REQUEST_LOCAL;
+	fill->request->verb = error;
+	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+}
+
+static unsigned method_set(const char *method)
+{
+	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? HTTP_GETS
+	       : strcmp(method, "POST") == 0                             ? HTTP_POSTS
+	                                                                 : HTTP_OTHERS;
+}
+
+static void read_message(struct call *call)
+{
+	struct fill *fill = &call->fill;
+	const struct route *route;
+	struct slice path;
+	int status;
+
+	split_target(call->message.target, &path, &call->query);
+	route = find_route(path);
+	if (!route) {
+		error_set(&fill->error, WEIR_ENOTFOUND, "nothing is found at '%.*s'", FILL_QUOTE(path));
+		refuse(fill, HTTP_ERROR_NOT_FOUND, fill->error.message);
+		return;
+	}
+	if (!(route->methods & method_set(call->message.method))) {
+		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
+		          route->methods == HTTP_POSTS ? "POST" : "GET or HEAD", call->message.method);
+		refuse(fill, HTTP_ERROR_METHOD, fill->error.message);
+		fill->request->detail = (int)route->methods;
+		return;
+	}
+	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
+	fill->request->kind = route->kind;
+	fill->request->op = route->op;
+	status = route->read(call);
+	if (status != 0)
+		refuse(fill, http_error_of(status), fill->error.message);
+}
+
+/* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */
+static const struct {
+	enum http_verb error;
+	const char *message;
+} framing_errors[] = {
+    [HTTP1_BAD] = {HTTP_ERROR_BAD_REQUEST, NULL},
+    [HTTP1_TARGET_LONG] = {HTTP_ERROR_TARGET_LONG, "the request line is longer than accepted"},
+    [HTTP1_HEADER_LONG] = {HTTP_ERROR_HEADER_LONG, "the header is longer than accepted"},
+    [HTTP1_BODY_LONG] = {HTTP_ERROR_BODY_LONG, "the body is longer than accepted"},
+    [HTTP1_BAD_CODING] = {HTTP_ERROR_CODING, "expected no transfer coding but chunked"},
+    [HTTP1_BAD_VERSION] = {HTTP_ERROR_VERSION, "expected HTTP/1.0 or HTTP/1.1"},
+};
+
+static enum codec_result parse(void *state, struct slice data, size_t *consumed,
+                               struct arena *arena, struct request *request)
+{
+	struct http_session *session = state;
+	struct call call = {
+	    .fill = {.request = request, .limits = &session->limits, .arena = arena},
+	    .reader = &session->reader,
+	    .data = data,
+	};
+	enum http1_result result = http1_read(&session->reader, data, arena, &call.message);
+
+	if (result == HTTP1_MORE)
+		return CODEC_MORE;
+	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
+	if (result == HTTP1_CONTINUE) {
+		request->verb = HTTP_INTERIM;
+		*consumed = 0;
+	} else if (result == HTTP1_MESSAGE) {
+		request->close = !call.message.keep_alive;
+		if (strcmp(call.message.method, "HEAD") == 0)
+			request->flags |= HTTP_NO_BODY;
+		if (call.message.http_1_0 && call.message.keep_alive)
+			request->flags |= HTTP_KEEP_ALIVE;
+		read_message(&call);
+		*consumed = http1_len(&session->reader);
+		http1_next(&session->reader);
+	} else {
+		const char *message = framing_errors[result].message;
+
+		refuse(&call.fill, framing_errors[result].error, message ? message : call.message.error);
+		request->close = true;
+		*consumed = data.len;
+	}
+	return CODEC_REQUEST;
+}
+
+static void open_session(void *state, const struct codec_limits *limits)
+{
+	struct http_session *session = state;
+
+	session->limits = *limits;
+	http1_open(&session->reader, limits->header_max, limits->request_max);
+}
+
+const struct codec http_codec = {
+    .name = "http",
+    .session_size = sizeof(struct http_session),
+    .open = open_session,
+    .parse = parse,
+    .reply = http_reply,
+};

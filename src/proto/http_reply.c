@@ -1,0 +1,247 @@
+#include "proto/http_session.h"
+
+#include "base/number.h"
+
+/* Holds any head: limits' names have 64 bytes at most. */
+#define HEAD_MAX 1024
+
+#define JSON_TYPE  "application/json"
+#define PLAIN_TYPE "text/plain; charset=utf-8"
+
+enum http_verb http_error_of(int status)
+{
+	static const enum http_verb errors_of[] = {
+	    [-WEIR_ENOMEM] = HTTP_ERROR_MEMORY,
+	    [-WEIR_EINVAL] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_ECOST] = HTTP_ERROR_COST,
+	    [-WEIR_ERANGE] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_ENOTFOUND] = HTTP_ERROR_UNKNOWN_LIMIT,
+	    [-WEIR_ESYNTAX] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_EIO] = HTTP_ERROR_INTERNAL,
+	    [-WEIR_EUNSUPPORTED] = HTTP_ERROR_UNSUPPORTED,
+	    [-WEIR_ELONG] = HTTP_ERROR_TOO_LONG,
+	};
+	size_t index = (size_t)-status;
+
+	return index < sizeof errors_of / sizeof *errors_of ? errors_of[index] : HTTP_ERROR_INTERNAL;
+}
+
+static uint64_t seconds(uint64_t ns)
+{
+	return ceil_div(ns, NS_PER_S);
+}
+
+static uint64_t milliseconds(uint64_t ns)
+{
+	return ceil_div(ns, NS_PER_MS);
+}
+
+static struct buffer head_open(char *room)
+{
+	return (struct buffer){.data = room, .capacity = HEAD_MAX, .max = HEAD_MAX};
+}
+
+/* "HTTP/1.1 …" and what every reply has. */
+static void head_start(struct buffer *head, const struct request *request, const char *status,
+                       const char *type, size_t body_len)
+{
+	buffer_add_text(head, "HTTP/1.1 ");
+	buffer_add_text(head, status);
+	if (type) {
+		buffer_add_text(head, "\r\nContent-Type: ");
+		buffer_add_text(head, type);
+	}
+	buffer_add_text(head, "\r\nContent-Length: ");
+	buffer_add_u64(head, body_len);
+	buffer_add_text(head, request->close                     ? "\r\nConnection: close\r\n"
+	                      : request->flags & HTTP_KEEP_ALIVE ? "\r\nConnection: keep-alive\r\n"
+	                                                         : "\r\n");
+}
+
+/* Ends the head and puts it before the body, which was written first to know its length. */
+static void head_finish(struct buffer *head, const struct request *request, struct buffer *out,
+                        size_t body)
+{
+	size_t len;
+
+	buffer_add(head, "\r\n", 2);
+	if (request->flags & HTTP_NO_BODY)
+		out->len = body;
+	len = out->len - body;
+	if (head->failed || !buffer_reserve(out, head->len)) {
+		out->failed = true;
+		return;
+	}
+	memmove(out->data + body + head->len, out->data + body, len);
+	memcpy(out->data + body, head->data, head->len);
+	out->len += head->len;
+}
+
+/* A name as a string of structured fields (RFC 9651), which know ASCII only. */
+static void add_sf_string(struct buffer *head, const char *text)
+{
+	buffer_add(head, "\"", 1);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			buffer_add(head, "\\", 1);
+		buffer_add(head, *text >= ' ' && *text <= '~' ? text : "?", 1);
+	}
+	buffer_add(head, "\"", 1);
+}
+
+static void add_parameter(struct buffer *head, const char *text, uint64_t value)
+{
+	buffer_add_text(head, text);
+	buffer_add_u64(head, value);
+}
+
+/* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
+static void add_ratelimit(struct buffer *head, const struct weir_decision *d)
+{
+	buffer_add_text(head, "RateLimit-Policy: ");
+	add_sf_string(head, d->limit);
+	add_parameter(head, ";q=", d->quota);
+	add_parameter(head, ";w=", u64_max(seconds(d->window_ns), 1));
+	buffer_add_text(head, "\r\nRateLimit: ");
+	add_sf_string(head, d->limit);
+	add_parameter(head, ";r=", d->remaining);
+	add_parameter(head, ";t=", seconds(d->reset_after_ns));
+	buffer_add(head, "\r\n", 2);
+}
+
+static void add_name(struct buffer *out, const char *field, const char *name)
+{
+	buffer_add_text(out, field);
+	if (name) {
+		buffer_add(out, "\"", 1);
+		buffer_add_json(out, slice_of(name));
+		buffer_add(out, "\"", 1);
+	} else {
+		buffer_add(out, "null", 4);
+	}
+}
+
+/* The fields of a rule's result join ours: the inside of its braces. */
+static void add_result(struct buffer *out, const char *result)
+{
+	const char *begin = strchr(result, '{'), *end = strrchr(result, '}');
+
+	if (!begin || !end || begin + 1 + strspn(begin + 1, " \t\r\n") >= end)
+		return;
+	buffer_add(out, ",", 1);
+	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
+}
+
+static void add_decision(struct buffer *out, const struct weir_decision *d)
+{
+	buffer_add_text(out, d->allowed ? "{\"allowed\":true," : "{\"allowed\":false,");
+	add_name(out, "\"limit\":", d->limit);
+	add_parameter(out, ",\"quota\":", d->quota);
+	add_parameter(out, ",\"remaining\":", d->remaining);
+	add_parameter(out, ",\"retry_after_ms\":", milliseconds(d->retry_after_ns));
+	add_parameter(out, ",\"reset_after_ms\":", milliseconds(d->reset_after_ns));
+	buffer_add_text(out, ",\"reason\":\"");
+	buffer_add_text(out, weir_reason_text(d->reason));
+	buffer_add(out, "\"", 1);
+	if (d->rule)
+		add_name(out, ",\"rule\":", d->rule);
+	if (!d->allowed && d->result)
+		add_result(out, d->result);
+	buffer_add(out, "}", 1);
+}
+
+/* Who asks too much is told so; who asked while something is unwell is told that. */
+static const char *denial_status(enum weir_reason reason)
+{
+	bool unwell = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||
+	              reason == WEIR_REASON_STORE_FAILURE;
+
+	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
+}
+
+static void reply_decision(const struct request *request, const struct weir_decision *d,
+                           struct buffer *out)
+{
+	char room[HEAD_MAX], chosen[] = "000 Denied";
+	struct buffer head = head_open(room);
+	const char *status = "200 OK", *type = JSON_TYPE;
+	size_t body = out->len;
+
+	if (!d->allowed && request->op == REQUEST_ACQUIRE)
+		status = denial_status(d->reason);
+	if (!d->allowed && request->detail) {
+		format_u64(chosen, (uint64_t)request->detail);
+		status = chosen;
+	}
+	if (request->from_proxy && d->allowed)
+		type = NULL;
+	else
+		add_decision(out, d);
+	head_start(&head, request, status, type, out->len - body);
+	if (d->limit)
+		add_ratelimit(&head, d);
+	if (!d->allowed) {
+		add_parameter(&head, "Retry-After: ", u64_max(seconds(d->retry_after_ns), 1));
+		buffer_add(&head, "\r\n", 2);
+	}
+	head_finish(&head, request, out, body);
+}
+
+static const struct {
+	const char *status, *code;
+} errors[] = {
+#define X(name, status, code) [HTTP_ERROR_##name] = {status, code},
+    HTTP_ERROR_LIST(X)
+#undef X
+};
+
+static void reply_error(const struct request *request, enum http_verb error, struct slice message,
+                        struct buffer *out)
+{
+	char room[HEAD_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	buffer_add_text(out, "{\"error\":{\"code\":\"");
+	buffer_add_text(out, errors[error].code);
+	buffer_add_text(out, "\",\"message\":\"");
+	buffer_add_json(out, message);
+	buffer_add_text(out, "\"}}");
+	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
+	if (error == HTTP_ERROR_METHOD)
+		buffer_add_text(&head, request->detail & HTTP_GETS ? "Allow: GET, HEAD\r\n"
+		                                                   : "Allow: POST\r\n");
+	head_finish(&head, request, out, body);
+}
+
+static void reply_text(const struct request *request, const char *status, const char *type,
+                       struct slice text, struct buffer *out)
+{
+	char room[HEAD_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	buffer_add_slice(out, text);
+	head_start(&head, request, status, type, text.len);
+	head_finish(&head, request, out, body);
+}
+
+void http_reply(void *session, const struct request *request, const struct reply *reply,
+                struct buffer *out)
+{
+	(void)session;
+	if (request->kind == REQUEST_LOCAL && request->verb == HTTP_INTERIM)
+		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
+	else if (request->kind == REQUEST_LOCAL)
+		reply_error(request, (enum http_verb)request->verb, request->text, out);
+	else if (reply->status != 0)
+		reply_error(request, http_error_of(reply->status),
+		            slice_of(reply->message ? reply->message : weir_strerror(reply->status)), out);
+	else if (request->kind == REQUEST_METRICS)
+		reply_text(request, "200 OK", "text/plain; version=0.0.4; charset=utf-8", reply->body, out);
+	else if (request->kind == REQUEST_HEALTH || request->kind == REQUEST_READY)
+		reply_text(request, reply->ready ? "200 OK" : "503 Service Unavailable", PLAIN_TYPE,
+		           reply->ready ? SLICE("ok\n") : SLICE("not ready\n"), out);
+	else
+		reply_decision(request, &reply->decision, out);
+}

@@ -1,0 +1,59 @@
+/* http_session.h: a connection that speaks HTTP/1, and how its answers are told apart. */
+#ifndef PROTO_HTTP_SESSION_H
+#define PROTO_HTTP_SESSION_H
+
+#include "proto/codec.h"
+#include "proto/http1.h"
+
+struct http_session {
+	struct codec_limits limits;
+	struct http1_reader reader;
+};
+
+/* Every error: X(name, status and phrase, code). */
+#define HTTP_ERROR_LIST(X)                                                                         \
+	X(BAD_REQUEST, "400 Bad Request", "bad_request")                                               \
+	X(COST, "400 Bad Request", "cost_too_large")                                                   \
+	X(TOO_LONG, "400 Bad Request", "too_long")                                                     \
+	X(UNSUPPORTED, "400 Bad Request", "unsupported")                                               \
+	X(NOT_FOUND, "404 Not Found", "not_found")                                                     \
+	X(UNKNOWN_LIMIT, "404 Not Found", "unknown_limit")                                             \
+	X(METHOD, "405 Method Not Allowed", "method_not_allowed")                                      \
+	X(BODY_LONG, "413 Content Too Large", "body_too_large")                                        \
+	X(TARGET_LONG, "414 URI Too Long", "target_too_long")                                          \
+	X(HEADER_LONG, "431 Request Header Fields Too Large", "header_too_large")                      \
+	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
+	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
+	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
+	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
+
+/* request.verb of a REQUEST_LOCAL: an error (request.text is its message), or the interim reply. */
+enum http_verb {
+#define X(name, status, code) HTTP_ERROR_##name,
+	HTTP_ERROR_LIST(X)
+#undef X
+	HTTP_INTERIM, /* 100 Continue */
+};
+
+/* request.flags */
+enum {
+	HTTP_NO_BODY = 1,       /* reply without the body */
+	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
+};
+
+/* Methods, as a set. */
+enum {
+	HTTP_GETS = 1, /* GET and HEAD */
+	HTTP_POSTS = 2,
+	HTTP_OTHERS = 4,
+};
+
+/* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
+
+/** The error that a status of the engine, or of fill.h, is told as. */
+enum http_verb http_error_of(int status);
+
+void http_reply(void *session, const struct request *request, const struct reply *reply,
+                struct buffer *out);
+
+#endif

@@ -1,0 +1,15 @@
+/* json.h: a request's body in JSON. */
+#ifndef PROTO_JSON_H
+#define PROTO_JSON_H
+
+#include "base/slice.h"
+#include "proto/fill.h"
+
+/**
+ * An object with limit and key, or attributes, and what else fill_field knows.
+ * Keys and attribute values may be strings, numbers, true or false, and count
+ * as their text. 0, or a status with words in fill->error.
+ */
+int json_read(struct fill *fill, struct slice body);
+
+#endif

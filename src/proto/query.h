@@ -1,0 +1,29 @@
+/*
+ * query.h: what URLs encode. Decoded text may hold any byte; it is `text`
+ * itself when nothing was encoded, else in the arena.
+ */
+#ifndef PROTO_QUERY_H
+#define PROTO_QUERY_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/slice.h"
+
+/** Takes the next "name=value" from *rest, undecoded; false at its end. Empty pairs are passed over. */
+bool query_next(struct slice *rest, struct slice *name, struct slice *value);
+
+/** Undoes %XX and '+'. 0, ESYNTAX (an escape that is none: "%zz"), ENOMEM. */
+int query_decode(struct arena *arena, struct slice text, struct slice *out);
+
+/** Undoes %XX; an escape that is none stands for itself, as in browsers. 0 or ENOMEM. */
+int query_decode_path(struct arena *arena, struct slice text, struct slice *out);
+
+/**
+ * Decodes a path and takes out "." and ".." segments and double slashes, as
+ * proxies do before they choose where a request goes: /a/../login and //login
+ * are /login. 0 or ENOMEM.
+ */
+int query_normalize(struct arena *arena, struct slice path, struct slice *out);
+
+#endif

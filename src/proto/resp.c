@@ -1,0 +1,248 @@
+#include "proto/resp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+/* Digits of a length, leading zeros included. */
+#define DIGITS_MAX 20
+
+static enum resp_result broken(struct resp_command *command, const char *what)
+{
+	snprintf(command->error, sizeof command->error, "Protocol error: %s", what);
+	return RESP_BROKEN;
+}
+
+/* "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
+static enum resp_result read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
+{
+	size_t begin = *at + 1, i = begin;
+	uint64_t value = 0;
+
+	for (; i < data.len && (unsigned char)(data.data[i] - '0') <= 9; i++) {
+		value = value * 10 + (unsigned char)(data.data[i] - '0');
+		if (value > max || i - begin >= DIGITS_MAX)
+			return RESP_BROKEN;
+	}
+	if (i < data.len && (i == begin || data.data[i] != '\r'))
+		return RESP_BROKEN;
+	if (i + 1 >= data.len)
+		return RESP_MORE;
+	if (data.data[i + 1] != '\n')
+		return RESP_BROKEN;
+	*at = i + 2;
+	*out = (uint32_t)value;
+	return RESP_COMMAND;
+}
+
+static enum resp_result read_element(struct resp_reader *reader, struct slice data,
+                                     struct resp_command *command)
+{
+	size_t index = reader->count - reader->left;
+	enum resp_result result;
+	uint32_t len;
+
+	if (!reader->payload) {
+		if (reader->at >= data.len)
+			return RESP_MORE;
+		if (data.data[reader->at] != '$') {
+			snprintf(command->error, sizeof command->error,
+			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);
+			return RESP_BROKEN;
+		}
+		result = read_length(data, &reader->at, RESP_BULK_MAX, &len);
+		if (result == RESP_BROKEN)
+			return broken(command, "invalid bulk length");
+		if (result == RESP_MORE)
+			return RESP_MORE;
+		if (index < command->capacity)
+			command->args[index] = (struct slice){data.data + reader->at, len};
+		reader->at += len;
+		reader->payload = true;
+	}
+	if (reader->at + 2 > data.len)
+		return RESP_MORE;
+	if (memcmp(data.data + reader->at, "\r\n", 2) != 0)
+		return broken(command, "expected CRLF behind an argument");
+	reader->at += 2;
+	reader->payload = false;
+	reader->left--;
+	return RESP_COMMAND;
+}
+
+static enum resp_result read_array(struct resp_reader *reader, struct slice data,
+                                   struct resp_command *command)
+{
+	enum resp_result result = RESP_COMMAND;
+
+	if (reader->at == 0 && !reader->skipping) {
+		result = read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
+		if (result == RESP_BROKEN)
+			return broken(command, "invalid multibulk length");
+		reader->left = reader->count;
+	}
+	while (result == RESP_COMMAND && reader->left > 0)
+		result = read_element(reader, data, command);
+	command->count = reader->count;
+	return result;
+}
+
+static int hex_digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* What follows a backslash within double quotes; returns how many bytes that is. */
+static size_t unescape(const char *p, const char *end, char *out)
+{
+	static const char names[] = "nrtba", values[] = "\n\r\t\b\a";
+	const char *name = memchr(names, *p, sizeof names - 1);
+
+	if (*p == 'x' && end - p > 2 && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
+		*out = (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
+		return 3;
+	}
+	*out = name ? values[name - names] : *p;
+	return 1;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
+}
+
+/* One word from *from, unquoted in place: it never grows. False when its quotes do not match. */
+static bool read_word(char **from, char *end, struct slice *word)
+{
+	char *p = *from, *out = p, quote = 0;
+
+	*word = (struct slice){p, 0};
+	while (p < end && (quote || !is_blank(*p))) {
+		char c = *p++;
+
+		if (!quote && (c == '"' || c == '\'')) {
+			quote = c;
+		} else if (quote && c == quote) {
+			if (p < end && !is_blank(*p))
+				return false;
+			quote = 0;
+		} else if (quote == '"' && c == '\\' && p < end) {
+			p += unescape(p, end, out++);
+		} else if (quote == '\'' && c == '\\' && p < end && *p == '\'') {
+			*out++ = *p++;
+		} else {
+			*out++ = c;
+		}
+	}
+	word->len = (size_t)(out - word->data);
+	*from = p;
+	return !quote;
+}
+
+static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
+                                    struct arena *arena, struct resp_command *command)
+{
+	const char *newline = memchr(data.data + reader->at, '\n', data.len - reader->at);
+	size_t len = newline ? (size_t)(newline - data.data) : data.len;
+	struct slice word;
+	char *line, *end;
+
+	reader->at = newline ? len + 1 : len;
+	if (reader->at > max)
+		return broken(command, "too big inline request");
+	if (!newline)
+		return RESP_MORE;
+	line = arena_copy(arena, (struct slice){data.data, len});
+	if (!line)
+		return broken(command, "out of memory");
+	end = line + len;
+	command->count = 0;
+	while (true) {
+		while (line < end && is_blank(*line))
+			line++;
+		if (line == end)
+			return RESP_COMMAND;
+		if (!read_word(&line, end, &word))
+			return broken(command, "unbalanced quotes in request");
+		if (command->count < command->capacity)
+			command->args[command->count] = word;
+		command->count++;
+	}
+}
+
+enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
+                           struct arena *arena, struct resp_command *command, size_t *consumed)
+{
+	bool resumed = reader->at > 0;
+	enum resp_result result;
+
+	*consumed = 0;
+	if (data.len == 0)
+		return RESP_MORE;
+	if (!reader->skipping && data.data[0] != '*') {
+		result = read_inline(reader, max, data, arena, command);
+	} else {
+		result = read_array(reader, data, command);
+		reader->skipping |= reader->at > max;
+		if (reader->skipping && result == RESP_COMMAND) {
+			result = RESP_TOO_LONG;
+		} else if (reader->skipping && result == RESP_MORE) {
+			*consumed = u64_min(reader->at, data.len);
+			reader->at -= *consumed;
+			return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
+		} else if (resumed && result == RESP_COMMAND) {
+			/* The data may have moved since the first arguments were seen. */
+			*reader = (struct resp_reader){0};
+			read_array(reader, data, command);
+		}
+	}
+	if (result == RESP_MORE)
+		return RESP_MORE;
+	*consumed = result == RESP_BROKEN ? data.len : reader->at;
+	*reader = (struct resp_reader){0};
+	return result;
+}
+
+void resp_write_head(struct buffer *out, char type, uint64_t n)
+{
+	char *to = buffer_reserve(out, 24), *end;
+
+	if (!to)
+		return;
+	*to = type;
+	end = format_u64(to + 1, n);
+	memcpy(end, "\r\n", 2);
+	out->len += (size_t)(end + 2 - to);
+}
+
+void resp_write_integer(struct buffer *out, int64_t value)
+{
+	if (value >= 0)
+		resp_write_head(out, ':', (uint64_t)value);
+	else
+		buffer_printf(out, ":%lld\r\n", (long long)value);
+}
+
+void resp_write_bulk(struct buffer *out, struct slice text)
+{
+	resp_write_head(out, '$', text.len);
+	buffer_add_slice(out, text);
+	buffer_add(out, "\r\n", 2);
+}
+
+void resp_write_error(struct buffer *out, const char *code, struct slice text)
+{
+	char *to;
+
+	buffer_add(out, "-", 1);
+	buffer_add_text(out, code);
+	to = buffer_reserve(out, text.len + 3);
+	if (!to)
+		return;
+	*to++ = ' ';
+	for (size_t i = 0; i < text.len; i++)
+		*to++ = (unsigned char)text.data[i] < ' ' ? ' ' : text.data[i];
+	memcpy(to, "\r\n", 2);
+	out->len += text.len + 3;
+}

@@ -1,0 +1,296 @@
+#include "proto/resp_session.h"
+
+#include "base/error.h"
+#include "base/number.h"
+
+/* What a request may be to its reply besides an entry of the table. */
+enum {
+	VERB_SILENT = -1, /* empty lines, parts of what is skipped */
+	VERB_ERROR = -2,
+};
+
+/* WEIR.CHECK has the most words: its name and two for each attribute. */
+#define ARGS_MAX (1 + 2 * WEIR_ATTRIBUTES_MAX)
+
+/* CL.THROTTLE and THROTTLE name key max_burst count period [quantity]. */
+static int read_adhoc(struct fill *fill, const struct slice *args, size_t n, unsigned min_burst)
+{
+	const struct {
+		const char *name;
+		int64_t min;
+	} params[] = {{"max_burst", min_burst}, {"count", 1}, {"period", 1}, {"quantity", 0}};
+	int64_t values[4] = {[3] = 1};
+
+	for (size_t i = 0; i + 2 < n; i++)
+		if (!parse_i64(args[i + 2], &values[i]) || values[i] < params[i].min)
+			return error_set(&fill->error, WEIR_EINVAL,
+			                 "expected %s to be a whole number of at least %lld, found '%.*s'",
+			                 params[i].name, (long long)params[i].min, FILL_QUOTE(args[i + 2]));
+	/* redis-cell grants one token on top of max_burst, throttlecrab does not. */
+	fill->request->adhoc = (struct request_adhoc){
+	    .burst = (uint64_t)values[0] + (min_burst == 0),
+	    .count = (uint64_t)values[1],
+	    .period_s = (uint64_t)values[2],
+	};
+	fill->request->cost = (uint64_t)values[3];
+	return fill_key(fill, args[1]);
+}
+
+static int read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                     size_t n)
+{
+	(void)spec;
+	return read_adhoc(fill, args, n, 0);
+}
+
+static int read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                     size_t n)
+{
+	(void)spec;
+	return read_adhoc(fill, args, n, 1);
+}
+
+static int read_limit(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                      size_t n)
+{
+	int status;
+
+	fill->request->limit = args[1];
+	for (size_t i = 3; i < n; i += 2) {
+		if (slice_equal_nocase(args[i], SLICE("WAIT")) ||
+		    slice_equal_nocase(args[i], SLICE("PERMIT")))
+			return error_set(&fill->error, WEIR_EUNSUPPORTED,
+			                 "%.*s is not supported in this version", FILL_QUOTE(args[i]));
+		if (!slice_equal_nocase(args[i], SLICE("COST")) || i + 1 == n)
+			return error_set(&fill->error, WEIR_ESYNTAX,
+			                 "syntax error: expected COST and a number behind the key of %s, "
+			                 "found '%.*s'", spec->name.data, FILL_QUOTE(args[i]));
+		status = fill_cost(fill, args[i + 1]);
+		if (status != 0)
+			return status;
+	}
+	return fill_key(fill, args[2]);
+}
+
+static int read_check(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                      size_t n)
+{
+	int status;
+
+	if (n % 2 == 0)
+		return error_set(&fill->error, WEIR_ESYNTAX,
+		                 "expected pairs of attribute and value behind %s, found %zu words",
+		                 spec->name.data, n - 1);
+	status = fill_attribute_room(fill, n / 2);
+	for (size_t i = 1; status == 0 && i < n; i += 2)
+		status = fill_attribute(fill, args[i], args[i + 1]);
+	return status;
+}
+
+/* Seconds, rounded up as soon as a millisecond is left. */
+static uint64_t seconds_left(uint64_t ns)
+{
+	return ceil_div(ns / NS_PER_MS, 1000);
+}
+
+static void write_cell(const struct reply *reply, struct buffer *out)
+{
+	const struct weir_decision *d = &reply->decision;
+	bool never = d->allowed || reply->status == WEIR_ECOST;
+
+	resp_write_head(out, '*', 5);
+	resp_write_integer(out, !d->allowed);
+	resp_write_integer(out, (int64_t)d->quota);
+	resp_write_integer(out, (int64_t)d->remaining);
+	resp_write_integer(out, never ? -1 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1));
+	resp_write_integer(out, (int64_t)seconds_left(d->reset_after_ns));
+}
+
+static void write_crab(const struct reply *reply, struct buffer *out)
+{
+	const struct weir_decision *d = &reply->decision;
+
+	resp_write_head(out, '*', 5);
+	resp_write_integer(out, d->allowed);
+	resp_write_integer(out, (int64_t)d->quota);
+	resp_write_integer(out, (int64_t)d->remaining);
+	resp_write_integer(out, (int64_t)seconds_left(d->reset_after_ns));
+	resp_write_integer(out, d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1));
+}
+
+static void write_text(struct buffer *out, const char *text)
+{
+	resp_write_bulk(out, text ? slice_of(text) : SLICE(""));
+}
+
+static void write_elements(const struct reply *reply, struct buffer *out, uint64_t n)
+{
+	const struct weir_decision *d = &reply->decision;
+
+	resp_write_head(out, '*', n);
+	resp_write_integer(out, d->allowed);
+	resp_write_integer(out, (int64_t)d->quota);
+	resp_write_integer(out, (int64_t)d->remaining);
+	resp_write_integer(out, (int64_t)ceil_div(d->retry_after_ns, NS_PER_MS));
+	resp_write_integer(out, (int64_t)ceil_div(d->reset_after_ns, NS_PER_MS));
+	write_text(out, weir_reason_text(d->reason));
+	write_text(out, NULL); /* no limit of this version hands out permits */
+}
+
+static void write_seven(const struct reply *reply, struct buffer *out)
+{
+	write_elements(reply, out, 7);
+}
+
+static void write_nine(const struct reply *reply, struct buffer *out)
+{
+	write_elements(reply, out, 9);
+	write_text(out, reply->decision.limit);
+	write_text(out, reply->decision.rule);
+}
+
+/* What is asked most stands first: the search is in order, by length and then letters. */
+static const struct resp_spec specs[] = {
+#define DECIDE(name, min, max, key, kind, op, read, write)                                         \
+	{SLICE(name), min, max, key, REQUEST_##kind, REQUEST_##op, read_##read, write_##write, NULL}
+    DECIDE("CL.THROTTLE", 5, 6, 1, ADHOC, ACQUIRE, cell, cell),
+    DECIDE("WEIR.ACQUIRE", 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, limit, seven),
+    DECIDE("WEIR.CHECK", 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, check, nine),
+    DECIDE("THROTTLE", 5, 6, 1, ADHOC, ACQUIRE, crab, crab),
+    DECIDE("WEIR.PEEK", 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
+    DECIDE("WEIR.REFUND", 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
+    DECIDE("WEIR.RESET", 3, 3, 2, LIMIT, RESET, limit, seven),
+#undef DECIDE
+#define RUN(name, min, max, run)                                                                   \
+	{SLICE(name), min, max, 0, REQUEST_LOCAL, REQUEST_ACQUIRE, NULL, NULL, resp_run_##run}
+    RUN("PING", 1, 2, ping),
+    RUN("ECHO", 2, 2, echo),
+    RUN("HELLO", 1, RESP_ARGS_ANY, hello),
+    RUN("AUTH", 2, 3, auth),
+    RUN("SELECT", 2, 2, select),
+    RUN("CLIENT", 2, RESP_ARGS_ANY, client),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, command),
+    RUN("INFO", 1, RESP_ARGS_ANY, info),
+    RUN("CONFIG", 2, RESP_ARGS_ANY, config),
+    RUN("RESET", 1, 1, reset),
+    RUN("QUIT", 1, RESP_ARGS_ANY, quit),
+    RUN("WEIR.REPORT", 1, RESP_ARGS_ANY, later),
+    RUN("WEIR.SHED", 1, RESP_ARGS_ANY, later),
+#undef RUN
+};
+
+#define SPEC_COUNT (sizeof specs / sizeof *specs)
+
+const struct resp_spec *resp_specs(size_t *n)
+{
+	*n = SPEC_COUNT;
+	return specs;
+}
+
+const struct resp_spec *resp_spec_find(struct slice name)
+{
+	for (size_t i = 0; i < SPEC_COUNT; i++)
+		if (slice_equal_nocase(name, specs[i].name))
+			return &specs[i];
+	return NULL;
+}
+
+static int read_command(struct fill *fill, const struct resp_command *command)
+{
+	const struct resp_spec *spec = resp_spec_find(command->args[0]);
+	size_t n = command->count;
+	struct slice *args;
+
+	if (!spec)
+		return error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'",
+		                 FILL_QUOTE(command->args[0]));
+	if (n < spec->min || (n > spec->max && spec->max != RESP_ARGS_ANY))
+		return error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command",
+		                 spec->name.data);
+	if (n > command->capacity)
+		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu arguments, found %zu",
+		                 command->capacity - 1, n - 1);
+	fill->request->kind = spec->kind;
+	fill->request->op = spec->op;
+	fill->request->verb = (int)(spec - specs);
+	if (spec->read)
+		return spec->read(fill, spec, command->args, n);
+	args = arena_array(fill->arena, n, sizeof *args);
+	if (!args)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	memcpy(args, command->args, n * sizeof *args);
+	fill->request->args = args;
+	fill->request->arg_count = n;
+	fill->request->close = spec->run == resp_run_quit;
+	return 0;
+}
+
+static void refuse(struct fill *fill, const char *message)
+{
+	const char *text = arena_copy(fill->arena, slice_of(message));
+
+	fill->request->kind = REQUEST_LOCAL;
+	fill->request->verb = VERB_ERROR;
+	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+}
+
+static enum codec_result parse(void *state, struct slice data, size_t *consumed,
+                               struct arena *arena, struct request *request)
+{
+	struct resp_session *session = state;
+	struct slice args[ARGS_MAX];
+	struct resp_command command = {.args = args, .capacity = ARGS_MAX};
+	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
+	enum resp_result result =
+	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
+
+	if (result == RESP_MORE)
+		return CODEC_MORE;
+	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1, .verb = VERB_SILENT};
+	if (result == RESP_BROKEN) {
+		refuse(&fill, command.error);
+		request->close = true;
+	} else if (result == RESP_TOO_LONG) {
+		error_set(&fill.error, WEIR_ELONG, "expected a command of at most %zu bytes, found a longer one",
+		          session->limits.request_max);
+		refuse(&fill, fill.error.message);
+	} else if (result == RESP_COMMAND && command.count > 0 && read_command(&fill, &command) != 0) {
+		refuse(&fill, fill.error.message);
+	}
+	return CODEC_REQUEST;
+}
+
+static void reply(void *state, const struct request *request, const struct reply *answer,
+                  struct buffer *out)
+{
+	const struct resp_spec *spec;
+
+	if (request->verb == VERB_SILENT)
+		return;
+	if (request->verb == VERB_ERROR) {
+		resp_write_error(out, "ERR", request->text);
+		return;
+	}
+	spec = &specs[request->verb];
+	if (spec->run)
+		spec->run(state, request->args, request->arg_count, out);
+	else if (answer->status == 0 ||
+	         (answer->status == WEIR_ECOST && request->kind == REQUEST_ADHOC))
+		spec->write(answer, out);
+	else
+		resp_write_error(out, "ERR", slice_of(answer->message ? answer->message
+		                                                      : weir_strerror(answer->status)));
+}
+
+static void open_session(void *state, const struct codec_limits *limits)
+{
+	*(struct resp_session *)state = (struct resp_session){.limits = *limits, .protocol = 2};
+}
+
+const struct codec resp_codec = {
+    .name = "resp",
+    .session_size = sizeof(struct resp_session),
+    .open = open_session,
+    .parse = parse,
+    .reply = reply,
+};
