@@ -8,11 +8,13 @@
 const struct node_word read_failures[] = {
     {"local", RULES_LOCAL}, {"open", RULES_OPEN}, {"closed", RULES_CLOSED}, {0}};
 
-static const struct node_word algorithms[] = {{"token_bucket", WEIR_TOKEN_BUCKET},
-                                              {"leaky_bucket", WEIR_LEAKY_BUCKET},
-                                              {"fixed_window", WEIR_FIXED_WINDOW},
-                                              {"resetting_bucket", WEIR_RESETTING_BUCKET},
-                                              {0}};
+static const struct node_word algorithms[] = {
+    [WEIR_TOKEN_BUCKET] = {"token_bucket", WEIR_TOKEN_BUCKET},
+    [WEIR_LEAKY_BUCKET] = {"leaky_bucket", WEIR_LEAKY_BUCKET},
+    [WEIR_FIXED_WINDOW] = {"fixed_window", WEIR_FIXED_WINDOW},
+    [WEIR_RESETTING_BUCKET] = {"resetting_bucket", WEIR_RESETTING_BUCKET},
+    {0},
+};
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
@@ -59,7 +61,8 @@ static const struct node_key limit_keys[] = {
 
 #define LIMIT_KEYS (sizeof limit_keys / sizeof *limit_keys)
 
-static int read_algorithm(struct reader *reader, const yaml_node_t *limit, unsigned *out)
+static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
+                          struct weir_limit_options *options)
 {
 	static const struct node_key key = {"algorithm", .words = algorithms};
 	const yaml_node_t *value = node_find(reader, limit, key.name);
@@ -73,7 +76,7 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit, unsig
 			                  "expected token_bucket, leaky_bucket, fixed_window or "
 			                  "resetting_bucket, found \"%s\", which is not supported yet",
 			                  later_algorithms[i]);
-	return node_word(reader, &key, value, out);
+	return node_word(reader, &key, value, &options->algorithm);
 }
 
 /*
@@ -111,9 +114,8 @@ static int check_limit(struct reader *reader, const struct rules_limit *limit,
 static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
                       struct rules_limit *limit)
 {
-	static const struct node_table table = {"a limit", limit_keys, LIMIT_KEYS};
+	struct node_table table = {NULL, limit_keys, LIMIT_KEYS};
 	const yaml_node_t *values[NODE_KEYS_MAX];
-	unsigned algorithm;
 	int status;
 
 	limit->line = (unsigned)name->start_mark.line + 1;
@@ -123,11 +125,11 @@ static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml
 		status = node_expect(reader, node, YAML_MAPPING_NODE,
 		                     "a limit such as { algorithm: token_bucket, rate: 5/s }");
 	if (status == WEIR_OK)
-		status = read_algorithm(reader, node, &algorithm);
+		status = read_algorithm(reader, node, &limit->options);
 	if (status != WEIR_OK)
 		return status;
-	limit->options.algorithm = algorithm;
-	status = node_mapping(reader, node, &table, KIND(algorithm), limit, values);
+	table.what = algorithms[limit->options.algorithm].name;
+	status = node_mapping(reader, node, &table, KIND(limit->options.algorithm), limit, values);
 	return status == WEIR_OK ? check_limit(reader, limit, node, values) : status;
 }
 

@@ -191,12 +191,18 @@ static int parse(yaml_parser_t *parser, const char *text, struct reader *reader)
 int weir_config_read_yaml(const char *text, size_t len, const char *directory, weir_config **out,
                           struct weir_error *error)
 {
+	static const char bom[] = "\xef\xbb\xbf";
 	struct reader reader = {.config = rules_config_new(), .error = error};
 	yaml_parser_t parser;
 	int status;
 
 	(void)directory; /* for dictionaries, once there are any */
 	*out = NULL;
+	if (len >= sizeof bom - 1 && memcmp(text, bom, sizeof bom - 1) == 0) {
+		/* libyaml would count it as a column, and so as indentation. */
+		text += sizeof bom - 1;
+		len -= sizeof bom - 1;
+	}
 	if (len > FILE_MAX)
 		status = error_set(error, WEIR_ELONG, "expected at most 16 MiB, found more");
 	else if (!reader.config || !yaml_parser_initialize(&parser))

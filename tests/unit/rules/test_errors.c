@@ -1,0 +1,320 @@
+/* Every file that is refused, with the place and the words of its error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <weir/rules.h>
+
+#include "base/buffer.h"
+
+struct bad {
+	const char *yaml;
+	unsigned line, column;
+	const char *message; /* a part of it */
+};
+
+static void assert_refused(struct slice yaml, int status, unsigned line, unsigned column,
+                           const char *message)
+{
+	struct weir_error error = {0};
+	weir_config *config = (weir_config *)&error;
+	int got = weir_config_read_yaml(yaml.data, yaml.len, NULL, &config, &error);
+
+	if (got != status || error.status != got || config || error.line != line ||
+	    error.column != column || !strstr(error.message, message) ||
+	    strncmp(error.message, "expected ", 9) != 0)
+		fail_msg("%.400s\n%d at %u:%u %s\nwanted %d at %u:%u %s", yaml.data, got,
+		         error.line, error.column, error.message, status, line, column, message);
+}
+
+static void assert_all_refused(const struct bad *cases, size_t n, int status)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_refused(slice_of(cases[i].yaml), status, cases[i].line, cases[i].column,
+		               cases[i].message);
+}
+
+#define ASSERT_ALL_REFUSED(cases, status)                                                          \
+	assert_all_refused(cases, sizeof(cases) / sizeof *(cases), status)
+
+static void unknown_keys_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"limit: {}", 1, 1, "the file (listen, store, capacity, limits, rules,"},
+	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14, "listen (http, resp, grpc), found \"htp\""},
+	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,
+	     "token_bucket (algorithm, rate, burst, on_store_failure), found \"rat\""},
+	    {"rules: [{ answer: deny, mtch: {} }]", 1, 25, "found \"mtch\""},
+	    {"\"a\\nb\": 1", 1, 1, "found \"a?b\""},
+	    {"käse: 1\n", 1, 1, "found \"käse\""},
+	    {"# ä\n{ prefix: \"ä\", x: 1 }", 2, 16, "found \"x\""},
+	    {"ääääääääääääääääääääääääääääääääääää: 1", 1, 1, "found \"ääääääääääääääääääääääää…\""},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void duplicates_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"nodes: 1\nnodes: 1", 2, 1, "the file once, found \"nodes\" again"},
+	    {"limits:\n  b: { algorithm: token_bucket, rate: 5/s }\n"
+	     "  a: { algorithm: token_bucket, rate: 5/s }\n"
+	     "  b: { algorithm: token_bucket, rate: 5/s }",
+	     4, 3, "each limit once, found \"b\" again"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52, "\"rate\" again"},
+	    {"rules: [{ name: x, answer: deny },\n { name: x, answer: allow }]", 2, 10,
+	     "each rule once, found \"x\" again"},
+	    {"rules: [{ name: rule-2, answer: deny },\n { answer: allow }]", 2, 2, "\"rule-2\" again"},
+	    {"rules: [{ answer: deny, match: { a: 1, a: 2 } }]", 1, 40, "each attribute once"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [ip, ip] }]",
+	     2, 34, "each attribute once"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\nrules: [{ limits: [a, a] }]", 2,
+	     23, "each limit once"},
+	    {"rules: [{ answer: deny, result: { a: 1, a: 2 } }]", 1, 41, "each field once"},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void wrong_types_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"text", 1, 1, "the file as a mapping, found \"text\""},
+	    {"[]", 1, 1, "the file as a mapping, found a list"},
+	    {"listen: 8080", 1, 9, "listen as a mapping, found \"8080\""},
+	    {"listen: { http: [] }", 1, 17, "http of 1 to 4096 bytes"},
+	    {"store:", 1, 7, "found nothing"},
+	    {"store: \"\"", 1, 8, "found \"\""},
+	    {"store: { a: b }", 1, 8, "found a mapping"},
+	    {"prefix: \"a\\0b\"", 1, 9, "without control characters, found \"a?b\""},
+	    {"capacity: many", 1, 11, "a whole number from 1 to 1099511627776, found \"many\""},
+	    {"limits: []", 1, 9, "a mapping of names to limits, found a list"},
+	    {"limits:", 1, 8, "found nothing"},
+	    {"limits: { a: 5/s }", 1, 14, "a limit such as"},
+	    {"limits: { \"\": {} }", 1, 11, "a name of 1 to 64 bytes"},
+	    {"limits: { \"a\\nb\": {} }", 1, 11, "without control characters"},
+	    {"limits: { [a]: {} }", 1, 11, "a name, found a list"},
+	    {"limits: { aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: {} }", 1, 11,
+	     "a name of 1 to 64 bytes"},
+	    {"rules: {}", 1, 8, "a list of rules, found a mapping"},
+	    {"rules: [a]", 1, 9, "a rule such as"},
+	    {"rules: [{ answer: deny, match: [a] }]", 1, 32, "a mapping of attributes"},
+	    {"rules: [{ answer: deny, match: { a: [[b]] } }]", 1, 38, "a value, found a list"},
+	    {"rules: [{ answer: deny, match: { a: [] } }]", 1, 37, "at least one value"},
+	    {"rules: [{ answer: deny, match: { a: } }]", 1, 37, "a value, found nothing"},
+	    {"rules: [{ answer: deny, result: [a] }]", 1, 33, "a mapping of fields"},
+	    {"rules: [{ limits: a }]", 1, 19, "a list of limits"},
+	    {"rules: [{ limits: [] }]", 1, 19, "at least one limit, found an empty list"},
+	    {"trusted_proxies: 10.0.0.0/8", 1, 18, "a list of addresses"},
+	    {"trusted_proxies: [10.0.0.0/33]", 1, 19, "an address, 10.0.0.0/8"},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void impossible_values_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"capacity: 0", 1, 11, "found \"0\""},
+	    {"capacity: -1", 1, 11, "found \"-1\""},
+	    {"capacity: 99999999999999999999", 1, 11, "found \"99999999999999999999\""},
+	    {"nodes: 65537", 1, 8, "from 1 to 65536"},
+	    {"limits: { a: { algorithm: token_bucket } }", 1, 14, "rate in token_bucket, found none"},
+	    {"limits: { a: { rate: 5/s } }", 1, 14, "algorithm in a limit, found none"},
+	    {"limits: { a: { algorithm: bucket, rate: 5/s } }", 1, 27,
+	     "token_bucket, leaky_bucket, fixed_window, resetting_bucket, found \"bucket\""},
+	    {"limits: { a: { algorithm: sliding_window, rate: 5/s, slots: 10 } }", 1, 27,
+	     "found \"sliding_window\", which is not supported yet"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5 } }", 1, 47, "a rate"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 0/s } }", 1, 47, "found \"0/s\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: -5/s } }", 1, 47, "found \"-5/s\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5000000000/s } }", 1, 47, "found 5000000000"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/month } }", 1, 47, "fixed length"},
+	    {"limits: { a: { algorithm: resetting_bucket, rate: 5/367d } }", 1, 51, "a year at most"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, burst: 0 } }", 1, 59,
+	     "from 1 to 4294967296, found \"0\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 1/d, burst: 4294967296 } }", 1, 59,
+	     "refilled within"},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: Asia/Nowhere } }", 1, 62, ""},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: ../../passwd } }", 1, 62, ""},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: no } }", 1, 59,
+	     "align to be one of calendar, first_request, found \"no\""},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/w, week_start: mon } }", 1, 64, "monday"},
+	    {"rules: [{ answer: perhaps }]", 1, 19, "answer to be one of allow, deny"},
+	    {"rules: [{ answer: deny, mode: off }]", 1, 31, "enforce, shadow"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\nrules: [{ limits: [b] }]", 2, 20,
+	     "the name of a limit (a), found \"b\""},
+	    {"rules: [{ limits: [b] }]", 1, 20, "(there are none)"},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void parameters_of_another_algorithm_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/s, burst: 5 } }", 1, 52,
+	     "fixed_window (algorithm, rate, align, timezone, week_start, on_store_failure)"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, timezone: UTC } }", 1, 52, "token_bucket"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, capacity: 5 } }", 1, 52, "token_bucket"},
+	    {"limits: { a: { algorithm: leaky_bucket, rate: 5/s, burst: 5 } }", 1, 52, "capacity"},
+	    {"limits: { a: { align: calendar, algorithm: resetting_bucket, rate: 5/s } }", 1, 16,
+	     "resetting_bucket (algorithm, rate, on_store_failure)"},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
+	     " timezone: UTC } }",
+	     2, 12, "calendar windows only"},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void a_rule_has_limits_or_an_answer(void **state)
+{
+	static const struct bad cases[] = {
+	    {"rules:\n  - name: x\n    match: { a: 1 }", 2, 5, "limits or answer in a rule, found neither"},
+	    {"rules: [{ answer: deny, limits: [a] }]", 1, 25, "a rule with an answer (name,"},
+	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void matchers_of_later_versions_are_refused(void **state)
+{
+	static const char *const forms[] = {"!x", ">5", "<5", "1-5", "-1.5--1", "in: f", "not_in: f", "not: f"};
+	static const struct bad cases[] = {
+	    {"rules: [{ answer: deny, match: { a: { not: [b] } } }]", 1, 37, "found a mapping (not,"},
+	    {"rules: [{ answer: deny, match: { ip: \"!10.0.0.1\" } }]", 1, 38, "not supported yet"},
+	    {"rules: [{ answer: deny, match: { ip: localhost } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { ip: \"\" } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { path: /a*/b } }]", 1, 40, "expected * alone"},
+	    {"rules: [{ answer: deny, match: { path: /a** } }]", 1, 40, "expected * alone"},
+	    {"rules: [{ answer: deny, match: { host: \"*.com\" } }]", 1, 40, "expected * alone"},
+	    {"rules: [{ answer: deny, match: { host: a* } }]", 1, 40, "expected * alone"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		char yaml[128];
+
+		snprintf(yaml, sizeof yaml, "rules: [{ answer: deny, match: { a: [x, \"%s\"] } }]", forms[i]);
+		assert_refused(slice_of(yaml), WEIR_EINVAL, 1, 41, "a form not supported yet");
+	}
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void yaml_that_hides_things_is_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"limits: &a {}\nrules: *a", 2, 1, "written out, found an alias"},
+	    {"a: [[&a x], *a]", 1, 4, "found an alias"},
+	    {"a: &a [*a]", 1, 4, "found an alias"},
+	    {"rules: [{ answer: deny, match: { a: !x } }]", 1, 37, "no tag, found !x"},
+	    {"nodes: !!int 1", 1, 8, "no tag"},
+	    {"nodes: 1\n---\nnodes: 2", 2, 1, "one document, found a second one"},
+	    {"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", 1, 33,
+	     "at most 32 levels"},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
+static void what_is_no_yaml_is_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"a: [", 2, 1, "expected YAML, found: "},
+	    {"nodes: 1\n\tx: 1", 2, 1, "expected YAML, found: "},
+	    {"nodes: 1\n---\n[", 4, 1, "expected YAML, found: "},
+	    {"a: *a", 1, 4, "undefined alias"},
+	    {"nodes: 1\n# \xc3\xa4 \xff", 2, 5, "UTF-8"},
+	    {"prefix: a\x01", 1, 10, "control characters"},
+	};
+	struct buffer deep = {0};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_ESYNTAX);
+	assert_refused(SLICE("nodes: 1\0"), WEIR_ESYNTAX, 1, 9, "control characters");
+	assert_refused(SLICE("\xff\xfen\0o\0"), WEIR_ESYNTAX, 1, 1, "UTF-8");
+	for (int i = 0; i < 100000; i++)
+		buffer_add_text(&deep, "[");
+	assert_refused((struct slice){deep.data, deep.len}, WEIR_ESYNTAX, 1, 1002, "");
+	buffer_free(&deep);
+}
+
+static void results_are_bounded(void **state)
+{
+	struct buffer yaml = {0};
+
+	(void)state;
+	buffer_add_text(&yaml, "rules: [{ answer: deny, result: { a: [");
+	for (int i = 0; i < 5000; i++)
+		buffer_add_text(&yaml, "1, ");
+	buffer_add_text(&yaml, "1] } }]");
+	assert_refused((struct slice){yaml.data, yaml.len}, WEIR_EINVAL, 1, 33, "at most 4096 bytes");
+	buffer_free(&yaml);
+}
+
+static void files_are_bounded(void **state)
+{
+	size_t len = ((size_t)16 << 20) + 1;
+	char *text = malloc(len);
+	weir_config *config;
+	struct weir_error error;
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, '#', len);
+	assert_int_equal(weir_config_read_yaml(text, len, NULL, &config, &error), WEIR_ELONG);
+	assert_null(config);
+	assert_int_equal(weir_config_read_yaml(text, len - 1, NULL, &config, &error), 0);
+	weir_config_close(config);
+	free(text);
+}
+
+static void files_that_cannot_be_read_say_why(void **state)
+{
+	struct weir_error error;
+	weir_config *config;
+
+	(void)state;
+	assert_int_equal(weir_config_read_file("/nonexistent/file", &config, &error), WEIR_EIO);
+	assert_null(config);
+	assert_string_equal(error.message, "expected a readable file, found: No such file or directory");
+	assert_int_equal(weir_config_read_file("/", &config, &error), WEIR_EIO);
+	assert_string_equal(error.message, "expected a readable file, found: Is a directory");
+	assert_int_equal(weir_config_read_file("/nonexistent/file", &config, NULL), WEIR_EIO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(unknown_keys_are_refused),
+	    cmocka_unit_test(duplicates_are_refused),
+	    cmocka_unit_test(wrong_types_are_refused),
+	    cmocka_unit_test(impossible_values_are_refused),
+	    cmocka_unit_test(parameters_of_another_algorithm_are_refused),
+	    cmocka_unit_test(a_rule_has_limits_or_an_answer),
+	    cmocka_unit_test(matchers_of_later_versions_are_refused),
+	    cmocka_unit_test(yaml_that_hides_things_is_refused),
+	    cmocka_unit_test(what_is_no_yaml_is_refused),
+	    cmocka_unit_test(results_are_bounded),
+	    cmocka_unit_test(files_are_bounded),
+	    cmocka_unit_test(files_that_cannot_be_read_say_why),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+/* What a good file becomes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "rules/model.h"
+
+static weir_config *read_text(const char *yaml)
+{
+	struct weir_error error;
+	weir_config *config;
+
+	if (weir_config_read_yaml(yaml, strlen(yaml), NULL, &config, &error) != 0)
+		fail_msg("%u:%u: %s\n%s", error.line, error.column, error.message, yaml);
+	return config;
+}
+
+static weir_config *read_file(const char *path)
+{
+	struct weir_error error;
+	weir_config *config;
+
+	if (weir_config_read_file(path, &config, &error) != 0)
+		fail_msg("%s:%u:%u: %s", path, error.line, error.column, error.message);
+	return config;
+}
+
+static void empty_files_are_the_defaults(void **state)
+{
+	static const char *const empty[] = {"", "\n", "# only a comment\n", "---\n", "---\n...\n", "{}",
+	                                    "\xef\xbb\xbf"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
+		weir_config *config = read_text(empty[i]);
+
+		assert_null(config->listen_http);
+		assert_null(config->listen_resp);
+		assert_null(config->listen_grpc);
+		assert_null(config->store);
+		assert_int_equal(config->capacity, 0);
+		assert_int_equal(config->nodes, 1);
+		assert_string_equal(config->prefix, "weir:");
+		assert_int_equal(config->trusted_proxy_count, 0);
+		assert_int_equal(config->limit_count, 0);
+		assert_int_equal(config->rule_count, 0);
+		weir_config_close(config);
+	}
+	weir_config_close(NULL);
+}
+
+static void the_top_level_is_read(void **state)
+{
+	weir_config *config = read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
+	                                "store: redis://h:6379/0\ncapacity: 5\nnodes: 3\nprefix: \"\"\n"
+	                                "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
+	struct ip ip;
+
+	(void)state;
+	assert_string_equal(config->listen_http, "127.0.0.1:0");
+	assert_string_equal(config->listen_resp, "[::1]:6380");
+	assert_string_equal(config->listen_grpc, "x:1");
+	assert_string_equal(config->store, "redis://h:6379/0");
+	assert_int_equal(config->capacity, 5);
+	assert_int_equal(config->nodes, 3);
+	assert_string_equal(config->prefix, "");
+	assert_int_equal(config->trusted_proxy_count, 2);
+	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
+	assert_true(ip_in_range(&ip, &config->trusted_proxies[0]));
+	assert_false(ip_in_range(&ip, &config->trusted_proxies[1]));
+	weir_config_close(config);
+}
+
+static void limits_are_read_in_their_order(void **state)
+{
+	weir_config *config = read_text(
+	    "limits:\n"
+	    "  z: { rate: 10/100ms, burst: 20, algorithm: token_bucket, on_store_failure: closed }\n"
+	    "  leaky: { algorithm: leaky_bucket, rate: 5/m, capacity: 7 }\n"
+	    "  \"a b\": { algorithm: fixed_window, rate: 5/w, week_start: sunday, timezone: UTC }\n"
+	    "  first: { algorithm: fixed_window, rate: 5/2h, align: first_request }\n"
+	    "  month: { algorithm: fixed_window, rate: 5/3month, align: calendar }\n"
+	    "  reset: { algorithm: resetting_bucket, rate: \"5/d\", on_store_failure: open }\n");
+	const struct rules_limit *limits = config->limits;
+
+	(void)state;
+	assert_int_equal(config->limit_count, 6);
+	assert_string_equal(limits[0].options.name, "z");
+	assert_int_equal(limits[0].options.algorithm, WEIR_TOKEN_BUCKET);
+	assert_int_equal(limits[0].options.rate.count, 10);
+	assert_int_equal(limits[0].options.rate.period, 100);
+	assert_int_equal(limits[0].options.rate.unit, WEIR_MILLISECOND);
+	assert_int_equal(limits[0].options.burst, 20);
+	assert_int_equal(limits[0].on_store_failure, RULES_CLOSED);
+	assert_int_equal(limits[1].options.algorithm, WEIR_LEAKY_BUCKET);
+	assert_int_equal(limits[1].options.burst, 7);
+	assert_int_equal(limits[1].on_store_failure, RULES_LOCAL);
+	assert_int_equal(limits[1].line, 3);
+	assert_int_equal(limits[1].column, 3);
+	assert_string_equal(limits[2].options.name, "a b");
+	assert_int_equal(limits[2].options.week_start, WEIR_SUNDAY);
+	assert_string_equal(limits[2].options.timezone, "UTC");
+	assert_int_equal(limits[2].options.align, WEIR_ALIGN_CALENDAR);
+	assert_int_equal(limits[3].options.align, WEIR_ALIGN_FIRST_REQUEST);
+	assert_null(limits[3].options.timezone);
+	assert_int_equal(limits[3].options.rate.unit, WEIR_HOUR);
+	assert_int_equal(limits[4].options.rate.unit, WEIR_MONTH);
+	assert_int_equal(limits[4].options.rate.period, 3);
+	assert_int_equal(limits[5].options.algorithm, WEIR_RESETTING_BUCKET);
+	assert_int_equal(limits[5].options.burst, 0);
+	assert_int_equal(limits[5].on_store_failure, RULES_OPEN);
+	weir_config_close(config);
+}
+
+static void rules_name_limits_that_may_stand_after_them(void **state)
+{
+	weir_config *config = read_text(
+	    "rules:\n"
+	    "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local }\n"
+	    "  - { name: listed, answer: deny, mode: enforce }\n"
+	    "  - { answer: allow }\n"
+	    "limits:\n"
+	    "  b: { algorithm: token_bucket, rate: 1/s }\n"
+	    "  c: { algorithm: token_bucket, rate: 1/s }\n"
+	    "  a: { algorithm: token_bucket, rate: 1/s }\n");
+	const struct rules_rule *rules = config->rules;
+
+	(void)state;
+	assert_int_equal(config->rule_count, 3);
+	assert_string_equal(rules[0].name, "rule-1");
+	assert_int_equal(rules[0].limit_count, 2);
+	assert_int_equal(rules[0].limits[0], 0);
+	assert_int_equal(rules[0].limits[1], 2);
+	assert_int_equal(rules[0].key_count, 2);
+	assert_string_equal(rules[0].key[0], "user");
+	assert_string_equal(rules[0].key[1], "ip");
+	assert_int_equal(rules[0].mode, RULES_SHADOW);
+	assert_int_equal(rules[0].answer, RULES_BY_LIMITS);
+	assert_true(rules[0].has_on_store_failure);
+	assert_int_equal(rules[0].condition_count, 0);
+	assert_null(rules[0].result);
+	assert_string_equal(rules[1].name, "listed");
+	assert_int_equal(rules[1].answer, RULES_DENY);
+	assert_int_equal(rules[1].mode, RULES_ENFORCE);
+	assert_false(rules[1].has_on_store_failure);
+	assert_string_equal(rules[2].name, "rule-3");
+	assert_int_equal(rules[2].answer, RULES_ALLOW);
+	weir_config_close(config);
+}
+
+/* `a: value` is test and text. */
+static void assert_value(const char *attribute, const char *value, enum rules_test test,
+                         const char *text)
+{
+	char yaml[256];
+	weir_config *config;
+	const struct rules_value *got;
+
+	snprintf(yaml, sizeof yaml, "rules: [{ answer: deny, match: { x: 1, %s: %s } }]", attribute,
+	         value);
+	config = read_text(yaml);
+	assert_int_equal(config->rules[0].condition_count, 2);
+	assert_string_equal(config->rules[0].conditions[1].attribute, attribute);
+	assert_int_equal(config->rules[0].conditions[1].value_count, 1);
+	got = &config->rules[0].conditions[1].values[0];
+	if (got->test != test || !slice_equal(got->text, slice_of(text)))
+		fail_msg("%s is %d \"%.*s\"", value, (int)got->test, (int)got->text.len, got->text.data);
+	weir_config_close(config);
+}
+
+static void values_are_told_by_their_form(void **state)
+{
+	(void)state;
+	assert_value("user", "123", RULES_EQUAL, "123");
+	assert_value("user", "true", RULES_EQUAL, "true");
+	assert_value("user", "\"\"", RULES_EQUAL, "");
+	assert_value("user", "-5", RULES_EQUAL, "-5");
+	assert_value("user", "2024-01-15", RULES_EQUAL, "2024-01-15");
+	assert_value("user", "a-5", RULES_EQUAL, "a-5");
+	assert_value("user", "1-", RULES_EQUAL, "1-");
+	assert_value("user", "10.1.2.3", RULES_EQUAL, "10.1.2.3");
+	assert_value("user", "\"*\"", RULES_ANY, "*");
+	assert_value("ip", "\"*\"", RULES_ANY, "*");
+	assert_value("path", "\"*\"", RULES_ANY, "*");
+	assert_value("path", "/login", RULES_EQUAL, "/login");
+	assert_value("path", "/api/*", RULES_PREFIX, "/api/");
+	assert_value("ip", "10.1.2.3", RULES_IP_RANGE, "10.1.2.3");
+	assert_value("ip", "192.168.1.*", RULES_IP_RANGE, "192.168.1.*");
+	assert_value("ip", "10.0.0.1-10.0.0.9", RULES_IP_RANGE, "10.0.0.1-10.0.0.9");
+	assert_value("peer", "10.0.0.0/8", RULES_IP_RANGE, "10.0.0.0/8");
+}
+
+static void behind_a_backslash_all_is_text(void **state)
+{
+	(void)state;
+	assert_value("path", "\\/api/*", RULES_EQUAL, "/api/*");
+	assert_value("user", "\\*", RULES_EQUAL, "*");
+	assert_value("user", "'\\!x'", RULES_EQUAL, "!x");
+	assert_value("user", "\"\\\\>5\"", RULES_EQUAL, ">5");
+	assert_value("user", "\\1-5", RULES_EQUAL, "1-5");
+	assert_value("user", "\\in:x", RULES_EQUAL, "in:x");
+	assert_value("user", "\\10.0.0.0/8", RULES_EQUAL, "10.0.0.0/8");
+	assert_value("ip", "\\unknown", RULES_EQUAL, "unknown");
+	assert_value("user", "\\\\x", RULES_EQUAL, "\\x");
+	assert_value("user", "\\", RULES_EQUAL, "");
+}
+
+static void ip_values_hold_their_range(void **state)
+{
+	weir_config *config = read_text("rules: [{ answer: deny, match: { ip: [1.2.3.4, 10.1.2.3/8] } }]");
+	const struct rules_condition *condition = &config->rules[0].conditions[0];
+	struct ip ip;
+
+	(void)state;
+	assert_int_equal(condition->value_count, 2);
+	assert_true(ip_parse(SLICE("10.255.0.1"), &ip));
+	assert_false(ip_in_range(&ip, &condition->values[0].range));
+	assert_true(ip_in_range(&ip, &condition->values[1].range));
+	weir_config_close(config);
+}
+
+static void results_become_json(void **state)
+{
+	weir_config *config = read_text(
+	    "rules:\n- answer: deny\n  result:\n"
+	    "    code: 1001\n    \"a\\\"b\": \"say \\\"hi\\\"\\n\"\n    quoted: \"7\"\n    neg: -2.50\n"
+	    "    zero: 0\n    frac: 0.5\n    padded: 007\n    minus: -x\n    dot: 1.\n    yes: yes\n"
+	    "    t: true\n    f: false\n    n: null\n    none:\n    empty: \"\"\n"
+	    "    list: [1, [a, {}], { b: [] }]\n");
+
+	(void)state;
+	assert_string_equal(config->rules[0].result,
+	                    "{\"code\":1001,\"a\\\"b\":\"say \\\"hi\\\"\\u000a\",\"quoted\":\"7\","
+	                    "\"neg\":-2.50,\"zero\":0,\"frac\":0.5,\"padded\":\"007\",\"minus\":\"-x\","
+	                    "\"dot\":\"1.\",\"yes\":\"yes\",\"t\":true,\"f\":false,\"n\":null,"
+	                    "\"none\":null,\"empty\":\"\",\"list\":[1,[\"a\",{}],{\"b\":[]}]}");
+	weir_config_close(config);
+}
+
+static void many_limits_and_rules_are_read_in_good_time(void **state)
+{
+	enum { N = 20000 };
+	char *yaml = test_malloc((size_t)N * 100), *end = yaml;
+	weir_config *config;
+
+	(void)state;
+	end += sprintf(end, "limits:\n");
+	for (int i = 0; i < N; i++)
+		end += sprintf(end, " l%d: {algorithm: token_bucket, rate: 1/s}\n", i);
+	end += sprintf(end, "rules:\n");
+	for (int i = 0; i < N; i++)
+		end += sprintf(end, " - {limits: [l%d]}\n", N - 1 - i);
+	config = read_text(yaml);
+	test_free(yaml);
+	assert_int_equal(config->rule_count, N);
+	for (size_t i = 0; i < N; i++)
+		assert_int_equal(config->rules[i].limits[0], N - 1 - i);
+	weir_config_close(config);
+}
+
+static void the_example_is_valid(void **state)
+{
+	weir_config *config = read_file(SOURCE_ROOT "/examples/weir.yaml");
+
+	(void)state;
+	assert_true(config->limit_count > 0 && config->rule_count > 0);
+	weir_config_close(config);
+}
+
+static void examples_of_the_reference_are_valid(void **state)
+{
+	FILE *file = fopen(SOURCE_ROOT "/docs/rules.md", "r");
+	char line[512], yaml[8192];
+	size_t len = 0, examples = 0;
+	bool inside = false;
+
+	(void)state;
+	assert_non_null(file);
+	while (fgets(line, sizeof line, file)) {
+		if (inside && strcmp(line, "```\n") == 0) {
+			weir_config_close(read_text(yaml));
+			examples++;
+			inside = false;
+		} else if (strcmp(line, "```yaml\n") == 0) {
+			inside = true;
+			len = 0;
+		} else if (inside) {
+			assert_true(len + strlen(line) < sizeof yaml);
+			strcpy(yaml + len, line);
+			len += strlen(line);
+		}
+	}
+	fclose(file);
+	assert_false(inside);
+	assert_true(examples >= 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(empty_files_are_the_defaults),
+	    cmocka_unit_test(the_top_level_is_read),
+	    cmocka_unit_test(limits_are_read_in_their_order),
+	    cmocka_unit_test(rules_name_limits_that_may_stand_after_them),
+	    cmocka_unit_test(values_are_told_by_their_form),
+	    cmocka_unit_test(behind_a_backslash_all_is_text),
+	    cmocka_unit_test(ip_values_hold_their_range),
+	    cmocka_unit_test(results_become_json),
+	    cmocka_unit_test(many_limits_and_rules_are_read_in_good_time),
+	    cmocka_unit_test(the_example_is_valid),
+	    cmocka_unit_test(examples_of_the_reference_are_valid),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
