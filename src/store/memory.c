@@ -41,7 +41,7 @@ static inline struct algo_state unpack(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
-	if (ahead <= 0 || cell_is_claim(cell))
+	if (cell_is_empty(cell) || ahead <= 0 || cell_is_claim(cell))
 		return (struct algo_state){0, 0};
 	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
 }

@@ -1,0 +1,58 @@
+#include <stdio.h>
+#include <string.h>
+
+#include <weir/rules.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "server/log.h"
+
+static bool is_koala(const char *path)
+{
+	size_t len = strlen(path);
+
+	return len > 5 && strcmp(path + len - 5, ".conf") == 0;
+}
+
+/* Compiles too: what a file asks for can be well formed and impossible. */
+static int check_file(const char *path, struct weir_error *error)
+{
+	weir_config *config = NULL;
+	weir_engine *engine = NULL;
+	weir_table *table = NULL;
+	int status;
+
+	if (is_koala(path))
+		return error_set(error, WEIR_EUNSUPPORTED,
+		                 "expected YAML, found Koala's language, which is not supported yet");
+	status = weir_config_read_file(path, &config, error);
+	if (status == WEIR_OK)
+		status = weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error);
+	if (status == WEIR_OK)
+		status = weir_engine_open(config, table, &engine, error);
+	weir_engine_close(engine);
+	weir_table_close(table);
+	weir_config_close(config);
+	return status;
+}
+
+int command_lint(int argc, char **argv)
+{
+	int result = 0;
+
+	if (argc < 2) {
+		fputs("weir lint: expected FILE...\n", stderr);
+		return EXIT_USAGE;
+	}
+	for (int i = 1; i < argc; i++) {
+		struct weir_error error = {0};
+
+		if (check_file(argv[i], &error) == WEIR_OK) {
+			printf("%s: ok\n", argv[i]);
+			continue;
+		}
+		log_file_error(argv[i], &error);
+		result = 1;
+	}
+	return result;
+}

@@ -1,0 +1,51 @@
+#include <stdio.h>
+#include <string.h>
+
+#include <weir/weir.h>
+
+#include "cli/command.h"
+
+static const struct {
+	const char *name;
+	command_run *run;
+	const char *usage;
+	const char *help;
+} commands[] = {
+    {"serve", command_serve, "[-c FILE] [--http ADDR] [--resp ADDR] [--store URL]\n"
+                             "             [--capacity N] [--threads N]",
+     "decide for others, over HTTP and RESP"},
+    {"lint", command_lint, "FILE...", "check rule files"},
+    {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
+     "get one decision from a server"},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static int help(FILE *to, int status)
+{
+	fputs("usage: weir COMMAND\n\n", to);
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		fprintf(to, "  weir %s %s\n             %s\n", commands[i].name, commands[i].usage,
+		        commands[i].help);
+	fputs("\n  weir --help, weir --version\n", to);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+
+	if (!name)
+		return help(stderr, EXIT_USAGE);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+		return help(stdout, 0);
+	if (strcmp(name, "--version") == 0) {
+		printf("weir %s\n", weir_version());
+		return 0;
+	}
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (strcmp(name, commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", name);
+	return EXIT_USAGE;
+}

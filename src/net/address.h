@@ -1,0 +1,47 @@
+/* address.h: where to listen, and whom to call: "HOST:PORT" and back. */
+#ifndef NET_ADDRESS_H
+#define NET_ADDRESS_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <weir/weir.h>
+
+#include "base/ip.h"
+#include "base/slice.h"
+
+struct net_address {
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	};
+};
+
+#define NET_ADDRESS_TEXT_MAX (IP_TEXT_MAX + 8)
+
+/**
+ * "127.0.0.1:8080", "[::1]:8080", "localhost:8080", ":8080" and "*:8080" (every
+ * address of the machine, IPv4 and IPv6). Names are not looked up: nothing here
+ * blocks. Errors: EINVAL with "expected …, found …".
+ */
+int net_address_parse(struct slice text, struct net_address *out, struct weir_error *error);
+
+/** Writes the NUL-terminated text of `address` into `out`, NET_ADDRESS_TEXT_MAX bytes. */
+void net_address_format(const struct net_address *address, char *out);
+
+socklen_t net_address_size(const struct net_address *address);
+
+/** The address without its port. */
+struct ip net_address_ip(const struct net_address *address);
+
+/**
+ * Binds `count` listening sockets to one address; the kernel spreads connections
+ * over them. Port 0 takes a free one and writes it to *address. Another program
+ * on the port is an error, though it may share ports itself. Errors: EIO.
+ * The sockets are non-blocking, and those they accept send without delay.
+ */
+int net_address_listen(struct net_address *address, int *sockets, size_t count,
+                       struct weir_error *error);
+
+#endif

@@ -1,0 +1,378 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/internal.h"
+
+/*
+ * How long a connection that we ended is still read. Closing it with input
+ * unread would reset it, and the peer might lose the reply that says why.
+ */
+#define LINGER_MS 2000
+
+#define OUT_KEEP  ((size_t)1 << 20)
+#define READ_MIN  ((size_t)4 << 10)
+
+struct write {
+	uv_write_t request;
+	struct net_conn *conn;
+	size_t size; /* of this struct too: small writes must not hide its cost */
+	char data[];
+};
+
+static void touch(struct net_conn *conn)
+{
+	if (conn->touched)
+		return;
+	conn->touched = true;
+	conn->next_touched = conn->loop->touched;
+	conn->loop->touched = conn;
+}
+
+static uint64_t now_ms(const struct net_conn *conn)
+{
+	return uv_now(&conn->loop->uv);
+}
+
+/* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
+static size_t deliver(struct net_conn *conn, struct slice bytes)
+{
+	struct net_loop *loop = conn->loop;
+	size_t consumed = loop->owner->data(loop->context, conn, bytes);
+
+	conn->held = conn->state == CONN_OPEN && consumed < bytes.len && net_conn_blocked(conn);
+	if (consumed > 0)
+		conn->since_ms = now_ms(conn);
+	touch(conn);
+	return consumed;
+}
+
+static void deliver_kept(struct net_conn *conn)
+{
+	struct buffer *in = &conn->in;
+
+	conn->taken += deliver(conn, (struct slice){in->data + conn->taken, in->len - conn->taken});
+	if (conn->state != CONN_OPEN)
+		in->len = conn->taken;
+}
+
+static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
+{
+	struct net_loop *loop = conn->loop;
+	size_t consumed;
+
+	conn->since_ms = now_ms(conn);
+	consumed = deliver(conn, (struct slice){data, len});
+	loop->scratch_used += consumed;
+	if (conn->state == CONN_OPEN)
+		buffer_add(&conn->in, data + consumed, len - consumed);
+	if (conn->in.failed)
+		conn_kill(conn);
+}
+
+/* The next read must find room in `scratch`, and `in` free to move: else the turn is taken now. */
+static void make_room(struct net_conn *conn)
+{
+	if (conn->taken > 0 || SCRATCH_SIZE - conn->loop->scratch_used < SCRATCH_LOW)
+		loop_turn(conn->loop);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	struct net_conn *conn = (struct net_conn *)handle;
+	struct net_loop *loop = conn->loop;
+	size_t room;
+
+	(void)suggested;
+	if (conn->in.len == 0 || conn->state != CONN_OPEN) {
+		room = SCRATCH_SIZE - loop->scratch_used;
+		*buf = uv_buf_init(loop->scratch + loop->scratch_used, room < READ_MAX ? room : READ_MAX);
+		return;
+	}
+	/* No room left: libuv reports UV_ENOBUFS to on_read, which ends the connection. */
+	room = loop->options.input_max - conn->in.len;
+	if (room > READ_MIN && room > conn->in.len)
+		room = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
+	*buf = uv_buf_init(room ? buffer_reserve(&conn->in, room) : NULL, 0);
+	if (buf->base)
+		buf->len = room;
+}
+
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+	struct net_conn *conn = (struct net_conn *)stream;
+
+	if (nread == 0 || conn->state == CONN_DEAD)
+		return;
+	if (nread == UV_EOF) {
+		conn->eof = true;
+		touch(conn);
+		return;
+	}
+	if (nread < 0) {
+		conn_kill(conn);
+		return;
+	}
+	if (conn->state != CONN_OPEN)
+		return;
+	if (conn->queued == 0)
+		conn->active_ms = now_ms(conn);
+	if (conn->in.len > 0) {
+		conn->in.len += (size_t)nread;
+		deliver_kept(conn);
+	} else {
+		deliver_fresh(conn, buf->base, (size_t)nread);
+	}
+	make_room(conn);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct net_conn *conn = (struct net_conn *)handle;
+	struct net_loop *loop = conn->loop;
+
+	loop->owner->close(loop->context, conn);
+	*conn->link = conn->next;
+	if (conn->next)
+		conn->next->link = conn->link;
+	atomic_fetch_sub_explicit(&loop->gate->open, 1, memory_order_relaxed);
+	buffer_free(&conn->in);
+	free(conn);
+}
+
+void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
+               const struct ip *peer)
+{
+	struct net_conn *conn = calloc(1, sizeof *conn + listener->conn_size);
+
+	if (!conn || uv_tcp_init(&loop->uv, &conn->tcp)) {
+		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
+		atomic_fetch_sub_explicit(&loop->gate->open, 1, memory_order_relaxed);
+		close(fd);
+		free(conn);
+		return;
+	}
+	conn->loop = loop;
+	conn->listener = listener;
+	conn->peer = *peer;
+	conn->in.max = loop->options.input_max;
+	conn->active_ms = now_ms(conn);
+	conn->next = loop->conns;
+	conn->link = &loop->conns;
+	if (conn->next)
+		conn->next->link = &conn->next;
+	loop->conns = conn;
+	loop->owner->open(loop->context, conn);
+	if (uv_tcp_open(&conn->tcp, fd)) {
+		close(fd);
+		conn_kill(conn);
+	} else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read)) {
+		conn_kill(conn);
+	}
+}
+
+void conn_kill(struct net_conn *conn)
+{
+	if (conn->state == CONN_DEAD)
+		return;
+	conn->state = CONN_DEAD;
+	conn->held = false;
+	uv_close((uv_handle_t *)&conn->tcp, on_closed);
+}
+
+static void set_paused(struct net_conn *conn, bool pause)
+{
+	if (conn->paused == pause || conn->eof)
+		return;
+	conn->paused = pause;
+	if (pause)
+		uv_read_stop((uv_stream_t *)&conn->tcp);
+	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
+		conn_kill(conn);
+}
+
+static void conn_linger(struct net_conn *conn)
+{
+	int fd;
+
+	if (conn->eof || uv_fileno((uv_handle_t *)&conn->tcp, &fd) || shutdown(fd, SHUT_WR)) {
+		conn_kill(conn);
+		return;
+	}
+	conn->state = CONN_LINGERING;
+	conn->since_ms = now_ms(conn);
+	set_paused(conn, false);
+}
+
+/* Does what the state of input and output asks for. Not before the turn has answered. */
+static void conn_update(struct net_conn *conn)
+{
+	if (conn->state == CONN_OPEN && conn->eof && !conn->held)
+		conn->state = CONN_FINISHING;
+	if (conn->state == CONN_FINISHING && conn->queued == 0)
+		conn_linger(conn);
+	else if (conn->state == CONN_LINGERING && conn->eof)
+		conn_kill(conn);
+	else if (conn->state == CONN_OPEN)
+		set_paused(conn, net_conn_blocked(conn));
+	if (conn->held && !net_conn_blocked(conn))
+		net_loop_wake(conn->loop);
+}
+
+void conn_resume(struct net_conn *conn)
+{
+	if (!conn->held || net_conn_blocked(conn))
+		return;
+	deliver_kept(conn);
+	make_room(conn);
+}
+
+void conn_settle(struct net_conn *conn)
+{
+	if (conn->taken > 0)
+		buffer_consume(&conn->in, conn->taken);
+	conn->taken = 0;
+	if (conn->in.len == 0)
+		buffer_free(&conn->in);
+	if (conn->state != CONN_DEAD)
+		conn_update(conn);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+	struct write *write = (struct write *)request;
+	struct net_conn *conn = write->conn;
+
+	conn->queued -= write->size;
+	free(write);
+	if (conn->state == CONN_DEAD)
+		return;
+	conn->active_ms = now_ms(conn);
+	if (status < 0)
+		conn_kill(conn);
+	else if (!conn->touched)
+		conn_update(conn);
+}
+
+static int queue_write(struct net_conn *conn, const char *data, size_t len)
+{
+	struct write *write = malloc(sizeof *write + len);
+	uv_buf_t buf;
+	int status;
+
+	if (!write)
+		return UV_ENOMEM;
+	write->conn = conn;
+	write->size = sizeof *write + len;
+	memcpy(write->data, data, len);
+	buf = uv_buf_init(write->data, (unsigned)len);
+	status = uv_write(&write->request, (uv_stream_t *)&conn->tcp, &buf, 1, on_written);
+	if (status)
+		free(write);
+	else
+		conn->queued += write->size;
+	return status;
+}
+
+static int send_now(struct net_conn *conn, char *data, size_t len)
+{
+	uv_buf_t buf = uv_buf_init(data, (unsigned)len);
+	int n = UV_EAGAIN;
+
+	if (conn->queued == 0)
+		n = uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
+	if (n == UV_EAGAIN)
+		n = 0;
+	if (n < 0)
+		return n;
+	if (n > 0)
+		conn->active_ms = now_ms(conn);
+	return (size_t)n < len ? queue_write(conn, data + n, len - (size_t)n) : 0;
+}
+
+void net_loop_flush(struct net_loop *loop)
+{
+	struct net_conn *conn = loop->writing;
+
+	if (!conn)
+		return;
+	loop->writing = NULL;
+	if (conn->state != CONN_DEAD &&
+	    (loop->out.failed || (loop->out.len > 0 && send_now(conn, loop->out.data, loop->out.len))))
+		conn_kill(conn);
+	loop->out.len = 0;
+	loop->out.failed = false;
+	if (loop->out.capacity > OUT_KEEP)
+		buffer_free(&loop->out);
+}
+
+struct buffer *net_conn_out(struct net_conn *conn)
+{
+	struct net_loop *loop = conn->loop;
+
+	if (loop->writing != conn) {
+		net_loop_flush(loop);
+		loop->writing = conn;
+	}
+	return &loop->out;
+}
+
+bool net_conn_blocked(const struct net_conn *conn)
+{
+	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
+
+	return conn->queued + fresh > NET_OUT_MAX;
+}
+
+void net_conn_finish(struct net_conn *conn)
+{
+	if (conn->state == CONN_OPEN)
+		conn->state = CONN_FINISHING;
+	conn->held = false;
+	touch(conn);
+}
+
+bool conn_is_idle(const struct net_conn *conn)
+{
+	return conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
+}
+
+void conn_tick(struct net_conn *conn, uint64_t now)
+{
+	const struct net_options *options = &conn->loop->options;
+	uint64_t since = conn->active_ms, limit = conn->listener->idle_timeout_ms;
+
+	if (conn->state == CONN_LINGERING) {
+		since = conn->since_ms;
+		limit = LINGER_MS;
+	} else if (conn->queued > 0) {
+		/* A long write reports back only when it is through: look at what is left of it. */
+		size_t left = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
+
+		if (left != conn->left)
+			conn->active_ms = since = now;
+		conn->left = left;
+		limit = options->write_timeout_ms;
+	} else if (conn->in.len > 0) {
+		since = conn->since_ms;
+		limit = options->request_timeout_ms;
+	}
+	if (limit > 0 && now - since >= limit)
+		conn_kill(conn);
+}
+
+void *net_conn_data(struct net_conn *conn)
+{
+	return conn->data;
+}
+
+const void *net_conn_tag(const struct net_conn *conn)
+{
+	return conn->listener->tag;
+}
+
+const struct ip *net_conn_peer(const struct net_conn *conn)
+{
+	return &conn->peer;
+}

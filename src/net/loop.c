@@ -1,0 +1,172 @@
+#include <stdlib.h>
+
+#include "net/internal.h"
+
+#include "base/error.h"
+
+void loop_turn(struct net_loop *loop)
+{
+	struct net_conn *conn;
+
+	loop->owner->turn(loop->context);
+	net_loop_flush(loop);
+	while ((conn = loop->touched)) {
+		loop->touched = conn->next_touched;
+		conn->touched = false;
+		conn_settle(conn);
+	}
+	loop->scratch_used = 0;
+}
+
+static void end_listeners(struct net_loop *loop)
+{
+	loop->accepting = false;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		if (!uv_is_closing((uv_handle_t *)&handle->poll))
+			listen_end(handle);
+}
+
+static void end_loop(struct net_loop *loop)
+{
+	loop->phase = LOOP_ENDED;
+	end_listeners(loop);
+	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
+		conn_kill(conn);
+	uv_close((uv_handle_t *)&loop->check, NULL);
+	uv_close((uv_handle_t *)&loop->tick, NULL);
+	uv_close((uv_handle_t *)&loop->wake, NULL);
+}
+
+static bool drain(struct net_loop *loop)
+{
+	bool drained = true;
+
+	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
+		if (conn_is_idle(conn))
+			conn_kill(conn);
+		else
+			drained = false;
+	}
+	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
+}
+
+/* After each poll: all that was ready has been read. */
+static void on_check(uv_check_t *check)
+{
+	struct net_loop *loop = check->data;
+
+	loop_turn(loop);
+	switch (loop->phase) {
+	case LOOP_RUNNING:
+	case LOOP_ENDED:
+		break;
+	case LOOP_STOPPING: /* one more poll reads what had arrived by now */
+		loop->phase = LOOP_DRAINING;
+		net_loop_wake(loop);
+		break;
+	case LOOP_DRAINING:
+		if (drain(loop))
+			end_loop(loop);
+		break;
+	}
+}
+
+static void on_wake(uv_async_t *wake)
+{
+	struct net_loop *loop = wake->data;
+
+	if (loop->phase == LOOP_RUNNING && atomic_load_explicit(&loop->stop, memory_order_acquire)) {
+		loop->phase = LOOP_STOPPING;
+		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
+		end_listeners(loop);
+	}
+	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
+		conn_resume(conn);
+}
+
+static void on_tick(uv_timer_t *tick)
+{
+	struct net_loop *loop = tick->data;
+	uint64_t now = uv_now(&loop->uv);
+
+	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
+		conn_tick(conn, now);
+	if (!loop->accepting && loop->phase == LOOP_RUNNING) {
+		loop->accepting = true;
+		for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+			listen_start(handle);
+	}
+}
+
+void loop_pause_accepting(struct net_loop *loop)
+{
+	if (!loop->accepting)
+		return;
+	loop->accepting = false;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		uv_poll_stop(&handle->poll);
+}
+
+int net_loop_open(struct net_loop **out, const struct net_options *options,
+                  const struct net_owner *owner, void *context, struct net_gate *gate)
+{
+	struct net_loop *loop = calloc(1, sizeof *loop);
+
+	*out = NULL;
+	if (!loop || uv_loop_init(&loop->uv)) {
+		free(loop);
+		return WEIR_ENOMEM;
+	}
+	loop->options = *options;
+	loop->owner = owner;
+	loop->context = context;
+	loop->gate = gate;
+	loop->accepting = true;
+	loop->check.data = loop->wake.data = loop->tick.data = loop;
+	if (uv_async_init(&loop->uv, &loop->wake, on_wake)) {
+		uv_loop_close(&loop->uv);
+		free(loop);
+		return WEIR_EIO;
+	}
+	uv_check_init(&loop->uv, &loop->check);
+	uv_check_start(&loop->check, on_check);
+	uv_timer_init(&loop->uv, &loop->tick);
+	uv_timer_start(&loop->tick, on_tick, TICK_MS, TICK_MS);
+	*out = loop;
+	return WEIR_OK;
+}
+
+void net_loop_run(struct net_loop *loop)
+{
+	uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+void net_loop_close(struct net_loop *loop)
+{
+	if (!loop)
+		return;
+	if (loop->phase != LOOP_ENDED) {
+		end_loop(loop);
+		uv_run(&loop->uv, UV_RUN_DEFAULT);
+	}
+	uv_loop_close(&loop->uv);
+	while (loop->listeners) {
+		struct listen_handle *handle = loop->listeners;
+
+		loop->listeners = handle->next;
+		free(handle);
+	}
+	buffer_free(&loop->out);
+	free(loop);
+}
+
+void net_loop_wake(struct net_loop *loop)
+{
+	uv_async_send(&loop->wake);
+}
+
+void net_loop_stop(struct net_loop *loop)
+{
+	atomic_store_explicit(&loop->stop, true, memory_order_release);
+	net_loop_wake(loop);
+}

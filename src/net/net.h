@@ -1,0 +1,103 @@
+/*
+ * net.h: one event loop per thread, listeners, connections.
+ *
+ * It moves bytes and knows no protocol. Its owner, one per loop, gets called:
+ *
+ *   open    a connection was accepted.
+ *   data    here are all the bytes of a connection that were not consumed yet,
+ *           contiguous. Returns how many are consumed. Those stay where they
+ *           are until the next `turn` has returned; the rest comes again with
+ *           more behind it, at any address.
+ *   turn    everything that was ready has been handed over: answer it. Called
+ *           once per turn of the loop, also when nothing came.
+ *   close   the connection is gone, and what was handed over for it is answered.
+ *   trouble something that an operator should know.
+ *
+ * Replies are appended to net_conn_out; each connection is written once per
+ * turn, as long as the replies to one are appended together.
+ *
+ * Memory: an idle connection holds no buffers. What is unconsumed is bounded by
+ * `input_max`, what the peer does not read by NET_OUT_MAX and one turn's replies:
+ * past it the connection is neither read nor handed over until it drains.
+ *
+ * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
+ * net_loop_stop may be called by others.
+ */
+#ifndef NET_NET_H
+#define NET_NET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/ip.h"
+#include "base/slice.h"
+
+#define NET_OUT_MAX ((size_t)256 << 10)
+
+struct net_loop;
+struct net_conn;
+
+struct net_owner {
+	void (*open)(void *context, struct net_conn *conn);
+	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
+	void (*turn)(void *context);
+	void (*close)(void *context, struct net_conn *conn);
+	void (*trouble)(void *context, const char *what, const char *why);
+};
+
+/* Counts connections for all loops of a process. */
+struct net_gate {
+	size_t max;
+	_Atomic size_t open;
+	_Atomic uint64_t rejected; /* accepted and closed at once: `max` were open */
+};
+
+struct net_options {
+	size_t input_max;
+	uint64_t request_timeout_ms; /* from a request's first byte to its last */
+	uint64_t write_timeout_ms;   /* without a byte of progress while output waits */
+	uint64_t stop_timeout_ms;    /* for what is unfinished when the loop is stopped */
+};
+
+#define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000})
+
+struct net_listener {
+	int socket;               /* from net_address_listen; the loop closes it */
+	size_t conn_size;         /* bytes the owner keeps per connection */
+	uint64_t idle_timeout_ms; /* between requests; 0: for ever */
+	const void *tag;          /* the owner's, see net_conn_tag */
+};
+
+/** 0, ENOMEM or EIO. `options` are copied; `owner` and `gate` must outlive the loop. */
+int net_loop_open(struct net_loop **out, const struct net_options *options,
+                  const struct net_owner *owner, void *context, struct net_gate *gate);
+/** Takes the socket, also on error (EIO, ENOMEM). Before net_loop_run. */
+int net_loop_listen(struct net_loop *loop, const struct net_listener *listener);
+/** Runs until net_loop_stop, and then until all is answered or stop_timeout_ms over. */
+void net_loop_run(struct net_loop *loop);
+/** Closes what is open. Not while it runs. */
+void net_loop_close(struct net_loop *loop);
+
+/** Makes the loop take a turn, even when nothing is ready. */
+void net_loop_wake(struct net_loop *loop);
+/** Ends accepting; what was received is answered and written, then the loop ends. */
+void net_loop_stop(struct net_loop *loop);
+
+/** Where replies are appended, until the next call for another connection. */
+struct buffer *net_conn_out(struct net_conn *conn);
+/** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
+void net_loop_flush(struct net_loop *loop);
+/** More output waits than NET_OUT_MAX: consume nothing further, it will come again. */
+bool net_conn_blocked(const struct net_conn *conn);
+/** No more input is handed over; closes when the replies of this turn are written. */
+void net_conn_finish(struct net_conn *conn);
+
+/** The owner's `conn_size` bytes, zeroed at first, aligned for any type. */
+void *net_conn_data(struct net_conn *conn);
+const void *net_conn_tag(const struct net_conn *conn);
+const struct ip *net_conn_peer(const struct net_conn *conn);
+
+#endif

@@ -1,0 +1,78 @@
+#include "server/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "rules/model.h"
+
+static int read_rules(const char *path, struct weir_config **out, struct weir_error *error)
+{
+	if (path)
+		return weir_config_read_file(path, out, error);
+	*out = rules_config_new();
+	return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
+int server_config_open(const char *path, struct server_config **out, struct weir_error *error)
+{
+	struct server_config *config = calloc(1, sizeof *config);
+	int status;
+
+	*out = NULL;
+	if (!config)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	status = read_rules(path, &config->rules, error);
+	if (status != WEIR_OK) {
+		free(config);
+		return status;
+	}
+	*out = config;
+	return WEIR_OK;
+}
+
+/* Limits come by the engine's order; behind them the two that are always there. */
+static int find_metrics(struct server_config *config, struct metrics *metrics,
+                        struct weir_error *error)
+{
+	size_t n = engine_limit_count(config->engine);
+
+	config->metric_adhoc = n;
+	config->metric_none = n + 1;
+	config->metrics = calloc(n + 2, sizeof *config->metrics);
+	if (!config->metrics)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < n + 2; i++) {
+		const char *name = i == config->metric_adhoc ? "CL.THROTTLE" : "";
+
+		if (i < n) {
+			struct weir_limit *limit = engine_limit_at(config->engine, i);
+
+			limit->metric = i;
+			name = limit->name;
+		}
+		config->metrics[i] = metrics_limit(metrics, name);
+		if (!config->metrics[i])
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	return WEIR_OK;
+}
+
+int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
+                          struct weir_error *error)
+{
+	int status = weir_engine_open(config->rules, table, &config->engine, error);
+
+	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
+}
+
+void server_config_close(struct server_config *config)
+{
+	if (!config)
+		return;
+	free(config->metrics);
+	weir_engine_close(config->engine);
+	weir_config_close(config->rules);
+	free(config);
+}

@@ -1,0 +1,29 @@
+/* config.h: all that a reload replaces, as one immutable thing behind one pointer. */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include <weir/rules.h>
+
+#include "server/metrics.h"
+
+struct server_config {
+	struct weir_config *rules;
+	weir_engine *engine;
+	struct metrics_limit **metrics; /* by weir_limit.metric */
+	size_t metric_adhoc;            /* indexes of those that no limit of the file has */
+	size_t metric_none;
+};
+
+/**
+ * Reads the file at `path` (NULL: no rules) and compiles it. Errors as
+ * weir_config_read_file and weir_engine_open; *out is NULL then.
+ */
+int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
+
+/** Compiles what server_config_open has read. */
+int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
+                          struct weir_error *error);
+
+void server_config_close(struct server_config *config);
+
+#endif

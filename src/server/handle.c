@@ -1,0 +1,217 @@
+#include "server/handle.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "server/client_ip.h"
+
+#include "rules/model.h"
+
+static const enum algo_op ops[] = {
+    [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
+    [REQUEST_PEEK] = ALGO_PEEK,
+    [REQUEST_REFUND] = ALGO_REFUND,
+    [REQUEST_RESET] = ALGO_RESET,
+};
+
+static void fail(struct worker *worker, struct work *work, int status, struct slice message)
+{
+	const char *copy = arena_copy(&worker->arena, message);
+
+	work->reply.status = status;
+	work->reply.message = copy ? copy : weir_strerror(status);
+}
+
+/* Of `status` as the engine's functions return it. */
+static void check(struct work *work, int status)
+{
+	work->reply.status = status;
+	work->reply.message = weir_strerror(status);
+}
+
+static void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
+                           enum weir_reason reason)
+{
+	struct metrics_counts *counts = &worker->config->metrics[metric]->loops[worker->index];
+
+	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
+}
+
+static void observe(void *context, const struct engine_charge *charge)
+{
+	count_decision(context, charge->limit->metric, charge->shadow, charge->allowed,
+	               charge->reason);
+}
+
+static void finish_decision(struct worker *worker, struct work *work)
+{
+	/* Only acquiring passes or denies anything. */
+	bool counts = work->engine.op == ALGO_ACQUIRE;
+
+	if (work->reply.status == WEIR_OK)
+		engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL,
+		              worker, &work->reply.decision);
+}
+
+static void prepare_limit(struct worker *worker, struct work *work)
+{
+	const struct request *r = &work->request;
+	const weir_limit *limit = weir_engine_limit(worker->config->engine, r->limit.data, r->limit.len);
+	char message[128];
+	int len;
+
+	if (!limit) {
+		len = snprintf(message, sizeof message, "expected the name of a limit, found '%.*s'",
+		               (int)(r->limit.len < 64 ? r->limit.len : 64), r->limit.data);
+		fail(worker, work, WEIR_ENOTFOUND, (struct slice){message, (size_t)len});
+		return;
+	}
+	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
+	                                 &work->engine));
+}
+
+/* The attributes with `ip` as the address of who asked the proxy. */
+static int add_client(struct worker *worker, struct work *work)
+{
+	struct request *r = &work->request;
+	const struct weir_config *rules = worker->config->rules;
+	struct ip ip = client_ip(net_conn_peer(work->conn), r->forwarded_for, rules->trusted_proxies,
+	                         rules->trusted_proxy_count);
+	size_t n = 0;
+	struct weir_attribute *attributes =
+	    arena_array(&worker->arena, r->attribute_count + 1, sizeof *attributes);
+	char *text = arena_alloc(&worker->arena, IP_TEXT_MAX);
+
+	if (!attributes || !text)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < r->attribute_count; i++)
+		if (strcmp(r->attributes[i].name, "ip") != 0)
+			attributes[n++] = r->attributes[i];
+	attributes[n++] = (struct weir_attribute){"ip", text, ip_format(&ip, text)};
+	r->attributes = attributes;
+	r->attribute_count = n;
+	return WEIR_OK;
+}
+
+static void prepare_rules(struct worker *worker, struct work *work)
+{
+	struct request *r = &work->request;
+	int status = r->from_proxy ? add_client(worker, work) : WEIR_OK;
+
+	if (status == WEIR_OK)
+		status = engine_prepare_rules(worker->config->engine, ops[r->op], r->attributes,
+		                              r->attribute_count, r->cost, &worker->arena, &work->engine);
+	check(work, status);
+}
+
+static void finish_rules(struct worker *worker, struct work *work)
+{
+	const struct weir_decision *d = &work->reply.decision;
+
+	finish_decision(worker, work);
+	if (work->reply.status == WEIR_OK && work->engine.op == ALGO_ACQUIRE && !d->limit)
+		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
+}
+
+static void prepare_adhoc(struct worker *worker, struct work *work)
+{
+	const struct request *r = &work->request;
+	struct weir_limit *limit = arena_alloc(&worker->arena, sizeof *limit);
+	struct weir_error error;
+	int status;
+
+	if (!limit) {
+		check(work, WEIR_ENOMEM);
+		return;
+	}
+	status = engine_adhoc_limit(limit, r->adhoc.burst, r->adhoc.count, r->adhoc.period_s, &error);
+	if (status != WEIR_OK) {
+		fail(worker, work, status, slice_of(error.message));
+		return;
+	}
+	limit->metric = worker->config->metric_adhoc;
+	status = engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
+	                              &work->engine);
+	/* These commands deny what could never pass, and say how the key stands: a peek does. */
+	if (status == WEIR_ECOST)
+		engine_prepare_limit(worker->shared->table, limit, ALGO_PEEK, r->key, 0, &work->engine);
+	check(work, status);
+}
+
+static void finish_adhoc(struct worker *worker, struct work *work)
+{
+	struct weir_decision *d = &work->reply.decision;
+
+	finish_decision(worker, work);
+	if (work->reply.status != WEIR_ECOST)
+		return;
+	engine_decide(worker->shared->table, &work->engine, worker->at, NULL, NULL, d);
+	d->allowed = false;
+	d->reason = WEIR_REASON_OVER_LIMIT;
+	count_decision(worker, worker->config->metric_adhoc, false, false, d->reason);
+}
+
+static void nothing(struct worker *worker, struct work *work)
+{
+	(void)worker;
+	(void)work;
+}
+
+static void finish_health(struct worker *worker, struct work *work)
+{
+	(void)worker;
+	work->reply.ready = true;
+}
+
+static void finish_ready(struct worker *worker, struct work *work)
+{
+	work->reply.ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
+}
+
+static void finish_metrics(struct worker *worker, struct work *work)
+{
+	struct worker_shared *shared = worker->shared;
+	struct metrics_now now = {
+	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed),
+	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
+	};
+
+	weir_table_stats(shared->table, worker->at.now_ns, &now.table);
+	worker->page.len = 0;
+	metrics_render(shared->metrics, &now, &worker->page);
+	if (worker->page.failed) {
+		buffer_free(&worker->page);
+		check(work, WEIR_ENOMEM);
+		return;
+	}
+	work->reply.body = (struct slice){worker->page.data, worker->page.len};
+}
+
+static const struct {
+	void (*prepare)(struct worker *worker, struct work *work);
+	void (*finish)(struct worker *worker, struct work *work);
+	bool large;
+} kinds[REQUEST_KIND_COUNT] = {
+    [REQUEST_LIMIT] = {prepare_limit, finish_decision, false},
+    [REQUEST_RULES] = {prepare_rules, finish_rules, false},
+    [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc, false},
+    [REQUEST_LOCAL] = {nothing, nothing, false},
+    [REQUEST_HEALTH] = {nothing, finish_health, false},
+    [REQUEST_READY] = {nothing, finish_ready, false},
+    [REQUEST_METRICS] = {nothing, finish_metrics, true},
+};
+
+void handle_prepare(struct worker *worker, struct work *work)
+{
+	kinds[work->request.kind].prepare(worker, work);
+}
+
+void handle_finish(struct worker *worker, struct work *work)
+{
+	kinds[work->request.kind].finish(worker, work);
+}
+
+bool handle_is_large(const struct work *work)
+{
+	return kinds[work->request.kind].large;
+}

@@ -1,0 +1,14 @@
+/* handle.h: what is done for each kind of request, whatever its protocol. */
+#ifndef SERVER_HANDLE_H
+#define SERVER_HANDLE_H
+
+#include "server/worker.h"
+
+/** First pass: finds what is needed to decide, or fills an error into the reply. */
+void handle_prepare(struct worker *worker, struct work *work);
+/** Second pass, at worker->at: fills the reply. */
+void handle_finish(struct worker *worker, struct work *work);
+/** Whether its reply may be large: such are answered one by one. */
+bool handle_is_large(const struct work *work);
+
+#endif

@@ -1,0 +1,256 @@
+#include "server/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/os.h"
+
+static const char *const protocol_names[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
+
+static const struct {
+	uint64_t ns;
+	const char *text; /* in seconds */
+} bounds[METRICS_BUCKETS] = {
+    {5000, "0.000005"},     {10000, "0.00001"},   {25000, "0.000025"},   {50000, "0.00005"},
+    {100000, "0.0001"},     {250000, "0.00025"},  {500000, "0.0005"},    {1000000, "0.001"},
+    {2500000, "0.0025"},    {5000000, "0.005"},   {10000000, "0.01"},    {50000000, "0.05"},
+    {250000000, "0.25"},    {1000000000, "1"},
+};
+
+struct metrics {
+	size_t loop_count;
+	struct metrics_loop *loops;
+	_Atomic(struct metrics_limit *) limits; /* only ever grows at its head */
+	_Atomic uint64_t reloads[2];            /* [success] */
+	uint64_t start_ns;
+};
+
+static void *aligned_zeroed(size_t n, size_t size)
+{
+	void *memory = aligned_alloc(64, n * size);
+
+	return memory ? memset(memory, 0, n * size) : NULL;
+}
+
+struct metrics *metrics_open(size_t loops)
+{
+	struct metrics *metrics = calloc(1, sizeof *metrics);
+
+	if (!metrics)
+		return NULL;
+	metrics->loop_count = loops;
+	metrics->start_ns = os_wall_ns();
+	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
+	if (!metrics->loops) {
+		free(metrics);
+		return NULL;
+	}
+	return metrics;
+}
+
+static void free_limit(struct metrics_limit *limit)
+{
+	free(limit->loops);
+	free(limit->name);
+	free(limit);
+}
+
+void metrics_close(struct metrics *metrics)
+{
+	struct metrics_limit *limit, *next;
+
+	if (!metrics)
+		return;
+	for (limit = metrics->limits; limit; limit = next) {
+		next = limit->next;
+		free_limit(limit);
+	}
+	free(metrics->loops);
+	free(metrics);
+}
+
+struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index)
+{
+	return &metrics->loops[index];
+}
+
+struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name)
+{
+	struct metrics_limit *limit;
+
+	for (limit = metrics->limits; limit; limit = limit->next)
+		if (strcmp(limit->name, name) == 0)
+			return limit;
+	limit = calloc(1, sizeof *limit);
+	if (!limit)
+		return NULL;
+	limit->name = strdup(name);
+	limit->loops = aligned_zeroed(metrics->loop_count, sizeof *limit->loops);
+	if (!limit->name || !limit->loops) {
+		free_limit(limit);
+		return NULL;
+	}
+	limit->next = metrics->limits;
+	/* Released: a scrape that sees the limit sees its zeros. */
+	atomic_store_explicit(&metrics->limits, limit, memory_order_release);
+	return limit;
+}
+
+void metrics_count_reload(struct metrics *metrics, bool success)
+{
+	atomic_fetch_add_explicit(&metrics->reloads[success], 1, memory_order_relaxed);
+}
+
+void metrics_count_duration(struct metrics_loop *loop, uint64_t duration_ns, uint64_t n)
+{
+	size_t i = 0;
+
+	while (i < METRICS_BUCKETS && duration_ns > bounds[i].ns)
+		i++;
+	metrics_add(&loop->durations[i], n);
+	metrics_add(&loop->duration_ns, duration_ns * n);
+}
+
+static uint64_t read_counter(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
+{
+	buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void add_single(struct buffer *out, const char *name, const char *type, const char *help,
+                       uint64_t value)
+{
+	add_head(out, name, type, help);
+	buffer_printf(out, "%s %llu\n", name, (unsigned long long)value);
+}
+
+/* Backslash, quote and newline are what the format escapes. */
+static void add_label_value(struct buffer *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\n')
+			buffer_add_text(out, "\\n");
+		else if (*text == '\\' || *text == '"')
+			buffer_add(out, (char[2]){'\\', *text}, 2);
+		else
+			buffer_add(out, text, 1);
+	}
+}
+
+/* Zeros are left out, except for the two that every limit is watched by. */
+static bool worth_showing(uint64_t value, bool shadow, bool allowed, enum weir_reason reason)
+{
+	return value > 0 ||
+	       (!shadow && reason == (allowed ? WEIR_REASON_OK : WEIR_REASON_OVER_LIMIT));
+}
+
+static void add_limit(const struct metrics *metrics, struct metrics_limit *limit, bool shadow,
+                      const char *name, struct buffer *out)
+{
+	for (int pair = 0; pair < 2 * WEIR_REASON_COUNT; pair++) {
+		bool allowed = pair < WEIR_REASON_COUNT;
+		enum weir_reason reason = (enum weir_reason)(pair % WEIR_REASON_COUNT);
+		uint64_t value = 0;
+
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			value += read_counter(&limit->loops[i].decisions[shadow][allowed][reason]);
+		if (!worth_showing(value, shadow, allowed, reason))
+			continue;
+		buffer_printf(out, "%s{limit=\"", name);
+		add_label_value(out, limit->name);
+		buffer_printf(out, "\",reason=\"%s\",allowed=\"%s\"} %llu\n", weir_reason_text(reason),
+		              allowed ? "true" : "false", (unsigned long long)value);
+	}
+}
+
+static void add_decisions(struct metrics *metrics, struct buffer *out)
+{
+	static const char *const names[] = {"weir_decisions_total", "weir_shadow_decisions_total"};
+	static const char *const helps[] = {
+	    "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
+	    "Decisions of rules in shadow mode, which were not acted on."};
+
+	for (int shadow = 0; shadow < 2; shadow++) {
+		add_head(out, names[shadow], "counter", helps[shadow]);
+		for (struct metrics_limit *limit =
+		         atomic_load_explicit(&metrics->limits, memory_order_acquire);
+		     limit; limit = limit->next)
+			add_limit(metrics, limit, shadow, names[shadow], out);
+	}
+}
+
+static void add_answers(struct metrics *metrics, struct buffer *out)
+{
+	static const char *const names[] = {"weir_requests_total", "weir_errors_total"};
+	static const char *const helps[] = {"Requests answered.", "Requests answered by an error."};
+
+	for (int kind = 0; kind < METRICS_ANSWER_COUNT; kind++) {
+		add_head(out, names[kind], "counter", helps[kind]);
+		for (int p = 0; p < METRICS_PROTOCOL_COUNT; p++) {
+			uint64_t value = 0;
+
+			for (size_t i = 0; i < metrics->loop_count; i++)
+				value += read_counter(&metrics->loops[i].answers[kind][p]);
+			buffer_printf(out, "%s{protocol=\"%s\"} %llu\n", names[kind], protocol_names[p],
+			              (unsigned long long)value);
+		}
+	}
+}
+
+static void add_durations(struct metrics *metrics, struct buffer *out)
+{
+	static const char name[] = "weir_request_duration_seconds";
+	uint64_t count = 0, sum_ns = 0;
+
+	add_head(out, name, "histogram", "From a request's bytes being read to its reply written.");
+	for (size_t b = 0; b <= METRICS_BUCKETS; b++) {
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			count += read_counter(&metrics->loops[i].durations[b]);
+		buffer_printf(out, "%s_bucket{le=\"%s\"} %llu\n", name,
+		              b < METRICS_BUCKETS ? bounds[b].text : "+Inf", (unsigned long long)count);
+	}
+	for (size_t i = 0; i < metrics->loop_count; i++)
+		sum_ns += read_counter(&metrics->loops[i].duration_ns);
+	buffer_printf(out, "%s_sum %llu.%09llu\n%s_count %llu\n", name,
+	              (unsigned long long)(sum_ns / NS_PER_S), (unsigned long long)(sum_ns % NS_PER_S),
+	              name, (unsigned long long)count);
+}
+
+static void add_gauges(const struct metrics *metrics, const struct metrics_now *now,
+                       struct buffer *out)
+{
+	add_single(out, "weir_connections", "gauge", "Open connections.", now->connections);
+	add_single(out, "weir_connections_rejected_total", "counter",
+	           "Connections closed at once because too many were open.",
+	           now->connections_rejected);
+	add_single(out, "weir_table_cells", "gauge", "Places in the key table.", now->table.cells);
+	add_single(out, "weir_table_live_keys", "gauge",
+	           "Keys in use now, estimated from a sample in large tables.", now->table.live);
+	add_single(out, "weir_table_evictions_total", "counter",
+	           "Keys in use that had to make room for others.", now->table.evictions);
+	add_single(out, "weir_table_bytes", "gauge", "Memory of the key table.", now->table.bytes);
+	add_head(out, "weir_build_info", "gauge", "The version that runs.");
+	buffer_printf(out, "weir_build_info{version=\"%s\"} 1\n", weir_version());
+	add_head(out, "process_start_time_seconds", "gauge", "When the server started, in Unix time.");
+	buffer_printf(out, "process_start_time_seconds %llu.%03llu\n",
+	              (unsigned long long)(metrics->start_ns / NS_PER_S),
+	              (unsigned long long)(metrics->start_ns % NS_PER_S / NS_PER_MS));
+}
+
+void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
+{
+	add_decisions(metrics, out);
+	add_answers(metrics, out);
+	add_durations(metrics, out);
+	add_head(out, "weir_reloads_total", "counter", "Reloads of the configuration.");
+	for (int success = 0; success < 2; success++)
+		buffer_printf(out, "weir_reloads_total{result=\"%s\"} %llu\n",
+		              success ? "success" : "failure",
+		              (unsigned long long)read_counter(&metrics->reloads[success]));
+	add_gauges(metrics, now, out);
+}

@@ -1,0 +1,272 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "rules/model.h"
+#include "server/worker.h"
+
+#define CONNECTIONS_MAX 10000
+
+struct server {
+	struct settings settings;
+	struct settings_plan plan;
+	struct worker_shared shared;
+	struct server_config *config; /* the one that the workers see */
+	struct worker *workers;
+	size_t worker_count; /* of them opened */
+};
+
+/* What each listener is called, where it listens, what it speaks. */
+struct listener {
+	const char *name;
+	struct net_address *address;
+	const struct worker_protocol *protocol;
+};
+
+static void say_error(const struct server *server, const struct weir_error *error)
+{
+	const char *path = server->settings.text[SETTING_CONFIG];
+
+	if (path && error->line > 0)
+		log_file_error(path, error);
+	else
+		log_line("error: %s", error->message);
+}
+
+/* The descriptors that the connections may take, as far as the system lets us. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int listen_all(struct server *server, const struct listener *listener,
+                      struct weir_error *error)
+{
+	int *sockets = calloc(server->worker_count, sizeof *sockets);
+	int status = WEIR_ENOMEM;
+
+	if (sockets)
+		status = net_address_listen(listener->address, sockets, server->worker_count, error);
+	else
+		snprintf(error->message, sizeof error->message, "out of memory");
+	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
+		status = worker_listen(&server->workers[i], listener->protocol, sockets[i]);
+		if (status != WEIR_OK)
+			snprintf(error->message, sizeof error->message, "%s: %s", listener->name,
+			         weir_strerror(status));
+	}
+	free(sockets);
+	return status;
+}
+
+static int open_workers(struct server *server, struct weir_error *error)
+{
+	size_t n = server->plan.threads;
+
+	server->workers = calloc(n, sizeof *server->workers);
+	if (!server->workers) {
+		snprintf(error->message, sizeof error->message, "out of memory");
+		return WEIR_ENOMEM;
+	}
+	while (server->worker_count < n) {
+		struct worker *worker = &server->workers[server->worker_count];
+		int status = worker_open(worker, &server->shared, server->worker_count);
+
+		server->worker_count++;
+		if (status != WEIR_OK) {
+			snprintf(error->message, sizeof error->message, "can't start thread %zu: %s",
+			         server->worker_count, weir_strerror(status));
+			return status;
+		}
+	}
+	return WEIR_OK;
+}
+
+static int open_server(struct server *server, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	int status = settings_resolve(&server->settings, server->config->rules, &server->plan, error);
+
+	if (status != WEIR_OK)
+		return status;
+	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->gate.max = CONNECTIONS_MAX;
+	shared->clock = clock_start();
+	shared->metrics = metrics_open(server->plan.threads);
+	if (!shared->metrics) {
+		snprintf(error->message, sizeof error->message, "out of memory");
+		return WEIR_ENOMEM;
+	}
+	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
+	                         &shared->table, error);
+	if (status == WEIR_OK)
+		status = server_config_compile(server->config, shared->table, shared->metrics, error);
+	if (status == WEIR_OK)
+		status = open_workers(server, error);
+	atomic_store_explicit(&shared->config, server->config, memory_order_release);
+	return status;
+}
+
+static void close_server(struct server *server)
+{
+	for (size_t i = 0; i < server->worker_count; i++)
+		worker_close(&server->workers[i]);
+	free(server->workers);
+	server_config_close(server->config);
+	weir_table_close(server->shared.table);
+	metrics_close(server->shared.metrics);
+	sem_destroy(&server->shared.seen);
+}
+
+/* Waits until every worker has let go of the configuration before the current one. */
+static void wait_for_workers(struct server *server)
+{
+	atomic_fetch_add_explicit(&server->shared.generation, 1, memory_order_release);
+	for (size_t i = 0; i < server->worker_count; i++)
+		net_loop_wake(server->workers[i].loop);
+	for (size_t i = 0; i < server->worker_count; i++)
+		while (sem_wait(&server->shared.seen) != 0 && errno == EINTR)
+			;
+}
+
+static bool same_address(const struct net_address *a, const struct net_address *b)
+{
+	char left[NET_ADDRESS_TEXT_MAX], right[NET_ADDRESS_TEXT_MAX];
+
+	net_address_format(a, left);
+	net_address_format(b, right);
+	return strcmp(left, right) == 0;
+}
+
+static void say_what_needs_a_restart(const struct settings_plan *now,
+                                     const struct settings_plan *wanted)
+{
+	const struct {
+		const char *name;
+		bool same;
+	} fixed[] = {
+	    {"listen.http", same_address(&now->http, &wanted->http)},
+	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
+	    {"capacity", now->capacity == wanted->capacity},
+	};
+
+	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+		if (!fixed[i].same)
+			log_line("%s changes only with a restart", fixed[i].name);
+}
+
+/* Everything that can fail happens beside the running configuration. */
+static int reload_config(struct server *server, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	struct server_config *config, *old = server->config;
+	struct settings_plan wanted;
+	int status = server_config_open(server->settings.text[SETTING_CONFIG], &config, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = settings_resolve(&server->settings, config->rules, &wanted, error);
+	if (status == WEIR_OK)
+		status = server_config_compile(config, shared->table, shared->metrics, error);
+	if (status != WEIR_OK) {
+		server_config_close(config);
+		return status;
+	}
+	say_what_needs_a_restart(&server->plan, &wanted);
+	server->config = config;
+	atomic_store_explicit(&shared->config, config, memory_order_release);
+	wait_for_workers(server);
+	server_config_close(old);
+	return WEIR_OK;
+}
+
+static void reload(struct server *server)
+{
+	struct weir_error error = {0};
+	int status;
+
+	if (!server->settings.text[SETTING_CONFIG]) {
+		log_line("nothing to reload: started without a file");
+		return;
+	}
+	status = reload_config(server, &error);
+	metrics_count_reload(server->shared.metrics, status == WEIR_OK);
+	if (status == WEIR_OK) {
+		log_line("reloaded %s", server->settings.text[SETTING_CONFIG]);
+		return;
+	}
+	say_error(server, &error);
+	log_line("the configuration is unchanged");
+}
+
+static int serve(struct server *server, struct weir_error *error)
+{
+	const struct listener listeners[] = {
+	    {"http", &server->plan.http, &worker_http},
+	    {"resp", &server->plan.resp, &worker_resp},
+	};
+	enum { LISTENERS = sizeof listeners / sizeof *listeners };
+	struct settings_plan asked = server->plan;
+	char address[LISTENERS][NET_ADDRESS_TEXT_MAX];
+	int status = WEIR_OK, caught = 0;
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++) {
+		status = listen_all(server, &listeners[i], error);
+		net_address_format(listeners[i].address, address[i]);
+	}
+	server->plan = asked; /* so that a reload compares what was asked for: port 0 stays 0 */
+	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
+		status = worker_start(&server->workers[i]);
+		if (status != WEIR_OK)
+			snprintf(error->message, sizeof error->message, "can't start thread %zu", i + 1);
+	}
+	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
+		fprintf(stderr, "listening: %s %s\n", listeners[i].name, address[i]);
+	while (status == WEIR_OK && caught != SIGTERM && caught != SIGINT)
+		if (sigwait(&signals, &caught) == 0 && caught == SIGHUP)
+			reload(server);
+	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
+	for (size_t i = 0; i < server->worker_count; i++)
+		net_loop_stop(server->workers[i].loop);
+	for (size_t i = 0; i < server->worker_count; i++)
+		worker_join(&server->workers[i]);
+	return status;
+}
+
+int server_run(const struct settings *flags)
+{
+	struct server server = {.settings = *flags};
+	struct weir_error error = {0};
+	int status;
+
+	sem_init(&server.shared.seen, 0, 0);
+	settings_add_environment(&server.settings, getenv);
+	status = server_config_open(server.settings.text[SETTING_CONFIG], &server.config, &error);
+	if (status == WEIR_OK) {
+		raise_descriptor_limit();
+		status = open_server(&server, &error);
+	}
+	if (status == WEIR_OK)
+		status = serve(&server, &error);
+	if (status != WEIR_OK)
+		say_error(&server, &error);
+	close_server(&server);
+	return status == WEIR_OK ? 0 : 1;
+}

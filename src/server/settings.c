@@ -1,0 +1,89 @@
+#include "server/settings.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "rules/model.h"
+
+#define DEFAULT_HTTP     "127.0.0.1:8080"
+#define DEFAULT_RESP     "127.0.0.1:6380"
+#define DEFAULT_CAPACITY 1000000
+
+void settings_add_environment(struct settings *settings, char *(*get)(const char *name))
+{
+	static const char *const variables[] = {
+#define SETTING_VARIABLE(name, flag, variable) variable,
+	    SETTING_LIST(SETTING_VARIABLE)
+#undef SETTING_VARIABLE
+	};
+
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		const char *value = settings->text[i] ? NULL : get(variables[i]);
+
+		if (value && *value)
+			settings->text[i] = value;
+	}
+}
+
+static const char *first(const char *given, const char *file, const char *otherwise)
+{
+	return given ? given : file ? file : otherwise;
+}
+
+static int read_address(const char *name, const char *text, struct net_address *out,
+                        struct weir_error *error)
+{
+	struct weir_error inner;
+	int status = net_address_parse(slice_of(text), out, &inner);
+
+	return status == WEIR_OK ? status : error_set(error, status, "%s: %s", name, inner.message);
+}
+
+static int read_number(const char *name, const char *text, uint64_t max, uint64_t *out,
+                       struct weir_error *error)
+{
+	if (!parse_u64(slice_of(text), out) || *out < 1 || *out > max)
+		return error_set(error, WEIR_EINVAL, "%s: expected 1 to %llu, found '%.40s'", name,
+		                 (unsigned long long)max, text);
+	return WEIR_OK;
+}
+
+static uint64_t cpu_count(void)
+{
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof cpus, &cpus))
+		return 1;
+	return u64_min((uint64_t)CPU_COUNT(&cpus), SETTINGS_THREADS_MAX);
+}
+
+int settings_resolve(const struct settings *settings, const struct weir_config *config,
+                     struct settings_plan *out, struct weir_error *error)
+{
+	const char *const *text = settings->text;
+	const char *store = first(text[SETTING_STORE], config->store, "memory");
+	int status;
+
+	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
+		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
+	if (strcmp(store, "memory") != 0)
+		return error_set(error, WEIR_EUNSUPPORTED,
+		                 "store: expected memory, found '%.80s' (other stores are not supported yet)",
+		                 store);
+	out->capacity = config->capacity ? config->capacity : DEFAULT_CAPACITY;
+	out->threads = cpu_count();
+	status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
+	                      &out->http, error);
+	if (status == WEIR_OK)
+		status = read_address("resp", first(text[SETTING_RESP], config->listen_resp, DEFAULT_RESP),
+		                      &out->resp, error);
+	if (status == WEIR_OK && text[SETTING_CAPACITY])
+		status = read_number("capacity", text[SETTING_CAPACITY], UINT64_MAX, &out->capacity, error);
+	if (status == WEIR_OK && text[SETTING_THREADS])
+		status = read_number("threads", text[SETTING_THREADS], SETTINGS_THREADS_MAX, &out->threads,
+		                     error);
+	return status;
+}

@@ -1,0 +1,46 @@
+/* settings.h: how the server is to run: flags beat the environment, which beats the file. */
+#ifndef SERVER_SETTINGS_H
+#define SERVER_SETTINGS_H
+
+#include <weir/rules.h>
+
+#include "net/address.h"
+
+/* Each is a flag --NAME and a variable WEIR_NAME. */
+#define SETTING_LIST(X)                                                                            \
+	X(CONFIG, "config", "WEIR_CONFIG")                                                             \
+	X(HTTP, "http", "WEIR_HTTP")                                                                   \
+	X(RESP, "resp", "WEIR_RESP")                                                                   \
+	X(GRPC, "grpc", "WEIR_GRPC")                                                                   \
+	X(STORE, "store", "WEIR_STORE")                                                                \
+	X(CAPACITY, "capacity", "WEIR_CAPACITY")                                                       \
+	X(THREADS, "threads", "WEIR_THREADS")
+
+enum setting {
+#define SETTING_ENUM(name, flag, variable) SETTING_##name,
+	SETTING_LIST(SETTING_ENUM)
+#undef SETTING_ENUM
+	SETTING_COUNT
+};
+
+struct settings {
+	const char *text[SETTING_COUNT]; /* as given; NULL: not given */
+};
+
+/* The same, understood. */
+struct settings_plan {
+	struct net_address http, resp;
+	uint64_t capacity;
+	uint64_t threads;
+};
+
+#define SETTINGS_THREADS_MAX 256
+
+/** Fills in what no flag gave; `get` is getenv. An empty variable is not set. */
+void settings_add_environment(struct settings *settings, char *(*get)(const char *name));
+
+/** Fills in the rest from the file and the defaults. Errors: EINVAL, EUNSUPPORTED. */
+int settings_resolve(const struct settings *settings, const struct weir_config *config,
+                     struct settings_plan *out, struct weir_error *error);
+
+#endif

@@ -1,0 +1,171 @@
+#include "server/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/handle.h"
+
+#define HTTP_IDLE_MS (5 * 60 * 1000)
+
+const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP, HTTP_IDLE_MS};
+const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP, 0};
+
+/* Decides and answers what waits, in the order it came. */
+static void answer(struct worker *worker)
+{
+	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	uint64_t end_ns;
+
+	if (worker->count == 0)
+		return;
+	worker->at = clock_moment(&worker->shared->clock);
+	for (size_t i = 0; i < worker->count; i++)
+		handle_finish(worker, &worker->batch[i]);
+	for (size_t i = 0; i < worker->count; i++) {
+		struct work *work = &worker->batch[i];
+		enum metrics_protocol metric = work->protocol->metric;
+
+		work->protocol->codec->reply(net_conn_data(work->conn), &work->request, &work->reply,
+		                             net_conn_out(work->conn));
+		metrics_add(&metrics->answers[METRICS_REQUESTS][metric], 1);
+		if (work->reply.status != WEIR_OK)
+			metrics_add(&metrics->answers[METRICS_ERRORS][metric], 1);
+	}
+	net_loop_flush(worker->loop);
+	end_ns = os_monotonic_ns();
+	metrics_count_duration(metrics, sat_sub(end_ns, worker->start_ns), worker->count);
+	worker->start_ns = end_ns;
+	worker->count = 0;
+	arena_reset(&worker->arena);
+}
+
+static void on_open(void *context, struct net_conn *conn)
+{
+	struct worker *worker = context;
+	const struct worker_protocol *protocol = net_conn_tag(conn);
+
+	protocol->codec->open(net_conn_data(conn), &worker->shared->limits);
+}
+
+static void begin_turn(struct worker *worker)
+{
+	if (worker->config)
+		return;
+	worker->config = atomic_load_explicit(&worker->shared->config, memory_order_acquire);
+	worker->start_ns = os_monotonic_ns();
+}
+
+static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
+{
+	struct worker *worker = context;
+	const struct worker_protocol *protocol = net_conn_tag(conn);
+	size_t used = 0;
+
+	begin_turn(worker);
+	while (!net_conn_blocked(conn)) {
+		struct slice rest = {bytes.data + used, bytes.len - used};
+		struct work *work = &worker->batch[worker->count];
+		size_t consumed = 0;
+		enum codec_result result = protocol->codec->parse(net_conn_data(conn), rest, &consumed,
+		                                                  &worker->arena, &work->request);
+
+		used += consumed;
+		if (result == CODEC_MORE)
+			break;
+		work->conn = conn;
+		work->protocol = protocol;
+		work->reply = (struct reply){0};
+		handle_prepare(worker, work);
+		worker->count++;
+		if (work->request.close)
+			net_conn_finish(conn);
+		if (handle_is_large(work) || worker->count == WORKER_BATCH ||
+		    worker->arena.used > WORKER_ARENA_MAX)
+			answer(worker);
+		if (work->request.close)
+			break;
+	}
+	return used;
+}
+
+static void on_turn(void *context)
+{
+	struct worker *worker = context;
+	uint64_t generation;
+
+	answer(worker);
+	worker->config = NULL;
+	generation = atomic_load_explicit(&worker->shared->generation, memory_order_acquire);
+	if (generation != worker->generation) {
+		worker->generation = generation;
+		sem_post(&worker->shared->seen);
+	}
+}
+
+static void on_close(void *context, struct net_conn *conn)
+{
+	(void)context; /* sessions hold nothing */
+	(void)conn;
+}
+
+static void on_trouble(void *context, const char *what, const char *why)
+{
+	struct worker *worker = context;
+
+	log_limited(&worker->log, os_monotonic_ns(), "%s: %s", what, why);
+}
+
+static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble};
+
+int worker_open(struct worker *worker, struct worker_shared *shared, size_t index)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+
+	*worker = (struct worker){.shared = shared, .index = index};
+	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
+	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
+	if (!worker->batch)
+		return WEIR_ENOMEM;
+	return net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
+}
+
+int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket)
+{
+	struct net_listener listener = {
+	    .socket = socket,
+	    .conn_size = protocol->codec->session_size,
+	    .idle_timeout_ms = protocol->idle_timeout_ms,
+	    .tag = protocol,
+	};
+
+	return net_loop_listen(worker->loop, &listener);
+}
+
+static void *run(void *argument)
+{
+	struct worker *worker = argument;
+
+	net_loop_run(worker->loop);
+	return NULL;
+}
+
+int worker_start(struct worker *worker)
+{
+	worker->running = pthread_create(&worker->thread, NULL, run, worker) == 0;
+	return worker->running ? WEIR_OK : WEIR_EIO;
+}
+
+void worker_join(struct worker *worker)
+{
+	if (worker->running)
+		pthread_join(worker->thread, NULL);
+	worker->running = false;
+}
+
+void worker_close(struct worker *worker)
+{
+	net_loop_close(worker->loop);
+	arena_free(&worker->arena);
+	buffer_free(&worker->page);
+	free(worker->batch);
+}

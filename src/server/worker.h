@@ -1,0 +1,87 @@
+/*
+ * worker.h: one thread: a loop, the requests of its turn, their answers.
+ *
+ * Requests are prepared as they are parsed, so that their memory is on its way,
+ * and decided together when the loop has read all that was ready, or when
+ * WORKER_BATCH of them wait.
+ */
+#ifndef SERVER_WORKER_H
+#define SERVER_WORKER_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "net/net.h"
+#include "proto/codec.h"
+#include "server/config.h"
+#include "server/log.h"
+#include "server/metrics.h"
+
+#define WORKER_BATCH     1024
+#define WORKER_ARENA_MAX ((size_t)1 << 20)
+
+struct worker_protocol {
+	const struct codec *codec;
+	enum metrics_protocol metric;
+	uint64_t idle_timeout_ms; /* 0: none */
+};
+
+extern const struct worker_protocol worker_http, worker_resp;
+
+/* What all workers share. */
+struct worker_shared {
+	weir_table *table;
+	struct metrics *metrics;
+	struct net_gate gate;
+	struct clock_anchor clock;
+	struct codec_limits limits;
+	_Atomic bool stopping;
+	/*
+	 * A reload stores `config`, then raises `generation`. A worker loads
+	 * `config` once per turn and lets go of it before it looks at `generation`,
+	 * so when each has posted `seen` for the new one, nobody holds the old.
+	 */
+	_Atomic(const struct server_config *) config;
+	_Atomic uint64_t generation;
+	sem_t seen;
+};
+
+/* A request on its way through a turn. */
+struct work {
+	struct net_conn *conn;
+	const struct worker_protocol *protocol;
+	struct request request;
+	struct reply reply;
+	struct engine_request engine;
+};
+
+struct worker {
+	struct worker_shared *shared;
+	struct net_loop *loop;
+	size_t index;
+	pthread_t thread;
+	bool running;
+	const struct server_config *config; /* of this turn; NULL outside */
+	uint64_t generation;
+	uint64_t start_ns; /* when the first bytes of the batch were read */
+	struct moment at;  /* of its decisions */
+	struct arena arena;
+	struct work *batch;
+	size_t count;
+	struct buffer page; /* /metrics, when the batch asks for it */
+	struct log_gate log;
+};
+
+/** Errors: ENOMEM, EIO. Close it in any case. */
+int worker_open(struct worker *worker, struct worker_shared *shared, size_t index);
+/** Listens on `socket`, which it takes over. */
+int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket);
+int worker_start(struct worker *worker);
+void worker_join(struct worker *worker);
+void worker_close(struct worker *worker);
+
+#endif

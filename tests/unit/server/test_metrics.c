@@ -1,0 +1,129 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/metrics.h"
+
+/* The rendered page, NUL-terminated. Free with buffer_free. */
+static struct buffer render(struct metrics *metrics)
+{
+	struct metrics_now now = {.connections = 3, .table = {.live = 7}};
+	struct buffer page = {0};
+
+	metrics_render(metrics, &now, &page);
+	buffer_add(&page, "", 1);
+	assert_false(page.failed);
+	return page;
+}
+
+static void expect_line(struct metrics *metrics, const char *line)
+{
+	struct buffer page = render(metrics);
+
+	if (!strstr(page.data, line))
+		fail_msg("expected %sfound %s", line, page.data);
+	buffer_free(&page);
+}
+
+static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
+{
+	struct metrics *metrics = metrics_open(2);
+	struct metrics_limit *limit = metrics_limit(metrics, "login");
+
+	(void)state;
+	metrics_limit(metrics, "other");
+	assert_ptr_equal(metrics_limit(metrics, "login"), limit);
+	metrics_add(&limit->loops[0].decisions[0][1][WEIR_REASON_OK], 2);
+	metrics_add(&limit->loops[1].decisions[0][1][WEIR_REASON_OK], 3);
+	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
+	metrics_add(&metrics_loop(metrics, 1)->answers[METRICS_REQUESTS][METRICS_RESP], 5);
+	metrics_count_reload(metrics, false);
+	expect_line(metrics,
+	            "\nweir_decisions_total{limit=\"login\",reason=\"ok\",allowed=\"true\"} 5\n");
+	expect_line(metrics, "\nweir_shadow_decisions_total{limit=\"login\",reason=\"over_limit\","
+	                     "allowed=\"false\"} 4\n");
+	expect_line(metrics, "\nweir_requests_total{protocol=\"resp\"} 5\n");
+	expect_line(metrics, "\nweir_reloads_total{result=\"failure\"} 1\n");
+	expect_line(metrics, "\nweir_connections 3\n");
+	expect_line(metrics, "\nweir_table_live_keys 7\n");
+	metrics_close(metrics);
+}
+
+static void every_limit_shows_what_it_is_watched_by_from_the_start(void **state)
+{
+	struct metrics *metrics = metrics_open(1);
+
+	(void)state;
+	metrics_limit(metrics, "login");
+	expect_line(metrics,
+	            "\nweir_decisions_total{limit=\"login\",reason=\"ok\",allowed=\"true\"} 0\n");
+	expect_line(
+	    metrics,
+	    "\nweir_decisions_total{limit=\"login\",reason=\"over_limit\",allowed=\"false\"} 0\n");
+	metrics_close(metrics);
+}
+
+static void label_values_are_escaped(void **state)
+{
+	struct metrics *metrics = metrics_open(1);
+
+	(void)state;
+	metrics_limit(metrics, "a\"b\\c\nd");
+	expect_line(metrics, "{limit=\"a\\\"b\\\\c\\nd\",reason=\"ok\"");
+	metrics_close(metrics);
+}
+
+static void durations_fall_into_the_first_bucket_that_holds_them(void **state)
+{
+	struct metrics *metrics = metrics_open(1);
+	struct metrics_loop *loop = metrics_loop(metrics, 0);
+
+	(void)state;
+	metrics_count_duration(loop, 5000, 1);
+	metrics_count_duration(loop, 5001, 10);
+	metrics_count_duration(loop, 2000000000, 100);
+	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.000005\"} 1\n");
+	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.00001\"} 11\n");
+	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"1\"} 11\n");
+	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"+Inf\"} 111\n");
+	expect_line(metrics, "\nweir_request_duration_seconds_sum 200.000055010\n");
+	expect_line(metrics, "\nweir_request_duration_seconds_count 111\n");
+	metrics_close(metrics);
+}
+
+static void every_sample_has_its_help_and_type(void **state)
+{
+	struct metrics *metrics = metrics_open(1);
+	struct buffer page = render(metrics);
+	char *rest = page.data, *line, family[128] = "";
+
+	(void)state;
+	while ((line = strsep(&rest, "\n")) != NULL && *line) {
+		if (line[0] != '#')
+			assert_memory_equal(line, family, strlen(family));
+		else if (strncmp(line, "# HELP ", 7) == 0)
+			snprintf(family, sizeof family, "%.*s", (int)strcspn(line + 7, " "), line + 7);
+		else
+			assert_memory_equal(line + 7, family, strlen(family));
+	}
+	buffer_free(&page);
+	metrics_close(metrics);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(counters_are_summed_over_loops_and_found_again_by_name),
+	    cmocka_unit_test(every_limit_shows_what_it_is_watched_by_from_the_start),
+	    cmocka_unit_test(label_values_are_escaped),
+	    cmocka_unit_test(durations_fall_into_the_first_bucket_that_holds_them),
+	    cmocka_unit_test(every_sample_has_its_help_and_type),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

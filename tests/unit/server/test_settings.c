@@ -1,0 +1,81 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rules/model.h"
+#include "server/settings.h"
+
+static char *environment(const char *name)
+{
+	if (strcmp(name, "WEIR_HTTP") == 0)
+		return "127.0.0.1:2";
+	if (strcmp(name, "WEIR_CAPACITY") == 0)
+		return "22";
+	return strcmp(name, "WEIR_RESP") == 0 ? "" : NULL;
+}
+
+static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults(void **state)
+{
+	struct weir_config file = {
+	    .listen_http = "127.0.0.1:3", .listen_resp = "127.0.0.1:3", .capacity = 33};
+	struct weir_config empty = {0};
+	struct settings settings = {.text = {[SETTING_HTTP] = "127.0.0.1:1"}};
+	struct settings_plan plan;
+
+	(void)state;
+	settings_add_environment(&settings, environment);
+	assert_int_equal(settings_resolve(&settings, &file, &plan, NULL), WEIR_OK);
+	assert_int_equal(ntohs(plan.http.v4.sin_port), 1);
+	assert_int_equal(ntohs(plan.resp.v4.sin_port), 3); /* an empty variable is not set */
+	assert_int_equal(plan.capacity, 22);
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
+	assert_int_equal(plan.capacity, 33);
+	assert_int_equal(settings_resolve(&(struct settings){0}, &empty, &plan, NULL), WEIR_OK);
+	assert_int_equal(ntohs(plan.http.v4.sin_port), 8080);
+	assert_int_equal(ntohs(plan.resp.v4.sin_port), 6380);
+	assert_int_equal(plan.capacity, 1000000);
+	assert_true(plan.threads >= 1);
+}
+
+static void impossible_values_are_refused_by_name(void **state)
+{
+	static const struct {
+		enum setting setting;
+		const char *text, *message;
+	} bad[] = {
+	    {SETTING_HTTP, "nowhere", "http: expected HOST:PORT"},
+	    {SETTING_RESP, "127.0.0.1:70000", "resp: expected HOST:PORT"},
+	    {SETTING_CAPACITY, "0", "capacity: expected 1 to"},
+	    {SETTING_CAPACITY, "many", "found 'many'"},
+	    {SETTING_THREADS, "-1", "threads: expected 1 to 256, found '-1'"},
+	    {SETTING_THREADS, "257", "threads: expected 1 to 256, found '257'"},
+	    {SETTING_STORE, "redis://127.0.0.1/0", "store: expected memory"},
+	    {SETTING_GRPC, "127.0.0.1:1", "grpc: not supported yet"},
+	};
+	struct weir_config empty = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct settings settings = {0};
+		struct settings_plan plan;
+		struct weir_error error = {0};
+
+		settings.text[bad[i].setting] = bad[i].text;
+		assert_true(settings_resolve(&settings, &empty, &plan, &error) < 0);
+		assert_non_null(strstr(error.message, bad[i].message));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(flags_beat_the_environment_which_beats_the_file_which_beats_defaults),
+	    cmocka_unit_test(impossible_values_are_refused_by_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
