@@ -1,10 +1,11 @@
 /*
  * yaml.c: from the bytes of a file to one clean tree, and its topmost keys.
  *
- * libyaml parses; what the tables of keys should never meet is refused before
- * they run: aliases (a few bytes could stand for billions of nodes), tags
- * (`!x` unquoted is one, and would silently vanish), keys that are not text,
- * endless nesting, a second document.
+ * A file is parsed twice. The first time, event by event, refuses what the
+ * tables of keys should never meet: aliases (a few bytes could stand for
+ * billions of nodes), tags (`!x` unquoted is one, and would silently vanish),
+ * keys that are not text, a second document, and deep nesting, for which
+ * libyaml takes time by the square of the depth. The second time makes a tree.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -73,68 +74,14 @@ static const struct node_key file_keys[] = {
     {"trusted_proxies", read_proxies},
 };
 
-/*
- * libyaml numbers nodes in the order in which they stand, and an alias repeats
- * the number of its anchor: in a tree without aliases this walk meets the
- * numbers 1, 2, 3, … . `at` is where an alias would be reported: it has no
- * place of its own.
- */
-static int check_tree(struct reader *reader, const yaml_node_t *at, int id, int depth, int *last)
-{
-	static const char *const default_tags[] = {
-	    [YAML_SCALAR_NODE] = YAML_DEFAULT_SCALAR_TAG,
-	    [YAML_SEQUENCE_NODE] = YAML_DEFAULT_SEQUENCE_TAG,
-	    [YAML_MAPPING_NODE] = YAML_DEFAULT_MAPPING_TAG,
-	};
-	const yaml_node_t *node = node_at(reader, id);
-	int status = WEIR_OK;
-
-	if (id != ++*last)
-		return node_error(reader, at, "expected values written out, found an alias (*name)");
-	if (depth > NODE_DEPTH_MAX)
-		return node_error(reader, node, "expected at most %d levels, found more", NODE_DEPTH_MAX);
-	if (strcmp((const char *)node->tag, default_tags[node->type]) != 0)
-		return node_error(reader, node, "expected no tag, found %.40s; quote text that begins with !",
-		                  (const char *)node->tag);
-	if (node->type == YAML_SEQUENCE_NODE) {
-		for (size_t i = 0; i < node_item_count(node) && status == WEIR_OK; i++)
-			status = check_tree(reader, node, node->data.sequence.items.start[i], depth + 1, last);
-	} else if (node->type == YAML_MAPPING_NODE) {
-		for (size_t i = 0; i < node_pair_count(node) && status == WEIR_OK; i++) {
-			const yaml_node_pair_t *pair = &node->data.mapping.pairs.start[i];
-			const yaml_node_t *key = node_at(reader, pair->key);
-
-			status = check_tree(reader, node, pair->key, depth + 1, last);
-			if (status == WEIR_OK)
-				status = node_expect(reader, key, YAML_SCALAR_NODE, "a name");
-			if (status == WEIR_OK)
-				status = check_tree(reader, key, pair->value, depth + 1, last);
-		}
-	}
-	return status;
-}
-
-static int read_document(struct reader *reader)
-{
-	static const struct node_table table = {"the file", file_keys,
-	                                        sizeof file_keys / sizeof *file_keys};
-	const yaml_node_t *root = yaml_document_get_root_node(reader->document);
-	int last = 0, status;
-
-	if (!root || node_is_nothing(root))
-		return WEIR_OK;
-	status = check_tree(reader, root, 1, 1, &last);
-	return status == WEIR_OK ? node_mapping(reader, root, &table, 0, reader->config, NULL) : status;
-}
-
 /* Errors of the encoding come with an offset in bytes only. */
-static int encoding_error(const yaml_parser_t *parser, const char *text, struct weir_error *error)
+static int encoding_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
 {
 	unsigned line = 1, column = 1;
 
 	for (size_t i = 0; i < parser->problem_offset; i++) {
-		column += (text[i] & 0xc0) != 0x80;
-		if (text[i] == '\n') {
+		column += (text.data[i] & 0xc0) != 0x80;
+		if (text.data[i] == '\n') {
 			line++;
 			column = 1;
 		}
@@ -143,7 +90,7 @@ static int encoding_error(const yaml_parser_t *parser, const char *text, struct 
 	                    parser->problem);
 }
 
-static int yaml_error(const yaml_parser_t *parser, const char *text, struct weir_error *error)
+static int yaml_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
 {
 	const char *context = parser->context;
 
@@ -156,63 +103,142 @@ static int yaml_error(const yaml_parser_t *parser, const char *text, struct weir
 	                    parser->problem, context ? " " : "", context ? context : "");
 }
 
-static int check_end(struct reader *reader, yaml_parser_t *parser, const char *text)
+static bool parser_open(yaml_parser_t *parser, struct slice text)
 {
-	yaml_document_t second;
-	int status = WEIR_OK;
+	if (!yaml_parser_initialize(parser))
+		return false;
+	yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(parser, (const unsigned char *)text.data, text.len);
+	return true;
+}
 
-	if (!yaml_parser_load(parser, &second))
-		return yaml_error(parser, text, reader->error);
-	if (yaml_document_get_root_node(&second))
-		status = error_set_at(reader->error, WEIR_EINVAL, (unsigned)second.start_mark.line + 1,
-		                      (unsigned)second.start_mark.column + 1,
-		                      "expected one document, found a second one");
-	yaml_document_delete(&second);
+/* Where the events are in the tree. */
+struct nesting {
+	int depth;
+	struct {
+		bool mapping;
+		bool value_next; /* of a mapping's pair */
+	} level[NODE_DEPTH_MAX + 1];
+	bool document_seen;
+};
+
+static int check_node(struct reader *reader, const yaml_event_t *event, const yaml_char_t *tag,
+                      struct nesting *nesting)
+{
+	bool mapping = nesting->level[nesting->depth].mapping;
+	bool is_key = mapping && !nesting->level[nesting->depth].value_next;
+
+	if (tag)
+		return node_error(reader, event, "expected no tag, found %.40s; quote text that begins with !",
+		                  (const char *)tag);
+	if (is_key && event->type != YAML_SCALAR_EVENT)
+		return node_error(reader, event, "expected a name, found a list or mapping");
+	nesting->level[nesting->depth].value_next = is_key;
+	if (event->type == YAML_SCALAR_EVENT)
+		return WEIR_OK;
+	if (nesting->depth == NODE_DEPTH_MAX)
+		return node_error(reader, event, "expected at most %d levels, found more", NODE_DEPTH_MAX);
+	nesting->depth++;
+	nesting->level[nesting->depth].mapping = event->type == YAML_MAPPING_START_EVENT;
+	nesting->level[nesting->depth].value_next = false;
+	return WEIR_OK;
+}
+
+static int check_event(struct reader *reader, const yaml_event_t *event, struct nesting *nesting)
+{
+	switch (event->type) {
+	case YAML_DOCUMENT_START_EVENT:
+		if (nesting->document_seen)
+			return node_error(reader, event, "expected one document, found a second one");
+		nesting->document_seen = true;
+		return WEIR_OK;
+	case YAML_ALIAS_EVENT:
+		return node_error(reader, event, "expected values written out, found the alias *%.40s",
+		                  (const char *)event->data.alias.anchor);
+	case YAML_SCALAR_EVENT:
+		return check_node(reader, event, event->data.scalar.tag, nesting);
+	case YAML_SEQUENCE_START_EVENT:
+		return check_node(reader, event, event->data.sequence_start.tag, nesting);
+	case YAML_MAPPING_START_EVENT:
+		return check_node(reader, event, event->data.mapping_start.tag, nesting);
+	case YAML_SEQUENCE_END_EVENT:
+	case YAML_MAPPING_END_EVENT:
+		nesting->depth--;
+		return WEIR_OK;
+	default:
+		return WEIR_OK;
+	}
+}
+
+static int check_text(struct reader *reader, struct slice text)
+{
+	struct nesting nesting = {0};
+	yaml_parser_t parser;
+	int status = WEIR_OK;
+	bool more = true;
+
+	if (!parser_open(&parser, text))
+		return node_no_memory(reader);
+	while (more && status == WEIR_OK) {
+		yaml_event_t event;
+
+		if (yaml_parser_parse(&parser, &event)) {
+			more = event.type != YAML_STREAM_END_EVENT;
+			status = check_event(reader, &event, &nesting);
+			yaml_event_delete(&event);
+		} else {
+			status = yaml_error(&parser, text, reader->error);
+		}
+	}
+	yaml_parser_delete(&parser);
 	return status;
 }
 
-static int parse(yaml_parser_t *parser, const char *text, struct reader *reader)
+static int read_tree(struct reader *reader, struct slice text)
 {
+	static const struct node_table table = {"the file", file_keys,
+	                                        sizeof file_keys / sizeof *file_keys};
 	yaml_document_t document;
+	yaml_parser_t parser;
+	const yaml_node_t *root;
 	int status = WEIR_OK;
 
-	if (!yaml_parser_load(parser, &document))
-		return yaml_error(parser, text, reader->error);
-	reader->document = &document;
-	/* Without a root the stream has ended, and libyaml must not be asked again. */
-	if (yaml_document_get_root_node(&document))
-		status = check_end(reader, parser, text);
-	if (status == WEIR_OK)
-		status = read_document(reader);
-	yaml_document_delete(&document);
+	if (!parser_open(&parser, text))
+		return node_no_memory(reader);
+	if (yaml_parser_load(&parser, &document)) {
+		reader->document = &document;
+		root = yaml_document_get_root_node(&document);
+		if (root && !node_is_nothing(root))
+			status = node_mapping(reader, root, &table, 0, reader->config, NULL);
+		yaml_document_delete(&document);
+	} else {
+		status = yaml_error(&parser, text, reader->error);
+	}
+	yaml_parser_delete(&parser);
 	return status;
 }
 
 int weir_config_read_yaml(const char *text, size_t len, const char *directory, weir_config **out,
                           struct weir_error *error)
 {
-	static const char bom[] = "\xef\xbb\xbf";
+	static const struct slice bom = {"\xef\xbb\xbf", 3};
 	struct reader reader = {.config = rules_config_new(), .error = error};
-	yaml_parser_t parser;
+	struct slice rest = {text ? text : "", len};
 	int status;
 
 	(void)directory; /* for dictionaries, once there are any */
 	*out = NULL;
-	if (len >= sizeof bom - 1 && memcmp(text, bom, sizeof bom - 1) == 0) {
+	if (!reader.config)
+		return node_no_memory(&reader);
+	if (len >= bom.len && memcmp(text, bom.data, bom.len) == 0) {
 		/* libyaml would count it as a column, and so as indentation. */
-		text += sizeof bom - 1;
-		len -= sizeof bom - 1;
+		rest.data += bom.len;
+		rest.len -= bom.len;
 	}
-	if (len > FILE_MAX)
-		status = error_set(error, WEIR_ELONG, "expected at most 16 MiB, found more");
-	else if (!reader.config || !yaml_parser_initialize(&parser))
-		status = node_no_memory(&reader);
-	else {
-		yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-		yaml_parser_set_input_string(&parser, (const unsigned char *)(text ? text : ""), len);
-		status = parse(&parser, text, &reader);
-		yaml_parser_delete(&parser);
-	}
+	status = len > FILE_MAX ? error_set(error, WEIR_ELONG, "expected at most 16 MiB, found more")
+	                        : check_text(&reader, rest);
+	if (status == WEIR_OK)
+		status = read_tree(&reader, rest);
 	if (status == WEIR_OK)
 		*out = reader.config;
 	else

@@ -219,14 +219,13 @@ static void matchers_of_later_versions_are_refused(void **state)
 static void yaml_that_hides_things_is_refused(void **state)
 {
 	static const struct bad cases[] = {
-	    {"limits: &a {}\nrules: *a", 2, 1, "written out, found an alias"},
-	    {"a: [[&a x], *a]", 1, 4, "found an alias"},
-	    {"a: &a [*a]", 1, 4, "found an alias"},
+	    {"limits: &a {}\nrules: *a", 2, 8, "written out, found the alias *a"},
+	    {"a: [[&a x], *a]", 1, 13, "the alias *a"},
+	    {"*a : 1", 1, 1, "the alias *a"},
 	    {"rules: [{ answer: deny, match: { a: !x } }]", 1, 37, "no tag, found !x"},
 	    {"nodes: !!int 1", 1, 8, "no tag"},
 	    {"nodes: 1\n---\nnodes: 2", 2, 1, "one document, found a second one"},
-	    {"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", 1, 33,
-	     "at most 32 levels"},
+	    {"a: {? [b] : c}", 1, 7, "expected a name"},
 	};
 
 	(void)state;
@@ -238,8 +237,7 @@ static void what_is_no_yaml_is_refused(void **state)
 	static const struct bad cases[] = {
 	    {"a: [", 2, 1, "expected YAML, found: "},
 	    {"nodes: 1\n\tx: 1", 2, 1, "expected YAML, found: "},
-	    {"nodes: 1\n---\n[", 4, 1, "expected YAML, found: "},
-	    {"a: *a", 1, 4, "undefined alias"},
+	    {"a: [&a x, &a y]", 1, 11, "found duplicate anchor"},
 	    {"nodes: 1\n# \xc3\xa4 \xff", 2, 5, "UTF-8"},
 	    {"prefix: a\x01", 1, 10, "control characters"},
 	};
@@ -249,9 +247,10 @@ static void what_is_no_yaml_is_refused(void **state)
 	ASSERT_ALL_REFUSED(cases, WEIR_ESYNTAX);
 	assert_refused(SLICE("nodes: 1\0"), WEIR_ESYNTAX, 1, 9, "control characters");
 	assert_refused(SLICE("\xff\xfen\0o\0"), WEIR_ESYNTAX, 1, 1, "UTF-8");
-	for (int i = 0; i < 100000; i++)
+	for (int i = 0; i < 1 << 20; i++)
 		buffer_add_text(&deep, "[");
-	assert_refused((struct slice){deep.data, deep.len}, WEIR_ESYNTAX, 1, 1002, "");
+	/* Left to libyaml alone this would take hours. */
+	assert_refused((struct slice){deep.data, deep.len}, WEIR_EINVAL, 1, 33, "at most 32 levels");
 	buffer_free(&deep);
 }
 
