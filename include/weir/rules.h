@@ -15,8 +15,8 @@ extern "C" {
 /**
  * Reads and checks the whole file before anything of it is used.
  * Errors: EIO (can't be read), ESYNTAX or EINVAL with line and column in
- * `error` and "expected …, found …" as its message, ENOMEM. On error *out is
- * NULL. Free with weir_config_close.
+ * `error` and "expected …, found …" as its message, ELONG (more than 16 MiB),
+ * ENOMEM. On error *out is NULL. Free with weir_config_close.
  */
 WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error);
 

@@ -113,8 +113,8 @@ int ip_range_prefix(const struct ip_range *range)
 	struct ip_range whole;
 	unsigned bits = 0;
 
-	while (bits < 128 && !((range->first.bytes[bits / 8] ^ range->last.bytes[bits / 8]) &
-	                       (0x80 >> bits % 8)))
+	while (bits < 128 &&
+	       !((range->first.bytes[bits / 8] ^ range->last.bytes[bits / 8]) & (0x80 >> bits % 8)))
 		bits++;
 	range_of_prefix(&range->first, bits, &whole);
 	return memcmp(&whole, range, sizeof whole) == 0 ? (int)bits : -1;

@@ -18,17 +18,18 @@ static const struct node_word algorithms[] = {
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "leaky_queue", "pacer",  "sliding_window", "sliding_counter", "sliding_log", "base",
-    "random",      "breaker", "concurrency",   "throttle",        "adaptive",
+    "leaky_queue", "pacer",   "sliding_window", "sliding_counter", "sliding_log", "base",
+    "random",      "breaker", "concurrency",    "throttle",        "adaptive",
 };
 
 static const struct node_word aligns[] = {
     {"calendar", WEIR_ALIGN_CALENDAR}, {"first_request", WEIR_ALIGN_FIRST_REQUEST}, {0}};
 
 static const struct node_word weekdays[] = {
-    {"monday", WEIR_MONDAY},     {"tuesday", WEIR_TUESDAY}, {"wednesday", WEIR_WEDNESDAY},
-    {"thursday", WEIR_THURSDAY}, {"friday", WEIR_FRIDAY},   {"saturday", WEIR_SATURDAY},
-    {"sunday", WEIR_SUNDAY},     {0}};
+    {"monday", WEIR_MONDAY},       {"tuesday", WEIR_TUESDAY},
+    {"wednesday", WEIR_WEDNESDAY}, {"thursday", WEIR_THURSDAY},
+    {"friday", WEIR_FRIDAY},       {"saturday", WEIR_SATURDAY},
+    {"sunday", WEIR_SUNDAY},       {0}};
 
 static int read_rate(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                      void *field)

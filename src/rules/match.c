@@ -31,7 +31,7 @@ static bool is_later_form(struct slice text)
 	return is_number_range(text);
 }
 
-/* An address is text like any other, except where the attribute is `ip`; a range of them never is. */
+/* One address is text like any other, except for the attribute `ip`; a range of them never is. */
 static bool is_ip_range(struct slice text, bool is_ip, struct ip_range *range)
 {
 	struct ip ip;
@@ -54,19 +54,20 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 		return WEIR_OK;
 	}
 	if (is_later_form(text))
-		return node_error(reader, node, "expected a value, found %s, a form not supported yet" LITERAL,
+		return node_error(reader, node,
+		                  "expected a value, found %s, a form not supported yet" LITERAL,
 		                  node_found(node).text);
 	if (is_ip)
-		return node_expected(reader, node,
-		                     "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
+		return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
 	if (is_path && text.len > 0 && text.data[text.len - 1] == '*') {
 		out->test = RULES_PREFIX;
 		out->text.len = --text.len;
 	}
 	if (memchr(text.data, '*', text.len))
-		return node_error(reader, node,
-		                  "expected * alone, at the end of a path or in an address, found %s" LITERAL,
-		                  node_found(node).text);
+		return node_error(
+		    reader, node,
+		    "expected * alone, at the end of a path or in an address, found %s" LITERAL,
+		    node_found(node).text);
 	return WEIR_OK;
 }
 
@@ -77,8 +78,9 @@ static int read_value(struct reader *reader, const char *attribute, const yaml_n
 	char *copy;
 
 	if (node->type == YAML_MAPPING_NODE)
-		return node_error(reader, node, "expected a value or a list of values, found a mapping "
-		                                "(not, in and not_in are not supported yet)");
+		return node_error(reader, node,
+		                  "expected a value or a list of values, found a mapping "
+		                  "(not, in and not_in are not supported yet)");
 	if (node->type != YAML_SCALAR_NODE || node_is_nothing(node))
 		return node_expected(reader, node, "a value");
 	text = node_slice(node);

@@ -13,16 +13,16 @@ static_assert(sizeof(enum rules_mode) == sizeof(unsigned), "node_word writes enu
 void node_words_add(struct node_words *words, struct slice name)
 {
 	static const char more[] = ", …";
-	size_t room = sizeof words->text - words->len - sizeof more;
-	int written;
+	/* Until it is full there is always room for `more`. */
+	bool fits = !words->full && words->len + 2 + name.len + sizeof more <= sizeof words->text;
+	int written = 0;
 
-	if (name.len + 2 > room) {
-		if (words->len == 0 || words->text[words->len - 1] != '\xa6')
-			words->len += (size_t)sprintf(words->text + words->len, "%s", more);
-		return;
-	}
-	written = sprintf(words->text + words->len, "%s%.*s", words->len ? ", " : "", (int)name.len,
-	                  name.data);
+	if (fits)
+		written = sprintf(words->text + words->len, "%s%.*s", words->len ? ", " : "", (int)name.len,
+		                  name.data);
+	else if (!words->full)
+		written = sprintf(words->text + words->len, "%s", more);
+	words->full = !fits;
 	words->len += (size_t)written;
 }
 
@@ -33,7 +33,8 @@ struct node_words node_found(const yaml_node_t *node)
 	size_t len;
 
 	if (node->type != YAML_SCALAR_NODE) {
-		node_words_add(&found, node->type == YAML_MAPPING_NODE ? SLICE("a mapping") : SLICE("a list"));
+		node_words_add(&found,
+		               node->type == YAML_MAPPING_NODE ? SLICE("a mapping") : SLICE("a list"));
 		return found;
 	}
 	if (node_is_nothing(node)) {
@@ -112,8 +113,9 @@ static int sort_values(struct reader *reader, const yaml_node_t *node,
 		const yaml_node_t *key = node_at(reader, pairs[i].key);
 		size_t row = 0;
 
-		while (row < table->count && !(has_key(&table->keys[row], variant) &&
-		                               slice_equal(node_slice(key), slice_of(table->keys[row].name))))
+		while (row < table->count &&
+		       !(has_key(&table->keys[row], variant) &&
+		         slice_equal(node_slice(key), slice_of(table->keys[row].name))))
 			row++;
 		if (row == table->count)
 			return unknown_key(reader, key, table, variant);
@@ -142,7 +144,8 @@ int node_mapping(struct reader *reader, const yaml_node_t *node, const struct no
 		if (own[i] && key->read)
 			status = key->read(reader, key, own[i], (char *)object + key->offset);
 		else if (!own[i] && key->required && has_key(key, variant))
-			status = node_error(reader, node, "expected %s in %s, found none", key->name, table->what);
+			status =
+			    node_error(reader, node, "expected %s in %s, found none", key->name, table->what);
 	}
 	if (values)
 		memcpy(values, own, sizeof own);

@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "rules/model.h"
 
-#define NODE_KEYS_MAX 16  /* rows of a table */
-#define NODE_NAME_MAX 64  /* bytes of a limit's, rule's or attribute's name */
+#define NODE_KEYS_MAX  16 /* rows of a table */
+#define NODE_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 
 /* A node with its name: all limits, or all rules; sorted by name. */
@@ -30,7 +30,7 @@ struct node_name {
 struct reader {
 	yaml_document_t *document;
 	struct weir_config *config;
-	struct weir_error *error;        /* may be NULL */
+	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
 };
 
@@ -76,8 +76,7 @@ int node_word(struct reader *reader, const struct node_key *key, const yaml_node
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out);
 
 /** Sorts `names`; an error where two are equal. `what`: "limit". */
-int node_names_sort(struct reader *reader, struct node_name *names, size_t count,
-                    const char *what);
+int node_names_sort(struct reader *reader, struct node_name *names, size_t count, const char *what);
 const struct node_name *node_names_find(const struct node_name *names, size_t count,
                                         struct slice text);
 
@@ -117,6 +116,7 @@ size_t node_number_end(struct slice text, size_t from);
 struct node_words {
 	char text[128];
 	size_t len;
+	bool full;
 };
 
 /** Appends `, name`, or once an ellipsis when it is full. */

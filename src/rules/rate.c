@@ -6,8 +6,8 @@ static const struct {
 	struct slice name;
 	enum weir_unit unit;
 } units[] = {
-    {{"ms", 2}, WEIR_MILLISECOND}, {{"s", 1}, WEIR_SECOND},     {{"m", 1}, WEIR_MINUTE},
-    {{"h", 1}, WEIR_HOUR},         {{"d", 1}, WEIR_DAY},        {{"w", 1}, WEIR_WEEK},
+    {{"ms", 2}, WEIR_MILLISECOND}, {{"s", 1}, WEIR_SECOND},  {{"m", 1}, WEIR_MINUTE},
+    {{"h", 1}, WEIR_HOUR},         {{"d", 1}, WEIR_DAY},     {{"w", 1}, WEIR_WEEK},
     {{"month", 5}, WEIR_MONTH},    {{"year", 4}, WEIR_YEAR},
 };
 

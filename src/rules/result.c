@@ -98,8 +98,8 @@ int read_result(struct reader *reader, const struct node_key *key, const yaml_no
 	if (status == WEIR_OK)
 		status = add_mapping(reader, value, &out);
 	if (status == WEIR_OK && out.failed)
-		status = node_error(reader, value, "expected at most %d bytes as JSON, found more",
-		                    RESULT_MAX);
+		status =
+		    node_error(reader, value, "expected at most %d bytes as JSON, found more", RESULT_MAX);
 	if (status == WEIR_OK) {
 		*result = arena_copy(&reader->config->arena, (struct slice){out.data, out.len});
 		if (!*result)

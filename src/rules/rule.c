@@ -6,8 +6,7 @@
 /* A rule counts by limits or answers by itself; each kind has its own keys. */
 enum { BY_LIMITS = 1, BY_ANSWER = 2 };
 
-static const struct node_word modes[] = {
-    {"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
+static const struct node_word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
 static const struct node_word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
@@ -44,8 +43,8 @@ static int read_key(struct reader *reader, const struct node_key *key, const yam
 	struct rules_rule *rule = field;
 	struct node_name *names;
 	const char **texts;
-	int status = read_names(reader, value, "attribute", "a list of attributes such as [ip]", &names,
-	                        &texts);
+	int status =
+	    read_names(reader, value, "attribute", "a list of attributes such as [ip]", &names, &texts);
 
 	(void)key;
 	if (status == WEIR_OK) {
@@ -72,8 +71,8 @@ static int read_rule_limits(struct reader *reader, const struct node_key *key,
 	struct node_name *names;
 	const char **texts;
 	size_t *limits, count;
-	int status = read_names(reader, value, "limit", "a list of limits such as [login]", &names,
-	                        &texts);
+	int status =
+	    read_names(reader, value, "limit", "a list of limits such as [login]", &names, &texts);
 
 	(void)key;
 	if (status != WEIR_OK)
@@ -128,8 +127,8 @@ static int read_rule(struct reader *reader, const yaml_node_t *node, size_t inde
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	char unnamed[32];
 	bool answers_itself;
-	int status =
-	    node_expect(reader, node, YAML_MAPPING_NODE, "a rule such as { key: [ip], limits: [login] }");
+	int status = node_expect(reader, node, YAML_MAPPING_NODE,
+	                         "a rule such as { key: [ip], limits: [login] }");
 
 	if (status != WEIR_OK)
 		return status;

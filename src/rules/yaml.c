@@ -13,10 +13,10 @@
 #include "base/buffer.h"
 #include "rules/read.h"
 
-#define FILE_MAX ((size_t)16 << 20)
+#define FILE_MAX     ((size_t)16 << 20)
 #define CAPACITY_MAX (UINT64_C(1) << 40)
-#define NODES_MAX 65536
-#define TEXT_MAX 4096
+#define NODES_MAX    65536
+#define TEXT_MAX     4096
 
 #define FIELD(name) offsetof(struct weir_config, name)
 
@@ -129,7 +129,8 @@ static int check_node(struct reader *reader, const yaml_event_t *event, const ya
 	bool is_key = mapping && !nesting->level[nesting->depth].value_next;
 
 	if (tag)
-		return node_error(reader, event, "expected no tag, found %.40s; quote text that begins with !",
+		return node_error(reader, event,
+		                  "expected no tag, found %.40s; quote text that begins with !",
 		                  (const char *)tag);
 	if (is_key && event->type != YAML_SCALAR_EVENT)
 		return node_error(reader, event, "expected a name, found a list or mapping");

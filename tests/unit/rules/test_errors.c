@@ -28,8 +28,8 @@ static void assert_refused(struct slice yaml, int status, unsigned line, unsigne
 	if (got != status || error.status != got || config || error.line != line ||
 	    error.column != column || !strstr(error.message, message) ||
 	    strncmp(error.message, "expected ", 9) != 0)
-		fail_msg("%.400s\n%d at %u:%u %s\nwanted %d at %u:%u %s", yaml.data, got,
-		         error.line, error.column, error.message, status, line, column, message);
+		fail_msg("%.400s\n%d at %u:%u %s\nwanted %d at %u:%u %s", yaml.data, got, error.line,
+		         error.column, error.message, status, line, column, message);
 }
 
 static void assert_all_refused(const struct bad *cases, size_t n, int status)
@@ -46,7 +46,8 @@ static void unknown_keys_are_refused(void **state)
 {
 	static const struct bad cases[] = {
 	    {"limit: {}", 1, 1, "the file (listen, store, capacity, limits, rules,"},
-	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14, "listen (http, resp, grpc), found \"htp\""},
+	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14,
+	     "listen (http, resp, grpc), found \"htp\""},
 	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,
 	     "token_bucket (algorithm, rate, burst, on_store_failure), found \"rat\""},
 	    {"rules: [{ answer: deny, mtch: {} }]", 1, 25, "found \"mtch\""},
@@ -68,7 +69,8 @@ static void duplicates_are_refused(void **state)
 	     "  a: { algorithm: token_bucket, rate: 5/s }\n"
 	     "  b: { algorithm: token_bucket, rate: 5/s }",
 	     4, 3, "each limit once, found \"b\" again"},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52, "\"rate\" again"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52,
+	     "\"rate\" again"},
 	    {"rules: [{ name: x, answer: deny },\n { name: x, answer: allow }]", 2, 10,
 	     "each rule once, found \"x\" again"},
 	    {"rules: [{ name: rule-2, answer: deny },\n { answer: allow }]", 2, 2, "\"rule-2\" again"},
@@ -138,15 +140,18 @@ static void impossible_values_are_refused(void **state)
 	    {"limits: { a: { algorithm: token_bucket, rate: 5 } }", 1, 47, "a rate"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 0/s } }", 1, 47, "found \"0/s\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: -5/s } }", 1, 47, "found \"-5/s\""},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5000000000/s } }", 1, 47, "found 5000000000"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5000000000/s } }", 1, 47,
+	     "found 5000000000"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/month } }", 1, 47, "fixed length"},
 	    {"limits: { a: { algorithm: resetting_bucket, rate: 5/367d } }", 1, 51, "a year at most"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, burst: 0 } }", 1, 59,
 	     "from 1 to 4294967296, found \"0\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 1/d, burst: 4294967296 } }", 1, 59,
 	     "refilled within"},
-	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: Asia/Nowhere } }", 1, 62, ""},
-	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: ../../passwd } }", 1, 62, ""},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: Asia/Nowhere } }", 1, 62,
+	     ""},
+	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, timezone: ../../passwd } }", 1, 62,
+	     ""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: no } }", 1, 59,
 	     "align to be one of calendar, first_request, found \"no\""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/w, week_start: mon } }", 1, 64, "monday"},
@@ -166,8 +171,10 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	static const struct bad cases[] = {
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/s, burst: 5 } }", 1, 52,
 	     "fixed_window (algorithm, rate, align, timezone, week_start, on_store_failure)"},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, timezone: UTC } }", 1, 52, "token_bucket"},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, capacity: 5 } }", 1, 52, "token_bucket"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, timezone: UTC } }", 1, 52,
+	     "token_bucket"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, capacity: 5 } }", 1, 52,
+	     "token_bucket"},
 	    {"limits: { a: { algorithm: leaky_bucket, rate: 5/s, burst: 5 } }", 1, 52, "capacity"},
 	    {"limits: { a: { align: calendar, algorithm: resetting_bucket, rate: 5/s } }", 1, 16,
 	     "resetting_bucket (algorithm, rate, on_store_failure)"},
@@ -183,7 +190,8 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 static void a_rule_has_limits_or_an_answer(void **state)
 {
 	static const struct bad cases[] = {
-	    {"rules:\n  - name: x\n    match: { a: 1 }", 2, 5, "limits or answer in a rule, found neither"},
+	    {"rules:\n  - name: x\n    match: { a: 1 }", 2, 5,
+	     "limits or answer in a rule, found neither"},
 	    {"rules: [{ answer: deny, limits: [a] }]", 1, 25, "a rule with an answer (name,"},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
 	};
@@ -194,7 +202,8 @@ static void a_rule_has_limits_or_an_answer(void **state)
 
 static void matchers_of_later_versions_are_refused(void **state)
 {
-	static const char *const forms[] = {"!x", ">5", "<5", "1-5", "-1.5--1", "in: f", "not_in: f", "not: f"};
+	static const char *const forms[] = {"!x",      ">5",    "<5",        "1-5",
+	                                    "-1.5--1", "in: f", "not_in: f", "not: f"};
 	static const struct bad cases[] = {
 	    {"rules: [{ answer: deny, match: { a: { not: [b] } } }]", 1, 37, "found a mapping (not,"},
 	    {"rules: [{ answer: deny, match: { ip: \"!10.0.0.1\" } }]", 1, 38, "not supported yet"},
@@ -210,7 +219,8 @@ static void matchers_of_later_versions_are_refused(void **state)
 	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
 		char yaml[128];
 
-		snprintf(yaml, sizeof yaml, "rules: [{ answer: deny, match: { a: [x, \"%s\"] } }]", forms[i]);
+		snprintf(yaml, sizeof yaml, "rules: [{ answer: deny, match: { a: [x, \"%s\"] } }]",
+		         forms[i]);
 		assert_refused(slice_of(yaml), WEIR_EINVAL, 1, 41, "a form not supported yet");
 	}
 	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
@@ -254,6 +264,20 @@ static void what_is_no_yaml_is_refused(void **state)
 	buffer_free(&deep);
 }
 
+static void long_lists_of_names_are_cut(void **state)
+{
+	struct buffer yaml = {0};
+
+	(void)state;
+	buffer_add_text(&yaml, "limits:\n");
+	for (int i = 100; i < 200; i++)
+		buffer_printf(&yaml, " limit-%d: { algorithm: token_bucket, rate: 1/s }\n", i);
+	buffer_add_text(&yaml, "rules: [{ limits: [limit] }]\n");
+	assert_refused((struct slice){yaml.data, yaml.len}, WEIR_EINVAL, 102, 20,
+	               "limit-109, limit-110, …), found \"limit\"");
+	buffer_free(&yaml);
+}
+
 static void results_are_bounded(void **state)
 {
 	struct buffer yaml = {0};
@@ -292,7 +316,8 @@ static void files_that_cannot_be_read_say_why(void **state)
 	(void)state;
 	assert_int_equal(weir_config_read_file("/nonexistent/file", &config, &error), WEIR_EIO);
 	assert_null(config);
-	assert_string_equal(error.message, "expected a readable file, found: No such file or directory");
+	assert_string_equal(error.message,
+	                    "expected a readable file, found: No such file or directory");
 	assert_int_equal(weir_config_read_file("/", &config, &error), WEIR_EIO);
 	assert_string_equal(error.message, "expected a readable file, found: Is a directory");
 	assert_int_equal(weir_config_read_file("/nonexistent/file", &config, NULL), WEIR_EIO);
@@ -310,6 +335,7 @@ int main(void)
 	    cmocka_unit_test(matchers_of_later_versions_are_refused),
 	    cmocka_unit_test(yaml_that_hides_things_is_refused),
 	    cmocka_unit_test(what_is_no_yaml_is_refused),
+	    cmocka_unit_test(long_lists_of_names_are_cut),
 	    cmocka_unit_test(results_are_bounded),
 	    cmocka_unit_test(files_are_bounded),
 	    cmocka_unit_test(files_that_cannot_be_read_say_why),

@@ -31,8 +31,8 @@ static weir_config *read_file(const char *path)
 
 static void empty_files_are_the_defaults(void **state)
 {
-	static const char *const empty[] = {"", "\n", "# only a comment\n", "---\n", "---\n...\n", "{}",
-	                                    "\xef\xbb\xbf"};
+	static const char *const empty[] = {"",           "\n", "# only a comment\n", "---\n",
+	                                    "---\n...\n", "{}", "\xef\xbb\xbf"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
@@ -55,9 +55,10 @@ static void empty_files_are_the_defaults(void **state)
 
 static void the_top_level_is_read(void **state)
 {
-	weir_config *config = read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
-	                                "store: redis://h:6379/0\ncapacity: 5\nnodes: 3\nprefix: \"\"\n"
-	                                "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
+	weir_config *config =
+	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
+	              "store: redis://h:6379/0\ncapacity: 5\nnodes: 3\nprefix: \"\"\n"
+	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
 	(void)state;
@@ -118,15 +119,15 @@ static void limits_are_read_in_their_order(void **state)
 
 static void rules_name_limits_that_may_stand_after_them(void **state)
 {
-	weir_config *config = read_text(
-	    "rules:\n"
-	    "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local }\n"
-	    "  - { name: listed, answer: deny, mode: enforce }\n"
-	    "  - { answer: allow }\n"
-	    "limits:\n"
-	    "  b: { algorithm: token_bucket, rate: 1/s }\n"
-	    "  c: { algorithm: token_bucket, rate: 1/s }\n"
-	    "  a: { algorithm: token_bucket, rate: 1/s }\n");
+	weir_config *config =
+	    read_text("rules:\n"
+	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local }\n"
+	              "  - { name: listed, answer: deny, mode: enforce }\n"
+	              "  - { answer: allow }\n"
+	              "limits:\n"
+	              "  b: { algorithm: token_bucket, rate: 1/s }\n"
+	              "  c: { algorithm: token_bucket, rate: 1/s }\n"
+	              "  a: { algorithm: token_bucket, rate: 1/s }\n");
 	const struct rules_rule *rules = config->rules;
 
 	(void)state;
@@ -211,7 +212,8 @@ static void behind_a_backslash_all_is_text(void **state)
 
 static void ip_values_hold_their_range(void **state)
 {
-	weir_config *config = read_text("rules: [{ answer: deny, match: { ip: [1.2.3.4, 10.1.2.3/8] } }]");
+	weir_config *config =
+	    read_text("rules: [{ answer: deny, match: { ip: [1.2.3.4, 10.1.2.3/8] } }]");
 	const struct rules_condition *condition = &config->rules[0].conditions[0];
 	struct ip ip;
 
