@@ -27,7 +27,8 @@ class _Model:
                     self.take(now, cost)
         elif operation == "refund":
             self.give(now, cost)
-        else:
+        elif self.ahead(now):
+            # As with a refund: what is idle already says nothing, and is left alone.
             self.state = None
         answer["remaining"] = self.remaining(now)
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
