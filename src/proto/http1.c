@@ -138,9 +138,10 @@ struct slice http1_value(const struct http1_reader *reader, struct slice data,
 	return (struct slice){NULL, 0};
 }
 
-static enum http1_result bad(struct http1_message *message, const char *error)
+static enum http1_result bad(struct http1_message *message, const char *error, size_t at)
 {
 	message->error = error;
+	message->error_at = at;
 	return HTTP1_BAD;
 }
 
@@ -175,16 +176,18 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 	if (parser->http_major != 1 || parser->http_minor > 1)
 		return HTTP1_BAD_VERSION;
 	if (!lines_strict(data.data, reader->head_len))
-		return bad(message, "expected every line to end in CRLF and none to be folded");
+		return bad(message, "expected every line to end in CRLF and none to be folded",
+		           reader->head_len);
 	if (reader->too_many)
 		return HTTP1_HEADER_LONG;
 	if (http1_value(reader, data, HTTP1_HOST, 1).data)
-		return bad(message, "expected one Host, found several");
+		return bad(message, "expected one Host, found several", reader->head_len);
 	if (!http_1_0 && !http1_value(reader, data, HTTP1_HOST, 0).data)
-		return bad(message, "expected a Host in a request of HTTP/1.1");
+		return bad(message, "expected a Host in a request of HTTP/1.1", reader->head_len);
 	if (coding.data) {
 		if (http_1_0 || (parser->flags & F_CONTENT_LENGTH))
-			return bad(message, "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length");
+			return bad(message, "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length",
+			           reader->head_len);
 		if (!slice_equal_nocase(coding, SLICE("chunked")) ||
 		    http1_value(reader, data, HTTP1_TRANSFER_ENCODING, 1).data)
 			return HTTP1_BAD_CODING;
@@ -217,7 +220,8 @@ static enum http1_result feed(struct http1_reader *reader, struct slice data, si
 	}
 	if (code == HPE_INVALID_VERSION || code == HPE_PAUSED_H2_UPGRADE)
 		return HTTP1_BAD_VERSION;
-	return bad(message, llhttp_get_error_reason(&reader->parser));
+	return bad(message, llhttp_get_error_reason(&reader->parser),
+	           (size_t)(llhttp_get_error_pos(&reader->parser) - data.data));
 }
 
 struct gather {

@@ -79,7 +79,8 @@ struct http1_message {
 	struct slice body;
 	bool http_1_0;
 	bool keep_alive;
-	const char *error; /* HTTP1_BAD: what was expected; static */
+	const char *error; /* HTTP1_BAD: in words; static */
+	size_t error_at;   /* and at which byte of the message */
 };
 
 void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max);

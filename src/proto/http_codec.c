@@ -331,9 +331,12 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		*consumed = http1_len(&session->reader);
 		http1_next(&session->reader);
 	} else {
-		const char *message = framing_errors[result].message;
-
-		refuse(&call.fill, framing_errors[result].error, message ? message : call.message.error);
+		if (result == HTTP1_BAD)
+			error_set(&call.fill.error, WEIR_ESYNTAX, "%s, at byte %zu of the request",
+			          call.message.error, call.message.error_at);
+		else
+			error_set(&call.fill.error, WEIR_ESYNTAX, "%s", framing_errors[result].message);
+		refuse(&call.fill, framing_errors[result].error, call.fill.error.message);
 		request->close = true;
 		*consumed = data.len;
 	}

@@ -1,0 +1,94 @@
+/*
+ * fuzz_codec.h: a codec over hostile bytes.
+ *
+ * The first byte chooses where the rest is cut. However the bytes are cut, the
+ * requests are consumed and answered alike: the replies to the whole and to
+ * the two parts are compared.
+ */
+#ifndef TESTS_FUZZ_FUZZ_CODEC_H
+#define TESTS_FUZZ_FUZZ_CODEC_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/codec.h"
+
+static const struct codec_limits fuzz_limits = {64, 1024, 512, 8};
+
+/* Parses and answers all that is there. False when the connection was to be closed. */
+static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,
+                      struct slice bytes, struct buffer *out)
+{
+	const struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"}};
+	enum codec_result result = CODEC_REQUEST;
+	bool open = true;
+
+	buffer_add_slice(pending, bytes);
+	while (open && result == CODEC_REQUEST) {
+		struct arena arena = {0};
+		struct request request;
+		size_t consumed = SIZE_MAX;
+		char *copy = malloc(pending->len);
+
+		if (pending->len > 0)
+			memcpy(copy, pending->data, pending->len);
+		result = codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena,
+		                      &request);
+		if (result == CODEC_REQUEST) {
+			if (consumed > pending->len || (request.kind != REQUEST_LOCAL && request.key.len > 64))
+				abort();
+			codec->reply(session, &request, &reply, out);
+			buffer_consume(pending, consumed);
+			open = !request.close;
+		}
+		free(copy);
+		arena_free(&arena);
+	}
+	return open;
+}
+
+static void fuzz_run(const struct codec *codec, struct slice bytes, size_t cut, struct buffer *out)
+{
+	void *session = malloc(codec->session_size);
+	struct buffer pending = {0};
+
+	codec->open(session, &fuzz_limits);
+	if (fuzz_feed(codec, session, &pending, (struct slice){bytes.data, cut}, out))
+		fuzz_feed(codec, session, &pending, (struct slice){bytes.data + cut, bytes.len - cut}, out);
+	free(session);
+	buffer_free(&pending);
+}
+
+/* The interim reply depends on when a body arrives: it is left out of the comparison. */
+static void fuzz_drop(struct buffer *out, struct slice interim)
+{
+	char *at;
+
+	while (interim.len > 0 && out->len > 0 &&
+	       (at = memmem(out->data, out->len, interim.data, interim.len))) {
+		memmove(at, at + interim.len, (size_t)(out->data + out->len - at) - interim.len);
+		out->len -= interim.len;
+	}
+}
+
+static int fuzz_codec(const struct codec *codec, struct slice interim, const uint8_t *data,
+                      size_t size)
+{
+	struct slice bytes = {(const char *)data + 1, size - 1};
+	struct buffer whole = {0}, parts = {0};
+
+	if (size == 0)
+		return 0;
+	fuzz_run(codec, bytes, bytes.len, &whole);
+	fuzz_run(codec, bytes, bytes.len * data[0] / 256, &parts);
+	fuzz_drop(&whole, interim);
+	fuzz_drop(&parts, interim);
+	if (whole.len != parts.len || (whole.len > 0 && memcmp(whole.data, parts.data, whole.len) != 0))
+		abort();
+	buffer_free(&whole);
+	buffer_free(&parts);
+	return 0;
+}
+
+#endif

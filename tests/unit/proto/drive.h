@@ -1,0 +1,152 @@
+/*
+ * drive.h: a codec over bytes, as a server would drive it.
+ *
+ * Every call sees the pending bytes at a new address, in a block of exactly
+ * their size, and an arena that was just reset: what a codec keeps for longer
+ * than it may shows under the sanitizers.
+ */
+#ifndef TESTS_UNIT_PROTO_DRIVE_H
+#define TESTS_UNIT_PROTO_DRIVE_H
+
+#include <assert.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/codec.h"
+
+struct drive {
+	const struct codec *codec;
+	void *session;
+	struct reply reply;     /* to every request that is not local */
+	struct buffer pending;  /* bytes no request has consumed */
+	struct buffer out;      /* replies */
+	struct buffer requests; /* one line for each request that is not local */
+	bool closed;
+};
+
+static inline void drive_open(struct drive *drive, const struct codec *codec,
+                              const struct codec_limits *limits, const struct reply *reply)
+{
+	*drive = (struct drive){.codec = codec, .session = malloc(codec->session_size), .reply = *reply};
+	codec->open(drive->session, limits);
+}
+
+static inline void drive_log(struct buffer *log, const struct request *request)
+{
+	static const char *const kinds[] = {"limit", "rules", "adhoc", "local", "health", "ready",
+	                                    "metrics"};
+	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
+
+	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
+	if (request->kind == REQUEST_LIMIT)
+		buffer_printf(log, " %.*s/%.*s", (int)request->limit.len, request->limit.data,
+		              (int)request->key.len, request->key.data);
+	if (request->kind == REQUEST_ADHOC)
+		buffer_printf(log, " %.*s %lu %lu/%lus", (int)request->key.len, request->key.data,
+		              (unsigned long)request->adhoc.burst, (unsigned long)request->adhoc.count,
+		              (unsigned long)request->adhoc.period_s);
+	for (size_t i = 0; i < request->attribute_count; i++)
+		buffer_printf(log, " %s=%.*s", request->attributes[i].name,
+		              (int)request->attributes[i].value_len, request->attributes[i].value);
+	buffer_printf(log, " cost %lu", (unsigned long)request->cost);
+	if (request->from_proxy)
+		buffer_printf(log, " for [%.*s]", (int)request->forwarded_for.len,
+		              request->forwarded_for.data);
+	buffer_add(log, "\n", 1);
+}
+
+/* Parses and answers one request; false when there is none yet. */
+static inline bool drive_one(struct drive *drive)
+{
+	struct arena arena = {0};
+	struct request request;
+	size_t consumed = SIZE_MAX, len = drive->pending.len;
+	char *copy = malloc(len);
+	bool found;
+
+	if (len > 0)
+		memcpy(copy, drive->pending.data, len);
+	found = drive->codec->parse(drive->session, (struct slice){copy, len}, &consumed, &arena,
+	                            &request) == CODEC_REQUEST;
+	if (found) {
+		assert_true(consumed <= len);
+		if (request.kind != REQUEST_LOCAL)
+			drive_log(&drive->requests, &request);
+		drive->codec->reply(drive->session, &request, &drive->reply, &drive->out);
+		drive->closed = request.close;
+		buffer_consume(&drive->pending, consumed);
+	}
+	arena_free(&arena);
+	free(copy);
+	return found;
+}
+
+static inline void drive_feed(struct drive *drive, struct slice bytes)
+{
+	if (drive->closed)
+		return;
+	buffer_add_slice(&drive->pending, bytes);
+	while (!drive->closed && drive_one(drive))
+		;
+}
+
+static inline void drive_close(struct drive *drive)
+{
+	free(drive->session);
+	buffer_free(&drive->pending);
+	buffer_free(&drive->out);
+	buffer_free(&drive->requests);
+}
+
+/* `expected` may be NULL: anything. */
+static inline void assert_bytes(struct buffer *found, const char *expected, const char *name)
+{
+	buffer_add(found, "", 1);
+	found->len--;
+	if (expected && strcmp(found->data, expected) != 0)
+		fail_msg("%s:\nexpected %s\nfound    %s", name, expected, found->data);
+}
+
+/*
+ * `bytes` whole, byte by byte, and in two parts cut at every place: the
+ * requests and the replies are the same each time, and as expected where that
+ * is not NULL. Returns whether the connection was to be closed.
+ */
+static inline bool drive_all(const struct codec *codec, const struct codec_limits *limits,
+                             const struct reply *reply, struct slice bytes, const char *requests,
+                             const char *out)
+{
+	struct drive whole;
+	bool closed;
+
+	drive_open(&whole, codec, limits, reply);
+	drive_feed(&whole, bytes);
+	assert_bytes(&whole.out, out, bytes.data);
+	assert_bytes(&whole.requests, requests, bytes.data);
+	for (size_t cut = 0; cut < bytes.len && bytes.len < 4096; cut++) {
+		struct drive split;
+
+		drive_open(&split, codec, limits, reply);
+		if (cut == 0) {
+			for (size_t i = 0; i < bytes.len; i++)
+				drive_feed(&split, (struct slice){bytes.data + i, 1});
+		} else {
+			drive_feed(&split, (struct slice){bytes.data, cut});
+			drive_feed(&split, (struct slice){bytes.data + cut, bytes.len - cut});
+		}
+		assert_bytes(&split.out, whole.out.data, "split");
+		assert_bytes(&split.requests, whole.requests.data, "split");
+		assert_int_equal(split.closed, whole.closed);
+		drive_close(&split);
+	}
+	closed = whole.closed;
+	drive_close(&whole);
+	return closed;
+}
+
+#endif

@@ -1,0 +1,387 @@
+#include "drive.h"
+
+#include <stdio.h>
+
+#include "proto/resp.h"
+
+static const struct reply passed = {
+    .decision = {.allowed = true,
+                 .quota = 10,
+                 .remaining = 9,
+                 .reset_after_ns = 200000001,
+                 .limit = "login",
+                 .rule = "by-ip"},
+};
+
+static const struct reply denied = {
+    .decision = {.reason = WEIR_REASON_OVER_LIMIT,
+                 .quota = 10,
+                 .retry_after_ns = 1,
+                 .reset_after_ns = 2000000000},
+};
+
+static struct codec_limits limits(void)
+{
+	return CODEC_LIMITS_DEFAULT;
+}
+
+/* Sends `line` as an array of bulk strings, its words parted by blanks. */
+static struct slice as_array(const char *line, char *room, size_t size)
+{
+	size_t words = 1, len;
+
+	for (const char *p = line; *p; p++)
+		words += *p == ' ';
+	len = (size_t)snprintf(room, size, "*%zu\r\n", words);
+	while (true) {
+		size_t word = strcspn(line, " ");
+
+		len += (size_t)snprintf(room + len, size - len, "$%zu\r\n%.*s\r\n", word, (int)word, line);
+		if (!line[word])
+			return (struct slice){room, len};
+		line += word + 1;
+	}
+}
+
+struct exchange {
+	const char *command;
+	const char *request; /* "" for what is answered on the spot */
+	const char *out;
+};
+
+static void run(const struct exchange *table, size_t n, const struct reply *reply)
+{
+	struct codec_limits input = limits();
+	char room[512];
+
+	for (size_t i = 0; i < n; i++)
+		assert_false(drive_all(&resp_codec, &input, reply,
+		                       as_array(table[i].command, room, sizeof room), table[i].request,
+		                       table[i].out));
+}
+
+#define RUN(reply, ...)                                                                            \
+	do {                                                                                           \
+		static const struct exchange table[] = {__VA_ARGS__};                                      \
+		run(table, sizeof table / sizeof *table, reply);                                           \
+	} while (0)
+
+static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(void **state)
+{
+	(void)state;
+#define SEVEN ":1\r\n:10\r\n:9\r\n:0\r\n:201\r\n$2\r\nok\r\n$0\r\n\r\n"
+	RUN(&passed,
+	    {"WEIR.ACQUIRE login k", "acquire limit login/k cost 1\n", "*7\r\n" SEVEN},
+	    {"weir.acquire login k cost 4", "acquire limit login/k cost 4\n", "*7\r\n" SEVEN},
+	    {"WEIR.PEEK login k COST 0", "peek limit login/k cost 0\n", "*7\r\n" SEVEN},
+	    {"Weir.Refund login k", "refund limit login/k cost 1\n", "*7\r\n" SEVEN},
+	    {"WEIR.RESET login ", "reset limit login/ cost 1\n", "*7\r\n" SEVEN},
+	    {"WEIR.CHECK path /login ip ::1", "acquire rules path=/login ip=::1 cost 1\n",
+	     "*9\r\n" SEVEN "$5\r\nlogin\r\n$5\r\nby-ip\r\n"});
+	RUN(&denied,
+	    {"WEIR.CHECK path /", "acquire rules path=/ cost 1\n",
+	     "*9\r\n:0\r\n:10\r\n:0\r\n:1\r\n:2000\r\n$10\r\nover_limit\r\n$0\r\n\r\n$0\r\n\r\n$0\r\n\r\n"});
+}
+
+static void test_cl_throttle_has_a_token_more_and_throttle_the_other_polarity(void **state)
+{
+	(void)state;
+	RUN(&passed,
+	    {"CL.THROTTLE k 9 5 60", "acquire adhoc k 10 5/60s cost 1\n",
+	     "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
+	    {"cl.throttle k 0 5 60 3", "acquire adhoc k 1 5/60s cost 3\n",
+	     "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
+	    {"THROTTLE k 9 5 60 0", "acquire adhoc k 9 5/60s cost 0\n",
+	     "*5\r\n:1\r\n:10\r\n:9\r\n:1\r\n:0\r\n"});
+	RUN(&denied,
+	    {"CL.THROTTLE k 9 5 60", "acquire adhoc k 10 5/60s cost 1\n",
+	     "*5\r\n:1\r\n:10\r\n:0\r\n:1\r\n:2\r\n"},
+	    {"THROTTLE k 9 5 60", "acquire adhoc k 9 5/60s cost 1\n",
+	     "*5\r\n:0\r\n:10\r\n:0\r\n:2\r\n:1\r\n"});
+}
+
+static void test_seconds_round_up_as_soon_as_a_millisecond_is_left(void **state)
+{
+	static const struct {
+		uint64_t ns;
+		const char *retry, *reset;
+	} table[] = {
+	    {1, "1", "0"},
+	    {999999, "1", "0"},
+	    {1000000, "1", "1"},
+	    {1000000000, "1", "1"},
+	    {1000999999, "1", "1"},
+	    {1001000000, "2", "2"},
+	};
+	struct codec_limits input = limits();
+	struct reply reply = denied;
+	char room[128], out[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		reply.decision.retry_after_ns = reply.decision.reset_after_ns = table[i].ns;
+		snprintf(out, sizeof out, "*5\r\n:1\r\n:10\r\n:0\r\n:%s\r\n:%s\r\n", table[i].retry,
+		         table[i].reset);
+		drive_all(&resp_codec, &input, &reply,
+		          as_array("CL.THROTTLE k 9 5 60", room, sizeof room), NULL, out);
+	}
+}
+
+static void test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere(void **state)
+{
+	struct reply reply = denied;
+
+	(void)state;
+	reply.status = WEIR_ECOST;
+	reply.message = "cost 11\r\nof 10";
+	reply.decision.remaining = 10;
+	RUN(&reply,
+	    {"CL.THROTTLE k 9 5 60 11", NULL, "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:2\r\n"},
+	    {"THROTTLE k 9 5 60 11", NULL, "*5\r\n:0\r\n:10\r\n:10\r\n:2\r\n:1\r\n"},
+	    {"WEIR.ACQUIRE login k COST 11", NULL, "-ERR cost 11  of 10\r\n"});
+}
+
+static void test_bad_arguments_are_errors_that_close_nothing(void **state)
+{
+	(void)state;
+	RUN(&passed,
+	    {"NOSUCH x", "", "-ERR unknown command 'NOSUCH'\r\n"},
+	    {"PINGPING", "", "-ERR unknown command 'PINGPING'\r\n"},
+	    {"ECHO", "", "-ERR wrong number of arguments for 'ECHO' command\r\n"},
+	    {"WEIR.RESET a b c", "", "-ERR wrong number of arguments for 'WEIR.RESET' command\r\n"},
+	    {"CL.THROTTLE k -1 5 60", "",
+	     "-ERR expected max_burst to be a whole number of at least 0, found '-1'\r\n"},
+	    {"THROTTLE k 0 5 60", "",
+	     "-ERR expected max_burst to be a whole number of at least 1, found '0'\r\n"},
+	    {"CL.THROTTLE k 1 0 60", "",
+	     "-ERR expected count to be a whole number of at least 1, found '0'\r\n"},
+	    {"CL.THROTTLE k 1 1 9223372036854775808", "",
+	     "-ERR expected period to be a whole number of at least 1, found '9223372036854775808'\r\n"},
+	    {"CL.THROTTLE k 1 1 1 -1", "",
+	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
+	    {"WEIR.ACQUIRE l k COST", "",
+	     "-ERR syntax error: expected COST and a number behind the key of WEIR.ACQUIRE, "
+	     "found 'COST'\r\n"},
+	    {"WEIR.ACQUIRE l k COST -1", "",
+	     "-ERR expected cost to be a whole number of at least 0, found '-1'\r\n"},
+	    {"WEIR.ACQUIRE l k COST 18446744073709551616", "",
+	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
+	    {"WEIR.ACQUIRE l k WAIT 5", "", "-ERR WAIT is not supported in this version\r\n"},
+	    {"WEIR.REFUND l k permit 5", "", "-ERR permit is not supported in this version\r\n"},
+	    {"WEIR.REPORT p success", "", "-ERR WEIR.REPORT is not supported in this version\r\n"},
+	    {"WEIR.CHECK a", "", "-ERR wrong number of arguments for 'WEIR.CHECK' command\r\n"},
+	    {"WEIR.CHECK a b c", "",
+	     "-ERR expected pairs of attribute and value behind WEIR.CHECK, found 3 words\r\n"},
+	    {"WEIR.CHECK a b a c", "", "-ERR expected attribute 'a' once, found it again\r\n"});
+}
+
+static void test_clients_are_greeted_as_by_redis(void **state)
+{
+	(void)state;
+	RUN(&passed,
+	    {"ping", "", "+PONG\r\n"},
+	    {"PING hi", "", "$2\r\nhi\r\n"},
+	    {"ECHO hi", "", "$2\r\nhi\r\n"},
+	    {"SELECT 0", "", "+OK\r\n"},
+	    {"SELECT 1", "", "-ERR DB index is out of range\r\n"},
+	    {"SELECT x", "", "-ERR value is not an integer or out of range\r\n"},
+	    {"AUTH secret", "",
+	     "-ERR AUTH <password> called without any password configured for the default user. "
+	     "Are you sure your configuration is correct?\r\n"},
+	    {"AUTH default secret", "", "+OK\r\n"},
+	    {"AUTH root secret", "",
+	     "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+	    {"HELLO 4", "", "-NOPROTO unsupported protocol version\r\n"},
+	    {"HELLO x", "", "-ERR Protocol version is not an integer or out of range\r\n"},
+	    {"HELLO 3 AUTH root x", "",
+	     "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
+	    {"CLIENT SETINFO LIB-NAME redis-py", "", "+OK\r\n"},
+	    {"CLIENT SETNAME", "", "-ERR wrong number of arguments for 'CLIENT|SETNAME' command\r\n"},
+	    {"CLIENT GETNAME", "", "$-1\r\n"},
+	    {"CLIENT ID", "", ":1\r\n"},
+	    {"CLIENT TRACKING ON", "", "-ERR client tracking is not supported\r\n"},
+	    {"CLIENT NOSUCH", "", "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n"},
+	    {"COMMAND DOCS", "", "*0\r\n"},
+	    {"COMMAND COUNT", "", ":20\r\n"},
+	    {"COMMAND INFO cl.throttle nosuch", "",
+	     "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*-1\r\n"},
+	    {"CONFIG GET save", "", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
+	    {"CONFIG GET nosuch", "", "*0\r\n"},
+	    {"CONFIG SET save x", "", "-ERR unknown subcommand 'SET' of 'CONFIG'\r\n"},
+	    {"RESET", "", "+RESET\r\n"});
+}
+
+static void drive_text(const char *bytes, const char *requests, const char *out, bool closes)
+{
+	struct codec_limits input = limits();
+
+	assert_int_equal(
+	    drive_all(&resp_codec, &input, &passed, slice_of(bytes), requests, out), closes);
+}
+
+static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void **state)
+{
+	(void)state;
+#define PAIRS(proto)                                                                               \
+	"$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:" proto           \
+	"\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"        \
+	"$7\r\nmodules\r\n*0\r\n"
+	drive_text("CLIENT GETNAME\nHELLO 3 SETNAME me AUTH default x\nCLIENT GETNAME\nRESET\n"
+	           "CLIENT GETNAME\nHELLO\n", "",
+	           "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"), false);
+	drive_text("HELLO 3\nCONFIG GET save\nCOMMAND DOCS\nCLIENT GETNAME\nCLIENT INFO\n", "",
+	           "%7\r\n" PAIRS("3") "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n_\r\n"
+	           "=27\r\ntxt:id=1 name= db=0 resp=3\n\r\n", false);
+}
+
+static void test_quit_is_answered_and_closes_before_what_follows(void **state)
+{
+	(void)state;
+	drive_text("PING\r\nQUIT\r\nPING\r\n", "", "+PONG\r\n+OK\r\n", true);
+}
+
+static void test_inline_words_are_unquoted_as_in_redis(void **state)
+{
+	(void)state;
+	drive_text("\r\n  \n*0\r\nECHO \"a b\\x41\\n\\\"\\q\"\nECHO 'it\\'s\\n'\nECHO \"\"\n", "",
+	           "$7\r\na bA\n\"q\r\n$6\r\nit's\\n\r\n$0\r\n\r\n", false);
+	drive_text("ECHO \"a\n", "", "-ERR Protocol error: unbalanced quotes in request\r\n", true);
+	drive_text("ECHO \"a\"b\n", "", "-ERR Protocol error: unbalanced quotes in request\r\n", true);
+}
+
+static void test_broken_framing_is_an_error_that_closes(void **state)
+{
+	static const struct {
+		const char *bytes, *error;
+	} table[] = {
+	    {"*-1\r\n", "invalid multibulk length"},
+	    {"*x\r\n", "invalid multibulk length"},
+	    {"*\r\n", "invalid multibulk length"},
+	    {"*1\n$4\r\nPING\r\n", "invalid multibulk length"},
+	    {"*1\rx", "invalid multibulk length"},
+	    {"*1048577\r\n", "invalid multibulk length"},
+	    {"*000000000000000000000001\r\n", "invalid multibulk length"},
+	    {"*99999999999999999999\r\n", "invalid multibulk length"},
+	    {"*1\r\n:1\r\n", "expected '$', got ':'"},
+	    {"*1\r\n$-1\r\n", "invalid bulk length"},
+	    {"*1\r\n$536870913\r\n", "invalid bulk length"},
+	    {"*1\r\n$4\r\nPINGxx", "expected CRLF behind an argument"},
+	    {"*1\r\n$4\r\nPING\n\n", "expected CRLF behind an argument"},
+	};
+	char out[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		snprintf(out, sizeof out, "-ERR Protocol error: %s\r\n", table[i].error);
+		drive_text(table[i].bytes, "", out, true);
+	}
+}
+
+static void test_keys_are_any_bytes(void **state)
+{
+	struct codec_limits input = limits();
+	struct slice bytes = SLICE("*3\r\n$9\r\nWEIR.PEEK\r\n$1\r\nl\r\n$5\r\n\r\n\0*$\r\n");
+	struct drive drive;
+
+	(void)state;
+	drive_open(&drive, &resp_codec, &input, &passed);
+	drive_feed(&drive, bytes);
+	assert_memory_equal(drive.requests.data, "peek limit l/\r\n", 15);
+	assert_false(drive.closed);
+	drive_close(&drive);
+}
+
+static void test_a_key_over_its_limit_is_an_error_of_that_command(void **state)
+{
+	struct codec_limits input = limits();
+
+	(void)state;
+	input.key_max = 3;
+	drive_all(&resp_codec, &input, &passed, slice_of("WEIR.PEEK l 1234\nWEIR.PEEK l 123\n"),
+	          "peek limit l/123 cost 1\n",
+	          "-ERR expected a key of at most 3 bytes, found 4\r\n*7\r\n" SEVEN);
+}
+
+static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void **state)
+{
+	static const char error[] =
+	    "-ERR expected a command of at most 64 bytes, found a longer one\r\n+PONG\r\n";
+	struct codec_limits input = limits();
+
+	(void)state;
+	input.request_max = 64;
+	assert_false(drive_all(&resp_codec, &input, &passed,
+	                       slice_of("*2\r\n$4\r\nECHO\r\n$60\r\n"
+	                                "*1\r\n$4\r\nPING\r\n0123456789012345678901234567890123456789"
+	                                "abcdef\r\n*1\r\n$4\r\nPING\r\n"),
+	                       "", error));
+	assert_false(drive_all(&resp_codec, &input, &passed,
+	                       slice_of("*12\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"
+	                                "$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"
+	                                "$1\r\na\r\n$1\r\na\r\nPING\n"),
+	                       "", error));
+	/* Lines have no frame to skip by. */
+	assert_true(drive_all(&resp_codec, &input, &passed,
+	                      slice_of("ECHO 01234567890123456789012345678901234567890123456789012345678"
+	                               "\nPING\n"),
+	                      "", "-ERR Protocol error: too big inline request\r\n"));
+}
+
+static void test_a_skipped_command_is_never_held_in_memory(void **state)
+{
+	struct codec_limits input = limits();
+	struct slice head = SLICE("*2\r\n$4\r\nECHO\r\n$536870912\r\n");
+	char block[4096];
+	struct drive drive;
+
+	(void)state;
+	memset(block, 'x', sizeof block);
+	drive_open(&drive, &resp_codec, &input, &passed);
+	drive_feed(&drive, head);
+	for (size_t i = 0; i < 100; i++) {
+		drive_feed(&drive, (struct slice){block, sizeof block});
+		assert_int_equal(drive.pending.len, 0);
+	}
+	assert_int_equal(drive.out.len, 0);
+	drive_close(&drive);
+}
+
+static void test_more_words_than_fit_are_an_error_of_that_command(void **state)
+{
+	struct codec_limits input = limits();
+	struct buffer bytes = {0};
+
+	(void)state;
+	buffer_printf(&bytes, "*131\r\n$10\r\nWEIR.CHECK\r\n");
+	for (int i = 0; i < 130; i++)
+		buffer_printf(&bytes, "$3\r\n%03d\r\n", i);
+	buffer_printf(&bytes, "PING\n");
+	assert_false(drive_all(&resp_codec, &input, &passed,
+	                       (struct slice){bytes.data, bytes.len}, "",
+	                       "-ERR expected at most 128 arguments, found 130\r\n+PONG\r\n"));
+	buffer_free(&bytes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_limits_and_rules_become_requests_and_seven_or_nine_elements),
+	    cmocka_unit_test(test_cl_throttle_has_a_token_more_and_throttle_the_other_polarity),
+	    cmocka_unit_test(test_seconds_round_up_as_soon_as_a_millisecond_is_left),
+	    cmocka_unit_test(test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere),
+	    cmocka_unit_test(test_bad_arguments_are_errors_that_close_nothing),
+	    cmocka_unit_test(test_clients_are_greeted_as_by_redis),
+	    cmocka_unit_test(test_hello_changes_the_form_of_what_follows_and_of_nothing_else),
+	    cmocka_unit_test(test_quit_is_answered_and_closes_before_what_follows),
+	    cmocka_unit_test(test_inline_words_are_unquoted_as_in_redis),
+	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
+	    cmocka_unit_test(test_keys_are_any_bytes),
+	    cmocka_unit_test(test_a_key_over_its_limit_is_an_error_of_that_command),
+	    cmocka_unit_test(test_a_command_over_its_limit_is_skipped_and_the_next_is_heard),
+	    cmocka_unit_test(test_a_skipped_command_is_never_held_in_memory),
+	    cmocka_unit_test(test_more_words_than_fit_are_an_error_of_that_command),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
