@@ -38,8 +38,7 @@ static void put_block(struct file *file, char version, int time_size, const stru
 	memcpy(file->bytes + file->len, "TZif", 4);
 	file->len += 4;
 	put(file, (uint8_t)version, 1);
-	file->len += 15;
-	put(file, 0, 12);    /* UTC and standard markers, leap seconds */
+	file->len += 15 + 12;    /* UTC and standard markers, leap seconds */
 	put(file, n - 1, 4); /* transitions */
 	put(file, n, 4);     /* kinds of time */
 	put(file, 1, 4);     /* characters */
