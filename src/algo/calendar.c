@@ -83,6 +83,15 @@ static struct calendar_window part_of_day(struct calendar_window day, int64_t le
 	return day;
 }
 
+/* Groups of whole days, counted from 1970. */
+static struct calendar_window window_of_day_group(const struct calendar *calendar, int64_t day,
+                                                  int64_t days)
+{
+	int64_t first = floor_div(day, days) * days;
+
+	return window_of_days(calendar, first, first + days);
+}
+
 /* Multiples of any length since 1970, on clocks that had always been as they are at `wall_ns`. */
 static struct calendar_window window_since_1970(const struct calendar *calendar, uint64_t length_ns,
                                                 int64_t wall_ns)
@@ -115,8 +124,10 @@ struct calendar_window calendar_window_at(const struct calendar *calendar, int64
 		break;
 	}
 	length_ns = sat_u64((u128)calendar->period * unit_ns[calendar->unit]);
+	day = day_at(calendar, unix_s);
+	if (length_ns % NS_PER_DAY == 0)
+		return window_of_day_group(calendar, day, (int64_t)(length_ns / NS_PER_DAY));
 	if (NS_PER_DAY % length_ns != 0)
 		return window_since_1970(calendar, length_ns, wall_ns);
-	day = day_at(calendar, unix_s);
 	return part_of_day(window_of_days(calendar, day, day + 1), (int64_t)length_ns, wall_ns);
 }

@@ -3,9 +3,10 @@
  *
  * Days run from local midnight to local midnight, 23 or 25 hours when clocks
  * change; weeks from `week_start`; months and years from their first day, in
- * groups of `period` counted from year 0. Windows shorter than a day that
- * divide 24 hours are cut from local midnight in elapsed time, the last of the
- * day taking what is left. All other periods count from 1970 in the zone's
+ * groups of `period` counted from year 0; several days, or several weeks, from
+ * midnight to midnight in groups counted from 1970. Windows shorter than a day
+ * that divide 24 hours are cut from local midnight in elapsed time, the last of
+ * the day taking what is left. All other periods count from 1970 in the zone's
  * offset.
  */
 #ifndef ALGO_CALENDAR_H

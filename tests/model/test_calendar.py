@@ -92,6 +92,10 @@ def model(zone, period, unit, week_start, now):
             first, following = month_start(index), month_start(index + group)
         return midnight(zone, first) * S, midnight(zone, following) * S
     length = period * LENGTH[unit]
+    if length % DAY == 0:
+        number = (day_of(zone, t) - EPOCH.date()).days
+        first = days(EPOCH.date(), number - number % (length // DAY))
+        return midnight(zone, first) * S, midnight(zone, days(first, length // DAY)) * S
     if DAY % length:
         offset = clock(zone, t) - clock(timezone.utc, t)
         offset = offset // timedelta(seconds=1) * S

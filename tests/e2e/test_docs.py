@@ -1,0 +1,98 @@
+"""What the documents show is run, and must come out as they show it."""
+
+import re
+import subprocess
+
+import pytest
+from harness import BUILD, PATIENCE, ROOT, Server
+
+DOCUMENTS = ["README.md", "docs/protocols.md", "docs/library.md"]
+
+PROGRAM = """
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <weir/weir.h>
+int main(void)
+{
+	const char *key = "1.2.3.4";
+	struct weir_error error;
+	weir_limit *limit = NULL;
+	weir_table *table = NULL;
+	(void)key, (void)error;
+%s
+	assert(d.allowed);
+	weir_table_close(table);
+	weir_limit_close(limit);
+	return 0;
+}
+"""
+
+
+def blocks(document, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), re.M | re.S)
+
+
+def steps(block):
+    """(command, output shown) of a console block; None where no output is shown."""
+    for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output or None
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    config = (ROOT / "examples/weir.yaml").read_text()
+    server = Server(config=config, directory=tmp_path_factory.mktemp("docs"))
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/protocols.md"])
+def test_commands_print_what_is_shown(example, document):
+    shown = [step for block in blocks(document, "console") for step in steps(block)]
+    assert shown
+    for command, expected in shown:
+        run = command.replace("8080", str(example.http)).replace("6380", str(example.resp))
+        run = run.replace("redis-cli", "redis-cli --no-raw")
+        run = run.replace("build/weir ask", f"{BUILD}/weir ask --server 127.0.0.1:{example.resp}")
+        done = subprocess.run(["sh", "-c", run], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+        assert done.stdout, done.stderr
+        if expected is not None:
+            assert done.stdout.strip() == expected.strip(), command
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/library.md"])
+def test_c_code_compiles_and_decides(document, tmp_path):
+    for code in blocks(document, "c"):
+        source = tmp_path / "snippet.c"
+        source.write_text(PROGRAM % code)
+        # What a sanitizer build of the library needs stands in its own link line.
+        subprocess.run(["gcc", "-Wall", "-Wextra", f"-I{ROOT}/include", source, "-o",
+                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir", *sanitize()],
+                       check=True, timeout=PATIENCE)
+        subprocess.run([tmp_path / "snippet"], env={"LD_LIBRARY_PATH": f"{BUILD}/src"},
+                       check=True, timeout=PATIENCE)
+
+
+def sanitize():
+    name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
+    return [f"-fsanitize={name}"] if name else []
+
+
+def test_the_first_program_runs():
+    done = subprocess.run([BUILD / "examples" / "first", "me"], capture_output=True, text=True,
+                          timeout=PATIENCE, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "me: allowed, 9 of 10 left, retry after 0 ms"
+    assert [line.split()[1] for line in lines] == ["allowed,"] * 10 + ["denied,"] * 2
+    assert re.search(r"retry after (1\d\d|200) ms$", lines[-1])
+
+
+def test_every_link_leads_somewhere():
+    for document in [*DOCUMENTS, "docs/rules.md", "CONTRIBUTING.md",
+                     *(str(path.relative_to(ROOT)) for path in (ROOT / "docs/design").glob("*.md"))]:
+        path = ROOT / document
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{document}: {target}"
