@@ -47,6 +47,7 @@ struct request {
 	bool from_proxy;            /* /auth: the address comes from forwarded_for and the peer */
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
 	bool close;                 /* close the connection after the reply */
+	bool refused;               /* REQUEST_LOCAL: the answer is an error */
 	/* The codec's own: which of its answers, and with what. */
 	int verb;
 	int detail;

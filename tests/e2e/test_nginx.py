@@ -1,5 +1,6 @@
 """nginx asks by auth_request in front of a site, and wrk drives it."""
 
+import getpass
 import os
 import re
 import socket
@@ -18,7 +19,8 @@ trusted_proxies: [127.0.0.0/8]
 
 NGINX = """
 daemon off;
-master_process off;
+user {user};
+worker_processes 1;
 pid {directory}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 512; }}
@@ -80,7 +82,8 @@ def site(serve, tmp_path):
         listener.set_inheritable(True)
         port = listener.getsockname()[1]
         file = tmp_path / "nginx.conf"
-        file.write_text(NGINX.format(directory=tmp_path, port=port, weir=server.http))
+        file.write_text(NGINX.format(
+            directory=tmp_path, port=port, weir=server.http, user=getpass.getuser()))
         with open(tmp_path / "nginx.log", "w", encoding="utf-8") as log:
             nginx = subprocess.Popen(
                 ["/usr/sbin/nginx", "-e", "stderr", "-p", tmp_path, "-c", file], stderr=log,
