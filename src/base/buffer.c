@@ -17,7 +17,7 @@ char *buffer_reserve(struct buffer *buffer, size_t len)
 		buffer->failed = true;
 		return NULL;
 	}
-	if (need > buffer->capacity) {
+	if (!buffer->data || need > buffer->capacity) {
 		capacity = buffer->capacity ? buffer->capacity : 256;
 		while (capacity < need)
 			capacity *= 2;
