@@ -196,6 +196,24 @@ static size_t swallow(int fd, size_t max)
 	return total;
 }
 
+struct sender {
+	int fd;
+	const char *data;
+	size_t len;
+};
+
+static void *send_all(void *argument)
+{
+	struct sender *sender = argument;
+	ssize_t n;
+
+	while (sender->len > 0 && (n = send(sender->fd, sender->data, sender->len, MSG_NOSIGNAL)) > 0) {
+		sender->data += n;
+		sender->len -= (size_t)n;
+	}
+	return NULL;
+}
+
 static void lines_in_pieces_and_many_in_one_piece_are_all_answered_in_order(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
@@ -303,6 +321,25 @@ static void a_peer_that_does_not_read_is_not_read_and_resumes_without_loss(void 
 	finish(f);
 }
 
+static void input_that_waits_for_output_to_drain_is_not_taken_for_too_long(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	enum { LINES = 20000, SIZE = 2000, WIDTH = 11 };
+	char *all = malloc(LINES * WIDTH + 1);
+	struct sender sender = {dial(f), all, LINES * WIDTH};
+	pthread_t thread;
+
+	(void)state;
+	for (int i = 0; i < LINES; i++)
+		memcpy(all + i * WIDTH, "big 002000\n", WIDTH);
+	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
+	assert_int_equal(swallow(sender.fd, (size_t)LINES * SIZE), (size_t)LINES * SIZE);
+	pthread_join(thread, NULL);
+	close(sender.fd);
+	finish(f);
+	free(all);
+}
+
 static void after_a_half_close_what_was_sent_is_answered(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
@@ -400,6 +437,7 @@ int main(void)
 	    cmocka_unit_test(pipelines_longer_than_the_scratch_lose_nothing),
 	    cmocka_unit_test(more_than_input_max_without_a_line_ends_the_connection_only),
 	    cmocka_unit_test(a_peer_that_does_not_read_is_not_read_and_resumes_without_loss),
+	    cmocka_unit_test(input_that_waits_for_output_to_drain_is_not_taken_for_too_long),
 	    cmocka_unit_test(after_a_half_close_what_was_sent_is_answered),
 	    cmocka_unit_test(quit_is_answered_even_when_more_input_follows),
 	    cmocka_unit_test(connections_past_the_maximum_are_closed_and_counted),
