@@ -251,6 +251,7 @@ static void refuse(struct fill *fill, enum http_verb error, const char *message)
 	const char *text = arena_copy(fill->arena, slice_of(message));
 
 	fill->request->kind = REQUEST_LOCAL;
+	fill->request->refused = true;
 	fill->request->verb = error;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }

@@ -230,6 +230,7 @@ static void refuse(struct fill *fill, const char *message)
 	const char *text = arena_copy(fill->arena, slice_of(message));
 
 	fill->request->kind = REQUEST_LOCAL;
+	fill->request->refused = true;
 	fill->request->verb = VERB_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }

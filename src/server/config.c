@@ -9,10 +9,18 @@
 
 static int read_rules(const char *path, struct weir_config **out, struct weir_error *error)
 {
-	if (path)
-		return weir_config_read_file(path, out, error);
-	*out = rules_config_new();
-	return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	struct weir_error inner = {0};
+	int status;
+
+	if (!path) {
+		*out = rules_config_new();
+		return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	status = weir_config_read_file(path, out, &inner);
+	if (status != WEIR_OK && inner.line == 0)
+		return error_set(error, status, "%s: %s", path, inner.message);
+	*error = inner;
+	return status;
 }
 
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error)

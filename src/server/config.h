@@ -15,12 +15,12 @@ struct server_config {
 };
 
 /**
- * Reads the file at `path` (NULL: no rules) and compiles it. Errors as
- * weir_config_read_file and weir_engine_open; *out is NULL then.
+ * Reads the file at `path` (NULL: no rules). Errors (`error` is not NULL) as
+ * weir_config_read_file; *out is NULL then. A message without a line names the file.
  */
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
 
-/** Compiles what server_config_open has read. */
+/** Compiles what server_config_open has read, for one table. Errors as weir_engine_open. */
 int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
                           struct weir_error *error);
 

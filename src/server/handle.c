@@ -211,6 +211,13 @@ void handle_finish(struct worker *worker, struct work *work)
 	kinds[work->request.kind].finish(worker, work);
 }
 
+bool handle_is_error(const struct work *work)
+{
+	bool denied_cost = work->request.kind == REQUEST_ADHOC && work->reply.status == WEIR_ECOST;
+
+	return work->request.refused || (work->reply.status != WEIR_OK && !denied_cost);
+}
+
 bool handle_is_large(const struct work *work)
 {
 	return kinds[work->request.kind].large;
