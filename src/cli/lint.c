@@ -1,19 +1,11 @@
 #include <stdio.h>
-#include <string.h>
 
 #include <weir/rules.h>
 
-#include "base/error.h"
 #include "cli/command.h"
+#include "server/config.h"
 #include "server/log.h"
 #include "server/settings.h"
-
-static bool is_koala(const char *path)
-{
-	size_t len = strlen(path);
-
-	return len > 5 && strcmp(path + len - 5, ".conf") == 0;
-}
 
 /* As the server would: what a file asks for can be well formed and impossible. */
 static int check_file(const char *path, struct weir_error *error)
@@ -24,10 +16,7 @@ static int check_file(const char *path, struct weir_error *error)
 	struct settings_plan plan;
 	int status;
 
-	if (is_koala(path))
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "expected YAML, found Koala's language, which is not supported yet");
-	status = weir_config_read_file(path, &config, error);
+	status = server_config_read(path, &config, error);
 	if (status == WEIR_OK)
 		status = settings_resolve(&(struct settings){0}, config, &plan, error);
 	if (status == WEIR_OK)

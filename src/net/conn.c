@@ -1,9 +1,9 @@
+#include "net/internal.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "net/internal.h"
 
 /*
  * How long a connection that we ended is still read. Closing it with input

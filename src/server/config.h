@@ -2,6 +2,8 @@
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <stddef.h>
+
 #include <weir/rules.h>
 
 #include "server/metrics.h"
@@ -13,6 +15,9 @@ struct server_config {
 	size_t metric_adhoc;            /* indexes of those that no limit of the file has */
 	size_t metric_none;
 };
+
+/** Reads the file at `path` in the language that its name tells. Errors as weir_config_read_file. */
+int server_config_read(const char *path, struct weir_config **out, struct weir_error *error);
 
 /**
  * Reads the file at `path` (NULL: no rules). Errors (`error` is not NULL) as

@@ -1,11 +1,10 @@
 #include "server/handle.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-#include "server/client_ip.h"
+#include <string.h>
 
 #include "rules/model.h"
+#include "server/client_ip.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
