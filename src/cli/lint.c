@@ -1,31 +1,24 @@
 #include <stdio.h>
-#include <string.h>
 
 #include <weir/rules.h>
 
-#include "base/error.h"
 #include "cli/command.h"
+#include "server/config.h"
 #include "server/log.h"
+#include "server/settings.h"
 
-static bool is_koala(const char *path)
-{
-	size_t len = strlen(path);
-
-	return len > 5 && strcmp(path + len - 5, ".conf") == 0;
-}
-
-/* Compiles too: what a file asks for can be well formed and impossible. */
+/* As the server would: what a file asks for can be well formed and impossible. */
 static int check_file(const char *path, struct weir_error *error)
 {
 	weir_config *config = NULL;
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
+	struct settings_plan plan;
 	int status;
 
-	if (is_koala(path))
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "expected YAML, found Koala's language, which is not supported yet");
-	status = weir_config_read_file(path, &config, error);
+	status = server_config_read(path, &config, error);
+	if (status == WEIR_OK)
+		status = settings_resolve(&(struct settings){0}, config, &plan, error);
 	if (status == WEIR_OK)
 		status = weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error);
 	if (status == WEIR_OK)

@@ -34,6 +34,7 @@ static int help(FILE *to, int status)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
+	char title[32]; /* what getopt calls the program */
 
 	if (!name)
 		return help(stderr, EXIT_USAGE);
@@ -44,8 +45,11 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(name, commands[i].name) == 0)
+		if (strcmp(name, commands[i].name) == 0) {
+			snprintf(title, sizeof title, "weir %s", name);
+			argv[1] = title;
 			return commands[i].run(argc - 1, argv + 1);
+		}
 	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", name);
 	return EXIT_USAGE;
 }

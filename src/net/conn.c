@@ -1,9 +1,9 @@
+#include "net/internal.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "net/internal.h"
 
 /*
  * How long a connection that we ended is still read. Closing it with input
@@ -30,9 +30,23 @@ static void touch(struct net_conn *conn)
 	conn->loop->touched = conn;
 }
 
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
+
 static uint64_t now_ms(const struct net_conn *conn)
 {
 	return uv_now(&conn->loop->uv);
+}
+
+static void set_paused(struct net_conn *conn, bool pause)
+{
+	if (conn->paused == pause || conn->eof)
+		return;
+	conn->paused = pause;
+	if (pause)
+		uv_read_stop((uv_stream_t *)&conn->tcp);
+	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
+		conn_kill(conn);
 }
 
 /* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
@@ -42,6 +56,8 @@ static size_t deliver(struct net_conn *conn, struct slice bytes)
 	size_t consumed = loop->owner->data(loop->context, conn, bytes);
 
 	conn->held = conn->state == CONN_OPEN && consumed < bytes.len && net_conn_blocked(conn);
+	if (conn->held)
+		set_paused(conn, true); /* or further input would fill `in` up */
 	if (consumed > 0)
 		conn->since_ms = now_ms(conn);
 	touch(conn);
@@ -181,17 +197,6 @@ void conn_kill(struct net_conn *conn)
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
-static void set_paused(struct net_conn *conn, bool pause)
-{
-	if (conn->paused == pause || conn->eof)
-		return;
-	conn->paused = pause;
-	if (pause)
-		uv_read_stop((uv_stream_t *)&conn->tcp);
-	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
-		conn_kill(conn);
-}
-
 static void conn_linger(struct net_conn *conn)
 {
 	int fd;
@@ -215,7 +220,7 @@ static void conn_update(struct net_conn *conn)
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
 	else if (conn->state == CONN_OPEN)
-		set_paused(conn, net_conn_blocked(conn));
+		set_paused(conn, conn->held || net_conn_blocked(conn));
 	if (conn->held && !net_conn_blocked(conn))
 		net_loop_wake(conn->loop);
 }

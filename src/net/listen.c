@@ -1,13 +1,14 @@
+#include "net/internal.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/address.h"
-#include "net/internal.h"
+#include <weir/weir.h>
 
-#include "base/error.h"
+#include "net/address.h"
 
 /* Connections taken per turn of the loop, so that a storm of them can't starve the others. */
 #define ACCEPT_MAX 64

@@ -1,8 +1,8 @@
-#include <stdlib.h>
-
 #include "net/internal.h"
 
-#include "base/error.h"
+#include <stdlib.h>
+
+#include <weir/weir.h>
 
 void loop_turn(struct net_loop *loop)
 {

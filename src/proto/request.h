@@ -46,8 +46,8 @@ struct request {
 	struct request_adhoc adhoc;
 	bool from_proxy;            /* /auth: the address comes from forwarded_for and the peer */
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
-	bool close;                 /* close the connection after the reply */
 	bool refused;               /* REQUEST_LOCAL: the answer is an error */
+	bool close;                 /* close the connection after the reply */
 	/* The codec's own: which of its answers, and with what. */
 	int verb;
 	int detail;

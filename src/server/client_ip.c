@@ -1,5 +1,7 @@
 #include "server/client_ip.h"
 
+#include <string.h>
+
 static bool is_trusted(const struct ip *ip, const struct ip_range *trusted, size_t count)
 {
 	for (size_t i = 0; i < count; i++)

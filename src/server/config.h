@@ -2,6 +2,8 @@
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <stddef.h>
+
 #include <weir/rules.h>
 
 #include "server/metrics.h"
@@ -14,13 +16,16 @@ struct server_config {
 	size_t metric_none;
 };
 
+/** Reads the file at `path` in the language that its name tells. Errors as weir_config_read_file. */
+int server_config_read(const char *path, struct weir_config **out, struct weir_error *error);
+
 /**
- * Reads the file at `path` (NULL: no rules) and compiles it. Errors as
- * weir_config_read_file and weir_engine_open; *out is NULL then.
+ * Reads the file at `path` (NULL: no rules). Errors (`error` is not NULL) as
+ * weir_config_read_file; *out is NULL then. A message without a line names the file.
  */
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
 
-/** Compiles what server_config_open has read. */
+/** Compiles what server_config_open has read, for one table. Errors as weir_engine_open. */
 int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
                           struct weir_error *error);
 

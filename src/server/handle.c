@@ -1,11 +1,10 @@
 #include "server/handle.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-#include "server/client_ip.h"
+#include <string.h>
 
 #include "rules/model.h"
+#include "server/client_ip.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
@@ -209,6 +208,13 @@ void handle_prepare(struct worker *worker, struct work *work)
 void handle_finish(struct worker *worker, struct work *work)
 {
 	kinds[work->request.kind].finish(worker, work);
+}
+
+bool handle_is_error(const struct work *work)
+{
+	bool denied_cost = work->request.kind == REQUEST_ADHOC && work->reply.status == WEIR_ECOST;
+
+	return work->request.refused || (work->reply.status != WEIR_OK && !denied_cost);
 }
 
 bool handle_is_large(const struct work *work)

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/error.h"
 #include "rules/model.h"
 #include "server/worker.h"
 
@@ -53,17 +55,18 @@ static int listen_all(struct server *server, const struct listener *listener,
                       struct weir_error *error)
 {
 	int *sockets = calloc(server->worker_count, sizeof *sockets);
-	int status = WEIR_ENOMEM;
+	int status;
 
-	if (sockets)
-		status = net_address_listen(listener->address, sockets, server->worker_count, error);
-	else
-		snprintf(error->message, sizeof error->message, "out of memory");
+	if (!sockets)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	status = net_address_listen(listener->address, sockets, server->worker_count, error);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
 		status = worker_listen(&server->workers[i], listener->protocol, sockets[i]);
-		if (status != WEIR_OK)
-			snprintf(error->message, sizeof error->message, "%s: %s", listener->name,
-			         weir_strerror(status));
+		if (status == WEIR_OK)
+			continue;
+		error_set(error, status, "%s: %s", listener->name, weir_strerror(status));
+		while (++i < server->worker_count)
+			close(sockets[i]);
 	}
 	free(sockets);
 	return status;
@@ -74,20 +77,16 @@ static int open_workers(struct server *server, struct weir_error *error)
 	size_t n = server->plan.threads;
 
 	server->workers = calloc(n, sizeof *server->workers);
-	if (!server->workers) {
-		snprintf(error->message, sizeof error->message, "out of memory");
-		return WEIR_ENOMEM;
-	}
+	if (!server->workers)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
 	while (server->worker_count < n) {
 		struct worker *worker = &server->workers[server->worker_count];
 		int status = worker_open(worker, &server->shared, server->worker_count);
 
 		server->worker_count++;
-		if (status != WEIR_OK) {
-			snprintf(error->message, sizeof error->message, "can't start thread %zu: %s",
-			         server->worker_count, weir_strerror(status));
-			return status;
-		}
+		if (status != WEIR_OK)
+			return error_set(error, status, "can't start thread %zu: %s", server->worker_count,
+			                 weir_strerror(status));
 	}
 	return WEIR_OK;
 }
@@ -103,10 +102,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	shared->gate.max = CONNECTIONS_MAX;
 	shared->clock = clock_start();
 	shared->metrics = metrics_open(server->plan.threads);
-	if (!shared->metrics) {
-		snprintf(error->message, sizeof error->message, "out of memory");
-		return WEIR_ENOMEM;
-	}
+	if (!shared->metrics)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
 	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
 	                         &shared->table, error);
 	if (status == WEIR_OK)
@@ -235,7 +232,7 @@ static int serve(struct server *server, struct weir_error *error)
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
 		status = worker_start(&server->workers[i]);
 		if (status != WEIR_OK)
-			snprintf(error->message, sizeof error->message, "can't start thread %zu", i + 1);
+			error_set(error, status, "can't start thread %zu", i + 1);
 	}
 	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
 		fprintf(stderr, "listening: %s %s\n", listeners[i].name, address[i]);

@@ -28,7 +28,7 @@ static void answer(struct worker *worker)
 		work->protocol->codec->reply(net_conn_data(work->conn), &work->request, &work->reply,
 		                             net_conn_out(work->conn));
 		metrics_add(&metrics->answers[METRICS_REQUESTS][metric], 1);
-		if (work->reply.status != WEIR_OK || work->request.refused)
+		if (handle_is_error(work))
 			metrics_add(&metrics->answers[METRICS_ERRORS][metric], 1);
 	}
 	net_loop_flush(worker->loop);

@@ -122,7 +122,8 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static struct fixture *start(const struct net_options *options, size_t max_connections,
+/* Listens, but does not run yet. */
+static struct fixture *prepare(const struct net_options *options, size_t max_connections,
                              uint64_t idle_ms)
 {
 	struct fixture *f = calloc(1, sizeof *f);
@@ -133,18 +134,31 @@ static struct fixture *start(const struct net_options *options, size_t max_conne
 	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &f->address, NULL), WEIR_OK);
 	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
 	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
+	return f;
+}
+
+static struct fixture *start(const struct net_options *options, size_t max_connections,
+                             uint64_t idle_ms)
+{
+	struct fixture *f = prepare(options, max_connections, idle_ms);
+
 	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
 	return f;
+}
+
+static void close_fixture(struct fixture *f)
+{
+	net_loop_close(f->loop);
+	assert_int_equal(f->opened, f->closed);
+	assert_int_equal(f->gate.open, 0);
+	free(f);
 }
 
 static void finish(struct fixture *f)
 {
 	net_loop_stop(f->loop);
 	pthread_join(f->thread, NULL);
-	net_loop_close(f->loop);
-	assert_int_equal(f->opened, f->closed);
-	assert_int_equal(f->gate.open, 0);
-	free(f);
+	close_fixture(f);
 }
 
 static int dial(const struct fixture *f)
@@ -194,6 +208,24 @@ static size_t swallow(int fd, size_t max)
 		total += (size_t)n;
 	}
 	return total;
+}
+
+struct sender {
+	int fd;
+	const char *data;
+	size_t len;
+};
+
+static void *send_all(void *argument)
+{
+	struct sender *sender = argument;
+	ssize_t n;
+
+	while (sender->len > 0 && (n = send(sender->fd, sender->data, sender->len, MSG_NOSIGNAL)) > 0) {
+		sender->data += n;
+		sender->len -= (size_t)n;
+	}
+	return NULL;
 }
 
 static void lines_in_pieces_and_many_in_one_piece_are_all_answered_in_order(void **state)
@@ -303,6 +335,25 @@ static void a_peer_that_does_not_read_is_not_read_and_resumes_without_loss(void 
 	finish(f);
 }
 
+static void input_that_waits_for_output_to_drain_is_not_taken_for_too_long(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	enum { LINES = 20000, SIZE = 2000, WIDTH = 11 };
+	char *all = malloc(LINES * WIDTH + 1);
+	struct sender sender = {dial(f), all, LINES * WIDTH};
+	pthread_t thread;
+
+	(void)state;
+	for (int i = 0; i < LINES; i++)
+		memcpy(all + i * WIDTH, "big 002000\n", WIDTH);
+	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
+	assert_int_equal(swallow(sender.fd, (size_t)LINES * SIZE), (size_t)LINES * SIZE);
+	pthread_join(thread, NULL);
+	close(sender.fd);
+	finish(f);
+	free(all);
+}
+
 static void after_a_half_close_what_was_sent_is_answered(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
@@ -320,14 +371,22 @@ static void after_a_half_close_what_was_sent_is_answered(void **state)
 static void quit_is_answered_even_when_more_input_follows(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
-	int fd = dial(f);
+	struct sender sender = {dial(f), NULL, 1 << 20};
+	char *flood = calloc(1, sender.len);
+	pthread_t thread;
 
 	(void)state;
-	say(fd, "quit\nnever\n");
-	expect(fd, "quit\n");
-	say(fd, "never\n");
-	expect_end(fd);
+	memset(flood, 'x', sender.len);
+	memcpy(flood, "quit\nnever\n", 11);
+	sender.data = flood;
+	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
+	expect(sender.fd, "quit\n");
+	assert_int_equal(swallow(sender.fd, 1), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(sender.len, 0); /* no reset, which might have overtaken the reply */
+	close(sender.fd);
 	finish(f);
+	free(flood);
 }
 
 static void connections_past_the_maximum_are_closed_and_counted(void **state)
@@ -392,6 +451,30 @@ static void stopping_answers_what_was_received_and_ends_in_bounded_time(void **s
 	close(silent);
 }
 
+static void what_waits_to_be_accepted_when_stopping_is_answered(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 10, 0);
+	int fd = dial(f);
+
+	(void)state;
+	say(fd, "last words\n");
+	net_loop_stop(f->loop);
+	net_loop_run(f->loop);
+	expect(fd, "last words\n");
+	expect_end(fd);
+	close_fixture(f);
+}
+
+static void a_loop_that_never_ran_closes(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 10, 0);
+	int fd = dial(f);
+
+	(void)state;
+	close_fixture(f);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,11 +483,14 @@ int main(void)
 	    cmocka_unit_test(pipelines_longer_than_the_scratch_lose_nothing),
 	    cmocka_unit_test(more_than_input_max_without_a_line_ends_the_connection_only),
 	    cmocka_unit_test(a_peer_that_does_not_read_is_not_read_and_resumes_without_loss),
+	    cmocka_unit_test(input_that_waits_for_output_to_drain_is_not_taken_for_too_long),
 	    cmocka_unit_test(after_a_half_close_what_was_sent_is_answered),
 	    cmocka_unit_test(quit_is_answered_even_when_more_input_follows),
 	    cmocka_unit_test(connections_past_the_maximum_are_closed_and_counted),
 	    cmocka_unit_test(a_half_sent_line_and_an_idle_connection_time_out),
 	    cmocka_unit_test(stopping_answers_what_was_received_and_ends_in_bounded_time),
+	    cmocka_unit_test(what_waits_to_be_accepted_when_stopping_is_answered),
+	    cmocka_unit_test(a_loop_that_never_ran_closes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
