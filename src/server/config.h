@@ -16,7 +16,7 @@ struct server_config {
 	size_t metric_none;
 };
 
-/** Reads the file at `path` in the language that its name tells. Errors as weir_config_read_file. */
+/** Reads a file in the language that its name tells. Errors as weir_config_read_file. */
 int server_config_read(const char *path, struct weir_config **out, struct weir_error *error);
 
 /**
