@@ -89,7 +89,10 @@ class Server:
         return line
 
     def reload(self, config):
-        self.config.write_text(config)
+        # Renamed into place: an earlier reload may be reading the file right now.
+        fresh = self.config.with_suffix(".new")
+        fresh.write_text(config)
+        fresh.replace(self.config)
         self.process.send_signal(signal.SIGHUP)
 
     def stop(self):
