@@ -19,6 +19,7 @@
 #ifndef ALGO_ALGO_H
 #define ALGO_ALGO_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,8 +75,21 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
+/*
+ * A state is read under the parameters that wrote it, which its generation
+ * tells. Windows need no such care: a count is a count.
+ */
+#define ALGO_GENERATIONS 15
+
+struct algo_history {
+	struct bucket_params params[ALGO_GENERATIONS]; /* count 0: never used */
+};
+
 struct algo_limit {
 	enum weir_algorithm algorithm;
+	unsigned generation;              /* of these parameters */
+	struct algo_history *history;     /* of earlier ones; NULL: there were none */
+	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */
 	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
@@ -138,6 +152,34 @@ bool bucket_step(const struct bucket_params *params, const struct algo_call *cal
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 bool window_step(const struct window_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+
+/**
+ * Lets `next`, of the same algorithm and period, take over the states of
+ * `limit`. `history` is memory for it, used when the parameters differ. From
+ * here on whoever still decides by `limit` decides by `next`.
+ */
+void algo_succeed(struct algo_limit *limit, struct algo_limit *next, struct algo_history *history);
+
+/** The limit to decide by: `limit`, or the last that has taken over from it. */
+static inline const struct algo_limit *algo_current(const struct algo_limit *limit)
+{
+	const struct algo_limit *next;
+
+	while ((next = atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire)))
+		limit = next;
+	return limit;
+}
+
+/** A state written under the parameters of `generation`, as these parameters would have it. */
+void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t now_ns,
+                  struct algo_state *state);
+
+/**
+ * The same number of tokens in use, at most all of them. Both have one period.
+ * Rounded up by less than 1/q ns, so nothing is gained by a change.
+ */
+void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
+                    uint64_t now_ns, struct algo_state *state);
 
 /** Derives p, q, interval and depth. `count`, `burst` and the period are in range. */
 void bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns, uint64_t burst);

@@ -65,17 +65,27 @@ void engine_decide(struct weir_table *table, struct engine_request *request,
 static inline void engine_explain(const struct weir_limit *limit,
                                   const struct algo_outcome *outcome, struct weir_decision *d)
 {
+	const struct algo_limit *algo = algo_current(&limit->algo);
+
 	*d = (struct weir_decision){
 	    .allowed = outcome->allowed,
 	    .reason = outcome->reason,
-	    .quota = limit->algo.quota,
+	    .quota = algo->quota,
 	    .remaining = outcome->remaining,
 	    .retry_after_ns = outcome->retry_after_ns,
 	    .reset_after_ns = outcome->reset_after_ns,
-	    .window_ns = limit->algo.window_ns,
+	    .window_ns = algo->window_ns,
 	    .limit = limit->name,
 	};
 }
+
+/**
+ * Lets `next` take over what the keys of `engine` have used, limit by limit,
+ * where name, algorithm and period are the same. Call it when `next` is ready,
+ * before anybody decides by it; `engine` may be decided by until it is closed,
+ * which must be before `next` is. 0 or ENOMEM, and then nothing was changed.
+ */
+int engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);

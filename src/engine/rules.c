@@ -92,6 +92,30 @@ void weir_engine_close(weir_engine *engine)
 	free(engine);
 }
 
+static struct weir_limit *limit_of_identity(struct weir_engine *engine, uint64_t identity)
+{
+	for (size_t i = 0; i < engine->limit_count; i++)
+		if (engine->limits[i].identity == identity)
+			return &engine->limits[i];
+	return NULL;
+}
+
+int engine_succeed(struct weir_engine *engine, struct weir_engine *next)
+{
+	struct algo_history *histories =
+	    arena_array(&next->arena, next->limit_count, sizeof *histories);
+
+	if (!histories)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < next->limit_count; i++) {
+		struct weir_limit *limit = limit_of_identity(engine, next->limits[i].identity);
+
+		if (limit)
+			algo_succeed(&limit->algo, &next->limits[i].algo, &histories[i]);
+	}
+	return WEIR_OK;
+}
+
 size_t engine_limit_count(const struct weir_engine *engine)
 {
 	return engine->limit_count;

@@ -46,11 +46,11 @@ static inline struct algo_state unpack(struct cell cell, uint64_t now_ns)
 	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
 }
 
-static inline struct cell pack(uint32_t tag, struct algo_state state)
+static inline struct cell pack(uint32_t tag, struct algo_state state, unsigned generation)
 {
 	if (state.until_ns == 0)
 		return (struct cell){0, 0};
-	return cell_make(tag, state.until_ns, state.word, 0);
+	return cell_make(tag, state.until_ns, state.word, generation);
 }
 
 uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit, uint64_t hash,
@@ -59,12 +59,21 @@ uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit, 
 {
 	struct table_place place = table_place(&store->table, hash);
 
+	limit = algo_current(limit);
 	for (;;) {
 		struct table_slot slot = table_find(&store->table, &place);
 		struct algo_state state = unpack(slot.value, time->now_ns);
+		unsigned generation = cell_generation(slot.value);
 
+		if (generation != limit->generation && state.until_ns != 0) {
+			/* Written by earlier parameters, or by later ones that took over just now. */
+			limit = algo_current(limit);
+			if (generation != limit->generation)
+				algo_convert(limit, generation, time->now_ns, &state);
+		}
 		if (!algo_step(limit, call, time, &state, out) ||
-		    table_store(&store->table, &place, slot, pack(place.tag, state), time->now_ns))
+		    table_store(&store->table, &place, slot,
+		                pack(place.tag, state, limit->generation), time->now_ns))
 			return state.until_ns;
 	}
 }
@@ -78,7 +87,7 @@ void memory_apply_cell(struct cell *cell, bool load_is_atomic, const struct algo
 		struct algo_state state = unpack(before, time->now_ns);
 
 		if (!algo_step(limit, call, time, &state, out) ||
-		    cell_swap(cell, before, pack(1, state)))
+		    cell_swap(cell, before, pack(1, state, 0)))
 			return;
 	}
 }

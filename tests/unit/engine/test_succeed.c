@@ -1,0 +1,207 @@
+/* A reload: what keys have used is kept, cut to what the new parameters allow. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+#include "engine/engine.h"
+
+#define NOW UINT64_C(1700000000000000000)
+#define HOUR (3600 * NS_PER_S)
+
+static const char *const by_key[] = {"key"};
+static const size_t only[] = {0};
+static const struct rules_rule rules[] = {
+    {.name = "r", .key = by_key, .key_count = 1, .limits = only, .limit_count = 1}};
+
+struct setting {
+	struct rules_limit limit;
+	struct weir_config config;
+	weir_engine *engine;
+};
+
+static void open_engine(struct setting *s, weir_table *table, struct weir_limit_options options)
+{
+	options.name = "it";
+	s->limit = (struct rules_limit){.options = options};
+	s->config = (struct weir_config){.limits = &s->limit, .limit_count = 1, RULES_OF(rules)};
+	assert_int_equal(weir_engine_open(&s->config, table, &s->engine, NULL), 0);
+}
+
+static struct weir_decision ask(struct setting *s, uint64_t cost, uint64_t now)
+{
+	struct weir_attribute key = {"key", "k", 1};
+	struct weir_decision d;
+
+	assert_int_equal(weir_engine_check(s->engine, &key, 1, cost, now, &d), 0);
+	return d;
+}
+
+static struct weir_limit_options bucket(uint64_t count, uint64_t burst)
+{
+	return (struct weir_limit_options){.rate = {count, 1, WEIR_HOUR}, .burst = burst};
+}
+
+static struct weir_limit_options window(uint64_t count)
+{
+	return (struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
+	                                   .rate = {count, 1, WEIR_HOUR},
+	                                   .align = WEIR_ALIGN_FIRST_REQUEST};
+}
+
+/* Uses `cost` under `before`, reloads, and returns what `after` says of it. */
+static struct weir_decision reloaded(struct weir_limit_options before,
+                                     struct weir_limit_options after, uint64_t cost)
+{
+	struct setting old, new;
+	struct weir_decision d;
+	weir_table *table;
+
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	open_engine(&old, table, before);
+	assert_true(ask(&old, cost, NOW).allowed);
+	open_engine(&new, table, after);
+	assert_int_equal(engine_succeed(old.engine, new.engine), WEIR_OK);
+	d = ask(&new, 0, NOW);
+	if (before.algorithm == after.algorithm && before.rate.unit == after.rate.unit) {
+		/* who still holds the old one decides the same */
+		assert_int_equal(ask(&old, 0, NOW).remaining, d.remaining);
+		assert_int_equal(ask(&old, 0, NOW).quota, d.quota);
+	}
+	weir_engine_close(old.engine);
+	assert_int_equal(ask(&new, 0, NOW).remaining, d.remaining);
+	weir_engine_close(new.engine);
+	weir_table_close(table);
+	return d;
+}
+
+static void test_a_bucket_keeps_what_is_used(void **context)
+{
+	(void)context;
+	assert_int_equal(reloaded(bucket(10, 10), bucket(20, 10), 4).remaining, 6);
+	assert_int_equal(reloaded(bucket(20, 10), bucket(7, 10), 4).remaining, 6);
+	assert_int_equal(reloaded(bucket(3, 10), bucket(7, 20), 4).remaining, 16);
+	assert_int_equal(reloaded(bucket(7, 10), bucket(7, 10), 4).remaining, 6);
+	/* a token under 7 an hour comes back after a seventh of an hour, whatever it was before */
+	assert_int_equal(reloaded(bucket(3, 10), bucket(7, 10), 1).reset_after_ns, HOUR / 7 + 1);
+}
+
+static void test_use_beyond_the_new_burst_is_cut_to_it(void **context)
+{
+	struct weir_decision d = reloaded(bucket(10, 10), bucket(10, 2), 10);
+
+	(void)context;
+	assert_false(d.allowed);
+	assert_int_equal(d.remaining, 0);
+	assert_int_equal(d.quota, 2);
+	assert_int_equal(d.retry_after_ns, HOUR / 10);
+	assert_int_equal(d.reset_after_ns, HOUR / 5);
+}
+
+static void test_a_window_keeps_its_count(void **context)
+{
+	struct weir_decision d = reloaded(window(10), window(3), 7);
+
+	(void)context;
+	assert_false(d.allowed);
+	assert_int_equal(d.remaining, 0);
+	assert_int_equal(reloaded(window(10), window(30), 7).remaining, 23);
+}
+
+static void test_another_algorithm_or_period_begins_anew(void **context)
+{
+	struct weir_limit_options minute = bucket(10, 10);
+
+	(void)context;
+	minute.rate.unit = WEIR_MINUTE;
+	assert_int_equal(reloaded(bucket(10, 10), window(10), 4).remaining, 10);
+	assert_int_equal(reloaded(bucket(10, 10), minute, 4).remaining, 10);
+}
+
+static void test_parameters_that_change_often_lose_nothing(void **context)
+{
+	struct setting settings[200];
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	open_engine(&settings[0], table, bucket(100, 1000));
+	for (unsigned i = 0; i < 199; i++) {
+		/* three settings in turn: a key that nobody asks for is not forgotten */
+		assert_true(i % 50 != 0 || ask(&settings[i], 1, NOW).allowed);
+		open_engine(&settings[i + 1], table, bucket(100 + i % 3, 1000));
+		assert_int_equal(engine_succeed(settings[i].engine, settings[i + 1].engine), WEIR_OK);
+		weir_engine_close(settings[i].engine);
+	}
+	assert_int_equal(ask(&settings[199], 0, NOW).remaining, 1000 - 4);
+	weir_engine_close(settings[199].engine);
+	weir_table_close(table);
+}
+
+struct race {
+	struct setting *now; /* as a server's pointer */
+	unsigned granted;
+	bool stop;
+};
+
+static void *hammer(void *context)
+{
+	struct race *race = context;
+	unsigned granted = 0;
+
+	while (!__atomic_load_n(&race->stop, __ATOMIC_ACQUIRE))
+		granted += ask(__atomic_load_n(&race->now, __ATOMIC_ACQUIRE), 1, NOW).allowed;
+	__atomic_fetch_add(&race->granted, granted, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Rates change all the time, the burst stays: it is granted once, exactly. */
+static void test_reloads_under_load_grant_no_more_and_no_less(void **context)
+{
+	enum { RELOADS = 1000 };
+	struct setting *settings = calloc(RELOADS + 1, sizeof *settings);
+	struct race race = {.now = &settings[0]};
+	pthread_t threads[3];
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	open_engine(&settings[0], table, bucket(1, 100000));
+	for (int i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, hammer, &race);
+	for (int i = 1; i <= RELOADS; i++) {
+		open_engine(&settings[i], table, bucket(1 + (uint64_t)(i * 7 % 13), 100000));
+		assert_int_equal(engine_succeed(settings[i - 1].engine, settings[i].engine), WEIR_OK);
+		__atomic_store_n(&race.now, &settings[i], __ATOMIC_RELEASE);
+	}
+	while (ask(&settings[RELOADS], 0, NOW).remaining > 0)
+		sched_yield();
+	__atomic_store_n(&race.stop, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(race.granted, 100000);
+	for (int i = 0; i <= RELOADS; i++)
+		weir_engine_close(settings[i].engine);
+	weir_table_close(table);
+	free(settings);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
+	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
+	    cmocka_unit_test(test_a_window_keeps_its_count),
+	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
+	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
+	    cmocka_unit_test(test_reloads_under_load_grant_no_more_and_no_less),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
