@@ -10,15 +10,27 @@
 #include "base/number.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define PAGE      ((size_t)4096)
 
 void *os_pages_map(size_t size)
 {
-	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t slack = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
+	char *pages =
+	    mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
 		return NULL;
-	if (size >= HUGE_PAGE)
-		madvise(pages, size, MADV_HUGEPAGE); /* a wish: refused is as good as before */
+	if (slack == 0)
+		return pages;
+	/* Huge pages lie on their own boundaries only. */
+	before = -(uintptr_t)pages % HUGE_PAGE;
+	if (before > 0)
+		munmap(pages, before);
+	pages += before;
+	size = (size + PAGE - 1) / PAGE * PAGE;
+	if (slack > before)
+		munmap(pages + size, slack - before);
+	madvise(pages, size, MADV_HUGEPAGE); /* a wish: refused is as good as before */
 	return pages;
 }
 

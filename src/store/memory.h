@@ -27,7 +27,7 @@ void memory_close(struct weir_table *store);
 static inline uint64_t memory_hash(const struct weir_table *store, uint64_t identity,
                                    const void *key, size_t key_len)
 {
-	return hash_salted(&store->table.secret, identity, key, key_len);
+	return keyhash(&store->table.hash, identity, key, key_len);
 }
 
 /**

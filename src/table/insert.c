@@ -35,36 +35,30 @@ static uint64_t loss(struct cell cell, uint64_t now_ns)
 }
 
 /*
- * Step 1: the cell to claim. One that says nothing, in the set that has more of
- * them; else the one soonest idle, and among equals the least used. Claims
- * under way come last: two keys that take each other's claims get nowhere.
+ * Step 1: the cell to claim. The first that says nothing; else the one soonest
+ * idle, and among equals the least used. Claims under way come last: two keys
+ * that take each other's claims get nowhere.
  */
 static struct table_slot choose(const struct table *table, const struct table_place *place,
                                 uint64_t now_ns)
 {
-	struct table_slot free_slot[2] = {{NULL, empty}, {NULL, empty}}, least = {NULL, empty};
-	unsigned free_count[2] = {0, 0};
-	uint64_t least_loss = UINT64_MAX;
+	struct table_slot least = {NULL, empty};
+	uint64_t least_loss = 0;
 
-	for (int s = 0; s < 2; s++) {
-		for (int i = 0; i < TABLE_SET_CELLS; i++) {
-			struct table_slot slot = {&place->sets[s][i],
-			                          cell_load(&place->sets[s][i], table->load_is_atomic)};
-			uint64_t l = loss(slot.value, now_ns);
+	for (unsigned i = 0; i < TABLE_PLACES; i++) {
+		struct cell *cell = table_cell(place, i);
+		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
+		uint64_t l = loss(slot.value, now_ns);
 
-			if (l == 0) {
-				if (free_count[s]++ == 0)
-					free_slot[s] = slot;
-			} else if (!least.cell || l < least_loss ||
-			           (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
-				least = slot;
-				least_loss = l;
-			}
+		if (l == 0)
+			return slot;
+		if (!least.cell || l < least_loss ||
+		    (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
+			least = slot;
+			least_loss = l;
 		}
 	}
-	if (free_count[0] + free_count[1] == 0)
-		return least;
-	return free_slot[free_count[1] > free_count[0]];
+	return least;
 }
 
 static bool claim(struct table *table, const struct table_place *place, struct table_slot *slot,
@@ -85,9 +79,8 @@ static bool claim(struct table *table, const struct table_place *place, struct t
 static bool alone(const struct table *table, const struct table_place *place,
                   struct table_slot slot)
 {
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++) {
-		struct cell *cell = &place->sets[i / TABLE_SET_CELLS][i % TABLE_SET_CELLS];
-		struct cell value;
+	for (unsigned i = 0; i < TABLE_PLACES; i++) {
+		struct cell *cell = table_cell(place, i), value;
 
 		if (cell == slot.cell || cell_peek_low(cell) >> 32 != place->tag)
 			continue;

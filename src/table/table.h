@@ -1,12 +1,13 @@
 /*
  * table.h: the key table: bounded, lock-free, free of pointers.
  *
- * A key's hash gives two sets of eight cells and a 32-bit tag; the key lives in
- * one of these sixteen cells or is idle. docs/design/key-table.md says how two
+ * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of
+ * five sets elsewhere for when the home is full; the key lives in the first of
+ * these places that was free, or is idle. docs/design/key-table.md says how two
  * threads that meet on a new key end in one cell, and why; in short:
  *
  *   - Whoever finds no cell of its tag claims one (a cell that says nothing),
- *     then looks at all sixteen again.
+ *     then looks at all the places again.
  *   - A claim becomes a state only by a compare-and-swap of a thread that has
  *     seen no other cell of that tag since the claim was made. Other claims
  *     are removed first, higher addresses giving way to lower ones.
@@ -20,11 +21,16 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
-#include "base/hash.h"
+#include "base/keyhash.h"
 #include "table/cell.h"
 
-#define TABLE_SET_CELLS 8
+#define TABLE_SET_CELLS 8 /* two cache lines */
+#define TABLE_RUN_SETS 5
+#define TABLE_PLACES (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 #define TABLE_CAPACITY_MAX (UINT64_C(1) << 32)
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
@@ -46,8 +52,8 @@ struct table {
 	struct cell *cells;
 	uint64_t sets;
 	size_t size; /* bytes of header and cells */
-	struct hash_key secret;
 	bool load_is_atomic;
+	struct keyhash hash;
 };
 
 /** Bytes that a table of `capacity` keys takes, or 0 when that is out of range. */
@@ -59,7 +65,8 @@ void table_format(struct table *table, void *memory, uint64_t capacity,
 
 /* Where a key can be. */
 struct table_place {
-	struct cell *sets[2];
+	struct cell *home;
+	struct cell *run;
 	uint32_t tag;
 };
 
@@ -74,45 +81,67 @@ static inline uint64_t table_scale(uint64_t hash, uint64_t n)
 	return (uint64_t)(((u128)hash * n) >> 64);
 }
 
-/* The tag is the hash's low half; both sets depend on the high half too, or two
- * keys of one tag would always share a set. */
+/*
+ * The tag is the hash's low half, the home depends on its high end. The run
+ * depends on all of it: if it followed from the tag, two keys of one tag would
+ * always share it.
+ */
 static inline struct table_place table_place(const struct table *table, uint64_t hash)
 {
 	uint64_t mixed = (hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t first = table_scale(hash, table->sets), second = table_scale(mixed, table->sets);
+	uint64_t home = table_scale(hash, table->sets);
+	uint64_t run = table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1));
 	uint32_t tag = (uint32_t)hash;
 
-	second = second != first ? second : first + 1 < table->sets ? first + 1 : 0;
-	return (struct table_place){{table->cells + first * TABLE_SET_CELLS,
-	                             table->cells + second * TABLE_SET_CELLS},
-	                            tag ? tag : 1};
+	return (struct table_place){table->cells + home * TABLE_SET_CELLS,
+	                            table->cells + run * TABLE_SET_CELLS, tag ? tag : 1};
 }
 
-/** Starts fetching both sets. */
+/** The places in the order in which they are filled, from 0 to TABLE_PLACES - 1. */
+static inline struct cell *table_cell(const struct table_place *place, unsigned i)
+{
+	return i < TABLE_SET_CELLS ? &place->home[i] : &place->run[i - TABLE_SET_CELLS];
+}
+
+/** Starts fetching the home, where three keys of four are. */
 static inline void table_prefetch(const struct table_place *place)
 {
-	for (int i = 0; i < 2; i++) {
-		__builtin_prefetch(place->sets[i]);
-		__builtin_prefetch(place->sets[i] + TABLE_SET_CELLS / 2);
+	__builtin_prefetch(place->home);
+	__builtin_prefetch(place->home + TABLE_SET_CELLS / 2);
+}
+
+/* One bit a cell of the set: whether it has the tag. */
+static inline unsigned table_hits(const struct cell *set, uint32_t tag)
+{
+	unsigned hits = 0;
+
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+	const __m128i *cells = (const __m128i *)set, wanted = _mm_set1_epi32((int)tag);
+
+	for (int i = 0; i < TABLE_SET_CELLS; i += 4) { /* the second word of each of four cells */
+		__m128i ab = _mm_unpacklo_epi32(_mm_load_si128(cells + i), _mm_load_si128(cells + i + 1));
+		__m128i cd =
+		    _mm_unpacklo_epi32(_mm_load_si128(cells + i + 2), _mm_load_si128(cells + i + 3));
+		__m128i equal = _mm_cmpeq_epi32(_mm_unpackhi_epi64(ab, cd), wanted);
+
+		hits |= (unsigned)_mm_movemask_ps(_mm_castsi128_ps(equal)) << i;
 	}
+#else
+	for (int i = 0; i < TABLE_SET_CELLS; i++)
+		hits |= (unsigned)(cell_peek_low(&set[i]) >> 32 == tag) << i;
+#endif
+	return hits;
 }
 
 static inline bool table_find_in(const struct table *table, struct cell *set, uint32_t tag,
                                  struct table_slot *slot)
 {
-	unsigned hits = 0;
-
-	for (int i = 0; i < TABLE_SET_CELLS; i++)
-		hits |= (unsigned)(cell_peek_low(&set[i]) >> 32 == tag) << i;
-	while (hits != 0) {
-		struct cell *cell = &set[__builtin_ctz(hits)];
-
-		slot->value = cell_load(cell, table->load_is_atomic);
-		if (cell_tag(slot->value) == tag) {
-			slot->cell = cell;
+	/* What the hits say is looked at again: they may be out of date. */
+	for (unsigned hits = table_hits(set, tag); hits != 0; hits &= hits - 1) {
+		slot->cell = &set[__builtin_ctz(hits)];
+		slot->value = cell_load(slot->cell, table->load_is_atomic);
+		if (cell_tag(slot->value) == tag)
 			return true;
-		}
-		hits &= hits - 1;
 	}
 	return false;
 }
@@ -120,11 +149,14 @@ static inline bool table_find_in(const struct table *table, struct cell *set, ui
 static inline struct table_slot table_find(const struct table *table,
                                            const struct table_place *place)
 {
-	struct table_slot slot = {NULL, {0, 0}};
+	struct table_slot slot;
 
-	if (!table_find_in(table, place->sets[0], place->tag, &slot))
-		table_find_in(table, place->sets[1], place->tag, &slot);
-	return slot;
+	if (__builtin_expect(table_find_in(table, place->home, place->tag, &slot), 1))
+		return slot;
+	for (int i = 0; i < TABLE_RUN_SETS; i++)
+		if (table_find_in(table, place->run + i * TABLE_SET_CELLS, place->tag, &slot))
+			return slot;
+	return (struct table_slot){NULL, {0, 0}};
 }
 
 bool table_store_slow(struct table *table, const struct table_place *place, struct table_slot slot,

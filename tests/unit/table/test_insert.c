@@ -15,7 +15,7 @@
 struct fixture {
 	struct table table;
 	struct table_place place;
-	struct cell *cells[2 * TABLE_SET_CELLS]; /* of the place, by address */
+	struct cell *cells[TABLE_PLACES]; /* of the place, by address */
 };
 
 static int compare_cells(const void *a, const void *b)
@@ -34,9 +34,9 @@ static void setup(struct fixture *f)
 	memset(memory, 0, size);
 	table_format(&f->table, memory, 1000, &secret);
 	f->place = table_place(&f->table, UINT64_C(0x123456789abcdef0));
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
-		f->cells[i] = &f->place.sets[i / TABLE_SET_CELLS][i % TABLE_SET_CELLS];
-	qsort(f->cells, 2 * TABLE_SET_CELLS, sizeof *f->cells, compare_cells);
+	for (int i = 0; i < TABLE_PLACES; i++)
+		f->cells[i] = table_cell(&f->place, (unsigned)i);
+	qsort(f->cells, TABLE_PLACES, sizeof *f->cells, compare_cells);
 }
 
 static void teardown(struct fixture *f)
@@ -48,7 +48,7 @@ static int count_tag(const struct fixture *f, uint32_t tag)
 {
 	int n = 0;
 
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+	for (int i = 0; i < TABLE_PLACES; i++)
 		n += cell_tag(*f->cells[i]) == tag;
 	return n;
 }
@@ -161,8 +161,8 @@ static void test_an_abandoned_claim_is_taken_up(void **context)
 
 static void fill(struct fixture *f, uint64_t soonest_ns)
 {
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
-		*f->cells[i] = cell_make(1000 + (uint32_t)i, soonest_ns + (uint64_t)(i * 7 % 16) * SECOND,
+	for (int i = 0; i < TABLE_PLACES; i++)
+		*f->cells[i] = cell_make(1000 + (uint32_t)i, soonest_ns + (uint64_t)(i * 7 % TABLE_PLACES) * SECOND,
 		                         (uint32_t)i, 0);
 }
 
@@ -188,11 +188,11 @@ static void test_a_full_set_gives_up_the_state_that_ends_soonest(void **context)
 	(void)context;
 	setup(&f);
 	fill(&f, NOW + SECOND);
-	last = *f.cells[9]; /* 9 * 7 % 16 == 15: reaches furthest */
+	last = *f.cells[41]; /* 41 * 7 % 48 == 47: reaches furthest */
 	store(&f, state(&f, 1));
-	assert_int_equal(count_tag(&f, 1000), 0); /* 0 * 7 % 16 == 0 */
+	assert_int_equal(count_tag(&f, 1000), 0); /* 0 * 7 % 48 == 0 */
 	assert_int_equal(count_tag(&f, f.place.tag), 1);
-	assert_memory_equal(f.cells[9], &last, sizeof last);
+	assert_memory_equal(f.cells[41], &last, sizeof last);
 	assert_int_equal(table_evictions(&f.table), 1);
 	teardown(&f);
 }
@@ -203,7 +203,7 @@ static void test_of_states_that_end_together_the_least_used_goes(void **context)
 
 	(void)context;
 	setup(&f);
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i++)
+	for (int i = 0; i < TABLE_PLACES; i++)
 		*f.cells[i] =
 		    cell_make(1000 + (uint32_t)i, NOW + SECOND, (uint32_t)(i == 13 ? 2 : 50 + i), 0);
 	store(&f, state(&f, 1));
@@ -235,7 +235,7 @@ static void test_time_wraps_without_losing_order(void **context)
 	assert_int_equal(cell_ahead_ns(cell_make(1, 3 * wrap + 7, 0, 0), 3 * wrap), 7);
 }
 
-static void test_two_keys_of_one_tag_share_no_set_by_rule(void **context)
+static void test_two_keys_of_one_tag_share_no_place_by_rule(void **context)
 {
 	struct fixture f;
 	int shared = 0;
@@ -247,12 +247,46 @@ static void test_two_keys_of_one_tag_share_no_set_by_rule(void **context)
 		struct table_place b = table_place(&f.table, 0x1234abcd | (i * 7919 + 1) << 40);
 
 		assert_int_equal(a.tag, b.tag);
-		assert_ptr_not_equal(a.sets[0], a.sets[1]);
-		for (int j = 0; j < 4; j++)
-			shared += a.sets[j / 2] == b.sets[j % 2];
+		shared += (a.home == b.home) + (a.run == b.run);
 	}
-	assert_true(shared < 100); /* 157 sets: about 25 by chance */
+	assert_true(shared < 60); /* 161 sets: about 12 by chance */
 	teardown(&f);
+}
+
+/* Spilling over is what keeps evictions rare: all places are used before one is. */
+static void test_a_full_home_spills_into_the_run(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	fill(&f, NOW + SECOND);
+	*table_cell(&f.place, TABLE_PLACES - 1) = (struct cell){0, 0};
+	store(&f, state(&f, 1));
+	assert_ptr_equal(table_find(&f.table, &f.place).cell, table_cell(&f.place, TABLE_PLACES - 1));
+	assert_int_equal(table_evictions(&f.table), 0);
+	teardown(&f);
+}
+
+static void test_at_capacity_hardly_an_insertion_evicts(void **context)
+{
+	struct fixture f;
+	uint64_t capacity = 100000, seed = 1;
+	size_t size = table_size(capacity);
+	void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+	struct hash_key secret = {3, 4};
+
+	(void)context;
+	memset(memory, 0, size);
+	table_format(&f.table, memory, capacity, &secret);
+	for (uint64_t i = 0; i < capacity; i++) {
+		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+		f.place = table_place(&f.table, seed ^ seed >> 29);
+		store(&f, state(&f, 1));
+	}
+	assert_true(table_evictions(&f.table) < capacity / 1000);
+	assert_in_range(table_live(&f.table, NOW), capacity * 98 / 100, capacity * 102 / 100);
+	free(memory);
 }
 
 int main(void)
@@ -269,7 +303,9 @@ int main(void)
 	    cmocka_unit_test(test_of_states_that_end_together_the_least_used_goes),
 	    cmocka_unit_test(test_claims_under_way_are_not_taken_from_others),
 	    cmocka_unit_test(test_time_wraps_without_losing_order),
-	    cmocka_unit_test(test_two_keys_of_one_tag_share_no_set_by_rule),
+	    cmocka_unit_test(test_two_keys_of_one_tag_share_no_place_by_rule),
+	    cmocka_unit_test(test_a_full_home_spills_into_the_run),
+	    cmocka_unit_test(test_at_capacity_hardly_an_insertion_evicts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
