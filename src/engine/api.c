@@ -113,44 +113,66 @@ void weir_table_close(weir_table *table)
 	free(table);
 }
 
-static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
-                             enum algo_op op, struct slice key, uint64_t cost, uint64_t now_ns,
-                             struct weir_decision *decision)
+/* The checks that need no state. */
+static inline int check_call(const struct weir_limit *limit, enum algo_op op, size_t key_len,
+                             uint64_t cost)
 {
-	struct engine_request request;
-	int status = engine_prepare_limit(table, limit, op, key, cost, &request);
+	if (key_len > WEIR_KEY_MAX)
+		return WEIR_ELONG;
+	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
+}
 
-	if (status == WEIR_OK)
-		engine_decide(table, &request, moment_of(&table->clock, now_ns, limit), NULL, NULL,
-		              decision);
-	return status;
+static inline void decide(struct weir_table *table, const struct weir_limit *limit,
+                          const struct memory_key *key, const struct algo_call *call,
+                          struct moment at, struct weir_decision *decision)
+{
+	struct algo_time time = algo_time_at(&limit->algo, at);
+	struct algo_outcome outcome;
+
+	memory_apply(table, &limit->algo, key, call, &time, &outcome);
+	engine_explain(limit, &outcome, decision);
+}
+
+static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
+                             enum algo_op op, const void *key, size_t key_len, uint64_t cost,
+                             uint64_t now_ns, struct weir_decision *decision)
+{
+	struct algo_call call = {op, cost, 0};
+	int status = check_call(limit, op, key_len, cost);
+	struct memory_key fetched;
+
+	if (status != WEIR_OK)
+		return status;
+	fetched = memory_fetch(table, memory_hash(table, limit->identity, key, key_len));
+	decide(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
+	return WEIR_OK;
 }
 
 int weir_acquire(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                  uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len}, cost, now_ns,
+	return table_call(table, limit, ALGO_ACQUIRE, key, key_len, cost, now_ns,
 	                  decision);
 }
 
 int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
               uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_PEEK, (struct slice){key, key_len}, cost, now_ns,
+	return table_call(table, limit, ALGO_PEEK, key, key_len, cost, now_ns,
 	                  decision);
 }
 
 int weir_refund(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                 uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_REFUND, (struct slice){key, key_len}, cost, now_ns,
+	return table_call(table, limit, ALGO_REFUND, key, key_len, cost, now_ns,
 	                  decision);
 }
 
 int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_RESET, (struct slice){key, key_len}, 0, now_ns, decision);
+	return table_call(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
 }
 
 /* Requests in flight at once: enough to cover memory's latency, few enough for the first cache. */
@@ -159,26 +181,32 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
 int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n, uint64_t now_ns,
                        struct weir_decision *decisions)
 {
-	struct engine_request prepared[BATCH];
+	struct memory_key keys[BATCH];
 	struct moment at =
 	    now_ns == WEIR_NOW ? clock_moment(&table->clock) : moment_given(now_ns);
 	int first_error = WEIR_OK;
 
 	for (size_t start = 0; start < n; start += BATCH) {
-		size_t end = n - start < BATCH ? n : start + BATCH;
+		struct weir_request *r = &requests[start];
+		size_t count = n - start < BATCH ? n - start : BATCH;
 
-		for (size_t i = start; i < end; i++) {
-			struct weir_request *r = &requests[i];
-
-			r->status = engine_prepare_limit(table, r->limit, ALGO_ACQUIRE,
-			                                 (struct slice){r->key, r->key_len}, r->cost,
-			                                 &prepared[i - start]);
-			if (r->status != WEIR_OK && first_error == WEIR_OK)
-				first_error = r->status;
+		for (size_t i = 0; i < count; i++) {
+			r[i].status = check_call(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
+			if (r[i].status == WEIR_OK)
+				keys[i] = memory_fetch(table, memory_hash(table, r[i].limit->identity, r[i].key,
+				                                          r[i].key_len));
+			else if (first_error == WEIR_OK)
+				first_error = r[i].status;
 		}
-		for (size_t i = start; i < end; i++)
-			if (requests[i].status == WEIR_OK)
-				engine_decide(table, &prepared[i - start], at, NULL, NULL, &decisions[i]);
+		for (size_t i = 0; i < count; i++)
+			if (r[i].status == WEIR_OK)
+				memory_locate(table, &keys[i]);
+		for (size_t i = 0; i < count; i++) {
+			struct algo_call call = {ALGO_ACQUIRE, r[i].cost, 0};
+
+			if (r[i].status == WEIR_OK)
+				decide(table, r[i].limit, &keys[i], &call, at, &decisions[start + i]);
+		}
 	}
 	return first_error;
 }

@@ -8,24 +8,28 @@
  * taken back holds for a moment may deny others, by its cost at most.
  */
 #include "engine/engine.h"
-#include "store/memory.h"
 
 int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request)
 {
-	struct table_place place;
-
 	if (key.len > WEIR_KEY_MAX)
 		return WEIR_ELONG;
 	if (!limit_cost_fits(limit, op, cost))
 		return WEIR_ECOST;
 	*request = (struct engine_request){.op = op, .cost = cost};
 	request->direct.limit = limit;
-	request->direct.hash = memory_hash(table, limit->identity, key.data, key.len);
-	place = table_place(&table->table, request->direct.hash);
-	table_prefetch(&place);
+	request->direct.key =
+	    memory_fetch(table, memory_hash(table, limit->identity, key.data, key.len));
 	return WEIR_OK;
+}
+
+void engine_locate(const struct weir_table *table, struct engine_request *request)
+{
+	if (request->direct.limit)
+		memory_locate(table, &request->direct.key);
+	for (size_t i = 0; i < request->charge_count; i++)
+		memory_locate(table, &request->charges[i].key);
 }
 
 static void apply(struct weir_table *table, struct engine_charge *charge,
@@ -35,7 +39,7 @@ static void apply(struct weir_table *table, struct engine_charge *charge,
 	struct algo_time time = algo_time_at(limit, at);
 	struct algo_outcome outcome;
 
-	charge->until_ns = memory_apply(table, limit, charge->hash, call, &time, &outcome);
+	charge->until_ns = memory_apply(table, limit, &charge->key, call, &time, &outcome);
 	charge->allowed = outcome.allowed;
 	charge->reason = outcome.reason;
 	engine_explain(charge->limit, &outcome, d);

@@ -1,9 +1,10 @@
 /*
  * engine.h: request -> rules -> limits -> one decision.
  *
- * Two passes over everything a loop turn has read: `prepare` finds the cells
- * (matches rules, builds and hashes keys, prefetches), `decide` runs the steps.
- * One reading of the clock serves the turn.
+ * Passes over everything a loop turn has read: `prepare` matches rules, builds
+ * and hashes keys and starts fetching their cells, `locate` looks which are
+ * where they should be, `decide` runs the steps. One reading of the clock
+ * serves the turn.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -14,13 +15,14 @@
 #include "base/arena.h"
 #include "base/slice.h"
 #include "engine/limit.h"
+#include "store/memory.h"
 
-/* A limit, the hash of a key under it, the rule that asked, and how it ended. */
+/* A limit, a key under it, the rule that asked, and how it ended. */
 struct engine_charge {
 	const struct weir_limit *limit;
 	const char *rule;   /* NULL in direct calls */
 	const char *result; /* of the rule */
-	uint64_t hash;
+	struct memory_key key;
 	uint64_t until_ns; /* of the state that it left: what a refund names */
 	bool shadow;
 	bool allowed;
@@ -55,6 +57,9 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          const struct weir_attribute *attributes, size_t n, uint64_t cost,
                          struct arena *arena, struct engine_request *request);
+
+/** Between the two, best some requests after `prepare`: looks for the cells. May be left out. */
+void engine_locate(const struct weir_table *table, struct engine_request *request);
 
 /** The second pass. `observe` may be NULL. */
 void engine_decide(struct weir_table *table, struct engine_request *request,

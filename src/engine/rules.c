@@ -6,7 +6,6 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/match.h"
-#include "store/memory.h"
 
 struct weir_engine {
 	struct weir_table *table;
@@ -185,20 +184,18 @@ static int charge_rule(const struct weir_engine *engine, size_t number,
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
 		struct engine_charge *charge = &request->charges[request->charge_count++];
-		struct table_place place;
 
 		*charge = (struct engine_charge){
 		    .limit = limit,
 		    .rule = rule->name,
 		    .result = rule->result,
-		    .hash = memory_hash(engine->table, limit->identity, key, key_len),
+		    .key = memory_fetch(engine->table,
+		                        memory_hash(engine->table, limit->identity, key, key_len)),
 		    .shadow = rule->mode == RULES_SHADOW,
 		};
 		if (!charge->shadow && !limit_cost_fits(limit, request->op, request->cost))
 			return WEIR_ECOST;
 		request->enforced_count += !charge->shadow;
-		place = table_place(&engine->table->table, charge->hash);
-		table_prefetch(&place);
 	}
 	return WEIR_OK;
 }

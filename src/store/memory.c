@@ -53,15 +53,40 @@ static inline struct cell pack(uint32_t tag, struct algo_state state, unsigned g
 	return cell_make(tag, state.until_ns, state.word, generation);
 }
 
-uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit, uint64_t hash,
-                      const struct algo_call *call, const struct algo_time *time,
-                      struct algo_outcome *out)
+void memory_locate(const struct weir_table *store, struct memory_key *key)
 {
-	struct table_place place = table_place(&store->table, hash);
+	struct table_place place = table_place(&store->table, key->hash);
+	unsigned hits = table_hits(place.home, place.tag);
+
+	if (hits != 0)
+		key->cell = &place.home[__builtin_ctz(hits)];
+	else
+		table_prefetch_run(&place);
+}
+
+/* Where it was seen, if it is still there; else wherever it is. */
+static inline struct table_slot find(const struct table *table, const struct table_place *place,
+                                     struct cell *seen)
+{
+	struct table_slot slot = {seen, {0, 0}};
+
+	if (seen) {
+		slot.value = cell_load(seen, table->load_is_atomic);
+		if (cell_tag(slot.value) == place->tag)
+			return slot;
+	}
+	return table_find(table, place);
+}
+
+uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit,
+                      const struct memory_key *key, const struct algo_call *call,
+                      const struct algo_time *time, struct algo_outcome *out)
+{
+	struct table_place place = table_place(&store->table, key->hash);
 
 	limit = algo_current(limit);
 	for (;;) {
-		struct table_slot slot = table_find(&store->table, &place);
+		struct table_slot slot = find(&store->table, &place, key->cell);
 		struct algo_state state = unpack(slot.value, time->now_ns);
 		unsigned generation = cell_generation(slot.value);
 

@@ -110,6 +110,13 @@ static inline void table_prefetch(const struct table_place *place)
 	__builtin_prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
+/** Starts fetching as much of the run as most keys that are not at home need. */
+static inline void table_prefetch_run(const struct table_place *place)
+{
+	for (int i = 0; i < 2 * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
+		__builtin_prefetch(place->run + i);
+}
+
 /* One bit a cell of the set: whether it has the tag. */
 static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 {
