@@ -24,8 +24,7 @@ static int on_name(llhttp_t *parser, const char *at, size_t len)
 {
 	struct http1_reader *reader = parser->data;
 
-	if (reader->head_len == 0)
-		span_extend(reader, &reader->name, at, len);
+	span_extend(reader, &reader->name, at, len);
 	return HPE_OK;
 }
 
@@ -33,8 +32,7 @@ static int on_value(llhttp_t *parser, const char *at, size_t len)
 {
 	struct http1_reader *reader = parser->data;
 
-	if (reader->head_len == 0)
-		span_extend(reader, &reader->value, at, len);
+	span_extend(reader, &reader->value, at, len);
 	return HPE_OK;
 }
 
@@ -63,7 +61,7 @@ static int on_value_complete(llhttp_t *parser)
 	enum http1_field field;
 
 	if (reader->head_len > 0)
-		return HPE_OK;
+		return HPE_OK; /* a trailer */
 	field = find_field(span_slice(reader->name, reader->base));
 	if (field < HTTP1_FIELD_COUNT) {
 		if (reader->line_count == HTTP1_LINES_MAX)
@@ -80,7 +78,7 @@ static int on_headers_complete(llhttp_t *parser)
 	struct http1_reader *reader = parser->data;
 
 	reader->keep_alive = llhttp_should_keep_alive(parser);
-	/* Nobody here switches protocols: an offer to do so is passed over. */
+	/* No protocol is switched to here: also a CONNECT ends where its body does. */
 	parser->upgrade = 0;
 	return HPE_PAUSED;
 }

@@ -210,6 +210,10 @@ static void test_chunked_bodies_are_gathered_and_their_trailers_forgotten(void *
 	                      "Host: other\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n" GET("1.1", ""),
 	                      "acquire limit l/k cost 1\nacquire health cost 1\n",
 	                      PASSED HEALTHY "\r\nok\n"));
+	exchange(&passed,
+	         "POST /auth HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\nX-Forwarded-For: a\r\n\r\n"
+	         "0\r\nX-Forwarded-For: b\r\nX-Forwarded-Uri: /c\r\n\r\n",
+	         "acquire rules method=POST path=/ host=h cost 1 for [a]\n", NULL);
 }
 
 static void test_a_client_that_asks_first_is_told_to_go_on(void **state)
@@ -422,6 +426,15 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 		assert_refused(table[i].bytes, table[i].status, "", true);
 }
 
+static void test_the_body_of_a_connect_is_not_the_next_request(void **state)
+{
+	(void)state;
+	exchange(&passed,
+	         "CONNECT h:1 HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+	         "21\r\nGET /v1/acquire/l?key=k HTTP/1.1\n\r\n0\r\n\r\n" GET("1.1", ""),
+	         "acquire health cost 1\n", NULL);
+}
+
 /* `n` bytes of `filler` between two texts, under small limits. */
 static void assert_too_long(const char *before, const char *filler, size_t n, const char *after,
                             const char *status, bool closes)
@@ -481,6 +494,7 @@ int main(void)
 	    cmocka_unit_test(test_bad_requests_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_bad_bodies_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
+	    cmocka_unit_test(test_the_body_of_a_connect_is_not_the_next_request),
 	    cmocka_unit_test(test_what_is_too_long_is_named_and_memory_stays_bounded),
 	};
 
