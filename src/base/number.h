@@ -66,6 +66,15 @@ bool parse_u64(struct slice text, uint64_t *out);
 /** The same with an optional minus. */
 bool parse_i64(struct slice text, int64_t *out);
 
+/** The value of a hexadecimal digit, or -1. */
+static inline int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 32;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
 char *format_u64(char *out, uint64_t value);
 

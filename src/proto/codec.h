@@ -21,8 +21,7 @@ struct codec_limits {
 	size_t attributes_max;
 };
 
-#define CODEC_LIMITS_DEFAULT                                                                       \
-	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX})
+#define CODEC_LIMITS_DEFAULT ((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX})
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */

@@ -41,7 +41,7 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value)
 
 	if (name.len == 0 || memchr(name.data, '\0', name.len))
 		return error_set(&fill->error, WEIR_EINVAL,
-		                 "expected attribute names of at least one byte and without NUL, found '%.*s'",
+		                 "expected an attribute's name to have bytes, none of them NUL, found '%.*s'",
 		                 FILL_QUOTE(name));
 	for (size_t i = 0; i < n; i++)
 		if (slice_equal(slice_of(fill->attributes[i].name), name))
@@ -80,14 +80,7 @@ static int fill_permit(struct fill *fill, struct slice text)
 	return error_set(&fill->error, WEIR_EUNSUPPORTED, "permit is not supported in this version");
 }
 
-enum field {
-	FIELD_LIMIT,
-	FIELD_KEY,
-	FIELD_COST,
-	FIELD_WAIT,
-	FIELD_PERMIT,
-	FIELD_COUNT
-};
+enum field { FIELD_LIMIT, FIELD_KEY, FIELD_COST, FIELD_WAIT, FIELD_PERMIT, FIELD_COUNT };
 
 static const struct {
 	struct slice name;
@@ -110,8 +103,8 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 			return error_set(&fill->error, WEIR_EINVAL, "expected %s once, found it again",
 			                 fields[i].name.data);
 		if (fields[i].number && quoted)
-			return error_set(&fill->error, WEIR_EINVAL, "expected %s to be a number, found a string",
-			                 fields[i].name.data);
+			return error_set(&fill->error, WEIR_EINVAL,
+			                 "expected %s to be a number, found a string", fields[i].name.data);
 		fill->seen |= 1u << i;
 		return fields[i].set(fill, text);
 	}
@@ -135,7 +128,7 @@ int fill_finish(struct fill *fill)
 	if (direct == (1u << FIELD_LIMIT | 1u << FIELD_KEY))
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found none",
-	                 direct == 0                    ? "a limit and a key, or attributes"
+	                 direct == 0                  ? "a limit and a key, or attributes"
 	                 : direct & 1u << FIELD_LIMIT ? "a key beside the limit"
-	                                                : "a limit beside the key");
+	                                              : "a limit beside the key");
 }

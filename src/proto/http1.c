@@ -241,8 +241,8 @@ static int on_gather(llhttp_t *parser, const char *at, size_t len)
  * while chunks were still coming, so they are gathered at the end, by the same
  * parser: a second reading of chunks could differ from the first.
  */
-static bool gather_chunks(const struct http1_reader *reader, struct slice data,
-                          struct arena *arena, struct slice *body)
+static bool gather_chunks(const struct http1_reader *reader, struct slice data, struct arena *arena,
+                          struct slice *body)
 {
 	static const llhttp_settings_t gather_settings = {
 	    .on_body = on_gather,

@@ -3,8 +3,8 @@
  *
  * llhttp reads, strictly; here its findings are kept as offsets, so the bytes
  * may lie elsewhere at the next call. Every byte is given to it once, those of
- * a chunked message twice, a body of known length never. Only header fields that somebody asks for are kept,
- * of trailers none.
+ * a chunked message twice, a body of known length never. Only header fields
+ * that somebody asks for are kept, of trailers none.
  */
 #ifndef PROTO_HTTP1_H
 #define PROTO_HTTP1_H

@@ -87,8 +87,8 @@ static void split_target(struct slice target, struct slice *path, struct slice *
  * may come from the client, through a proxy that sets only the other: where
  * they differ none is believed.
  */
-static int proxy_says(struct call *call, enum http1_field a, enum http1_field b,
-                      const char *what, struct slice *value)
+static int proxy_says(struct call *call, enum http1_field a, enum http1_field b, const char *what,
+                      struct slice *value)
 {
 	bool found = false;
 
@@ -104,7 +104,8 @@ static int proxy_says(struct call *call, enum http1_field a, enum http1_field b,
 		if (found && !slice_equal(said, *value))
 			return error_set(&call->fill.error, WEIR_EINVAL,
 			                 "expected the X-Forwarded and X-Original headers to agree on the %s, "
-			                 "found '%.*s' and '%.*s'", what, FILL_QUOTE(*value), FILL_QUOTE(said));
+			                 "found '%.*s' and '%.*s'",
+			                 what, FILL_QUOTE(*value), FILL_QUOTE(said));
 		*value = said;
 		found = true;
 	}
@@ -162,14 +163,22 @@ static int read_proxied(struct call *call)
 {
 	struct slice method = slice_of(call->message.method), uri = call->rest, path, query;
 	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
+	const struct {
+		enum http1_field a, b;
+		const char *what;
+		struct slice *value;
+	} told[] = {
+	    {HTTP1_FORWARDED_METHOD, HTTP1_ORIGINAL_METHOD, "method", &method},
+	    {HTTP1_FORWARDED_URI, HTTP1_ORIGINAL_URI, "URI", &uri},
+	    {HTTP1_FORWARDED_HOST, HTTP1_FORWARDED_HOST, "host", &host},
+	};
 	struct fill *fill = &call->fill;
-	int status;
+	int status = 0;
 
-	if ((status = proxy_says(call, HTTP1_FORWARDED_METHOD, HTTP1_ORIGINAL_METHOD, "method",
-	                         &method)) != 0 ||
-	    (status = proxy_says(call, HTTP1_FORWARDED_URI, HTTP1_ORIGINAL_URI, "URI", &uri)) != 0 ||
-	    (status = proxy_says(call, HTTP1_FORWARDED_HOST, HTTP1_FORWARDED_HOST, "host", &host)) != 0 ||
-	    (status = plain_host(call, &host)) != 0 || (status = join_forwarded_for(call)) != 0)
+	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
+		status = proxy_says(call, told[i].a, told[i].b, told[i].what, told[i].value);
+	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
+	    (status = join_forwarded_for(call)) != 0)
 		return status;
 	split_target(uri, &path, &query);
 	if (query_normalize(fill->arena, path, &path) != 0)

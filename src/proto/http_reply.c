@@ -209,8 +209,8 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	buffer_add_text(out, "\"}}");
 	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
-		buffer_add_text(&head, request->detail & HTTP_GETS ? "Allow: GET, HEAD\r\n"
-		                                                   : "Allow: POST\r\n");
+		buffer_add_text(&head,
+		                request->detail & HTTP_GETS ? "Allow: GET, HEAD\r\n" : "Allow: POST\r\n");
 	head_finish(&head, request, out, body);
 }
 

@@ -37,7 +37,7 @@ enum http_verb {
 
 /* request.flags */
 enum {
-	HTTP_NO_BODY = 1,       /* reply without the body */
+	HTTP_NO_BODY = 1,    /* reply without the body */
 	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
 };
 

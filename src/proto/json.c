@@ -8,8 +8,7 @@
 #define SCALAR_MAX 64
 
 /* The text of a string, number, true or false, copied: `value` does not live on. */
-static int scalar_text(struct fill *fill, const char *name, const json_t *value,
-                       struct slice *out)
+static int scalar_text(struct fill *fill, const char *name, const json_t *value, struct slice *out)
 {
 	char number[SCALAR_MAX];
 	struct slice text = {number, 0};
@@ -18,8 +17,8 @@ static int scalar_text(struct fill *fill, const char *name, const json_t *value,
 	if (json_is_string(value))
 		text = (struct slice){json_string_value(value), json_string_length(value)};
 	else if (!json_is_object(value) && !json_is_array(value) && !json_is_null(value))
-		text.len = json_dumpb(value, number, sizeof number,
-		                      JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		text.len =
+		    json_dumpb(value, number, sizeof number, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 	else
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected '%.40s' to be a string, a number, true or false, found %s", name,
@@ -84,8 +83,9 @@ int json_read(struct fill *fill, struct slice body)
 
 	if (!object)
 		return error_set_at(&fill->error, WEIR_ESYNTAX, (unsigned)problem.line,
-		                    (unsigned)problem.column, "expected a JSON object, line %d column %d: %s",
-		                    problem.line, problem.column, problem.text);
+		                    (unsigned)problem.column,
+		                    "expected a JSON object, line %d column %d: %s", problem.line,
+		                    problem.column, problem.text);
 	if (json_is_object(object))
 		status = read_fields(fill, object);
 	else

@@ -2,6 +2,8 @@
 
 #include <weir/weir.h>
 
+#include "base/number.h"
+
 static struct slice cut(struct slice *rest, char at)
 {
 	const char *end = rest->len ? memchr(rest->data, at, rest->len) : NULL;
@@ -21,14 +23,6 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 	} while (value->len == 0);
 	*name = cut(value, '=');
 	return true;
-}
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 32;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* In a query '+' is a blank and a bad escape an error; in a path both stand for themselves. */
@@ -66,7 +60,7 @@ int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 	return decode(arena, text, false, out);
 }
 
-/* Whether there is anything to take out: an empty segment but the last, or one that starts in a dot. */
+/* No empty segment but the last, and none that begins with a dot. */
 static bool is_normal(struct slice path)
 {
 	for (size_t i = 0; i + 1 < path.len; i++)

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/slice.h"
 
-/** Takes the next "name=value" from *rest, undecoded; false at its end. Empty pairs are passed over. */
+/** Takes the next "name=value" that is not empty from *rest, undecoded; false at its end. */
 bool query_next(struct slice *rest, struct slice *name, struct slice *value);
 
 /** Undoes %XX and '+'. 0, ESYNTAX (an escape that is none: "%zz"), ENOMEM. */

@@ -88,11 +88,6 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	return result;
 }
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
 /* What follows a backslash within double quotes; returns how many bytes that is. */
 static size_t unescape(const char *p, const char *end, char *out)
 {

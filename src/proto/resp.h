@@ -41,7 +41,7 @@ enum resp_result {
 struct resp_command {
 	struct slice *args; /* given by the caller: room for `capacity` */
 	size_t capacity;
-	size_t count;       /* may exceed capacity: the rest was dropped */
+	size_t count; /* may exceed capacity: the rest was dropped */
 	char error[64];
 };
 

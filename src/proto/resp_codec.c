@@ -64,7 +64,8 @@ static int read_limit(struct fill *fill, const struct resp_spec *spec, const str
 		if (!slice_equal_nocase(args[i], SLICE("COST")) || i + 1 == n)
 			return error_set(&fill->error, WEIR_ESYNTAX,
 			                 "syntax error: expected COST and a number behind the key of %s, "
-			                 "found '%.*s'", spec->name.data, FILL_QUOTE(args[i]));
+			                 "found '%.*s'",
+			                 spec->name.data, FILL_QUOTE(args[i]));
 		status = fill_cost(fill, args[i + 1]);
 		if (status != 0)
 			return status;
@@ -252,7 +253,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		refuse(&fill, command.error);
 		request->close = true;
 	} else if (result == RESP_TOO_LONG) {
-		error_set(&fill.error, WEIR_ELONG, "expected a command of at most %zu bytes, found a longer one",
+		error_set(&fill.error, WEIR_ELONG,
+		          "expected a command of at most %zu bytes, found a longer one",
 		          session->limits.request_max);
 		refuse(&fill, fill.error.message);
 	} else if (result == RESP_COMMAND && command.count > 0 && read_command(&fill, &command) != 0) {
@@ -274,13 +276,14 @@ static void reply(void *state, const struct request *request, const struct reply
 	}
 	spec = &specs[request->verb];
 	if (spec->run)
-		spec->run(state, request->args, request->arg_count, out);
+		spec->run(&(struct resp_call){state, request->args, request->arg_count, out});
 	else if (answer->status == 0 ||
 	         (answer->status == WEIR_ECOST && request->kind == REQUEST_ADHOC))
 		spec->write(answer, out);
 	else
-		resp_write_error(out, "ERR", slice_of(answer->message ? answer->message
-		                                                      : weir_strerror(answer->status)));
+		resp_write_error(
+		    out, "ERR",
+		    slice_of(answer->message ? answer->message : weir_strerror(answer->status)));
 }
 
 static void open_session(void *state, const struct codec_limits *limits)

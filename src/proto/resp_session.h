@@ -28,6 +28,14 @@ struct resp_session {
 
 #define RESP_ARGS_ANY 255
 
+/* A command whose turn has come. */
+struct resp_call {
+	struct resp_session *session;
+	const struct slice *args; /* its words, the name among them */
+	size_t count;
+	struct buffer *out;
+};
+
 struct resp_spec {
 	struct slice name; /* in capitals */
 	uint8_t min, max;  /* words, the name among them */
@@ -38,8 +46,7 @@ struct resp_spec {
 	int (*read)(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
 	            size_t n);
 	void (*write)(const struct reply *reply, struct buffer *out);
-	void (*run)(struct resp_session *session, const struct slice *args, size_t n,
-	            struct buffer *out);
+	void (*run)(const struct resp_call *call);
 };
 
 /** All commands; `n` receives how many. */
@@ -47,13 +54,17 @@ const struct resp_spec *resp_specs(size_t *n);
 /** The command of that name in any case, or NULL. */
 const struct resp_spec *resp_spec_find(struct slice name);
 
-#define RESP_LOCAL(X)                                                                              \
-	X(ping) X(echo) X(quit) X(hello) X(auth) X(select) X(client) X(command) X(info) X(config)      \
-	X(reset) X(later)
-#define X(name)                                                                                    \
-	void resp_run_##name(struct resp_session *session, const struct slice *args, size_t n,         \
-	                     struct buffer *out);
-RESP_LOCAL(X)
-#undef X
+void resp_run_ping(const struct resp_call *call);
+void resp_run_echo(const struct resp_call *call);
+void resp_run_quit(const struct resp_call *call);
+void resp_run_hello(const struct resp_call *call);
+void resp_run_auth(const struct resp_call *call);
+void resp_run_select(const struct resp_call *call);
+void resp_run_client(const struct resp_call *call);
+void resp_run_command(const struct resp_call *call);
+void resp_run_info(const struct resp_call *call);
+void resp_run_config(const struct resp_call *call);
+void resp_run_reset(const struct resp_call *call);
+void resp_run_later(const struct resp_call *call);
 
 #endif

@@ -33,8 +33,8 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 
 		if (pending->len > 0)
 			memcpy(copy, pending->data, pending->len);
-		result = codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena,
-		                      &request);
+		result =
+		    codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
 		if (result == CODEC_REQUEST) {
 			if (consumed > pending->len || (request.kind != REQUEST_LOCAL && request.key.len > 64))
 				abort();

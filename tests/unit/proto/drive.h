@@ -32,14 +32,15 @@ struct drive {
 static inline void drive_open(struct drive *drive, const struct codec *codec,
                               const struct codec_limits *limits, const struct reply *reply)
 {
-	*drive = (struct drive){.codec = codec, .session = malloc(codec->session_size), .reply = *reply};
+	*drive =
+	    (struct drive){.codec = codec, .session = malloc(codec->session_size), .reply = *reply};
 	codec->open(drive->session, limits);
 }
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
-	static const char *const kinds[] = {"limit", "rules", "adhoc", "local", "health", "ready",
-	                                    "metrics"};
+	static const char *const kinds[] = {"limit",  "rules", "adhoc",  "local",
+	                                    "health", "ready", "metrics"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);

@@ -27,8 +27,7 @@ static const struct reply denied = {
 #define PASSED_BODY                                                                                \
 	"{\"allowed\":true,\"limit\":\"login\",\"quota\":10,\"remaining\":9,\"retry_after_ms\":0,"     \
 	"\"reset_after_ms\":200,\"reason\":\"ok\"}"
-#define PASSED_FIELDS                                                                              \
-	"RateLimit-Policy: \"login\";q=10;w=2\r\nRateLimit: \"login\";r=9;t=1\r\n"
+#define PASSED_FIELDS "RateLimit-Policy: \"login\";q=10;w=2\r\nRateLimit: \"login\";r=9;t=1\r\n"
 #define PASSED                                                                                     \
 	"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 111\r\n" PASSED_FIELDS   \
 	"\r\n" PASSED_BODY
@@ -114,9 +113,9 @@ static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
 		enum weir_reason reason;
 		const char *status;
 	} table[] = {
-	    {WEIR_REASON_OVER_LIMIT, "429 Too"},      {WEIR_REASON_QUEUE_FULL, "429 Too"},
-	    {WEIR_REASON_WAIT_TOO_LONG, "429 Too"},   {WEIR_REASON_LISTED, "429 Too"},
-	    {WEIR_REASON_SHED, "503 Service"},        {WEIR_REASON_BREAKER_OPEN, "503 Service"},
+	    {WEIR_REASON_OVER_LIMIT, "429 Too"},        {WEIR_REASON_QUEUE_FULL, "429 Too"},
+	    {WEIR_REASON_WAIT_TOO_LONG, "429 Too"},     {WEIR_REASON_LISTED, "429 Too"},
+	    {WEIR_REASON_SHED, "503 Service"},          {WEIR_REASON_BREAKER_OPEN, "503 Service"},
 	    {WEIR_REASON_STORE_FAILURE, "503 Service"},
 	};
 	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
@@ -154,9 +153,10 @@ static void test_an_error_of_the_server_is_told_by_its_status(void **state)
 	struct reply reply = {.status = WEIR_ENOTFOUND, .message = "no limit 'l'"};
 
 	(void)state;
-	exchange(&reply, "GET /v1/acquire/l?key=k HTTP/1.1\r\n" HOST "\r\n", NULL,
-	         "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 59\r\n\r\n"
-	         "{\"error\":{\"code\":\"unknown_limit\",\"message\":\"no limit 'l'\"}}");
+	exchange(
+	    &reply, "GET /v1/acquire/l?key=k HTTP/1.1\r\n" HOST "\r\n", NULL,
+	    "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 59\r\n\r\n"
+	    "{\"error\":{\"code\":\"unknown_limit\",\"message\":\"no limit 'l'\"}}");
 }
 
 static void test_health_readiness_and_metrics(void **state)
@@ -197,8 +197,8 @@ static void test_connections_stay_or_close_by_the_rules_of_both_versions(void **
 	                      HEALTHY "Connection: keep-alive\r\n\r\nok\n"));
 	/* An offer to speak another protocol is passed over. */
 	assert_false(exchange(&passed,
-	                      GET("1.1", "Connection: Upgrade\r\nUpgrade: h2c\r\n") GET("1.1", ""), NULL,
-	                      HEALTHY "\r\nok\n" HEALTHY "\r\nok\n"));
+	                      GET("1.1", "Connection: Upgrade\r\nUpgrade: h2c\r\n") GET("1.1", ""),
+	                      NULL, HEALTHY "\r\nok\n" HEALTHY "\r\nok\n"));
 }
 
 static void test_chunked_bodies_are_gathered_and_their_trailers_forgotten(void **state)
@@ -211,7 +211,8 @@ static void test_chunked_bodies_are_gathered_and_their_trailers_forgotten(void *
 	                      "acquire limit l/k cost 1\nacquire health cost 1\n",
 	                      PASSED HEALTHY "\r\nok\n"));
 	exchange(&passed,
-	         "POST /auth HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\nX-Forwarded-For: a\r\n\r\n"
+	         "POST /auth HTTP/1.1\r\n" HOST
+	         "Transfer-Encoding: chunked\r\nX-Forwarded-For: a\r\n\r\n"
 	         "0\r\nX-Forwarded-For: b\r\nX-Forwarded-Uri: /c\r\n\r\n",
 	         "acquire rules method=POST path=/ host=h cost 1 for [a]\n", NULL);
 }
@@ -247,7 +248,8 @@ static void assert_auth(const char *target, const char *headers, const char *req
 	char bytes[512];
 
 	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\n%s\r\n", target, headers);
-	exchange(&passed, bytes, request, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" PASSED_FIELDS "\r\n");
+	exchange(&passed, bytes, request,
+	         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" PASSED_FIELDS "\r\n");
 }
 
 static void test_a_proxy_tells_method_path_host_and_addresses(void **state)
@@ -255,11 +257,13 @@ static void test_a_proxy_tells_method_path_host_and_addresses(void **state)
 	(void)state;
 	assert_auth("/auth", HOST "X-Original-URI: /login?user=1\r\n",
 	            "acquire rules method=GET path=/login host=h cost 1 for []\n");
-	assert_auth("/auth", HOST "X-Forwarded-Uri: /a\r\nX-Forwarded-Method: PUT\r\n"
-	                          "X-Forwarded-Host: Shop.Example.:8443\r\nX-Forwarded-For: 1.1.1.1\r\n",
+	assert_auth("/auth",
+	            HOST "X-Forwarded-Uri: /a\r\nX-Forwarded-Method: PUT\r\n"
+	                 "X-Forwarded-Host: Shop.Example.:8443\r\nX-Forwarded-For: 1.1.1.1\r\n",
 	            "acquire rules method=PUT path=/a host=shop.example cost 1 for [1.1.1.1]\n");
-	assert_auth("/auth", HOST "X-Original-Method: POST\r\nX-Forwarded-For: a\r\n"
-	                          "x-forwarded-for: b, c\t \r\nX-FORWARDED-FOR:\r\n",
+	assert_auth("/auth",
+	            HOST "X-Original-Method: POST\r\nX-Forwarded-For: a\r\n"
+	                 "x-forwarded-for: b, c\t \r\nX-FORWARDED-FOR:\r\n",
 	            "acquire rules method=POST path=/ host=h cost 1 for [a,b, c,]\n");
 	assert_auth("/auth/shop/x?deny=abc", "Host: [::1]:80\r\n",
 	            "acquire rules method=GET path=/shop/x host=[::1] cost 1 for []\n");
@@ -272,12 +276,24 @@ static void test_a_proxy_tells_method_path_host_and_addresses(void **state)
 static void test_a_path_is_the_one_that_a_proxy_would_choose_by(void **state)
 {
 	static const char *const table[][2] = {
-	    {"/login", "/login"},       {"//login", "/login"},      {"/./login", "/login"},
-	    {"/a/../login", "/login"},  {"/%6cogin", "/login"},     {"/a/%2e%2E/login", "/login"},
-	    {"/../../login", "/login"}, {"/login/", "/login/"},     {"/login//", "/login/"},
-	    {"/login/.", "/login/"},    {"/login/x/..", "/login/"}, {"/login/...", "/login/..."},
-	    {"/.login", "/.login"},     {"/100%", "/100%"},         {"/a+b%zz", "/a+b%zz"},
-	    {"http://h/login", "/login"}, {"/login#x", "/login"},   {"*", "/*"},
+	    {"/login", "/login"},
+	    {"//login", "/login"},
+	    {"/./login", "/login"},
+	    {"/a/../login", "/login"},
+	    {"/%6cogin", "/login"},
+	    {"/a/%2e%2E/login", "/login"},
+	    {"/../../login", "/login"},
+	    {"/login/", "/login/"},
+	    {"/login//", "/login/"},
+	    {"/login/.", "/login/"},
+	    {"/login/x/..", "/login/"},
+	    {"/login/...", "/login/..."},
+	    {"/.login", "/.login"},
+	    {"/100%", "/100%"},
+	    {"/a+b%zz", "/a+b%zz"},
+	    {"http://h/login", "/login"},
+	    {"/login#x", "/login"},
+	    {"*", "/*"},
 	    {"?x", "/"},
 	};
 	char headers[128], request[128];
@@ -363,7 +379,8 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	    {"{\"key\":\"l\"}", "a limit beside the key"},
 	    {"{}", "a limit and a key, or attributes"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"attributes\":{}}", "found both"},
-	    {"{\"limit\":\"l\",\"key\":null}", "'key' to be a string, a number, true or false, found null"},
+	    {"{\"limit\":\"l\",\"key\":null}",
+	     "'key' to be a string, a number, true or false, found null"},
 	    {"{\"limit\":\"l\",\"key\":{}}", "found an object"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":1.5}", "found '1.5'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":-1}", "found '-1'"},
@@ -374,7 +391,7 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"surprise\":1}", "found 'surprise'"},
 	    {"{\"attributes\":[]}", "expected attributes to be an object"},
 	    {"{\"attributes\":{\"a\":[]}}", "found an array"},
-	    {"{\"attributes\":{\"\":1}}", "at least one byte"},
+	    {"{\"attributes\":{\"\":1}}", "to have bytes, none of them NUL"},
 	    {"{\"limit\":\"l\",\"key\":\"\xff\"}", "unable to decode byte 0xff"},
 	};
 	char bytes[256];
@@ -449,8 +466,9 @@ static void assert_too_long(const char *before, const char *filler, size_t n, co
 	buffer_add_text(&bytes, after);
 	buffer_add(&bytes, "", 1);
 	bytes.len--;
-	assert_int_equal(drive_all(&http_codec, &limits, &passed, (struct slice){bytes.data, bytes.len},
-	                           NULL, NULL), closes);
+	assert_int_equal(
+	    drive_all(&http_codec, &limits, &passed, (struct slice){bytes.data, bytes.len}, NULL, NULL),
+	    closes);
 	drive_open(&drive, &http_codec, &limits, &passed);
 	drive_feed(&drive, (struct slice){bytes.data, bytes.len});
 	assert_memory_equal(drive.out.data + 9, status, 3);

@@ -70,17 +70,16 @@ static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(voi
 {
 	(void)state;
 #define SEVEN ":1\r\n:10\r\n:9\r\n:0\r\n:201\r\n$2\r\nok\r\n$0\r\n\r\n"
-	RUN(&passed,
-	    {"WEIR.ACQUIRE login k", "acquire limit login/k cost 1\n", "*7\r\n" SEVEN},
+	RUN(&passed, {"WEIR.ACQUIRE login k", "acquire limit login/k cost 1\n", "*7\r\n" SEVEN},
 	    {"weir.acquire login k cost 4", "acquire limit login/k cost 4\n", "*7\r\n" SEVEN},
 	    {"WEIR.PEEK login k COST 0", "peek limit login/k cost 0\n", "*7\r\n" SEVEN},
 	    {"Weir.Refund login k", "refund limit login/k cost 1\n", "*7\r\n" SEVEN},
 	    {"WEIR.RESET login ", "reset limit login/ cost 1\n", "*7\r\n" SEVEN},
 	    {"WEIR.CHECK path /login ip ::1", "acquire rules path=/login ip=::1 cost 1\n",
 	     "*9\r\n" SEVEN "$5\r\nlogin\r\n$5\r\nby-ip\r\n"});
-	RUN(&denied,
-	    {"WEIR.CHECK path /", "acquire rules path=/ cost 1\n",
-	     "*9\r\n:0\r\n:10\r\n:0\r\n:1\r\n:2000\r\n$10\r\nover_limit\r\n$0\r\n\r\n$0\r\n\r\n$0\r\n\r\n"});
+	RUN(&denied, {"WEIR.CHECK path /", "acquire rules path=/ cost 1\n",
+	              "*9\r\n:0\r\n:10\r\n:0\r\n:1\r\n:2000\r\n$10\r\nover_limit\r\n$0\r\n\r\n$"
+	              "0\r\n\r\n$0\r\n\r\n"});
 }
 
 static void test_cl_throttle_has_a_token_more_and_throttle_the_other_polarity(void **state)
@@ -106,12 +105,8 @@ static void test_seconds_round_up_as_soon_as_a_millisecond_is_left(void **state)
 		uint64_t ns;
 		const char *retry, *reset;
 	} table[] = {
-	    {1, "1", "0"},
-	    {999999, "1", "0"},
-	    {1000000, "1", "1"},
-	    {1000000000, "1", "1"},
-	    {1000999999, "1", "1"},
-	    {1001000000, "2", "2"},
+	    {1, "1", "0"},          {999999, "1", "0"},     {1000000, "1", "1"},
+	    {1000000000, "1", "1"}, {1000999999, "1", "1"}, {1001000000, "2", "2"},
 	};
 	struct codec_limits input = limits();
 	struct reply reply = denied;
@@ -122,8 +117,8 @@ static void test_seconds_round_up_as_soon_as_a_millisecond_is_left(void **state)
 		reply.decision.retry_after_ns = reply.decision.reset_after_ns = table[i].ns;
 		snprintf(out, sizeof out, "*5\r\n:1\r\n:10\r\n:0\r\n:%s\r\n:%s\r\n", table[i].retry,
 		         table[i].reset);
-		drive_all(&resp_codec, &input, &reply,
-		          as_array("CL.THROTTLE k 9 5 60", room, sizeof room), NULL, out);
+		drive_all(&resp_codec, &input, &reply, as_array("CL.THROTTLE k 9 5 60", room, sizeof room),
+		          NULL, out);
 	}
 }
 
@@ -135,8 +130,7 @@ static void test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere(void 
 	reply.status = WEIR_ECOST;
 	reply.message = "cost 11\r\nof 10";
 	reply.decision.remaining = 10;
-	RUN(&reply,
-	    {"CL.THROTTLE k 9 5 60 11", NULL, "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:2\r\n"},
+	RUN(&reply, {"CL.THROTTLE k 9 5 60 11", NULL, "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:2\r\n"},
 	    {"THROTTLE k 9 5 60 11", NULL, "*5\r\n:0\r\n:10\r\n:10\r\n:2\r\n:1\r\n"},
 	    {"WEIR.ACQUIRE login k COST 11", NULL, "-ERR cost 11  of 10\r\n"});
 }
@@ -144,8 +138,7 @@ static void test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere(void 
 static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 {
 	(void)state;
-	RUN(&passed,
-	    {"NOSUCH x", "", "-ERR unknown command 'NOSUCH'\r\n"},
+	RUN(&passed, {"NOSUCH x", "", "-ERR unknown command 'NOSUCH'\r\n"},
 	    {"PINGPING", "", "-ERR unknown command 'PINGPING'\r\n"},
 	    {"ECHO", "", "-ERR wrong number of arguments for 'ECHO' command\r\n"},
 	    {"WEIR.RESET a b c", "", "-ERR wrong number of arguments for 'WEIR.RESET' command\r\n"},
@@ -156,7 +149,8 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"CL.THROTTLE k 1 0 60", "",
 	     "-ERR expected count to be a whole number of at least 1, found '0'\r\n"},
 	    {"CL.THROTTLE k 1 1 9223372036854775808", "",
-	     "-ERR expected period to be a whole number of at least 1, found '9223372036854775808'\r\n"},
+	     "-ERR expected period to be a whole number of at least 1, found "
+	     "'9223372036854775808'\r\n"},
 	    {"CL.THROTTLE k 1 1 1 -1", "",
 	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
@@ -178,11 +172,8 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 static void test_clients_are_greeted_as_by_redis(void **state)
 {
 	(void)state;
-	RUN(&passed,
-	    {"ping", "", "+PONG\r\n"},
-	    {"PING hi", "", "$2\r\nhi\r\n"},
-	    {"ECHO hi", "", "$2\r\nhi\r\n"},
-	    {"SELECT 0", "", "+OK\r\n"},
+	RUN(&passed, {"ping", "", "+PONG\r\n"}, {"PING hi", "", "$2\r\nhi\r\n"},
+	    {"ECHO hi", "", "$2\r\nhi\r\n"}, {"SELECT 0", "", "+OK\r\n"},
 	    {"SELECT 1", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT x", "", "-ERR value is not an integer or out of range\r\n"},
 	    {"AUTH secret", "",
@@ -198,14 +189,13 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"CLIENT SETINFO LIB-NAME redis-py", "", "+OK\r\n"},
 	    {"CLIENT SETNAME", "", "-ERR wrong number of arguments for 'CLIENT|SETNAME' command\r\n"},
-	    {"CLIENT GETNAME", "", "$-1\r\n"},
-	    {"CLIENT ID", "", ":1\r\n"},
+	    {"CLIENT GETNAME", "", "$-1\r\n"}, {"CLIENT ID", "", ":1\r\n"},
 	    {"CLIENT TRACKING ON", "", "-ERR client tracking is not supported\r\n"},
 	    {"CLIENT NOSUCH", "", "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n"},
-	    {"COMMAND DOCS", "", "*0\r\n"},
-	    {"COMMAND COUNT", "", ":20\r\n"},
+	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":20\r\n"},
 	    {"COMMAND INFO cl.throttle nosuch", "",
-	     "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*-1\r\n"},
+	     "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*-"
+	     "1\r\n"},
 	    {"CONFIG GET save", "", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
 	    {"CONFIG GET nosuch", "", "*0\r\n"},
 	    {"CONFIG SET save x", "", "-ERR unknown subcommand 'SET' of 'CONFIG'\r\n"},
@@ -216,23 +206,25 @@ static void drive_text(const char *bytes, const char *requests, const char *out,
 {
 	struct codec_limits input = limits();
 
-	assert_int_equal(
-	    drive_all(&resp_codec, &input, &passed, slice_of(bytes), requests, out), closes);
+	assert_int_equal(drive_all(&resp_codec, &input, &passed, slice_of(bytes), requests, out),
+	                 closes);
 }
 
 static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void **state)
 {
 	(void)state;
 #define PAIRS(proto)                                                                               \
-	"$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:" proto           \
-	"\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"        \
+	"$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:" proto         \
+	"\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"      \
 	"$7\r\nmodules\r\n*0\r\n"
 	drive_text("CLIENT GETNAME\nHELLO 3 SETNAME me AUTH default x\nCLIENT GETNAME\nRESET\n"
-	           "CLIENT GETNAME\nHELLO\n", "",
-	           "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"), false);
+	           "CLIENT GETNAME\nHELLO\n",
+	           "", "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"),
+	           false);
 	drive_text("HELLO 3\nCONFIG GET save\nCOMMAND DOCS\nCLIENT GETNAME\nCLIENT INFO\n", "",
 	           "%7\r\n" PAIRS("3") "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n_\r\n"
-	           "=27\r\ntxt:id=1 name= db=0 resp=3\n\r\n", false);
+	                               "=27\r\ntxt:id=1 name= db=0 resp=3\n\r\n",
+	           false);
 }
 
 static void test_quit_is_answered_and_closes_before_what_follows(void **state)
@@ -322,10 +314,11 @@ static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void 
 	                                "$1\r\na\r\n$1\r\na\r\nPING\n"),
 	                       "", error));
 	/* Lines have no frame to skip by. */
-	assert_true(drive_all(&resp_codec, &input, &passed,
-	                      slice_of("ECHO 01234567890123456789012345678901234567890123456789012345678"
-	                               "\nPING\n"),
-	                      "", "-ERR Protocol error: too big inline request\r\n"));
+	assert_true(
+	    drive_all(&resp_codec, &input, &passed,
+	              slice_of("ECHO 01234567890123456789012345678901234567890123456789012345678"
+	                       "\nPING\n"),
+	              "", "-ERR Protocol error: too big inline request\r\n"));
 }
 
 static void test_a_skipped_command_is_never_held_in_memory(void **state)
@@ -357,8 +350,7 @@ static void test_more_words_than_fit_are_an_error_of_that_command(void **state)
 	for (int i = 0; i < 130; i++)
 		buffer_printf(&bytes, "$3\r\n%03d\r\n", i);
 	buffer_printf(&bytes, "PING\n");
-	assert_false(drive_all(&resp_codec, &input, &passed,
-	                       (struct slice){bytes.data, bytes.len}, "",
+	assert_false(drive_all(&resp_codec, &input, &passed, (struct slice){bytes.data, bytes.len}, "",
 	                       "-ERR expected at most 128 arguments, found 130\r\n+PONG\r\n"));
 	buffer_free(&bytes);
 }
