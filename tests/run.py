@@ -28,16 +28,16 @@ FORMS = {
     "plain": (BUILD, ["-Dtests=enabled"]),
     "asan": (
         BUILD / "asan",
-        ["-Dtests=enabled", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+        ["-Dtests=enabled", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
          "-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer"],
     ),
     "tsan": (
         BUILD / "tsan",
-        ["-Dtests=enabled", "-Db_sanitize=thread", "-Db_lundef=false"],
+        ["-Dtests=enabled", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false"],
     ),
     "fuzz": (
         BUILD / "fuzz",
-        ["-Dtests=disabled", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+        ["-Dtests=disabled", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
          "-Dc_args=-fno-sanitize-recover=all"],
     ),
 }

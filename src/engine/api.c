@@ -51,7 +51,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	free(limiter);
 }
 
-static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
+__attribute__((flatten)) static int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
                                uint64_t now_ns, struct weir_decision *d)
 {
 	struct algo_call call = {op, cost, 0};
@@ -63,7 +63,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
 	memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call, &time,
 	                  &outcome);
-	engine_explain(&limiter->limit, &outcome, d);
+	limit_explain(&limiter->limit, &outcome, d);
 	return WEIR_OK;
 }
 
@@ -122,17 +122,6 @@ static inline int check_call(const struct weir_limit *limit, enum algo_op op, si
 	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
 }
 
-static inline void decide(struct weir_table *table, const struct weir_limit *limit,
-                          const struct memory_key *key, const struct algo_call *call,
-                          struct moment at, struct weir_decision *decision)
-{
-	struct algo_time time = algo_time_at(&limit->algo, at);
-	struct algo_outcome outcome;
-
-	memory_apply(table, &limit->algo, key, call, &time, &outcome);
-	engine_explain(limit, &outcome, decision);
-}
-
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
                              enum algo_op op, const void *key, size_t key_len, uint64_t cost,
                              uint64_t now_ns, struct weir_decision *decision)
@@ -144,7 +133,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	if (status != WEIR_OK)
 		return status;
 	fetched = memory_fetch(table, memory_hash(table, limit->identity, key, key_len));
-	decide(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
+	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }
 
@@ -205,7 +194,7 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 			struct algo_call call = {ALGO_ACQUIRE, r[i].cost, 0};
 
 			if (r[i].status == WEIR_OK)
-				decide(table, r[i].limit, &keys[i], &call, at, &decisions[start + i]);
+				engine_apply(table, r[i].limit, &keys[i], &call, at, &decisions[start + i]);
 		}
 	}
 	return first_error;

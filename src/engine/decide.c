@@ -32,19 +32,28 @@ void engine_locate(const struct weir_table *table, struct engine_request *reques
 		memory_locate(table, &request->charges[i].key);
 }
 
+__attribute__((flatten)) uint64_t engine_apply(struct weir_table *table,
+                                               const struct weir_limit *limit,
+                                               const struct memory_key *key,
+                                               const struct algo_call *call, struct moment at,
+                                               struct weir_decision *decision)
+{
+	struct algo_time time = algo_time_at(&limit->algo, at);
+	struct algo_outcome outcome;
+	uint64_t until_ns = memory_apply(table, &limit->algo, key, call, &time, &outcome);
+
+	limit_explain(limit, &outcome, decision);
+	return until_ns;
+}
+
 static void apply(struct weir_table *table, struct engine_charge *charge,
                   const struct algo_call *call, struct moment at, struct weir_decision *d)
 {
-	const struct algo_limit *limit = &charge->limit->algo;
-	struct algo_time time = algo_time_at(limit, at);
-	struct algo_outcome outcome;
-
-	charge->until_ns = memory_apply(table, limit, &charge->key, call, &time, &outcome);
-	charge->allowed = outcome.allowed;
-	charge->reason = outcome.reason;
-	engine_explain(charge->limit, &outcome, d);
+	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
+	charge->allowed = d->allowed;
+	charge->reason = d->reason;
 	d->rule = charge->rule;
-	d->result = outcome.allowed ? NULL : charge->result;
+	d->result = d->allowed ? NULL : charge->result;
 }
 
 /* Each goes back to the very window that it was taken from. */

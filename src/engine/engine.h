@@ -66,23 +66,10 @@ void engine_decide(struct weir_table *table, struct engine_request *request,
                    struct moment at, engine_observer *observe, void *context,
                    struct weir_decision *decision);
 
-/** An outcome of `limit` in words that a caller understands; no rule. */
-static inline void engine_explain(const struct weir_limit *limit,
-                                  const struct algo_outcome *outcome, struct weir_decision *d)
-{
-	const struct algo_limit *algo = algo_current(&limit->algo);
-
-	*d = (struct weir_decision){
-	    .allowed = outcome->allowed,
-	    .reason = outcome->reason,
-	    .quota = algo->quota,
-	    .remaining = outcome->remaining,
-	    .retry_after_ns = outcome->retry_after_ns,
-	    .reset_after_ns = outcome->reset_after_ns,
-	    .window_ns = algo->window_ns,
-	    .limit = limit->name,
-	};
-}
+/** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
+uint64_t engine_apply(struct weir_table *table, const struct weir_limit *limit,
+                      const struct memory_key *key, const struct algo_call *call, struct moment at,
+                      struct weir_decision *decision);
 
 /**
  * Lets `next` take over what the keys of `engine` have used, limit by limit,

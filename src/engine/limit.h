@@ -33,4 +33,22 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
 }
 
+/** An outcome in words that a caller understands; no rule. */
+static inline void limit_explain(const struct weir_limit *limit,
+                                 const struct algo_outcome *outcome, struct weir_decision *d)
+{
+	const struct algo_limit *algo = algo_current(&limit->algo);
+
+	*d = (struct weir_decision){
+	    .allowed = outcome->allowed,
+	    .reason = outcome->reason,
+	    .quota = algo->quota,
+	    .remaining = outcome->remaining,
+	    .retry_after_ns = outcome->retry_after_ns,
+	    .reset_after_ns = outcome->reset_after_ns,
+	    .window_ns = algo->window_ns,
+	    .limit = limit->name,
+	};
+}
+
 #endif
