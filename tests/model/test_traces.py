@@ -80,7 +80,7 @@ def steps(interval, depth, backwards):
     return st.sampled_from(sorted(edges)) | st.integers(0, far) | st.integers(-back, 0)
 
 
-def trace(draw, limit, backwards, most=20):
+def trace(draw, limit, backwards):
     """Yields (operation, now, cost, which key)."""
     _, make, interval = limit
     quota = make().quota
@@ -90,7 +90,7 @@ def trace(draw, limit, backwards, most=20):
     now = start
     for operation, step, cost, key in draw(st.lists(
             st.tuples(operations, steps(interval, depth, backwards), costs(quota), st.integers(0, 1)),
-            min_size=1, max_size=most)):
+            min_size=1, max_size=20)):
         now = max(now + step, 1)
         yield operation, now, cost, key
 
