@@ -174,7 +174,7 @@ class Wire:
         return self.reply()
 
     def rest(self):
-        """All that comes until the other side closes; None if it does not."""
+        """All that comes until the other side closes."""
         try:
             return self.file.read()
         except ConnectionResetError:

@@ -93,8 +93,7 @@ def test_a_full_table_still_answers_exactly_for_the_worst_offender(serve):
     assert float(evictions[0].split()[-1]) >= 4000
 
 
-def test_keys_that_no_rule_and_no_request_names_take_no_room(server):
-    """A denied or refused request leaves no trace."""
+def test_a_refused_request_consumes_nothing(server):
     with Wire(server.resp) as wire:
         wire.command("WEIR.ACQUIRE", "one", "traceless", "COST", "2")
         assert wire.command("WEIR.PEEK", "one", "traceless")[2] == 1

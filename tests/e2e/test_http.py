@@ -99,10 +99,9 @@ def test_deny_replaces_the_code_of_a_denial_only(server):
     assert [server.get("/auth?deny=403", headers).status for _ in range(11)] == [200] * 10 + [403]
 
 
-@pytest.mark.parametrize("number", range(2))
-def test_a_client_cannot_choose_its_key_by_a_longer_x_forwarded_for(server, number):
+def test_a_client_cannot_choose_its_key_by_a_longer_x_forwarded_for(server):
     # The proxy appends; only the rightmost hop that it does not trust counts.
-    address = f"198.51.100.{number}"
+    address = "198.51.100.1"
     answers = [
         auth(server, X_Original_URI="/login", X_Forwarded_For=forged.format(address)).status
         for forged in [f"{i}.2.3.4, {{}}" for i in range(11)]

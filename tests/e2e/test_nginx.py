@@ -1,4 +1,4 @@
-"""nginx asks by auth_request in front of a site, and wrk drives it."""
+"""nginx asks by auth_request, as the README shows, in front of a site, and wrk drives it."""
 
 import getpass
 import os
@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 import pytest
-from harness import PATIENCE, until
+from harness import PATIENCE, ROOT, until
 
 CONFIG = """
 limits:
@@ -31,25 +31,10 @@ http {{
     fastcgi_temp_path {directory}/fastcgi;
     uwsgi_temp_path {directory}/uwsgi;
     scgi_temp_path {directory}/scgi;
-    upstream weir {{ server 127.0.0.1:{weir}; keepalive 16; }}
     server {{
         listen 127.0.0.1:{port};
         root {directory}/site;
-        location / {{
-            auth_request /limit;
-            error_page 403 =429 @limited;
-        }}
-        location @limited {{ return 429; }}
-        location = /limit {{
-            internal;
-            proxy_pass http://weir/auth?deny=403;
-            proxy_http_version 1.1;
-            proxy_pass_request_body off;
-            proxy_set_header Connection "";
-            proxy_set_header Content-Length "";
-            proxy_set_header X-Forwarded-For $remote_addr;
-            proxy_set_header X-Original-URI $request_uri;
-        }}
+        {locations}
     }}
 }}
 """
@@ -81,9 +66,12 @@ def site(serve, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         port = listener.getsockname()[1]
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        locations = re.search(r"^```nginx\n(.*?)^```", readme, re.M | re.S)[1]
         file = tmp_path / "nginx.conf"
         file.write_text(NGINX.format(
-            directory=tmp_path, port=port, weir=server.http, user=getpass.getuser()))
+            directory=tmp_path, port=port, user=getpass.getuser(),
+            locations=locations.replace(":8080", f":{server.http}")))
         with open(tmp_path / "nginx.log", "w", encoding="utf-8") as log:
             nginx = subprocess.Popen(
                 ["/usr/sbin/nginx", "-e", "stderr", "-p", tmp_path, "-c", file], stderr=log,

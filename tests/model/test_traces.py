@@ -69,16 +69,18 @@ def costs(quota):
     return few | st.integers(0, min(quota, 5)) | st.integers(0, quota)
 
 
-def steps(interval, depth):
+def steps(interval, depth, backwards):
     """How far time goes on: nothing, to the edge of a token or of the state, at random, back."""
     edges = {0, 1, math.floor(interval), math.ceil(interval), math.floor(depth), math.ceil(depth)}
-    edges = sorted({min(edge + d, SPAN_MAX // 20) for edge in edges for d in (-1, 0, 1)})
+    edges = {min(edge + d, SPAN_MAX // 20) for edge in edges for d in (-1, 0, 1)}
     far = max(1, min(math.ceil(2 * depth), SPAN_MAX // 20))
     back = max(1, min(math.ceil(depth), STEP_BACK_MAX // 20))
-    return st.sampled_from(edges) | st.integers(0, far) | st.integers(-back, 0)
+    if not backwards:
+        return st.sampled_from(sorted(edges - {-1})) | st.integers(0, far)
+    return st.sampled_from(sorted(edges)) | st.integers(0, far) | st.integers(-back, 0)
 
 
-def trace(draw, limit, most=20):
+def trace(draw, limit, backwards):
     """Yields (operation, now, cost, which key)."""
     _, make, interval = limit
     quota = make().quota
@@ -87,8 +89,8 @@ def trace(draw, limit, most=20):
     start = draw(st.sampled_from(BASES))
     now = start
     for operation, step, cost, key in draw(st.lists(
-            st.tuples(operations, steps(interval, depth), costs(quota), st.integers(0, 1)),
-            min_size=1, max_size=most)):
+            st.tuples(operations, steps(interval, depth, backwards), costs(quota), st.integers(0, 1)),
+            min_size=1, max_size=20)):
         now = max(now + step, 1)
         yield operation, now, cost, key
 
@@ -96,10 +98,14 @@ def trace(draw, limit, most=20):
 def agree(draw, limit):
     options, make, _ = limit
     alone, alone_model = weir.Limiter(options), make()
-    table, shared = weir.Table(capacity=1000), weir.Limit(options)
-    keys = [weir.Keyed(table, shared, key) for key in (b"", b"\x00any bytes\xff")]
+    # What is spent is room for another key. So where time steps back and would
+    # want it again, each key has a table to itself.
+    backwards, shared = draw(st.booleans()), weir.Limit(options)
+    tables = [weir.Table(1000), weir.Table(1000)] if backwards else [weir.Table(1000)] * 2
+    keys = [weir.Keyed(table, shared, key)
+            for table, key in zip(tables, (b"", b"\x00any bytes\xff"))]
     key_models = [make(), make()]
-    for step in trace(draw, limit):
+    for step in trace(draw, limit, backwards):
         operation, now, cost, key = step
         assert alone.call(operation, now, cost) == alone_model.call(operation, now, cost), step
         assert (keys[key].call(operation, now, cost)

@@ -198,8 +198,10 @@ class Limiter(_Handle):
 
 
 class Table(_Handle):
+    """Of one secret, so that a trace that fails fails again."""
+
     def __init__(self, capacity=0):
-        super().__init__("table", TableOptions(capacity=capacity))
+        super().__init__("table", TableOptions(capacity=capacity, secret=b"sixteen bytes ok"))
 
     def call(self, limit, key, operation, now, cost=1):
         raw = RawDecision()
