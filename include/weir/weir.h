@@ -248,6 +248,9 @@ struct weir_table_options {
 	uint64_t reserved[6];
 };
 
+/** The most keys that a table can be asked to hold. */
+#define WEIR_CAPACITY_MAX (UINT64_C(1) << 32)
+
 /** Keys longer than this are refused with ELONG. */
 #define WEIR_KEY_MAX 1024
 

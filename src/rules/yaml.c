@@ -14,7 +14,6 @@
 #include "rules/read.h"
 
 #define FILE_MAX     ((size_t)16 << 20)
-#define CAPACITY_MAX (UINT64_C(1) << 40)
 #define NODES_MAX    65536
 #define TEXT_MAX     4096
 
@@ -66,7 +65,7 @@ static int read_proxies(struct reader *reader, const struct node_key *key, const
 static const struct node_key file_keys[] = {
     {"listen", read_listen},
     {"store", node_text, FIELD(store), .min = 1, .max = TEXT_MAX},
-    {"capacity", node_number, FIELD(capacity), .min = 1, .max = CAPACITY_MAX},
+    {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
     {"limits", read_limits},
     {"rules", read_rules},
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},

@@ -17,7 +17,7 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 
 	if (size == 0)
 		return error_set(error, WEIR_ERANGE, "capacity: expected 1 to %llu keys, found %llu",
-		                 (unsigned long long)TABLE_CAPACITY_MAX, (unsigned long long)capacity);
+		                 (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)capacity);
 	if (options && options->secret)
 		memcpy(&secret, options->secret, sizeof secret);
 	else if (os_random(&secret, sizeof secret) != WEIR_OK)

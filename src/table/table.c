@@ -27,7 +27,7 @@ static uint64_t sets_for(uint64_t capacity)
 
 size_t table_size(uint64_t capacity)
 {
-	if (capacity < 1 || capacity > TABLE_CAPACITY_MAX)
+	if (capacity < 1 || capacity > WEIR_CAPACITY_MAX)
 		return 0;
 	return sizeof(struct table_header) +
 	       sets_for(capacity) * TABLE_SET_CELLS * sizeof(struct cell);

@@ -25,13 +25,14 @@
 #include <emmintrin.h>
 #endif
 
+#include <weir/weir.h>
+
 #include "base/keyhash.h"
 #include "table/cell.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS 5
 #define TABLE_PLACES (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
-#define TABLE_CAPACITY_MAX (UINT64_C(1) << 32)
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {

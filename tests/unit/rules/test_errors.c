@@ -98,7 +98,7 @@ static void wrong_types_are_refused(void **state)
 	    {"store: \"\"", 1, 8, "found \"\""},
 	    {"store: { a: b }", 1, 8, "found a mapping"},
 	    {"prefix: \"a\\0b\"", 1, 9, "without control characters, found \"a?b\""},
-	    {"capacity: many", 1, 11, "a whole number from 1 to 1099511627776, found \"many\""},
+	    {"capacity: many", 1, 11, "a whole number from 1 to 4294967296, found \"many\""},
 	    {"limits: []", 1, 9, "a mapping of names to limits, found a list"},
 	    {"limits:", 1, 8, "found nothing"},
 	    {"limits: { a: 5/s }", 1, 14, "a limit such as"},
