@@ -14,7 +14,8 @@
  *             The library never prints, aborts or exits.
  *   memory    Handles are made by *_open and freed by *_close; *_close(NULL)
  *             does nothing. Strings and option structs passed in are copied.
- *             Deciding never allocates.
+ *             Deciding does not allocate (weir_engine_check does for a request
+ *             that dozens of limits apply to).
  *   threads   Every function may be called from any thread on the same handle
  *             at once, except *_close, which must be the last call. There are
  *             no hidden threads, no global state.

@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 struct arena_chunk {
 	struct arena_chunk *next;
 	size_t size, used;
+	bool borrowed;
 	alignas(max_align_t) unsigned char data[];
 };
 
@@ -37,6 +39,14 @@ void *arena_alloc(struct arena *arena, size_t size)
 	return memset(memory, 0, size);
 }
 
+void arena_borrow(struct arena *arena, void *memory, size_t size)
+{
+	struct arena_chunk *chunk = memory;
+
+	*chunk = (struct arena_chunk){.size = size - sizeof *chunk, .borrowed = true};
+	*arena = (struct arena){.chunks = chunk};
+}
+
 void *arena_array(struct arena *arena, size_t n, size_t size)
 {
 	size_t bytes;
@@ -58,7 +68,8 @@ static void free_chunks(struct arena_chunk *chunk)
 	while (chunk) {
 		struct arena_chunk *next = chunk->next;
 
-		free(chunk);
+		if (!chunk->borrowed)
+			free(chunk);
 		chunk = next;
 	}
 }

@@ -17,6 +17,12 @@ struct arena {
 	size_t used;                /* bytes handed out since the last reset */
 };
 
+/**
+ * Begins with `memory`, aligned for any type, of at least 64 bytes, which stays
+ * the caller's: on his stack, a small arena takes nothing from the heap.
+ */
+void arena_borrow(struct arena *arena, void *memory, size_t size);
+
 /** `size` bytes, zeroed, aligned for any type; NULL when there is no memory. */
 void *arena_alloc(struct arena *arena, size_t size);
 /** The same for `n` elements, NULL also when n * size overflows. */

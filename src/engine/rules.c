@@ -1,4 +1,6 @@
 /* rules.c: a configuration compiled for deciding, and the charges that its rules make. */
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,13 +247,19 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
 	return status;
 }
 
+/* What a request takes that a dozen limits apply to; more comes from the heap. */
+#define CHECK_ROOM 4096
+
 int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
                       uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	struct arena arena = {0};
+	alignas(max_align_t) char room[CHECK_ROOM];
 	struct engine_request request;
-	int status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
+	struct arena arena;
+	int status;
 
+	arena_borrow(&arena, room, sizeof room);
+	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
 	if (status == WEIR_OK)
 		engine_decide(engine->table, &request,
 		              now_ns == WEIR_NOW ? clock_moment(&engine->table->clock)
