@@ -199,24 +199,43 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 	return result;
 }
 
+/* A type, a sign, 20 digits, CRLF. */
+#define NUMBER_MAX 24
+
+static char *put_number(char *to, char type, bool minus, uint64_t magnitude)
+{
+	*to++ = type;
+	if (minus)
+		*to++ = '-';
+	to = format_u64(to, magnitude);
+	*to++ = '\r';
+	*to++ = '\n';
+	return to;
+}
+
 void resp_write_head(struct buffer *out, char type, uint64_t n)
 {
-	char *to = buffer_reserve(out, 24), *end;
+	char *to = buffer_reserve(out, NUMBER_MAX);
+
+	if (to)
+		out->len += (size_t)(put_number(to, type, false, n) - to);
+}
+
+void resp_write_integers(struct buffer *out, const int64_t *values, size_t n)
+{
+	char *to = buffer_reserve(out, n * NUMBER_MAX), *end = to;
 
 	if (!to)
 		return;
-	*to = type;
-	end = format_u64(to + 1, n);
-	memcpy(end, "\r\n", 2);
-	out->len += (size_t)(end + 2 - to);
+	for (size_t i = 0; i < n; i++)
+		end = put_number(end, ':', values[i] < 0,
+		                 values[i] < 0 ? 0 - (uint64_t)values[i] : (uint64_t)values[i]);
+	out->len += (size_t)(end - to);
 }
 
 void resp_write_integer(struct buffer *out, int64_t value)
 {
-	if (value >= 0)
-		resp_write_head(out, ':', (uint64_t)value);
-	else
-		buffer_printf(out, ":%lld\r\n", (long long)value);
+	resp_write_integers(out, &value, 1);
 }
 
 void resp_write_bulk(struct buffer *out, struct slice text)
