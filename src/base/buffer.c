@@ -7,7 +7,7 @@
 
 #include "base/number.h"
 
-char *buffer_reserve(struct buffer *buffer, size_t len)
+char *buffer_reserve_slow(struct buffer *buffer, size_t len)
 {
 	size_t need, capacity;
 	char *data;
@@ -21,6 +21,8 @@ char *buffer_reserve(struct buffer *buffer, size_t len)
 		capacity = buffer->capacity ? buffer->capacity : 256;
 		while (capacity < need)
 			capacity *= 2;
+		if (buffer->max && capacity > buffer->max)
+			capacity = buffer->max;
 		data = realloc(buffer->data, capacity);
 		if (!data) {
 			buffer->failed = true;
@@ -30,26 +32,6 @@ char *buffer_reserve(struct buffer *buffer, size_t len)
 		buffer->capacity = capacity;
 	}
 	return buffer->data + buffer->len;
-}
-
-void buffer_add(struct buffer *buffer, const void *data, size_t len)
-{
-	char *to = buffer_reserve(buffer, len);
-
-	if (to && len > 0) {
-		memcpy(to, data, len);
-		buffer->len += len;
-	}
-}
-
-void buffer_add_text(struct buffer *buffer, const char *text)
-{
-	buffer_add(buffer, text, strlen(text));
-}
-
-void buffer_add_slice(struct buffer *buffer, struct slice text)
-{
-	buffer_add(buffer, text.data, text.len);
 }
 
 void buffer_add_u64(struct buffer *buffer, uint64_t value)

@@ -16,16 +16,41 @@
 struct buffer {
 	char *data;
 	size_t len;
-	size_t capacity;
-	size_t max; /* 0: no bound */
+	size_t capacity; /* at most max */
+	size_t max;      /* 0: no bound */
 	bool failed;
 };
 
+char *buffer_reserve_slow(struct buffer *buffer, size_t len);
+
 /** Makes room for `len` more bytes and returns where they go, or NULL (failed). Add to `len` yourself. */
-char *buffer_reserve(struct buffer *buffer, size_t len);
-void buffer_add(struct buffer *buffer, const void *data, size_t len);
-void buffer_add_text(struct buffer *buffer, const char *text);
-void buffer_add_slice(struct buffer *buffer, struct slice text);
+static inline char *buffer_reserve(struct buffer *buffer, size_t len)
+{
+	if (len < buffer->capacity - buffer->len && !buffer->failed)
+		return buffer->data + buffer->len;
+	return buffer_reserve_slow(buffer, len);
+}
+
+static inline void buffer_add(struct buffer *buffer, const void *data, size_t len)
+{
+	char *to = buffer_reserve(buffer, len);
+
+	if (to && len > 0) {
+		memcpy(to, data, len);
+		buffer->len += len;
+	}
+}
+
+static inline void buffer_add_text(struct buffer *buffer, const char *text)
+{
+	buffer_add(buffer, text, strlen(text));
+}
+
+static inline void buffer_add_slice(struct buffer *buffer, struct slice text)
+{
+	buffer_add(buffer, text.data, text.len);
+}
+
 void buffer_add_u64(struct buffer *buffer, uint64_t value);
 void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

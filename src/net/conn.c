@@ -81,7 +81,7 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 	conn->since_ms = now_ms(conn);
 	consumed = deliver(conn, (struct slice){data, len});
 	loop->scratch_used += consumed;
-	if (conn->state == CONN_OPEN)
+	if (conn->state == CONN_OPEN && consumed < len)
 		buffer_add(&conn->in, data + consumed, len - consumed);
 	if (conn->in.failed)
 		conn_kill(conn);

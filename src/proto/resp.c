@@ -17,21 +17,18 @@ static enum resp_result broken(struct resp_command *command, const char *what)
 /* "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
 static enum resp_result read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
 {
-	size_t begin = *at + 1, i = begin;
+	const char *begin = data.data + *at + 1, *end = data.data + data.len, *p = begin;
 	uint64_t value = 0;
 
-	for (; i < data.len && (unsigned char)(data.data[i] - '0') <= 9; i++) {
-		value = value * 10 + (unsigned char)(data.data[i] - '0');
-		if (value > max || i - begin >= DIGITS_MAX)
-			return RESP_BROKEN;
-	}
-	if (i < data.len && (i == begin || data.data[i] != '\r'))
+	for (unsigned digit; p < end && (digit = (unsigned char)*p - '0') <= 9 && value <= max; p++)
+		value = value * 10 + digit;
+	if (value > max || p - begin > DIGITS_MAX || (p < end && (p == begin || *p != '\r')))
 		return RESP_BROKEN;
-	if (i + 1 >= data.len)
+	if (end - p < 2)
 		return RESP_MORE;
-	if (data.data[i + 1] != '\n')
+	if (p[1] != '\n')
 		return RESP_BROKEN;
-	*at = i + 2;
+	*at = (size_t)(p + 2 - data.data);
 	*out = (uint32_t)value;
 	return RESP_COMMAND;
 }
@@ -63,7 +60,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 	}
 	if (reader->at + 2 > data.len)
 		return RESP_MORE;
-	if (memcmp(data.data + reader->at, "\r\n", 2) != 0)
+	if (data.data[reader->at] != '\r' || data.data[reader->at + 1] != '\n')
 		return broken(command, "expected CRLF behind an argument");
 	reader->at += 2;
 	reader->payload = false;
@@ -199,24 +196,46 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 	return result;
 }
 
+/* A type, a sign, 20 digits, CRLF. */
+#define NUMBER_MAX 24
+
+static char *put_number(char *to, char type, bool minus, uint64_t magnitude)
+{
+	*to++ = type;
+	if (minus)
+		*to++ = '-';
+	if (magnitude < 10)
+		*to++ = (char)('0' + magnitude);
+	else
+		to = format_u64(to, magnitude);
+	*to++ = '\r';
+	*to++ = '\n';
+	return to;
+}
+
 void resp_write_head(struct buffer *out, char type, uint64_t n)
 {
-	char *to = buffer_reserve(out, 24), *end;
+	char *to = buffer_reserve(out, NUMBER_MAX);
+
+	if (to)
+		out->len += (size_t)(put_number(to, type, false, n) - to);
+}
+
+void resp_write_integers(struct buffer *out, const int64_t *values, size_t n)
+{
+	char *to = buffer_reserve(out, n * NUMBER_MAX), *end = to;
 
 	if (!to)
 		return;
-	*to = type;
-	end = format_u64(to + 1, n);
-	memcpy(end, "\r\n", 2);
-	out->len += (size_t)(end + 2 - to);
+	for (size_t i = 0; i < n; i++)
+		end = put_number(end, ':', values[i] < 0,
+		                 values[i] < 0 ? 0 - (uint64_t)values[i] : (uint64_t)values[i]);
+	out->len += (size_t)(end - to);
 }
 
 void resp_write_integer(struct buffer *out, int64_t value)
 {
-	if (value >= 0)
-		resp_write_head(out, ':', (uint64_t)value);
-	else
-		buffer_printf(out, ":%lld\r\n", (long long)value);
+	resp_write_integers(out, &value, 1);
 }
 
 void resp_write_bulk(struct buffer *out, struct slice text)

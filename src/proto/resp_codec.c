@@ -98,25 +98,31 @@ static void write_cell(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
 	bool never = d->allowed || reply->status == WEIR_ECOST;
+	int64_t values[] = {
+	    !d->allowed,
+	    (int64_t)d->quota,
+	    (int64_t)d->remaining,
+	    never ? -1 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
+	    (int64_t)seconds_left(d->reset_after_ns),
+	};
 
 	resp_write_head(out, '*', 5);
-	resp_write_integer(out, !d->allowed);
-	resp_write_integer(out, (int64_t)d->quota);
-	resp_write_integer(out, (int64_t)d->remaining);
-	resp_write_integer(out, never ? -1 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1));
-	resp_write_integer(out, (int64_t)seconds_left(d->reset_after_ns));
+	resp_write_integers(out, values, 5);
 }
 
 static void write_crab(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
+	int64_t values[] = {
+	    d->allowed,
+	    (int64_t)d->quota,
+	    (int64_t)d->remaining,
+	    (int64_t)seconds_left(d->reset_after_ns),
+	    d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
+	};
 
 	resp_write_head(out, '*', 5);
-	resp_write_integer(out, d->allowed);
-	resp_write_integer(out, (int64_t)d->quota);
-	resp_write_integer(out, (int64_t)d->remaining);
-	resp_write_integer(out, (int64_t)seconds_left(d->reset_after_ns));
-	resp_write_integer(out, d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1));
+	resp_write_integers(out, values, 5);
 }
 
 static void write_text(struct buffer *out, const char *text)
@@ -127,13 +133,16 @@ static void write_text(struct buffer *out, const char *text)
 static void write_elements(const struct reply *reply, struct buffer *out, uint64_t n)
 {
 	const struct weir_decision *d = &reply->decision;
+	int64_t values[] = {
+	    d->allowed,
+	    (int64_t)d->quota,
+	    (int64_t)d->remaining,
+	    (int64_t)ceil_div(d->retry_after_ns, NS_PER_MS),
+	    (int64_t)ceil_div(d->reset_after_ns, NS_PER_MS),
+	};
 
 	resp_write_head(out, '*', n);
-	resp_write_integer(out, d->allowed);
-	resp_write_integer(out, (int64_t)d->quota);
-	resp_write_integer(out, (int64_t)d->remaining);
-	resp_write_integer(out, (int64_t)ceil_div(d->retry_after_ns, NS_PER_MS));
-	resp_write_integer(out, (int64_t)ceil_div(d->reset_after_ns, NS_PER_MS));
+	resp_write_integers(out, values, 5);
 	write_text(out, weir_reason_text(d->reason));
 	write_text(out, NULL); /* no limit of this version hands out permits */
 }

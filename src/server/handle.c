@@ -115,15 +115,10 @@ static void finish_rules(struct worker *worker, struct work *work)
 static void prepare_adhoc(struct worker *worker, struct work *work)
 {
 	const struct request *r = &work->request;
-	struct weir_limit *limit = arena_alloc(&worker->arena, sizeof *limit);
+	struct weir_limit *limit;
 	struct weir_error error;
-	int status;
+	int status = adhoc_limit(&worker->adhoc, &r->adhoc, &worker->arena, &limit, &error);
 
-	if (!limit) {
-		check(work, WEIR_ENOMEM);
-		return;
-	}
-	status = engine_adhoc_limit(limit, r->adhoc.burst, r->adhoc.count, r->adhoc.period_s, &error);
 	if (status != WEIR_OK) {
 		fail(worker, work, status, slice_of(error.message));
 		return;

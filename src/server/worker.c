@@ -36,6 +36,7 @@ static void answer(struct worker *worker)
 	metrics_count_duration(metrics, sat_sub(end_ns, worker->start_ns), worker->count);
 	worker->start_ns = end_ns;
 	worker->count = 0;
+	adhoc_end_batch(&worker->adhoc);
 	arena_reset(&worker->arena);
 }
 

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "net/net.h"
 #include "proto/codec.h"
+#include "server/adhoc.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -70,6 +71,7 @@ struct worker {
 	uint64_t start_ns; /* when the first bytes of the batch were read */
 	struct moment at;  /* of its decisions */
 	struct arena arena;
+	struct adhoc adhoc;
 	struct work *batch;
 	size_t count;
 	struct buffer page; /* /metrics, when the batch asks for it */
