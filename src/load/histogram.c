@@ -32,11 +32,11 @@ uint64_t histogram_quantile(const struct histogram *histogram, double q)
 {
 	uint64_t rank = (uint64_t)ceil(q * (double)histogram->count), seen = 0;
 
-	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+	for (unsigned i = 0; rank < histogram->count && i < HISTOGRAM_BUCKETS; i++) {
 		uint64_t middle = least_of(i) + (UINT64_C(1) << shift_of(i)) / 2;
 
 		seen += histogram->buckets[i];
-		if (seen >= rank && seen > 0)
+		if (seen >= rank)
 			return middle < histogram->max ? middle : histogram->max;
 	}
 	return histogram->max;
