@@ -10,6 +10,9 @@ PROGRAMS, and its figures get a ratio by being named in YARDSTICKS.
 """
 
 import argparse
+import contextlib
+import dataclasses
+import itertools
 import os
 import pathlib
 import re
@@ -39,6 +42,8 @@ YARDSTICKS = {
 START_SECONDS = 10
 
 CONFIG = "limits:\n  bench: { algorithm: token_bucket, rate: 1000000/s, burst: 1000000 }\n"
+KEYS = 1000000
+VALUE_BYTES = 20
 THROTTLE = ["CL.THROTTLE", "key:__rand_int__", "15", "1000", "1"]
 GET = ["GET", "key:__rand_int__"]
 
@@ -96,8 +101,8 @@ class Server:
                    for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir())
 
 
-def bare(mode):
-    return Server([built("bench/bare_server"), mode])
+def loop(name, *modes):
+    return Server([built(f"bench/loop_{name}"), *modes])
 
 
 def weir(directory):
@@ -108,58 +113,90 @@ def weir(directory):
 
 
 def redis():
+    """A server in which every key is set, to a value that makes GET's reply as long as ours."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    return Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
-                   "--save", "", "--appendonly", "no"], {"resp": port})
+    server = Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
+                     "--save", "", "--appendonly", "no"], {"resp": port})
+    fill = (f"for i = 0, {KEYS - 1} do "
+            "redis.call('SET', string.format('key:%012d', i), ARGV[1]) end")
+    server.wait_for("resp")
+    answer(port, pack(["EVAL", fill, "0", "v" * VALUE_BYTES]))
+    return server
+
+
+def pack(words):
+    return "".join([f"*{len(words)}\r\n", *(f"${len(w)}\r\n{w}\r\n" for w in words)]).encode()
 
 
 def answer(port, request):
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
         connection.sendall(request)
         return connection.recv(4096)
 
 
-def load_resp(server, command, depth, requests):
-    """CPU nanoseconds per request under redis-benchmark."""
-    port = server.wait_for("resp")
-    packed = f"*{len(command)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in command)
-    if answer(port, packed.encode()).startswith(b"-"):
-        raise Missing(f"{server.name} refuses {command[0]}")
-    before = server.cpu_ns()
-    subprocess.run([tool("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port), "-c", "50",
-                    "-P", str(depth), "-n", str(requests), "-r", "1000000", "-q", *command],
-                   check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return (server.cpu_ns() - before) / requests
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What is asked of a server, and what the CPU time of each request is compared with."""
+
+    protocol: str
+    request: bytes   # one of its kind, to see that the replies are as long as they should be
+    command: tuple   # of the load generator, behind the port
+    requests: int    # in one round; 0: as many as it gets done in a second
+
+    def run(self, server):
+        """CPU nanoseconds per request."""
+        port = server.wait_for(self.protocol)
+        before = server.cpu_ns()
+        if self.protocol == "resp":
+            command = [tool("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port), "-q",
+                       "-n", str(self.requests), *self.command]
+        else:
+            command = [tool("wrk"), *self.command, f"http://127.0.0.1:{port}"]
+        done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+        count = self.requests or int(re.search(r"(\d+) requests in", done.stdout).group(1))
+        return (server.cpu_ns() - before) / max(1, count)
+
+    def check(self, server):
+        """Bytes of the reply."""
+        reply = answer(server.wait_for(self.protocol), self.request)
+        if reply.startswith(b"-") or reply.startswith(b"HTTP/1.1 4"):
+            raise Missing(f"{server.name} refuses the request: {reply[:60]}")
+        return len(reply)
 
 
-def load_http(server):
-    """CPU nanoseconds per request under a second of wrk."""
-    port = server.wait_for("http")
-    if b" 200 " not in answer(port, b"GET /v1/acquire/bench?key=1 HTTP/1.1\r\nHost: bench\r\n\r\n"):
-        raise Missing(f"{server.name} refuses the request")
-    before = server.cpu_ns()
-    done = subprocess.run([tool("wrk"), "-t", "1", "-c", "50", "-d", "1",
-                           "-s", str(ROOT / "bench/keys.lua"), f"http://127.0.0.1:{port}"],
-                          check=True, timeout=60, capture_output=True, text=True)
-    spent = server.cpu_ns() - before
-    return spent / max(1, int(re.search(r"(\d+) requests in", done.stdout).group(1)))
+def resp(words, depth, requests):
+    return Load("resp", pack([word.replace("__rand_int__", "%012d" % 1) for word in words]),
+                ("-c", "50", "-P", str(depth), "-r", str(KEYS), *words), requests)
 
 
-def measures(directory, requests):
-    """What to measure: its name, the name that it is compared with, the server, the load."""
-    for depth in requests:
-        def load(server, command=THROTTLE, depth=depth):
-            return load_resp(server, command, depth, requests[depth])
+HTTP = Load("http", b"GET /v1/acquire/bench?key=1 HTTP/1.1\r\nHost: bench\r\n\r\n",
+            ("-t", "1", "-c", "50", "-d", "1", "-s", str(ROOT / "bench/keys.lua")), 0)
 
-        base = f"bare RESP server, pipeline {depth}"
-        yield base, None, lambda: bare("resp"), load
-        yield f"weir CL.THROTTLE, pipeline {depth}", base, lambda: weir(directory), load
-        yield (f"redis GET, pipeline {depth}", base, redis,
-               lambda server, load=load: load(server, GET))
-    yield "bare HTTP server", None, lambda: bare("http"), load_http
-    yield "weir GET /v1/acquire", "bare HTTP server", lambda: weir(directory), load_http
+
+def plan(directory, requests):
+    """Tables of (name, what starts the server, load); the first of each is the yardstick."""
+    servers = {
+        "resp": lambda: loop("bare", "resp"),
+        "http": lambda: loop("bare", "http"),
+        "weir": lambda: weir(directory),
+        "redis": redis,
+        "libuv streams": lambda: loop("libuv", "stream", "resp"),
+        "libuv polls": lambda: loop("libuv", "poll", "resp"),
+        "libevent": lambda: loop("libevent", "resp"),
+    }
+    tables = []
+    for depth, n in requests.items():
+        load = resp(THROTTLE, depth, n)
+        tables.append([(f"bare RESP server, pipeline {depth}", "resp", load),
+                       (f"weir CL.THROTTLE, pipeline {depth}", "weir", load),
+                       (f"redis GET, pipeline {depth}", "redis", resp(GET, depth, n))])
+    tables.append([("bare HTTP server", "http", HTTP), ("weir GET /v1/acquire", "weir", HTTP)])
+    tables.append([("event loops: bare epoll", "resp", resp(THROTTLE, 1, requests[1]))] +
+                  [(f"event loops: {name}", name, resp(THROTTLE, 1, requests[1]))
+                   for name in ("libuv streams", "libuv polls", "libevent")])
+    return servers, tables
 
 
 class Table:
@@ -169,7 +206,7 @@ class Table:
     def row(self, name, value, unit, yardstick=None):
         self.values[name] = value
         ratio = ""
-        if self.values.get(yardstick):
+        if self.values.get(yardstick) and yardstick != name:
             ratio = f"{value / self.values[yardstick]:8.2f} x {yardstick}"
         print(f"{name:36} {value:10.2f} {unit:8} {ratio}".rstrip(), flush=True)
 
@@ -191,38 +228,49 @@ def run_program(table, name, arguments):
 
 
 def run_servers(table, rounds, requests):
-    with tempfile.TemporaryDirectory() as directory:
-        plan = list(measures(directory, requests))
-        samples = {name: [] for name, *_ in plan}
-        missing = {}
-        for _ in range(rounds):
-            for name, _, start, load in plan:
+    """All servers run all the time and take turns under load: what disturbs one disturbs all."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        servers, tables = plan(directory, requests)
+        running, samples, missing, reply_bytes = {}, {}, {}, {}
+        for turn in range(rounds + 1):
+            for name, server, load in itertools.chain(*tables):
                 if name in missing:
                     continue
                 try:
-                    with start() as server:
-                        samples[name].append(load(server))
+                    if server not in running:
+                        running[server] = stack.enter_context(servers[server]())
+                    if turn == 0:
+                        reply_bytes[name] = load.check(running[server])
+                    spent = load.run(running[server])
                 except (Missing, OSError, subprocess.SubprocessError) as why:
                     missing[name] = why
-    for name, yardstick, *_ in plan:
-        if name in missing:
-            table.note(name, missing[name])
-        else:
-            table.row(name, statistics.median(samples[name]), "ns CPU", yardstick)
+                else:
+                    if turn > 0:  # the first one only warms up
+                        samples.setdefault(name, []).append(spent)
+    for group in tables:
+        for name, *_ in group:
+            if name in missing:
+                table.note(name, missing[name])
+                continue
+            table.row(name, statistics.median(samples[name]), "ns CPU", group[0][0])
+            if reply_bytes[name] != reply_bytes.get(group[0][0], reply_bytes[name]):
+                table.note(name, f"replies with {reply_bytes[name]} bytes, not as many as the others")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one short round")
-    quick = parser.parse_args().quick
+    parser.add_argument("--servers", action="store_true", help="no library, no yardsticks")
+    arguments = parser.parse_args()
+    quick = arguments.quick
     table = Table()
     print(f"{'what':36} {'median':>10} {'unit':8} {'ratio':>8}")
-    for name in PROGRAMS:
+    for name in [] if arguments.servers else PROGRAMS:
         run_program(table, name, ["--quick"] if quick else [])
     if quick:
         run_servers(table, 1, {1: 10000, 16: 50000})
     else:
-        run_servers(table, 5, {1: 50000, 16: 400000})
+        run_servers(table, 5, {1: 30000, 16: 400000})
 
 
 if __name__ == "__main__":
