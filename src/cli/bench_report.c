@@ -41,7 +41,7 @@ static void print_time(FILE *to, uint64_t ns)
 	else if (ns < 10 * NS_PER_S)
 		fprintf(to, " %7.1f ms", (double)ns / NS_PER_MS);
 	else
-		fprintf(to, " %7.1f s ", (double)ns / NS_PER_S);
+		fprintf(to, " %7.1f  s", (double)ns / NS_PER_S);
 }
 
 static void print_latency(FILE *to, const char *name, const struct histogram *latency)
@@ -111,7 +111,7 @@ bool bench_report_text(FILE *to, const struct load_options *options, const char 
 		fprintf(to, ", %.2f us in the server", per((double)result->server_cpu_ns / 1e3, n));
 	fprintf(to, "\n\n%-10s", "");
 	for (size_t i = 0; i < QUANTILES; i++)
-		fprintf(to, " %7s   ", quantiles[i].name);
+		fprintf(to, " %10s", quantiles[i].name);
 	fputc('\n', to);
 	print_latency(to, "latency", &result->latency);
 	if (options->rate > 0)
