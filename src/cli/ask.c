@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -43,21 +42,6 @@ static void add_word(struct buffer *out, const char *word)
 	buffer_printf(out, "$%zu\r\n", strlen(word));
 	buffer_add_text(out, word);
 	buffer_add_text(out, "\r\n");
-}
-
-static int dial(const struct net_address *address)
-{
-	struct timeval timeout = {.tv_sec = TIMEOUT_S};
-	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-	if (connect(fd, &address->any, net_address_size(address)) == 0)
-		return fd;
-	close(fd);
-	return -1;
 }
 
 /* Takes the next line off `text`, without its CRLF; false while there is no whole one. */
@@ -163,7 +147,7 @@ static int ask(const char *server, const struct buffer *request, const char *lim
 
 	if (net_address_parse(slice_of(server), &address, &error) != WEIR_OK)
 		return fail("--server: %s", error.message);
-	fd = dial(&address);
+	fd = net_address_dial(&address, TIMEOUT_S);
 	if (fd < 0)
 		return fail("can't reach %s: %s", server, strerror(errno));
 	reading = exchange(fd, request, reply, &answer);

@@ -17,6 +17,8 @@ static const struct {
     {"lint", command_lint, "FILE...", "check rule files"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
+    {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] ...; see --help",
+     "load a server and measure its answers"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -114,6 +115,24 @@ static int bind_socket(struct net_address *address, bool first)
 		return -1;
 	}
 	return fd;
+}
+
+int net_address_dial(const struct net_address *address, unsigned timeout_s)
+{
+	struct timeval timeout = {.tv_sec = timeout_s};
+	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), saved;
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	if (connect(fd, &address->any, net_address_size(address)) == 0)
+		return fd;
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
 }
 
 static bool is_everywhere_v6(const struct net_address *address)

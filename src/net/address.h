@@ -44,4 +44,10 @@ struct ip net_address_ip(const struct net_address *address);
 int net_address_listen(struct net_address *address, int *sockets, size_t count,
                        struct weir_error *error);
 
+/**
+ * A blocking connection that sends without delay, or -1 and errno. `timeout_s`
+ * bounds the connecting, and later each send and receive.
+ */
+int net_address_dial(const struct net_address *address, unsigned timeout_s);
+
 #endif

@@ -29,7 +29,8 @@ struct listen_handle {
 struct net_loop {
 	uv_loop_t uv;
 	uv_check_t check;
-	uv_async_t wake;
+	int wake_fd;
+	uv_poll_t wake;
 	uv_timer_t tick;
 	struct net_options options;
 	const struct net_owner *owner;

@@ -1,6 +1,8 @@
 #include "net/internal.h"
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <weir/weir.h>
 
@@ -71,9 +73,13 @@ static void on_check(uv_check_t *check)
 	}
 }
 
-static void on_wake(uv_async_t *wake)
+static void on_wake(uv_poll_t *wake, int status, int events)
 {
 	struct net_loop *loop = wake->data;
+	eventfd_t woken;
+
+	(void)status, (void)events;
+	eventfd_read(loop->wake_fd, &woken);
 
 	if (loop->phase == LOOP_RUNNING && atomic_load_explicit(&loop->stop, memory_order_acquire)) {
 		loop->phase = LOOP_STOPPING;
@@ -123,11 +129,15 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->gate = gate;
 	loop->accepting = true;
 	loop->check.data = loop->wake.data = loop->tick.data = loop;
-	if (uv_async_init(&loop->uv, &loop->wake, on_wake)) {
+	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->wake_fd < 0 || uv_poll_init(&loop->uv, &loop->wake, loop->wake_fd)) {
+		if (loop->wake_fd >= 0)
+			close(loop->wake_fd);
 		uv_loop_close(&loop->uv);
 		free(loop);
 		return WEIR_EIO;
 	}
+	uv_poll_start(&loop->wake, UV_READABLE, on_wake);
 	uv_check_init(&loop->uv, &loop->check);
 	uv_check_start(&loop->check, on_check);
 	uv_timer_init(&loop->uv, &loop->tick);
@@ -150,6 +160,7 @@ void net_loop_close(struct net_loop *loop)
 		uv_run(&loop->uv, UV_RUN_DEFAULT);
 	}
 	uv_loop_close(&loop->uv);
+	close(loop->wake_fd);
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 
@@ -160,9 +171,14 @@ void net_loop_close(struct net_loop *loop)
 	free(loop);
 }
 
+/*
+ * Not uv_async_send(): its receiver spins until the sender has come back from
+ * the write that woke it, and a sender that is descheduled there (woken threads
+ * take its processor) stalls the loop and all its connections until it runs again.
+ */
 void net_loop_wake(struct net_loop *loop)
 {
-	uv_async_send(&loop->wake);
+	eventfd_write(loop->wake_fd, 1);
 }
 
 void net_loop_stop(struct net_loop *loop)

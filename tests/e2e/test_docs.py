@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from harness import BUILD, PATIENCE, ROOT, Server
 
-DOCUMENTS = ["README.md", "docs/protocols.md", "docs/library.md"]
+DOCUMENTS = ["README.md", "docs/protocols.md", "docs/library.md", "docs/bench.md"]
 
 PROGRAM = """
 #include <assert.h>
@@ -48,14 +48,15 @@ def example(tmp_path_factory):
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/protocols.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md"])
 def test_commands_print_what_is_shown(example, document):
     shown = [step for block in blocks(document, "console") for step in steps(block)]
     assert shown
     for command, expected in shown:
         run = command.replace("8080", str(example.http)).replace("6380", str(example.resp))
         run = run.replace("redis-cli", "redis-cli --no-raw")
-        run = run.replace("build/weir ask", f"{BUILD}/weir ask --server 127.0.0.1:{example.resp}")
+        run = run.replace("build/weir ask", f"build/weir ask --server 127.0.0.1:{example.resp}")
+        run = run.replace("build/weir", f"{BUILD}/weir")
         done = subprocess.run(["sh", "-c", run], capture_output=True, text=True,
                               timeout=PATIENCE, check=False)
         assert done.stdout, done.stderr

@@ -1,0 +1,202 @@
+#include "cli/bench_report.h"
+
+#include <inttypes.h>
+
+#include "base/buffer.h"
+#include "base/number.h"
+
+static const struct {
+	const char *name;
+	double q;
+} quantiles[] = {
+    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}, {"max", 1},
+};
+
+#define QUANTILES (sizeof quantiles / sizeof *quantiles)
+
+static uint64_t answered(const struct load_counts *counts)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < SCAN_OUTCOMES; i++)
+		sum += counts->answers[i];
+	return sum;
+}
+
+static double per(double amount, uint64_t count)
+{
+	return count > 0 ? amount / (double)count : 0;
+}
+
+static double per_second(const struct load_result *result)
+{
+	return per((double)answered(&result->counts) * NS_PER_S, result->elapsed_ns);
+}
+
+/* In an unit that leaves at most four digits before the point. */
+static void print_time(FILE *to, uint64_t ns)
+{
+	if (ns < 10 * NS_PER_MS)
+		fprintf(to, " %7.1f us", (double)ns / 1e3);
+	else if (ns < 10 * NS_PER_S)
+		fprintf(to, " %7.1f ms", (double)ns / NS_PER_MS);
+	else
+		fprintf(to, " %7.1f  s", (double)ns / NS_PER_S);
+}
+
+static void print_latency(FILE *to, const char *name, const struct histogram *latency)
+{
+	fprintf(to, "%-10s", name);
+	for (size_t i = 0; i < QUANTILES; i++)
+		print_time(to, histogram_quantile(latency, quantiles[i].q));
+	fputc('\n', to);
+}
+
+static void print_loop(FILE *to, const struct load_options *options)
+{
+	if (options->rate > 0)
+		fprintf(to,
+		        "open loop, %" PRIu64 " a second: latency counts from when a request was due,\n"
+		        "sent or not; from_send, from when it was sent\n\n",
+		        options->rate);
+	else
+		fputs("closed loop: a connection sends when its replies are there, so a stall holds back\n"
+		      "requests, and what these would have waited is in no latency; see --rate\n\n",
+		      to);
+}
+
+static void print_counts(FILE *to, const struct load_counts *counts)
+{
+	const struct {
+		const char *name;
+		uint64_t count;
+	} rows[] = {
+	    {"allowed", counts->answers[SCAN_ALLOWED]}, {"denied", counts->answers[SCAN_DENIED]},
+	    {"other", counts->answers[SCAN_ANSWER]},    {"errors", counts->answers[SCAN_ERROR]},
+	    {"unanswered", counts->unanswered},         {"never sent", counts->unsent},
+	    {"connections lost", counts->disconnects},
+	};
+	const char *separator = "";
+
+	fprintf(to, "%-10s ", "answers");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (rows[i].count > 0) {
+			fprintf(to, "%s%" PRIu64 " %s", separator, rows[i].count, rows[i].name);
+			separator = ", ";
+		}
+	fprintf(to, "%s\n", *separator ? "" : "none");
+}
+
+bool bench_report_text(FILE *to, const struct load_options *options, const char *protocol,
+                       const char *keys, const struct load_result *result)
+{
+	const struct load_counts *counts = &result->counts;
+	uint64_t n = answered(counts);
+	char server[NET_ADDRESS_TEXT_MAX];
+
+	net_address_format(&options->server, server);
+	fprintf(to, "%s, %s: %zu connections, pipeline %zu, threads %zu, %" PRIu64 " keys (%s)\n",
+	        server, protocol, options->connections, options->pipeline, options->threads,
+	        options->keys.count, keys);
+	print_loop(to, options);
+	fprintf(to, "%-10s %" PRIu64 " answered in %.2f s: %.0f a second%s\n", "requests", n,
+	        (double)result->elapsed_ns / NS_PER_S, per_second(result),
+	        result->interrupted ? " (interrupted)" : "");
+	print_counts(to, counts);
+	fprintf(to, "%-10s %" PRIu64 " sent, %" PRIu64 " received\n", "bytes", counts->bytes_sent,
+	        counts->bytes_received);
+	fprintf(to, "%-10s", "cpu");
+	fprintf(to, " %.2f us a request here", per((double)result->client_cpu_ns / 1e3, n));
+	if (options->server_pid)
+		fprintf(to, ", %.2f us in the server", per((double)result->server_cpu_ns / 1e3, n));
+	fprintf(to, "\n\n%-10s", "");
+	for (size_t i = 0; i < QUANTILES; i++)
+		fprintf(to, " %10s", quantiles[i].name);
+	fputc('\n', to);
+	print_latency(to, "latency", &result->latency);
+	if (options->rate > 0)
+		print_latency(to, "from_send", &result->from_send);
+	return !ferror(to);
+}
+
+static void add_latency(struct buffer *out, const char *name, const struct histogram *latency)
+{
+	buffer_printf(out, "\"%s\":{", name);
+	for (size_t i = 0; i < QUANTILES; i++)
+		buffer_printf(out, "%s\"%s\":%" PRIu64, i > 0 ? "," : "", quantiles[i].name,
+		              histogram_quantile(latency, quantiles[i].q));
+	buffer_add_text(out, "},");
+}
+
+static void add_slower(struct buffer *out, const struct histogram *latency)
+{
+	buffer_add_text(out, "\"slower_than_ms\":{");
+	for (uint64_t ms = 1; ms <= 10000; ms *= 10)
+		buffer_printf(out, "%s\"%" PRIu64 "\":%" PRIu64, ms > 1 ? "," : "", ms,
+		              histogram_above(latency, ms * NS_PER_MS));
+	buffer_add_text(out, "},");
+}
+
+static void add_options(struct buffer *out, const struct load_options *options,
+                        const char *protocol, const char *keys)
+{
+	char server[NET_ADDRESS_TEXT_MAX];
+
+	net_address_format(&options->server, server);
+	buffer_printf(out,
+	              "\"server\":\"%s\",\"protocol\":\"%s\",\"loop\":\"%s\",\"rate\":%" PRIu64
+	              ",\"connections\":%zu,\"pipeline\":%zu,\"threads\":%zu,\"keys\":%" PRIu64
+	              ",\"distribution\":\"%s\",",
+	              server, protocol, options->rate > 0 ? "open" : "closed", options->rate,
+	              options->connections, options->pipeline, options->threads, options->keys.count,
+	              keys);
+}
+
+static void add_counts(struct buffer *out, const struct load_counts *counts)
+{
+	const struct {
+		const char *name;
+		uint64_t count;
+	} rows[] = {
+	    {"sent", counts->sent},
+	    {"answered", answered(counts)},
+	    {"allowed", counts->answers[SCAN_ALLOWED]},
+	    {"denied", counts->answers[SCAN_DENIED]},
+	    {"errors", counts->answers[SCAN_ERROR]},
+	    {"unanswered", counts->unanswered},
+	    {"unsent", counts->unsent},
+	    {"disconnects", counts->disconnects},
+	    {"bytes_sent", counts->bytes_sent},
+	    {"bytes_received", counts->bytes_received},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		buffer_printf(out, "\"%s\":%" PRIu64 ",", rows[i].name, rows[i].count);
+}
+
+bool bench_report_json(FILE *to, const struct load_options *options, const char *protocol,
+                       const char *keys, const struct load_result *result)
+{
+	uint64_t n = answered(&result->counts);
+	struct buffer out = {0};
+	bool written;
+
+	buffer_add_text(&out, "{");
+	add_options(&out, options, protocol, keys);
+	add_counts(&out, &result->counts);
+	buffer_printf(&out, "\"seconds\":%.6f,\"per_second\":%.1f,",
+	              (double)result->elapsed_ns / NS_PER_S, per_second(result));
+	add_latency(&out, "latency_ns", &result->latency);
+	add_latency(&out, "from_send_ns", &result->from_send);
+	add_slower(&out, &result->latency);
+	buffer_printf(&out, "\"client_cpu_ns\":%.1f,", per((double)result->client_cpu_ns, n));
+	if (options->server_pid)
+		buffer_printf(&out, "\"server_cpu_ns\":%.1f,", per((double)result->server_cpu_ns, n));
+	buffer_printf(&out, "\"interrupted\":%s,\"trouble\":\"",
+	              result->interrupted ? "true" : "false");
+	buffer_add_json(&out, slice_of(result->trouble));
+	buffer_add_text(&out, "\"}\n");
+	written = !out.failed && fwrite(out.data, 1, out.len, to) == out.len;
+	buffer_free(&out);
+	return written;
+}

@@ -1,0 +1,159 @@
+#include "load/load.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/os.h"
+#include "load/runner.h"
+
+#define HEAD_START (10 * NS_PER_MS) /* for the threads to be up before the first request */
+
+/*
+ * The CPU time of a whole process, user and system, threads that have ended
+ * included: the kernel's own sum, to the nanosecond, where /proc rounds to ticks.
+ */
+static uint64_t cpu_ns(pid_t pid)
+{
+	struct timespec t = {0};
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) == 0)
+		clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+struct watch {
+	struct pollfd signals, done;
+	size_t running;
+};
+
+/* Until `until_ns`, or until no runner is left. A signal stops the runners. */
+static void wait_for_runners(struct watch *watch, struct runner_plan *plan, uint64_t until_ns,
+                             struct load_result *result)
+{
+	uint64_t now;
+
+	while (watch->running > 0 && (now = os_monotonic_ns()) < until_ns) {
+		struct pollfd fds[] = {watch->signals, watch->done};
+		uint64_t left = until_ns - now;
+		struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
+		struct signalfd_siginfo caught;
+		eventfd_t ended;
+
+		if (ppoll(fds, 2, until_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
+			continue;
+		if (fds[0].revents && read(fds[0].fd, &caught, sizeof caught) > 0) {
+			result->interrupted = true;
+			atomic_store_explicit(&plan->stop, true, memory_order_relaxed);
+		}
+		if (fds[1].revents && eventfd_read(fds[1].fd, &ended) == 0)
+			watch->running -= ended;
+	}
+}
+
+static void add_counts(struct load_counts *to, const struct load_counts *from)
+{
+	to->sent += from->sent;
+	for (size_t i = 0; i < SCAN_OUTCOMES; i++)
+		to->answers[i] += from->answers[i];
+	to->unanswered += from->unanswered;
+	to->unsent += from->unsent;
+	to->disconnects += from->disconnects;
+	to->bytes_sent += from->bytes_sent;
+	to->bytes_received += from->bytes_received;
+}
+
+static void collect(const struct runner *runner, struct load_result *result)
+{
+	const struct runner_plan *plan = runner->plan;
+
+	add_counts(&result->counts, &runner->counts);
+	histogram_add(&result->latency, &runner->latency);
+	histogram_add(&result->from_send, &runner->from_send);
+	result->elapsed_ns =
+	    u64_max(result->elapsed_ns, sat_sub(runner->last_reply_ns, plan->measure_ns));
+	if (result->trouble[0] == '\0')
+		memcpy(result->trouble, runner->trouble, sizeof result->trouble);
+}
+
+static int start_runners(struct runner *runners, struct runner_plan *plan, struct watch *watch,
+                         struct weir_error *error)
+{
+	const struct load_options *options = plan->options;
+
+	plan->start_ns = os_monotonic_ns() + HEAD_START;
+	plan->measure_ns = plan->start_ns + options->warmup_ns;
+	plan->end_ns = options->requests > 0 ? UINT64_MAX : plan->measure_ns + options->duration_ns;
+	for (; watch->running < options->threads; watch->running++) {
+		struct runner *runner = &runners[watch->running];
+
+		if (pthread_create(&runner->thread, NULL, runner_run, runner) != 0)
+			return error_set(error, WEIR_EIO, "can't start thread %zu", watch->running + 1);
+	}
+	return WEIR_OK;
+}
+
+static int run_all(struct runner *runners, struct runner_plan *plan, int signals,
+                   struct load_result *result, struct weir_error *error)
+{
+	const struct load_options *options = plan->options;
+	struct watch watch = {{signals, POLLIN, 0}, {plan->done, POLLIN, 0}, 0};
+	int status = start_runners(runners, plan, &watch, error);
+	size_t started = watch.running;
+
+	if (status == WEIR_OK) {
+		/* Just before, so that without a warm-up no request escapes. */
+		wait_for_runners(&watch, plan, plan->measure_ns - NS_PER_MS, result);
+		result->client_cpu_ns = -cpu_ns(0);
+		result->server_cpu_ns = -cpu_ns(options->server_pid);
+	} else {
+		atomic_store_explicit(&plan->stop, true, memory_order_relaxed);
+	}
+	wait_for_runners(&watch, plan, UINT64_MAX, result);
+	result->client_cpu_ns += cpu_ns(0);
+	result->server_cpu_ns += cpu_ns(options->server_pid);
+	for (size_t i = 0; i < started; i++) {
+		pthread_join(runners[i].thread, NULL);
+		collect(&runners[i], result);
+	}
+	return status;
+}
+
+int load_run(const struct load_options *options, struct load_result *result,
+             struct weir_error *error)
+{
+	struct runner_plan plan = {.options = options, .done = eventfd(0, EFD_CLOEXEC)};
+	struct runner *runners = calloc(options->threads, sizeof *runners);
+	int signals, status = WEIR_OK;
+	size_t opened = 0;
+	sigset_t ending;
+
+	memset(result, 0, sizeof *result);
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ending, NULL);
+	signals = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (!runners || plan.done < 0 || signals < 0)
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	while (status == WEIR_OK && opened < options->threads) {
+		status = runner_open(&runners[opened], &plan, opened, error);
+		opened++;
+	}
+	if (status == WEIR_OK)
+		status = run_all(runners, &plan, signals, result, error);
+	while (opened > 0)
+		runner_close(&runners[--opened]);
+	free(runners);
+	close(signals);
+	close(plan.done);
+	return status;
+}

@@ -1,0 +1,55 @@
+/* runner.h: one thread's share of the load. */
+#ifndef LOAD_RUNNER_H
+#define LOAD_RUNNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "load/load.h"
+
+struct runner_conn;
+
+/* What all runners share. Times are CLOCK_MONOTONIC. */
+struct runner_plan {
+	const struct load_options *options;
+	uint64_t start_ns;
+	uint64_t measure_ns; /* end of the warm-up */
+	uint64_t end_ns;     /* UINT64_MAX: by requests */
+	atomic_bool stop;
+	int done; /* an eventfd: each runner adds 1 when it ends */
+};
+
+struct runner {
+	struct runner_plan *plan;
+	size_t index;
+	pthread_t thread;
+	int epoll;
+	struct runner_conn *conns;
+	size_t conn_count;         /* of them opened */
+	size_t conn_alive;         /* of them still connected */
+	size_t in_flight;          /* requests */
+	struct runner_conn **free; /* a ring of those with room for a request */
+	size_t free_first, free_count;
+	char *out;                /* `pipeline` copies of the request */
+	char *in;                 /* what one read takes */
+	uint64_t sent;            /* with the warm-up's: also the number of the next in its schedule */
+	uint64_t limit;           /* of `sent` */
+	bool measuring;           /* `limit` is known */
+	uint64_t heard_ns;        /* when the last bytes came, or were sent for after silence */
+	uint64_t last_reply_ns;   /* 0: none */
+	struct keys keys;
+	struct load_counts counts;
+	struct histogram latency, from_send;
+	char trouble[2 * SCAN_LINE_MAX];
+};
+
+/** Connects. Errors: EIO, ENOMEM; runner_close() in every case. */
+int runner_open(struct runner *runner, struct runner_plan *plan, size_t index,
+                struct weir_error *error);
+
+/** Runs from plan->start_ns until all is answered, or plan->stop. A thread's function. */
+void *runner_run(void *runner);
+
+void runner_close(struct runner *runner);
+
+#endif

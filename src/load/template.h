@@ -1,0 +1,38 @@
+/* template.h: the bytes of a request, written once; each request only puts its key in. */
+#ifndef LOAD_TEMPLATE_H
+#define LOAD_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+#include "base/buffer.h"
+
+#define TEMPLATE_KEYS_MAX 8
+#define TEMPLATE_SIZE_MAX 65536
+
+/* Zeroed is empty. */
+struct template {
+	struct buffer bytes;
+	size_t key_at[TEMPLATE_KEYS_MAX]; /* where the digits that vary begin */
+	size_t key_count;
+	size_t key_len; /* in bytes: decimal, zeros before it */
+	size_t digits;  /* of key_len, those that vary */
+};
+
+/**
+ * Both write "{key}" as `key_len` digits wherever it stands, for keys of at most
+ * `digits` digits. `command` is split at blanks. Errors: EINVAL, ENOMEM.
+ */
+int template_resp(struct template *out, const char *command, size_t key_len, size_t digits,
+                  struct weir_error *error);
+int template_http(struct template *out, const char *path, const char *host, size_t key_len,
+                  size_t digits, struct weir_error *error);
+
+/** Puts `key` into a copy of the bytes. */
+void template_fill(const struct template *template, char *request, uint64_t key);
+
+void template_free(struct template *template);
+
+#endif
