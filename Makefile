@@ -4,8 +4,11 @@ PREFIX ?= /usr/local
 BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
 	node-llhttp tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
-	python3-venv
+	python3-venv libhiredis-dev caddy haproxy \
+	$(call unless,npm,nodejs npm) $(call unless,go,golang-go)
 FORMAT_PACKAGES = clang-format
+# Packages for a program that may be there from elsewhere.
+unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
 PYTHON = /usr/bin/python3
 
 .PHONY: build deps test-deps run test fuzz bench install format

@@ -19,7 +19,8 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 VENV = BUILD / "venv"
-REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+NODE = BUILD / "clients" / "node"
+GO = BUILD / "clients" / "go-redis"
 WORKERS = 2
 STEP_SECONDS = 900
 
@@ -71,16 +72,36 @@ def run(command, env=None, timeout=STEP_SECONDS):
         return 1, f"{output}\ntimed out after {timeout} s: {command[0]}"
 
 
-def make_venv():
-    """Returns (exit code, output)."""
-    stamp = VENV / "requirements.txt"
-    wanted = REQUIREMENTS.read_text()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return 0, ""
-    for command in (
+# What comes from registries, each from files under tests/, again when these have
+# changed: (what it makes, the files, the commands). Node looks for packages in the
+# folders above a program, so the programs are copied beside them.
+PACKAGES = {
+    "python packages": (VENV, ["requirements.txt"], [
         ["/usr/bin/python3", "-m", "venv", "--clear", VENV],
-        [VENV / "bin" / "pip", "install", "--quiet", "-r", REQUIREMENTS],
-    ):
+        [VENV / "bin" / "pip", "install", "--quiet", "-r", "tests/requirements.txt"],
+    ]),
+    "node packages": (NODE, ["clients/node/*"], [
+        ["rm", "-rf", NODE],
+        ["cp", "-r", "tests/clients/node", NODE],
+        ["npm", "ci", "--prefix", NODE, "--ignore-scripts", "--no-audit", "--no-fund"],
+    ]),
+    "go packages": (GO, ["clients/go/*"], [
+        ["env", f"GOMODCACHE={BUILD / 'gomod'}", "sh", "-c",
+         f"cd tests/clients/go && go build -buildvcs=false -modcacherw -o '{GO}' ."],
+    ]),
+}
+
+
+def make_packages(name):
+    """Returns (exit code, output)."""
+    product, patterns, commands = PACKAGES[name]
+    inputs = sorted(path for pattern in patterns for path in (ROOT / "tests").glob(pattern))
+    stamp = product.with_suffix(".made")
+    wanted = "".join(path.read_text() for path in inputs)
+    if product.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return 0, ""
+    product.parent.mkdir(parents=True, exist_ok=True)
+    for command in commands:
         code, log = run(command)
         if code:
             return code, log
@@ -212,9 +233,10 @@ def main():
     options = parser.parse_args()
 
     tally = Tally()
-    code, log = make_venv()
-    if code:
-        tally.add("python packages", 0, 1, 0, log)
+    for name in PACKAGES:
+        code, log = make_packages(name)
+        if code:
+            tally.add(name, 0, 1, 0, log)
     steps = STEPS + [("fuzz", "fuzz", lambda form, seconds: fuzz(seconds), [options.fuzz_seconds])]
     built = {}
     for name, form, step, arguments in steps:

@@ -159,9 +159,9 @@ static int plain_host(struct call *call, struct slice *host)
 }
 
 /* A proxy asks on behalf of another request: its attributes but the address. */
-static int read_proxied(struct call *call)
+static int read_proxied(struct call *call, struct slice *query)
 {
-	struct slice method = slice_of(call->message.method), uri = call->rest, path, query;
+	struct slice method = slice_of(call->message.method), uri = call->rest, path;
 	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
 	const struct {
 		enum http1_field a, b;
@@ -180,7 +180,7 @@ static int read_proxied(struct call *call)
 	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
 	    (status = join_forwarded_for(call)) != 0)
 		return status;
-	split_target(uri, &path, &query);
+	split_target(uri, &path, query);
 	if (query_normalize(fill->arena, path, &path) != 0)
 		return out_of_memory(call);
 	fill->request->from_proxy = true;
@@ -194,28 +194,35 @@ static int read_proxied(struct call *call)
 /* /auth?deny=403 */
 static int read_auth(struct call *call)
 {
-	struct slice name, value;
-	uint64_t status;
+	struct slice asked, name, value;
+	uint64_t code;
+	int status;
 
+	call->rest = SLICE("/");
+	status = read_proxied(call, &asked);
+	/* Caddy replaces the path alone: a query that the client sent is none of ours. */
+	if (status != 0 || slice_equal(call->query, asked))
+		return status;
 	while (query_next(&call->query, &name, &value)) {
 		if (!slice_equal(name, SLICE("deny")))
 			return error_set(&call->fill.error, WEIR_EINVAL,
 			                 "expected no parameter but deny, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &status) || status < 400 || status > 599)
+		if (!parse_u64(value, &code) || code < 400 || code > 599)
 			return error_set(&call->fill.error, WEIR_EINVAL,
 			                 "expected deny to be a status from 400 to 599, found '%.*s'",
 			                 FILL_QUOTE(value));
-		call->fill.request->detail = (int)status;
+		call->fill.request->detail = (int)code;
 	}
-	call->rest = SLICE("/");
-	return read_proxied(call);
+	return 0;
 }
 
 /* Envoy puts a prefix before the path it asks about; the query is the client's, then. */
 static int read_auth_below(struct call *call)
 {
+	struct slice query;
+
 	call->rest = (struct slice){call->rest.data - 1, call->rest.len + 1};
-	return read_proxied(call);
+	return read_proxied(call, &query);
 }
 
 static int read_nothing(struct call *call)

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 from harness import BUILD, PATIENCE, ROOT, Server
 
-DOCUMENTS = ["README.md", "docs/protocols.md", "docs/library.md", "docs/bench.md"]
+DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
+             "docs/bench.md"]
 
 PROGRAM = """
 #include <assert.h>

@@ -334,6 +334,17 @@ static void test_auth_answers_any_method_and_denies_as_asked(void **state)
 	assert_refused("GET /auth?dney=403 HTTP/1.1\r\n" HOST "\r\n", "400", "found 'dney'", false);
 }
 
+static void test_a_query_that_a_proxy_leaves_in_place_is_the_clients(void **state)
+{
+	(void)state;
+	exchange(&denied, "GET /auth?n=1&deny=7 HTTP/1.1\r\n" HOST "X-Forwarded-Uri: /a?n=1&deny=7\r\n\r\n",
+	         "acquire rules method=GET path=/a host=h cost 1 for []\n",
+	         "HTTP/1.1 429 Too Many Requests\r\n" DENIED_REST);
+	exchange(&denied, "GET /auth?deny=403 HTTP/1.1\r\n" HOST "X-Forwarded-Uri: /a?deny=404\r\n\r\n",
+	         "acquire rules method=GET path=/a host=h cost 1 for []\n",
+	         "HTTP/1.1 403 Denied\r\n" DENIED_REST);
+}
+
 /* Errors */
 
 static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
@@ -509,6 +520,7 @@ int main(void)
 	    cmocka_unit_test(test_a_path_is_the_one_that_a_proxy_would_choose_by),
 	    cmocka_unit_test(test_a_client_cannot_contradict_its_proxy),
 	    cmocka_unit_test(test_auth_answers_any_method_and_denies_as_asked),
+	    cmocka_unit_test(test_a_query_that_a_proxy_leaves_in_place_is_the_clients),
 	    cmocka_unit_test(test_bad_requests_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_bad_bodies_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),

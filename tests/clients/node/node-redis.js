@@ -1,0 +1,31 @@
+import { createClient } from "redis";
+import { play } from "./script.js";
+
+const acquire = {
+  parseCommand(parser, limit, key) {
+    parser.push("WEIR.ACQUIRE", limit);
+    parser.pushKey(key);
+  },
+  transformReply: undefined,
+};
+
+// node-redis.js PORT KEY [RESP version]
+async function connect() {
+  const [, , port, , version] = process.argv;
+  const client = createClient({
+    url: `redis://127.0.0.1:${port}`,
+    modules: { weir: { acquire } },
+    ...(version && { RESP: Number(version) }),
+  });
+  client.on("error", () => {}); // it connects again by itself
+  await client.connect();
+  return {
+    send: (words) => client.sendCommand(words),
+    custom: (...words) => client.weir.acquire(...words),
+    pipeline: (commands) =>
+      commands.reduce((multi, words) => multi.addCommand(words), client.multi()).execAsPipeline(),
+    close: () => client.close(),
+  };
+}
+
+await play(connect);

@@ -1,0 +1,77 @@
+"""Client libraries with their default settings: one script, one set of answers."""
+
+import json
+import subprocess
+
+import pytest
+import redis
+from harness import BUILD, CONFIG, PATIENCE, ROOT
+
+MADE = ROOT / "build" / "clients"
+CLIENTS = {
+    "hiredis": [BUILD / "tests" / "clients" / "hiredis"],
+    "ioredis": ["node", MADE / "node" / "ioredis.js"],
+    "node-redis": ["node", MADE / "node" / "node-redis.js"],
+    "node-redis RESP3": ["node", MADE / "node" / "node-redis.js", "3"],
+    "go-redis": [MADE / "go-redis"],
+}
+
+
+class Client:
+    """A program of tests/clients, on a key that is its own."""
+
+    def __init__(self, name, port, key):
+        program, *rest = CLIENTS[name]
+        arguments = [*rest[:1], port, key, *rest[1:]]
+        self.process = subprocess.Popen(
+            [str(word) for word in (program, *arguments)], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        return json.loads(line)
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_gets_the_same_answers_and_survives_a_restart(serve, name):
+    server = serve()
+    key = "k"
+    with redis.Redis(port=server.resp) as python:
+        assert python.execute_command("WEIR.ACQUIRE", "login", key, "COST", 3)[2] == 7
+        with Client(name, server.resp, key) as client:
+            seen = client.read()
+            left = python.execute_command("WEIR.PEEK", "login", key)[2]
+            assert server.stop() == 0
+            serve("--resp", f"127.0.0.1:{server.resp}")
+            client.go_on()
+            again = client.read()["again"]
+            assert client.process.wait(PATIENCE) == 0
+
+    assert 5 == left
+    assert seen.pop("pipeline") == list(range(999, -1, -1))
+    acquire, custom = seen.pop("acquire"), seen.pop("custom")
+    # What remains counts on where redis-py left off; what comes back meanwhile is a millisecond's.
+    assert [reply[2] for reply in (acquire, custom)] == [6, 5]
+    assert [reply[:2] + reply[5:] for reply in (acquire, custom)] == [[1, 10, "ok", ""]] * 2
+    assert seen == {
+        "ping": "PONG",
+        "cell": [0, 10, 9, -1, 720],
+        "crab": [1, 9, 8, 720, 0],
+        "check": [1, 10, 9, 0, 360000, "ok", "", "login", "login-by-ip"],
+        "error": "ERR expected the name of a limit, found 'nosuch'",
+        "alive": "PONG",
+        "passed": 100,
+    }
+    assert again == [1, 10, 9, 0, 360000, "ok", ""]
