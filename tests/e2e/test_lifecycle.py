@@ -1,10 +1,13 @@
 """Start, reload, stop."""
 
+import re
 import signal
 import socket
+import threading
+import time
 
 import pytest
-from harness import CONFIG, PATIENCE, Wire, encode, until, weir
+from harness import BUILD, CONFIG, PATIENCE, Http, Wire, encode, until, weir
 
 
 def wait_for_limit(server, name):
@@ -67,6 +70,43 @@ def test_reloads_under_load_lose_no_request(serve):
             server.reload(CONFIG)
             wire.send(encode("WEIR.ACQUIRE", "login", f"k{i}") * 20)
             assert [wire.reply()[0] for _ in range(20)] == [1] * 10 + [0] * 10
+
+
+def reloads(client):
+    """How many reloads have succeeded."""
+    page = client.request("GET", "/metrics").text
+    return int(re.search(r'^weir_reloads_total{result="success"} (\d+)', page, re.M)[1])
+
+
+def test_a_thousand_reloads_under_load_lose_no_decision_and_give_none_away(serve):
+    # Rates change, a token every ten minutes or so; the burst stays, and is granted once.
+    burst, config = 200_000, "limits: {{ it: {{ algorithm: token_bucket, rate: {}/w, burst: 200000 }} }}\n"
+    server = serve("--threads", "4", config=config.format(1000))
+    allowed, stop = [], threading.Event()
+
+    def load():
+        granted = 0
+        with Wire(server.resp) as wire:
+            while not stop.is_set():
+                wire.send(encode("WEIR.ACQUIRE", "it", "k") * 50)
+                granted += sum(wire.reply()[0] for _ in range(50))
+        allowed.append(granted)
+
+    clients = [threading.Thread(target=load) for _ in range(3)]
+    for client in clients:
+        client.start()
+    deadline = time.monotonic() + 3 * PATIENCE
+    with Http(server.http) as watch:
+        for i in range(1000 if BUILD.name == "build" else 200):  # sanitizers are slow
+            server.reload(config.format(1000 + i % 7))
+            while reloads(watch) <= i:
+                assert time.monotonic() < deadline
+    with Wire(server.resp) as wire:
+        until(lambda: wire.command("WEIR.ACQUIRE", "it", "k", "COST", 0)[0] == 0, "the last token")
+    stop.set()
+    for client in clients:
+        client.join()
+    assert sum(allowed) == burst
 
 
 def test_sigterm_answers_what_was_received_and_leaves(serve):
