@@ -366,8 +366,8 @@ def main():
         run_servers(table, 1, {1: 10000, 16: 50000})
         run_reloads(table, 3)
     else:
-        run_servers(table, 5, {1: 30000, 16: 400000})
-        run_reloads(table, 15)
+        run_servers(table, 5, {1: 20000, 16: 250000})
+        run_reloads(table, 11)
 
 
 if __name__ == "__main__":

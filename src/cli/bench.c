@@ -171,8 +171,9 @@ static int resolve_loop(struct flags *flags, struct weir_error *error)
 	load->threads = flags->threads;
 	load->server_pid = (pid_t)flags->pid;
 	if (load->connections < load->threads)
-		return error_set(error, WEIR_EINVAL, "expected a connection for each of %zu threads, found %zu",
-		                 load->threads, load->connections);
+		return error_set(error, WEIR_EINVAL,
+		                 "expected a connection for each of %zu threads, found %zu", load->threads,
+		                 load->connections);
 	return WEIR_OK;
 }
 
@@ -187,8 +188,9 @@ static int resolve_keys(struct flags *flags, size_t *digits, struct weir_error *
 	if (flags->key_len == 0)
 		flags->key_len = *digits;
 	if (flags->key_len < *digits)
-		return error_set(error, WEIR_EINVAL, "expected --key-length of at least %zu for %llu keys, found %llu",
-		                 *digits, (unsigned long long)flags->load.keys.count,
+		return error_set(error, WEIR_EINVAL,
+		                 "expected --key-length of at least %zu for %llu keys, found %llu", *digits,
+		                 (unsigned long long)flags->load.keys.count,
 		                 (unsigned long long)flags->key_len);
 	return WEIR_OK;
 }

@@ -37,7 +37,9 @@ def toy(on_data):
                 if key.fileobj is woken:
                     return
                 if key.fileobj is listener:
-                    selector.register(listener.accept()[0], selectors.EVENT_READ)
+                    connection = listener.accept()[0]
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    selector.register(connection, selectors.EVENT_READ)
                 elif data := key.fileobj.recv(65536):
                     on_data(key.fileobj, data)
                 else:
@@ -89,6 +91,19 @@ def test_a_closed_loop_sees_a_stall_once_a_connection():
     assert (code, result["loop"]) == (0, "closed")
     assert 1 <= result["slower_than_ms"]["100"] <= 4
     assert result["latency_ns"]["max"] >= STALL * 0.95e9
+
+
+def test_a_closed_loop_sends_the_next_batch_when_the_last_is_answered():
+    batches = []
+
+    def on_data(connection, data):
+        batches.append(data.count(b"PING"))
+        for _ in range(batches[-1]):
+            connection.send(b"+PONG\r\n")  # each on its own: the client meets parts of a batch
+
+    with toy(on_data) as port:
+        bench(port, "--command", "PING", "--connections", 1, "--pipeline", 8, "--requests", 84)
+    assert batches == [8] * 10 + [4]
 
 
 def test_a_silent_server_ends_it_and_nothing_that_was_due_is_left_out():
