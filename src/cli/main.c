@@ -17,8 +17,8 @@ static const struct {
     {"lint", command_lint, "FILE...", "check rule files"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
-    {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] ...; see --help",
-     "load a server and measure its answers"},
+    {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",
+     "load a server and measure its answers; see weir bench --help"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)

@@ -36,7 +36,7 @@ struct runner_conn {
 	int fd; /* -1: lost */
 	bool in_ring;
 	struct scan scan;
-	struct buffer rest; /* what the socket did not take */
+	struct buffer rest;     /* what the socket did not take */
 	struct flight *flights; /* a ring of `pipeline` */
 	size_t first, count;
 };
@@ -53,6 +53,7 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
 	char address[NET_ADDRESS_TEXT_MAX];
 
+	conn->fd = -1;
 	conn->flights = calloc(options->pipeline, sizeof *conn->flights);
 	if (!conn->flights)
 		return error_set(error, WEIR_ENOMEM, "out of memory");

@@ -30,13 +30,13 @@ struct runner {
 	size_t in_flight;          /* requests */
 	struct runner_conn **free; /* a ring of those with room for a request */
 	size_t free_first, free_count;
-	char *out;                /* `pipeline` copies of the request */
-	char *in;                 /* what one read takes */
-	uint64_t sent;            /* with the warm-up's: also the number of the next in its schedule */
-	uint64_t limit;           /* of `sent` */
-	bool measuring;           /* `limit` is known */
-	uint64_t heard_ns;        /* when the last bytes came, or were sent for after silence */
-	uint64_t last_reply_ns;   /* 0: none */
+	char *out;              /* `pipeline` copies of the request */
+	char *in;               /* what one read takes */
+	uint64_t sent;          /* with the warm-up's: also the number of the next in its schedule */
+	uint64_t limit;         /* of `sent` */
+	bool measuring;         /* the warm-up is over, and `limit` known */
+	uint64_t heard_ns;      /* when bytes came, or the first of those in flight was sent */
+	uint64_t last_reply_ns; /* 0: none */
 	struct keys keys;
 	struct load_counts counts;
 	struct histogram latency, from_send;
