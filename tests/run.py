@@ -216,7 +216,7 @@ def fuzz(seconds):
 
 STEPS = [
     ("plain unit", "plain", unit, []),
-    ("plain model", "plain", pytest, [["tests/model"]]),
+    ("plain model", "plain", pytest, [["tests/model", "tests/spin"]]),
     ("plain e2e", "plain", pytest, [["tests/e2e"]]),
     ("asan unit", "asan", unit, []),
     ("asan model", "asan", pytest, [["tests/model"]]),
