@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
 	node-llhttp tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
-	python3-venv libhiredis-dev caddy haproxy \
+	python3-venv spin libhiredis-dev caddy haproxy \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go)
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.
