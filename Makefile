@@ -32,9 +32,9 @@ run: deps build
 	@echo "Try, in another terminal:"
 	@echo "  curl -i 'http://127.0.0.1:8080/v1/acquire/login?key=1.2.3.4'"
 	@echo "  redis-cli -p 6380 CL.THROTTLE user:1 9 5 1"
-	@echo "  build/weir ask login 1.2.3.4"
+	@echo "  $(BUILD)/weir ask login 1.2.3.4"
 	@echo
-	@exec build/weir serve -c examples/weir.yaml
+	@exec $(BUILD)/weir serve -c examples/weir.yaml
 
 test: test-deps
 	@$(PYTHON) tests/run.py

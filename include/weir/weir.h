@@ -196,7 +196,7 @@ struct weir_decision {
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
-	uint64_t reserved[7];    /**< 0 */
+	uint64_t reserved[3];    /**< 0 */
 };
 
 /* ------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ class RawDecision(ctypes.Structure):
         ("limit", ctypes.c_char_p),
         ("rule", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
-        ("reserved", U64 * 7),
+        ("reserved", U64 * 3),
     ]
 
 
