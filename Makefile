@@ -1,22 +1,25 @@
 # From a fresh Debian machine to a decision: `make run`. The build itself is Meson's.
 
+BUILD = build
 PREFIX ?= /usr/local
 BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
 	node-llhttp tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
-	python3-venv spin libhiredis-dev caddy haproxy \
-	$(call unless,npm,nodejs npm) $(call unless,go,golang-go)
+	g++ python3-venv spin libhiredis-dev caddy haproxy \
+	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
+	$(DEB_PACKAGES)
+DEB_PACKAGES = debhelper dpkg-dev
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.
 unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
 PYTHON = /usr/bin/python3
 
-.PHONY: build deps test-deps run test fuzz bench install format
+.PHONY: build deps test-deps run test fuzz bench install deb format
 .NOTPARALLEL:
 
 build:
-	@test -f build/build.ninja || meson setup build
-	@ninja -C build
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+	@ninja -C $(BUILD)
 
 deps:
 	@packaging/apt-install $(BUILD_PACKAGES)
@@ -29,9 +32,9 @@ run: deps build
 	@echo "Try, in another terminal:"
 	@echo "  curl -i 'http://127.0.0.1:8080/v1/acquire/login?key=1.2.3.4'"
 	@echo "  redis-cli -p 6380 CL.THROTTLE user:1 9 5 1"
-	@echo "  build/weir ask login 1.2.3.4"
+	@echo "  $(BUILD)/weir ask login 1.2.3.4"
 	@echo
-	@exec build/weir serve -c examples/weir.yaml
+	@exec $(BUILD)/weir serve -c examples/weir.yaml
 
 test: test-deps
 	@$(PYTHON) tests/run.py
@@ -43,9 +46,16 @@ fuzz: test-deps
 bench: test-deps build
 	@$(PYTHON) bench/run.py
 
+# make install PREFIX=~/weir, or DESTDIR=image PREFIX=/usr; needs root only where they do.
 install: build
-	@meson configure build --prefix "$(abspath $(PREFIX))"
-	@meson install -C build
+	@meson configure $(BUILD) --prefix "$$(realpath -m '$(PREFIX)')" --libdir lib
+	@meson install -C $(BUILD) $(if $(DESTDIR),--destdir "$$(realpath -m '$(DESTDIR)')")
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
+
+# The packages are in build/deb.
+deb: deps
+	@packaging/apt-install $(DEB_PACKAGES)
+	@packaging/deb $(BUILD)/deb
 
 format:
 	@packaging/apt-install $(FORMAT_PACKAGES)

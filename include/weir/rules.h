@@ -24,8 +24,6 @@ WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct w
 WEIR_API int weir_config_read_yaml(const char *text, size_t len, const char *directory,
                                    weir_config **out, struct weir_error *error);
 
-WEIR_API void weir_config_close(weir_config *config);
-
 #ifdef __cplusplus
 }
 #endif

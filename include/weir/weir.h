@@ -196,6 +196,7 @@ struct weir_decision {
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
+	uint64_t reserved[3];    /**< 0 */
 };
 
 /* ------------------------------------------------------------------------- */
@@ -255,7 +256,10 @@ struct weir_table_options {
 /** Keys longer than this are refused with ELONG. */
 #define WEIR_KEY_MAX 1024
 
-/** Errors: ERANGE (capacity), ENOMEM. `options` may be NULL. */
+/**
+ * `options` may be NULL.
+ * Errors: ERANGE (capacity), EINVAL (reserved), EIO (no random bytes), ENOMEM.
+ */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);
 WEIR_API void weir_table_close(weir_table *table);
@@ -300,6 +304,7 @@ struct weir_table_stats {
 	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
 	uint64_t bytes;     /**< memory of the table */
+	uint64_t reserved[3];
 };
 
 WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
@@ -314,6 +319,8 @@ WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
  */
 typedef struct weir_engine weir_engine;
 typedef struct weir_config weir_config;
+
+WEIR_API void weir_config_close(weir_config *config);
 
 struct weir_attribute {
 	const char *name; /**< NUL-terminated */

@@ -2,6 +2,8 @@
 #ifndef ENGINE_LIMIT_H
 #define ENGINE_LIMIT_H
 
+#include <string.h>
+
 #include <weir/weir.h>
 
 #include "algo/algo.h"
@@ -39,16 +41,18 @@ static inline void limit_explain(const struct weir_limit *limit,
 {
 	const struct algo_limit *algo = algo_current(&limit->algo);
 
-	*d = (struct weir_decision){
-	    .allowed = outcome->allowed,
-	    .reason = outcome->reason,
-	    .quota = algo->quota,
-	    .remaining = outcome->remaining,
-	    .retry_after_ns = outcome->retry_after_ns,
-	    .reset_after_ns = outcome->reset_after_ns,
-	    .window_ns = algo->window_ns,
-	    .limit = limit->name,
-	};
+	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
+	d->allowed = outcome->allowed;
+	d->reason = outcome->reason;
+	d->quota = algo->quota;
+	d->remaining = outcome->remaining;
+	d->retry_after_ns = outcome->retry_after_ns;
+	d->reset_after_ns = outcome->reset_after_ns;
+	d->window_ns = algo->window_ns;
+	d->limit = limit->name;
+	d->rule = NULL;
+	d->result = NULL;
+	memset(d->reserved, 0, sizeof d->reserved);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-struct weir_config *rules_config_new(void)
+struct weir_config *weir_private_config_new(void)
 {
 	struct weir_config *config = malloc(sizeof *config);
 

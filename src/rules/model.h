@@ -72,7 +72,11 @@ struct weir_config {
 	size_t rule_count;
 };
 
-/** An empty configuration with the defaults, or NULL. */
-struct weir_config *rules_config_new(void);
+/**
+ * An empty configuration with the defaults, or NULL. Exported from libweir for
+ * libweir_rules alone, under a node of this very release: this struct is not
+ * part of the interface, so only libraries built together may share it.
+ */
+WEIR_API struct weir_config *weir_private_config_new(void);
 
 #endif

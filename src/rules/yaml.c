@@ -222,7 +222,7 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
                           struct weir_error *error)
 {
 	static const struct slice bom = {"\xef\xbb\xbf", 3};
-	struct reader reader = {.config = rules_config_new(), .error = error};
+	struct reader reader = {.config = weir_private_config_new(), .error = error};
 	struct slice rest = {text ? text : "", len};
 	int status;
 

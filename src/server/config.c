@@ -29,7 +29,7 @@ static int read_rules(const char *path, struct weir_config **out, struct weir_er
 	int status;
 
 	if (!path) {
-		*out = rules_config_new();
+		*out = weir_private_config_new();
 		return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	status = server_config_read(path, out, &inner);

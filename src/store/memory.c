@@ -15,6 +15,9 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	struct hash_key secret;
 	void *memory;
 
+	for (size_t i = 0; options && i < sizeof options->reserved / sizeof *options->reserved; i++)
+		if (options->reserved[i])
+			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
 	if (size == 0)
 		return error_set(error, WEIR_ERANGE, "capacity: expected 1 to %llu keys, found %llu",
 		                 (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)capacity);

@@ -12,9 +12,13 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 WEIR = BUILD / "weir"
+plain_build_only = pytest.mark.skipif(
+    BUILD.name in ("asan", "tsan"), reason="a build with a sanitizer is not what users get")
 PATIENCE = 20  # seconds until a wait is a failure; a sanitizer is slow
 
 # Periods of an hour: no test sees anything come back.
@@ -48,8 +52,8 @@ def until(condition, what):
 class Server:
     """`weir serve`, its ports and what it says on stderr."""
 
-    def __init__(self, *flags, config=None, directory=None, ports=True, env=None):
-        command = [WEIR, "serve"]
+    def __init__(self, *flags, config=None, directory=None, ports=True, env=None, program=WEIR):
+        command = [program, "serve"]
         self.config = None
         if config is not None:
             self.config = pathlib.Path(directory) / "weir.yaml"

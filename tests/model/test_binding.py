@@ -60,3 +60,21 @@ def test_every_reason_has_its_text():
     assert [weir.lib.weir_reason_text(i).decode() for i in range(9)] == [
         "ok", "hit_quota", "over_limit", "queue_full", "wait_too_long", "shed", "breaker_open",
         "listed", "store_failure"]
+
+
+def test_reserved_fields_are_refused_going_in_and_zero_coming_out():
+    for place in range(6):
+        for kind, opts in (("limiter", weir.options(weir.TOKEN_BUCKET, 5)),
+                           ("table", weir.TableOptions())):
+            opts.reserved[place] = 1
+            handle = ctypes.c_void_p()
+            assert getattr(weir.lib, f"weir_{kind}_open")(
+                ctypes.byref(opts), ctypes.byref(handle), None) == weir.EINVAL
+            assert not handle
+    limiter, table = weir.Limiter(weir.options(weir.TOKEN_BUCKET, 5)), weir.Table(1)
+    decision, stats = weir.RawDecision(), weir.TableStats()
+    for out in (decision, stats):
+        ctypes.memset(ctypes.byref(out), 0xFF, ctypes.sizeof(out))
+    weir.lib.weir_limiter_acquire(limiter.handle, 1, 1, ctypes.byref(decision))
+    weir.lib.weir_table_stats(table.handle, 1, ctypes.byref(stats))
+    assert not any(decision.reserved) and not any(stats.reserved)

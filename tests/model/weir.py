@@ -63,6 +63,7 @@ class RawDecision(ctypes.Structure):
         ("limit", ctypes.c_char_p),
         ("rule", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
+        ("reserved", U64 * 3),
     ]
 
 
@@ -81,7 +82,8 @@ class Request(ctypes.Structure):
 
 
 class TableStats(ctypes.Structure):
-    _fields_ = [(name, U64) for name in ("capacity", "cells", "live", "evictions", "bytes")]
+    _fields_ = [(name, U64) for name in ("capacity", "cells", "live", "evictions", "bytes")] + [
+        ("reserved", U64 * 3)]
 
 
 STRUCTS = {

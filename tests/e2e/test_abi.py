@@ -1,0 +1,76 @@
+"""What the libraries export, need and hold, against their headers and tests/abi/weir.abi."""
+
+import difflib
+import importlib.util
+import re
+import subprocess
+
+import pytest
+from harness import BUILD, ROOT, plain_build_only
+
+pytestmark = plain_build_only
+
+spec = importlib.util.spec_from_file_location("record", ROOT / "tests/abi/record.py")
+record = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(record)
+
+NEEDED = {"weir": {"libc.so.6"}, "weir_rules": {"libc.so.6", "libweir.so.0", "libyaml-0.so.2"}}
+libraries = pytest.mark.parametrize("library", record.LIBRARIES)
+
+
+def test_the_interface_is_the_recorded_one():
+    recorded = (ROOT / "tests/abi/weir.abi").read_text()
+    diff = "".join(difflib.unified_diff(
+        recorded.splitlines(True), record.record(BUILD).splitlines(True), "recorded", "built", n=0))
+    assert not diff, f"read docs/design/abi.md, then run tests/abi/record.py:\n{diff}"
+
+
+@libraries
+def test_the_headers_functions_and_nothing_else_is_exported(library):
+    found = record.exported(BUILD, library)
+    public = {name for name, node in found.items() if node == "WEIR_0.1"}
+    assert public == set(record.declared(library))
+    version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
+    private = {name: node for name, node in found.items() if name not in public}
+    assert set(private.values()) <= {f"WEIR_PRIVATE_{version}"}
+    assert all(name.startswith("weir_private_") for name in private)
+
+
+def test_libraries_of_different_releases_refuse_to_load_together():
+    needs = record.output("readelf", "-VW", BUILD / "src/libweir_rules.so")
+    node = record.exported(BUILD, "weir")["weir_private_config_new"]
+    assert f"Name: {node} " in needs
+
+
+@libraries
+def test_the_static_library_gives_a_program_no_other_names(library):
+    archive = BUILD / "src" / f"lib{library}.a"
+    rows = record.output("nm", "--extern-only", "--defined-only", "--format=posix", archive)
+    names = {line.split()[0] for line in rows.splitlines() if len(line.split()) > 1}
+    private = {name for name in names if name.startswith("weir_private_")}
+    assert names - private == set(record.declared(library))
+
+
+@libraries
+def test_the_library_needs_no_more_than_it_says(library):
+    assert set(record.dynamic(BUILD, library, "NEEDED")) == NEEDED[library]
+
+
+@libraries
+def test_the_library_has_no_writable_state(library):
+    rows = record.output("size", "-A", BUILD / "src" / f"lib{library}.a").splitlines()
+    sizes = {row.split()[0]: int(row.split()[1]) for row in rows if re.match(r"\.\S+ +\d", row)}
+    # Thread-local: where a thread's next insertion begins to look.
+    assert sizes[".data"] == sizes[".bss"] == 0 and sizes.get(".tbss", 0) <= 4
+
+
+@pytest.mark.parametrize("header", record.LIBRARIES.values())
+@pytest.mark.parametrize("compiler", [["gcc", "-std=c11"], ["g++", "-std=c++17"],
+                                      ["clang", "-std=c11"], ["clang++", "-std=c++17"]])
+def test_each_header_compiles_alone_and_strictly(compiler, header):
+    language = "c++" if "++" in compiler[0] else "c"
+    done = subprocess.run(
+        [*compiler, "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+         f"-I{ROOT}/include", "-x", language, "-"],
+        input=f"#include <{header}>\n", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
