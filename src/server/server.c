@@ -102,7 +102,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	shared->gate.max = CONNECTIONS_MAX;
 	shared->clock = clock_start();
 	shared->metrics = metrics_open(server->plan.threads);
-	if (!shared->metrics)
+	shared->top = top_open(server->plan.threads);
+	if (!shared->metrics || !shared->top)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
 	                         &shared->table, error);
@@ -122,6 +123,7 @@ static void close_server(struct server *server)
 	server_config_close(server->config);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
+	top_close(server->shared.top);
 	sem_destroy(&server->shared.seen);
 }
 
@@ -199,7 +201,7 @@ static void reload(struct server *server)
 		return;
 	}
 	status = reload_config(server, &error);
-	metrics_count_reload(server->shared.metrics, status == WEIR_OK);
+	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
 	if (status == WEIR_OK) {
 		log_line("reloaded %s", server->settings.text[SETTING_CONFIG]);
 		return;

@@ -41,8 +41,8 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_add(&limit->loops[0].decisions[0][1][WEIR_REASON_OK], 2);
 	metrics_add(&limit->loops[1].decisions[0][1][WEIR_REASON_OK], 3);
 	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
-	metrics_add(&metrics_loop(metrics, 1)->answers[METRICS_REQUESTS][METRICS_RESP], 5);
-	metrics_count_reload(metrics, false);
+	metrics_add(&metrics_loop(metrics, 1)->requests[METRICS_RESP], 5);
+	metrics_count_reload(metrics, false, 0);
 	expect_line(metrics,
 	            "\nweir_decisions_total{limit=\"login\",reason=\"ok\",allowed=\"true\"} 5\n");
 	expect_line(metrics, "\nweir_shadow_decisions_total{limit=\"login\",reason=\"over_limit\","
@@ -84,9 +84,9 @@ static void durations_fall_into_the_first_bucket_that_holds_them(void **state)
 	struct metrics_loop *loop = metrics_loop(metrics, 0);
 
 	(void)state;
-	metrics_count_duration(loop, 5000, 1);
-	metrics_count_duration(loop, 5001, 10);
-	metrics_count_duration(loop, 2000000000, 100);
+	metrics_observe(loop, METRICS_DURATION, 5000, 1);
+	metrics_observe(loop, METRICS_DURATION, 5001, 10);
+	metrics_observe(loop, METRICS_DURATION, 2000000000, 100);
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.000005\"} 1\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.00001\"} 11\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"1\"} 11\n");
