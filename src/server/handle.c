@@ -185,6 +185,7 @@ static void finish_metrics(struct worker *worker, struct work *work)
 	struct metrics_now now = {
 	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed),
 	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
+	    .log_lines_dropped = log_dropped(shared->log),
 	    .usage = os_usage(),
 	};
 

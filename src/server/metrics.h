@@ -63,6 +63,7 @@ struct metrics;
 struct metrics_now {
 	size_t connections;
 	uint64_t connections_rejected;
+	uint64_t log_lines_dropped;
 	struct weir_table_stats table;
 	struct os_usage usage;
 };

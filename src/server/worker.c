@@ -112,7 +112,7 @@ static void on_trouble(void *context, const char *what, const char *why)
 {
 	struct worker *worker = context;
 
-	log_limited(&worker->log, os_monotonic_ns(), "%s: %s", what, why);
+	log_say(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
 }
 
 static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble};

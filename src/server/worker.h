@@ -39,6 +39,7 @@ struct worker_shared {
 	weir_table *table;
 	struct metrics *metrics;
 	struct top *top;
+	struct log *log;
 	struct net_gate gate;
 	struct clock_anchor clock;
 	struct codec_limits limits;
@@ -78,7 +79,6 @@ struct worker {
 	struct work *batch;
 	size_t count;
 	struct buffer page; /* what handle_is_large */
-	struct log_gate log;
 };
 
 /** Errors: ENOMEM, EIO. Close it in any case. */
