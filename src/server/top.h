@@ -2,10 +2,9 @@
  * top.h: the keys that are denied most, in a fixed amount of memory.
  *
  * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten
- * minutes later. Of the W denials that a thread has seen (faded alike) no pair of
- * limit and key is counted too low, none is counted higher by more than
- * W / TOP_COUNTERS, and none with more denials than that is missing. In the
- * answer W is that of all threads together.
+ * minutes later. Of W denials, faded alike, no pair of limit and key is counted
+ * too high by more than W / TOP_COUNTERS, and none with more denials than that is
+ * missing. What halving rounds off is less than one denial for each thread.
  *
  * Threads: each loop counts under a mutex of its own, which is only ever
  * contended for the moment in which somebody asks.

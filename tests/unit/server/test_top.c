@@ -156,7 +156,7 @@ static void counts_halve_each_minute_and_yesterdays_are_gone(void **state)
 	expect(top, NOW + MINUTE, "[{\"limit\":\"login\",\"key\":\"k3\",\"denied\":600,\"error\":0},"
 	                          "{\"limit\":\"login\",\"key\":\"k1\",\"denied\":500,\"error\":0},"
 	                          "{\"limit\":\"login\",\"key\":\"k2\",\"denied\":125,\"error\":0}]");
-	expect(top, NOW + 11 * MINUTE,
+	expect(top, NOW + 10 * MINUTE,
 	       "[{\"limit\":\"login\",\"key\":\"k3\",\"denied\":1,\"error\":0}]");
 	expect(top, NOW + 1000 * MINUTE, "[]");
 	/* A clock of another thread that is a little behind changes nothing. */
