@@ -1,9 +1,12 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <weir/weir.h>
 
@@ -73,4 +76,29 @@ uint64_t os_monotonic_ns(void)
 uint64_t os_wall_ns(void)
 {
 	return clock_ns(CLOCK_REALTIME);
+}
+
+static uint64_t timeval_ns(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_usec * 1000;
+}
+
+struct os_usage os_usage(void)
+{
+	struct os_usage usage = {0};
+	unsigned long size, resident;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct rusage cpu;
+	FILE *statm = fopen("/proc/self/statm", "re");
+
+	if (getrusage(RUSAGE_SELF, &cpu) == 0)
+		usage.cpu_ns = timeval_ns(&cpu.ru_utime) + timeval_ns(&cpu.ru_stime);
+	if (!statm)
+		return usage;
+	if (fscanf(statm, "%lu %lu", &size, &resident) == 2) {
+		usage.virtual_bytes = size * page;
+		usage.resident_bytes = resident * page;
+	}
+	fclose(statm);
+	return usage;
 }

@@ -12,6 +12,15 @@ void os_pages_unmap(void *pages, size_t size);
 /** Fills `out` from the system's random source; 0 or WEIR_EIO. */
 int os_random(void *out, size_t len);
 
+/* What this process has taken so far. */
+struct os_usage {
+	uint64_t cpu_ns; /* user and system */
+	uint64_t resident_bytes;
+	uint64_t virtual_bytes;
+};
+
+struct os_usage os_usage(void);
+
 /** CLOCK_MONOTONIC in nanoseconds. */
 uint64_t os_monotonic_ns(void);
 

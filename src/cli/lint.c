@@ -29,6 +29,16 @@ static int check_file(const char *path, struct weir_error *error)
 	return status;
 }
 
+static void say(const char *path, const struct weir_error *error)
+{
+	struct buffer line = {0};
+
+	log_add_error(&line, path, error);
+	buffer_add(&line, "\n", 1);
+	fwrite(line.data, 1, line.len, stderr);
+	buffer_free(&line);
+}
+
 int command_lint(int argc, char **argv)
 {
 	int result = 0;
@@ -44,7 +54,7 @@ int command_lint(int argc, char **argv)
 			printf("%s: ok\n", argv[i]);
 			continue;
 		}
-		log_file_error(argv[i], &error);
+		say(argv[i], &error);
 		result = 1;
 	}
 	return result;

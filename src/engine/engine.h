@@ -23,6 +23,7 @@ struct engine_charge {
 	const char *rule;   /* NULL in direct calls */
 	const char *result; /* of the rule */
 	struct memory_key key;
+	struct slice key_name; /* the caller's, or in its arena */
 	uint64_t until_ns; /* of the state that it left: what a refund names */
 	bool shadow;
 	bool allowed;

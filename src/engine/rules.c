@@ -193,6 +193,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number,
 		    .result = rule->result,
 		    .key = memory_fetch(engine->table,
 		                        memory_hash(engine->table, limit->identity, key, key_len)),
+		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,
 		};
 		if (!charge->shadow && !limit_cost_fits(limit, request->op, request->cost))

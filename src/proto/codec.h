@@ -19,9 +19,11 @@ struct codec_limits {
 	size_t request_max; /* 64 KiB: a body, or all of a RESP command */
 	size_t header_max;  /* 16 KiB: request line and headers */
 	size_t attributes_max;
+	size_t batch_max; /* requests in one */
 };
 
-#define CODEC_LIMITS_DEFAULT ((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX})
+#define CODEC_LIMITS_DEFAULT                                                                       \
+	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000})
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */

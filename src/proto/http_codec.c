@@ -225,6 +225,47 @@ static int read_auth_below(struct call *call)
 	return read_proxied(call, &query);
 }
 
+/* To be answered by `error`, in the words of fill->error. */
+static void refuse_as(struct fill *fill, enum http_verb error)
+{
+	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
+
+	fill->request->kind = REQUEST_LOCAL;
+	fill->request->refused = fill->error.status;
+	fill->request->verb = error;
+	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+}
+
+static void refuse(struct fill *fill)
+{
+	refuse_as(fill, http_error_of(fill->error.status));
+}
+
+static int read_batch(struct call *call)
+{
+	return json_read_items(&call->fill, call->message.body, refuse);
+}
+
+/* /v1/top?n=10 */
+static int read_top(struct call *call)
+{
+	struct request *request = call->fill.request;
+	struct slice name, value;
+
+	request->top = 10;
+	while (query_next(&call->query, &name, &value)) {
+		if (!slice_equal(name, SLICE("n")))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected no parameter but n, found '%.*s'", FILL_QUOTE(name));
+		if (!parse_u64(value, &request->top) || request->top < 1 ||
+		    request->top > REQUEST_TOP_MAX)
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected n to be a number from 1 to %d, found '%.*s'",
+			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
+	}
+	return 0;
+}
+
 static int read_nothing(struct call *call)
 {
 	(void)call;
@@ -244,9 +285,12 @@ static const struct route routes[] = {
     {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_query},
     {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
     {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_query},
+    {SLICE("/v1/batch"), HTTP_POSTS, REQUEST_BATCH, REQUEST_ACQUIRE, read_batch},
     {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
     {SLICE("/readyz"), HTTP_GETS, REQUEST_READY, REQUEST_ACQUIRE, read_nothing},
     {SLICE("/metrics"), HTTP_GETS, REQUEST_METRICS, REQUEST_ACQUIRE, read_nothing},
+    {SLICE("/v1/limits"), HTTP_GETS, REQUEST_LIMITS, REQUEST_ACQUIRE, read_nothing},
+    {SLICE("/v1/top"), HTTP_GETS, REQUEST_TOP, REQUEST_ACQUIRE, read_top},
 };
 
 static const struct route *find_route(struct slice path)
@@ -262,16 +306,6 @@ static const struct route *find_route(struct slice path)
 	return NULL;
 }
 
-static void refuse(struct fill *fill, enum http_verb error, const char *message)
-{
-	const char *text = arena_copy(fill->arena, slice_of(message));
-
-	fill->request->kind = REQUEST_LOCAL;
-	fill->request->refused = true;
-	fill->request->verb = error;
-	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
-}
-
 static unsigned method_set(const char *method)
 {
 	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? HTTP_GETS
@@ -284,28 +318,26 @@ static void read_message(struct call *call)
 	struct fill *fill = &call->fill;
 	const struct route *route;
 	struct slice path;
-	int status;
 
 	split_target(call->message.target, &path, &call->query);
 	route = find_route(path);
 	if (!route) {
 		error_set(&fill->error, WEIR_ENOTFOUND, "nothing is found at '%.*s'", FILL_QUOTE(path));
-		refuse(fill, HTTP_ERROR_NOT_FOUND, fill->error.message);
+		refuse_as(fill, HTTP_ERROR_NOT_FOUND);
 		return;
 	}
 	if (!(route->methods & method_set(call->message.method))) {
 		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
 		          route->methods == HTTP_POSTS ? "POST" : "GET or HEAD", call->message.method);
-		refuse(fill, HTTP_ERROR_METHOD, fill->error.message);
+		refuse_as(fill, HTTP_ERROR_METHOD);
 		fill->request->detail = (int)route->methods;
 		return;
 	}
 	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
 	fill->request->kind = route->kind;
 	fill->request->op = route->op;
-	status = route->read(call);
-	if (status != 0)
-		refuse(fill, http_error_of(status), fill->error.message);
+	if (route->read(call) != 0)
+		refuse(fill);
 }
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */
@@ -353,7 +385,7 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 			          call.message.error, call.message.error_at);
 		else
 			error_set(&call.fill.error, WEIR_ESYNTAX, "%s", framing_errors[result].message);
-		refuse(&call.fill, framing_errors[result].error, call.fill.error.message);
+		refuse_as(&call.fill, framing_errors[result].error);
 		request->close = true;
 		*consumed = data.len;
 	}

@@ -195,6 +195,30 @@ static const struct {
 #undef X
 };
 
+static void add_error(struct buffer *out, enum http_verb error, struct slice message)
+{
+	buffer_add_text(out, "{\"error\":{\"code\":\"");
+	buffer_add_text(out, errors[error].code);
+	buffer_add_text(out, "\",\"message\":\"");
+	buffer_add_json(out, message);
+	buffer_add_text(out, "\"}}");
+}
+
+/* Whether it is answered by an error; which, and in what words. */
+static bool is_error(const struct request *request, const struct reply *reply,
+                     enum http_verb *error, struct slice *message)
+{
+	if (request->kind == REQUEST_LOCAL) {
+		*error = (enum http_verb)request->verb;
+		*message = request->text;
+		return true;
+	}
+	*error = http_error_of(reply->status);
+	if (reply->status != 0)
+		*message = slice_of(reply->message ? reply->message : weir_strerror(reply->status));
+	return reply->status != 0;
+}
+
 static void reply_error(const struct request *request, enum http_verb error, struct slice message,
                         struct buffer *out)
 {
@@ -202,11 +226,7 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	struct buffer head = head_open(room);
 	size_t body = out->len;
 
-	buffer_add_text(out, "{\"error\":{\"code\":\"");
-	buffer_add_text(out, errors[error].code);
-	buffer_add_text(out, "\",\"message\":\"");
-	buffer_add_json(out, message);
-	buffer_add_text(out, "\"}}");
+	add_error(out, error, message);
 	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
 		buffer_add_text(&head,
@@ -226,19 +246,50 @@ static void reply_text(const struct request *request, const char *status, const 
 	head_finish(&head, request, out, body);
 }
 
+static void reply_batch(const struct request *request, const struct reply *reply,
+                        struct buffer *out)
+{
+	char room[HEAD_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < request->item_count; i++) {
+		enum http_verb error;
+		struct slice message;
+
+		if (i > 0)
+			buffer_add(out, ",", 1);
+		if (is_error(&request->items[i], &reply->items[i], &error, &message))
+			add_error(out, error, message);
+		else
+			add_decision(out, &reply->items[i].decision);
+	}
+	buffer_add(out, "]", 1);
+	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
+	head_finish(&head, request, out, body);
+}
+
 void http_reply(void *session, const struct request *request, const struct reply *reply,
                 struct buffer *out)
 {
+	static const char *const page_types[REQUEST_KIND_COUNT] = {
+	    [REQUEST_METRICS] = "text/plain; version=0.0.4; charset=utf-8",
+	    [REQUEST_LIMITS] = JSON_TYPE,
+	    [REQUEST_TOP] = JSON_TYPE,
+	};
+	enum http_verb error;
+	struct slice message;
+
 	(void)session;
 	if (request->kind == REQUEST_LOCAL && request->verb == HTTP_INTERIM)
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
-	else if (request->kind == REQUEST_LOCAL)
-		reply_error(request, (enum http_verb)request->verb, request->text, out);
-	else if (reply->status != 0)
-		reply_error(request, http_error_of(reply->status),
-		            slice_of(reply->message ? reply->message : weir_strerror(reply->status)), out);
-	else if (request->kind == REQUEST_METRICS)
-		reply_text(request, "200 OK", "text/plain; version=0.0.4; charset=utf-8", reply->body, out);
+	else if (is_error(request, reply, &error, &message))
+		reply_error(request, error, message, out);
+	else if (request->kind == REQUEST_BATCH)
+		reply_batch(request, reply, out);
+	else if (page_types[request->kind])
+		reply_text(request, "200 OK", page_types[request->kind], reply->body, out);
 	else if (request->kind == REQUEST_HEALTH || request->kind == REQUEST_READY)
 		reply_text(request, reply->ready ? "200 OK" : "503 Service Unavailable", PLAIN_TYPE,
 		           reply->ready ? SLICE("ok\n") : SLICE("not ready\n"), out);

@@ -74,22 +74,99 @@ static int read_fields(struct fill *fill, json_t *object)
 	return fill_finish(fill);
 }
 
-int json_read(struct fill *fill, struct slice body)
+/* All of `body`, or NULL with an error. `expected`: what it should be. */
+static json_t *load(struct fill *fill, struct slice body, const char *expected)
 {
 	json_error_t problem;
-	json_t *object = json_loadb(body.data ? body.data : "", body.len,
-	                            JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
+	json_t *value = json_loadb(body.data ? body.data : "", body.len,
+	                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
+
+	if (!value)
+		error_set_at(&fill->error, WEIR_ESYNTAX, (unsigned)problem.line, (unsigned)problem.column,
+		             "expected %s, line %d column %d: %s", expected, problem.line, problem.column,
+		             problem.text);
+	return value;
+}
+
+int json_read(struct fill *fill, struct slice body)
+{
+	json_t *object = load(fill, body, "a JSON object");
 	int status;
 
 	if (!object)
-		return error_set_at(&fill->error, WEIR_ESYNTAX, (unsigned)problem.line,
-		                    (unsigned)problem.column,
-		                    "expected a JSON object, line %d column %d: %s", problem.line,
-		                    problem.column, problem.text);
+		return WEIR_ESYNTAX;
 	if (json_is_object(object))
 		status = read_fields(fill, object);
 	else
 		status = error_set(&fill->error, WEIR_ESYNTAX, "expected a JSON object, found an array");
 	json_decref(object);
+	return status;
+}
+
+static int read_op(struct fill *fill, const json_t *value)
+{
+	static const char *const ops[] = {
+	    [REQUEST_ACQUIRE] = "acquire",
+	    [REQUEST_PEEK] = "peek",
+	    [REQUEST_REFUND] = "refund",
+	    [REQUEST_RESET] = "reset",
+	};
+
+	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+		if (json_is_string(value) && strcmp(json_string_value(value), ops[i]) == 0) {
+			fill->request->op = (enum request_op)i;
+			return 0;
+		}
+	return error_set(&fill->error, WEIR_EINVAL,
+	                 "expected op to be acquire, peek, refund or reset");
+}
+
+static int read_item(struct fill *fill, json_t *item)
+{
+	const json_t *op = json_object_get(item, "op");
+	int status = op ? read_op(fill, op) : 0;
+
+	if (!json_is_object(item))
+		return error_set(&fill->error, WEIR_EINVAL, "expected a JSON object in the batch");
+	json_object_del(item, "op");
+	return status == 0 ? read_fields(fill, item) : status;
+}
+
+static int read_items(struct fill *fill, const json_t *array,
+                      void (*refuse)(struct fill *item))
+{
+	size_t n = json_array_size(array);
+	struct request *items;
+
+	if (!json_is_array(array))
+		return error_set(&fill->error, WEIR_ESYNTAX, "expected a JSON array, found an object");
+	if (n > fill->limits->batch_max)
+		return error_set(&fill->error, WEIR_ELONG, "expected a batch of at most %zu, found %zu",
+		                 fill->limits->batch_max, n);
+	items = arena_array(fill->arena, n, sizeof *items);
+	if (!items)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		struct fill item = {.request = &items[i], .limits = fill->limits, .arena = fill->arena};
+
+		items[i].cost = 1;
+		if (read_item(&item, json_array_get(array, i)) != 0)
+			refuse(&item);
+	}
+	fill->request->items = items;
+	fill->request->item_count = n;
+	return 0;
+}
+
+int json_read_items(struct fill *fill, struct slice body,
+                    void (*refuse)(struct fill *item))
+{
+	json_t *array = load(fill, body, "a JSON array");
+	int status;
+
+	if (!array)
+		return WEIR_ESYNTAX;
+	status = read_items(fill, array, refuse);
+	json_decref(array);
 	return status;
 }

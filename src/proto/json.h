@@ -12,4 +12,12 @@
  */
 int json_read(struct fill *fill, struct slice body);
 
+/**
+ * An array of such objects, each with an optional "op", into the request's
+ * items. A bad one is handed to `refuse`, with its error, and disturbs no other.
+ * 0, or the status of the array as a whole.
+ */
+int json_read_items(struct fill *fill, struct slice body,
+                    void (*refuse)(struct fill *item));
+
 #endif

@@ -20,6 +20,9 @@ enum request_kind {
 	REQUEST_HEALTH,  /* /healthz */
 	REQUEST_READY,   /* /readyz */
 	REQUEST_METRICS, /* /metrics */
+	REQUEST_LIMITS,  /* /v1/limits */
+	REQUEST_TOP,     /* /v1/top */
+	REQUEST_BATCH,   /* several of the above, decided together */
 	REQUEST_KIND_COUNT
 };
 
@@ -35,6 +38,8 @@ struct request_adhoc {
 	uint64_t burst, count, period_s;
 };
 
+#define REQUEST_TOP_MAX 100
+
 struct request {
 	enum request_kind kind;
 	enum request_op op;
@@ -44,9 +49,12 @@ struct request {
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;
+	const struct request *items; /* REQUEST_BATCH: of the other kinds */
+	size_t item_count;
+	uint64_t top;               /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
 	bool from_proxy;            /* /auth: the address comes from forwarded_for and the peer */
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
-	bool refused;               /* REQUEST_LOCAL: the answer is an error */
+	int refused;                /* REQUEST_LOCAL: the status of the error that it answers, or 0 */
 	bool close;                 /* close the connection after the reply */
 	/* The codec's own: which of its answers, and with what. */
 	int verb;
@@ -62,7 +70,8 @@ struct reply {
 	const char *message;           /* of an error, in words */
 	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC */
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
-	struct slice body;             /* REQUEST_METRICS: Prometheus text */
+	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
+	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */
 };
 
 #endif

@@ -235,12 +235,13 @@ static int read_command(struct fill *fill, const struct resp_command *command)
 	return 0;
 }
 
-static void refuse(struct fill *fill, const char *message)
+/* To be answered by fill->error. */
+static void refuse(struct fill *fill)
 {
-	const char *text = arena_copy(fill->arena, slice_of(message));
+	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
 
 	fill->request->kind = REQUEST_LOCAL;
-	fill->request->refused = true;
+	fill->request->refused = fill->error.status;
 	fill->request->verb = VERB_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
@@ -259,15 +260,16 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		return CODEC_MORE;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1, .verb = VERB_SILENT};
 	if (result == RESP_BROKEN) {
-		refuse(&fill, command.error);
+		error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
+		refuse(&fill);
 		request->close = true;
 	} else if (result == RESP_TOO_LONG) {
 		error_set(&fill.error, WEIR_ELONG,
 		          "expected a command of at most %zu bytes, found a longer one",
 		          session->limits.request_max);
-		refuse(&fill, fill.error.message);
+		refuse(&fill);
 	} else if (result == RESP_COMMAND && command.count > 0 && read_command(&fill, &command) != 0) {
-		refuse(&fill, fill.error.message);
+		refuse(&fill);
 	}
 	return CODEC_REQUEST;
 }

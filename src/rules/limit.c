@@ -2,6 +2,7 @@
 #include "algo/algo.h"
 #include "rules/rate.h"
 #include "rules/read.h"
+#include "rules/show.h"
 
 #define KIND(algorithm) (1U << (algorithm))
 
@@ -41,12 +42,20 @@ static int read_rate(struct reader *reader, const struct node_key *key, const ya
 	                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
 }
 
-enum { LIMIT_ALGORITHM, LIMIT_RATE, LIMIT_BURST, LIMIT_CAPACITY, LIMIT_ALIGN, LIMIT_TIMEZONE };
+enum {
+	LIMIT_ALGORITHM,
+	LIMIT_RATE,
+	LIMIT_BURST,
+	LIMIT_CAPACITY,
+	LIMIT_ALIGN,
+	LIMIT_TIMEZONE,
+	LIMIT_WEEK_START,
+};
 
 #define OPTION(name) offsetof(struct rules_limit, options.name)
 
 static const struct node_key limit_keys[] = {
-    [LIMIT_ALGORITHM] = {"algorithm"},
+    [LIMIT_ALGORITHM] = {"algorithm", .offset = OPTION(algorithm), .words = algorithms},
     [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), .required = true},
     [LIMIT_BURST] = {"burst", node_number, OPTION(burst), KIND(WEIR_TOKEN_BUCKET), .min = 1,
                      .max = ALGO_COUNT_MAX},
@@ -55,7 +64,8 @@ static const struct node_key limit_keys[] = {
     [LIMIT_ALIGN] = {"align", node_word, OPTION(align), KIND(WEIR_FIXED_WINDOW), .words = aligns},
     [LIMIT_TIMEZONE] = {"timezone", node_text, OPTION(timezone), KIND(WEIR_FIXED_WINDOW), .min = 1,
                         .max = NODE_NAME_MAX},
-    {"week_start", node_word, OPTION(week_start), KIND(WEIR_FIXED_WINDOW), .words = weekdays},
+    [LIMIT_WEEK_START] = {"week_start", node_word, OPTION(week_start), KIND(WEIR_FIXED_WINDOW),
+                          .words = weekdays},
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = read_failures},
 };
@@ -164,4 +174,53 @@ int read_limits(struct reader *reader, const struct node_key *key, const yaml_no
 	config->limit_count = count;
 	reader->limits = names;
 	return status == WEIR_OK ? node_names_sort(reader, names, count, "limit") : status;
+}
+
+/* Whether the row says anything about this limit. */
+static bool applies(size_t row, const struct weir_limit_options *options)
+{
+	unsigned variants = limit_keys[row].variants;
+	bool calendar = options->align == WEIR_ALIGN_CALENDAR;
+
+	if (variants && !(variants & KIND(options->algorithm)))
+		return false;
+	if (row == LIMIT_WEEK_START)
+		return calendar && options->rate.unit == WEIR_WEEK;
+	return row != LIMIT_TIMEZONE || calendar;
+}
+
+static void show(const struct node_key *key, const void *field, struct buffer *out)
+{
+	const struct node_word *word = key->words;
+
+	if (key->read == node_number) {
+		buffer_add_u64(out, *(const uint64_t *)field);
+		return;
+	}
+	buffer_add(out, "\"", 1);
+	if (key->read == read_rate)
+		rate_add(out, field);
+	else if (key->read == node_text)
+		buffer_add_json(out, slice_of(*(const char *const *)field));
+	for (; word && word->name; word++)
+		if (word->value == *(const unsigned *)field)
+			buffer_add_text(out, word->name);
+	buffer_add(out, "\"", 1);
+}
+
+void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
+{
+	struct rules_limit shown = *limit;
+	struct weir_limit_options *options = &shown.options;
+
+	if (!options->burst)
+		options->burst = options->rate.count;
+	if (!options->timezone)
+		options->timezone = "UTC";
+	for (size_t i = 0; i < LIMIT_KEYS; i++) {
+		if (!applies(i, options))
+			continue;
+		buffer_printf(out, "%s\"%s\":", i > 0 ? "," : "", limit_keys[i].name);
+		show(&limit_keys[i], (const char *)&shown + limit_keys[i].offset, out);
+	}
 }

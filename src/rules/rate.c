@@ -41,3 +41,14 @@ bool rate_parse(struct slice text, struct weir_rate *out)
 	       (period.len == 0 || parse_u64(period, &out->period)) && out->period > 0 &&
 	       unit_parse(unit, &out->unit);
 }
+
+void rate_add(struct buffer *out, const struct weir_rate *rate)
+{
+	buffer_add_u64(out, rate->count);
+	buffer_add(out, "/", 1);
+	if (rate->period > 1)
+		buffer_add_u64(out, rate->period);
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+		if (units[i].unit == rate->unit)
+			buffer_add_slice(out, units[i].name);
+}

@@ -4,6 +4,7 @@
 
 #include <weir/weir.h>
 
+#include "base/buffer.h"
 #include "base/slice.h"
 
 /**
@@ -12,5 +13,8 @@
  * whether a limit can have such a rate is checked by algo_limit_init.
  */
 bool rate_parse(struct slice text, struct weir_rate *out);
+
+/** Appends a rate that rate_parse has read, as it was written but for a period of 1. */
+void rate_add(struct buffer *out, const struct weir_rate *rate);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "rules/model.h"
 #include "server/client_ip.h"
+#include "server/limits.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
@@ -38,8 +39,13 @@ static void count_decision(struct worker *worker, size_t metric, bool shadow, bo
 
 static void observe(void *context, const struct engine_charge *charge)
 {
-	count_decision(context, charge->limit->metric, charge->shadow, charge->allowed,
-	               charge->reason);
+	struct worker *worker = context;
+	size_t metric = charge->limit->metric;
+
+	count_decision(worker, metric, charge->shadow, charge->allowed, charge->reason);
+	if (!charge->allowed && !charge->shadow)
+		top_count(worker->shared->top, worker->index, charge->key.hash,
+		          worker->config->metrics[metric]->name, charge->key_name, worker->at.now_ns);
 }
 
 static void finish_decision(struct worker *worker, struct work *work)
@@ -140,9 +146,9 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 	if (work->reply.status != WEIR_ECOST)
 		return;
 	engine_decide(worker->shared->table, &work->engine, worker->at, NULL, NULL, d);
-	d->allowed = false;
-	d->reason = WEIR_REASON_OVER_LIMIT;
-	count_decision(worker, worker->config->metric_adhoc, false, false, d->reason);
+	work->engine.direct.allowed = d->allowed = false;
+	work->engine.direct.reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	observe(worker, &work->engine.direct);
 }
 
 static void nothing(struct worker *worker, struct work *work)
@@ -162,23 +168,83 @@ static void finish_ready(struct worker *worker, struct work *work)
 	work->reply.ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
 }
 
+/* Answers with worker->page, which is filled anew for each. */
+static void give_page(struct worker *worker, struct work *work, int status)
+{
+	if (status != WEIR_OK || worker->page.failed) {
+		buffer_free(&worker->page);
+		check(work, WEIR_ENOMEM);
+		return;
+	}
+	work->reply.body = (struct slice){worker->page.data, worker->page.len};
+}
+
 static void finish_metrics(struct worker *worker, struct work *work)
 {
 	struct worker_shared *shared = worker->shared;
 	struct metrics_now now = {
 	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed),
 	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
+	    .log_lines_dropped = log_dropped(shared->log),
+	    .usage = os_usage(),
 	};
 
 	weir_table_stats(shared->table, worker->at.now_ns, &now.table);
 	worker->page.len = 0;
 	metrics_render(shared->metrics, &now, &worker->page);
-	if (worker->page.failed) {
-		buffer_free(&worker->page);
+	give_page(worker, work, WEIR_OK);
+}
+
+static void finish_limits(struct worker *worker, struct work *work)
+{
+	worker->page.len = 0;
+	give_page(worker, work, limits_render(worker->config, &worker->arena, &worker->page));
+}
+
+static void finish_top(struct worker *worker, struct work *work)
+{
+	worker->page.len = 0;
+	give_page(worker, work,
+	          top_render(worker->shared->top, work->request.top, worker->at.now_ns,
+	                     &worker->arena, &worker->page));
+}
+
+static void prepare_batch(struct worker *worker, struct work *work)
+{
+	const struct request *r = &work->request;
+
+	work->items = arena_array(&worker->arena, r->item_count, sizeof *work->items);
+	if (!work->items) {
 		check(work, WEIR_ENOMEM);
 		return;
 	}
-	work->reply.body = (struct slice){worker->page.data, worker->page.len};
+	for (size_t i = 0; i < r->item_count; i++) {
+		struct work *item = &work->items[i];
+
+		item->conn = work->conn;
+		item->protocol = work->protocol;
+		item->request = r->items[i];
+		handle_prepare(worker, item);
+	}
+}
+
+static void finish_batch(struct worker *worker, struct work *work)
+{
+	size_t n = work->request.item_count;
+	struct reply *replies;
+
+	if (work->reply.status != WEIR_OK)
+		return;
+	replies = arena_array(&worker->arena, n, sizeof *replies);
+	if (!replies) {
+		check(work, WEIR_ENOMEM);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		handle_finish(worker, &work->items[i]);
+		replies[i] = work->items[i].reply;
+	}
+	work->reply.items = replies;
 }
 
 static const struct {
@@ -193,6 +259,9 @@ static const struct {
     [REQUEST_HEALTH] = {nothing, finish_health, false},
     [REQUEST_READY] = {nothing, finish_ready, false},
     [REQUEST_METRICS] = {nothing, finish_metrics, true},
+    [REQUEST_LIMITS] = {nothing, finish_limits, true},
+    [REQUEST_TOP] = {nothing, finish_top, true},
+    [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
 };
 
 void handle_prepare(struct worker *worker, struct work *work)
@@ -200,16 +269,23 @@ void handle_prepare(struct worker *worker, struct work *work)
 	kinds[work->request.kind].prepare(worker, work);
 }
 
-void handle_finish(struct worker *worker, struct work *work)
-{
-	kinds[work->request.kind].finish(worker, work);
-}
-
-bool handle_is_error(const struct work *work)
+/* The status of the error that answers it; a denial is none. */
+static int error_of(const struct work *work)
 {
 	bool denied_cost = work->request.kind == REQUEST_ADHOC && work->reply.status == WEIR_ECOST;
 
-	return work->request.refused || (work->reply.status != WEIR_OK && !denied_cost);
+	return work->request.refused ? work->request.refused : denied_cost ? WEIR_OK : work->reply.status;
+}
+
+void handle_finish(struct worker *worker, struct work *work)
+{
+	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	int error;
+
+	kinds[work->request.kind].finish(worker, work);
+	error = error_of(work);
+	if (error != WEIR_OK)
+		metrics_add(&metrics->errors[work->protocol->metric][-error], 1);
 }
 
 bool handle_is_large(const struct work *work)

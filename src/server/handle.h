@@ -6,10 +6,8 @@
 
 /** First pass: finds what is needed to decide, or fills an error into the reply. */
 void handle_prepare(struct worker *worker, struct work *work);
-/** Second pass, at worker->at: fills the reply. */
+/** Second pass, at worker->at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
-/** Whether it was answered by an error; a denial is none. */
-bool handle_is_error(const struct work *work);
 /** Whether its reply may be large: such are answered one by one. */
 bool handle_is_large(const struct work *work);
 

@@ -1,52 +1,190 @@
 #include "server/log.h"
 
-#include <stdarg.h>
-#include <stdio.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/number.h"
+#include "base/os.h"
 
-#define LINE_MAX_LEN 512
+#define EVENTS_MAX 64 /* kinds of them; more would share buckets */
 
-/* One write per line, so that lines of several threads don't mix. */
-static void log_va(const char *format, va_list args, uint64_t dropped)
+struct log {
+	enum log_format format;
+	int fd;
+	weir_limit *limit;
+	weir_table *buckets; /* by event */
+	_Atomic uint64_t dropped;
+	_Atomic uint64_t untold; /* of them, since the last line */
+};
+
+static const char *const level_names[] = {
+    [LOG_INFO] = "info", [LOG_WARNING] = "warning", [LOG_ERROR] = "error"};
+
+struct log *log_open(enum log_format format, int fd)
 {
-	char line[LINE_MAX_LEN];
+	struct log *log = calloc(1, sizeof *log);
 
-	vsnprintf(line, sizeof line, format, args);
-	if (dropped > 0)
-		fprintf(stderr, "weir: %s (and %llu more)\n", line, (unsigned long long)dropped);
+	if (!log)
+		return NULL;
+	log->format = format;
+	log->fd = fd;
+	if (weir_limit_open(&(struct weir_limit_options){.rate = {LOG_RATE}, .burst = LOG_BURST},
+	                    &log->limit, NULL) == WEIR_OK &&
+	    weir_table_open(&(struct weir_table_options){.capacity = EVENTS_MAX}, &log->buckets,
+	                    NULL) == WEIR_OK)
+		return log;
+	log_close(log);
+	return NULL;
+}
+
+void log_close(struct log *log)
+{
+	if (!log)
+		return;
+	weir_table_close(log->buckets);
+	weir_limit_close(log->limit);
+	free(log);
+}
+
+static void count_dropped(struct log *log, uint64_t lines)
+{
+	atomic_fetch_add_explicit(&log->dropped, lines, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->untold, lines, memory_order_relaxed);
+}
+
+static void add_time(struct buffer *out)
+{
+	uint64_t now_ns = os_wall_ns();
+	time_t seconds = (time_t)(now_ns / NS_PER_S);
+	char text[sizeof "2026-05-01T12:00:00"];
+	struct tm utc;
+
+	strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
+	buffer_printf(out, "%s.%03uZ", text, (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
+}
+
+static void add_quoted(struct buffer *out, const char *text)
+{
+	buffer_add(out, "\"", 1);
+	buffer_add_json(out, slice_of(text));
+	buffer_add(out, "\"", 1);
+}
+
+static void add_json(struct buffer *out, const struct log_field *field)
+{
+	buffer_printf(out, ",\"%s\":", field->name);
+	if (field->text)
+		add_quoted(out, field->text);
 	else
-		fprintf(stderr, "weir: %s\n", line);
+		buffer_add_u64(out, field->number);
 }
 
-void log_line(const char *format, ...)
+static bool is_word(const char *text)
 {
-	va_list args;
+	const unsigned char *p = (const unsigned char *)text;
 
-	va_start(args, format);
-	log_va(format, args, 0);
-	va_end(args);
+	while (*p > ' ' && *p != '"' && *p != '=' && *p != '\\' && *p != 0x7f)
+		p++;
+	return *text && *p == '\0';
 }
 
-void log_file_error(const char *path, const struct weir_error *error)
+static void add_text(struct buffer *out, const struct log_field *field)
 {
-	if (error->line > 0)
-		fprintf(stderr, "%s:%u:%u: error: %s\n", path, error->line, error->column, error->message);
-	else
-		fprintf(stderr, "%s: error: %s\n", path, error->message);
-}
-
-void log_limited(struct log_gate *gate, uint64_t now_ns, const char *format, ...)
-{
-	va_list args;
-
-	if (now_ns < gate->next_ns) {
-		gate->dropped++;
+	if (strcmp(field->name, "message") == 0) {
+		buffer_add(out, " ", 1);
+		for (const char *p = field->text; *p; p++)
+			buffer_add(out, (unsigned char)*p < ' ' || *p == 0x7f ? "?" : p, 1);
 		return;
 	}
-	va_start(args, format);
-	log_va(format, args, gate->dropped);
-	va_end(args);
-	gate->next_ns = now_ns + NS_PER_S;
-	gate->dropped = 0;
+	buffer_printf(out, " %s=", field->name);
+	if (!field->text)
+		buffer_add_u64(out, field->number);
+	else if (is_word(field->text))
+		buffer_add_text(out, field->text);
+	else
+		add_quoted(out, field->text);
+}
+
+static void write_all(struct log *log, const struct buffer *line)
+{
+	size_t written = 0;
+
+	while (written < line->len) {
+		ssize_t n = write(log->fd, line->data + written, line->len - written);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			count_dropped(log, 1);
+			return;
+		}
+		written += (size_t)n;
+	}
+}
+
+void log_write(struct log *log, enum log_level level, const char *event,
+               const struct log_field *fields, size_t n)
+{
+	bool json = log->format == LOG_JSON;
+	void (*add)(struct buffer *out, const struct log_field *field) = json ? add_json : add_text;
+	struct weir_decision decision;
+	struct log_field untold = {"dropped"};
+	struct buffer line = {0};
+
+	if (weir_acquire(log->buckets, log->limit, event, strlen(event), 1, WEIR_NOW, &decision) ==
+	        WEIR_OK &&
+	    !decision.allowed) {
+		count_dropped(log, 1);
+		return;
+	}
+	buffer_add_text(&line, json ? "{\"time\":\"" : "");
+	add_time(&line);
+	buffer_printf(&line, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
+	              level_names[level], event);
+	untold.number = atomic_exchange_explicit(&log->untold, 0, memory_order_relaxed);
+	if (untold.number > 0)
+		add(&line, &untold);
+	for (size_t i = 0; i < n; i++)
+		add(&line, &fields[i]);
+	buffer_add_text(&line, json ? "}\n" : "\n");
+	if (line.failed)
+		count_dropped(log, 1 + untold.number);
+	else
+		write_all(log, &line);
+	buffer_free(&line);
+}
+
+void log_add_error(struct buffer *out, const char *path, const struct weir_error *error)
+{
+	if (error->line > 0)
+		buffer_printf(out, "%s:%u:%u: error: %s", path, error->line, error->column, error->message);
+	else
+		buffer_printf(out, "%s: error: %s", path, error->message);
+}
+
+void log_error(struct log *log, const char *event, const char *path,
+               const struct weir_error *error)
+{
+	struct buffer place = {0};
+
+	if (!path || error->line == 0) {
+		log_say(log, LOG_ERROR, event, {"message", error->message});
+	} else if (log->format == LOG_JSON) {
+		log_say(log, LOG_ERROR, event, {"file", path}, {"line", .number = error->line},
+		        {"column", .number = error->column}, {"message", error->message});
+	} else {
+		log_add_error(&place, path, error);
+		buffer_add(&place, "", 1);
+		log_say(log, LOG_ERROR, event, {"message", place.failed ? error->message : place.data});
+		buffer_free(&place);
+	}
+}
+
+uint64_t log_dropped(const struct log *log)
+{
+	return atomic_load_explicit(&log->dropped, memory_order_relaxed);
 }

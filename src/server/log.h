@@ -1,24 +1,57 @@
-/* log.h: what an operator reads on stderr, one line each. */
+/*
+ * log.h: what an operator reads on stderr: a line per event, as text or JSON.
+ *
+ *     2026-05-01T12:00:00.123Z info reloaded file=weir.yaml limits=4 rules=4
+ *     {"time":"2026-05-01T12:00:00.123Z","level":"info","event":"reloaded","file":"weir.yaml",…}
+ *
+ * Each event has a token bucket of its own, so that a flood of one hides no
+ * other. What it denies is counted, and told by the next line as "dropped".
+ */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <weir/weir.h>
 
-/** "weir: …" */
-void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#include "base/buffer.h"
 
-/** "FILE:LINE:COL: error: …", or "FILE: error: …" where no place is known. */
-void log_file_error(const char *path, const struct weir_error *error);
+#define LOG_RATE  10 /* lines of an event per second */
+#define LOG_BURST 100
 
-/* Lets one message a second through and counts the others. Zero at first; one thread. */
-struct log_gate {
-	uint64_t next_ns;
-	uint64_t dropped;
+enum log_format { LOG_TEXT, LOG_JSON };
+enum log_level { LOG_INFO, LOG_WARNING, LOG_ERROR };
+
+/* "message" stands bare in text, and so at the end. */
+struct log_field {
+	const char *name;
+	const char *text; /* NULL: the number */
+	uint64_t number;
 };
 
-void log_limited(struct log_gate *gate, uint64_t now_ns, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+struct log;
+
+struct log *log_open(enum log_format format, int fd); /* NULL: out of memory */
+void log_close(struct log *log);
+
+/** One line, one write. Any thread. */
+void log_write(struct log *log, enum log_level level, const char *event,
+               const struct log_field *fields, size_t n);
+
+/** log_say(log, LOG_INFO, "reloaded", {"file", path}, {"limits", .number = 4}) */
+#define log_say(log, level, event, ...)                                                            \
+	log_write(log, level, event, (const struct log_field[]){__VA_ARGS__},                          \
+	          sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+/** An error, with its place in the file `path` when it has one. */
+void log_error(struct log *log, const char *event, const char *path,
+               const struct weir_error *error);
+
+/** Lines dropped so far. */
+uint64_t log_dropped(const struct log *log);
+
+/** Appends "FILE:LINE:COL: error: …", or "FILE: error: …" where no place is known. */
+void log_add_error(struct buffer *out, const char *path, const struct weir_error *error);
 
 #endif

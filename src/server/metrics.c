@@ -8,14 +8,32 @@
 
 static const char *const protocol_names[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
 
+static const char *const status_names[METRICS_STATUS_COUNT] = {
+#define STATUS_NAME(name, value, text) [-(value)] = #name,
+    WEIR_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+};
+
 static const struct {
-	uint64_t ns;
-	const char *text; /* in seconds */
-} bounds[METRICS_BUCKETS] = {
-    {5000, "0.000005"},     {10000, "0.00001"},   {25000, "0.000025"},   {50000, "0.00005"},
-    {100000, "0.0001"},     {250000, "0.00025"},  {500000, "0.0005"},    {1000000, "0.001"},
-    {2500000, "0.0025"},    {5000000, "0.005"},   {10000000, "0.01"},    {50000000, "0.05"},
-    {250000000, "0.25"},    {1000000000, "1"},
+	const char *name, *help;
+	bool seconds; /* shown as such, observed in nanoseconds */
+	struct {
+		uint64_t value;
+		const char *text;
+	} bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
+} histograms[METRICS_HISTOGRAM_COUNT] = {
+    [METRICS_DURATION] = {"weir_request_duration_seconds",
+                          "From a request's bytes being read to its reply written.", true,
+                          {{5000, "0.000005"}, {10000, "0.00001"}, {25000, "0.000025"},
+                           {50000, "0.00005"}, {100000, "0.0001"}, {250000, "0.00025"},
+                           {500000, "0.0005"}, {1000000, "0.001"}, {2500000, "0.0025"},
+                           {5000000, "0.005"}, {10000000, "0.01"}, {50000000, "0.05"},
+                           {250000000, "0.25"}, {1000000000, "1"}}},
+    [METRICS_TURN] = {"weir_turn_requests",
+                      "Requests that a thread decided together, with one reading of the clock.",
+                      false,
+                      {{1, "1"}, {2, "2"}, {4, "4"}, {8, "8"}, {16, "16"}, {32, "32"}, {64, "64"},
+                       {128, "128"}, {256, "256"}, {512, "512"}, {1024, "1024"}}},
 };
 
 struct metrics {
@@ -23,6 +41,7 @@ struct metrics {
 	struct metrics_loop *loops;
 	_Atomic(struct metrics_limit *) limits; /* only ever grows at its head */
 	_Atomic uint64_t reloads[2];            /* [success] */
+	_Atomic uint64_t loaded_ns;             /* when a configuration was last taken over */
 	uint64_t start_ns;
 };
 
@@ -40,7 +59,7 @@ struct metrics *metrics_open(size_t loops)
 	if (!metrics)
 		return NULL;
 	metrics->loop_count = loops;
-	metrics->start_ns = os_wall_ns();
+	metrics->start_ns = metrics->loaded_ns = os_wall_ns();
 	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
 	if (!metrics->loops) {
 		free(metrics);
@@ -97,19 +116,22 @@ struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name)
 	return limit;
 }
 
-void metrics_count_reload(struct metrics *metrics, bool success)
+void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns)
 {
 	atomic_fetch_add_explicit(&metrics->reloads[success], 1, memory_order_relaxed);
+	if (success)
+		atomic_store_explicit(&metrics->loaded_ns, wall_ns, memory_order_relaxed);
 }
 
-void metrics_count_duration(struct metrics_loop *loop, uint64_t duration_ns, uint64_t n)
+void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram, uint64_t value,
+                     uint64_t n)
 {
 	size_t i = 0;
 
-	while (i < METRICS_BUCKETS && duration_ns > bounds[i].ns)
+	while (histograms[histogram].bounds[i].text && value > histograms[histogram].bounds[i].value)
 		i++;
-	metrics_add(&loop->durations[i], n);
-	metrics_add(&loop->duration_ns, duration_ns * n);
+	metrics_add(&loop->histograms[histogram].buckets[i], n);
+	metrics_add(&loop->histograms[histogram].sum, value * n);
 }
 
 static uint64_t read_counter(_Atomic uint64_t *counter)
@@ -120,13 +142,6 @@ static uint64_t read_counter(_Atomic uint64_t *counter)
 static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
 {
 	buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void add_single(struct buffer *out, const char *name, const char *type, const char *help,
-                       uint64_t value)
-{
-	add_head(out, name, type, help);
-	buffer_printf(out, "%s %llu\n", name, (unsigned long long)value);
 }
 
 /* Backslash, quote and newline are what the format escapes. */
@@ -184,73 +199,124 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 	}
 }
 
-static void add_answers(struct metrics *metrics, struct buffer *out)
+static void add_requests(struct metrics *metrics, struct buffer *out)
 {
-	static const char *const names[] = {"weir_requests_total", "weir_errors_total"};
-	static const char *const helps[] = {"Requests answered.", "Requests answered by an error."};
+	add_head(out, "weir_requests_total", "counter", "Requests answered; a batch is one.");
+	for (int p = 0; p < METRICS_PROTOCOL_COUNT; p++) {
+		uint64_t value = 0;
 
-	for (int kind = 0; kind < METRICS_ANSWER_COUNT; kind++) {
-		add_head(out, names[kind], "counter", helps[kind]);
-		for (int p = 0; p < METRICS_PROTOCOL_COUNT; p++) {
-			uint64_t value = 0;
-
-			for (size_t i = 0; i < metrics->loop_count; i++)
-				value += read_counter(&metrics->loops[i].answers[kind][p]);
-			buffer_printf(out, "%s{protocol=\"%s\"} %llu\n", names[kind], protocol_names[p],
-			              (unsigned long long)value);
-		}
-	}
-}
-
-static void add_durations(struct metrics *metrics, struct buffer *out)
-{
-	static const char name[] = "weir_request_duration_seconds";
-	uint64_t count = 0, sum_ns = 0;
-
-	add_head(out, name, "histogram", "From a request's bytes being read to its reply written.");
-	for (size_t b = 0; b <= METRICS_BUCKETS; b++) {
 		for (size_t i = 0; i < metrics->loop_count; i++)
-			count += read_counter(&metrics->loops[i].durations[b]);
-		buffer_printf(out, "%s_bucket{le=\"%s\"} %llu\n", name,
-		              b < METRICS_BUCKETS ? bounds[b].text : "+Inf", (unsigned long long)count);
+			value += read_counter(&metrics->loops[i].requests[p]);
+		buffer_printf(out, "weir_requests_total{protocol=\"%s\"} %llu\n", protocol_names[p],
+		              (unsigned long long)value);
 	}
+}
+
+static void add_errors(struct metrics *metrics, struct buffer *out)
+{
+	add_head(out, "weir_errors_total", "counter",
+	         "Requests, and elements of batches, answered by an error.");
+	for (int pair = 0; pair < METRICS_PROTOCOL_COUNT * METRICS_STATUS_COUNT; pair++) {
+		int p = pair / METRICS_STATUS_COUNT, status = pair % METRICS_STATUS_COUNT;
+		uint64_t value = 0;
+
+		if (status == WEIR_OK)
+			continue;
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			value += read_counter(&metrics->loops[i].errors[p][status]);
+		buffer_printf(out, "weir_errors_total{protocol=\"%s\",status=\"%s\"} %llu\n",
+		              protocol_names[p], status_names[status], (unsigned long long)value);
+	}
+}
+
+/* `value` as it is, or nanoseconds in seconds. */
+static void add_value(struct buffer *out, uint64_t value, bool seconds)
+{
+	uint64_t unit = seconds ? NS_PER_S : 1;
+
+	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
+	if (seconds)
+		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
+	buffer_add(out, "\n", 1);
+}
+
+static void add_histogram(struct metrics *metrics, enum metrics_histogram h, struct buffer *out)
+{
+	const char *name = histograms[h].name, *bound;
+	uint64_t count = 0, sum = 0;
+	size_t b = 0;
+
+	add_head(out, name, "histogram", histograms[h].help);
+	do {
+		bound = histograms[h].bounds[b].text;
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			count += read_counter(&metrics->loops[i].histograms[h].buckets[b]);
+		buffer_printf(out, "%s_bucket{le=\"%s\"} %llu\n", name, bound ? bound : "+Inf",
+		              (unsigned long long)count);
+		b++;
+	} while (bound);
 	for (size_t i = 0; i < metrics->loop_count; i++)
-		sum_ns += read_counter(&metrics->loops[i].duration_ns);
-	buffer_printf(out, "%s_sum %llu.%09llu\n%s_count %llu\n", name,
-	              (unsigned long long)(sum_ns / NS_PER_S), (unsigned long long)(sum_ns % NS_PER_S),
-	              name, (unsigned long long)count);
+		sum += read_counter(&metrics->loops[i].histograms[h].sum);
+	buffer_printf(out, "%s_sum", name);
+	add_value(out, sum, histograms[h].seconds);
+	buffer_printf(out, "%s_count %llu\n", name, (unsigned long long)count);
 }
 
-static void add_gauges(const struct metrics *metrics, const struct metrics_now *now,
-                       struct buffer *out)
+static void add_reloads(struct metrics *metrics, struct buffer *out)
 {
-	add_single(out, "weir_connections", "gauge", "Open connections.", now->connections);
-	add_single(out, "weir_connections_rejected_total", "counter",
-	           "Connections closed at once because too many were open.",
-	           now->connections_rejected);
-	add_single(out, "weir_table_cells", "gauge", "Places in the key table.", now->table.cells);
-	add_single(out, "weir_table_live_keys", "gauge",
-	           "Keys in use now, estimated from a sample in large tables.", now->table.live);
-	add_single(out, "weir_table_evictions_total", "counter",
-	           "Keys in use that had to make room for others.", now->table.evictions);
-	add_single(out, "weir_table_bytes", "gauge", "Memory of the key table.", now->table.bytes);
-	add_head(out, "weir_build_info", "gauge", "The version that runs.");
-	buffer_printf(out, "weir_build_info{version=\"%s\"} 1\n", weir_version());
-	add_head(out, "process_start_time_seconds", "gauge", "When the server started, in Unix time.");
-	buffer_printf(out, "process_start_time_seconds %llu.%03llu\n",
-	              (unsigned long long)(metrics->start_ns / NS_PER_S),
-	              (unsigned long long)(metrics->start_ns % NS_PER_S / NS_PER_MS));
-}
-
-void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
-{
-	add_decisions(metrics, out);
-	add_answers(metrics, out);
-	add_durations(metrics, out);
 	add_head(out, "weir_reloads_total", "counter", "Reloads of the configuration.");
 	for (int success = 0; success < 2; success++)
 		buffer_printf(out, "weir_reloads_total{result=\"%s\"} %llu\n",
 		              success ? "success" : "failure",
 		              (unsigned long long)read_counter(&metrics->reloads[success]));
-	add_gauges(metrics, now, out);
+}
+
+static void add_singles(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
+{
+	const struct {
+		const char *name, *type, *help;
+		uint64_t value;
+		bool seconds; /* shown as such, known in nanoseconds */
+	} singles[] = {
+	    {"weir_config_loaded_timestamp_seconds", "gauge",
+	     "When the running configuration was loaded, in Unix time.",
+	     read_counter(&metrics->loaded_ns), true},
+	    {"weir_connections", "gauge", "Open connections.", now->connections, false},
+	    {"weir_connections_rejected_total", "counter",
+	     "Connections closed at once because too many were open.", now->connections_rejected, false},
+	    {"weir_table_cells", "gauge", "Places in the key table.", now->table.cells, false},
+	    {"weir_table_live_keys", "gauge",
+	     "Keys in use now, estimated from a sample in large tables.", now->table.live, false},
+	    {"weir_table_evictions_total", "counter", "Keys in use that had to make room for others.",
+	     now->table.evictions, false},
+	    {"weir_table_bytes", "gauge", "Memory of the key table.", now->table.bytes, false},
+	    {"weir_log_lines_dropped_total", "counter", "Log lines left out because there were too many.",
+	     now->log_lines_dropped, false},
+	    {"process_start_time_seconds", "gauge", "When the server started, in Unix time.",
+	     metrics->start_ns, true},
+	    {"process_cpu_seconds_total", "counter", "Processor time taken, user and system.",
+	     now->usage.cpu_ns, true},
+	    {"process_resident_memory_bytes", "gauge", "Memory in use.", now->usage.resident_bytes, false},
+	    {"process_virtual_memory_bytes", "gauge", "Address space in use.",
+	     now->usage.virtual_bytes, false},
+	};
+
+	for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
+		add_head(out, singles[i].name, singles[i].type, singles[i].help);
+		buffer_add_text(out, singles[i].name);
+		add_value(out, singles[i].value, singles[i].seconds);
+	}
+	add_head(out, "weir_build_info", "gauge", "The version that runs.");
+	buffer_printf(out, "weir_build_info{version=\"%s\"} 1\n", weir_version());
+}
+
+void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
+{
+	add_decisions(metrics, out);
+	add_requests(metrics, out);
+	add_errors(metrics, out);
+	for (int h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
+		add_histogram(metrics, (enum metrics_histogram)h, out);
+	add_reloads(metrics, out);
+	add_singles(metrics, now, out);
 }

@@ -17,17 +17,33 @@
 #include <weir/weir.h>
 
 #include "base/buffer.h"
+#include "base/os.h"
 
 enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
-enum metrics_answer { METRICS_REQUESTS, METRICS_ERRORS, METRICS_ANSWER_COUNT };
 
-#define METRICS_BUCKETS 14
+enum metrics_histogram {
+	METRICS_DURATION, /* ns, by request */
+	METRICS_TURN,     /* requests, by how many were decided together */
+	METRICS_HISTOGRAM_COUNT
+};
+
+#define METRICS_BUCKETS_MAX 14
+
+/* The statuses, WEIR_OK too. */
+enum {
+#define METRICS_ONE(name, value, text) +1
+	METRICS_STATUS_COUNT = WEIR_STATUS_LIST(METRICS_ONE)
+#undef METRICS_ONE
+};
 
 /* Of one loop. */
 struct metrics_loop {
-	alignas(64) _Atomic uint64_t answers[METRICS_ANSWER_COUNT][METRICS_PROTOCOL_COUNT];
-	_Atomic uint64_t durations[METRICS_BUCKETS + 1]; /* the last: longer than all bounds */
-	_Atomic uint64_t duration_ns;
+	alignas(64) _Atomic uint64_t requests[METRICS_PROTOCOL_COUNT];
+	_Atomic uint64_t errors[METRICS_PROTOCOL_COUNT][METRICS_STATUS_COUNT]; /* by -status */
+	struct {
+		_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* the last: above all bounds */
+		_Atomic uint64_t sum;
+	} histograms[METRICS_HISTOGRAM_COUNT];
 };
 
 /* Of one limit in one loop. */
@@ -47,7 +63,9 @@ struct metrics;
 struct metrics_now {
 	size_t connections;
 	uint64_t connections_rejected;
+	uint64_t log_lines_dropped;
 	struct weir_table_stats table;
+	struct os_usage usage;
 };
 
 struct metrics *metrics_open(size_t loops); /* NULL: out of memory */
@@ -59,7 +77,8 @@ struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index);
 /** Finds or makes the counters of `name`; NULL: out of memory. One thread at a time. */
 struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name);
 
-void metrics_count_reload(struct metrics *metrics, bool success);
+/** At `wall_ns`. What is loaded at the start is a success that is not counted. */
+void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns);
 
 /** The page, text format 0.0.4. Any thread. */
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out);
@@ -71,7 +90,8 @@ static inline void metrics_add(_Atomic uint64_t *counter, uint64_t n)
 	                      memory_order_relaxed);
 }
 
-/** `n` requests that took `duration_ns` each. */
-void metrics_count_duration(struct metrics_loop *loop, uint64_t duration_ns, uint64_t n);
+/** `n` times `value`. For the loop that owns it. */
+void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram, uint64_t value,
+                     uint64_t n);
 
 #endif

@@ -30,16 +30,6 @@ struct listener {
 	const struct worker_protocol *protocol;
 };
 
-static void say_error(const struct server *server, const struct weir_error *error)
-{
-	const char *path = server->settings.text[SETTING_CONFIG];
-
-	if (path && error->line > 0)
-		log_file_error(path, error);
-	else
-		log_line("error: %s", error->message);
-}
-
 /* The descriptors that the connections may take, as far as the system lets us. */
 static void raise_descriptor_limit(void)
 {
@@ -102,7 +92,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	shared->gate.max = CONNECTIONS_MAX;
 	shared->clock = clock_start();
 	shared->metrics = metrics_open(server->plan.threads);
-	if (!shared->metrics)
+	shared->top = top_open(server->plan.threads);
+	if (!shared->metrics || !shared->top)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
 	                         &shared->table, error);
@@ -122,6 +113,8 @@ static void close_server(struct server *server)
 	server_config_close(server->config);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
+	top_close(server->shared.top);
+	log_close(server->shared.log);
 	sem_destroy(&server->shared.seen);
 }
 
@@ -145,7 +138,7 @@ static bool same_address(const struct net_address *a, const struct net_address *
 	return strcmp(left, right) == 0;
 }
 
-static void say_what_needs_a_restart(const struct settings_plan *now,
+static void say_what_needs_a_restart(struct log *log, const struct settings_plan *now,
                                      const struct settings_plan *wanted)
 {
 	const struct {
@@ -159,7 +152,7 @@ static void say_what_needs_a_restart(const struct settings_plan *now,
 
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		if (!fixed[i].same)
-			log_line("%s changes only with a restart", fixed[i].name);
+			log_say(log, LOG_WARNING, "restart_needed", {"setting", fixed[i].name});
 }
 
 /* Everything that can fail happens beside the running configuration. */
@@ -181,7 +174,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 		server_config_close(config);
 		return status;
 	}
-	say_what_needs_a_restart(&server->plan, &wanted);
+	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->config = config;
 	atomic_store_explicit(&shared->config, config, memory_order_release);
 	wait_for_workers(server);
@@ -191,21 +184,35 @@ static int reload_config(struct server *server, struct weir_error *error)
 
 static void reload(struct server *server)
 {
+	struct log *log = server->shared.log;
+	const char *path = server->settings.text[SETTING_CONFIG];
 	struct weir_error error = {0};
 	int status;
 
-	if (!server->settings.text[SETTING_CONFIG]) {
-		log_line("nothing to reload: started without a file");
+	if (!path) {
+		log_say(log, LOG_WARNING, "reload_failed",
+		        {"message", "nothing to reload: started without a file"});
 		return;
 	}
 	status = reload_config(server, &error);
-	metrics_count_reload(server->shared.metrics, status == WEIR_OK);
-	if (status == WEIR_OK) {
-		log_line("reloaded %s", server->settings.text[SETTING_CONFIG]);
-		return;
-	}
-	say_error(server, &error);
-	log_line("the configuration is unchanged");
+	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
+	if (status == WEIR_OK)
+		log_say(log, LOG_INFO, "reloaded", {"file", path},
+		        {"limits", .number = server->config->rules->limit_count},
+		        {"rules", .number = server->config->rules->rule_count});
+	else
+		log_error(log, "reload_failed", path, &error);
+}
+
+static void say_started(const struct server *server)
+{
+	const char *path = server->settings.text[SETTING_CONFIG];
+
+	log_say(server->shared.log, LOG_INFO, "started", {"version", weir_version()},
+	        {"file", path ? path : ""}, {"limits", .number = server->config->rules->limit_count},
+	        {"rules", .number = server->config->rules->rule_count},
+	        {"threads", .number = server->worker_count},
+	        {"capacity", .number = server->plan.capacity});
 }
 
 static int serve(struct server *server, struct weir_error *error)
@@ -236,11 +243,17 @@ static int serve(struct server *server, struct weir_error *error)
 		if (status != WEIR_OK)
 			error_set(error, status, "can't start thread %zu", i + 1);
 	}
+	if (status == WEIR_OK)
+		say_started(server);
+	/* Whatever the format of the log: those who start a server wait for these lines. */
 	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
 		fprintf(stderr, "listening: %s %s\n", listeners[i].name, address[i]);
 	while (status == WEIR_OK && caught != SIGTERM && caught != SIGINT)
 		if (sigwait(&signals, &caught) == 0 && caught == SIGHUP)
 			reload(server);
+	if (status == WEIR_OK)
+		log_say(server->shared.log, LOG_INFO, "stopping",
+		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
 	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
 	for (size_t i = 0; i < server->worker_count; i++)
 		net_loop_stop(server->workers[i].loop);
@@ -253,19 +266,31 @@ int server_run(const struct settings *flags)
 {
 	struct server server = {.settings = *flags};
 	struct weir_error error = {0};
+	enum log_format format;
+	const char *path;
 	int status;
 
-	sem_init(&server.shared.seen, 0, 0);
 	settings_add_environment(&server.settings, getenv);
-	status = server_config_open(server.settings.text[SETTING_CONFIG], &server.config, &error);
+	path = server.settings.text[SETTING_CONFIG];
+	status = settings_log_format(&server.settings, &format, &error);
+	server.shared.log = log_open(format, STDERR_FILENO);
+	if (!server.shared.log) {
+		fputs("weir: out of memory\n", stderr);
+		return 1;
+	}
+	sem_init(&server.shared.seen, 0, 0);
+	if (status == WEIR_OK)
+		status = server_config_open(path, &server.config, &error);
 	if (status == WEIR_OK) {
 		raise_descriptor_limit();
 		status = open_server(&server, &error);
 	}
 	if (status == WEIR_OK)
 		status = serve(&server, &error);
-	if (status != WEIR_OK)
-		say_error(&server, &error);
+	if (status == WEIR_OK)
+		log_say(server.shared.log, LOG_INFO, "stopped");
+	else
+		log_error(server.shared.log, "start_failed", path, &error);
 	close_server(&server);
 	return status == WEIR_OK ? 0 : 1;
 }

@@ -28,6 +28,23 @@ void settings_add_environment(struct settings *settings, char *(*get)(const char
 	}
 }
 
+int settings_log_format(const struct settings *settings, enum log_format *out,
+                        struct weir_error *error)
+{
+	static const char *const names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json"};
+	const char *text = settings->text[SETTING_LOG_FORMAT];
+
+	*out = LOG_TEXT;
+	for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
+		if (strcmp(text, names[i]) == 0) {
+			*out = (enum log_format)i;
+			return WEIR_OK;
+		}
+	return text ? error_set(error, WEIR_EINVAL, "log-format: expected text or json, found '%.40s'",
+	                        text)
+	            : WEIR_OK;
+}
+
 static const char *first(const char *given, const char *file, const char *otherwise)
 {
 	return given ? given : file ? file : otherwise;

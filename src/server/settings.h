@@ -5,6 +5,7 @@
 #include <weir/rules.h>
 
 #include "net/address.h"
+#include "server/log.h"
 
 /* Each is a flag --NAME and a variable WEIR_NAME. */
 #define SETTING_LIST(X)                                                                            \
@@ -14,7 +15,8 @@
 	X(GRPC, "grpc", "WEIR_GRPC")                                                                   \
 	X(STORE, "store", "WEIR_STORE")                                                                \
 	X(CAPACITY, "capacity", "WEIR_CAPACITY")                                                       \
-	X(THREADS, "threads", "WEIR_THREADS")
+	X(THREADS, "threads", "WEIR_THREADS")                                                          \
+	X(LOG_FORMAT, "log-format", "WEIR_LOG_FORMAT")
 
 enum setting {
 #define SETTING_ENUM(name, flag, variable) SETTING_##name,
@@ -38,6 +40,10 @@ struct settings_plan {
 
 /** Fills in what no flag gave; `get` is getenv. An empty variable is not set. */
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name));
+
+/** text or json, which is needed before there is a file; text on error (EINVAL). */
+int settings_log_format(const struct settings *settings, enum log_format *out,
+                        struct weir_error *error);
 
 /** Fills in the rest from the file and the defaults. Errors: EINVAL, EUNSUPPORTED. */
 int settings_resolve(const struct settings *settings, const struct weir_config *config,

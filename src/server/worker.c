@@ -27,13 +27,12 @@ static void answer(struct worker *worker)
 
 		work->protocol->codec->reply(net_conn_data(work->conn), &work->request, &work->reply,
 		                             net_conn_out(work->conn));
-		metrics_add(&metrics->answers[METRICS_REQUESTS][metric], 1);
-		if (handle_is_error(work))
-			metrics_add(&metrics->answers[METRICS_ERRORS][metric], 1);
+		metrics_add(&metrics->requests[metric], 1);
 	}
 	net_loop_flush(worker->loop);
 	end_ns = os_monotonic_ns();
-	metrics_count_duration(metrics, sat_sub(end_ns, worker->start_ns), worker->count);
+	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->start_ns), worker->count);
+	metrics_observe(metrics, METRICS_TURN, worker->count, 1);
 	worker->start_ns = end_ns;
 	worker->count = 0;
 	adhoc_end_batch(&worker->adhoc);
@@ -113,7 +112,7 @@ static void on_trouble(void *context, const char *what, const char *why)
 {
 	struct worker *worker = context;
 
-	log_limited(&worker->log, os_monotonic_ns(), "%s: %s", what, why);
+	log_say(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
 }
 
 static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble};

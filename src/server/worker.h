@@ -21,6 +21,7 @@
 #include "server/config.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/top.h"
 
 #define WORKER_BATCH     1024
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
@@ -37,6 +38,8 @@ extern const struct worker_protocol worker_http, worker_resp;
 struct worker_shared {
 	weir_table *table;
 	struct metrics *metrics;
+	struct top *top;
+	struct log *log;
 	struct net_gate gate;
 	struct clock_anchor clock;
 	struct codec_limits limits;
@@ -58,6 +61,7 @@ struct work {
 	struct request request;
 	struct reply reply;
 	struct engine_request engine;
+	struct work *items; /* REQUEST_BATCH: one for each of the request's */
 };
 
 struct worker {
@@ -74,8 +78,7 @@ struct worker {
 	struct adhoc adhoc;
 	struct work *batch;
 	size_t count;
-	struct buffer page; /* /metrics, when the batch asks for it */
-	struct log_gate log;
+	struct buffer page; /* what handle_is_large */
 };
 
 /** Errors: ENOMEM, EIO. Close it in any case. */

@@ -7,7 +7,7 @@ import pytest
 from harness import BUILD, PATIENCE, ROOT, Server
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
-             "docs/bench.md"]
+             "docs/operations.md", "docs/bench.md"]
 
 PROGRAM = """
 #include <assert.h>
@@ -98,3 +98,15 @@ def test_every_link_leads_somewhere():
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{document}: {target}"
+
+
+def test_the_metrics_and_events_that_are_described_are_those_that_there_are(example):
+    text = (ROOT / "docs/operations.md").read_text()
+    metrics = re.findall(r"^# TYPE (weir_\w+)", example.get("/metrics").text, re.M)
+    described = set(re.findall(r"`(weir_\w+)`", text))
+    assert set(metrics) == described
+    sources = "".join(path.read_text() for path in (ROOT / "src/server").glob("*.c"))
+    events = set(re.findall(r'log_say\([^;]*?LOG_\w+,\s*"(\w+)"', sources))
+    events |= set(re.findall(r'log_error\([^;]*?"(\w+)"', sources))
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
+    assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}

@@ -1,6 +1,10 @@
 """The metrics, as Prometheus itself would read them."""
 
-from harness import Wire
+import json
+import re
+import time
+
+from harness import ROOT, Wire, encode, until
 from prometheus_client.parser import text_string_to_metric_families
 
 CONFIG = """
@@ -62,11 +66,86 @@ def test_requests_latencies_connections_and_the_tables_fill_are_there(serve):
         assert total(samples, "weir_connections") >= 1
     assert total(samples, "weir_requests_total", protocol="resp") >= 10
     assert total(samples, "weir_errors_total", protocol="resp") == 1
+    assert total(samples, "weir_errors_total", protocol="resp", status="ENOTFOUND") == 1
     assert total(samples, "weir_request_duration_seconds_count") >= 1
     assert total(samples, "weir_table_live_keys") == 10
     assert total(samples, "weir_table_cells") >= 5000
     assert total(samples, "weir_table_bytes") <= 20 * 5000 + 65536
     assert total(samples, "weir_table_evictions_total") == 0
+
+
+def test_requests_that_came_together_are_one_turn(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "shadowed", "k") * 100)
+        for _ in range(100):
+            wire.reply()
+    samples = scrape(server)
+    assert total(samples, "weir_turn_requests_sum") == 100
+    assert total(samples, "weir_turn_requests_count") < 100
+
+
+def test_a_batch_is_one_request_of_many_decisions_and_errors(serve):
+    server = serve(config=CONFIG)
+    server.post("/v1/batch", [{"limit": "shadowed", "key": "k"}] * 3
+                + [{"limit": "nosuch", "key": "k"}] * 2 + [{}])
+    samples = scrape(server)
+    assert total(samples, "weir_requests_total", protocol="http") == 1
+    assert total(samples, "weir_decisions_total", limit="shadowed") == 3
+    assert total(samples, "weir_errors_total", protocol="http", status="ENOTFOUND") == 2
+    assert total(samples, "weir_errors_total", protocol="http") == 3
+
+
+def test_reloads_are_counted_and_the_last_good_one_is_dated(serve):
+    server = serve(config=CONFIG)
+    start = total(scrape(server), "weir_config_loaded_timestamp_seconds")
+    assert abs(start - time.time()) < 60
+    server.reload("nonsense: 1")
+    until(lambda: total(scrape(server), "weir_reloads_total", result="failure") == 1, "a failure")
+    assert total(scrape(server), "weir_config_loaded_timestamp_seconds") == start
+    server.reload(CONFIG)
+    until(lambda: total(scrape(server), "weir_reloads_total", result="success") == 1, "a success")
+    assert total(scrape(server), "weir_config_loaded_timestamp_seconds") > start
+
+
+def test_the_process_tells_what_it_takes(serve):
+    server = serve(config=CONFIG)
+    samples = scrape(server)
+    with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
+        size, resident = (int(pages) * 4096 for pages in statm.read().split()[:2])
+    assert 0 < total(samples, "process_cpu_seconds_total") < 60
+    assert 0.5 < total(samples, "process_resident_memory_bytes") / resident < 2
+    assert 0.5 < total(samples, "process_virtual_memory_bytes") / size < 2
+    assert abs(total(samples, "process_start_time_seconds") - time.time()) < 60
+
+
+def test_the_dashboard_asks_for_what_there_is(serve):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        for _ in range(3):
+            wire.command("WEIR.CHECK", "ip", "1.1.1.1")
+    samples = scrape(server)
+    dashboard = json.loads((ROOT / "packaging/grafana/weir.json").read_text())
+    assert dashboard["schemaVersion"] >= 36
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [(x, y) for panel in panels for place in [panel["gridPos"]]
+             for x in range(place["x"], place["x"] + place["w"])
+             for y in range(place["y"], place["y"] + place["h"])]
+    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 24
+    asked = set()
+    for expression in (target["expr"] for panel in panels for target in panel["targets"]):
+        names = set(re.findall(r"\b(?:weir|process)_\w+", expression))
+        assert names and names <= samples.keys(), expression
+        labels = {label for name in names for found, _ in samples[name] for label in found}
+        used = re.findall(r"(\w+)=", expression) + [
+            label for by in re.findall(r" by \(([^)]*)\)", expression) for label in by.split(", ")]
+        assert set(used) <= labels | {"instance"}, expression
+        assert expression.count("(") == expression.count(")")
+        asked |= names
+    # And leaves nothing out but the parts of histograms.
+    unseen = {name for name in samples if not re.search("_(bucket|sum|count|created)$", name)} - asked
+    assert unseen <= {"process_virtual_memory_bytes"}
 
 
 def test_hostile_names_make_no_new_series(serve):

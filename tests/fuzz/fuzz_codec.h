@@ -14,16 +14,18 @@
 
 #include "proto/codec.h"
 
-static const struct codec_limits fuzz_limits = {64, 1024, 512, 8};
+static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4};
 
 /* Parses and answers all that is there. False when the connection was to be closed. */
 static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,
                       struct slice bytes, struct buffer *out)
 {
-	const struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"}};
+	struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"}};
+	const struct reply items[4] = {reply, reply, reply, reply};
 	enum codec_result result = CODEC_REQUEST;
 	bool open = true;
 
+	reply.items = items;
 	buffer_add_slice(pending, bytes);
 	while (open && result == CODEC_REQUEST) {
 		struct arena arena = {0};
@@ -36,7 +38,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 		result =
 		    codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
 		if (result == CODEC_REQUEST) {
-			if (consumed > pending->len || (request.kind != REQUEST_LOCAL && request.key.len > 64))
+			if (consumed > pending->len || request.item_count > 4 || (request.kind != REQUEST_LOCAL && request.key.len > 64))
 				abort();
 			codec->reply(session, &request, &reply, out);
 			buffer_consume(pending, consumed);

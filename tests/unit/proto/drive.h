@@ -39,8 +39,8 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
-	static const char *const kinds[] = {"limit",  "rules", "adhoc",  "local",
-	                                    "health", "ready", "metrics"};
+	static const char *const kinds[] = {"limit",  "rules",   "adhoc",  "local", "health",
+	                                    "ready",  "metrics", "limits", "top",   "batch"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -51,6 +51,8 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_printf(log, " %.*s %lu %lu/%lus", (int)request->key.len, request->key.data,
 		              (unsigned long)request->adhoc.burst, (unsigned long)request->adhoc.count,
 		              (unsigned long)request->adhoc.period_s);
+	if (request->kind == REQUEST_TOP)
+		buffer_printf(log, " %lu", (unsigned long)request->top);
 	for (size_t i = 0; i < request->attribute_count; i++)
 		buffer_printf(log, " %s=%.*s", request->attributes[i].name,
 		              (int)request->attributes[i].value_len, request->attributes[i].value);
@@ -59,6 +61,19 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_printf(log, " for [%.*s]", (int)request->forwarded_for.len,
 		              request->forwarded_for.data);
 	buffer_add(log, "\n", 1);
+	for (size_t i = 0; i < request->item_count; i++)
+		drive_log(log, &request->items[i]);
+}
+
+/* The reply to `request`: `reply` itself, or as many of it as a batch has items. */
+static inline struct reply drive_reply(const struct request *request, const struct reply *reply,
+                                       struct arena *arena)
+{
+	struct reply *items = arena_array(arena, request->item_count, sizeof *items);
+
+	for (size_t i = 0; i < request->item_count; i++)
+		items[i] = *reply;
+	return request->kind == REQUEST_BATCH ? (struct reply){.items = items} : *reply;
 }
 
 /* Parses and answers one request; false when there is none yet. */
@@ -66,6 +81,7 @@ static inline bool drive_one(struct drive *drive)
 {
 	struct arena arena = {0};
 	struct request request;
+	struct reply reply;
 	size_t consumed = SIZE_MAX, len = drive->pending.len;
 	char *copy = malloc(len);
 	bool found;
@@ -78,7 +94,8 @@ static inline bool drive_one(struct drive *drive)
 		assert_true(consumed <= len);
 		if (request.kind != REQUEST_LOCAL)
 			drive_log(&drive->requests, &request);
-		drive->codec->reply(drive->session, &request, &drive->reply, &drive->out);
+		reply = drive_reply(&request, &drive->reply, &arena);
+		drive->codec->reply(drive->session, &request, &reply, &drive->out);
 		drive->closed = request.close;
 		buffer_consume(&drive->pending, consumed);
 	}

@@ -12,7 +12,7 @@
 /* The rendered page, NUL-terminated. Free with buffer_free. */
 static struct buffer render(struct metrics *metrics)
 {
-	struct metrics_now now = {.connections = 3, .table = {.live = 7}};
+	struct metrics_now now = {.connections = 3, .table = {.live = 7}, .usage = {1500000000, 4096, 0}};
 	struct buffer page = {0};
 
 	metrics_render(metrics, &now, &page);
@@ -41,14 +41,20 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_add(&limit->loops[0].decisions[0][1][WEIR_REASON_OK], 2);
 	metrics_add(&limit->loops[1].decisions[0][1][WEIR_REASON_OK], 3);
 	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
-	metrics_add(&metrics_loop(metrics, 1)->answers[METRICS_REQUESTS][METRICS_RESP], 5);
-	metrics_count_reload(metrics, false);
+	metrics_add(&metrics_loop(metrics, 1)->requests[METRICS_RESP], 5);
+	metrics_add(&metrics_loop(metrics, 0)->errors[METRICS_HTTP][-WEIR_ECOST], 6);
+	metrics_count_reload(metrics, true, 1700000000123456789);
+	metrics_count_reload(metrics, false, 1800000000000000000);
 	expect_line(metrics,
 	            "\nweir_decisions_total{limit=\"login\",reason=\"ok\",allowed=\"true\"} 5\n");
 	expect_line(metrics, "\nweir_shadow_decisions_total{limit=\"login\",reason=\"over_limit\","
 	                     "allowed=\"false\"} 4\n");
 	expect_line(metrics, "\nweir_requests_total{protocol=\"resp\"} 5\n");
 	expect_line(metrics, "\nweir_reloads_total{result=\"failure\"} 1\n");
+	expect_line(metrics, "\nweir_errors_total{protocol=\"http\",status=\"ECOST\"} 6\n");
+	expect_line(metrics, "\nweir_config_loaded_timestamp_seconds 1700000000.123456789\n");
+	expect_line(metrics, "\nprocess_cpu_seconds_total 1.500000000\n");
+	expect_line(metrics, "\nprocess_resident_memory_bytes 4096\n");
 	expect_line(metrics, "\nweir_connections 3\n");
 	expect_line(metrics, "\nweir_table_live_keys 7\n");
 	metrics_close(metrics);
@@ -84,15 +90,29 @@ static void durations_fall_into_the_first_bucket_that_holds_them(void **state)
 	struct metrics_loop *loop = metrics_loop(metrics, 0);
 
 	(void)state;
-	metrics_count_duration(loop, 5000, 1);
-	metrics_count_duration(loop, 5001, 10);
-	metrics_count_duration(loop, 2000000000, 100);
+	metrics_observe(loop, METRICS_DURATION, 5000, 1);
+	metrics_observe(loop, METRICS_DURATION, 5001, 10);
+	metrics_observe(loop, METRICS_DURATION, 2000000000, 100);
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.000005\"} 1\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"0.00001\"} 11\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"1\"} 11\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_bucket{le=\"+Inf\"} 111\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_sum 200.000055010\n");
 	expect_line(metrics, "\nweir_request_duration_seconds_count 111\n");
+	metrics_close(metrics);
+}
+
+static void turns_are_counted_by_their_requests(void **state)
+{
+	struct metrics *metrics = metrics_open(2);
+
+	(void)state;
+	metrics_observe(metrics_loop(metrics, 0), METRICS_TURN, 1, 1);
+	metrics_observe(metrics_loop(metrics, 1), METRICS_TURN, 1024, 1);
+	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1\"} 1\n");
+	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"512\"} 1\n");
+	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1024\"} 2\n");
+	expect_line(metrics, "\nweir_turn_requests_sum 1025\n");
 	metrics_close(metrics);
 }
 
@@ -122,6 +142,7 @@ int main(void)
 	    cmocka_unit_test(every_limit_shows_what_it_is_watched_by_from_the_start),
 	    cmocka_unit_test(label_values_are_escaped),
 	    cmocka_unit_test(durations_fall_into_the_first_bucket_that_holds_them),
+	    cmocka_unit_test(turns_are_counted_by_their_requests),
 	    cmocka_unit_test(every_sample_has_its_help_and_type),
 	};
 

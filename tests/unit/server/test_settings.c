@@ -70,11 +70,30 @@ static void impossible_values_are_refused_by_name(void **state)
 	}
 }
 
+static void the_log_is_text_unless_json_is_asked_for(void **state)
+{
+	struct settings settings = {0};
+	struct weir_error error = {0};
+	enum log_format format = LOG_JSON;
+
+	(void)state;
+	assert_int_equal(settings_log_format(&settings, &format, NULL), WEIR_OK);
+	assert_int_equal(format, LOG_TEXT);
+	settings.text[SETTING_LOG_FORMAT] = "json";
+	assert_int_equal(settings_log_format(&settings, &format, NULL), WEIR_OK);
+	assert_int_equal(format, LOG_JSON);
+	settings.text[SETTING_LOG_FORMAT] = "xml";
+	assert_int_equal(settings_log_format(&settings, &format, &error), WEIR_EINVAL);
+	assert_string_equal(error.message, "log-format: expected text or json, found 'xml'");
+	assert_int_equal(format, LOG_TEXT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(flags_beat_the_environment_which_beats_the_file_which_beats_defaults),
 	    cmocka_unit_test(impossible_values_are_refused_by_name),
+	    cmocka_unit_test(the_log_is_text_unless_json_is_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+/* show.h: a limit as the file has it, for listings. */
+#ifndef RULES_SHOW_H
+#define RULES_SHOW_H
+
+#include "base/buffer.h"
+#include "rules/model.h"
+
+/**
+ * Appends the parameters of a limit that was read from a file as fields of a
+ * JSON object, under the names that they have there, defaults filled in:
+ * "algorithm":"token_bucket","rate":"5/s","burst":10,…
+ */
+void rules_show_limit(const struct rules_limit *limit, struct buffer *out);
+
+#endif

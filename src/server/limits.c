@@ -1,0 +1,59 @@
+#include "server/limits.h"
+
+#include "engine/engine.h"
+#include "rules/model.h"
+#include "rules/show.h"
+
+/* A rule that uses a limit. */
+struct use {
+	const struct use *next;
+	const char *rule;
+};
+
+/* For each limit the rules that use it, in the order of the file; NULL: no memory. */
+static const struct use **find_uses(const struct weir_config *rules, struct arena *arena)
+{
+	const struct use **uses = arena_array(arena, rules->limit_count, sizeof *uses);
+
+	for (size_t i = rules->rule_count; uses && i-- > 0;) {
+		const struct rules_rule *rule = &rules->rules[i];
+		struct use *fresh = arena_array(arena, rule->limit_count, sizeof *fresh);
+
+		if (!fresh)
+			return NULL;
+		for (size_t j = 0; j < rule->limit_count; j++) {
+			fresh[j] = (struct use){uses[rule->limits[j]], rule->name};
+			uses[rule->limits[j]] = &fresh[j];
+		}
+	}
+	return uses;
+}
+
+int limits_render(const struct server_config *config, struct arena *arena, struct buffer *out)
+{
+	const struct weir_config *rules = config->rules;
+	const struct use **uses = find_uses(rules, arena);
+
+	if (!uses)
+		return WEIR_ENOMEM;
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < rules->limit_count; i++) {
+		const struct weir_limit *limit = engine_limit_at(config->engine, i);
+
+		buffer_add_text(out, i > 0 ? ",{\"name\":\"" : "{\"name\":\"");
+		buffer_add_json(out, slice_of(limit->name));
+		buffer_add_text(out, "\",");
+		rules_show_limit(&rules->limits[i], out);
+		buffer_add_text(out, ",\"quota\":");
+		buffer_add_u64(out, limit->algo.quota);
+		buffer_add_text(out, ",\"rules\":[");
+		for (const struct use *use = uses[i]; use; use = use->next) {
+			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");
+			buffer_add_json(out, slice_of(use->rule));
+			buffer_add(out, "\"", 1);
+		}
+		buffer_add(out, "]}", 2);
+	}
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}

@@ -1,0 +1,259 @@
+/*
+ * top.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation
+ * of frequent and top-k elements in data streams", 2005).
+ *
+ * A pair that has a counter adds to it. Another takes over the smallest counter
+ * with its count, by which it may then be too high: its error. Counters start
+ * at zero and nobody's, so that taking one over is all there is to coming in.
+ * The counts of a loop add up to its denials, hence the smallest is at most W/m,
+ * and who has no counter was denied no more often than that. Halving all counts
+ * at once changes neither their order nor these bounds, but for what is rounded
+ * off: 1/2 + 1/4 + ..., less than one denial.
+ *
+ * The smallest is found by a hand that goes round the counters: all those with
+ * the least count are passed before that count has to be found anew, and in a
+ * flood of newcomers that is most of them.
+ *
+ * Merging: where a loop has no counter of a pair, its smallest count stands in.
+ */
+#include "server/top.h"
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdlib.h>
+
+#include <weir/weir.h>
+
+#include "base/number.h"
+
+#define CHAINS        (2 * TOP_COUNTERS) /* a power of two */
+#define HALF_LIFE_NS  (60 * NS_PER_S)
+#define HALVINGS_MAX  31 /* nothing is left */
+
+struct name {
+	const char *limit; /* NULL: nobody's yet */
+	uint16_t key_len;  /* of the whole key: TOP_KEY_MAX bytes are here */
+	char key[TOP_KEY_MAX];
+};
+
+/* Counters by their parts: searching them touches few cache lines. */
+struct loop {
+	alignas(64) pthread_mutex_t mutex;
+	uint64_t period; /* the half-life that the counts are faded to */
+	uint32_t least;  /* no count is smaller */
+	uint16_t hand;
+	uint32_t denied[TOP_COUNTERS];
+	uint32_t errors[TOP_COUNTERS];
+	uint64_t hashes[TOP_COUNTERS];
+	uint16_t next[TOP_COUNTERS]; /* in its chain: a counter + 1, 0: none */
+	uint16_t chains[CHAINS];     /* by hash, likewise */
+	struct name names[TOP_COUNTERS];
+};
+
+struct top {
+	size_t loop_count;
+	struct loop *loops;
+};
+
+struct top *top_open(size_t loops)
+{
+	struct top *top = malloc(sizeof *top);
+
+	if (!top)
+		return NULL;
+	top->loop_count = loops;
+	top->loops = aligned_alloc(64, loops * sizeof *top->loops);
+	if (!top->loops) {
+		free(top);
+		return NULL;
+	}
+	memset(top->loops, 0, loops * sizeof *top->loops);
+	for (size_t i = 0; i < loops; i++)
+		pthread_mutex_init(&top->loops[i].mutex, NULL);
+	return top;
+}
+
+void top_close(struct top *top)
+{
+	if (!top)
+		return;
+	for (size_t i = 0; i < top->loop_count; i++)
+		pthread_mutex_destroy(&top->loops[i].mutex);
+	free(top->loops);
+	free(top);
+}
+
+static void fade(struct loop *loop, uint64_t now_ns)
+{
+	uint64_t period = now_ns / HALF_LIFE_NS, halvings = sat_sub(period, loop->period);
+	unsigned shift = (unsigned)u64_min(halvings, HALVINGS_MAX);
+
+	if (halvings == 0)
+		return;
+	loop->period = period;
+	loop->least >>= shift;
+	for (size_t i = 0; i < TOP_COUNTERS; i++) {
+		loop->denied[i] >>= shift;
+		loop->errors[i] >>= shift;
+	}
+}
+
+static uint32_t least_of(const struct loop *loop)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (size_t i = 0; i < TOP_COUNTERS; i++)
+		least = loop->denied[i] < least ? loop->denied[i] : least;
+	return least;
+}
+
+static uint16_t smallest(struct loop *loop)
+{
+	for (;;) {
+		for (size_t i = 0; i < TOP_COUNTERS; i++) {
+			if (loop->denied[loop->hand] == loop->least)
+				return loop->hand;
+			loop->hand = (loop->hand + 1) % TOP_COUNTERS;
+		}
+		loop->least = least_of(loop);
+	}
+}
+
+static uint16_t *chain_of(struct loop *loop, uint64_t hash)
+{
+	return &loop->chains[hash & (CHAINS - 1)];
+}
+
+/* The smallest counter, now of this pair. */
+static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
+{
+	uint16_t counter = smallest(loop), *link;
+	struct name *name = &loop->names[counter];
+
+	if (name->limit) {
+		for (link = chain_of(loop, loop->hashes[counter]); *link != counter + 1;)
+			link = &loop->next[*link - 1];
+		*link = loop->next[counter];
+	}
+	link = chain_of(loop, hash);
+	loop->next[counter] = *link;
+	*link = counter + 1;
+	loop->hashes[counter] = hash;
+	loop->errors[counter] = loop->denied[counter];
+	name->limit = limit;
+	name->key_len = (uint16_t)u64_min(key.len, UINT16_MAX);
+	if (key.len > 0)
+		memcpy(name->key, key.data, u64_min(key.len, TOP_KEY_MAX));
+	return counter;
+}
+
+static uint16_t find(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
+{
+	for (uint16_t at = *chain_of(loop, hash); at; at = loop->next[at - 1])
+		if (loop->hashes[at - 1] == hash)
+			return at - 1;
+	return take_over(loop, hash, limit, key);
+}
+
+void top_count(struct top *top, size_t index, uint64_t hash, const char *limit, struct slice key,
+               uint64_t now_ns)
+{
+	struct loop *loop = &top->loops[index];
+
+	pthread_mutex_lock(&loop->mutex);
+	fade(loop, now_ns);
+	loop->denied[find(loop, hash, limit, key)]++;
+	pthread_mutex_unlock(&loop->mutex);
+}
+
+/* What is listed. */
+struct entry {
+	uint64_t hash;
+	int64_t denied, error;
+	struct name name;
+};
+
+/* Copies the counters in use, less the smallest count, which is added to *floor. */
+static size_t copy_loop(struct loop *loop, uint64_t now_ns, struct entry *out, int64_t *floor)
+{
+	int64_t least;
+	size_t n = 0;
+
+	pthread_mutex_lock(&loop->mutex);
+	fade(loop, now_ns);
+	least = least_of(loop);
+	for (size_t i = 0; i < TOP_COUNTERS; i++)
+		if (loop->denied[i] > 0)
+			out[n++] = (struct entry){loop->hashes[i], loop->denied[i] - least,
+			                          loop->errors[i] - least, loop->names[i]};
+	pthread_mutex_unlock(&loop->mutex);
+	*floor += least;
+	return n;
+}
+
+static int by_hash(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+
+	return (a->hash > b->hash) - (a->hash < b->hash);
+}
+
+static int by_denied(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+
+	return (a->denied < b->denied) - (a->denied > b->denied);
+}
+
+/* One entry for each hash; returns how many. */
+static size_t merge(struct entry *entries, size_t n)
+{
+	size_t kept = 0;
+
+	qsort(entries, n, sizeof *entries, by_hash);
+	for (size_t i = 0; i < n; i++) {
+		if (kept > 0 && entries[kept - 1].hash == entries[i].hash) {
+			entries[kept - 1].denied += entries[i].denied;
+			entries[kept - 1].error += entries[i].error;
+		} else {
+			entries[kept++] = entries[i];
+		}
+	}
+	return kept;
+}
+
+/* `floor`: what copy_loop has taken off, over all loops. */
+static void add_entry(const struct entry *entry, int64_t floor, struct buffer *out)
+{
+	const struct name *name = &entry->name;
+	bool cut = name->key_len > TOP_KEY_MAX;
+
+	buffer_add_text(out, "{\"limit\":\"");
+	buffer_add_json(out, slice_of(name->limit));
+	buffer_add_text(out, "\",\"key\":\"");
+	buffer_add_json(out, (struct slice){name->key, cut ? TOP_KEY_MAX : name->key_len});
+	buffer_printf(out, "%s\",\"denied\":%lld,\"error\":%lld}", cut ? "…" : "",
+	              (long long)(entry->denied + floor), (long long)(entry->error + floor));
+}
+
+int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
+               struct buffer *out)
+{
+	struct entry *entries = arena_array(arena, top->loop_count * TOP_COUNTERS, sizeof *entries);
+	size_t count = 0;
+	int64_t floor = 0;
+
+	if (!entries)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < top->loop_count; i++)
+		count += copy_loop(&top->loops[i], now_ns, entries + count, &floor);
+	count = merge(entries, count);
+	qsort(entries, count, sizeof *entries, by_denied);
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < count && i < n; i++) {
+		buffer_add(out, ",", i > 0);
+		add_entry(&entries[i], floor, out);
+	}
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}

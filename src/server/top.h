@@ -1,0 +1,44 @@
+/*
+ * top.h: the keys that are denied most, in a fixed amount of memory.
+ *
+ * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten
+ * minutes later. Of W denials, faded alike, no pair of limit and key is counted
+ * too high by more than W / TOP_COUNTERS, and none with more denials than that is
+ * missing. What halving rounds off is less than one denial for each thread.
+ *
+ * Threads: each loop counts under a mutex of its own, which is only ever
+ * contended for the moment in which somebody asks.
+ */
+#ifndef SERVER_TOP_H
+#define SERVER_TOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/slice.h"
+
+#define TOP_COUNTERS 256
+#define TOP_KEY_MAX  64 /* bytes kept of a key's name */
+
+struct top;
+
+struct top *top_open(size_t loops); /* NULL: out of memory */
+void top_close(struct top *top);
+
+/**
+ * A denial of a key. `hash` is that of limit and key, `limit` a name that lives
+ * as long as `top`; of `key` a copy of TOP_KEY_MAX bytes is kept.
+ */
+void top_count(struct top *top, size_t loop, uint64_t hash, const char *limit, struct slice key,
+               uint64_t now_ns);
+
+/**
+ * Appends the `n` most denied pairs as a JSON array, most denied first. "error"
+ * is by how much "denied" may be too high. 0 or ENOMEM.
+ */
+int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
+               struct buffer *out);
+
+#endif

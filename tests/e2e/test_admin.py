@@ -1,0 +1,147 @@
+"""Batches, the listings of limits and of denied keys, and the log."""
+
+import json
+import re
+import signal
+
+import pytest
+from harness import CONFIG, Http, Wire, encode, until, weir
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def test_a_batch_answers_each_element_as_alone_and_in_order(server, key):
+    answer = server.post("/v1/batch", [
+        {"limit": "one", "key": key},
+        {"limit": "one", "key": key},
+        {"limit": "nosuch", "key": key},
+        {"attributes": {"path": "/login", "ip": key}, "cost": 4},
+        {"attributes": {"path": "/other"}},
+        {"limit": "one", "key": key, "op": "reset"},
+        {"limit": "one", "key": key, "op": "peek"},
+        {"limit": "one", "key": key, "cost": 2},
+        "nonsense",
+        {"limit": "one", "key": key},
+    ])
+    assert answer.status == 200
+    single = server.get(f"/v1/peek/one?key={key}").json
+    found = answer.json
+    assert found[0].keys() == single.keys()
+    assert [one.get("allowed", one.get("error", {}).get("code")) for one in found] == [
+        True, False, "unknown_limit", True, True, True, True, "cost_too_large", "bad_request", True]
+    assert (found[3]["limit"], found[3]["remaining"], found[3]["rule"]) == ("login", 6, "login-by-ip")
+    # What came by the batch is used up for everybody.
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "one", key)[0] == 0
+
+
+def test_a_batch_is_bounded_and_a_bad_one_is_refused_whole(server, key):
+    element = {"limit": "login", "key": key}
+    with Http(server.http) as client:
+        full = client.request("POST", "/v1/batch", json.dumps([element] * 1000))
+        assert [one["allowed"] for one in full.json] == [True] * 10 + [False] * 990
+        for body, status in ((json.dumps([0] * 1001), 400), ('[{"limit":', 400), ("{}", 400),
+                             (json.dumps([element] * 1000).replace("key-", "key-" + "k" * 60), 413)):
+            refused = client.request("POST", "/v1/batch", body)
+            assert refused.status == status
+            assert refused.json["error"]["message"]
+            if status != 413:
+                assert client.request("POST", "/v1/batch", "[]").json == []
+
+
+def test_limits_are_listed_as_configured_and_follow_a_reload(serve):
+    server = serve()
+    assert server.get("/v1/limits").json == [
+        {"name": "login", "algorithm": "token_bucket", "rate": "10/h", "burst": 10,
+         "on_store_failure": "local", "quota": 10, "rules": ["login-by-ip"]},
+        {"name": "level", "algorithm": "leaky_bucket", "rate": "10/h", "capacity": 10,
+         "on_store_failure": "local", "quota": 10, "rules": []},
+        {"name": "window", "algorithm": "fixed_window", "rate": "3/h", "align": "first_request",
+         "on_store_failure": "local", "quota": 3, "rules": []},
+        {"name": "reset", "algorithm": "resetting_bucket", "rate": "3/h",
+         "on_store_failure": "local", "quota": 3, "rules": []},
+        {"name": "one", "algorithm": "token_bucket", "rate": "1/h", "burst": 1,
+         "on_store_failure": "local", "quota": 1, "rules": []},
+    ]
+    server.reload('limits: { "a\\"b": { algorithm: fixed_window, rate: 2/d } }')
+    until(lambda: server.get("/v1/limits").json == [
+        {"name": 'a"b', "algorithm": "fixed_window", "rate": "2/d", "align": "calendar",
+         "timezone": "UTC", "on_store_failure": "local", "quota": 2, "rules": []}], "the reload")
+
+
+def test_the_most_denied_keys_are_listed_over_all_threads(serve):
+    server = serve("--threads", "4", config=CONFIG.replace(
+        "rules:", "rules:\n  - { key: [ip], limits: [reset], mode: shadow }"))
+    for _ in range(8):  # connections, so that several loops count
+        with Wire(server.resp) as wire:
+            wire.send(encode("WEIR.ACQUIRE", "one", "bad") * 5
+                      + encode("CL.THROTTLE", "worse", 0, 1, 3600) * 10
+                      + encode("CL.THROTTLE", "huge", 0, 1, 3600, 2)
+                      + encode("WEIR.PEEK", "one", "bad")
+                      + encode("WEIR.CHECK", "path", "/login", "ip", "1.2.3.4") * 2)
+            for _ in range(19):
+                wire.reply()
+    # Peeks, and what rules in shadow mode would have denied, are not there.
+    expected = [("CL.THROTTLE", "worse", 79), ("one", "bad", 39), ("CL.THROTTLE", "huge", 8),
+                ("login", "1.2.3.4", 6)]
+
+    def listed(n):
+        return [(one["limit"], one["key"], one["denied"])
+                for one in server.get(f"/v1/top?n={n}").json]
+
+    found = listed(10)
+    if found != expected:  # a minute has ended in between
+        assert [one[:2] for one in found] == [one[:2] for one in expected]
+    assert [one[:2] for one in listed(2)] == [one[:2] for one in expected[:2]]
+    assert all(one["error"] == 0 for one in server.get("/v1/top").json)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_life_is_logged_in_lines_of_one_form(serve, form):
+    server = serve(env={"WEIR_LOG_FORMAT": form})
+    assert server.log[-2:] == [f"listening: http 127.0.0.1:{server.http}",
+                               f"listening: resp 127.0.0.1:{server.resp}"]
+    server.reload(CONFIG + "capacity: 77\n")
+    server.line_with("reloaded")
+    server.reload("limits: { l: { algorithm: token_bucket, rate: none } }")
+    server.line_with("reload_failed")
+    assert server.stop() == 0
+    server.line_with("stopped")
+    lines = [line for line in server.log if not line.startswith("listening: ")]
+    if form == "json":
+        records = [json.loads(line) for line in lines]
+        assert all(TIME.fullmatch(record["time"]) for record in records)
+        told = [(record["level"], record["event"]) for record in records]
+        failed = records[told.index(("error", "reload_failed"))]
+        assert (failed["file"], failed["line"], failed["column"]) == (str(server.config), 1, 47)
+        assert failed["message"].startswith("expected a rate")
+        assert records[0]["limits"] == 5
+    else:
+        assert all(TIME.fullmatch(line.split()[0]) for line in lines)
+        told = [tuple(line.split()[1:3]) for line in lines]
+        assert f" error reload_failed {server.config}:1:47: error: expected a rate" in lines[3]
+        assert f" info started version=0.1.0 file={server.config} limits=5 rules=1 " in lines[0]
+    assert told == [("info", "started"), ("warning", "restart_needed"), ("info", "reloaded"),
+                    ("error", "reload_failed"), ("info", "stopping"), ("info", "stopped")]
+
+
+def test_a_flood_of_lines_is_cut_and_told(serve):
+    server = serve("--log-format", "json")
+    server.config.write_text("nonsense: 1\n")
+
+    def dropped():
+        server.process.send_signal(signal.SIGHUP)
+        return int(re.search(r"^weir_log_lines_dropped_total (\d+)", server.get("/metrics").text,
+                             re.M)[1])
+
+    until(dropped, "a line to be dropped")
+    server.process.send_signal(signal.SIGTERM)
+    stopping = json.loads(server.line_with('"stopping"'))
+    assert stopping["dropped"] >= 1
+    assert sum("reload_failed" in line for line in server.log) >= 100
+
+
+def test_an_unknown_log_format_is_told_and_does_not_start():
+    done = weir("serve", "--log-format", "xml", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "log-format: expected text or json, found 'xml'" in done.stderr

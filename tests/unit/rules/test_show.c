@@ -1,0 +1,56 @@
+/* Limits shown as the file has them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rules/show.h"
+
+#define TAIL ",\"on_store_failure\":\"local\""
+
+static void limits_are_shown_as_written_with_their_defaults(void **state)
+{
+	static const char *const table[][2] = {
+	    {"token_bucket, rate: 10/100ms, burst: 7",
+	     "\"algorithm\":\"token_bucket\",\"rate\":\"10/100ms\",\"burst\":7" TAIL},
+	    {"token_bucket, rate: 5/s", "\"algorithm\":\"token_bucket\",\"rate\":\"5/s\",\"burst\":5" TAIL},
+	    {"leaky_bucket, rate: 5/60m, on_store_failure: open",
+	     "\"algorithm\":\"leaky_bucket\",\"rate\":\"5/60m\",\"capacity\":5,"
+	     "\"on_store_failure\":\"open\""},
+	    {"fixed_window, rate: 5/month, timezone: Asia/Shanghai",
+	     "\"algorithm\":\"fixed_window\",\"rate\":\"5/month\",\"align\":\"calendar\","
+	     "\"timezone\":\"Asia/Shanghai\"" TAIL},
+	    {"fixed_window, rate: 5/2w",
+	     "\"algorithm\":\"fixed_window\",\"rate\":\"5/2w\",\"align\":\"calendar\","
+	     "\"timezone\":\"UTC\",\"week_start\":\"monday\"" TAIL},
+	    {"fixed_window, rate: 5/d, align: first_request",
+	     "\"algorithm\":\"fixed_window\",\"rate\":\"5/d\",\"align\":\"first_request\"" TAIL},
+	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		struct buffer yaml = {0}, out = {0};
+		struct weir_config *config;
+
+		buffer_printf(&yaml, "limits: { l: { algorithm: %s } }", table[i][0]);
+		assert_int_equal(weir_config_read_yaml(yaml.data, yaml.len, NULL, &config, NULL), WEIR_OK);
+		rules_show_limit(&config->limits[0], &out);
+		buffer_add(&out, "", 1);
+		assert_string_equal(out.data, table[i][1]);
+		buffer_free(&out);
+		buffer_free(&yaml);
+		weir_config_close(config);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(limits_are_shown_as_written_with_their_defaults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/log.h"
+
+#define TIME_LEN (sizeof "2026-05-01T12:00:00.123Z" - 1)
+
+struct fixture {
+	struct log *log;
+	int fd;
+	char text[65536];
+};
+
+static void open_log(struct fixture *f, enum log_format format)
+{
+	f->fd = memfd_create("log", 0);
+	f->log = log_open(format, f->fd);
+	assert_true(f->fd >= 0);
+	assert_non_null(f->log);
+}
+
+/* All lines so far. */
+static const char *text_of(struct fixture *f)
+{
+	ssize_t len = pread(f->fd, f->text, sizeof f->text - 1, 0);
+
+	assert_true(len >= 0);
+	f->text[len] = '\0';
+	return f->text;
+}
+
+static void close_log(struct fixture *f)
+{
+	log_close(f->log);
+	close(f->fd);
+}
+
+/* A line's time, whatever it is, and the rest, which is as told. */
+static void assert_line(const char *line, const char *before, const char *after)
+{
+	unsigned n[7];
+	int len = 0;
+
+	assert_memory_equal(line, before, strlen(before));
+	line += strlen(before);
+	assert_int_equal(sscanf(line, "%4u-%2u-%2uT%2u:%2u:%2u.%3uZ%n", &n[0], &n[1], &n[2], &n[3],
+	                        &n[4], &n[5], &n[6], &len), 7);
+	assert_int_equal(len, TIME_LEN);
+	assert_string_equal(line + len, after);
+}
+
+static void a_line_is_time_level_event_and_fields(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_log(&f, LOG_TEXT);
+	log_say(f.log, LOG_INFO, "reloaded", {"file", "a b=\"\n"}, {"word", "x:1"}, {"none", ""},
+	        {"limits", .number = 3}, {"message", "as it \"is\"\n"});
+	assert_line(text_of(&f), "",
+	            " info reloaded file=\"a b=\\\"\\u000a\" word=x:1 none=\"\" limits=3 as it \"is\"?\n");
+	close_log(&f);
+	open_log(&f, LOG_JSON);
+	log_say(f.log, LOG_WARNING, "reloaded", {"file", "a b=\"\n\xff"}, {"limits", .number = 3});
+	assert_line(text_of(&f), "{\"time\":\"",
+	            "\",\"level\":\"warning\",\"event\":\"reloaded\","
+	            "\"file\":\"a b=\\\"\\u000a\xef\xbf\xbd\",\"limits\":3}\n");
+	close_log(&f);
+}
+
+static void an_error_has_its_place_where_there_is_one(void **state)
+{
+	struct weir_error placed = {.line = 7, .column = 3, .message = "expected a rate"};
+	struct weir_error bare = {.message = "out of memory"};
+	struct fixture f;
+
+	(void)state;
+	open_log(&f, LOG_TEXT);
+	log_error(f.log, "reload_failed", "weir.yaml", &placed);
+	assert_line(text_of(&f), "", " error reload_failed weir.yaml:7:3: error: expected a rate\n");
+	close_log(&f);
+	open_log(&f, LOG_TEXT);
+	log_error(f.log, "start_failed", NULL, &bare);
+	assert_line(text_of(&f), "", " error start_failed out of memory\n");
+	close_log(&f);
+	open_log(&f, LOG_JSON);
+	log_error(f.log, "reload_failed", "weir.yaml", &placed);
+	assert_line(text_of(&f), "{\"time\":\"",
+	            "\",\"level\":\"error\",\"event\":\"reload_failed\",\"file\":\"weir.yaml\","
+	            "\"line\":7,\"column\":3,\"message\":\"expected a rate\"}\n");
+	close_log(&f);
+}
+
+static unsigned count_lines(const char *text)
+{
+	unsigned n = 0;
+
+	for (; (text = strchr(text, '\n')); text++)
+		n++;
+	return n;
+}
+
+static void a_flood_is_cut_and_told_and_hides_no_other_event(void **state)
+{
+	const unsigned flood = 10 * LOG_BURST;
+	struct fixture f;
+	const char *told;
+	unsigned long long dropped;
+	unsigned passed;
+
+	(void)state;
+	open_log(&f, LOG_TEXT);
+	for (unsigned i = 0; i < flood; i++)
+		log_say(f.log, LOG_WARNING, "trouble", {"number", .number = i});
+	passed = count_lines(text_of(&f));
+	assert_in_range(passed, LOG_BURST, flood / 2);
+	assert_null(strstr(f.text, "dropped"));
+	log_say(f.log, LOG_INFO, "stopping");
+	told = strstr(text_of(&f), " info stopping dropped=");
+	assert_non_null(told);
+	assert_int_equal(sscanf(told, " info stopping dropped=%llu", &dropped), 1);
+	assert_int_equal(passed + dropped, flood);
+	assert_int_equal(log_dropped(f.log), dropped);
+	log_say(f.log, LOG_INFO, "stopped");
+	assert_non_null(strstr(text_of(&f), " info stopped\n"));
+	close_log(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_line_is_time_level_event_and_fields),
+	    cmocka_unit_test(an_error_has_its_place_where_there_is_one),
+	    cmocka_unit_test(a_flood_is_cut_and_told_and_hides_no_other_event),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
