@@ -24,39 +24,44 @@ static struct cell claim_make(uint32_t tag, uint64_t now_ns)
 	return cell_make(tag, now_ns + CLAIM_NS, ++counter, CELL_CLAIM);
 }
 
-/* How much is lost by taking this cell: 0 nothing, else more the further its state reaches. */
-static uint64_t loss(struct cell cell, uint64_t now_ns)
+/*
+ * What is lost by taking a cell, least first: nothing by an empty one, then by
+ * those idle longest, then by those idle soonest. Claims under way come last:
+ * two keys that take each other's claims get nowhere.
+ */
+static int64_t loss(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
-	if (cell_is_empty(cell) || ahead <= 0)
-		return 0;
-	return cell_is_claim(cell) ? UINT64_MAX : (uint64_t)ahead;
+	if (cell_is_empty(cell))
+		return INT64_MIN;
+	return cell_is_claim(cell) && ahead > 0 ? INT64_MAX : ahead;
 }
 
 /*
- * Step 1: the cell to claim. The first that says nothing; else the one soonest
- * idle, and among equals the least used. Claims under way come last: two keys
- * that take each other's claims get nowhere.
+ * Step 1: the cell to claim. In the first set that has a cell that says nothing
+ * the one of least loss (an idle key is often asked for again: whose cell is
+ * still there comes by with no insertion); else of all, and among equals the
+ * least used.
  */
 static struct table_slot choose(const struct table *table, const struct table_place *place,
                                 uint64_t now_ns)
 {
 	struct table_slot least = {NULL, empty};
-	uint64_t least_loss = 0;
+	int64_t least_loss = INT64_MAX;
 
 	for (unsigned i = 0; i < TABLE_PLACES; i++) {
 		struct cell *cell = table_cell(place, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
-		uint64_t l = loss(slot.value, now_ns);
+		int64_t l = loss(slot.value, now_ns);
 
-		if (l == 0)
-			return slot;
 		if (!least.cell || l < least_loss ||
 		    (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
 			least = slot;
 			least_loss = l;
 		}
+		if (least_loss <= 0 && (i + 1) % TABLE_SET_CELLS == 0)
+			break;
 	}
 	return least;
 }
@@ -69,7 +74,7 @@ static bool claim(struct table *table, const struct table_place *place, struct t
 
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
-	if (loss(victim.value, now_ns) != 0 && !cell_is_claim(victim.value))
+	if (loss(victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
 	*slot = (struct table_slot){victim.cell, mine};
 	return true;

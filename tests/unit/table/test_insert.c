@@ -211,6 +211,26 @@ static void test_of_states_that_end_together_the_least_used_goes(void **context)
 	teardown(&f);
 }
 
+/* Idle keys come back: the one that has been away longest is the one to forget. */
+static void test_of_idle_cells_the_one_idle_longest_goes(void **context)
+{
+	struct fixture f;
+
+	(void)context;
+	setup(&f);
+	for (unsigned i = 0; i < TABLE_PLACES; i++)
+		*table_cell(&f.place, i) =
+		    cell_make(1000 + i, NOW - (i == 5 ? 9 * SECOND : SECOND), 1, 0);
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 1005), 0);
+	*table_cell(&f.place, 6) = (struct cell){0, 0}; /* empty is better still */
+	*table_find(&f.table, &f.place).cell = cell_make(1005, NOW - 9 * SECOND, 1, 0);
+	store(&f, state(&f, 1));
+	assert_int_equal(count_tag(&f, 1005), 1);
+	assert_int_equal(table_evictions(&f.table), 0);
+	teardown(&f);
+}
+
 static void test_claims_under_way_are_not_taken_from_others(void **context)
 {
 	struct fixture f;
@@ -301,6 +321,7 @@ int main(void)
 	    cmocka_unit_test(test_a_spent_state_makes_room_uncounted),
 	    cmocka_unit_test(test_a_full_set_gives_up_the_state_that_ends_soonest),
 	    cmocka_unit_test(test_of_states_that_end_together_the_least_used_goes),
+	    cmocka_unit_test(test_of_idle_cells_the_one_idle_longest_goes),
 	    cmocka_unit_test(test_claims_under_way_are_not_taken_from_others),
 	    cmocka_unit_test(test_time_wraps_without_losing_order),
 	    cmocka_unit_test(test_two_keys_of_one_tag_share_no_place_by_rule),
