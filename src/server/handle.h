@@ -6,6 +6,8 @@
 
 /** First pass: finds what is needed to decide, or fills an error into the reply. */
 void handle_prepare(struct worker *worker, struct work *work);
+/** Between the two, for all that wait: looks for the cells that are on their way. */
+void handle_locate(struct worker *worker, struct work *work);
 /** Second pass, at worker->at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
 /** Whether its reply may be large: such are answered one by one. */

@@ -20,6 +20,8 @@ static void answer(struct worker *worker)
 		return;
 	worker->at = clock_moment(&worker->shared->clock);
 	for (size_t i = 0; i < worker->count; i++)
+		handle_locate(worker, &worker->batch[i]);
+	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
 		struct work *work = &worker->batch[i];
