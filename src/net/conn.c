@@ -237,7 +237,7 @@ void conn_settle(struct net_conn *conn)
 {
 	if (conn->taken > 0)
 		buffer_consume(&conn->in, conn->taken);
-	conn->taken = 0;
+	conn->taken = conn->written = 0;
 	if (conn->in.len == 0)
 		buffer_free(&conn->in);
 	if (conn->state != CONN_DEAD)
@@ -303,6 +303,7 @@ void net_loop_flush(struct net_loop *loop)
 	if (!conn)
 		return;
 	loop->writing = NULL;
+	conn->written += loop->out.len;
 	if (conn->state != CONN_DEAD &&
 	    (loop->out.failed || (loop->out.len > 0 && send_now(conn, loop->out.data, loop->out.len))))
 		conn_kill(conn);
@@ -327,7 +328,7 @@ bool net_conn_blocked(const struct net_conn *conn)
 {
 	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
 
-	return conn->queued + fresh > NET_OUT_MAX;
+	return conn->queued + conn->written + fresh > NET_OUT_MAX;
 }
 
 void net_conn_finish(struct net_conn *conn)

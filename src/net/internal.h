@@ -75,6 +75,7 @@ struct net_conn {
 	struct buffer in;
 	size_t taken;
 	size_t queued;      /* bytes that wait for the peer to read */
+	size_t written;     /* in this turn, to the peer or to what is queued */
 	size_t left;        /* of `queued` when it was last looked at */
 	uint64_t since_ms;  /* the unfinished request's first byte */
 	uint64_t active_ms; /* the last byte in or out */

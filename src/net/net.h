@@ -90,7 +90,10 @@ void net_loop_stop(struct net_loop *loop);
 struct buffer *net_conn_out(struct net_conn *conn);
 /** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
 void net_loop_flush(struct net_loop *loop);
-/** More output waits than NET_OUT_MAX: consume nothing further, it will come again. */
+/**
+ * More than NET_OUT_MAX waits or was written in this turn, and others want theirs:
+ * consume nothing further, it will come again.
+ */
 bool net_conn_blocked(const struct net_conn *conn);
 /** No more input is handed over; closes when the replies of this turn are written. */
 void net_conn_finish(struct net_conn *conn);
