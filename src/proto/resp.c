@@ -132,6 +132,18 @@ static bool read_word(char **from, char *end, struct slice *word)
 	return !quote;
 }
 
+/*
+ * "POST /path HTTP/1.1": a web page can make a browser send this to any port,
+ * with commands of the page's choice in the body.
+ */
+static bool is_http(const struct resp_command *command)
+{
+	const struct slice *args = command->args;
+
+	return command->count == 3 && command->capacity >= 3 && args[1].len > 0 &&
+	       args[1].data[0] == '/' && args[2].len > 5 && memcmp(args[2].data, "HTTP/", 5) == 0;
+}
+
 static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
                                     struct arena *arena, struct resp_command *command)
 {
@@ -140,6 +152,9 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	struct slice word;
 	char *line, *end;
 
+	/* Such as the first byte of TLS, whose other bytes may never come to an end of line. */
+	if ((unsigned char)*data.data < ' ' && !is_blank(*data.data))
+		return broken(command, "expected '*' or a word, got a control byte");
 	reader->at = newline ? len + 1 : len;
 	if (reader->at > max)
 		return broken(command, "too big inline request");
@@ -154,7 +169,7 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 		while (line < end && is_blank(*line))
 			line++;
 		if (line == end)
-			return RESP_COMMAND;
+			return is_http(command) ? broken(command, "expected RESP, found HTTP") : RESP_COMMAND;
 		if (!read_word(&line, end, &word))
 			return broken(command, "unbalanced quotes in request");
 		if (command->count < command->capacity)

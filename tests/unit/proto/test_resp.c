@@ -238,6 +238,8 @@ static void test_inline_words_are_unquoted_as_in_redis(void **state)
 	(void)state;
 	drive_text("\r\n  \n*0\r\nECHO \"a b\\x41\\n\\\"\\q\"\nECHO 'it\\'s\\n'\nECHO \"\"\n", "",
 	           "$7\r\na bA\n\"q\r\n$6\r\nit's\\n\r\n$0\r\n\r\n", false);
+	drive_text("WEIR.CHECK protocol HTTP/1.1\n", "acquire rules protocol=HTTP/1.1 cost 1\n",
+	           "*9\r\n" SEVEN "$5\r\nlogin\r\n$5\r\nby-ip\r\n", false);
 	drive_text("ECHO \"a\n", "", "-ERR Protocol error: unbalanced quotes in request\r\n", true);
 	drive_text("ECHO \"a\"b\n", "", "-ERR Protocol error: unbalanced quotes in request\r\n", true);
 }
@@ -256,10 +258,13 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 	    {"*000000000000000000000001\r\n", "invalid multibulk length"},
 	    {"*99999999999999999999\r\n", "invalid multibulk length"},
 	    {"*1\r\n:1\r\n", "expected '$', got ':'"},
+	    {"*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"},
 	    {"*1\r\n$-1\r\n", "invalid bulk length"},
 	    {"*1\r\n$536870913\r\n", "invalid bulk length"},
 	    {"*1\r\n$4\r\nPINGxx", "expected CRLF behind an argument"},
 	    {"*1\r\n$4\r\nPING\n\n", "expected CRLF behind an argument"},
+	    {"\x16\x03\x01", "expected '*' or a word, got a control byte"},
+	    {"POST /?k=v HTTP/1.1\r\n\r\nPING\r\n", "expected RESP, found HTTP"},
 	};
 	char out[128];
 
