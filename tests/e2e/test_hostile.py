@@ -1,0 +1,125 @@
+"""Clients that speak something else, take without reading, or break off."""
+
+import contextlib
+import pathlib
+import re
+import socket
+import statistics
+import struct
+import time
+
+import pytest
+from harness import BUILD, Http, Wire, encode, until
+
+TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(32))
+
+
+def http_with(body):
+    return (b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+            % len(body)) + body
+
+
+@pytest.mark.parametrize("data", [TLS, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"], ids=["TLS", "HTTP"])
+def test_another_protocol_on_the_resp_port_is_told_and_closed_at_once(server, data):
+    with Wire(server.resp) as wire:
+        wire.send(data)
+        assert wire.reply().startswith(b"-ERR Protocol error: expected ")
+        assert wire.rest() == b""
+
+
+def test_a_web_page_cannot_make_a_browser_send_commands(server, key):
+    with Wire(server.resp) as wire, Wire(server.resp) as browser:
+        assert wire.command("WEIR.ACQUIRE", "one", key)[0] == 1
+        browser.send(http_with(b"\r\nWEIR.RESET one %s\r\n" % key.encode()))
+        browser.rest()
+        assert wire.command("WEIR.PEEK", "one", key)[0] == 0
+
+
+@pytest.mark.parametrize("data", [encode("PING"), b"PING\r\n\r\n"], ids=["array", "inline"])
+def test_resp_on_the_http_port_is_a_bad_request_and_closed(server, data):
+    with Wire(server.http) as wire:
+        wire.send(data)
+        assert wire.rest().startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_http_client_that_has_said_all_gets_its_answers(server):
+    with Wire(server.http) as wire:
+        wire.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n" * 3)
+        wire.socket.shutdown(socket.SHUT_WR)
+        assert wire.rest().count(b"HTTP/1.1 200 OK") == 3
+
+
+def resident(server):
+    """Bytes of memory."""
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+
+def worst_wait(server):
+    """Seconds, of 50 questions by somebody else."""
+    waits = []
+    with Wire(server.resp) as wire:
+        for _ in range(50):
+            began = time.monotonic()
+            assert wire.command("PING") == b"+PONG"
+            waits.append(time.monotonic() - began)
+    return max(waits)
+
+
+# What each sends, first once and then as long as it is taken, without reading an answer.
+DEAF = {
+    "echoes": ("resp", b"", encode("ECHO", b"x" * 60_000)),
+    "long answers to short questions": ("resp", b"", b"COMMAND\r\n" * 5000),
+    "long pages": ("http", b"", b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"),
+    "an endless command": ("resp", b"*1000000\r\n", b"$60\r\n%s\r\n" % (b"x" * 60) * 900),
+    "an endless head": ("http", b"GET / HTTP/1.1\r\nX: ", b"x" * 60_000),
+}
+CROWD = 20
+
+
+class Deaf(Wire):
+    """Sends `head` once and `data` for ever, as far as it is taken, and never reads."""
+
+    def __init__(self, port, head, data):
+        super().__init__(port)
+        self.socket.setblocking(False)
+        self.left, self.data = head, data
+
+    def push(self):
+        with contextlib.suppress(BlockingIOError, ConnectionResetError, BrokenPipeError):
+            for _ in range(10):
+                self.left = self.left or self.data
+                self.left = self.left[self.socket.send(self.left):]
+
+
+@pytest.mark.parametrize("name", DEAF)
+def test_a_crowd_that_reads_nothing_costs_bounded_memory_and_nobody_time(serve, name):
+    server = serve()
+    protocol, head, data = DEAF[name]
+    worst_wait(server)  # what the server allocates once
+    before = resident(server)
+    waits = []
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Deaf(server.ports[protocol], head, data)) for _ in range(CROWD)]
+        for _ in range(5):
+            for deaf in crowd:
+                deaf.push()
+            waits.append(worst_wait(server))
+        grown = resident(server) - before
+    if BUILD.name not in ("asan", "tsan"):  # which are slow, and keep what is freed
+        assert statistics.median(waits) < 0.5
+        # 1.5 MiB a connection, and 8 MiB for a turn.
+        assert grown < CROWD * (3 << 19) + (8 << 20)
+
+
+def test_connections_that_are_reset_at_any_point_leave_nothing_behind(serve, key):
+    server = serve()
+    command = encode("WEIR.ACQUIRE", "login", key) * 20
+    for cut in range(1, len(command), 7):
+        with Wire(server.resp) as wire:
+            wire.send(command[:cut])
+            # Closing sends RST, whatever is on its way.
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with Http(server.http) as other:
+        until(lambda: re.search(r"^weir_connections 1$", other.request("GET", "/metrics").text, re.M),
+              "the connections to be gone")
