@@ -2,7 +2,6 @@
 
 import contextlib
 
-import pytest
 from harness import Wire, encode
 
 
@@ -66,17 +65,6 @@ def test_a_thousand_idle_connections_while_others_are_served(server, key):
             assert [wire.command("WEIR.ACQUIRE", "login", key)[0] for _ in range(12)] == (
                 [1] * 10 + [0] * 2)
         assert idle[999].command("PING") == b"+PONG"
-
-
-def test_a_client_that_reads_nothing_is_bounded_and_harms_no_other(server, key):
-    with Wire(server.resp) as deaf, Wire(server.resp) as other:
-        deaf.socket.settimeout(1)
-        echo = encode("ECHO", b"x" * 1000) * 100
-        with contextlib.suppress(TimeoutError):
-            for _ in range(1000):  # 100 MB, were it taken
-                deaf.socket.send(echo)
-            pytest.fail("the server read on without being read")
-        assert other.command("WEIR.ACQUIRE", "login", key)[2] == 9
 
 
 def test_a_full_table_still_answers_exactly_for_the_worst_offender(serve):

@@ -97,10 +97,11 @@ def test_inline_commands(wire, key):
     assert wire.reply()[2] == 8
 
 
-def test_hello_3_changes_the_greeting_to_a_map_and_hello_2_back(wire):
-    wire.send(encode("HELLO", 3))
-    assert wire.file.readline()[:1] == b"%"
-    assert wire.file.readline()
+def test_hello_changes_the_greeting_to_a_map_and_back(wire):
+    wire.send(encode("HELLO", 3) + encode("HELLO", 2) + encode("QUIT"))
+    answer = wire.rest()
+    assert answer.startswith(b"%7\r\n")
+    assert b"*14\r\n" in answer
 
 
 ERRORS = [
