@@ -171,7 +171,7 @@ static inline const struct algo_limit *algo_current(const struct algo_limit *lim
 }
 
 /** A state written under the parameters of `generation`, as these parameters would have it. */
-void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t now_ns,
+__attribute__((noinline)) void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t now_ns,
                   struct algo_state *state);
 
 /**

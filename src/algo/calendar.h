@@ -22,6 +22,6 @@ struct calendar_window {
 };
 
 /** The window that `wall_ns` lies in: start_ns <= wall_ns < end_ns. */
-struct calendar_window calendar_window_at(const struct calendar *calendar, int64_t wall_ns);
+__attribute__((noinline)) struct calendar_window calendar_window_at(const struct calendar *calendar, int64_t wall_ns);
 
 #endif

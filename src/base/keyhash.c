@@ -1,21 +1,13 @@
 #include "base/keyhash.h"
 
-static u128 draw_wide(const struct hash_key *secret, uint64_t *counter)
-{
-	uint64_t high = hash_salted(secret, (*counter)++, NULL, 0);
-
-	return (u128)high << 64 | hash_salted(secret, (*counter)++, NULL, 0);
-}
-
 void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret)
 {
 	uint64_t counter = 0;
 
 	for (size_t i = 0; i < KEYHASH_WORDS; i++)
 		keyhash->nh[i] = hash_salted(secret, counter++, NULL, 0);
-	keyhash->low = draw_wide(secret, &counter);
-	keyhash->high = draw_wide(secret, &counter);
-	keyhash->add = draw_wide(secret, &counter);
+	keyhash->low = hash_salted(secret, counter++, NULL, 0);
+	keyhash->high = hash_salted(secret, counter, NULL, 0);
 }
 
 /* Block after block, each salted with the hash so far. The length of all is in the first salt. */

@@ -7,7 +7,8 @@
 
 struct weir_limiter {
 	struct cell cell;
-	_Alignas(64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
+	_Alignas(
+	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock_anchor clock;
 	bool load_is_atomic;
 };
@@ -51,7 +52,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	free(limiter);
 }
 
-__attribute__((flatten)) static int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
+static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
                                uint64_t now_ns, struct weir_decision *d)
 {
 	struct algo_call call = {op, cost, 0};
@@ -63,39 +64,48 @@ __attribute__((flatten)) static int limiter_call(struct weir_limiter *limiter, e
 	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
 	memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call, &time,
 	                  &outcome);
-	limit_explain(&limiter->limit, &outcome, d);
+	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
 	return WEIR_OK;
 }
 
-int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                         struct weir_decision *decision)
+/* Acquiring has all of a decision inlined and its kind known; the other calls share one that asks.
+ */
+__attribute__((flatten)) int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost,
+                                                  uint64_t now_ns, struct weir_decision *decision)
 {
 	return limiter_call(limiter, ALGO_ACQUIRE, cost, now_ns, decision);
+}
+
+__attribute__((noinline)) static int limiter_other(struct weir_limiter *limiter, enum algo_op op,
+                                                   uint64_t cost, uint64_t now_ns,
+                                                   struct weir_decision *decision)
+{
+	return limiter_call(limiter, op, cost, now_ns, decision);
 }
 
 int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                       struct weir_decision *decision)
 {
-	return limiter_call(limiter, ALGO_PEEK, cost, now_ns, decision);
+	return limiter_other(limiter, ALGO_PEEK, cost, now_ns, decision);
 }
 
 int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision)
 {
-	return limiter_call(limiter, ALGO_REFUND, cost, now_ns, decision);
+	return limiter_other(limiter, ALGO_REFUND, cost, now_ns, decision);
 }
 
 int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
 {
-	return limiter_call(limiter, ALGO_RESET, 0, now_ns, decision);
+	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
 }
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
                     struct weir_error *error)
 {
 	struct weir_table *table = malloc(sizeof *table);
-	int status = table ? memory_open(table, options, error)
-	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+	int status =
+	    table ? memory_open(table, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status != WEIR_OK) {
 		free(table);
@@ -137,42 +147,49 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	return WEIR_OK;
 }
 
-int weir_acquire(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                 uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+/* As weir_limiter_acquire is built. */
+__attribute__((flatten)) int weir_acquire(weir_table *table, const weir_limit *limit,
+                                          const void *key, size_t key_len, uint64_t cost,
+                                          uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_ACQUIRE, key, key_len, cost, now_ns,
-	                  decision);
+	return table_call(table, limit, ALGO_ACQUIRE, key, key_len, cost, now_ns, decision);
+}
+
+__attribute__((noinline, flatten)) static int
+table_other(struct weir_table *table, const struct weir_limit *limit, enum algo_op op,
+            const void *key, size_t key_len, uint64_t cost, uint64_t now_ns,
+            struct weir_decision *decision)
+{
+	return table_call(table, limit, op, key, key_len, cost, now_ns, decision);
 }
 
 int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
               uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_PEEK, key, key_len, cost, now_ns,
-	                  decision);
+	return table_other(table, limit, ALGO_PEEK, key, key_len, cost, now_ns, decision);
 }
 
 int weir_refund(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                 uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_REFUND, key, key_len, cost, now_ns,
-	                  decision);
+	return table_other(table, limit, ALGO_REFUND, key, key_len, cost, now_ns, decision);
 }
 
 int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
+	return table_other(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
 }
 
 /* Requests in flight at once: enough to cover memory's latency, few enough for the first cache. */
 #define BATCH 32
 
-int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n, uint64_t now_ns,
-                       struct weir_decision *decisions)
+__attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_request *requests,
+                                                size_t n, uint64_t now_ns,
+                                                struct weir_decision *decisions)
 {
 	struct memory_key keys[BATCH];
-	struct moment at =
-	    now_ns == WEIR_NOW ? clock_moment(&table->clock) : moment_given(now_ns);
+	struct moment at = now_ns == WEIR_NOW ? clock_moment(&table->clock) : moment_given(now_ns);
 	int first_error = WEIR_OK;
 
 	for (size_t start = 0; start < n; start += BATCH) {
@@ -182,8 +199,8 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 		for (size_t i = 0; i < count; i++) {
 			r[i].status = check_call(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
 			if (r[i].status == WEIR_OK)
-				keys[i] = memory_fetch(table, memory_hash(table, r[i].limit->identity, r[i].key,
-				                                          r[i].key_len));
+				keys[i] = memory_fetch(
+				    table, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
 			else if (first_error == WEIR_OK)
 				first_error = r[i].status;
 		}

@@ -33,22 +33,9 @@ void engine_locate(const struct weir_table *table, struct engine_request *reques
 		memory_locate(table, &request->charges[i].key);
 }
 
-__attribute__((flatten)) uint64_t engine_apply(struct weir_table *table,
-                                               const struct weir_limit *limit,
-                                               const struct memory_key *key,
-                                               const struct algo_call *call, struct moment at,
-                                               struct weir_decision *decision)
-{
-	struct algo_time time = algo_time_at(&limit->algo, at);
-	struct algo_outcome outcome;
-	uint64_t until_ns = memory_apply(table, &limit->algo, key, call, &time, &outcome);
-
-	limit_explain(limit, &outcome, decision);
-	return until_ns;
-}
-
-static void apply(struct weir_table *table, struct engine_charge *charge,
-                  const struct algo_call *call, struct moment at, struct weir_decision *d)
+__attribute__((flatten)) static void apply(struct weir_table *table, struct engine_charge *charge,
+                                           const struct algo_call *call, struct moment at,
+                                           struct weir_decision *d)
 {
 	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
 	charge->allowed = d->allowed;
@@ -113,9 +100,8 @@ static void observe_all(const struct engine_request *request, size_t refused,
 			observe(context, &request->charges[i]);
 }
 
-static void decide_rules(struct weir_table *table, struct engine_request *request,
-                         struct moment at, engine_observer *observe, void *context,
-                         struct weir_decision *d)
+static void decide_rules(struct weir_table *table, struct engine_request *request, struct moment at,
+                         engine_observer *observe, void *context, struct weir_decision *d)
 {
 	struct algo_call call = {request->op, request->cost, 0};
 	struct algo_call peek = {ALGO_PEEK, request->cost, 0};

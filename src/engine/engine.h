@@ -24,7 +24,7 @@ struct engine_charge {
 	const char *result; /* of the rule */
 	struct memory_key key;
 	struct slice key_name; /* the caller's, or in its arena */
-	uint64_t until_ns; /* of the state that it left: what a refund names */
+	uint64_t until_ns;     /* of the state that it left: what a refund names */
 	bool shadow;
 	bool allowed;
 	enum weir_reason reason;
@@ -37,7 +37,7 @@ struct engine_request {
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
-	size_t enforced_count; /* of them not shadow */
+	size_t enforced_count;   /* of them not shadow */
 	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
 	bool listed_allowed;
@@ -63,14 +63,22 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
 void engine_locate(const struct weir_table *table, struct engine_request *request);
 
 /** The second pass. `observe` may be NULL. */
-void engine_decide(struct weir_table *table, struct engine_request *request,
-                   struct moment at, engine_observer *observe, void *context,
-                   struct weir_decision *decision);
+void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
+                   engine_observer *observe, void *context, struct weir_decision *decision);
 
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
-uint64_t engine_apply(struct weir_table *table, const struct weir_limit *limit,
-                      const struct memory_key *key, const struct algo_call *call, struct moment at,
-                      struct weir_decision *decision);
+static inline uint64_t engine_apply(struct weir_table *table, const struct weir_limit *limit,
+                                    const struct memory_key *key, const struct algo_call *call,
+                                    struct moment at, struct weir_decision *decision)
+{
+	struct algo_time time = algo_time_at(&limit->algo, at);
+	const struct algo_limit *algo = algo_current(&limit->algo);
+	struct algo_outcome outcome;
+	uint64_t until_ns = memory_apply(table, &algo, key, call, &time, &outcome);
+
+	limit_explain(limit, algo, &outcome, decision);
+	return until_ns;
+}
 
 /**
  * Lets `next` take over what the keys of `engine` have used, limit by limit,

@@ -35,12 +35,10 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
 }
 
-/** An outcome in words that a caller understands; no rule. */
-static inline void limit_explain(const struct weir_limit *limit,
+/** An outcome of `algo`, the limit's parameters or those that took over; no rule. */
+static inline void limit_explain(const struct weir_limit *limit, const struct algo_limit *algo,
                                  const struct algo_outcome *outcome, struct weir_decision *d)
 {
-	const struct algo_limit *algo = algo_current(&limit->algo);
-
 	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
 	d->allowed = outcome->allowed;
 	d->reason = outcome->reason;

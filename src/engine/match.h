@@ -23,14 +23,16 @@ struct match_value {
 	struct ip ip;
 };
 
-/** Compiles the rules of `config`, which must live as long; memory from `arena`. NULL: none left. */
+/** Compiles the rules of `config`, which must live as long; memory from `arena`. NULL: none left.
+ */
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,
                         struct arena *arena);
 
 /** The number that stands for an attribute's name, or -1 where no rule names it. */
 int match_attribute(const struct match *match, struct slice name);
 
-/** Attributes as numbered by match_attribute, from 0; where several have one name the first counts. */
+/** Attributes as numbered by match_attribute, from 0; where several have one name the first counts.
+ */
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
                                  size_t n, struct arena *arena);
 

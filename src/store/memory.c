@@ -47,5 +47,5 @@ void memory_locate(const struct weir_table *store, struct memory_key *key)
 	if (hits != 0)
 		key->cell = &place.home[__builtin_ctz(hits)];
 	else
-		table_prefetch_run(&place);
+		table_prefetch_run(&store->table, &place);
 }

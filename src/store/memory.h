@@ -71,8 +71,8 @@ static inline struct cell memory_pack(uint32_t tag, struct algo_state state, uns
 }
 
 /* Where it was seen, if it is still there; else wherever it is. */
-static inline struct table_slot memory_find(const struct table *table, const struct table_place *place,
-                                     struct cell *seen)
+static inline struct table_slot memory_find(const struct table *table,
+                                            const struct table_place *place, struct cell *seen)
 {
 	struct table_slot slot = {seen, {0, 0}};
 
@@ -85,18 +85,19 @@ static inline struct table_slot memory_find(const struct table *table, const str
 }
 
 /**
- * One step of `limit` on a key. Returns the end of the state it left, which a
+ * One step on a key, by *limit or what has taken over from it, which *limit is
+ * then. Returns the end of the state it left, which a
  * refund may name; 0 when it left none. Inline, so that the step's results
  * stay in registers: a result that is stored and loaded in other pieces makes
  * the processor wait for all that came before it.
  */
-static inline uint64_t memory_apply(struct weir_table *store, const struct algo_limit *limit,
+static inline uint64_t memory_apply(struct weir_table *store, const struct algo_limit **by,
                                     const struct memory_key *key, const struct algo_call *call,
-                      const struct algo_time *time, struct algo_outcome *out)
+                                    const struct algo_time *time, struct algo_outcome *out)
 {
 	struct table_place place = table_place(&store->table, key->hash);
+	const struct algo_limit *limit = *by;
 
-	limit = algo_current(limit);
 	for (;;) {
 		struct table_slot slot = memory_find(&store->table, &place, key->cell);
 		struct algo_state state = memory_unpack(slot.value, time->now_ns);
@@ -104,7 +105,7 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 
 		if (generation != limit->generation && state.until_ns != 0) {
 			/* Written by earlier parameters, or by later ones that took over just now. */
-			limit = algo_current(limit);
+			*by = limit = algo_current(limit);
 			if (generation != limit->generation)
 				algo_convert(limit, generation, time->now_ns, &state);
 		}
@@ -116,9 +117,9 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 }
 
 /** The same on a cell that belongs to one limit alone. */
-static inline void memory_apply_cell(struct cell *cell, bool load_is_atomic, const struct algo_limit *limit,
-                       const struct algo_call *call, const struct algo_time *time,
-                       struct algo_outcome *out)
+static inline void memory_apply_cell(struct cell *cell, bool load_is_atomic,
+                                     const struct algo_limit *limit, const struct algo_call *call,
+                                     const struct algo_time *time, struct algo_outcome *out)
 {
 	for (;;) {
 		struct cell before = cell_load(cell, load_is_atomic);

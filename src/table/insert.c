@@ -51,7 +51,7 @@ static struct table_slot choose(const struct table *table, const struct table_pl
 	int64_t least_loss = INT64_MAX;
 
 	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(place, i);
+		struct cell *cell = table_cell(table, place, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
 		int64_t l = loss(slot.value, now_ns);
 
@@ -85,7 +85,7 @@ static bool alone(const struct table *table, const struct table_place *place,
                   struct table_slot slot)
 {
 	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(place, i), value;
+		struct cell *cell = table_cell(table, place, i), value;
 
 		if (cell == slot.cell || cell_peek_low(cell) >> 32 != place->tag)
 			continue;

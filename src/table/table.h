@@ -31,8 +31,8 @@
 #include "table/cell.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
-#define TABLE_RUN_SETS 5
-#define TABLE_PLACES (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
+#define TABLE_RUN_SETS  5
+#define TABLE_PLACES    (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
@@ -64,10 +64,11 @@ size_t table_size(uint64_t capacity);
 void table_format(struct table *table, void *memory, uint64_t capacity,
                   const struct hash_key *secret);
 
-/* Where a key can be. */
+/* Where a key can be: in its home, or in a run of sets that few need and so is not worked out yet.
+ */
 struct table_place {
 	struct cell *home;
-	struct cell *run;
+	uint64_t hash;
 	uint32_t tag;
 };
 
@@ -82,26 +83,31 @@ static inline uint64_t table_scale(uint64_t hash, uint64_t n)
 	return (uint64_t)(((u128)hash * n) >> 64);
 }
 
-/*
- * The tag is the hash's low half, the home depends on its high end. The run
- * depends on all of it: if it followed from the tag, two keys of one tag would
- * always share it.
- */
+/* The tag is the hash's low half, the home depends on its high end. */
 static inline struct table_place table_place(const struct table *table, uint64_t hash)
 {
-	uint64_t mixed = (hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t home = table_scale(hash, table->sets);
-	uint64_t run = table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1));
 	uint32_t tag = (uint32_t)hash;
 
-	return (struct table_place){table->cells + home * TABLE_SET_CELLS,
-	                            table->cells + run * TABLE_SET_CELLS, tag ? tag : 1};
+	return (struct table_place){table->cells + home * TABLE_SET_CELLS, hash, tag ? tag : 1};
+}
+
+/*
+ * The run depends on all of the hash: if it followed from the tag, two keys of
+ * one tag would always share it.
+ */
+static inline struct cell *table_run(const struct table *table, const struct table_place *place)
+{
+	uint64_t mixed = (place->hash ^ place->hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return table->cells + table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1)) * TABLE_SET_CELLS;
 }
 
 /** The places in the order in which they are filled, from 0 to TABLE_PLACES - 1. */
-static inline struct cell *table_cell(const struct table_place *place, unsigned i)
+static inline struct cell *table_cell(const struct table *table, const struct table_place *place,
+                                      unsigned i)
 {
-	return i < TABLE_SET_CELLS ? &place->home[i] : &place->run[i - TABLE_SET_CELLS];
+	return i < TABLE_SET_CELLS ? &place->home[i] : table_run(table, place) + i - TABLE_SET_CELLS;
 }
 
 /** Starts fetching the home, where three keys of four are. */
@@ -112,10 +118,12 @@ static inline void table_prefetch(const struct table_place *place)
 }
 
 /** Starts fetching as much of the run as most keys that are not at home need. */
-static inline void table_prefetch_run(const struct table_place *place)
+static inline void table_prefetch_run(const struct table *table, const struct table_place *place)
 {
+	struct cell *run = table_run(table, place);
+
 	for (int i = 0; i < 2 * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
-		__builtin_prefetch(place->run + i);
+		__builtin_prefetch(run + i);
 }
 
 /* One bit a cell of the set: whether it has the tag. */
@@ -158,17 +166,21 @@ static inline struct table_slot table_find(const struct table *table,
                                            const struct table_place *place)
 {
 	struct table_slot slot;
+	struct cell *run;
 
 	if (__builtin_expect(table_find_in(table, place->home, place->tag, &slot), 1))
 		return slot;
+	run = table_run(table, place);
 	for (int i = 0; i < TABLE_RUN_SETS; i++)
-		if (table_find_in(table, place->run + i * TABLE_SET_CELLS, place->tag, &slot))
+		if (table_find_in(table, run + i * TABLE_SET_CELLS, place->tag, &slot))
 			return slot;
 	return (struct table_slot){NULL, {0, 0}};
 }
 
-bool table_store_slow(struct table *table, const struct table_place *place, struct table_slot slot,
-                      struct cell after, uint64_t now_ns);
+__attribute__((noinline)) bool table_store_slow(struct table *table,
+                                                const struct table_place *place,
+                                                struct table_slot slot, struct cell after,
+                                                uint64_t now_ns);
 
 /**
  * Puts `after` where `slot` was found, or where there is room when it was not;
