@@ -15,6 +15,8 @@ struct weir_engine {
 	struct arena arena;
 	struct weir_limit *limits; /* as the config's */
 	size_t limit_count;        /* of them opened */
+	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
+	size_t name_mask;
 	struct match *match;
 	int **keys; /* of each rule, its key's attributes by number */
 };
@@ -38,6 +40,31 @@ static int open_limits(struct weir_engine *engine, struct weir_error *error)
 			return status;
 		}
 	}
+	return WEIR_OK;
+}
+
+static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
+{
+	size_t i = keyhash(&engine->table->table.hash, 0, name.data, name.len) & engine->name_mask;
+
+	while (engine->names[i] &&
+	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
+		i = (i + 1) & engine->name_mask;
+	return &engine->names[i];
+}
+
+static int index_names(struct weir_engine *engine, struct weir_error *error)
+{
+	size_t slots = 4;
+
+	while (slots < 2 * engine->limit_count)
+		slots *= 2;
+	engine->name_mask = slots - 1;
+	engine->names = arena_array(&engine->arena, slots, sizeof *engine->names);
+	if (!engine->names)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < engine->limit_count; i++)
+		*name_slot(engine, slice_of(engine->limits[i].name)) = (uint32_t)i + 1;
 	return WEIR_OK;
 }
 
@@ -73,6 +100,8 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 	engine->table = table;
 	engine->config = config;
 	status = open_limits(engine, error);
+	if (status == WEIR_OK)
+		status = index_names(engine, error);
 	if (status == WEIR_OK)
 		status = compile_rules(engine, error);
 	if (status != WEIR_OK) {
@@ -129,10 +158,9 @@ struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t inde
 
 const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
 {
-	for (size_t i = 0; i < engine->limit_count; i++)
-		if (slice_equal(slice_of(engine->limits[i].name), (struct slice){name, name_len}))
-			return &engine->limits[i];
-	return NULL;
+	uint32_t number = *name_slot(engine, (struct slice){name, name_len});
+
+	return number ? &engine->limits[number - 1] : NULL;
 }
 
 /*

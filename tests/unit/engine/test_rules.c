@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +270,30 @@ static void test_too_long_keys_and_too_many_attributes_are_errors(void **context
 	teardown(&f);
 }
 
+static void test_limits_are_found_by_name_among_many(void **context)
+{
+	enum { MANY = 1000 };
+	static struct rules_limit many[MANY];
+	static char names[MANY][8];
+	struct weir_config config = {.limits = many, .limit_count = MANY};
+	struct fixture f;
+
+	(void)context;
+	for (int i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof names[i], "l%d", i);
+		many[i].options = (struct weir_limit_options){.name = names[i], .rate = {1}};
+	}
+	f = setup(&config);
+	for (int i = 0; i < MANY; i++)
+		assert_string_equal(
+		    weir_limit_name(weir_engine_limit(f.engine, names[i], strlen(names[i]))), names[i]);
+	assert_null(weir_engine_limit(f.engine, "l1000", 5));
+	assert_null(weir_engine_limit(f.engine, "l", 1));
+	assert_null(weir_engine_limit(f.engine, "", 0));
+	assert_non_null(weir_engine_limit(f.engine, "l12345", 3)); /* as long as told */
+	teardown(&f);
+}
+
 struct load {
 	struct fixture f;
 	unsigned allowed;
@@ -325,6 +350,7 @@ int main(void)
 	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),
 	    cmocka_unit_test(test_a_cost_that_can_never_pass_is_an_error),
 	    cmocka_unit_test(test_too_long_keys_and_too_many_attributes_are_errors),
+	    cmocka_unit_test(test_limits_are_found_by_name_among_many),
 	    cmocka_unit_test(test_threads_over_two_limits_never_pass_more_than_the_smaller),
 	};
 
