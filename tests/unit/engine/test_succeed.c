@@ -164,7 +164,7 @@ static void *hammer(void *context)
 /* Rates change all the time, the burst stays: it is granted once, exactly. */
 static void test_reloads_under_load_grant_no_more_and_no_less(void **context)
 {
-	enum { RELOADS = 1000 };
+	enum { RELOADS = 5000 };
 	struct setting *settings = calloc(RELOADS + 1, sizeof *settings);
 	struct race race = {.now = &settings[0]};
 	pthread_t threads[3];
