@@ -59,7 +59,8 @@ struct metrics *metrics_open(size_t loops)
 	if (!metrics)
 		return NULL;
 	metrics->loop_count = loops;
-	metrics->start_ns = metrics->loaded_ns = os_wall_ns();
+	metrics->start_ns = os_wall_ns();
+	metrics->loaded_ns = metrics->start_ns;
 	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
 	if (!metrics->loops) {
 		free(metrics);
