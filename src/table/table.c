@@ -1,6 +1,10 @@
 #include "table/table.h"
 
 #include <string.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #define VERSION 1
 #define BYTE_ORDER_MARK 0x01020304
@@ -10,8 +14,8 @@ bool cell_load_is_atomic(void)
 {
 #if defined(__x86_64__)
 	return __builtin_cpu_supports("avx");
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_ATOMICS) && __ARM_ARCH >= 804
-	return true;
+#elif defined(__aarch64__)
+	return getauxval(AT_HWCAP) & HWCAP_USCAT; /* LSE2 */
 #else
 	return false;
 #endif
