@@ -8,7 +8,7 @@ TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools 
 	g++ python3-venv spin libhiredis-dev caddy haproxy \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
 	$(DEB_PACKAGES)
-DEB_PACKAGES = debhelper dpkg-dev
+DEB_PACKAGES = build-essential debhelper dpkg-dev
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.
 unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
