@@ -63,10 +63,19 @@ def test_limits_are_listed_as_configured_and_follow_a_reload(serve):
         {"name": "one", "algorithm": "token_bucket", "rate": "1/h", "burst": 1,
          "on_store_failure": "local", "quota": 1, "rules": []},
     ]
-    server.reload('limits: { "a\\"b": { algorithm: fixed_window, rate: 2/d } }')
-    until(lambda: server.get("/v1/limits").json == [
-        {"name": 'a"b', "algorithm": "fixed_window", "rate": "2/d", "align": "calendar",
-         "timezone": "UTC", "on_store_failure": "local", "quota": 2, "rules": []}], "the reload")
+    server.reload("""
+limits:
+  'a"b': { algorithm: fixed_window, rate: 2/d }
+  twice: { algorithm: token_bucket, rate: 1/s }
+rules:
+  - { name: first, limits: [twice] }
+  - { name: 'c"d', limits: [twice, 'a"b'] }
+""")
+    until(lambda: [(limit["name"], limit["rules"]) for limit in server.get("/v1/limits").json]
+          == [('a"b', ['c"d']), ("twice", ["first", 'c"d'])], "the reload")
+    assert server.get("/v1/limits").json[0] == {
+        "name": 'a"b', "algorithm": "fixed_window", "rate": "2/d", "align": "calendar",
+        "timezone": "UTC", "on_store_failure": "local", "quota": 2, "rules": ['c"d']}
 
 
 def test_the_most_denied_keys_are_listed_over_all_threads(serve):
