@@ -90,12 +90,12 @@ static int open_server(struct server *server, struct weir_error *error)
 		return status;
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->gate.max = CONNECTIONS_MAX;
-	shared->clock = clock_start();
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
 	if (!shared->metrics || !shared->top)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
+	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity,
+	                                                      .path = server->plan.path},
 	                         &shared->table, error);
 	if (status == WEIR_OK)
 		status = server_config_compile(server->config, shared->table, shared->metrics, error);

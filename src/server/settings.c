@@ -68,6 +68,23 @@ static int read_number(const char *name, const char *text, uint64_t max, uint64_
 	return WEIR_OK;
 }
 
+/* *path is NULL for a store in memory. */
+static int read_store(const char *text, const char **path, struct weir_error *error)
+{
+	static const char file[] = "file:";
+
+	*path = NULL;
+	if (strcmp(text, "memory") == 0)
+		return WEIR_OK;
+	if (strncmp(text, file, sizeof file - 1) != 0 || text[sizeof file - 1] == '\0')
+		return error_set(error, WEIR_EUNSUPPORTED,
+		                 "store: expected memory or file:PATH, found '%.80s' (other stores are not "
+		                 "supported yet)",
+		                 text);
+	*path = text + sizeof file - 1;
+	return WEIR_OK;
+}
+
 static uint64_t cpu_count(void)
 {
 	cpu_set_t cpus;
@@ -81,19 +98,17 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
                      struct settings_plan *out, struct weir_error *error)
 {
 	const char *const *text = settings->text;
-	const char *store = first(text[SETTING_STORE], config->store, "memory");
 	int status;
 
 	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
-	if (strcmp(store, "memory") != 0)
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "store: expected memory, found '%.80s' (other stores are not supported yet)",
-		                 store);
-	out->capacity = config->capacity ? config->capacity : DEFAULT_CAPACITY;
 	out->threads = cpu_count();
-	status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
-	                      &out->http, error);
+	status = read_store(first(text[SETTING_STORE], config->store, "memory"), &out->path, error);
+	/* A file that is there already has a capacity of its own. */
+	out->capacity = config->capacity || out->path ? config->capacity : DEFAULT_CAPACITY;
+	if (status == WEIR_OK)
+		status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
+		                      &out->http, error);
 	if (status == WEIR_OK)
 		status = read_address("resp", first(text[SETTING_RESP], config->listen_resp, DEFAULT_RESP),
 		                      &out->resp, error);

@@ -32,7 +32,8 @@ struct settings {
 /* The same, understood. */
 struct settings_plan {
 	struct net_address http, resp;
-	uint64_t capacity;
+	const char *path;  /* of the table's file, the settings' or the configuration's; NULL: memory */
+	uint64_t capacity; /* 0: the file's, or the default of a new one */
 	uint64_t threads;
 };
 

@@ -68,7 +68,9 @@ class RawDecision(ctypes.Structure):
 
 
 class TableOptions(ctypes.Structure):
-    _fields_ = [("capacity", U64), ("secret", ctypes.c_char_p), ("reserved", U64 * 6)]
+    _fields_ = [
+        ("capacity", U64), ("secret", ctypes.c_char_p), ("path", ctypes.c_char_p),
+        ("reserved", U64 * 5)]
 
 
 class Request(ctypes.Structure):
