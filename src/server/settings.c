@@ -68,20 +68,24 @@ static int read_number(const char *name, const char *text, uint64_t max, uint64_
 	return WEIR_OK;
 }
 
-/* *path is NULL for a store in memory. */
-static int read_store(const char *text, const char **path, struct weir_error *error)
+/* `path` stays empty for a store in memory. */
+static int read_store(const char *text, char path[SETTINGS_PATH_MAX], struct weir_error *error)
 {
 	static const char file[] = "file:";
+	const char *name = text + sizeof file - 1;
 
-	*path = NULL;
+	path[0] = '\0';
 	if (strcmp(text, "memory") == 0)
 		return WEIR_OK;
-	if (strncmp(text, file, sizeof file - 1) != 0 || text[sizeof file - 1] == '\0')
+	if (strncmp(text, file, sizeof file - 1) != 0 || *name == '\0')
 		return error_set(error, WEIR_EUNSUPPORTED,
 		                 "store: expected memory or file:PATH, found '%.80s' (other stores are not "
 		                 "supported yet)",
 		                 text);
-	*path = text + sizeof file - 1;
+	if (strlen(name) >= SETTINGS_PATH_MAX)
+		return error_set(error, WEIR_ELONG, "store: expected a path below %d bytes, found %zu",
+		                 SETTINGS_PATH_MAX, strlen(name));
+	strcpy(path, name);
 	return WEIR_OK;
 }
 
@@ -103,9 +107,9 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
-	status = read_store(first(text[SETTING_STORE], config->store, "memory"), &out->path, error);
+	status = read_store(first(text[SETTING_STORE], config->store, "memory"), out->path, error);
 	/* A file that is there already has a capacity of its own. */
-	out->capacity = config->capacity || out->path ? config->capacity : DEFAULT_CAPACITY;
+	out->capacity = config->capacity || *out->path ? config->capacity : DEFAULT_CAPACITY;
 	if (status == WEIR_OK)
 		status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
 		                      &out->http, error);

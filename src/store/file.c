@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/number.h"
+#include "base/os.h"
 
 static int fail(struct weir_error *error, const char *path, const char *what)
 {
@@ -94,4 +96,63 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 	free(fresh);
 	errno = failed;
 	return failed ? error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path) : WEIR_OK;
+}
+
+/* Room for `size` bytes: what is behind them goes, what was missing is empty cells. */
+static int resize(int fd, size_t size)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) != 0)
+		return errno;
+	/* Half a cell would be another cell. */
+	if (ftruncate(fd, u64_min((uint64_t)stat.st_size, size) / sizeof(struct cell) *
+	                      sizeof(struct cell)) != 0)
+		return errno;
+	return posix_fallocate(fd, 0, (off_t)size);
+}
+
+int file_resize(const char *path, size_t size, struct weir_error *error)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), failed;
+
+	if (fd < 0)
+		return fail(error, path, "cannot open it");
+	failed = resize(fd, size);
+	close(fd);
+	errno = failed;
+	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;
+}
+
+void file_see(const struct table *table, uint64_t now_ns)
+{
+	struct table_header *header = table->header;
+	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+
+	while (seen < now_ns && !__atomic_compare_exchange_n(&header->seen_ns, &seen, now_ns, true,
+	                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+struct clock_anchor file_clock(const struct table *table)
+{
+	struct table_header *header = table->header;
+	struct clock_anchor mine = clock_start();
+	uint64_t boot = os_boot_id(), now_ns = clock_now(&mine);
+	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+
+	if (seen > now_ns)
+		mine.offset_ns += seen - now_ns;
+	for (;;) {
+		struct cell before = cell_load(&header->clock, table->load_is_atomic);
+
+		if (boot != 0 && before.low == boot && (int64_t)(before.high - mine.offset_ns) >= 0) {
+			mine.offset_ns = before.high;
+			break;
+		}
+		if (cell_swap(&header->clock, before, (struct cell){boot, mine.offset_ns}))
+			break;
+	}
+	file_see(table, clock_now(&mine));
+	return mine;
 }

@@ -9,6 +9,7 @@
 
 #include <weir/weir.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "table/table.h"
 
@@ -37,5 +38,19 @@ int file_map(const char *path, enum file_access access, struct file_map *out,
  */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
                 struct weir_error *error);
+
+/** Gives a table's file its size again; cells that were missing are empty. Errors: EIO. */
+int file_resize(const char *path, size_t size, struct weir_error *error);
+
+/**
+ * One clock for all who have the file open, and one that never goes back. As
+ * long as the system runs its monotonic clock is everybody's, and the file keeps
+ * what to add to it; a wall that is ahead of that moves it forward. After a boot
+ * it goes on from the wall, or from the last time seen if the wall is behind.
+ */
+struct clock_anchor file_clock(const struct table *table);
+
+/** Keeps in the file that its clock has said `now_ns`. */
+void file_see(const struct table *table, uint64_t now_ns);
 
 #endif

@@ -67,45 +67,6 @@ static int attach(struct table *table, const struct file_map *map,
 	return options->path ? check_file(table->header, options, error) : WEIR_OK;
 }
 
-/* The latest time that is known of: nobody may bring it back. */
-static void see(struct table_header *header, uint64_t now_ns)
-{
-	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
-
-	while (seen < now_ns && !__atomic_compare_exchange_n(&header->seen_ns, &seen, now_ns, true,
-	                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-}
-
-/*
- * One clock for all who have the file open, and one that never goes back. As
- * long as the system runs its monotonic clock is everybody's, and the file keeps
- * what to add to it; a wall that is ahead of that moves it forward. After a boot
- * it goes on from the wall, or from the last time seen if the wall is behind.
- */
-static struct clock_anchor join_clock(const struct table *table)
-{
-	struct table_header *header = table->header;
-	struct clock_anchor mine = clock_start();
-	uint64_t boot = os_boot_id(), now_ns = clock_now(&mine);
-	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
-
-	if (seen > now_ns)
-		mine.offset_ns += seen - now_ns;
-	for (;;) {
-		struct cell before = cell_load(&header->clock, table->load_is_atomic);
-
-		if (boot != 0 && before.low == boot && (int64_t)(before.high - mine.offset_ns) >= 0) {
-			mine.offset_ns = before.high;
-			break;
-		}
-		if (cell_swap(&header->clock, before, (struct cell){boot, mine.offset_ns}))
-			break;
-	}
-	see(header, clock_now(&mine));
-	return mine;
-}
-
 int memory_open(struct weir_table *store, const struct weir_table_options *options,
                 struct weir_error *error)
 {
@@ -135,14 +96,14 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 		return status;
 	}
 	store->is_file = options->path != NULL;
-	store->clock = store->is_file ? join_clock(&store->table) : clock_start();
+	store->clock = store->is_file ? file_clock(&store->table) : clock_start();
 	return WEIR_OK;
 }
 
 void memory_close(struct weir_table *store)
 {
 	if (store->is_file)
-		see(store->table.header, clock_now(&store->clock));
+		file_see(&store->table, clock_now(&store->clock));
 	os_pages_unmap(store->table.header, store->table.size);
 }
 

@@ -50,6 +50,20 @@ void table_format(struct table_header *header, uint64_t capacity, const struct h
 	header->secret = *secret;
 }
 
+void table_view(struct table *table, void *memory, size_t size)
+{
+	struct table_header *header = memory;
+
+	*table = (struct table){
+	    .header = header,
+	    .cells = (struct cell *)(header + 1),
+	    .sets = (size - sizeof *header) / (TABLE_SET_CELLS * sizeof(struct cell)),
+	    .size = size,
+	    .load_is_atomic = cell_load_is_atomic(),
+	};
+	keyhash_init(&table->hash, &header->secret);
+}
+
 static void keep_first(void *context, const char *text)
 {
 	struct weir_error *error = context;
@@ -69,14 +83,7 @@ int table_attach(struct table *table, void *memory, size_t size, struct weir_err
 		                 sizeof *header, size);
 	if (table_check_header(header, size, keep_first, error) > 0)
 		return WEIR_EINVAL;
-	*table = (struct table){
-	    .header = header,
-	    .cells = (struct cell *)(header + 1),
-	    .sets = header->sets,
-	    .size = size,
-	    .load_is_atomic = cell_load_is_atomic(),
-	};
-	keyhash_init(&table->hash, &header->secret);
+	table_view(table, memory, size);
 	return WEIR_OK;
 }
 

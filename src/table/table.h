@@ -81,6 +81,9 @@ void table_format(struct table_header *header, uint64_t capacity, const struct h
  */
 int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error);
 
+/** The same without a look at the header: as many sets as there are bytes for. */
+void table_view(struct table *table, void *memory, size_t size);
+
 /** Told of one defect, in words. */
 typedef void table_report(void *context, const char *text);
 

@@ -39,7 +39,7 @@ static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults
 	assert_int_equal(ntohs(plan.resp.v4.sin_port), 6380);
 	assert_int_equal(plan.capacity, 1000000);
 	assert_true(plan.threads >= 1);
-	assert_null(plan.path);
+	assert_string_equal(plan.path, "");
 	file = (struct weir_config){.store = "file:/var/lib/weir/state"};
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
 	assert_string_equal(plan.path, "/var/lib/weir/state");
