@@ -247,7 +247,10 @@ struct weir_table_options {
 	                            would be forgotten soonest makes room. */
 	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
 	                            random source */
-	uint64_t reserved[6];
+	const char *path;      /**< a file to keep the table in, shared by all processes that
+	                            open it, made (mode 0600) when it is missing; NULL: this
+	                            process's memory */
+	uint64_t reserved[5];
 };
 
 /** The most keys that a table can be asked to hold. */
@@ -257,8 +260,12 @@ struct weir_table_options {
 #define WEIR_KEY_MAX 1024
 
 /**
- * `options` may be NULL.
- * Errors: ERANGE (capacity), EINVAL (reserved), EIO (no random bytes), ENOMEM.
+ * `options` may be NULL. An existing file keeps its capacity and secret: those
+ * given must be the same. A file that holds no table that fits is refused, never
+ * written to.
+ * Errors: ERANGE (capacity), EINVAL (reserved; a file that does not fit), EIO (no
+ * random bytes; the file cannot be opened, made or mapped), ENOTFOUND (it is gone
+ * again), ENOMEM.
  */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);

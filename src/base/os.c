@@ -102,3 +102,17 @@ struct os_usage os_usage(void)
 	fclose(statm);
 	return usage;
 }
+
+uint64_t os_boot_id(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	unsigned int a, b, c; /* of a random UUID the first 64 bits */
+	uint64_t id = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%8x-%4x-%4x", &a, &b, &c) == 3)
+		id = (uint64_t)a << 32 | b << 16 | c;
+	fclose(file);
+	return id;
+}

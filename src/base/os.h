@@ -27,4 +27,7 @@ uint64_t os_monotonic_ns(void);
 /** CLOCK_REALTIME in nanoseconds since 1970. */
 uint64_t os_wall_ns(void);
 
+/** A number that this run of the system's kernel has, and no other; 0: not known. */
+uint64_t os_boot_id(void);
+
 #endif

@@ -7,6 +7,7 @@
 /* Takes its own name as argv[0], returns the exit status. */
 typedef int command_run(int argc, char **argv);
 
-command_run command_serve, command_lint, command_ask, command_bench;
+command_run command_serve, command_lint, command_ask, command_store,
+    command_bench;
 
 #endif

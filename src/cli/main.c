@@ -17,6 +17,7 @@ static const struct {
     {"lint", command_lint, "FILE...", "check rule files"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
+    {"store", command_store, "check|dump|repair FILE", "look into a table's file, or mend it"},
     {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",
      "load a server and measure its answers; see weir bench --help"},
 };

@@ -84,19 +84,22 @@ static int open_workers(struct server *server, struct weir_error *error)
 static int open_server(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
+	struct weir_table_options options;
 	int status = settings_resolve(&server->settings, server->config->rules, &server->plan, error);
 
 	if (status != WEIR_OK)
 		return status;
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->gate.max = CONNECTIONS_MAX;
-	shared->clock = clock_start();
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
 	if (!shared->metrics || !shared->top)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = weir_table_open(&(struct weir_table_options){.capacity = server->plan.capacity},
-	                         &shared->table, error);
+	options = (struct weir_table_options){
+	    .capacity = server->plan.capacity,
+	    .path = *server->plan.path ? server->plan.path : NULL,
+	};
+	status = weir_table_open(&options, &shared->table, error);
 	if (status == WEIR_OK)
 		status = server_config_compile(server->config, shared->table, shared->metrics, error);
 	if (status == WEIR_OK)
@@ -147,6 +150,7 @@ static void say_what_needs_a_restart(struct log *log, const struct settings_plan
 	} fixed[] = {
 	    {"listen.http", same_address(&now->http, &wanted->http)},
 	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
+	    {"store", strcmp(now->path, wanted->path) == 0},
 	    {"capacity", now->capacity == wanted->capacity},
 	};
 
@@ -212,7 +216,7 @@ static void say_started(const struct server *server)
 	        {"file", path ? path : ""}, {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count},
 	        {"threads", .number = server->worker_count},
-	        {"capacity", .number = server->plan.capacity});
+	        {"capacity", .number = server->shared.table->table.header->capacity});
 }
 
 static int serve(struct server *server, struct weir_error *error)

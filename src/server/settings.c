@@ -68,6 +68,27 @@ static int read_number(const char *name, const char *text, uint64_t max, uint64_
 	return WEIR_OK;
 }
 
+/* `path` stays empty for a store in memory. */
+static int read_store(const char *text, char path[SETTINGS_PATH_MAX], struct weir_error *error)
+{
+	static const char file[] = "file:";
+	const char *name = text + sizeof file - 1;
+
+	path[0] = '\0';
+	if (strcmp(text, "memory") == 0)
+		return WEIR_OK;
+	if (strncmp(text, file, sizeof file - 1) != 0 || *name == '\0')
+		return error_set(error, WEIR_EUNSUPPORTED,
+		                 "store: expected memory or file:PATH, found '%.80s' (other stores are not "
+		                 "supported yet)",
+		                 text);
+	if (strlen(name) >= SETTINGS_PATH_MAX)
+		return error_set(error, WEIR_ELONG, "store: expected a path below %d bytes, found %zu",
+		                 SETTINGS_PATH_MAX, strlen(name));
+	strcpy(path, name);
+	return WEIR_OK;
+}
+
 static uint64_t cpu_count(void)
 {
 	cpu_set_t cpus;
@@ -81,19 +102,17 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
                      struct settings_plan *out, struct weir_error *error)
 {
 	const char *const *text = settings->text;
-	const char *store = first(text[SETTING_STORE], config->store, "memory");
 	int status;
 
 	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
-	if (strcmp(store, "memory") != 0)
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "store: expected memory, found '%.80s' (other stores are not supported yet)",
-		                 store);
-	out->capacity = config->capacity ? config->capacity : DEFAULT_CAPACITY;
 	out->threads = cpu_count();
-	status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
-	                      &out->http, error);
+	status = read_store(first(text[SETTING_STORE], config->store, "memory"), out->path, error);
+	/* A file that is there already has a capacity of its own. */
+	out->capacity = config->capacity || *out->path ? config->capacity : DEFAULT_CAPACITY;
+	if (status == WEIR_OK)
+		status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
+		                      &out->http, error);
 	if (status == WEIR_OK)
 		status = read_address("resp", first(text[SETTING_RESP], config->listen_resp, DEFAULT_RESP),
 		                      &out->resp, error);

@@ -29,10 +29,13 @@ struct settings {
 	const char *text[SETTING_COUNT]; /* as given; NULL: not given */
 };
 
+#define SETTINGS_PATH_MAX 4096 /* with its NUL, as Linux has it */
+
 /* The same, understood. */
 struct settings_plan {
 	struct net_address http, resp;
-	uint64_t capacity;
+	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
+	uint64_t capacity;            /* 0: the file's, or the default of a new one */
 	uint64_t threads;
 };
 

@@ -18,7 +18,7 @@ static void answer(struct worker *worker)
 
 	if (worker->count == 0)
 		return;
-	worker->at = clock_moment(&worker->shared->clock);
+	worker->at = clock_moment(&worker->shared->table->clock);
 	for (size_t i = 0; i < worker->count; i++)
 		handle_locate(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++)

@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "engine/engine.h"
 #include "net/net.h"
 #include "proto/codec.h"
@@ -41,7 +40,6 @@ struct worker_shared {
 	struct top *top;
 	struct log *log;
 	struct net_gate gate;
-	struct clock_anchor clock;
 	struct codec_limits limits;
 	_Atomic bool stopping;
 	/*

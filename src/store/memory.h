@@ -1,5 +1,5 @@
 /*
- * memory.h: states in this process's own memory.
+ * memory.h: states in memory: this process's own, or a file's that others map too.
  *
  * The loop in which a pure step meets a cell that others are changing: find,
  * step, compare-and-swap, and again when somebody was faster.
@@ -16,9 +16,10 @@
 struct weir_table {
 	struct table table;
 	struct clock_anchor clock;
+	bool is_file;
 };
 
-/** Errors: ERANGE, ENOMEM, EIO (no randomness). */
+/** Errors: as weir_table_open. */
 int memory_open(struct weir_table *store, const struct weir_table_options *options,
                 struct weir_error *error);
 void memory_close(struct weir_table *store);

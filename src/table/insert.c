@@ -12,16 +12,14 @@
 static const struct cell empty = {0, 0};
 
 /*
- * Unlike any other claim: a counter that starts at a hash of this thread's own
- * address and the time, beside a time in nanoseconds.
+ * Unlike any other claim: its number in the table beside a time in nanoseconds.
+ * No counter of a thread's own would do: after a fork two processes have it.
  */
-static struct cell claim_make(uint32_t tag, uint64_t now_ns)
+static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns)
 {
-	static __thread uint32_t counter;
+	uint64_t number = __atomic_fetch_add(&table->header->claims, 1, __ATOMIC_RELAXED);
 
-	if (counter == 0)
-		counter = (uint32_t)(((uintptr_t)&counter ^ now_ns) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-	return cell_make(tag, now_ns + CLAIM_NS, ++counter, CELL_CLAIM);
+	return cell_make(tag, now_ns + CLAIM_NS, (uint32_t)number, CELL_CLAIM);
 }
 
 /*
@@ -70,7 +68,7 @@ static bool claim(struct table *table, const struct table_place *place, struct t
                   uint64_t now_ns)
 {
 	struct table_slot victim = choose(table, place, now_ns);
-	struct cell mine = claim_make(place->tag, now_ns);
+	struct cell mine = claim_make(table, place->tag, now_ns);
 
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;

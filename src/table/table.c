@@ -6,8 +6,8 @@
 #include <sys/auxv.h>
 #endif
 
-#define VERSION 1
-#define BYTE_ORDER_MARK 0x01020304
+#include "base/error.h"
+
 #define SAMPLE_SETS 8192
 
 bool cell_load_is_atomic(void)
@@ -22,7 +22,7 @@ bool cell_load_is_atomic(void)
 }
 
 /* At capacity 78% of the cells are taken, so that hardly an insertion finds all its places so. */
-static uint64_t sets_for(uint64_t capacity)
+uint64_t table_sets(uint64_t capacity)
 {
 	uint64_t cells = capacity + capacity / 40 * 11 + capacity % 40;
 
@@ -34,31 +34,57 @@ size_t table_size(uint64_t capacity)
 	if (capacity < 1 || capacity > WEIR_CAPACITY_MAX)
 		return 0;
 	return sizeof(struct table_header) +
-	       sets_for(capacity) * TABLE_SET_CELLS * sizeof(struct cell);
+	       table_sets(capacity) * TABLE_SET_CELLS * sizeof(struct cell);
 }
 
-void table_format(struct table *table, void *memory, uint64_t capacity,
-                  const struct hash_key *secret)
+void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret)
 {
-	struct table_header *header = memory;
-
-	memcpy(header->magic, "WEIRTBL", 8);
-	header->byte_order = BYTE_ORDER_MARK;
-	header->version = VERSION;
+	memcpy(header->magic, TABLE_MAGIC, sizeof header->magic);
+	header->byte_order = TABLE_BYTE_ORDER;
+	header->version = TABLE_VERSION;
 	header->header_size = sizeof *header;
 	header->cell_size = sizeof(struct cell);
 	header->set_cells = TABLE_SET_CELLS;
 	header->capacity = capacity;
-	header->sets = sets_for(capacity);
+	header->sets = table_sets(capacity);
 	header->secret = *secret;
+}
+
+void table_view(struct table *table, void *memory, size_t size)
+{
+	struct table_header *header = memory;
+
 	*table = (struct table){
 	    .header = header,
 	    .cells = (struct cell *)(header + 1),
-	    .sets = header->sets,
-	    .size = table_size(capacity),
+	    .sets = (size - sizeof *header) / (TABLE_SET_CELLS * sizeof(struct cell)),
+	    .size = size,
 	    .load_is_atomic = cell_load_is_atomic(),
 	};
-	keyhash_init(&table->hash, secret);
+	keyhash_init(&table->hash, &header->secret);
+}
+
+static void keep_first(void *context, const char *text)
+{
+	struct weir_error *error = context;
+
+	if (error && error->status == WEIR_OK)
+		error_set(error, WEIR_EINVAL, "%s", text);
+}
+
+int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error)
+{
+	struct table_header *header = memory;
+
+	if (error)
+		error->status = WEIR_OK;
+	if (size < sizeof *header)
+		return error_set(error, WEIR_EINVAL, "size: expected a header of %zu bytes, found %zu",
+		                 sizeof *header, size);
+	if (table_check_header(header, size, keep_first, error) > 0)
+		return WEIR_EINVAL;
+	table_view(table, memory, size);
+	return WEIR_OK;
 }
 
 uint64_t table_live(const struct table *table, uint64_t now_ns)

@@ -34,6 +34,10 @@
 #define TABLE_RUN_SETS  5
 #define TABLE_PLACES    (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 
+#define TABLE_MAGIC "WEIRTBL" /* with its NUL */
+#define TABLE_BYTE_ORDER 0x01020304
+#define TABLE_VERSION 1
+
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
 	char magic[8];       /* "WEIRTBL\0" */
@@ -42,8 +46,12 @@ struct table_header {
 	uint32_t header_size, cell_size, set_cells, reserved0;
 	uint64_t capacity, sets;
 	struct hash_key secret;
-	_Alignas(128) uint64_t evictions; /* on a line of its own: written while others read */
-	uint8_t reserved[4096 - 128 - sizeof(uint64_t)];
+	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
+	uint64_t seen_ns;  /* of a file: what that clock said when it was last opened or closed */
+	/* On lines of their own: written while others read. */
+	_Alignas(128) uint64_t evictions;
+	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
+	uint8_t reserved[4096 - 256 - sizeof(uint64_t)];
 };
 
 _Static_assert(sizeof(struct table_header) == 4096, "the cells start on a page");
@@ -60,9 +68,36 @@ struct table {
 /** Bytes that a table of `capacity` keys takes, or 0 when that is out of range. */
 size_t table_size(uint64_t capacity);
 
-/** Makes a new table in `memory`: zeroed, table_size() bytes, aligned to a page. */
-void table_format(struct table *table, void *memory, uint64_t capacity,
-                  const struct hash_key *secret);
+/** Sets that a table of `capacity` keys, which is in range, has. */
+uint64_t table_sets(uint64_t capacity);
+
+/** Makes the header of a new table: zeroed before, as all that comes after it must be. */
+void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret);
+
+/**
+ * Takes `memory`, `size` bytes aligned to a page, for the table that it holds,
+ * and changes nothing in it. EINVAL when it holds none that this code can use;
+ * the message is "FIELD: expected …, found …".
+ */
+int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error);
+
+/** The same without a look at the header: as many sets as there are bytes for. */
+void table_view(struct table *table, void *memory, size_t size);
+
+/** Told of one defect, in words. */
+typedef void table_report(void *context, const char *text);
+
+/** All that table_attach would refuse. `size` is at least a header's. */
+uint64_t table_check_header(const struct table_header *header, size_t size, table_report *report,
+                            void *context);
+
+/**
+ * Cells that no limit can have written, and tags that stand twice in a set;
+ * `horizon_ns` is how far ahead a state may reach. What others write meanwhile
+ * may be reported wrongly. With `repair` such cells are emptied. Returns how many there are.
+ */
+uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizon_ns, bool repair,
+                           table_report *report, void *context);
 
 /* Where a key can be: in its home, or in a run of sets that few need and so is not worked out yet.
  */

@@ -75,7 +75,7 @@ def test_c_code_compiles_and_decides(document, tmp_path):
                         tmp_path / "snippet", f"-L{BUILD}/src", "-lweir", *sanitize()],
                        check=True, timeout=PATIENCE)
         subprocess.run([tmp_path / "snippet"], env={"LD_LIBRARY_PATH": f"{BUILD}/src"},
-                       check=True, timeout=PATIENCE)
+                       cwd=tmp_path, check=True, timeout=PATIENCE)
 
 
 def sanitize():

@@ -12,6 +12,7 @@ OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG 
 TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET = range(4)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
+NOW = 2**64 - 1
 REASONS = ("ok", "hit_quota", "over_limit")
 
 UNIT_NS = {
@@ -68,7 +69,9 @@ class RawDecision(ctypes.Structure):
 
 
 class TableOptions(ctypes.Structure):
-    _fields_ = [("capacity", U64), ("secret", ctypes.c_char_p), ("reserved", U64 * 6)]
+    _fields_ = [
+        ("capacity", U64), ("secret", ctypes.c_char_p), ("path", ctypes.c_char_p),
+        ("reserved", U64 * 5)]
 
 
 class Request(ctypes.Structure):
@@ -200,10 +203,11 @@ class Limiter(_Handle):
 
 
 class Table(_Handle):
-    """Of one secret, so that a trace that fails fails again."""
+    """Of one secret, so that a trace that fails fails again; or as the file has it."""
 
-    def __init__(self, capacity=0):
-        super().__init__("table", TableOptions(capacity=capacity, secret=b"sixteen bytes ok"))
+    def __init__(self, capacity=0, path=None):
+        secret = None if path else b"sixteen bytes ok"
+        super().__init__("table", TableOptions(capacity=capacity, secret=secret, path=path))
 
     def call(self, limit, key, operation, now, cost=1):
         raw = RawDecision()

@@ -39,6 +39,11 @@ static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults
 	assert_int_equal(ntohs(plan.resp.v4.sin_port), 6380);
 	assert_int_equal(plan.capacity, 1000000);
 	assert_true(plan.threads >= 1);
+	assert_string_equal(plan.path, "");
+	file = (struct weir_config){.store = "file:/var/lib/weir/state"};
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
+	assert_string_equal(plan.path, "/var/lib/weir/state");
+	assert_int_equal(plan.capacity, 0); /* the file's */
 }
 
 static void impossible_values_are_refused_by_name(void **state)
@@ -53,7 +58,8 @@ static void impossible_values_are_refused_by_name(void **state)
 	    {SETTING_CAPACITY, "many", "found 'many'"},
 	    {SETTING_THREADS, "-1", "threads: expected 1 to 256, found '-1'"},
 	    {SETTING_THREADS, "257", "threads: expected 1 to 256, found '257'"},
-	    {SETTING_STORE, "redis://127.0.0.1/0", "store: expected memory"},
+	    {SETTING_STORE, "redis://127.0.0.1/0", "store: expected memory or file:PATH, found 'redis"},
+	    {SETTING_STORE, "file:", "found 'file:'"},
 	    {SETTING_GRPC, "127.0.0.1:1", "grpc: not supported yet"},
 	};
 	struct weir_config empty = {0};

@@ -1,0 +1,158 @@
+#include "store/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/os.h"
+
+static int fail(struct weir_error *error, const char *path, const char *what)
+{
+	int status = errno == ENOENT ? WEIR_ENOTFOUND : WEIR_EIO;
+
+	return error_set(error, status, "%.120s: %s: %m", path, what);
+}
+
+static int map(int fd, const char *path, enum file_access access, struct file_map *out,
+               struct weir_error *error)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) != 0)
+		return fail(error, path, "cannot look at it");
+	if (!S_ISREG(stat.st_mode))
+		return error_set(error, WEIR_EINVAL, "%.120s: expected a regular file, found another kind",
+		                 path);
+	if (stat.st_size < (off_t)sizeof(struct table_header))
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: size: expected a header of %zu bytes, found %lld", path,
+		                 sizeof(struct table_header), (long long)stat.st_size);
+	out->size = (size_t)stat.st_size;
+	out->memory = mmap(NULL, out->size, PROT_READ | PROT_WRITE,
+	                   access == FILE_SHARED ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+	return out->memory == MAP_FAILED ? fail(error, path, "cannot map it") : WEIR_OK;
+}
+
+int file_map(const char *path, enum file_access access, struct file_map *out,
+             struct weir_error *error)
+{
+	/* Neither wait for who is at a pipe's other end, nor make a terminal ours. */
+	int flags = (access == FILE_SHARED ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = open(path, flags), status;
+
+	if (fd < 0)
+		return fail(error, path, "cannot open it");
+	status = map(fd, path, access, out, error);
+	close(fd);
+	return status;
+}
+
+/* On the disk before it has its name: after a power loss it is there whole or not at all. */
+static int fill(int fd, uint64_t capacity, const struct hash_key *secret)
+{
+	struct table_header *header = calloc(1, sizeof *header);
+	ssize_t written;
+	int failed;
+
+	if (!header)
+		return ENOMEM;
+	table_format(header, capacity, secret);
+	/* Room that is missing is found here, not by a signal at some later write. */
+	failed = posix_fallocate(fd, 0, (off_t)table_size(capacity));
+	if (!failed) {
+		written = pwrite(fd, header, sizeof *header, 0);
+		if (written != (ssize_t)sizeof *header)
+			failed = written < 0 ? errno : ENOSPC;
+		else if (fsync(fd) != 0)
+			failed = errno;
+	}
+	free(header);
+	return failed;
+}
+
+int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
+                struct weir_error *error)
+{
+	char *fresh;
+	int fd, failed;
+
+	if (asprintf(&fresh, "%s.XXXXXX", path) < 0)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600: the secret is in it */
+	failed = fd < 0 ? errno : 0;
+	if (!failed) {
+		failed = fill(fd, capacity, secret);
+		if (!failed && link(fresh, path) != 0 && errno != EEXIST)
+			failed = errno;
+		unlink(fresh);
+		close(fd);
+	}
+	free(fresh);
+	errno = failed;
+	return failed ? error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path) : WEIR_OK;
+}
+
+/* Room for `size` bytes: what is behind them goes, what was missing is empty cells. */
+static int resize(int fd, size_t size)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) != 0)
+		return errno;
+	/* Half a cell would be another cell. */
+	if (ftruncate(fd, u64_min((uint64_t)stat.st_size, size) / sizeof(struct cell) *
+	                      sizeof(struct cell)) != 0)
+		return errno;
+	return posix_fallocate(fd, 0, (off_t)size);
+}
+
+int file_resize(const char *path, size_t size, struct weir_error *error)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), failed;
+
+	if (fd < 0)
+		return fail(error, path, "cannot open it");
+	failed = resize(fd, size);
+	close(fd);
+	errno = failed;
+	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;
+}
+
+void file_see(const struct table *table, uint64_t now_ns)
+{
+	struct table_header *header = table->header;
+	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+
+	while (seen < now_ns && !__atomic_compare_exchange_n(&header->seen_ns, &seen, now_ns, true,
+	                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+struct clock_anchor file_clock(const struct table *table)
+{
+	struct table_header *header = table->header;
+	struct clock_anchor mine = clock_start();
+	uint64_t boot = os_boot_id(), now_ns = clock_now(&mine);
+	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+
+	if (seen > now_ns)
+		mine.offset_ns += seen - now_ns;
+	for (;;) {
+		struct cell before = cell_load(&header->clock, table->load_is_atomic);
+
+		if (boot != 0 && before.low == boot && (int64_t)(before.high - mine.offset_ns) >= 0) {
+			mine.offset_ns = before.high;
+			break;
+		}
+		if (cell_swap(&header->clock, before, (struct cell){boot, mine.offset_ns}))
+			break;
+	}
+	file_see(table, clock_now(&mine));
+	return mine;
+}

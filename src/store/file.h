@@ -1,0 +1,56 @@
+/*
+ * file.h: a table in a file that any number of processes map.
+ *
+ * A new file is made under another name and linked into place whole, so whoever
+ * finds one finds a table, and of two who make it at once one takes the other's.
+ */
+#ifndef STORE_FILE_H
+#define STORE_FILE_H
+
+#include <weir/weir.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "table/table.h"
+
+/* A file's bytes. Somebody who shortens it meanwhile kills whoever touches them (SIGBUS). */
+struct file_map {
+	void *memory;
+	size_t size;
+};
+
+enum file_access {
+	FILE_PRIVATE, /* what is written stays here */
+	FILE_SHARED,
+};
+
+/**
+ * Maps a regular file; `*error` names it. Errors: ENOTFOUND, EINVAL (no regular
+ * file, or smaller than a table's header), EIO. Unmap with os_pages_unmap.
+ */
+int file_map(const char *path, enum file_access access, struct file_map *out,
+             struct weir_error *error);
+
+/**
+ * Makes the file of a new, empty table, readable by its owner alone, with its
+ * room on the disk. When there is one meanwhile, that is success too.
+ * Errors: EIO, ENOMEM.
+ */
+int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
+                struct weir_error *error);
+
+/** Gives a table's file its size again; cells that were missing are empty. Errors: EIO. */
+int file_resize(const char *path, size_t size, struct weir_error *error);
+
+/**
+ * One clock for all who have the file open, and one that never goes back. As
+ * long as the system runs its monotonic clock is everybody's, and the file keeps
+ * what to add to it; a wall that is ahead of that moves it forward. After a boot
+ * it goes on from the wall, or from the last time seen if the wall is behind.
+ */
+struct clock_anchor file_clock(const struct table *table);
+
+/** Keeps in the file that its clock has said `now_ns`. */
+void file_see(const struct table *table, uint64_t now_ns);
+
+#endif

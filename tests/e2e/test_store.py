@@ -1,0 +1,160 @@
+"""store: file:PATH, and weir store."""
+
+import concurrent.futures
+import json
+import os
+import struct
+import sys
+
+import pytest
+from harness import CONFIG, ROOT, Wire, encode, plain_build_only, weir
+
+CAPACITY, SETS = 1000, 160
+SIZE = 4096 + SETS * 128
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def serve_file(serve, state):
+    return lambda *flags: serve("--store", f"file:{state}", *flags)
+
+
+@pytest.fixture
+def used(serve_file, state):
+    """A file in which key `k` of `window` has one of three left."""
+    server = serve_file("--capacity", str(CAPACITY))
+    server.get("/v1/acquire/window?key=k&cost=2")
+    assert server.stop() == 0
+    return state
+
+
+def change(path, offset, data):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def dump(path):
+    done = weir("store", "dump", path)
+    assert done.returncode == 0, done
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_killed_server_continues_where_it_was(serve_file):
+    server = serve_file()
+    assert server.get("/v1/acquire/window?key=spent&cost=3").json["reason"] == "hit_quota"
+    assert server.get("/v1/acquire/login?key=half&cost=4").json["remaining"] == 6
+    server.process.kill()
+    server.process.wait()
+    server = serve_file()
+    spent = server.get("/v1/acquire/window?key=spent")
+    assert (spent.status, spent.json["remaining"]) == (429, 0)
+    assert server.get("/v1/peek/login?key=half").json["remaining"] == 6
+
+
+def test_another_store_needs_a_restart(serve, tmp_path):
+    config = CONFIG + f"store: file:{tmp_path}/%s\n"
+    server = serve(config=config % "one")
+    for path in ("two", "three"):  # what is in force is remembered beyond the file that named it
+        server.reload(config % path)
+        server.line_with("restart_needed setting=store")
+        server.line_with("reloaded")
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
+    before = used.read_bytes()
+    done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
+    assert done.returncode == 1
+    assert f"{used}: capacity: expected 5, found {CAPACITY}" in done.stderr
+    assert used.read_bytes()[4096:] == before[4096:]
+    used.write_text("precious " * 1000)
+    done = weir("serve", "--store", f"file:{used}")
+    assert done.returncode == 1
+    assert "magic: expected WEIRTBL" in done.stderr
+    assert used.read_text() == "precious " * 1000
+
+
+def take(server, key):
+    """As many of 30 as it grants, all sent at once."""
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "login", key) * 30)
+        return sum(wire.reply()[0] for _ in range(30))
+
+
+def test_servers_on_one_file_share_a_count(serve_file):
+    servers = [serve_file(), serve_file()]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for key in range(100):  # each new to both at the same moment
+            assert sum(pool.map(lambda i: take(servers[i % 2], f"key-{key}"), range(4))) == 10
+
+
+@plain_build_only
+def test_a_server_and_a_program_share_a_count(serve_file, state):
+    server = serve_file()
+    sys.path.insert(0, os.fspath(ROOT / "tests" / "model"))
+    import weir as library
+    table = library.Table(path=os.fsencode(state))
+    limit = library.Limit(library.options(library.TOKEN_BUCKET, 10, unit=library.HOUR, name=b"login"))
+    for i in range(6):
+        assert table.call(limit, b"k", "acquire", library.NOW)["remaining"] == 9 - i
+    assert server.get("/v1/acquire/login?key=k&cost=3").json["remaining"] == 1
+    assert table.call(limit, b"k", "acquire", library.NOW)["remaining"] == 0
+    assert server.get("/v1/acquire/login?key=k").status == 429
+
+
+def test_a_file_has_what_was_counted_and_is_found_well(used):
+    cell, = dump(used)
+    assert cell["live"] and cell["word"] == 1  # a window's count less one
+    done = weir("store", "check", used)
+    assert (done.returncode, done.stdout) == (0, f"{used}: ok\n")
+
+
+def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
+    cell, = dump(used)
+    places = [(place, 3) for place in range(SETS) if place not in (cell["set"], SETS - 1)]
+    no_tag, far, double = places[:3]
+    now = cell["until_ns"]
+    offset = lambda place: 4096 + place[0] * 128 + place[1] * 16
+    at = lambda ns: (ns << 4) % 2**64
+    change(used, offset(no_tag), struct.pack("<QQ", 0, at(now)))
+    change(used, offset(far), struct.pack("<QQ", 7 << 32, at(now + 17 * 365 * 86400 * 10**9)))
+    change(used, offset(double), struct.pack("<QQQQ", 9 << 32, at(now), 9 << 32, at(now)))
+    os.truncate(used, SIZE - 40)
+    done = weir("store", "check", used)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 4
+    assert f"size: expected {SIZE} bytes for {CAPACITY} keys, found {SIZE - 40}" in lines[0]
+    for line, text in zip(lines[1:], ("set 0, cell 3: expected a tag", "cell 3: expected a time",
+                                      "cell 4: expected a tag of its own")):
+        assert text in line
+    done = weir("store", "repair", used)
+    assert (done.returncode, done.stdout) == (0, f"{used}: ok, 3 cells emptied\n")
+    assert weir("store", "check", used).returncode == 0
+    assert {(c["set"], c["tag"]) for c in dump(used)} == {(cell["set"], cell["tag"]), (double[0], 9)}
+    assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
+
+
+def test_a_damaged_header_is_not_guessed(used):
+    change(used, 12, struct.pack("<II", 8, 8))
+    before = used.read_bytes()
+    for action in ("check", "repair"):
+        done = weir("store", action, used)
+        assert done.returncode == 1
+        assert f"{used}: version: expected 1, found 8\n{used}: header size: expected 4096, found 8" \
+            in done.stderr
+    assert weir("store", "dump", used).returncode == 1
+    assert used.read_bytes() == before
+
+
+@pytest.mark.parametrize("words, status", [
+    (["check"], 2), (["mend", "x"], 2), (["check", "/nowhere/state"], 1), (["dump", "/dev/null"], 1)])
+def test_what_weir_store_cannot_do_it_says(words, status):
+    done = weir("store", *words)
+    assert done.returncode == status
+    assert done.stderr

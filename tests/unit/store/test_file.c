@@ -1,0 +1,268 @@
+/* A table in a file: what is refused, what is kept, and processes that meet in it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/number.h"
+#include "store/file.h"
+#include "store/memory.h"
+
+#define NOW       UINT64_C(1700000000000000000)
+#define QUOTA     50
+#define PROCESSES 4
+#define KEYS      300
+
+static char directory[] = "/tmp/weir-file-XXXXXX", path[64];
+
+static int setup(void **state)
+{
+	(void)state;
+	unlink(path);
+	return 0;
+}
+
+static weir_table *open_with(uint64_t capacity, const char *secret)
+{
+	struct weir_table_options options = {
+	    .capacity = capacity, .secret = (const uint8_t *)secret, .path = path};
+	struct weir_error error = {0};
+	weir_table *table;
+
+	if (weir_table_open(&options, &table, &error) != WEIR_OK)
+		fail_msg("%s", error.message);
+	return table;
+}
+
+static void refused(const struct weir_table_options *options, int status, const char *message)
+{
+	struct weir_error error = {0};
+	weir_table *table;
+
+	assert_int_equal(weir_table_open(options, &table, &error), status);
+	assert_null(table);
+	if (!strstr(error.message, message))
+		fail_msg("expected '%s', found '%s'", message, error.message);
+}
+
+static weir_limit *open_limit(void)
+{
+	weir_limit *limit;
+
+	assert_int_equal(
+	    weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_HOUR}}, &limit, NULL),
+	    WEIR_OK);
+	return limit;
+}
+
+static void change(long offset, const void *bytes, size_t len)
+{
+	FILE *file = fopen(path, "r+b");
+
+	assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+	assert_int_equal(fwrite(bytes, 1, len, file), len);
+	fclose(file);
+}
+
+static void a_file_keeps_capacity_secret_and_counts(void **state)
+{
+	struct weir_table_options other = {.capacity = 999, .path = path};
+	struct weir_table_stats stats;
+	weir_limit *limit = open_limit();
+	weir_table *table = open_with(1000, "sixteen bytes ok");
+	struct weir_decision d;
+	struct stat stat_;
+
+	(void)state;
+	assert_int_equal(weir_acquire(table, limit, "a", 1, 20, NOW, &d), WEIR_OK);
+	weir_table_close(table);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_int_equal(stat_.st_mode & 07777, 0600);
+	assert_int_equal(stat_.st_nlink, 1);
+	table = open_with(0, NULL);
+	weir_table_stats(table, NOW, &stats);
+	assert_int_equal(stats.capacity, 1000);
+	assert_int_equal(weir_peek(table, limit, "a", 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 30);
+	weir_table_close(table);
+	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000");
+	other.capacity = 1000;
+	other.secret = (const uint8_t *)"another sixteen.";
+	refused(&other, WEIR_EINVAL, "secret: expected the one given, found another");
+	weir_table_close(open_with(1000, "sixteen bytes ok"));
+	weir_limit_close(limit);
+}
+
+static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
+{
+	static const struct {
+		size_t offset;
+		uint64_t value;
+		const char *message;
+	} bad[] = {
+	    {offsetof(struct table_header, magic), 7, "magic: expected WEIRTBL, found other bytes"},
+	    {offsetof(struct table_header, byte_order), UINT64_C(0x104030201),
+	     "byte order: expected 01020304, found 04030201"},
+	    {offsetof(struct table_header, version), 9, "version: expected 1, found 9"},
+	    {offsetof(struct table_header, header_size), 64, "header size: expected 4096, found 64"},
+	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
+	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},
+	    {offsetof(struct table_header, capacity), 0, "capacity: expected 1 to 4294967296 keys"},
+	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
+	    {offsetof(struct table_header, sets), 5, "sets: expected 160, found 5"},
+	};
+	struct weir_table_options options = {.path = path};
+	struct table_header header;
+	FILE *file;
+
+	(void)state;
+	weir_table_close(open_with(1000, NULL));
+	file = fopen(path, "rb");
+	assert_int_equal(fread(&header, sizeof header, 1, file), 1);
+	fclose(file);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		/* Four bytes where the field has four. */
+		change((long)bad[i].offset, &bad[i].value,
+		       bad[i].offset >= offsetof(struct table_header, capacity) || i == 0 ? 8 : 4);
+		refused(&options, WEIR_EINVAL, bad[i].message);
+		change(0, &header, sizeof header);
+	}
+	weir_table_close(open_with(1000, NULL));
+	assert_int_equal(truncate(path, 4096 + 160 * 128 - 1), 0);
+	refused(&options, WEIR_EINVAL, "size: expected 24576 bytes for 1000 keys, found 24575");
+	assert_int_equal(truncate(path, 0), 0);
+	refused(&options, WEIR_EINVAL, "size: expected a header of 4096 bytes, found 0");
+	options.path = "/dev/null";
+	refused(&options, WEIR_EINVAL, "/dev/null: expected a regular file");
+	options.path = directory;
+	refused(&options, WEIR_EIO, "cannot open it");
+	options.path = "/nowhere/at/all";
+	refused(&options, WEIR_EIO, "/nowhere/at/all: cannot make it: No such file");
+}
+
+/* Each opens the file by itself, all at the moment when there is none. Exits 0 with its count in. */
+static void acquire_all(int from, int to, unsigned keys, unsigned rounds)
+{
+	unsigned granted[KEYS] = {0};
+	weir_limit *limit = open_limit();
+	struct weir_decision d;
+	weir_table *table;
+	char go, key[16];
+
+	if (read(from, &go, 1) != 0)
+		_exit(1);
+	table = open_with(5000, NULL);
+	for (unsigned r = 0; r < rounds; r++)
+		for (unsigned k = 0; k < keys; k++) {
+			int len = snprintf(key, sizeof key, "key%u", k);
+
+			if (weir_acquire(table, limit, key, (size_t)len, 1, NOW, &d) != WEIR_OK)
+				_exit(1);
+			granted[k] += d.allowed;
+		}
+	_exit(write(to, granted, sizeof granted) != sizeof granted);
+}
+
+static void processes_get_exactly_the_limit(unsigned keys, unsigned rounds)
+{
+	unsigned total[KEYS] = {0}, granted[KEYS];
+	int start[2], result[2], status;
+
+	unlink(path);
+	assert_int_equal(pipe(start), 0);
+	assert_int_equal(pipe(result), 0);
+	for (int i = 0; i < PROCESSES; i++)
+		if (fork() == 0) {
+			close(start[1]);
+			acquire_all(start[0], result[1], keys, rounds);
+		}
+	close(start[0]);
+	close(start[1]); /* all see the end at once */
+	for (int i = 0; i < PROCESSES; i++) {
+		assert_int_equal(read(result[0], granted, sizeof granted), sizeof granted);
+		for (unsigned k = 0; k < keys; k++)
+			total[k] += granted[k];
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	close(result[0]);
+	close(result[1]);
+	for (unsigned k = 0; k < keys; k++)
+		assert_int_equal(total[k], QUOTA);
+}
+
+static void processes_that_make_one_file_share_a_key_exactly(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		processes_get_exactly_the_limit(1, 500);
+}
+
+static void processes_on_keys_never_seen_get_exactly_the_limit(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		processes_get_exactly_the_limit(KEYS, QUOTA);
+}
+
+/* The wall stepped back while nobody had the file open, in one boot or over the next. */
+static void a_clock_never_goes_back(void **state)
+{
+	uint64_t hour = 3600 * NS_PER_S, other_boot = 1, before;
+	weir_limit *limit = open_limit();
+	weir_table *table = open_with(1000, NULL);
+	struct weir_decision d;
+
+	(void)state;
+	for (int boots = 0; boots < 2; boots++) {
+		struct cell clock = table->table.header->clock;
+
+		/* What a wall an hour ahead would have left. */
+		clock.high += hour;
+		weir_table_close(table);
+		change(offsetof(struct table_header, clock), &clock, sizeof clock);
+		table = open_with(0, NULL);
+		before = clock_now(&table->clock);
+		assert_true(before > os_wall_ns() + hour / 2);
+		assert_int_equal(weir_acquire(table, limit, "a", 1, QUOTA / 2, WEIR_NOW, &d), WEIR_OK);
+		assert_int_equal(d.allowed, true);
+		assert_int_equal(weir_reset(table, limit, "a", 1, WEIR_NOW, &d), WEIR_OK);
+		weir_table_close(table);
+		if (boots == 1)
+			change(offsetof(struct table_header, clock), &other_boot, sizeof other_boot);
+		table = open_with(0, NULL);
+		assert_true(clock_now(&table->clock) >= before);
+		assert_true(clock_now(&table->clock) < before + hour / 2);
+	}
+	weir_table_close(table);
+	weir_limit_close(limit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup(a_file_keeps_capacity_secret_and_counts, setup),
+	    cmocka_unit_test_setup(what_is_no_table_is_refused_and_left_as_it_is, setup),
+	    cmocka_unit_test_setup(processes_that_make_one_file_share_a_key_exactly, setup),
+	    cmocka_unit_test_setup(processes_on_keys_never_seen_get_exactly_the_limit, setup),
+	    cmocka_unit_test_setup(a_clock_never_goes_back, setup),
+	};
+	int failed;
+
+	if (!mkdtemp(directory))
+		return 1;
+	snprintf(path, sizeof path, "%s/state", directory);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	return failed + (rmdir(directory) != 0); /* nothing else is left there */
+}
