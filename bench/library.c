@@ -134,6 +134,7 @@ int main(int argc, char **argv)
 	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
 	const struct weir_limit_options always = {.rate = {1000000000}};
 	struct timespec now;
+	uint64_t resident = measure_resident_bytes();
 	struct bench bench = {
 	    .operations = (quick ? 100000 : 1000000) / BATCH * BATCH,
 	    .seed = UINT64_C(0x9e3779b97f4a7c15),
@@ -144,6 +145,8 @@ int main(int argc, char **argv)
 	if (weir_limit_open(&often, &bench.limit, NULL) != 0 ||
 	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !open_table(&bench, 1000000))
 		return 1;
+	printf("keyed_1m_memory %.2f bytes\n",
+	       (double)(measure_resident_bytes() - resident) / (double)bench.keys);
 	measure_print("limiter_own_clock", limiter_own_clock, &bench);
 	measure_print("limiter_given_time", limiter_given_time, &bench);
 	measure_print("keyed_1m_given_time", keyed_given_time, &bench);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MEASURE_ROUNDS 5
 
@@ -21,6 +22,20 @@ static inline uint64_t measure_read(clockid_t clock)
 static inline uint64_t measure_now_ns(void)
 {
 	return measure_read(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* Memory of this process that is there; 0 when the system does not tell. */
+static inline uint64_t measure_resident_bytes(void)
+{
+	unsigned long pages = 0;
+	FILE *statm = fopen("/proc/self/statm", "r");
+
+	if (statm) {
+		if (fscanf(statm, "%*u %lu", &pages) != 1)
+			pages = 0;
+		fclose(statm);
+	}
+	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* xorshift64*: cheap beside a read of memory. */

@@ -30,6 +30,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 PROGRAMS = ["yardsticks", "library"]
+ATTACK = ["evictions", "attack"]
+PEERS = {
+    "rust": ["governor", "governor-array", "throttlecrab-adaptive", "throttlecrab-periodic"],
+    "go": ["x/time/rate", "uber-go/ratelimit"],
+}
+PEER_FIGURES = {"ns": ("keyed 1m", "keyed_1m_own_clock"), "bytes": ("memory", "keyed_1m_memory")}
 YARDSTICKS = {
     "prefetched_read": "dependent_read",
     "prefetched_read_2_threads": "dependent_read",
@@ -245,23 +251,48 @@ class Table:
         ratio = ""
         if self.values.get(yardstick) and yardstick != name:
             ratio = f"{value / self.values[yardstick]:8.2f} x {yardstick}"
-        print(f"{name:36} {value:10.2f} {unit:8} {ratio}".rstrip(), flush=True)
+        print(f"{name:38} {value:10.2f} {unit:8} {ratio}".rstrip(), flush=True)
 
     def note(self, name, text):
-        print(f"{name:36} {'-':>10} {text}", flush=True)
+        print(f"{name:38} {'-':>10} {text}", flush=True)
 
 
-def run_program(table, name, arguments):
-    try:
-        done = subprocess.run([built(f"bench/{name}"), *arguments], capture_output=True, text=True,
-                              check=False)
-    except Missing as why:
-        return table.note(name, why)
+def figures(*command):
+    """What a program says in lines `name value unit`."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
-        figure, value, unit = line.split()
-        table.row(figure, float(value), unit, YARDSTICKS.get(figure))
+        name, value, unit = line.split()
+        yield name, float(value), unit
     if done.returncode != 0:
-        table.note(name, f"failed: {done.stderr.strip()}")
+        raise Missing(f"failed: {done.stderr.strip()[-200:]}")
+
+
+def run_program(table, program, arguments):
+    try:
+        for name, value, unit in figures(built(f"bench/{program}"), *arguments):
+            table.row(name, value, unit, YARDSTICKS.get(name))
+    except Missing as why:
+        table.note(program, why)
+
+
+def run_peers(table, arguments):
+    """Other limiters, each in a process of its own, on the keys of library.c."""
+    fastest = []
+    for language, peers in PEERS.items():
+        try:
+            done = subprocess.run([ROOT / "bench/peers/build.sh", language, BUILD / "peers"],
+                                  capture_output=True, text=True, check=False, timeout=300)
+            if done.returncode != 0:
+                raise Missing("not built: " + " ".join(done.stderr.split())[-200:])
+            for peer in peers:
+                for name, value, unit in figures(BUILD / "peers" / language, peer, *arguments):
+                    what, ours = PEER_FIGURES[unit]
+                    table.row(f"peer: {name}, {what}", value, unit, ours)
+                    fastest += [value] if unit == "ns" else []
+        except (Missing, subprocess.SubprocessError) as why:
+            table.note(f"peers: {language}", why)
+    if fastest:
+        table.row("peer: fastest, to our batches", min(fastest), "ns", "keyed_1m_batch")
 
 
 def run_servers(table, rounds, requests):
@@ -355,13 +386,25 @@ def run_reloads(table, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--servers", action="store_true", help="no library, no yardsticks")
+    parser.add_argument("--servers", action="store_true", help="nothing but the servers")
+    parser.add_argument("--peers", action="store_true", help="the library beside its peers")
+    parser.add_argument("--attack", action="store_true",
+                        help="evictions, and a flood of 100 million keys: minutes")
     arguments = parser.parse_args()
+    everything = not (arguments.servers or arguments.peers or arguments.attack)
     quick = arguments.quick
+    flags = ["--quick"] if quick else []
     table = Table()
-    print(f"{'what':36} {'median':>10} {'unit':8} {'ratio':>8}")
-    for name in [] if arguments.servers else PROGRAMS:
-        run_program(table, name, ["--quick"] if quick else [])
+    print(f"{'what':38} {'median':>10} {'unit':8} {'ratio':>8}")
+    for name in PROGRAMS if everything or arguments.peers else []:
+        run_program(table, name, flags)
+    if arguments.peers or everything and not quick:
+        run_peers(table, flags)
+    if arguments.attack or everything and not quick:
+        for name in ATTACK:
+            run_program(table, name, flags if arguments.attack else ["--quick"])
+    if not (everything or arguments.servers):
+        return
     if quick:
         run_servers(table, 1, {1: 10000, 16: 50000})
         run_reloads(table, 3)
