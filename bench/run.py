@@ -39,7 +39,7 @@ PEER_FIGURES = {"ns": ("keyed 1m", "keyed_1m_own_clock"), "bytes": ("memory", "k
 YARDSTICKS = {
     "prefetched_read": "dependent_read",
     "prefetched_read_2_threads": "dependent_read",
-    "limiter_own_clock": "clock_read",
+    "limiter_own_clock": "clock_read + cas_8",
     "limiter_given_time": "cas_16",
     "keyed_1m_given_time": "dependent_read",
     "keyed_1m_own_clock": "dependent_read",
@@ -249,8 +249,10 @@ class Table:
     def row(self, name, value, unit, yardstick=None):
         self.values[name] = value
         ratio = ""
-        if self.values.get(yardstick) and yardstick != name:
-            ratio = f"{value / self.values[yardstick]:8.2f} x {yardstick}"
+        parts = [self.values.get(part) for part in (yardstick or "").split(" + ")]
+        if all(parts) and yardstick != name:
+            what = f"({yardstick})" if len(parts) > 1 else yardstick
+            ratio = f"{value / sum(parts):8.2f} x {what}"
         print(f"{name:38} {value:10.2f} {unit:8} {ratio}".rstrip(), flush=True)
 
     def note(self, name, text):
