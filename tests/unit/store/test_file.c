@@ -1,4 +1,5 @@
 /* A table in a file: what is refused, what is kept, and processes that meet in it. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +21,7 @@
 #define NOW       UINT64_C(1700000000000000000)
 #define QUOTA     50
 #define PROCESSES 4
-#define KEYS      300
+#define KEYS      2000 /* one byte each goes through a pipe whole */
 
 static char directory[] = "/tmp/weir-file-XXXXXX", path[64];
 
@@ -148,18 +150,26 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	refused(&options, WEIR_EIO, "/nowhere/at/all: cannot make it: No such file");
 }
 
-/* Each opens the file by itself, all at the moment when there is none. Exits 0 with its count in. */
-static void acquire_all(int from, int to, unsigned keys, unsigned rounds)
+/* Waits for all processes, for the `n`th time. */
+static void meet(unsigned *arrived, unsigned n)
 {
-	unsigned granted[KEYS] = {0};
+	__atomic_fetch_add(arrived, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < n * PROCESSES)
+		sched_yield();
+}
+
+/* All open the file at the moment when there is none, then begin together. */
+static void acquire_all(unsigned *arrived, int to, unsigned keys, unsigned rounds)
+{
+	uint8_t granted[KEYS] = {0};
 	weir_limit *limit = open_limit();
 	struct weir_decision d;
 	weir_table *table;
-	char go, key[16];
+	char key[16];
 
-	if (read(from, &go, 1) != 0)
-		_exit(1);
-	table = open_with(5000, NULL);
+	meet(arrived, 1);
+	table = open_with(2 * KEYS, NULL);
+	meet(arrived, 2);
 	for (unsigned r = 0; r < rounds; r++)
 		for (unsigned k = 0; k < keys; k++) {
 			int len = snprintf(key, sizeof key, "key%u", k);
@@ -173,30 +183,30 @@ static void acquire_all(int from, int to, unsigned keys, unsigned rounds)
 
 static void processes_get_exactly_the_limit(unsigned keys, unsigned rounds)
 {
-	unsigned total[KEYS] = {0}, granted[KEYS];
-	int start[2], result[2], status;
+	unsigned *arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE,
+	                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned total[KEYS] = {0};
+	uint8_t granted[KEYS];
+	int result[2], status;
 
 	unlink(path);
-	assert_int_equal(pipe(start), 0);
+	assert_ptr_not_equal(arrived, MAP_FAILED);
 	assert_int_equal(pipe(result), 0);
 	for (int i = 0; i < PROCESSES; i++)
-		if (fork() == 0) {
-			close(start[1]);
-			acquire_all(start[0], result[1], keys, rounds);
-		}
-	close(start[0]);
-	close(start[1]); /* all see the end at once */
+		if (fork() == 0)
+			acquire_all(arrived, result[1], keys, rounds);
+	for (int i = 0; i < PROCESSES; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
 	for (int i = 0; i < PROCESSES; i++) {
 		assert_int_equal(read(result[0], granted, sizeof granted), sizeof granted);
 		for (unsigned k = 0; k < keys; k++)
 			total[k] += granted[k];
 	}
-	for (int i = 0; i < PROCESSES; i++) {
-		assert_true(wait(&status) > 0);
-		assert_int_equal(status, 0);
-	}
 	close(result[0]);
 	close(result[1]);
+	munmap(arrived, sizeof *arrived);
 	for (unsigned k = 0; k < keys; k++)
 		assert_int_equal(total[k], QUOTA);
 }
@@ -211,8 +221,30 @@ static void processes_that_make_one_file_share_a_key_exactly(void **state)
 static void processes_on_keys_never_seen_get_exactly_the_limit(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 3; i++)
-		processes_get_exactly_the_limit(KEYS, QUOTA);
+	for (int i = 0; i < 20; i++) /* the first two requests of a key must meet */
+		processes_get_exactly_the_limit(KEYS, QUOTA / PROCESSES + 1);
+}
+
+/* Claims that are alike would let two processes commit on one. */
+static void a_child_of_a_fork_makes_claims_of_its_own(void **state)
+{
+	weir_table *table = open_with(1000, NULL);
+	weir_limit *limit = open_limit();
+	struct weir_decision d;
+	int status;
+
+	(void)state;
+	weir_acquire(table, limit, "parent", 6, 1, NOW, &d);
+	if (fork() == 0)
+		_exit(weir_acquire(table, limit, "child", 5, 1, NOW, &d));
+	assert_true(wait(&status) > 0);
+	assert_int_equal(status, 0);
+	weir_acquire(table, limit, "parent again", 12, 1, NOW, &d);
+	assert_int_equal(table->table.header->claims, 3);
+	assert_int_equal(weir_peek(table, limit, "child", 5, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, QUOTA - 1);
+	weir_table_close(table);
+	weir_limit_close(limit);
 }
 
 /* The wall stepped back while nobody had the file open, in one boot or over the next. */
@@ -255,6 +287,7 @@ int main(void)
 	    cmocka_unit_test_setup(what_is_no_table_is_refused_and_left_as_it_is, setup),
 	    cmocka_unit_test_setup(processes_that_make_one_file_share_a_key_exactly, setup),
 	    cmocka_unit_test_setup(processes_on_keys_never_seen_get_exactly_the_limit, setup),
+	    cmocka_unit_test_setup(a_child_of_a_fork_makes_claims_of_its_own, setup),
 	    cmocka_unit_test_setup(a_clock_never_goes_back, setup),
 	};
 	int failed;
