@@ -60,7 +60,7 @@ static bool ask(struct attack *attack, const char *kind, uint64_t number, uint64
 	struct key key = {.number = number};
 	struct weir_decision d;
 
-	strncpy(key.kind, kind, sizeof key.kind);
+	memcpy(key.kind, kind, strnlen(kind, sizeof key.kind));
 	return weir_acquire(attack->table, attack->limit, &key, sizeof key, 1, now_ns, &d) == 0 &&
 	       d.allowed;
 }

@@ -5,7 +5,7 @@
 
 #include "rules/model.h"
 #include "server/client_ip.h"
-#include "server/limits.h"
+#include "server/limit_list.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
@@ -198,7 +198,7 @@ static void finish_metrics(struct worker *worker, struct work *work)
 static void finish_limits(struct worker *worker, struct work *work)
 {
 	worker->page.len = 0;
-	give_page(worker, work, limits_render(worker->config, &worker->arena, &worker->page));
+	give_page(worker, work, limit_list_render(worker->config, &worker->arena, &worker->page));
 }
 
 static void finish_top(struct worker *worker, struct work *work)

@@ -1,4 +1,4 @@
-#include "server/limits.h"
+#include "server/limit_list.h"
 
 #include "engine/engine.h"
 #include "rules/model.h"
@@ -29,7 +29,7 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 	return uses;
 }
 
-int limits_render(const struct server_config *config, struct arena *arena, struct buffer *out)
+int limit_list_render(const struct server_config *config, struct arena *arena, struct buffer *out)
 {
 	const struct weir_config *rules = config->rules;
 	const struct use **uses = find_uses(rules, arena);
