@@ -166,7 +166,7 @@ static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 {
 	unsigned hits = 0;
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__)
 	const __m128i *cells = (const __m128i *)set, wanted = _mm_set1_epi32((int)tag);
 
 	for (int i = 0; i < TABLE_SET_CELLS; i += 4) { /* the second word of each of four cells */
