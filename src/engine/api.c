@@ -142,7 +142,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 
 	if (status != WEIR_OK)
 		return status;
-	fetched = memory_fetch(table, memory_hash(table, limit->identity, key, key_len));
+	fetched = memory_fetch_all(table, memory_hash(table, limit->identity, key, key_len));
 	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }

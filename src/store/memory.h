@@ -51,6 +51,17 @@ static inline struct memory_key memory_fetch(const struct weir_table *store, uin
 	return (struct memory_key){hash, NULL};
 }
 
+/** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
+ */
+static inline struct memory_key memory_fetch_all(const struct weir_table *store, uint64_t hash)
+{
+	struct table_place place = table_place(&store->table, hash);
+
+	table_prefetch(&place);
+	table_prefetch_run(&store->table, &place);
+	return (struct memory_key){hash, NULL};
+}
+
 /** Second pass, which may be left out. */
 void memory_locate(const struct weir_table *store, struct memory_key *key);
 

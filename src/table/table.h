@@ -34,9 +34,9 @@
 #define TABLE_RUN_SETS  5
 #define TABLE_PLACES    (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 
-#define TABLE_MAGIC "WEIRTBL" /* with its NUL */
+#define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION 1
+#define TABLE_VERSION    1
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
@@ -152,12 +152,12 @@ static inline void table_prefetch(const struct table_place *place)
 	__builtin_prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
-/** Starts fetching as much of the run as most keys that are not at home need. */
+/** Starts fetching the first set of the run, where most keys are that are not at home. */
 static inline void table_prefetch_run(const struct table *table, const struct table_place *place)
 {
 	struct cell *run = table_run(table, place);
 
-	for (int i = 0; i < 2 * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
+	for (int i = 0; i < TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
 		__builtin_prefetch(run + i);
 }
 
