@@ -147,7 +147,7 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 
-/* The algorithms behind algo_step. */
+/* The algorithms behind algo_step, which gives them an outcome that says allowed, ok and no wait. */
 bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 bool window_step(const struct window_params *params, const struct algo_call *call,

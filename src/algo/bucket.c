@@ -120,9 +120,6 @@ bool bucket_step(const struct bucket_params *params, const struct algo_call *cal
 	if (live) /* a fraction written under other parameters is off by less than a nanosecond */
 		ahead = (struct bucket_time){state->until_ns - now_ns,
 		                             state->word < params->q ? state->word : 0};
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
 
 	switch (call->op) {
 	case ALGO_ACQUIRE:

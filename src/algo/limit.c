@@ -231,6 +231,9 @@ void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t 
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
 	switch (limit->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:

@@ -50,10 +50,6 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
 	uint64_t cost = u64_max(call->cost, 1);
 	bool changed = false;
 
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
-
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:

@@ -123,21 +123,12 @@ void weir_table_close(weir_table *table)
 	free(table);
 }
 
-/* The checks that need no state. */
-static inline int check_call(const struct weir_limit *limit, enum algo_op op, size_t key_len,
-                             uint64_t cost)
-{
-	if (key_len > WEIR_KEY_MAX)
-		return WEIR_ELONG;
-	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
-}
-
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
                              enum algo_op op, const void *key, size_t key_len, uint64_t cost,
                              uint64_t now_ns, struct weir_decision *decision)
 {
 	struct algo_call call = {op, cost, 0};
-	int status = check_call(limit, op, key_len, cost);
+	int status = limit_check(limit, op, key_len, cost);
 	struct memory_key fetched;
 
 	if (status != WEIR_OK)
@@ -197,7 +188,7 @@ __attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_r
 		size_t count = n - start < BATCH ? n - start : BATCH;
 
 		for (size_t i = 0; i < count; i++) {
-			r[i].status = check_call(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
+			r[i].status = limit_check(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
 			if (r[i].status == WEIR_OK)
 				keys[i] = memory_fetch(
 				    table, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));

@@ -13,10 +13,10 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request)
 {
-	if (key.len > WEIR_KEY_MAX)
-		return WEIR_ELONG;
-	if (!limit_cost_fits(limit, op, cost))
-		return WEIR_ECOST;
+	int status = limit_check(limit, op, key.len, cost);
+
+	if (status != WEIR_OK)
+		return status;
 	*request = (struct engine_request){.op = op, .cost = cost};
 	request->direct.limit = limit;
 	request->direct.key =

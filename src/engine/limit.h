@@ -35,6 +35,15 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
 }
 
+/** What can be told of a call without its state: 0, ELONG or ECOST. */
+static inline int limit_check(const struct weir_limit *limit, enum algo_op op, size_t key_len,
+                              uint64_t cost)
+{
+	if (key_len > WEIR_KEY_MAX)
+		return WEIR_ELONG;
+	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
+}
+
 /** An outcome of `algo`, the limit's parameters or those that took over; no rule. */
 static inline void limit_explain(const struct weir_limit *limit, const struct algo_limit *algo,
                                  const struct algo_outcome *outcome, struct weir_decision *d)
