@@ -272,6 +272,14 @@ WEIR_API int weir_table_open(const struct weir_table_options *options, weir_tabl
 WEIR_API void weir_table_close(weir_table *table);
 
 /**
+ * Writes what has changed in a table's file out to the disk, and returns when it
+ * is there: what was granted before the call outlives a power loss. Others go on
+ * deciding meanwhile. It may take seconds. In memory there is nothing to write.
+ * Errors: EIO.
+ */
+WEIR_API int weir_table_sync(weir_table *table);
+
+/**
  * As weir_limiter_acquire, for one key of one limit. A key is any bytes; a key
  * never seen is one that has long been idle. `key` is only read.
  * Errors: ECOST, ELONG.

@@ -43,6 +43,11 @@ void os_pages_unmap(void *pages, size_t size)
 		munmap(pages, size);
 }
 
+int os_pages_sync(void *pages, size_t size)
+{
+	return msync(pages, size, MS_SYNC) == 0 ? WEIR_OK : WEIR_EIO;
+}
+
 int os_random(void *out, size_t len)
 {
 	unsigned char *p = out;

@@ -9,6 +9,9 @@
 void *os_pages_map(size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
+/** Waits until what was written to pages of a file is on its disk; 0 or WEIR_EIO. */
+int os_pages_sync(void *pages, size_t size);
+
 /** Fills `out` from the system's random source; 0 or WEIR_EIO. */
 int os_random(void *out, size_t len);
 

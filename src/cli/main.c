@@ -12,7 +12,8 @@ static const struct {
 	const char *help;
 } commands[] = {
     {"serve", command_serve, "[-c FILE] [--http ADDR] [--resp ADDR] [--store URL]\n"
-                             "             [--capacity N] [--threads N] [--log-format text|json]",
+                             "             [--capacity N] [--sync TIME] [--threads N]\n"
+                             "             [--log-format text|json]",
      "decide for others, over HTTP and RESP"},
     {"lint", command_lint, "FILE...", "check rule files"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",

@@ -123,6 +123,11 @@ void weir_table_close(weir_table *table)
 	free(table);
 }
 
+int weir_table_sync(weir_table *table)
+{
+	return memory_sync(table);
+}
+
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
                              enum algo_op op, const void *key, size_t key_len, uint64_t cost,
                              uint64_t now_ns, struct weir_decision *decision)

@@ -62,6 +62,7 @@ struct weir_config {
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
 	const char *store;                                   /* NULL: not given */
 	uint64_t capacity;                                   /* 0: not given */
+	uint64_t sync_ns;                                    /* 0: not given */
 	uint64_t nodes;                                      /* 1 */
 	const char *prefix;                                  /* "weir:" */
 	const struct ip_range *trusted_proxies;

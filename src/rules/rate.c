@@ -1,45 +1,78 @@
 #include "rules/rate.h"
 
+#include "algo/algo.h"
 #include "base/number.h"
 
 static const struct {
 	struct slice name;
 	enum weir_unit unit;
+	uint64_t ns; /* 0: it depends on the calendar */
 } units[] = {
-    {{"ms", 2}, WEIR_MILLISECOND}, {{"s", 1}, WEIR_SECOND},  {{"m", 1}, WEIR_MINUTE},
-    {{"h", 1}, WEIR_HOUR},         {{"d", 1}, WEIR_DAY},     {{"w", 1}, WEIR_WEEK},
-    {{"month", 5}, WEIR_MONTH},    {{"year", 4}, WEIR_YEAR},
+    {{"ms", 2}, WEIR_MILLISECOND, NS_PER_MS},
+    {{"s", 1}, WEIR_SECOND, NS_PER_S},
+    {{"m", 1}, WEIR_MINUTE, 60 * NS_PER_S},
+    {{"h", 1}, WEIR_HOUR, 3600 * NS_PER_S},
+    {{"d", 1}, WEIR_DAY, NS_PER_DAY},
+    {{"w", 1}, WEIR_WEEK, 7 * NS_PER_DAY},
+    {{"month", 5}, WEIR_MONTH, 0},
+    {{"year", 4}, WEIR_YEAR, 0},
 };
+enum { UNITS = sizeof units / sizeof *units };
 
-static bool unit_parse(struct slice name, enum weir_unit *out)
+/* UNITS: there is none of that name. */
+static size_t unit_find(struct slice name)
 {
-	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-		if (slice_equal(name, units[i].name)) {
-			*out = units[i].unit;
-			return true;
-		}
-	return false;
+	size_t i = 0;
+
+	while (i < UNITS && !slice_equal(name, units[i].name))
+		i++;
+	return i;
+}
+
+/* Cuts the digits that `text` begins with off it. */
+static struct slice digits_cut(struct slice *text)
+{
+	struct slice digits = {text->data, 0};
+
+	while (text->len > 0 && *text->data >= '0' && *text->data <= '9') {
+		text->data++;
+		text->len--;
+		digits.len++;
+	}
+	return digits;
 }
 
 bool rate_parse(struct slice text, struct weir_rate *out)
 {
 	const char *slash = text.len ? memchr(text.data, '/', text.len) : NULL;
-	struct slice count, period, unit;
+	struct slice count, period, name;
+	size_t unit;
 
 	if (!slash)
 		return false;
 	count = (struct slice){text.data, (size_t)(slash - text.data)};
-	unit = (struct slice){slash + 1, text.len - count.len - 1};
-	period = (struct slice){unit.data, 0};
-	while (unit.len > 0 && *unit.data >= '0' && *unit.data <= '9') {
-		unit.data++;
-		unit.len--;
-		period.len++;
-	}
+	name = (struct slice){slash + 1, text.len - count.len - 1};
+	period = digits_cut(&name);
+	unit = unit_find(name);
 	*out = (struct weir_rate){.period = 1};
-	return parse_u64(count, &out->count) && out->count > 0 &&
-	       (period.len == 0 || parse_u64(period, &out->period)) && out->period > 0 &&
-	       unit_parse(unit, &out->unit);
+	if (unit == UNITS || !parse_u64(count, &out->count) || out->count == 0 ||
+	    (period.len > 0 && !parse_u64(period, &out->period)) || out->period == 0)
+		return false;
+	out->unit = units[unit].unit;
+	return true;
+}
+
+bool duration_parse(struct slice text, uint64_t *ns)
+{
+	struct slice digits = digits_cut(&text);
+	size_t unit = unit_find(text);
+	uint64_t number;
+
+	if (unit == UNITS || units[unit].ns == 0 || !parse_u64(digits, &number) || number == 0 ||
+	    number > ALGO_PERIOD_MAX_NS / units[unit].ns)
+		return false;
+	*ns = number * units[unit].ns;
+	return true;
 }
 
 void rate_add(struct buffer *out, const struct weir_rate *rate)
@@ -48,7 +81,7 @@ void rate_add(struct buffer *out, const struct weir_rate *rate)
 	buffer_add(out, "/", 1);
 	if (rate->period > 1)
 		buffer_add_u64(out, rate->period);
-	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+	for (size_t i = 0; i < UNITS; i++)
 		if (units[i].unit == rate->unit)
 			buffer_add_slice(out, units[i].name);
 }

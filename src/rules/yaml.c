@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/buffer.h"
+#include "rules/rate.h"
 #include "rules/read.h"
 
 #define FILE_MAX     ((size_t)16 << 20)
@@ -61,11 +62,21 @@ static int read_proxies(struct reader *reader, const struct node_key *key, const
 	return WEIR_OK;
 }
 
+static int read_duration(struct reader *reader, const struct node_key *key,
+                         const yaml_node_t *value, void *field)
+{
+	(void)key;
+	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), field))
+		return WEIR_OK;
+	return node_expected(reader, value, DURATION_EXPECTED);
+}
+
 /* Limits before rules, whatever their order in the file: rules name them. */
 static const struct node_key file_keys[] = {
     {"listen", read_listen},
     {"store", node_text, FIELD(store), .min = 1, .max = TEXT_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
+    {"sync", read_duration, FIELD(sync_ns)},
     {"limits", read_limits},
     {"rules", read_rules},
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},

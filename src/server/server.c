@@ -179,6 +179,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 		return status;
 	}
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
+	server->plan.sync_ns = wanted.sync_ns;
 	server->config = config;
 	atomic_store_explicit(&shared->config, config, memory_order_release);
 	wait_for_workers(server);
@@ -208,6 +209,39 @@ static void reload(struct server *server)
 		log_error(log, "reload_failed", path, &error);
 }
 
+static void sync_table(struct server *server)
+{
+	struct worker_shared *shared = &server->shared;
+
+	if (weir_table_sync(shared->table) != WEIR_OK)
+		log_say(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
+}
+
+/*
+ * Until it is told to stop: returns the signal. Syncs are made here, by the
+ * thread that decides nothing: a disk may take seconds.
+ */
+static int wait_for_signals(struct server *server, const sigset_t *signals)
+{
+	uint64_t synced_ns = os_monotonic_ns();
+
+	for (;;) {
+		uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
+		uint64_t left_ns = sat_sub(synced_ns + interval_ns, os_monotonic_ns());
+		struct timespec wait = {(time_t)(left_ns / NS_PER_S), (long)(left_ns % NS_PER_S)};
+		int caught = sigtimedwait(signals, NULL, interval_ns != 0 ? &wait : NULL);
+
+		if (caught == SIGHUP) {
+			reload(server);
+		} else if (caught > 0) {
+			return caught;
+		} else if (errno == EAGAIN) {
+			sync_table(server);
+			synced_ns = os_monotonic_ns();
+		}
+	}
+}
+
 static void say_started(const struct server *server)
 {
 	const char *path = server->settings.text[SETTING_CONFIG];
@@ -228,7 +262,7 @@ static int serve(struct server *server, struct weir_error *error)
 	enum { LISTENERS = sizeof listeners / sizeof *listeners };
 	struct settings_plan asked = server->plan;
 	char address[LISTENERS][NET_ADDRESS_TEXT_MAX];
-	int status = WEIR_OK, caught = 0;
+	int status = WEIR_OK, caught;
 	sigset_t signals;
 
 	sigemptyset(&signals);
@@ -252,17 +286,17 @@ static int serve(struct server *server, struct weir_error *error)
 	/* Whatever the format of the log: those who start a server wait for these lines. */
 	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
 		fprintf(stderr, "listening: %s %s\n", listeners[i].name, address[i]);
-	while (status == WEIR_OK && caught != SIGTERM && caught != SIGINT)
-		if (sigwait(&signals, &caught) == 0 && caught == SIGHUP)
-			reload(server);
-	if (status == WEIR_OK)
+	if (status == WEIR_OK) {
+		caught = wait_for_signals(server, &signals);
 		log_say(server->shared.log, LOG_INFO, "stopping",
 		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
+	}
 	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
 	for (size_t i = 0; i < server->worker_count; i++)
 		net_loop_stop(server->workers[i].loop);
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_join(&server->workers[i]);
+	sync_table(server);
 	return status;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "rules/model.h"
+#include "rules/rate.h"
 
 #define DEFAULT_HTTP     "127.0.0.1:8080"
 #define DEFAULT_RESP     "127.0.0.1:6380"
@@ -68,6 +69,14 @@ static int read_number(const char *name, const char *text, uint64_t max, uint64_
 	return WEIR_OK;
 }
 
+static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
+{
+	if (!duration_parse(slice_of(text), out))
+		return error_set(error, WEIR_EINVAL, "sync: expected " DURATION_EXPECTED ", found '%.40s'",
+		                 text);
+	return WEIR_OK;
+}
+
 /* `path` stays empty for a store in memory. */
 static int read_store(const char *text, char path[SETTINGS_PATH_MAX], struct weir_error *error)
 {
@@ -118,6 +127,9 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 		                      &out->resp, error);
 	if (status == WEIR_OK && text[SETTING_CAPACITY])
 		status = read_number("capacity", text[SETTING_CAPACITY], UINT64_MAX, &out->capacity, error);
+	out->sync_ns = config->sync_ns;
+	if (status == WEIR_OK && text[SETTING_SYNC])
+		status = read_sync(text[SETTING_SYNC], &out->sync_ns, error);
 	if (status == WEIR_OK && text[SETTING_THREADS])
 		status = read_number("threads", text[SETTING_THREADS], SETTINGS_THREADS_MAX, &out->threads,
 		                     error);

@@ -15,6 +15,7 @@
 	X(GRPC, "grpc", "WEIR_GRPC")                                                                   \
 	X(STORE, "store", "WEIR_STORE")                                                                \
 	X(CAPACITY, "capacity", "WEIR_CAPACITY")                                                       \
+	X(SYNC, "sync", "WEIR_SYNC")                                                                   \
 	X(THREADS, "threads", "WEIR_THREADS")                                                          \
 	X(LOG_FORMAT, "log-format", "WEIR_LOG_FORMAT")
 
@@ -36,6 +37,7 @@ struct settings_plan {
 	struct net_address http, resp;
 	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
 	uint64_t capacity;            /* 0: the file's, or the default of a new one */
+	uint64_t sync_ns;             /* between two writings of the file to the disk; 0: none */
 	uint64_t threads;
 };
 

@@ -100,6 +100,14 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	return WEIR_OK;
 }
 
+int memory_sync(struct weir_table *store)
+{
+	if (!store->is_file)
+		return WEIR_OK;
+	file_see(&store->table, clock_now(&store->clock));
+	return os_pages_sync(store->table.header, store->table.size);
+}
+
 void memory_close(struct weir_table *store)
 {
 	if (store->is_file)

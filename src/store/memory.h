@@ -24,6 +24,9 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
                 struct weir_error *error);
 void memory_close(struct weir_table *store);
 
+/** As weir_table_sync. */
+int memory_sync(struct weir_table *store);
+
 /** The hash of a key of the limit with this identity. */
 static inline uint64_t memory_hash(const struct weir_table *store, uint64_t identity,
                                    const void *key, size_t key_len)

@@ -7,7 +7,7 @@ import struct
 import sys
 
 import pytest
-from harness import CONFIG, ROOT, Wire, encode, plain_build_only, weir
+from harness import CONFIG, ROOT, Wire, encode, plain_build_only, until, weir
 
 CAPACITY, SETS = 1000, 160
 SIZE = 4096 + SETS * 128
@@ -54,6 +54,30 @@ def test_a_killed_server_continues_where_it_was(serve_file):
     spent = server.get("/v1/acquire/window?key=spent")
     assert (spent.status, spent.json["remaining"]) == (429, 0)
     assert server.get("/v1/peek/login?key=half").json["remaining"] == 6
+
+
+def seen_ns(path):
+    with open(path, "rb") as file:
+        file.seek(80)
+        return struct.unpack("<Q", file.read(8))[0]
+
+
+def test_the_file_is_synced_as_often_as_is_said(serve, state):
+    serve("--store", f"file:{state}", "--sync", "20ms")
+    for _ in range(3):
+        before = seen_ns(state)
+        until(lambda: seen_ns(state) > before, "a sync")
+
+
+def test_a_reload_changes_how_often_the_file_is_synced(serve, state):
+    server = serve("--store", f"file:{state}", config=CONFIG + "sync: 20ms\n")
+    before = seen_ns(state)
+    until(lambda: seen_ns(state) > before, "a sync")
+    server.reload(CONFIG)
+    server.line_with("reloaded")
+    before = seen_ns(state)
+    server.reload(CONFIG + "sync: 20ms\n")
+    until(lambda: seen_ns(state) > before, "a sync")
 
 
 def test_another_store_needs_a_restart(serve, tmp_path):

@@ -45,7 +45,7 @@ static void assert_all_refused(const struct bad *cases, size_t n, int status)
 static void unknown_keys_are_refused(void **state)
 {
 	static const struct bad cases[] = {
-	    {"limit: {}", 1, 1, "the file (listen, store, capacity, limits, rules,"},
+	    {"limit: {}", 1, 1, "the file (listen, store, capacity, sync, limits,"},
 	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14,
 	     "listen (http, resp, grpc), found \"htp\""},
 	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,
@@ -127,6 +127,7 @@ static void wrong_types_are_refused(void **state)
 static void impossible_values_are_refused(void **state)
 {
 	static const struct bad cases[] = {
+	    {"sync: 5", 1, 7, "expected a number and one of ms s m h d w, such as 1s, found \"5\""},
 	    {"capacity: 0", 1, 11, "found \"0\""},
 	    {"capacity: -1", 1, 11, "found \"-1\""},
 	    {"capacity: 99999999999999999999", 1, 11, "found \"99999999999999999999\""},

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/number.h"
 #include "rules/rate.h"
 
 static void assert_rate(const char *text, uint64_t count, uint64_t period, enum weir_unit unit)
@@ -71,11 +72,37 @@ static void what_is_no_rate_is_refused(void **state)
 	assert_false(rate_parse((struct slice){NULL, 0}, &rate));
 }
 
+static void durations_are_a_number_and_a_unit_of_fixed_length(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} good[] = {
+	    {"1ms", NS_PER_MS},
+	    {"1s", NS_PER_S},
+	    {"90m", 5400 * NS_PER_S},
+	    {"366d", 366 * NS_PER_DAY},
+	};
+	static const char *const bad[] = {"", "1", "s", "0s", "-1s", "1.5s", "1 s", "1sec", "1month",
+	                                  "367d", "99999999999999999999s"};
+	uint64_t ns;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+		assert_true(duration_parse(slice_of(good[i].text), &ns));
+		assert_int_equal(ns, good[i].ns);
+	}
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		if (duration_parse(slice_of(bad[i]), &ns))
+			fail_msg("\"%s\" is no duration", bad[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rates_in_every_unit),
 	    cmocka_unit_test(what_is_no_rate_is_refused),
+	    cmocka_unit_test(durations_are_a_number_and_a_unit_of_fixed_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void the_top_level_is_read(void **state)
 {
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
-	              "store: redis://h:6379/0\ncapacity: 5\nnodes: 3\nprefix: \"\"\n"
+	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
@@ -67,6 +67,7 @@ static void the_top_level_is_read(void **state)
 	assert_string_equal(config->listen_grpc, "x:1");
 	assert_string_equal(config->store, "redis://h:6379/0");
 	assert_int_equal(config->capacity, 5);
+	assert_int_equal(config->sync_ns, 250 * 1000000);
 	assert_int_equal(config->nodes, 3);
 	assert_string_equal(config->prefix, "");
 	assert_int_equal(config->trusted_proxy_count, 2);

@@ -1,4 +1,5 @@
 /* A table in a file: what is refused, what is kept, and processes that meet in it. */
+#include <linux/magic.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -247,6 +249,51 @@ static void a_child_of_a_fork_makes_claims_of_its_own(void **state)
 	weir_limit_close(limit);
 }
 
+/* Kilobytes of our mapping of the file that are not on its disk; -1: not known. */
+static long dirty_kb(const weir_table *table)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	char line[512], start[32];
+	bool ours = false;
+	long kb, sum = -1;
+
+	snprintf(start, sizeof start, "%lx-", (unsigned long)table->table.header);
+	while (maps && fgets(line, sizeof line, maps)) {
+		if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
+			ours = strncmp(line, start, strlen(start)) == 0;
+		if (ours && (sscanf(line, "Shared_Dirty: %ld", &kb) == 1 ||
+		             sscanf(line, "Private_Dirty: %ld", &kb) == 1))
+			sum = kb + (sum > 0 ? sum : 0);
+	}
+	if (maps)
+		fclose(maps);
+	return sum;
+}
+
+static void a_sync_writes_everything_out(void **state)
+{
+	weir_table *table = open_with(10000, NULL);
+	weir_limit *limit = open_limit();
+	struct weir_decision d;
+	struct statfs system;
+	uint64_t seen_ns;
+	char key[16];
+
+	(void)state;
+	assert_int_equal(weir_table_sync(table), WEIR_OK);
+	seen_ns = table->table.header->seen_ns;
+	for (int i = 0; i < 1000; i++)
+		weir_acquire(table, limit, key, (size_t)snprintf(key, sizeof key, "%d", i), 1, NOW, &d);
+	assert_int_not_equal(dirty_kb(table), 0);
+	assert_int_equal(weir_table_sync(table), WEIR_OK);
+	assert_true(table->table.header->seen_ns > seen_ns);
+	assert_int_equal(statfs(path, &system), 0);
+	if (system.f_type != TMPFS_MAGIC) /* which has no disk to write to */
+		assert_int_equal(dirty_kb(table), 0);
+	weir_table_close(table);
+	weir_limit_close(limit);
+}
+
 /* The wall stepped back while nobody had the file open, in one boot or over the next. */
 static void a_clock_never_goes_back(void **state)
 {
@@ -288,6 +335,7 @@ int main(void)
 	    cmocka_unit_test_setup(processes_that_make_one_file_share_a_key_exactly, setup),
 	    cmocka_unit_test_setup(processes_on_keys_never_seen_get_exactly_the_limit, setup),
 	    cmocka_unit_test_setup(a_child_of_a_fork_makes_claims_of_its_own, setup),
+	    cmocka_unit_test_setup(a_sync_writes_everything_out, setup),
 	    cmocka_unit_test_setup(a_clock_never_goes_back, setup),
 	};
 	int failed;
