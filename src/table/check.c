@@ -11,6 +11,12 @@
 
 #include "table/table.h"
 
+/*
+ * A claim is good for a millisecond by the clock that made it, which for calendar
+ * windows is the wall's: that may have been steps ahead, but hardly by days.
+ */
+#define CLAIM_MAX_NS (2 * (int64_t)NS_PER_DAY)
+
 struct checker {
 	table_report *report;
 	void *context;
@@ -38,31 +44,79 @@ static void expect(struct checker *checker, const char *name, uint64_t expected,
 		       (unsigned long long)found);
 }
 
-uint64_t table_check_header(const struct table_header *header, size_t size, table_report *report,
+/* The same header with nothing in it but what means something. */
+static void copy_known(struct table_header *known, const struct table_header *header)
+{
+	memset(known, 0, sizeof *known);
+	memcpy(known, header, TABLE_FIXED);
+	known->clock = header->clock;
+	known->seen_ns = header->seen_ns;
+	known->checksum = header->checksum;
+	known->evictions = header->evictions;
+	known->claims = header->claims;
+	memcpy(known->fixed_copy, header->fixed_copy, TABLE_FIXED);
+	known->checksum_copy = header->checksum_copy;
+}
+
+static void check_size(struct checker *checker, const struct table_header *header, size_t size)
+{
+	size_t expected = table_size(header->capacity);
+
+	if (expected == 0) {
+		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
+		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
+		return;
+	}
+	expect(checker, "sets", table_sets(header->capacity), header->sets);
+	if (size != expected)
+		defect(checker, "size: expected %zu bytes for %llu keys, found %zu", expected,
+		       (unsigned long long)header->capacity, size);
+}
+
+uint64_t table_check_header(const struct table_header *shared, size_t size, table_report *report,
                             void *context)
 {
 	struct checker checker = {report, context, 0};
-	size_t expected = table_size(header->capacity);
+	struct table_header header, known;
 
-	if (memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) != 0)
+	memcpy(&header, shared, sizeof header); /* others go on counting in it */
+	copy_known(&known, &header);
+	if (memcmp(header.magic, TABLE_MAGIC, sizeof header.magic) != 0)
 		defect(&checker, "magic: expected %s, found other bytes", TABLE_MAGIC);
-	if (header->byte_order != TABLE_BYTE_ORDER)
+	if (header.byte_order != TABLE_BYTE_ORDER)
 		defect(&checker, "byte order: expected %08x, found %08x", TABLE_BYTE_ORDER,
-		       header->byte_order);
-	expect(&checker, "version", TABLE_VERSION, header->version);
-	expect(&checker, "header size", sizeof *header, header->header_size);
-	expect(&checker, "cell size", sizeof(struct cell), header->cell_size);
-	expect(&checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
-	if (expected == 0) {
-		defect(&checker, "capacity: expected 1 to %llu keys, found %llu",
-		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
-		return checker.defects;
-	}
-	expect(&checker, "sets", table_sets(header->capacity), header->sets);
-	if (size != expected)
-		defect(&checker, "size: expected %zu bytes for %llu keys, found %zu", expected,
-		       (unsigned long long)header->capacity, size);
+		       header.byte_order);
+	expect(&checker, "version", TABLE_VERSION, header.version);
+	expect(&checker, "header size", sizeof header, header.header_size);
+	expect(&checker, "cell size", sizeof(struct cell), header.cell_size);
+	expect(&checker, "cells per set", TABLE_SET_CELLS, header.set_cells);
+	check_size(&checker, &header, size);
+	if (header.checksum != table_checksum(&header))
+		defect(&checker, "checksum: expected %016llx, found %016llx",
+		       (unsigned long long)table_checksum(&header), (unsigned long long)header.checksum);
+	if (memcmp(header.fixed_copy, &header, TABLE_FIXED) != 0 ||
+	    header.checksum_copy != header.checksum)
+		defect(&checker, "copy of the header: expected the same bytes, found others");
+	if (memcmp(&header, &known, sizeof header) != 0)
+		defect(&checker, "reserved: expected zeros, found other bytes");
 	return checker.defects;
+}
+
+bool table_repair_header(struct table_header *header)
+{
+	struct table_header known;
+
+	copy_known(&known, header);
+	if (known.checksum != table_checksum(&known)) {
+		if (known.checksum_copy != table_checksum(known.fixed_copy))
+			return false;
+		memcpy(&known, known.fixed_copy, TABLE_FIXED);
+		known.checksum = known.checksum_copy;
+	}
+	memcpy(known.fixed_copy, &known, TABLE_FIXED);
+	known.checksum_copy = known.checksum;
+	memcpy(header, &known, sizeof known);
+	return true;
 }
 
 static const char *wrong_with(const struct cell *set, unsigned i, uint64_t now_ns,
@@ -75,7 +129,9 @@ static const char *wrong_with(const struct cell *set, unsigned i, uint64_t now_n
 	if (cell_tag(cell) == 0)
 		return "expected a tag or an empty cell, found no tag";
 	if (cell_is_claim(cell))
-		return NULL;
+		return cell_ahead_ns(cell, now_ns) > CLAIM_MAX_NS
+		           ? "expected a claim of a millisecond, found one of days"
+		           : NULL;
 	if (cell_ahead_ns(cell, now_ns) > (int64_t)horizon_ns)
 		return "expected a time that a limit can reach, found one years further ahead";
 	for (unsigned j = 0; j < i; j++)

@@ -37,6 +37,13 @@ size_t table_size(uint64_t capacity)
 	       table_sets(capacity) * TABLE_SET_CELLS * sizeof(struct cell);
 }
 
+uint64_t table_checksum(const void *fixed)
+{
+	static const struct hash_key key = {UINT64_C(0x7765697220686561), UINT64_C(0x6465722073756d31)};
+
+	return hash_bytes(&key, fixed, TABLE_FIXED);
+}
+
 void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret)
 {
 	memcpy(header->magic, TABLE_MAGIC, sizeof header->magic);
@@ -48,6 +55,9 @@ void table_format(struct table_header *header, uint64_t capacity, const struct h
 	header->capacity = capacity;
 	header->sets = table_sets(capacity);
 	header->secret = *secret;
+	header->checksum = table_checksum(header);
+	memcpy(header->fixed_copy, header, TABLE_FIXED);
+	header->checksum_copy = header->checksum;
 }
 
 void table_view(struct table *table, void *memory, size_t size)

@@ -36,7 +36,10 @@
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION    1
+#define TABLE_VERSION    2
+
+/* The part of a header that never changes, from `magic` to `secret`. */
+#define TABLE_FIXED 64
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
@@ -47,14 +50,19 @@ struct table_header {
 	uint64_t capacity, sets;
 	struct hash_key secret;
 	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
-	uint64_t seen_ns;  /* of a file: what that clock said when it was last opened or closed */
+	uint64_t seen_ns;  /* of a file: what that clock said when it was last opened, synced, closed */
+	uint64_t checksum; /* of the fixed part */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
-	uint8_t reserved[4096 - 256 - sizeof(uint64_t)];
+	/* On another page: without the secret no key would be found again. */
+	_Alignas(4096) uint8_t fixed_copy[TABLE_FIXED];
+	uint64_t checksum_copy;
+	uint8_t reserved[4096 - TABLE_FIXED - sizeof(uint64_t)];
 };
 
-_Static_assert(sizeof(struct table_header) == 4096, "the cells start on a page");
+_Static_assert(sizeof(struct table_header) == 8192, "the cells start on a page");
+_Static_assert(offsetof(struct table_header, clock) == TABLE_FIXED, "what is fixed comes first");
 
 struct table {
 	struct table_header *header;
@@ -70,6 +78,9 @@ size_t table_size(uint64_t capacity);
 
 /** Sets that a table of `capacity` keys, which is in range, has. */
 uint64_t table_sets(uint64_t capacity);
+
+/** Of the TABLE_FIXED bytes that a header begins with. */
+uint64_t table_checksum(const void *fixed);
 
 /** Makes the header of a new table: zeroed before, as all that comes after it must be. */
 void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret);
@@ -90,6 +101,13 @@ typedef void table_report(void *context, const char *text);
 /** All that table_attach would refuse. `size` is at least a header's. */
 uint64_t table_check_header(const struct table_header *header, size_t size, table_report *report,
                             void *context);
+
+/**
+ * Gives the fixed part back from its copy, or the copy from it, whichever has kept
+ * its checksum, and zeroes what means nothing. False, and nothing is changed,
+ * when neither has: a secret is not guessed.
+ */
+bool table_repair_header(struct table_header *header);
 
 /**
  * Cells that no limit can have written, and tags that stand twice in a set;

@@ -10,7 +10,8 @@ import pytest
 from harness import CONFIG, ROOT, Wire, encode, plain_build_only, until, weir
 
 CAPACITY, SETS = 1000, 160
-SIZE = 4096 + SETS * 128
+HEADER = 8192
+SIZE = HEADER + SETS * 128
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
     done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
     assert done.returncode == 1
     assert f"{used}: capacity: expected 5, found {CAPACITY}" in done.stderr
-    assert used.read_bytes()[4096:] == before[4096:]
+    assert used.read_bytes()[HEADER:] == before[HEADER:]
     used.write_text("precious " * 1000)
     done = weir("serve", "--store", f"file:{used}")
     assert done.returncode == 1
@@ -143,7 +144,7 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     places = [(place, 3) for place in range(SETS) if place not in (cell["set"], SETS - 1)]
     no_tag, far, double = places[:3]
     now = cell["until_ns"]
-    offset = lambda place: 4096 + place[0] * 128 + place[1] * 16
+    offset = lambda place: HEADER + place[0] * 128 + place[1] * 16
     at = lambda ns: (ns << 4) % 2**64
     change(used, offset(no_tag), struct.pack("<QQ", 0, at(now)))
     change(used, offset(far), struct.pack("<QQ", 7 << 32, at(now + 17 * 365 * 86400 * 10**9)))
@@ -164,16 +165,46 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
-def test_a_damaged_header_is_not_guessed(used):
-    change(used, 12, struct.pack("<II", 8, 8))
+FIXED, COPY = 64, 4096  # the part of the header that never changes, and where it stands again
+
+
+@pytest.mark.parametrize("offset, length", [(0, 1), (12, 8), (32, 8), (48, 16), (0, 4096), (COPY, 4096)])
+def test_a_header_is_repaired_from_its_copy_and_that_from_it(serve_file, used, offset, length):
+    before = used.read_bytes()
+    change(used, offset, bytes(byte ^ 0x55 for byte in before[offset:offset + length]))
+    assert weir("store", "check", used).returncode == 1
+    assert weir("serve", "--store", f"file:{used}").returncode == 1
+    done = weir("store", "repair", used)
+    assert (done.returncode, done.stdout) == (0, f"{used}: ok, 0 cells emptied\n")
+    after = used.read_bytes()
+    assert after[:FIXED] == before[:FIXED] and after[COPY:] == before[COPY:]
+    assert weir("store", "check", used).returncode == 0
+    assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
+
+
+def test_a_header_that_is_lost_twice_is_not_guessed(used):
+    for offset in (0, COPY):
+        change(used, offset + 12, struct.pack("<II", 8, 8))
     before = used.read_bytes()
     for action in ("check", "repair"):
         done = weir("store", action, used)
         assert done.returncode == 1
-        assert f"{used}: version: expected 1, found 8\n{used}: header size: expected 4096, found 8" \
+        assert f"{used}: version: expected 2, found 8\n{used}: header size: expected {HEADER}, found 8" \
             in done.stderr
+    assert "neither the header nor its copy" in done.stderr
     assert weir("store", "dump", used).returncode == 1
     assert used.read_bytes() == before
+
+
+def test_a_clock_that_cannot_be_true_is_set_anew(serve_file, used):
+    far = struct.unpack("<Q", used.read_bytes()[80:88])[0] + 40 * 365 * 86400 * 10**9
+    change(used, 80, struct.pack("<Q", far))
+    done = weir("store", "check", used)
+    assert done.returncode == 1
+    assert "clock: expected at most a day ahead of the system's, found 145" in done.stderr
+    assert weir("store", "repair", used).returncode == 0
+    assert weir("store", "check", used).returncode == 0
+    assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
 @pytest.mark.parametrize("words, status", [

@@ -105,6 +105,16 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	weir_limit_close(limit);
 }
 
+#define SIZE (sizeof(struct table_header) + 160 * 128) /* of a table of 1,000 keys */
+
+static void read_all(uint8_t bytes[SIZE])
+{
+	FILE *file = fopen(path, "rb");
+
+	assert_int_equal(fread(bytes, 1, SIZE, file), SIZE);
+	fclose(file);
+}
+
 static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 {
 	static const struct {
@@ -115,35 +125,46 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, magic), 7, "magic: expected WEIRTBL, found other bytes"},
 	    {offsetof(struct table_header, byte_order), UINT64_C(0x104030201),
 	     "byte order: expected 01020304, found 04030201"},
-	    {offsetof(struct table_header, version), 9, "version: expected 1, found 9"},
-	    {offsetof(struct table_header, header_size), 64, "header size: expected 4096, found 64"},
+	    {offsetof(struct table_header, version), 9, "version: expected 2, found 9"},
+	    {offsetof(struct table_header, header_size), 64, "header size: expected 8192, found 64"},
 	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
 	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},
 	    {offsetof(struct table_header, capacity), 0, "capacity: expected 1 to 4294967296 keys"},
 	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
+	    {offsetof(struct table_header, capacity), UINT64_C(1) << 33, "found 8589934592"},
 	    {offsetof(struct table_header, sets), 5, "sets: expected 160, found 5"},
+	    {offsetof(struct table_header, reserved0), 1, "checksum: expected "},
+	    {offsetof(struct table_header, secret), 1, "checksum: expected "},
+	    {offsetof(struct table_header, secret) + 8, 1, "checksum: expected "},
+	    {offsetof(struct table_header, checksum), 1, "checksum: expected "},
+	    {offsetof(struct table_header, fixed_copy), 1, "copy of the header: expected the same"},
+	    {offsetof(struct table_header, checksum_copy), 1, "copy of the header: expected the same"},
+	    {offsetof(struct table_header, reserved), 1, "reserved: expected zeros, found other"},
+	    {offsetof(struct table_header, evictions) + 8, 1, "reserved: expected zeros, found other"},
 	};
 	struct weir_table_options options = {.path = path};
-	struct table_header header;
-	FILE *file;
+	uint8_t whole[SIZE], damaged[SIZE], left[SIZE];
 
 	(void)state;
 	weir_table_close(open_with(1000, NULL));
-	file = fopen(path, "rb");
-	assert_int_equal(fread(&header, sizeof header, 1, file), 1);
-	fclose(file);
+	read_all(whole);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		/* Four bytes where the field has four. */
 		change((long)bad[i].offset, &bad[i].value,
 		       bad[i].offset >= offsetof(struct table_header, capacity) || i == 0 ? 8 : 4);
+		read_all(damaged);
 		refused(&options, WEIR_EINVAL, bad[i].message);
-		change(0, &header, sizeof header);
+		read_all(left);
+		assert_memory_equal(left, damaged, SIZE);
+		change(0, whole, SIZE);
 	}
 	weir_table_close(open_with(1000, NULL));
-	assert_int_equal(truncate(path, 4096 + 160 * 128 - 1), 0);
-	refused(&options, WEIR_EINVAL, "size: expected 24576 bytes for 1000 keys, found 24575");
+	assert_int_equal(truncate(path, SIZE - 1), 0);
+	refused(&options, WEIR_EINVAL, "size: expected 28672 bytes for 1000 keys, found 28671");
+	assert_int_equal(truncate(path, 2 * SIZE), 0);
+	refused(&options, WEIR_EINVAL, "size: expected 28672 bytes for 1000 keys, found 57344");
 	assert_int_equal(truncate(path, 0), 0);
-	refused(&options, WEIR_EINVAL, "size: expected a header of 4096 bytes, found 0");
+	refused(&options, WEIR_EINVAL, "size: expected a header of 8192 bytes, found 0");
 	options.path = "/dev/null";
 	refused(&options, WEIR_EINVAL, "/dev/null: expected a regular file");
 	options.path = directory;
