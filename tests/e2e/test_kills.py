@@ -1,0 +1,238 @@
+"""Servers and programs on one file, killed at random instants under load.
+
+Each client keeps what it was answered; afterwards the file must have granted every
+one of these, and no more than what may have been decided without being heard.
+
+WEIR_TEST_SEED=N replays the choices (the scheduler's are its own), WEIR_TEST_KILLS=N
+kills as often.
+"""
+
+import array
+import ctypes
+import mmap
+import os
+import random
+import re
+import socket
+import subprocess
+import threading
+import time
+
+from harness import BUILD, WEIR, encode, weir
+
+KILLS = int(os.environ.get("WEIR_TEST_KILLS", 300))
+KEYS, QUOTA, CAPACITY = 40000, 20, 150000
+EPOCHS, RATE, WINDOW = 256, 8, 256  # as tests/crash/taker.c has them
+LIMITS = ("window", "bucket")
+# Nothing comes back while the test runs.
+CONFIG = f"""
+limits:
+  window: {{ algorithm: fixed_window, rate: {QUOTA}/13w, align: first_request }}
+  bucket: {{ algorithm: token_bucket, rate: 1/13w, burst: {QUOTA} }}
+"""
+
+
+class Report(ctypes.Structure):
+    """What a taker says, in a file that outlives it."""
+    class Key(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint32) for name in ("asked", "answered", "granted")]
+
+    _fields_ = [("start_ns", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
+                ("answers", ctypes.c_uint64), ("gap_ns", ctypes.c_uint64 * EPOCHS),
+                ("keys", Key * (2 * KEYS))]
+
+    @classmethod
+    def make(cls, path):
+        path.write_bytes(bytes(ctypes.sizeof(cls)))
+        with open(path, "r+b") as file:
+            return cls.from_buffer(mmap.mmap(file.fileno(), 0))
+
+
+class Counts:
+    """Of one client, by limit and key."""
+
+    def __init__(self):
+        self.asked, self.answered, self.granted = (array.array("I", bytes(8 * KEYS)) for _ in range(3))
+
+
+class Taker:
+    def __init__(self, run, number):
+        self.run, self.seed = run, run.chance.randrange(2**31)
+        self.path = run.directory / f"taker-{number}"
+        self.report = Report.make(self.path)
+        self.report.start_ns = run.start_ns
+
+    def start(self):
+        self.seed, self.log = self.seed + 1, []
+        self.process = subprocess.Popen([*self.run.taker(self.path), str(self.seed)])
+
+
+class Server:
+    """A server and its two clients, which live as long as it does."""
+
+    def __init__(self, run, _):
+        self.run = run
+
+    def start(self):
+        self.log = []
+        self.process = subprocess.Popen(
+            [WEIR, "serve", "-c", self.run.config, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0",
+             "--threads", "1", "--store", f"file:{self.run.file}", "--capacity", str(CAPACITY)],
+            stderr=subprocess.PIPE, text=True)
+        self.run.spawn(self.follow, self.process.stderr, self.run.chance.random())
+
+    def follow(self, stderr, seed):
+        with stderr:
+            for line in stderr:
+                self.log.append(line)
+                found = re.fullmatch(r"listening: (\w+) .*:(\d+)\n", line)
+                if found:
+                    ask = self.ask_resp if found[1] == "resp" else self.ask_http
+                    self.run.spawn(self.converse, int(found[2]), ask, random.Random(seed))
+
+    def converse(self, port, ask, chance):
+        counts = self.run.counts()
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as connection, \
+                    connection.makefile("rb") as replies:
+                while True:
+                    ask(connection, replies, counts, [self.run.place(chance) for _ in range(16)])
+        except OSError:
+            pass  # killed: what was asked has no answer
+
+    def ask_resp(self, connection, replies, counts, places):
+        """All at once, as a pipeline."""
+        for place in places:
+            counts.asked[place] += 1
+        connection.sendall(b"".join(
+            encode("WEIR.ACQUIRE", LIMITS[place // KEYS], f"k{place % KEYS}") for place in places))
+        for place in places:
+            reply = b"".join(replies.readline() for _ in range(12))  # seven, two of them text
+            if not reply.endswith(b"\r\n\r\n"):
+                raise OSError("closed")
+            counts.granted[place] += reply.startswith(b"*7\r\n:1\r\n")
+            counts.answered[place] += 1
+
+    def ask_http(self, connection, replies, counts, places):
+        for place in places:
+            counts.asked[place] += 1
+            connection.sendall(b"GET /v1/acquire/%s?key=k%d HTTP/1.1\r\nHost: a\r\n\r\n" % (
+                LIMITS[place // KEYS].encode(), place % KEYS))
+            status, length = replies.readline(), None
+            while (line := replies.readline()) not in (b"\r\n", b""):
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            if length is None or len(replies.read(length)) < length:
+                raise OSError("closed")
+            assert status.split()[1] in (b"200", b"429"), status
+            counts.granted[place] += status.split()[1] == b"200"
+            counts.answered[place] += 1
+
+
+class Run:
+    """One file from its making until all its users are killed at once."""
+
+    def __init__(self, directory, chance):
+        self.directory, self.chance = directory, chance
+        self.file, self.config = directory / "state", directory / "weir.yaml"
+        self.config.write_text(CONFIG)
+        self.start_ns = time.monotonic_ns()
+        self.threads, self.all_counts = [], []
+        self.takers = [Taker(self, i) for i in range(2)]
+        self.slots = [*self.takers, Server(self, 0), Server(self, 1)]
+
+    def taker(self, report):
+        return [BUILD / "tests" / "crash" / "taker", self.file, str(CAPACITY), str(QUOTA), str(KEYS),
+                report]
+
+    def place(self, chance):
+        newest = (time.monotonic_ns() - self.start_ns) // 10**6 * RATE
+        return chance.randrange(2) * KEYS + (newest + chance.randrange(WINDOW)) % KEYS
+
+    def counts(self):
+        self.all_counts.append(Counts())
+        return self.all_counts[-1]
+
+    def spawn(self, target, *arguments):
+        thread = threading.Thread(target=target, args=arguments)
+        self.threads.append(thread)
+        thread.start()
+
+    def epoch(self):
+        for taker in self.takers:
+            taker.report.epoch += 1
+
+    def kill(self, slots):
+        for slot in slots:
+            slot.process.kill()
+        for slot in slots:
+            assert slot.process.wait() == -9, (time.sleep(0.1), slot.log)
+
+    def go(self, kills):
+        for slot in self.slots:
+            slot.start()
+        time.sleep(0.02)
+        for _ in range(kills):
+            time.sleep(self.chance.uniform(0, 0.05))
+            slot = self.chance.choice(self.slots)
+            self.epoch()  # an odd one: around a kill
+            self.kill([slot])
+            slot.start()
+            time.sleep(0.005)
+            self.epoch()
+        self.kill(self.slots)
+        for thread in self.threads:  # more come while the first end
+            thread.join()
+
+    def compare(self):
+        """How many grants were heard, how many there are, and how many answers were."""
+        done = weir("store", "check", self.file)
+        assert done.returncode == 0, done.stderr
+        found = Report.make(self.directory / "found")
+        subprocess.run(self.taker(self.directory / "found"), check=True)
+        heard = made = answers = 0
+        for place in range(2 * KEYS):
+            said = [counts for counts in self.all_counts if counts.asked[place]]
+            asked = sum(counts.asked[place] for counts in said)
+            answered = sum(counts.answered[place] for counts in said)
+            granted = sum(counts.granted[place] for counts in said)
+            for taker in self.takers:
+                key = taker.report.keys[place]
+                asked, answered, granted = asked + key.asked, answered + key.answered, granted + key.granted
+            there = found.keys[place].granted
+            assert granted <= there <= granted + asked - answered, (place, granted, there, asked, answered)
+            assert granted <= QUOTA
+            heard, made, answers = heard + granted, made + there, answers + answered
+        return heard, made, answers
+
+    def gaps(self):
+        """The longest gaps between two answers of a survivor: around kills, and else."""
+        gaps = [[max(taker.report.gap_ns[epoch] for taker in self.takers) / 1e6
+                 for epoch in range(parity, int(self.takers[0].report.epoch), 2)] for parity in (1, 0)]
+        return gaps
+
+
+def test_killed_under_load_nothing_that_was_answered_is_lost(tmp_path):
+    seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
+    print(f"WEIR_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    kills = heard = made = answers = runs = 0
+    around, quiet = [], []
+    while kills < KILLS:
+        directory = tmp_path / str(runs)
+        directory.mkdir()
+        run = Run(directory, chance)
+        some = min(chance.randrange(10, 100), KILLS - kills)
+        run.go(some)
+        counted = run.compare()
+        heard, made, answers = heard + counted[0], made + counted[1], answers + counted[2]
+        for all_gaps, gaps in zip((around, quiet), run.gaps()):
+            all_gaps += gaps
+        kills, runs = kills + some + len(run.slots), runs + 1
+        (directory / "state").unlink()
+    median = lambda values: sorted(values)[len(values) // 2]
+    print(f"{kills} kills on {runs} files: {answers} answers, {heard} grants heard of {made} made; "
+          f"longest gap of a survivor around a kill: median {median(around):.2f} ms, "
+          f"most {max(around):.1f} ms; without: {median(quiet):.2f} and {max(quiet):.1f} ms")
+    assert heard > 100 * runs
+    assert max(around) < 1000
