@@ -75,20 +75,10 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
-/*
- * A state is read under the parameters that wrote it, which its generation
- * tells. Windows need no such care: a count is a count.
- */
-#define ALGO_GENERATIONS 15
-
-struct algo_history {
-	struct bucket_params params[ALGO_GENERATIONS]; /* count 0: never used */
-};
-
 struct algo_limit {
 	enum weir_algorithm algorithm;
-	unsigned generation;              /* of these parameters */
-	struct algo_history *history;     /* of earlier ones; NULL: there were none */
+	uint64_t identity;   /* of its counts: name, algorithm and period */
+	unsigned generation; /* of these parameters; store/history.h */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */
@@ -154,11 +144,18 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 
 /**
- * Lets `next`, of the same algorithm and period, take over the states of
- * `limit`. `history` is memory for it, used when the parameters differ. From
- * here on whoever still decides by `limit` decides by `next`.
+ * Lets `next`, of the same identity, take over: whoever still decides by `limit`
+ * and meets a state of other parameters decides by `next` from then on.
  */
-void algo_succeed(struct algo_limit *limit, struct algo_limit *next, struct algo_history *history);
+static inline void algo_succeed(struct algo_limit *limit, const struct algo_limit *next)
+{
+	atomic_store_explicit(&limit->successor, next, memory_order_release);
+}
+
+static inline bool algo_is_bucket(const struct algo_limit *limit)
+{
+	return limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
+}
 
 /** The limit to decide by: `limit`, or the last that has taken over from it. */
 static inline const struct algo_limit *algo_current(const struct algo_limit *limit)
@@ -170,13 +167,10 @@ static inline const struct algo_limit *algo_current(const struct algo_limit *lim
 	return limit;
 }
 
-/** A state written under the parameters of `generation`, as these parameters would have it. */
-__attribute__((noinline)) void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t now_ns,
-                  struct algo_state *state);
-
 /**
- * The same number of tokens in use, at most all of them. Both have one period.
- * Rounded up by less than 1/q ns, so nothing is gained by a change.
+ * A state written under `from` as `to` would have it: the same number of tokens in
+ * use, at most all of them; all of them where `from` is NULL, not known. Both have one
+ * period. Rounded up by less than 1/q ns, so nothing is gained by a change.
  */
 void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
                     uint64_t now_ns, struct algo_state *state);

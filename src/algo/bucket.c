@@ -99,14 +99,17 @@ static bool refund(const struct bucket_params *params, struct algo_state *state,
 void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
                     uint64_t now_ns, struct algo_state *state)
 {
-	/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
-	uint64_t divisor_from = from->count / from->q, divisor_to = to->count / to->q;
-	u128 parts = (u128)(state->until_ns - now_ns) * from->q - state->word;
-	struct bucket_time ahead =
-	    time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
+	struct bucket_time ahead = to->depth;
 
-	if (!time_at_most(ahead, to->depth))
-		ahead = to->depth;
+	if (from) {
+		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
+		uint64_t divisor_from = from->count / from->q, divisor_to = to->count / to->q;
+		u128 parts = (u128)(state->until_ns - now_ns) * from->q - state->word;
+
+		ahead = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
+		if (!time_at_most(ahead, to->depth))
+			ahead = to->depth;
+	}
 	*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 }
 

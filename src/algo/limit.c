@@ -190,44 +190,6 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
 }
 
-static bool same_params(const struct bucket_params *a, const struct bucket_params *b)
-{
-	return a->count == b->count && a->burst == b->burst;
-}
-
-/* Parameters that come back get their number back; others the next, the oldest one's. */
-static unsigned generation_of(const struct algo_history *history, unsigned last,
-                              const struct bucket_params *params)
-{
-	for (unsigned i = 0; i < ALGO_GENERATIONS; i++)
-		if (same_params(&history->params[i], params))
-			return i;
-	return (last + 1) % ALGO_GENERATIONS;
-}
-
-void algo_succeed(struct algo_limit *limit, struct algo_limit *next, struct algo_history *history)
-{
-	bool bucket =
-	    limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
-
-	if (bucket) {
-		if (limit->history)
-			*history = *limit->history;
-		history->params[limit->generation] = limit->bucket;
-		next->generation = generation_of(history, limit->generation, &next->bucket);
-		history->params[next->generation] = next->bucket;
-		next->history = history;
-	}
-	atomic_store_explicit(&limit->successor, next, memory_order_release);
-}
-
-void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t now_ns,
-                  struct algo_state *state)
-{
-	if (limit->history && limit->history->params[generation].count != 0)
-		bucket_convert(&limit->history->params[generation], &limit->bucket, now_ns, state);
-}
-
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {

@@ -94,7 +94,7 @@ static int dump(char *path)
 	for (uint64_t i = 0; i < table.sets * TABLE_SET_CELLS; i++) {
 		struct cell cell = cell_load(&table.cells[i], table.load_is_atomic);
 
-		if (!cell_is_empty(cell))
+		if (!cell_is_empty(cell) && !cell_is_note(cell))
 			print_cell(i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell, now_ns);
 	}
 	os_pages_unmap(map.memory, map.size);

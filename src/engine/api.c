@@ -138,7 +138,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 
 	if (status != WEIR_OK)
 		return status;
-	fetched = memory_fetch_all(table, memory_hash(table, limit->identity, key, key_len));
+	fetched = memory_fetch_all(table, memory_hash(table, limit->algo.identity, key, key_len));
 	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }
@@ -196,7 +196,7 @@ __attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_r
 			r[i].status = limit_check(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
 			if (r[i].status == WEIR_OK)
 				keys[i] = memory_fetch(
-				    table, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
+				    table, memory_hash(table, r[i].limit->algo.identity, r[i].key, r[i].key_len));
 			else if (first_error == WEIR_OK)
 				first_error = r[i].status;
 		}

@@ -84,9 +84,9 @@ static inline uint64_t engine_apply(struct weir_table *table, const struct weir_
  * Lets `next` take over what the keys of `engine` have used, limit by limit,
  * where name, algorithm and period are the same. Call it when `next` is ready,
  * before anybody decides by it; `engine` may be decided by until it is closed,
- * which must be before `next` is. 0 or ENOMEM, and then nothing was changed.
+ * which must be before `next` is.
  */
-int engine_succeed(struct weir_engine *engine, struct weir_engine *next);
+void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);

@@ -61,7 +61,7 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 		algo_limit_free(&limit->algo);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
-	limit->identity = identity_of(name, options, &limit->algo);
+	limit->algo.identity = identity_of(name, options, &limit->algo);
 	return WEIR_OK;
 }
 
@@ -110,7 +110,8 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
 
 	if (burst < 1 || count < 1 || period_s < 1)
 		return error_set(error, WEIR_EINVAL, "expected burst, count and period of at least 1");
-	*limit = (struct weir_limit){.name = "throttle", .identity = identity_key.k0};
+	*limit = (struct weir_limit){.name = "throttle"};
 	status = algo_limit_init(&limit->algo, &options, error);
+	limit->algo.identity = identity_key.k0;
 	return status;
 }

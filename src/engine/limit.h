@@ -10,7 +10,6 @@
 
 struct weir_limit {
 	struct algo_limit algo;
-	uint64_t identity; /* of its counts: name, algorithm and period */
 	size_t metric;     /* its owner's: where its counters are */
 	const char *name;
 };

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/match.h"
+#include "store/history.h"
 
 struct weir_engine {
 	struct weir_table *table;
@@ -39,6 +40,7 @@ static int open_limits(struct weir_engine *engine, struct weir_error *error)
 			}
 			return status;
 		}
+		history_join(engine->table, &engine->limits[engine->limit_count].algo);
 	}
 	return WEIR_OK;
 }
@@ -125,25 +127,19 @@ void weir_engine_close(weir_engine *engine)
 static struct weir_limit *limit_of_identity(struct weir_engine *engine, uint64_t identity)
 {
 	for (size_t i = 0; i < engine->limit_count; i++)
-		if (engine->limits[i].identity == identity)
+		if (engine->limits[i].algo.identity == identity)
 			return &engine->limits[i];
 	return NULL;
 }
 
-int engine_succeed(struct weir_engine *engine, struct weir_engine *next)
+void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 {
-	struct algo_history *histories =
-	    arena_array(&next->arena, next->limit_count, sizeof *histories);
-
-	if (!histories)
-		return WEIR_ENOMEM;
 	for (size_t i = 0; i < next->limit_count; i++) {
-		struct weir_limit *limit = limit_of_identity(engine, next->limits[i].identity);
+		struct weir_limit *limit = limit_of_identity(engine, next->limits[i].algo.identity);
 
 		if (limit)
-			algo_succeed(&limit->algo, &next->limits[i].algo, &histories[i]);
+			algo_succeed(&limit->algo, &next->limits[i].algo);
 	}
-	return WEIR_OK;
 }
 
 size_t engine_limit_count(const struct weir_engine *engine)
@@ -220,7 +216,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number,
 		    .rule = rule->name,
 		    .result = rule->result,
 		    .key = memory_fetch(engine->table,
-		                        memory_hash(engine->table, limit->identity, key, key_len)),
+		                        memory_hash(engine->table, limit->algo.identity, key, key_len)),
 		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,
 		};

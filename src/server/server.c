@@ -172,12 +172,11 @@ static int reload_config(struct server *server, struct weir_error *error)
 	status = settings_resolve(&server->settings, config->rules, &wanted, error);
 	if (status == WEIR_OK)
 		status = server_config_compile(config, shared->table, shared->metrics, error);
-	if (status == WEIR_OK && engine_succeed(old->engine, config->engine) != WEIR_OK)
-		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK) {
 		server_config_close(config);
 		return status;
 	}
+	engine_succeed(old->engine, config->engine);
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server->config = config;

@@ -11,6 +11,7 @@
 
 #include "algo/algo.h"
 #include "base/clock.h"
+#include "store/history.h"
 #include "table/table.h"
 
 struct weir_table {
@@ -122,7 +123,7 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 			/* Written by earlier parameters, or by later ones that took over just now. */
 			*by = limit = algo_current(limit);
 			if (generation != limit->generation)
-				algo_convert(limit, generation, time->now_ns, &state);
+				history_convert(store, limit, generation, time->now_ns, &state);
 		}
 		if (!algo_step(limit, call, time, &state, out) ||
 		    table_store(&store->table, &place, slot,

@@ -3,7 +3,7 @@
  *
  *     high word   until 60 | generation 4     when the state is spent, in
  *                                             nanoseconds modulo 2^60; which
- *                                             parameters wrote it, or CLAIM
+ *                                             parameters wrote it, NOTE or CLAIM
  *     low word    tag 32   | word 32          of the key's hash, never 0; what
  *                                             else the algorithm remembers
  *
@@ -34,7 +34,8 @@ struct cell {
 _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
-#define CELL_GENERATIONS 15 /* 0 to 14; the last value marks a claim */
+#define CELL_GENERATIONS 14 /* 0 to 13; the last values mark what is no state of a key: */
+#define CELL_NOTE        14 /* what the store keeps for itself */
 #define CELL_CLAIM       15
 
 static inline u128 cell_bits(struct cell cell)
@@ -60,6 +61,11 @@ static inline unsigned cell_generation(struct cell cell)
 static inline bool cell_is_claim(struct cell cell)
 {
 	return cell_generation(cell) == CELL_CLAIM;
+}
+
+static inline bool cell_is_note(struct cell cell)
+{
+	return cell_generation(cell) == CELL_NOTE;
 }
 
 static inline bool cell_is_empty(struct cell cell)

@@ -107,7 +107,7 @@ uint64_t table_live(const struct table *table, uint64_t now_ns)
 		for (int j = 0; j < TABLE_SET_CELLS; j++) {
 			struct cell cell = cell_load(&set[j], table->load_is_atomic);
 
-			live += !cell_is_empty(cell) && !cell_is_claim(cell) &&
+			live += !cell_is_empty(cell) && !cell_is_claim(cell) && !cell_is_note(cell) &&
 			        cell_ahead_ns(cell, now_ns) > 0;
 		}
 	}

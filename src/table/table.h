@@ -248,7 +248,7 @@ static inline bool table_store(struct table *table, const struct table_place *pl
 	return table_store_slow(table, place, slot, after, now_ns);
 }
 
-/** Cells whose state has something to say now; beyond 2^16 cells estimated from a sample. */
+/** Cells of keys whose state has something to say now; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);
 
 /** States that had to make room while they still had something to say. */

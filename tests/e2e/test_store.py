@@ -81,6 +81,22 @@ def test_a_reload_changes_how_often_the_file_is_synced(serve, state):
     until(lambda: seen_ns(state) > before, "a sync")
 
 
+def test_other_parameters_after_a_restart_find_what_was_used(serve, state):
+    config = "limits: {{ it: {{ algorithm: token_bucket, rate: {}/h, burst: {} }} }}"
+    first = serve("--store", f"file:{state}", config=config.format(60, 10))
+    assert first.get("/v1/acquire/it?key=k&cost=4").json["remaining"] == 6
+    first.process.kill()
+    first.process.wait()
+    second = serve("--store", f"file:{state}", config=config.format(1, 10))
+    answer = second.get("/v1/peek/it?key=k").json
+    # Four used, less the seconds in between; each comes back in an hour now.
+    assert answer["remaining"] in (6, 7) and answer["reset_after_ms"] > 2 * 3600 * 1000
+    third = serve("--store", f"file:{state}", config=config.format(2, 20))  # beside the second
+    assert third.get("/v1/peek/it?key=k").json["remaining"] == answer["remaining"] + 10
+    assert second.get("/v1/acquire/it?key=k&cost=6").json["allowed"]
+    assert third.get("/v1/peek/it?key=k").json["remaining"] == answer["remaining"] + 4
+
+
 def test_another_store_needs_a_restart(serve, tmp_path):
     config = CONFIG + f"store: file:{tmp_path}/%s\n"
     server = serve(config=config % "one")

@@ -67,7 +67,7 @@ static struct weir_decision reloaded(struct weir_limit_options before,
 	open_engine(&old, table, before);
 	assert_true(ask(&old, cost, NOW).allowed);
 	open_engine(&new, table, after);
-	assert_int_equal(engine_succeed(old.engine, new.engine), WEIR_OK);
+	engine_succeed(old.engine, new.engine);
 	d = ask(&new, 0, NOW);
 	if (before.algorithm == after.algorithm && before.rate.unit == after.rate.unit) {
 		/* who still holds the old one decides the same */
@@ -136,11 +136,81 @@ static void test_parameters_that_change_often_lose_nothing(void **context)
 		/* three settings in turn: a key that nobody asks for is not forgotten */
 		assert_true(i % 50 != 0 || ask(&settings[i], 1, NOW).allowed);
 		open_engine(&settings[i + 1], table, bucket(100 + i % 3, 1000));
-		assert_int_equal(engine_succeed(settings[i].engine, settings[i + 1].engine), WEIR_OK);
+		engine_succeed(settings[i].engine, settings[i + 1].engine);
 		weir_engine_close(settings[i].engine);
 	}
 	assert_int_equal(ask(&settings[199], 0, NOW).remaining, 1000 - 4);
 	weir_engine_close(settings[199].engine);
+	weir_table_close(table);
+}
+
+/* As two servers on one file that have read different rule files. */
+static void test_two_versions_at_once_agree_on_what_is_used(void **context)
+{
+	struct weir_table_stats stats;
+	struct setting small, large;
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(
+	    weir_table_open(&(struct weir_table_options){.capacity = 100}, &table, NULL), 0);
+	open_engine(&small, table, bucket(10, 10));
+	open_engine(&large, table, bucket(3, 20));
+	for (uint64_t used = 0; used < 10; used++) {
+		assert_int_equal(ask(&small, 0, NOW).remaining, 10 - used);
+		assert_int_equal(ask(&large, 0, NOW).remaining, 20 - used);
+		assert_true(ask(used % 2 ? &small : &large, 1, NOW).allowed);
+	}
+	assert_false(ask(&small, 1, NOW).allowed);
+	assert_int_equal(ask(&large, 1, NOW).remaining, 9);
+	weir_engine_close(small.engine);
+	open_engine(&small, table, bucket(10, 10)); /* a restart */
+	assert_false(ask(&small, 1, NOW).allowed);
+	assert_int_equal(ask(&large, 0, NOW).remaining, 9);
+	weir_table_stats(table, NOW, &stats);
+	assert_int_equal(stats.live, 1); /* notes are no keys */
+	weir_engine_close(small.engine);
+	weir_engine_close(large.engine);
+	weir_table_close(table);
+}
+
+static void test_what_nobody_knows_any_more_counts_as_all_in_use(void **context)
+{
+	struct setting before, after;
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	open_engine(&before, table, bucket(10, 10));
+	assert_true(ask(&before, 1, NOW).allowed);
+	open_engine(&after, table, bucket(10, 20));
+	for (uint64_t i = 0; i < table->table.sets * TABLE_SET_CELLS; i++)
+		if (cell_is_note(table->table.cells[i]))
+			table->table.cells[i] = (struct cell){0, 0};
+	assert_int_equal(ask(&before, 0, NOW).remaining, 9); /* its own */
+	assert_int_equal(ask(&after, 0, NOW).remaining, 0);
+	weir_engine_close(before.engine);
+	weir_engine_close(after.engine);
+	weir_table_close(table);
+}
+
+/* More than there are generations: the last ones are known. */
+static void test_the_oldest_generation_gives_way(void **context)
+{
+	struct setting settings[CELL_GENERATIONS + 2];
+	enum { LAST = CELL_GENERATIONS + 1 };
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	for (unsigned i = 0; i <= LAST; i++) {
+		open_engine(&settings[i], table, bucket(100 + i, 1000));
+		if (i == 2)
+			assert_true(ask(&settings[i], 400, NOW).allowed);
+	}
+	assert_int_equal(ask(&settings[LAST], 0, NOW).remaining, 600);
+	for (unsigned i = 0; i <= LAST; i++)
+		weir_engine_close(settings[i].engine);
 	weir_table_close(table);
 }
 
@@ -177,7 +247,7 @@ static void test_reloads_under_load_grant_no_more_and_no_less(void **context)
 		pthread_create(&threads[i], NULL, hammer, &race);
 	for (int i = 1; i <= RELOADS; i++) {
 		open_engine(&settings[i], table, bucket(1 + (uint64_t)(i * 7 % 13), 100000));
-		assert_int_equal(engine_succeed(settings[i - 1].engine, settings[i].engine), WEIR_OK);
+		engine_succeed(settings[i - 1].engine, settings[i].engine);
 		__atomic_store_n(&race.now, &settings[i], __ATOMIC_RELEASE);
 	}
 	while (ask(&settings[RELOADS], 0, NOW).remaining > 0)
@@ -200,6 +270,9 @@ int main(void)
 	    cmocka_unit_test(test_a_window_keeps_its_count),
 	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
 	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
+	    cmocka_unit_test(test_two_versions_at_once_agree_on_what_is_used),
+	    cmocka_unit_test(test_what_nobody_knows_any_more_counts_as_all_in_use),
+	    cmocka_unit_test(test_the_oldest_generation_gives_way),
 	    cmocka_unit_test(test_reloads_under_load_grant_no_more_and_no_less),
 	};
 
