@@ -1,6 +1,7 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -15,11 +16,18 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE      ((size_t)4096)
 
+/* Beside the memory there is: making all of it resident would do no harm. */
+static bool is_small(size_t size)
+{
+	return size <= (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / 8;
+}
+
 void *os_pages_map(size_t size)
 {
 	size_t slack = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
-	char *pages =
-	    mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* Not reserved: what is never touched takes address space alone. */
+	char *pages = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (pages == MAP_FAILED)
 		return NULL;
@@ -33,8 +41,16 @@ void *os_pages_map(size_t size)
 	size = (size + PAGE - 1) / PAGE * PAGE;
 	if (slack > before)
 		munmap(pages + size, slack - before);
-	madvise(pages, size, MADV_HUGEPAGE); /* a wish: refused is as good as before */
+	/* A wish: refused is as good as before. A few scattered keys make all of it resident. */
+	if (is_small(size))
+		madvise(pages, size, MADV_HUGEPAGE);
 	return pages;
+}
+
+void os_pages_scatter(void *pages, size_t size)
+{
+	if (!is_small(size))
+		madvise(pages, size, MADV_RANDOM);
 }
 
 void os_pages_unmap(void *pages, size_t size)

@@ -5,8 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Zeroed pages, `size` bytes, huge where the system grants it; NULL when there are none. */
+/**
+ * Zeroed pages, `size` bytes; NULL when there is no room. They become resident when
+ * they are touched: as huge ones where the system grants it and memory abounds.
+ */
 void *os_pages_map(size_t size);
+/**
+ * Pages of a file will be touched here and there: the system need not read ahead,
+ * unless memory abounds, so that it soon has all of them.
+ */
+void os_pages_scatter(void *pages, size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
 /** Waits until what was written to pages of a file is on its disk; 0 or WEIR_EIO. */

@@ -36,7 +36,11 @@ static int map(int fd, const char *path, enum file_access access, struct file_ma
 	out->size = (size_t)stat.st_size;
 	out->memory = mmap(NULL, out->size, PROT_READ | PROT_WRITE,
 	                   access == FILE_SHARED ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
-	return out->memory == MAP_FAILED ? fail(error, path, "cannot map it") : WEIR_OK;
+	if (out->memory == MAP_FAILED)
+		return fail(error, path, "cannot map it");
+	if (access == FILE_SHARED)
+		os_pages_scatter(out->memory, out->size);
+	return WEIR_OK;
 }
 
 int file_map(const char *path, enum file_access access, struct file_map *out,
