@@ -55,8 +55,9 @@ struct table_header {
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
+	uint8_t rest_of_page[4096 - 256 - sizeof(uint64_t)];
 	/* On another page: without the secret no key would be found again. */
-	_Alignas(4096) uint8_t fixed_copy[TABLE_FIXED];
+	uint8_t fixed_copy[TABLE_FIXED];
 	uint64_t checksum_copy;
 	uint8_t reserved[4096 - TABLE_FIXED - sizeof(uint64_t)];
 };
