@@ -2,6 +2,7 @@
 #ifndef BASE_OS_H
 #define BASE_OS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,12 @@ uint64_t os_monotonic_ns(void);
 
 /** CLOCK_REALTIME in nanoseconds since 1970. */
 uint64_t os_wall_ns(void);
+
+/**
+ * Whether the system itself tells the time by the processor's counter, and has
+ * found it to run evenly, on all processors alike.
+ */
+bool os_trusts_counter(void);
 
 /** A number that this run of the system's kernel has, and no other; 0: not known. */
 uint64_t os_boot_id(void);

@@ -49,7 +49,7 @@ static void print_cell(uint64_t set, unsigned place, struct cell cell, uint64_t 
 
 static int dump(char *path)
 {
-	struct clock_anchor clock;
+	struct clock clock;
 	struct weir_error error;
 	struct file_map map;
 	struct table table;

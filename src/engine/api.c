@@ -9,11 +9,11 @@ struct weir_limiter {
 	struct cell cell;
 	_Alignas(
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
-	struct clock_anchor clock;
+	struct clock clock;
 	bool load_is_atomic;
 };
 
-static inline struct moment moment_of(const struct clock_anchor *clock, uint64_t now_ns,
+static inline struct moment moment_of(const struct clock *clock, uint64_t now_ns,
                                       const struct weir_limit *limit)
 {
 	if (now_ns != WEIR_NOW)
@@ -33,7 +33,7 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->cell = (struct cell){0, 0};
-	limiter->clock = clock_start();
+	limiter->clock = clock_start(clock_offset(), true);
 	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
 	if (status != WEIR_OK) {
@@ -103,7 +103,7 @@ int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decis
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
                     struct weir_error *error)
 {
-	struct weir_table *table = malloc(sizeof *table);
+	struct weir_table *table = aligned_alloc(_Alignof(struct weir_table), sizeof *table);
 	int status =
 	    table ? memory_open(table, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
 

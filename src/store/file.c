@@ -126,33 +126,31 @@ int file_resize(const char *path, size_t size, struct weir_error *error)
 
 void file_see(const struct table *table, uint64_t now_ns)
 {
-	struct table_header *header = table->header;
-	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
-
-	while (seen < now_ns && !__atomic_compare_exchange_n(&header->seen_ns, &seen, now_ns, true,
-	                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
+	clock_raise(&table->header->seen_ns, now_ns);
 }
 
-struct clock_anchor file_clock(const struct table *table)
+struct clock file_clock(const struct table *table)
 {
 	struct table_header *header = table->header;
-	struct clock_anchor mine = clock_start();
-	uint64_t boot = os_boot_id(), now_ns = clock_now(&mine);
+	uint64_t boot = os_boot_id(), offset_ns = clock_offset();
+	uint64_t now_ns = os_monotonic_ns() + offset_ns;
 	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+	struct clock mine;
 
 	if (seen > now_ns)
-		mine.offset_ns += seen - now_ns;
+		offset_ns += seen - now_ns;
 	for (;;) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);
 
-		if (boot != 0 && before.low == boot && (int64_t)(before.high - mine.offset_ns) >= 0) {
-			mine.offset_ns = before.high;
+		if (boot != 0 && before.low == boot && (int64_t)(before.high - offset_ns) >= 0) {
+			offset_ns = before.high;
 			break;
 		}
-		if (cell_swap(&header->clock, before, (struct cell){boot, mine.offset_ns}))
+		if (cell_swap(&header->clock, before, (struct cell){boot, offset_ns}))
 			break;
 	}
+	mine = clock_start(offset_ns, true);
+	mine.seen_ns = &header->seen_ns;
 	file_see(table, clock_now(&mine));
 	return mine;
 }

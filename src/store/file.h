@@ -48,7 +48,7 @@ int file_resize(const char *path, size_t size, struct weir_error *error);
  * what to add to it; a wall that is ahead of that moves it forward. After a boot
  * it goes on from the wall, or from the last time seen if the wall is behind.
  */
-struct clock_anchor file_clock(const struct table *table);
+struct clock file_clock(const struct table *table);
 
 /** Keeps in the file that its clock has said `now_ns`. */
 void file_see(const struct table *table, uint64_t now_ns);

@@ -96,7 +96,7 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 		return status;
 	}
 	store->is_file = options->path != NULL;
-	store->clock = store->is_file ? file_clock(&store->table) : clock_start();
+	store->clock = store->is_file ? file_clock(&store->table) : clock_start(clock_offset(), true);
 	return WEIR_OK;
 }
 

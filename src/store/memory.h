@@ -15,7 +15,7 @@
 
 struct weir_table {
 	struct table table;
-	struct clock_anchor clock;
+	struct clock clock;
 	bool is_file;
 };
 

@@ -1,0 +1,108 @@
+#include "base/clock.h"
+
+uint64_t clock_offset(void)
+{
+	return os_wall_ns() - os_monotonic_ns();
+}
+
+struct clock clock_start(uint64_t offset_ns, bool by_counter)
+{
+	return (struct clock){
+	    .line.slope = by_counter && os_trusts_counter() ? 0 : CLOCK_NO_SLOPE,
+	    .offset_ns = offset_ns,
+	};
+}
+
+uint64_t clock_raise(uint64_t *least, uint64_t ns)
+{
+	uint64_t before = __atomic_load_n(least, __ATOMIC_RELAXED);
+
+	while (before < ns && !__atomic_compare_exchange_n(least, &before, ns, true, __ATOMIC_RELAXED,
+	                                                   __ATOMIC_RELAXED))
+		;
+	return u64_max(before, ns);
+}
+
+/*
+ * A slope is followed when the one before agrees with it. So whatever happens
+ * once, between two pairs or inside of one, spoils at most one line, which
+ * nobody follows.
+ */
+struct clock_line clock_line_next(const struct clock_line *line, const struct clock_pair *pair)
+{
+	uint64_t width = pair->after - pair->before, middle = pair->before + width / 2;
+	uint64_t counts = middle - line->counter, elapsed_ns = pair->ns - line->ns, slope, change;
+
+	if (counts > INT64_MAX || counts == 0 || elapsed_ns > CLOCK_GAP_NS)
+		return (struct clock_line){middle, pair->ns, 0, 0};
+	slope = (elapsed_ns << 32) / counts;
+	if (elapsed_ns < CLOCK_APART_NS || (u128)width * slope >> 32 > CLOCK_PAIR_NS)
+		return *line;
+	change = slope > line->slope ? slope - line->slope : line->slope - slope;
+	return (struct clock_line){middle, pair->ns, slope,
+	                           change < line->slope / 512 ? (CLOCK_LINE_NS << 32) / slope : 0};
+}
+
+static void write_line(struct clock *clock, const struct clock_line *line)
+{
+	/* Releases, so that whoever sees one of them sees what `begun` was before. */
+	__atomic_store_n(&clock->line.counter, line->counter, __ATOMIC_RELEASE);
+	__atomic_store_n(&clock->line.ns, line->ns, __ATOMIC_RELEASE);
+	__atomic_store_n(&clock->line.slope, line->slope, __ATOMIC_RELEASE);
+	__atomic_store_n(&clock->line.span, line->span, __ATOMIC_RELEASE);
+}
+
+/* What stands there, if nobody was writing. */
+static bool read_line(const struct clock *clock, struct clock_line *line, uint32_t *done)
+{
+	*done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
+	line->counter = __atomic_load_n(&clock->line.counter, __ATOMIC_ACQUIRE);
+	line->ns = __atomic_load_n(&clock->line.ns, __ATOMIC_ACQUIRE);
+	line->slope = __atomic_load_n(&clock->line.slope, __ATOMIC_ACQUIRE);
+	line->span = __atomic_load_n(&clock->line.span, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&clock->begun, __ATOMIC_RELAXED) == *done;
+}
+
+/*
+ * The floor is raised to a line's end before another takes its place, and to
+ * what the system said before that is told. So a thread finds nothing below
+ * what it was told before, whichever of the two told it.
+ */
+uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
+{
+	struct clock_line line, next;
+	uint64_t now_ns;
+	uint32_t done;
+	bool due = read_line(clock, &line, &done) && pair->before - line.counter >= line.span;
+
+	if (due)
+		clock_raise(&clock->floor_ns, line.ns + (line.span * line.slope >> 32));
+	now_ns = clock_raise(&clock->floor_ns, pair->ns);
+	if (due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false, __ATOMIC_ACQ_REL,
+	                                       __ATOMIC_RELAXED)) {
+		next = clock_line_next(&line, pair);
+		write_line(clock, &next);
+		__atomic_store_n(&clock->done, done + 1, __ATOMIC_RELEASE);
+	}
+	return now_ns;
+}
+
+static void keep_seen(const struct clock *clock, uint64_t now_ns)
+{
+	if (clock->seen_ns &&
+	    now_ns > __atomic_load_n(clock->seen_ns, __ATOMIC_RELAXED) + CLOCK_SEEN_NS)
+		clock_raise(clock->seen_ns, now_ns);
+}
+
+uint64_t clock_now_slow(const struct clock *clock)
+{
+	struct clock_pair pair;
+
+	pair.before = clock_counter();
+	pair.ns = os_monotonic_ns() + clock->offset_ns;
+	pair.after = clock_counter();
+	if (__atomic_load_n(&clock->line.slope, __ATOMIC_RELAXED) != CLOCK_NO_SLOPE)
+		pair.ns = clock_settle((struct clock *)clock, &pair);
+	keep_seen(clock, pair.ns);
+	return pair.ns;
+}
