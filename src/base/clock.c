@@ -64,24 +64,38 @@ static bool read_line(const struct clock *clock, struct clock_line *line, uint32
 }
 
 /*
+ * Whether nobody follows `line` any more. A pair from before it began comes from
+ * a thread that has slept since; unless so much time has passed since it began
+ * that the counter must have gone back.
+ */
+static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
+{
+	uint64_t age = pair->after - line->counter;
+
+	if (age > INT64_MAX)
+		return (int64_t)(pair->ns - line->ns) >= (int64_t)CLOCK_APART_NS;
+	return age >= line->span;
+}
+
+/*
  * The floor is raised to a line's end before another takes its place, and to
  * what the system said before that is told. So a thread finds nothing below
  * what it was told before, whichever of the two told it.
  */
 uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
 {
-	struct clock_line line, next;
+	struct clock_line line;
 	uint64_t now_ns;
 	uint32_t done;
-	bool due = read_line(clock, &line, &done) && pair->before - line.counter >= line.span;
+	bool due = read_line(clock, &line, &done) && at_end(&line, pair);
 
 	if (due)
 		clock_raise(&clock->floor_ns, line.ns + (line.span * line.slope >> 32));
 	now_ns = clock_raise(&clock->floor_ns, pair->ns);
 	if (due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false, __ATOMIC_ACQ_REL,
 	                                       __ATOMIC_RELAXED)) {
-		next = clock_line_next(&line, pair);
-		write_line(clock, &next);
+		line = clock_line_next(&line, pair);
+		write_line(clock, &line);
 		__atomic_store_n(&clock->done, done + 1, __ATOMIC_RELEASE);
 	}
 	return now_ns;
