@@ -33,6 +33,15 @@
  * 18 years either way of now, which leaves 2 years for clocks that step back.
  */
 #define ALGO_HORIZON_NS (UINT64_C(16) * 365 * NS_PER_DAY)
+
+/*
+ * A state further ahead than its limit could have put it was written by a clock
+ * that has been set back since. Clocks that only differ must not share out
+ * tokens, so up to a day it stands; what is further ahead is cut back, once, to
+ * the furthest that the limit can put it now.
+ */
+#define ALGO_SKEW_NS NS_PER_DAY
+
 #define ALGO_COUNT_MAX (UINT64_C(1) << 32)
 #define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
 

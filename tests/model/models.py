@@ -14,6 +14,7 @@ DAY_NS = 86400 * 10**9
 class _Model:
     def call(self, operation, now, cost=1):
         """The decision, as a dictionary like the binding's."""
+        self.cut_back(now)
         answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0}
         if operation in ("acquire", "peek"):
             # Cost 0 asks about a cost of 1. What is not consumed is not
@@ -50,6 +51,11 @@ class Bucket(_Model):
     def ahead(self, now):
         return max(self.state - now, 0) if self.state is not None else 0
 
+    def cut_back(self, now):
+        """What is a day further ahead than the depth was counted by a clock that was wrong."""
+        if math.ceil(self.ahead(now)) > math.ceil(self.depth) + DAY_NS:
+            self.state = now + self.depth
+
     def wait(self, now, cost):
         return max(self.ahead(now) + cost * self.interval - self.depth, 0)
 
@@ -74,12 +80,13 @@ class Window(_Model):
 
     A window is open until its end also when time steps back: no older time
     gets a count of its own, or two clocks around a window's edge would share
-    out two quotas. But an aligned window that is not even the next one
-    (`ahead_max` after the end of the current one) was counted by a clock
-    that was wrong: it keeps its count and ends with the current one.
+    out two quotas. But a window that ends more than `ahead_max` after the
+    current one (an aligned window that is not even the next, any other a day
+    later) was counted by a clock that was wrong: it keeps its count and ends
+    with the current one.
     """
 
-    def __init__(self, count, end_of, ahead_max=math.inf):
+    def __init__(self, count, end_of, ahead_max):
         self.quota = count
         self.end_of = end_of
         self.ahead_max = ahead_max
@@ -96,6 +103,10 @@ class Window(_Model):
         if self._open(now) and self.state[0] <= end + self.ahead_max:
             return self.state[0]
         return end
+
+    def cut_back(self, now):
+        if self._open(now):
+            self.state = (self._end(now), self.state[1])
 
     def ahead(self, now):
         return self._end(now) - now if self._open(now) else 0
@@ -120,7 +131,7 @@ class Window(_Model):
 
 
 def first_request(count, period_ns):
-    return Window(count, lambda now: now + period_ns)
+    return Window(count, lambda now: now + period_ns, ahead_max=DAY_NS)
 
 
 def utc_days(count):
