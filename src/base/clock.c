@@ -108,15 +108,25 @@ static void keep_seen(const struct clock *clock, uint64_t now_ns)
 		clock_raise(clock->seen_ns, now_ns);
 }
 
+static uint64_t system_ns(const struct clock *clock)
+{
+	return os_monotonic_ns() + clock->offset_ns;
+}
+
+static uint64_t read_pair(const struct clock *clock)
+{
+	struct clock_pair pair = {.before = clock_counter()};
+
+	pair.ns = system_ns(clock);
+	pair.after = clock_counter();
+	return clock_settle((struct clock *)clock, &pair);
+}
+
 uint64_t clock_now_slow(const struct clock *clock)
 {
-	struct clock_pair pair;
+	bool plain = __atomic_load_n(&clock->line.slope, __ATOMIC_RELAXED) == CLOCK_NO_SLOPE;
+	uint64_t now_ns = plain ? system_ns(clock) : read_pair(clock);
 
-	pair.before = clock_counter();
-	pair.ns = os_monotonic_ns() + clock->offset_ns;
-	pair.after = clock_counter();
-	if (__atomic_load_n(&clock->line.slope, __ATOMIC_RELAXED) != CLOCK_NO_SLOPE)
-		pair.ns = clock_settle((struct clock *)clock, &pair);
-	keep_seen(clock, pair.ns);
-	return pair.ns;
+	keep_seen(clock, now_ns);
+	return now_ns;
 }

@@ -26,7 +26,7 @@
 #include "base/number.h"
 #include "base/os.h"
 
-/* How long a line is followed. By then a clock slewed from -500 to 500 ppm is 512 ns off it. */
+/* How long a line is followed; a slew that turns from -500 to 500 ppm puts it 524 ns off by then. */
 #define CLOCK_LINE_NS (UINT64_C(1) << 19)
 /* What a line is drawn through: pairs taken within this, and so far from one another. */
 #define CLOCK_PAIR_NS  200
@@ -60,7 +60,7 @@ struct clock {
 
 _Static_assert(sizeof(struct clock) == 64, "a clock is read from one cache line");
 
-/* Renewed when it is older than this. */
+/* *seen_ns is renewed when it is older than this. */
 #define CLOCK_SEEN_NS (100 * NS_PER_MS)
 
 /* One instant. */

@@ -47,7 +47,7 @@ struct table_header {
 	uint64_t capacity, sets;
 	struct hash_key secret;
 	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
-	uint64_t seen_ns;  /* of a file: what that clock said when it was last opened or closed */
+	uint64_t seen_ns;  /* of a file: what that clock said lately */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
