@@ -101,6 +101,7 @@ struct algo_limit {
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */
+	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
 	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
 	union {
 		struct bucket_params bucket;

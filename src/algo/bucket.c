@@ -120,11 +120,6 @@ bool bucket_step(const struct bucket_params *params, const struct algo_call *cal
 	if (live) /* a fraction written under other parameters is off by less than a nanosecond */
 		ahead = (struct bucket_time){state->until_ns - now_ns,
 		                             state->word < params->q ? state->word : 0};
-	if (__builtin_expect(ahead.ns > params->depth.ns + ALGO_SKEW_NS, 0)) {
-		ahead = params->depth;
-		*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
-		changed = true;
-	}
 
 	switch (call->op) {
 	case ALGO_ACQUIRE:
@@ -141,7 +136,7 @@ bool bucket_step(const struct bucket_params *params, const struct algo_call *cal
 		}
 		break;
 	case ALGO_REFUND:
-		changed |= refund(params, state, &ahead, now_ns, call->cost);
+		changed = refund(params, state, &ahead, now_ns, call->cost);
 		break;
 	case ALGO_RESET:
 		changed = state->until_ns != 0;

@@ -146,6 +146,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
 		                   (int)options->algorithm);
 	}
+	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
+	limit->farthest_ns = limit->window_ns + (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
 	if (status != WEIR_OK)
 		algo_limit_free(limit);
 	return status;
@@ -228,19 +230,39 @@ void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t 
 		bucket_convert(&limit->history->params[generation], &limit->bucket, now_ns, state);
 }
 
+/* By value: a state whose address is taken would be in memory for all. */
+__attribute__((noinline)) static struct algo_state cut_back(const struct algo_limit *limit,
+                                                            const struct algo_time *time,
+                                                            struct algo_state state)
+{
+	uint64_t nearest_ns = limit->cache ? time->window_end_ns : time->now_ns;
+
+	/* Calendar windows differ in length, so theirs is judged from the end of this one. */
+	if (state.until_ns - nearest_ns <= limit->farthest_ns)
+		return state;
+	state.until_ns = limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
+	return state;
+}
+
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {
+	bool cut = false;
+
+	if (__builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
+		*state = cut_back(limit, time, *state);
+		cut = true;
+	}
 	out->allowed = true;
 	out->reason = WEIR_REASON_OK;
 	out->retry_after_ns = 0;
 	switch (limit->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
-		return bucket_step(&limit->bucket, call, time, state, out);
+		return bucket_step(&limit->bucket, call, time, state, out) || cut;
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
-		return window_step(&limit->window, call, time, state, out);
+		return window_step(&limit->window, call, time, state, out) || cut;
 	}
 	__builtin_unreachable(); /* algo_limit_init lets no other through */
 }

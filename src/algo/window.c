@@ -12,9 +12,7 @@
  * midnight two threads read different days, and their turns must not share out
  * two quotas. If it is further ahead, the wall's clock has stepped back: the
  * count is kept and its end cut back to the current window's, so that such a
- * step neither frees a key nor locks it. A denial writes that too, or the next
- * window would find the same count. Any other window that ends more than
- * ALGO_SKEW_NS after one that opens now is cut back to that one.
+ * step neither frees a key nor locks it.
  */
 #include "algo/algo.h"
 
@@ -22,16 +20,12 @@ static uint64_t window_end(const struct window_params *params, const struct algo
                            const struct algo_state *state, uint64_t count)
 {
 	uint64_t end_ns = params->aligned ? time->window_end_ns : time->now_ns + params->period_ns;
-	int64_t over_ns = (int64_t)(state->until_ns - end_ns);
-
-	if (count == 0)
-		return end_ns;
-	if (!params->aligned)
-		return over_ns <= (int64_t)ALGO_SKEW_NS ? state->until_ns : end_ns;
 	/* A day of 25 hours is longer than its period. */
-	if (over_ns < 0 || (uint64_t)over_ns > params->period_ns + params->period_ns / 8)
-		return end_ns;
-	return state->until_ns;
+	uint64_t longest_ns = params->period_ns + params->period_ns / 8;
+
+	if (count > 0 && (!params->aligned || state->until_ns - end_ns <= longest_ns))
+		return state->until_ns;
+	return end_ns;
 }
 
 static bool refund(const struct algo_call *call, struct algo_state *state, uint64_t *count,
@@ -54,10 +48,8 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
 	uint64_t count = state->until_ns > now_ns ? (uint64_t)state->word + 1 : 0;
 	uint64_t end_ns = window_end(params, time, state, count);
 	uint64_t cost = u64_max(call->cost, 1);
-	bool changed = count > 0 && state->until_ns != end_ns;
+	bool changed = false;
 
-	if (changed)
-		state->until_ns = end_ns;
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
@@ -76,7 +68,7 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
 		}
 		break;
 	case ALGO_REFUND:
-		changed |= refund(call, state, &count, end_ns);
+		changed = refund(call, state, &count, end_ns);
 		break;
 	case ALGO_RESET:
 		changed = state->until_ns != 0;
