@@ -230,18 +230,16 @@ void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t 
 		bucket_convert(&limit->history->params[generation], &limit->bucket, now_ns, state);
 }
 
-/* By value: a state whose address is taken would be in memory for all. */
-__attribute__((noinline)) static struct algo_state cut_back(const struct algo_limit *limit,
-                                                            const struct algo_time *time,
-                                                            struct algo_state state)
+/* One number in, one out: a state that is passed whole would be in memory for all. */
+__attribute__((noinline, cold)) static uint64_t
+cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns, uint64_t until_ns)
 {
-	uint64_t nearest_ns = limit->cache ? time->window_end_ns : time->now_ns;
+	uint64_t nearest_ns = limit->cache ? window_end_ns : now_ns;
 
 	/* Calendar windows differ in length, so theirs is judged from the end of this one. */
-	if (state.until_ns - nearest_ns <= limit->farthest_ns)
-		return state;
-	state.until_ns = limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
-	return state;
+	if (until_ns - nearest_ns <= limit->farthest_ns)
+		return until_ns;
+	return limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
 }
 
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -250,7 +248,8 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 	bool cut = false;
 
 	if (__builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
-		*state = cut_back(limit, time, *state);
+		state->until_ns =
+		    cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
 		cut = true;
 	}
 	out->allowed = true;
