@@ -242,26 +242,39 @@ cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns
 	return limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
 }
 
-bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+static bool dispatch(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out)
 {
-	bool cut = false;
-
-	if (__builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
-		state->until_ns =
-		    cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
-		cut = true;
-	}
 	out->allowed = true;
 	out->reason = WEIR_REASON_OK;
 	out->retry_after_ns = 0;
 	switch (limit->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
-		return bucket_step(&limit->bucket, call, time, state, out) || cut;
+		return bucket_step(&limit->bucket, call, time, state, out);
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
-		return window_step(&limit->window, call, time, state, out) || cut;
+		return window_step(&limit->window, call, time, state, out);
 	}
 	__builtin_unreachable(); /* algo_limit_init lets no other through */
+}
+
+/* What is too far ahead is denied, so nobody else is asked whether it is. */
+bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	bool changed = dispatch(limit, call, time, state, out);
+
+	if (__builtin_expect(!out->allowed, 0) &&
+	    __builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
+		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
+
+		if (until_ns != state->until_ns) {
+			state->until_ns = until_ns;
+			dispatch(limit, call, time, state, out);
+			changed = true;
+		}
+	}
+	return changed;
 }

@@ -28,6 +28,7 @@
 #include <weir/weir.h>
 
 #include "base/keyhash.h"
+#include "base/prefetch.h"
 #include "table/cell.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
@@ -148,8 +149,8 @@ static inline struct cell *table_cell(const struct table *table, const struct ta
 /** Starts fetching the home, where three keys of four are. */
 static inline void table_prefetch(const struct table_place *place)
 {
-	__builtin_prefetch(place->home);
-	__builtin_prefetch(place->home + TABLE_SET_CELLS / 2);
+	prefetch(place->home);
+	prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
 /** Starts fetching the first set of the run, where most keys are that are not at home. */
@@ -158,7 +159,7 @@ static inline void table_prefetch_run(const struct table *table, const struct ta
 	struct cell *run = table_run(table, place);
 
 	for (int i = 0; i < TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
-		__builtin_prefetch(run + i);
+		prefetch(run + i);
 }
 
 /* One bit a cell of the set: whether it has the tag. */
