@@ -79,6 +79,14 @@ int lane_open_limit(struct lane *lane, const struct weir_config *config, size_t 
 	return open_lane(lane, lane->own, capacity, error);
 }
 
+uint64_t lane_evictions(const struct lane *lane)
+{
+	struct weir_table_stats stats;
+
+	weir_table_stats(lane->table, 0, &stats);
+	return stats.evictions;
+}
+
 void lane_close(struct lane *lane)
 {
 	for (size_t i = 0; lane->tallies && i < lane->tally_count; i++)

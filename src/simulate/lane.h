@@ -34,6 +34,9 @@ int lane_open_rules(struct lane *lane, const struct weir_config *config, uint64_
 int lane_open_limit(struct lane *lane, const struct weir_config *config, size_t limit,
                     const char *key, uint64_t capacity, struct weir_error *error);
 
+/** Keys in use that had to make room in its table. */
+uint64_t lane_evictions(const struct lane *lane);
+
 /** Also of one that could not be opened. */
 void lane_close(struct lane *lane);
 

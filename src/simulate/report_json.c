@@ -93,7 +93,7 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
 	if (!report->as_rules) {
 		add_number(out, ",\"errors\":", lane->errors);
-		add_number(out, ",\"evictions\":", lane->table->table.header->evictions);
+		add_number(out, ",\"evictions\":", lane_evictions(lane));
 	}
 	buffer_add_text(out, ",\"parameters\":{");
 	rules_show_limit(tally->declared, out);
@@ -128,7 +128,7 @@ void report_json(const struct report *report, bool timelines, struct buffer *out
 		add_number(out, ",\"denied\":", lane->denied);
 		add_number(out, ",\"unlimited\":", lane->unlimited);
 		add_number(out, ",\"errors\":", lane->errors);
-		add_number(out, ",\"evictions\":", lane->table->table.header->evictions);
+		add_number(out, ",\"evictions\":", lane_evictions(lane));
 	}
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));

@@ -174,7 +174,7 @@ static void add_notes(const struct report *report, struct buffer *out)
 	for (size_t l = 0; l < replay->lane_count; l++) {
 		const struct lane *lane = &replay->lanes[l];
 
-		evictions += lane->table->table.header->evictions;
+		evictions += lane_evictions(lane);
 		errors += lane->errors;
 		for (size_t i = 0; i < lane->tally_count; i++) {
 			struct burst_stats stats = burst_stats(lane->tallies[i].burst);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "algo/algo.h"
 #include "base/error.h"
 
 int trace_open(struct trace *trace, const char *path, const struct format *format,
@@ -31,6 +32,21 @@ int trace_open(struct trace *trace, const char *path, const struct format *forma
 void trace_close(struct trace *trace)
 {
 	lines_close(&trace->lines);
+}
+
+/* A clock that was not set, more often than a log of so many years. */
+static int check_time(struct trace *trace, const struct record *record, struct weir_error *error)
+{
+	uint64_t first_ns = trace->first_ns, time_ns = record->time_ns;
+	uint64_t apart_ns = time_ns > first_ns ? time_ns - first_ns : first_ns - time_ns;
+
+	if (first_ns == 0)
+		trace->first_ns = time_ns;
+	else if (apart_ns > ALGO_HORIZON_NS)
+		return error_set(error, WEIR_ERANGE,
+		                 "expected a time within 16 years of the first one, found %llu years",
+		                 (unsigned long long)(apart_ns / (365 * NS_PER_DAY)));
+	return WEIR_OK;
 }
 
 static void report(struct trace *trace, const struct weir_error *error)
@@ -99,7 +115,8 @@ int trace_next(struct trace *trace, struct record *record, struct weir_error *er
 		if (line.too_long)
 			error_set(&wrong, WEIR_ELONG, "expected a line of at most %zu bytes, found more",
 			          LINES_LENGTH_MAX);
-		else if (trace->format->parse(&trace->columns, text, record, &wrong) == WEIR_OK)
+		else if (trace->format->parse(&trace->columns, text, record, &wrong) == WEIR_OK &&
+		         check_time(trace, record, &wrong) == WEIR_OK)
 			return 1;
 		report(trace, &wrong);
 	}

@@ -2,7 +2,8 @@
  * trace.h: a log as a sequence of requests.
  *
  * Lines that are no request are counted, the first few of them reported; the
- * trace goes on behind them.
+ * trace goes on behind them. So are requests further than ALGO_HORIZON_NS from
+ * the first one: times that far apart can't be told apart in a table.
  */
 #ifndef SIMULATE_TRACE_H
 #define SIMULATE_TRACE_H
@@ -23,6 +24,7 @@ struct trace {
 	bool begun;         /* the first line was seen */
 	uint64_t size;      /* of the file; 0: not known */
 	uint64_t malformed; /* lines so far */
+	uint64_t first_ns;  /* time of the first request; 0: there was none */
 };
 
 /**

@@ -215,6 +215,14 @@ def test_times_far_off_are_bounded_and_counted(config):
     assert report["to"] == START + 19999
 
 
+def test_a_time_that_no_table_could_tell_apart_is_refused(config):
+    """Thirty-six years and a half later a cell of the first would look as if it were ahead."""
+    report, said = simulate(config, lines({"time": START, "ip": "a"}, {"time": 1, "ip": "a"},
+                                          {"time": START + 17 * 365 * 86400, "ip": "a"}))
+    assert (report["requests"], report["malformed"]) == (1, 2)
+    assert "expected a time within 16 years of the first one, found 57 years" in said
+
+
 def test_lines_that_are_no_requests_are_told_by_place_and_counted(config):
     good = lines({"time": START, "ip": "a"})
     bad = ['{"time": 1x}\n', '{"ip": "a"}\n', '{"time": -1}\n', "[]\n", '{"time": 1, "cost": 1.5}\n',
