@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import select
@@ -59,6 +60,8 @@ THROTTLE = "CL.THROTTLE key:{key} 15 1000 1"
 GET = "GET key:{key}"
 ACQUIRE = "/v1/acquire/bench?key={key}"
 RULES = 1000
+LOG_ADDRESSES = 100000
+LOG_SECOND = 10000  # lines in one
 
 
 class Missing(Exception):
@@ -385,6 +388,38 @@ def run_reloads(table, rounds):
     table.row("worst of all reloads", max(reloaded), "ms")
 
 
+def write_log(path, lines):
+    """A combined log: LOG_ADDRESSES clients, a second for every 10,000 lines."""
+    chance = random.Random(1)
+    tail = ('"GET /api/v1/items/4711?page=3 HTTP/1.1" 200 5120 "https://example.com/start" '
+            '"Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0"\n')
+    with open(path, "w") as log:
+        for second in range(lines // LOG_SECOND):
+            at = time.strftime("[%d/%b/%Y:%H:%M:%S +0000]", time.gmtime(1767225600 + second))
+            addresses = (chance.randrange(LOG_ADDRESSES) for _ in range(LOG_SECOND))
+            log.write("".join(f"10.{a >> 16}.{a >> 8 & 255}.{a & 255} - - {at} {tail}"
+                              for a in addresses))
+
+
+def run_simulate(table, lines, rounds):
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            config, log = pathlib.Path(directory, "bench.yaml"), pathlib.Path(directory, "log")
+            config.write_text("limits:\n  bench: { algorithm: token_bucket, rate: 10/m }\n")
+            write_log(log, lines)
+            spent = []
+            for _ in range(rounds + 1):  # the first one only warms up
+                before = children_cpu()
+                subprocess.run([built("weir"), "simulate", "-c", config, "--limit", "bench", "--json",
+                                "--trace", log], check=True, stdout=subprocess.DEVNULL, timeout=120)
+                spent.append((children_cpu() - before) / lines)
+    except (Missing, OSError, subprocess.SubprocessError) as why:
+        return table.note("simulate", why)
+    spent = statistics.median(spent[1:])
+    table.row("simulate, a line of a log", spent * 1e9, "ns CPU")
+    table.row("simulate", 1e-6 / spent, "M lines of a log a second")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one short round")
@@ -392,8 +427,10 @@ def main():
     parser.add_argument("--peers", action="store_true", help="the library beside its peers")
     parser.add_argument("--attack", action="store_true",
                         help="evictions, and a flood of 100 million keys: minutes")
+    parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
     arguments = parser.parse_args()
-    everything = not (arguments.servers or arguments.peers or arguments.attack)
+    everything = not (arguments.servers or arguments.peers or arguments.attack
+                      or arguments.simulate)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -405,6 +442,8 @@ def main():
     if arguments.attack or everything and not quick:
         for name in ATTACK:
             run_program(table, name, flags if arguments.attack else ["--quick"])
+    if everything or arguments.simulate:
+        run_simulate(table, 200000 if quick else 2000000, 1 if quick else 3)
     if not (everything or arguments.servers):
         return
     if quick:

@@ -70,6 +70,8 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
 		if (request->charges[i].shadow)
 			continue;
 		apply(table, &request->charges[i], call, at, &one);
+		if (request->each)
+			request->each[i] = one;
 		if (first || !one.allowed || one.remaining < d->remaining)
 			*d = one;
 		if (!one.allowed) {
@@ -89,7 +91,8 @@ static void run_shadow(struct weir_table *table, const struct engine_request *re
 
 	for (size_t i = 0; i < request->charge_count; i++)
 		if (request->charges[i].shadow)
-			apply(table, &request->charges[i], call, at, &ignored);
+			apply(table, &request->charges[i], call, at,
+			      request->each ? &request->each[i] : &ignored);
 }
 
 static void observe_all(const struct engine_request *request, size_t refused,

@@ -38,6 +38,7 @@ struct engine_request {
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
 	size_t enforced_count;   /* of them not shadow */
+	struct weir_decision *each; /* NULL, or room for what each charge came to, as they count */
 	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
 	bool listed_allowed;

@@ -20,7 +20,7 @@
 #include "server/config.h"
 #include "server/log.h"
 #include "server/metrics.h"
-#include "server/top.h"
+#include "stats/top.h"
 
 #define WORKER_BATCH     1024
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
