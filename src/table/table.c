@@ -1,25 +1,10 @@
 #include "table/table.h"
 
 #include <string.h>
-#if defined(__aarch64__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 #include "base/error.h"
 
 #define SAMPLE_SETS 8192
-
-bool cell_load_is_atomic(void)
-{
-#if defined(__x86_64__)
-	return __builtin_cpu_supports("avx");
-#elif defined(__aarch64__)
-	return getauxval(AT_HWCAP) & HWCAP_USCAT; /* LSE2 */
-#else
-	return false;
-#endif
-}
 
 /* At capacity 78% of the cells are taken, so that hardly an insertion finds all its places so. */
 uint64_t table_sets(uint64_t capacity)

@@ -27,8 +27,8 @@
 
 #include <weir/weir.h>
 
+#include "base/cell.h"
 #include "base/keyhash.h"
-#include "table/cell.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5
