@@ -115,7 +115,7 @@ struct algo_limit {
 		struct log_params log;
 	};
 	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
-	unsigned former; /* a width that its states may still be in; 0: none */
+	unsigned former; /* one bit for each width that its states may still be in */
 	struct calendar calendar; /* aligned windows only, as is the cache */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 };

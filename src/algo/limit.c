@@ -255,12 +255,33 @@ static unsigned generation_of(const struct algo_history *history, unsigned last,
 	return (last + 1) % ALGO_GENERATIONS;
 }
 
+/*
+ * Of two numbers of slots that follow one another the generations differ. States
+ * stay in the widest row that they ever needed: a narrower one would lose them.
+ */
+static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
+{
+	if (limit->algorithm == WEIR_SLIDING_WINDOW) {
+		if (limit->slots.slots == next->slots.slots)
+			next->generation = limit->generation;
+		else if (limit->generation == next->generation)
+			next->generation = (next->generation + 1) % ALGO_SLOTS_GENERATIONS;
+	}
+	next->former = limit->former;
+	if (next->width > limit->width)
+		next->former |= 1u << limit->width;
+	else
+		next->width = limit->width;
+}
+
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next, struct algo_history *history)
 {
 	bool bucket =
 	    limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
 
-	if (bucket) {
+	if (limit->width != 0) {
+		succeed_wide(limit, next);
+	} else if (bucket) {
 		if (limit->history)
 			*history = *limit->history;
 		history->params[limit->generation] = limit->bucket;

@@ -20,7 +20,7 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 	*request = (struct engine_request){.op = op, .cost = cost};
 	request->direct.limit = limit;
 	request->direct.key =
-	    memory_fetch(table, memory_hash(table, limit->identity, key.data, key.len));
+	    memory_fetch(table, &limit->algo, memory_hash(table, limit->identity, key.data, key.len));
 	request->direct.key_name = key;
 	return WEIR_OK;
 }
