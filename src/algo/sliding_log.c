@@ -33,7 +33,7 @@ struct view {
 	unsigned live; /* entries of the row that are */
 	unsigned base; /* sum before the oldest live one */
 	uint64_t at;   /* now, or the newest entry's time if that is ahead */
-	bool written;  /* the head says so; else there is none, or: */
+	bool written;  /* the head says so; else there is nothing, or: */
 	bool moved;    /* use that a head has to take over as one entry */
 };
 
@@ -124,6 +124,8 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 	view.cost = word_high(head);
 	view.place = word_middle(head) < row->width ? word_middle(head) : 0;
 	view.version = cell_word(head) & 15;
+	if (view.cost == 0)
+		return view;
 	view.first = cell_generation(head);
 	if (ahead > (int64_t)limit->period_ns)
 		view.at = now_ns + (uint64_t)ahead - limit->period_ns;
@@ -194,12 +196,10 @@ static void want_moved(const struct algo_row *row, const struct view *view, bool
 static void take(const struct algo_limit *limit, const struct algo_row *row, struct cell head,
                  uint64_t cost, struct view *view, struct algo_change *change)
 {
-	bool alone = !view->written || view->cost == 0;
 	unsigned place = view->place + 1 < row->width ? view->place + 1 : 0;
 
 	view->use += cost;
-	if (alone) {
-		view->until_ns = view->at + limit->period_ns;
+	if (!view->written) {
 		want_moved(row, view, true, change);
 		return;
 	}
