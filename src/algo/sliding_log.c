@@ -6,9 +6,9 @@
  * round. In both `until` = T + period, and the word is
  *
  *     head    cost 14 | place of its own in the row 14 | version 4
- *     row     sum 14  | span 14                        | version 4
+ *     row     sum 15  | span 14                        | version 3
  *
- * where sum is that of all costs up to and with this entry, modulo 2^14, so what
+ * where sum is that of all costs up to and with this entry, modulo 2^15, so what
  * is in use is a difference of two; and span says how many entries were live
  * when the next one came, itself included. So the oldest is found where it was
  * then or a little after, by galloping. FIRST in a generation: nothing before
@@ -16,14 +16,18 @@
  * comes back. A cost of 0, which only a FIRST head has: nothing is in use.
  *
  * A row has more cells than the count, so that also the last spent entry is there.
+ * Entries that were refunded stay in it; going round, they may stand where older
+ * ones were. Their sums tell them: they are greater than that of the entry before
+ * the head by the count at most, where those of live ones are less.
  */
 #include "algo/wide.h"
 
 enum { LATER, FIRST };
 
 #define FIELD 0x3fffu /* of 14 bits */
+#define SUM   0x7fffu
 
-_Static_assert(ALGO_LOG_MAX < FIELD, "sums of what is in use are told apart");
+_Static_assert(ALGO_LOG_MAX <= FIELD && 2 * ALGO_LOG_MAX <= SUM, "before and after are told apart");
 
 /* A state as it stands for this call. */
 struct view {
@@ -32,24 +36,25 @@ struct view {
 	unsigned cost, place, version, first;
 	unsigned live; /* entries of the row that are */
 	unsigned base; /* sum before the oldest live one */
+	struct cell newest; /* of the row */
 	uint64_t at;   /* now, or the newest entry's time if that is ahead */
 	bool written;  /* the head says so; else there is nothing, or: */
 	bool moved;    /* use that a head has to take over as one entry */
 };
 
-static unsigned word_high(struct cell cell)
+static unsigned sum_of(struct cell entry)
 {
-	return cell_word(cell) >> 18;
+	return cell_word(entry) >> 17;
 }
 
-static unsigned word_middle(struct cell cell)
+static unsigned span_of(struct cell entry)
 {
-	return cell_word(cell) >> 4 & FIELD;
+	return cell_word(entry) >> 3 & FIELD;
 }
 
-static uint32_t word_make(unsigned high, unsigned middle, unsigned version)
+static uint32_t head_word(uint64_t cost, unsigned place, unsigned version)
 {
-	return (high & FIELD) << 18 | middle << 4 | (version & 15);
+	return (uint32_t)cost << 18 | place << 4 | (version & 15);
 }
 
 /* The entry `back` places before the head's. */
@@ -59,11 +64,17 @@ static struct cell entry(const struct algo_row *row, const struct view *view, un
 	                                              : view->place + row->width - back);
 }
 
+static bool is_before(struct cell entry, struct cell newest)
+{
+	return ((sum_of(newest) - sum_of(entry)) & SUM) <= ALGO_LOG_MAX;
+}
+
 static bool live(const struct algo_row *row, const struct view *view, unsigned back)
 {
 	struct cell cell = entry(row, view, back);
 
-	return cell_tag(cell) == row->tag && cell_ahead_ns(cell, view->at) > 0;
+	return cell_tag(cell) == row->tag && cell_ahead_ns(cell, view->at) > 0 &&
+	       is_before(cell, view->newest);
 }
 
 /* Entries before the head are live up to some place back, and none behind it. */
@@ -73,9 +84,9 @@ static unsigned count_live(const struct algo_row *row, const struct view *view)
 
 	if (view->first || !live(row, view, 1))
 		return 0;
-	dead = word_middle(entry(row, view, 1));
-	if (dead < 1 || dead >= row->width || live(row, view, dead))
-		return dead >= row->width ? row->width - 1 : dead > 1 ? dead : 1;
+	dead = u64_min(u64_max(span_of(view->newest), 1), row->width - 1);
+	if (live(row, view, dead))
+		return dead;
 	while (dead > known + 1) { /* `known` is live; the oldest was at `dead`, and may be near it */
 		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
 
@@ -93,17 +104,25 @@ static unsigned count_live(const struct algo_row *row, const struct view *view)
 /* What was taken by the entries up to `back`, of those in use. */
 static unsigned used_up_to(const struct algo_row *row, const struct view *view, unsigned back)
 {
-	return (word_high(entry(row, view, back)) - view->base) & FIELD;
+	return (sum_of(entry(row, view, back)) - view->base) & SUM;
 }
 
-static void look_into_row(const struct algo_row *row, struct view *view)
+static void look_into_row(const struct log_params *params, const struct algo_row *row,
+                          struct view *view)
 {
+	struct cell oldest, spent;
+
+	view->newest = view->first ? (struct cell){0, 0} : entry(row, view, 1);
 	view->live = count_live(row, view);
 	view->use = view->cost;
 	if (view->live == 0)
 		return;
-	if (cell_generation(entry(row, view, view->live)) != FIRST)
-		view->base = word_high(entry(row, view, view->live + 1));
+	oldest = entry(row, view, view->live);
+	spent = entry(row, view, view->live + 1);
+	if (cell_generation(oldest) != FIRST)
+		/* For a clock that lags refunds may have left another in its place: then all is in use. */
+		view->base = is_before(spent, oldest) ? sum_of(spent)
+		                                      : (sum_of(oldest) - (unsigned)params->count) & SUM;
 	view->use += used_up_to(row, view, 1);
 }
 
@@ -121,15 +140,17 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		return view;
 	}
 	ahead = cell_ahead_ns(head, now_ns);
-	view.cost = word_high(head);
-	view.place = word_middle(head) < row->width ? word_middle(head) : 0;
+	view.cost = cell_word(head) >> 18;
+	view.place = cell_word(head) >> 4 & FIELD;
+	if (view.place >= row->width) /* a damaged head */
+		view.place = 0;
 	view.version = cell_word(head) & 15;
 	if (view.cost == 0)
 		return view;
 	view.first = cell_generation(head);
 	if (ahead > (int64_t)limit->period_ns)
 		view.at = now_ns + (uint64_t)ahead - limit->period_ns;
-	look_into_row(row, &view);
+	look_into_row(&limit->log, row, &view);
 	if (ahead > 2 * (int64_t)limit->period_ns) { /* the clock was set back */
 		view.version++;
 		view.first = FIRST;
@@ -166,22 +187,22 @@ static bool want_place(const struct algo_row *row, struct cell head, const struc
                        struct algo_change *change)
 {
 	struct cell have = algo_row_load(row, view->place);
-	unsigned before = view->first ? 0 : word_high(entry(row, view, 1)), sum;
 	unsigned first = view->live == 0 ? FIRST : LATER;
+	unsigned sum = (sum_of(view->newest) + view->cost) & SUM;
 	bool same = cell_tag(have) == row->tag && (have.high | 15) == (head.high | 15) &&
-	            (cell_word(have) & 15) == view->version;
+	            (cell_word(have) & 7) == (view->version & 7);
 
-	if (same && cell_generation(have) == FIRST && first && word_high(have) == view->cost)
+	if (same && cell_generation(have) == FIRST && first && sum_of(have) == view->cost)
 		return false;
-	if (same && cell_generation(have) == LATER && !view->first &&
-	    word_high(have) == ((before + view->cost) & FIELD) && word_middle(have) > view->live)
+	if (same && cell_generation(have) == LATER && !view->first && sum_of(have) == sum &&
+	    span_of(have) > view->live)
 		return false;
-	sum = first ? view->cost : before + view->cost;
 	change->want = ALGO_WANT_CELL;
 	change->place = view->place;
 	change->before = have;
 	change->after = cell_make(row->tag, view->until_ns,
-	                          word_make(sum, view->live + 1, view->version), first);
+	                          (first ? view->cost : sum) << 17 | (view->live + 1) << 3 |
+	                              (view->version & 7), first);
 	return true;
 }
 
@@ -190,7 +211,7 @@ static void want_moved(const struct algo_row *row, const struct view *view, bool
                        struct algo_change *change)
 {
 	want_head(change, row, view->until_ns, FIRST,
-	          word_make((unsigned)view->use, view->place, view->version), last);
+	          head_word(view->use, view->place, view->version), last);
 }
 
 static void take(const struct algo_limit *limit, const struct algo_row *row, struct cell head,
@@ -207,7 +228,7 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, str
 		return;
 	view->until_ns = view->at + limit->period_ns;
 	want_head(change, row, view->until_ns, LATER,
-	          word_make((unsigned)cost, place, view->version), true);
+	          head_word(cost, place, view->version), true);
 }
 
 static uint64_t when_room(const struct algo_row *row, uint64_t now_ns, const struct view *view,
@@ -236,25 +257,22 @@ static void refund(const struct algo_row *row, const struct algo_call *call,
                    const struct view *view, struct algo_change *change)
 {
 	uint64_t mine = view->moved ? view->use : view->cost, back = u64_min(call->cost, mine);
-	struct cell previous;
 	unsigned cost;
 
 	if (back == 0 || (call->until_ns != 0 && call->until_ns != view->until_ns))
 		return;
 	change->given_back = back;
 	if (back < mine || view->live == 0) {
-		want_head(change, row, view->until_ns, view->live == 0 ? FIRST : view->first,
-		          word_make((unsigned)(mine - back), view->place, view->version + 1), false);
+		want_head(change, row, view->until_ns, back < mine ? view->first : FIRST,
+		          head_word(mine - back, view->place, view->version + 1), false);
 		return;
 	}
-	previous = entry(row, view, 1);
-	cost = cell_generation(previous) == FIRST
-	           ? word_high(previous)
-	           : word_high(previous) - word_high(entry(row, view, 2));
+	cost = view->live == 1 ? used_up_to(row, view, 1)
+	                       : (sum_of(view->newest) - sum_of(entry(row, view, 2))) & SUM;
 	change->want = ALGO_WANT_HEAD;
-	change->head = previous;
+	change->head = view->newest;
 	change->head.low = (uint64_t)row->tag << 32 |
-	                   word_make(cost, view->place ? view->place - 1 : row->width - 1,
+	                   head_word(cost, view->place ? view->place - 1 : row->width - 1,
 	                             view->version + 1);
 }
 
@@ -287,7 +305,7 @@ void sliding_log_step(const struct algo_limit *limit, const struct algo_call *ca
 	case ALGO_RESET:
 		if (view.use > 0)
 			want_head(change, row, view.until_ns, FIRST,
-			          word_make(0, view.place, view.version + 1), true);
+			          head_word(0, view.place, view.version + 1), true);
 		view.use = 0;
 		break;
 	}

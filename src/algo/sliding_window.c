@@ -5,7 +5,7 @@
  * head is the newest slot that something was taken in, its place in the row is
  * k mod S, and both look alike:
  *
- *     until = start + period,    generation = 3 * that of S + kind,    word = count - 1.
+ *     until = start + period,    generation = 4 * that of S + kind,    word = count - 1.
  *
  * So a slot is one of the last S exactly while its `until` is ahead of now, and
  * the sum over the row needs neither the number of a slot nor a division.
@@ -16,11 +16,16 @@
  * void: its row says nothing until the head is sealed, when the row is cleaned
  * of what an earlier life of the key left there. So is a head that takes over
  * all use, because S has changed, or because it lies further ahead than clocks
- * differ: the clock was set back.
+ * differ: the clock was set back. An empty head's slot has a count of none, while
+ * there is something in the row.
+ *
+ * The head's slot never goes back, and a row cell only ever loses, so nothing that
+ * was written for one moment of a key can be mistaken at another.
  */
 #include "algo/wide.h"
 
-enum { OPEN, SEALED, VOID, KINDS }; /* a cell of the row is open, or void: says nothing */
+/* A cell of the row is open, or void: says nothing. */
+enum { OPEN, SEALED, VOID, EMPTY, KINDS };
 
 _Static_assert(ALGO_SLOTS_GENERATIONS * KINDS <= ALGO_MOVED, "all generations fit in a cell");
 
@@ -71,7 +76,7 @@ static uint64_t start_after(const struct slots_params *params, uint64_t start_ns
 static struct cell make(const struct algo_limit *limit, const struct algo_row *row,
                         uint64_t start_ns, unsigned kind, uint64_t count)
 {
-	return cell_make(row->tag, start_ns + limit->period_ns, (uint32_t)(count - 1),
+	return cell_make(row->tag, start_ns + limit->period_ns, count ? (uint32_t)(count - 1) : 0,
 	                 limit->generation * KINDS + kind);
 }
 
@@ -111,11 +116,18 @@ static uint64_t row_use(const struct algo_row *row, unsigned width, const struct
 	return use;
 }
 
+static uint64_t count_of(struct cell head)
+{
+	bool none = cell_generation(head) != ALGO_MOVED && cell_generation(head) % KINDS == EMPTY;
+
+	return none ? 0 : (uint64_t)cell_word(head) + 1;
+}
+
 uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                             const struct algo_row *row)
 {
 	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
-	uint64_t count = (uint64_t)cell_word(head) + 1;
+	uint64_t count = count_of(head);
 
 	if (cell_generation(head) == ALGO_MOVED || cell_generation(head) % KINDS == VOID)
 		return count;
@@ -142,7 +154,7 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		return view;
 	}
 	view.start_ns = now_ns + (uint64_t)start_ahead;
-	view.count = (uint64_t)cell_word(head) + 1;
+	view.count = count_of(head);
 	view.kind = generation % KINDS;
 	view.written = true;
 	if (view.kind != VOID) {
@@ -160,44 +172,48 @@ static void want_head(struct algo_change *change, struct cell head, bool last)
 	change->last = last;
 }
 
-/* What brings a sealed head's slot to its place, or false: it is there. */
-static bool want_place(const struct algo_limit *limit, const struct algo_row *row,
-                       const struct view *view, uint64_t slot, struct algo_change *change)
+/* What is left to do for a sealed head, up to the next slot with `count` in it. */
+static void want_next(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
+                      uint64_t count, struct view *view, struct algo_change *change)
 {
-	change->place = (unsigned)(slot % limit->slots.slots);
+	const struct slots_params *params = &limit->slots;
+	uint64_t slot = slot_at(params, view->start_ns);
+
+	change->place = (unsigned)(slot % params->slots);
 	change->before = algo_row_load(row, change->place);
 	change->after = make(limit, row, view->start_ns, OPEN, view->count);
-	if (cell_bits(change->before) == cell_bits(change->after))
-		return false;
-	change->want = ALGO_WANT_CELL;
-	return true;
+	if (cell_bits(change->before) != cell_bits(change->after)) {
+		change->want = ALGO_WANT_CELL;
+		return;
+	}
+	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
+	view->start_ns = start_of(params, slot);
+	view->before += view->count;
+	view->count = count;
+	want_head(change, make(limit, row, view->start_ns, count ? OPEN : EMPTY, count), count > 0);
 }
 
 static void take(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
                  uint64_t cost, struct view *view, struct algo_change *change)
 {
 	const struct slots_params *params = &limit->slots;
-	uint64_t slot;
+	bool later;
 
-	if (view->kind != SEALED &&
-	    (int64_t)(now_ns - start_after(params, view->start_ns)) < 0) { /* still in the same slot */
-		view->count += cost;
-		want_head(change, make(limit, row, view->start_ns, view->kind, view->count), true);
+	if (view->kind == SEALED) {
+		want_next(limit, row, now_ns, cost, view, change);
 		return;
 	}
-	if (view->kind != SEALED) {
+	later = (int64_t)(now_ns - start_after(params, view->start_ns)) >= 0;
+	if (later && view->kind != EMPTY) {
 		want_head(change, make(limit, row, view->start_ns, SEALED, view->count), false);
 		change->clean = view->kind == VOID;
 		return;
 	}
-	slot = slot_at(params, view->start_ns);
-	if (want_place(limit, row, view, slot, change))
-		return;
-	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
-	view->start_ns = start_of(params, slot);
-	view->before += view->count;
-	view->count = cost;
-	want_head(change, make(limit, row, view->start_ns, OPEN, cost), true);
+	if (later)
+		view->start_ns = start_of(params, slot_at(params, now_ns));
+	view->count += cost;
+	want_head(change, make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN,
+	                       view->count), true);
 }
 
 static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
@@ -245,34 +261,34 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 	return place;
 }
 
-/* The newest first: lowers the head, or steps back to the slot before it. */
-static void refund_head(const struct algo_limit *limit, const struct algo_call *call,
-                        uint64_t now_ns, struct cell head, const struct algo_row *row,
-                        struct view *view, struct algo_change *change)
-{
-	uint64_t back = u64_min(call->cost, view->count);
-	struct cell after = {0, 0};
-
-	if (back < view->count)
-		after = make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN,
-		             view->count - back);
-	else if (view->kind != VOID)
-		find_slot(limit, now_ns, head, row, 0, &after);
-	want_head(change, after, false);
-	change->given_back = back;
-}
-
+/*
+ * Of the slot that ends at `until_ns`, or with 0 of the newest that has a count; a sealed
+ * head is completed before.
+ */
 static void refund(const struct algo_limit *limit, const struct algo_call *call, uint64_t now_ns,
                    struct cell head, const struct algo_row *row, struct view *view,
                    struct algo_change *change)
 {
+	bool head_named = call->until_ns == view->start_ns + limit->period_ns;
 	uint64_t back;
 	int place;
 
-	if (call->cost == 0 || view->count == 0)
+	if (call->cost == 0 || view->before + view->count == 0)
 		return;
-	if (call->until_ns == 0 || call->until_ns == view->start_ns + limit->period_ns) {
-		refund_head(limit, call, now_ns, head, row, view, change);
+	if (view->kind == SEALED) {
+		want_next(limit, row, now_ns, 0, view, change);
+		return;
+	}
+	if (head_named || (call->until_ns == 0 && view->count > 0)) {
+		back = u64_min(call->cost, view->count);
+		if (view->before + view->count == back)
+			want_head(change, (struct cell){0, 0}, false);
+		else
+			want_head(change, make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
+			                       view->count - back), false);
+		change->given_back = back;
+		if (back == 0)
+			change->want = ALGO_WANT_NOTHING;
 		return;
 	}
 	if (view->kind == VOID)
@@ -289,6 +305,19 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 	else
 		change->after.low -= back;
 	change->given_back = back;
+}
+
+/* Until nothing is in use. */
+static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                             const struct algo_row *row, const struct view *view)
+{
+	struct cell newest;
+
+	if (view->count > 0)
+		return view->start_ns + limit->period_ns - now_ns;
+	if (view->before == 0 || find_slot(limit, now_ns, head, row, 0, &newest) < 0)
+		return 0;
+	return (uint64_t)cell_ahead_ns(newest, now_ns);
 }
 
 void sliding_window_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -324,5 +353,5 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 		break;
 	}
 	out->remaining = sat_sub(params->count, view.before + view.count);
-	out->reset_after_ns = view.count > 0 ? view.start_ns + params->period_ns - now_ns : 0;
+	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
 }

@@ -26,7 +26,7 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 #define ALGO_LOG_MAX       10000
 
 /* A number of slots has one of these generations. */
-#define ALGO_SLOTS_GENERATIONS 4
+#define ALGO_SLOTS_GENERATIONS 3
 
 /*
  * In the generation of a head: its use, word + 1, belongs to a row of another
