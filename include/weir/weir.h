@@ -251,8 +251,8 @@ struct weir_table_options {
 	                            of sliding limits have room of their own, in four sizes by
 	                            their limit: for up to 12 slots (11 in a log) as many keys
 	                            as this, for up to 128, 1,024 and 10,240 a 10th, an 85th
-	                            and an 853rd. It takes memory when it is used: 265 bytes a
-	                            key of the first size, in all four 1.1 KB at most. */
+	                            and an 853rd, 40 at least. It takes memory when it is used:
+	                            265 bytes a key of the first size, 1.1 KB in all four. */
 	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
 	                            random source */
 	const char *path;      /**< a file to keep the table in, shared by all processes that

@@ -16,7 +16,7 @@
 #include "algo/wide.h"
 #include "table/table.h"
 
-#define SECTION_KEYS_MIN 36 /* those that the smallest table has room for */
+#define SECTION_KEYS_MIN 40
 
 struct section {
 	uint64_t capacity;

@@ -227,7 +227,7 @@ static void test_a_full_width_evicts_and_counts(void **context)
 	weir_table_stats(table, NOW, &stats);
 	assert_int_equal(stats.live, 0);
 	assert_int_equal(stats.cells, 48);
-	for (unsigned i = 0; i < 49; i++) {
+	for (unsigned i = 0; i < 100; i++) {
 		struct weir_decision d;
 
 		for (unsigned j = 0; j < 3; j++) {
@@ -236,9 +236,9 @@ static void test_a_full_width_evicts_and_counts(void **context)
 		}
 	}
 	weir_table_stats(table, NOW, &stats);
-	assert_int_equal(stats.evictions, 1);
-	assert_int_equal(stats.live, 48);
-	assert_int_equal(stats.cells, 96);
+	assert_int_equal(stats.cells, 48 + 56);
+	assert_in_range(stats.live, 40, 56);
+	assert_int_equal(stats.evictions, 100 - stats.live);
 	weir_limit_close(limit);
 	weir_table_close(table);
 }
