@@ -175,7 +175,7 @@ void wide_locate(const struct weir_table *store, struct memory_key *key)
 {
 	const struct wide_table *wide = &store->wide[key->width];
 	struct table_place place = table_place(&wide->table, key->hash);
-	unsigned hits = table_hits(place.home, place.tag);
+	unsigned hits = table_hits(place.home, place.tag), newest;
 	struct algo_row row;
 
 	if (hits == 0) {
@@ -184,8 +184,11 @@ void wide_locate(const struct weir_table *store, struct memory_key *key)
 	}
 	key->cell = &place.home[__builtin_ctz(hits)];
 	row = row_of(wide, key->width, key->cell, place.tag);
-	for (unsigned i = 0; i < 12; i += 4)
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
 		__builtin_prefetch(row.cells + i);
+	newest = (unsigned)cell_peek_low(key->cell) >> 4 & 0x3fff; /* if it is a log */
+	if (newest < row.width)
+		__builtin_prefetch(row.cells + newest);
 }
 
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
