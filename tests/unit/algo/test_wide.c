@@ -339,6 +339,11 @@ static void alternating_older_and_newer_times_mint_nothing(void **unused)
 		for (unsigned i = 0; i < 1000; i++)
 			allowed += call(ALGO_ACQUIRE, 1, NOW + (i & 1) * NS_PER_S / 10 + i * 1000);
 		assert_int_equal(allowed, 10);
+		begin(a, 10, NS_PER_S, 10); /* a clock that lags decides, and takes, at the newest time */
+		admitted(1, NOW);
+		admitted(9, NOW + NS_PER_S);
+		assert_int_equal(admitted(2, NOW + NS_PER_S - 50 * NS_PER_MS), 1);
+		assert_int_equal(state.out.reset_after_ns, NS_PER_S + 50 * NS_PER_MS);
 	}
 }
 
