@@ -34,12 +34,12 @@ struct view {
 	uint64_t until_ns;
 	uint64_t use; /* all of it */
 	unsigned cost, place, version, first;
-	unsigned live; /* entries of the row that are */
-	unsigned base; /* sum before the oldest live one */
+	unsigned live;      /* entries of the row that are */
+	unsigned base;      /* sum before the oldest live one */
 	struct cell newest; /* of the row */
-	uint64_t at;   /* now, or the newest entry's time if that is ahead */
-	bool written;  /* the head says so; else there is nothing, or: */
-	bool moved;    /* use that a head has to take over as one entry */
+	uint64_t at;        /* now, or the newest entry's time if that is ahead */
+	bool written;       /* the head says so; else there is nothing, or: */
+	bool moved;         /* use that a head has to take over as one entry */
 };
 
 static unsigned sum_of(struct cell entry)
@@ -200,9 +200,9 @@ static bool want_place(const struct algo_row *row, struct cell head, const struc
 	change->want = ALGO_WANT_CELL;
 	change->place = view->place;
 	change->before = have;
-	change->after = cell_make(row->tag, view->until_ns,
-	                          (first ? view->cost : sum) << 17 | (view->live + 1) << 3 |
-	                              (view->version & 7), first);
+	change->after = cell_make(
+	    row->tag, view->until_ns,
+	    (first ? view->cost : sum) << 17 | (view->live + 1) << 3 | (view->version & 7), first);
 	return true;
 }
 
@@ -210,8 +210,8 @@ static bool want_place(const struct algo_row *row, struct cell head, const struc
 static void want_moved(const struct algo_row *row, const struct view *view, bool last,
                        struct algo_change *change)
 {
-	want_head(change, row, view->until_ns, FIRST,
-	          head_word(view->use, view->place, view->version), last);
+	want_head(change, row, view->until_ns, FIRST, head_word(view->use, view->place, view->version),
+	          last);
 }
 
 static void take(const struct algo_limit *limit, const struct algo_row *row, struct cell head,
@@ -227,8 +227,7 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, str
 	if (want_place(row, head, view, change))
 		return;
 	view->until_ns = view->at + limit->period_ns;
-	want_head(change, row, view->until_ns, LATER,
-	          head_word(cost, place, view->version), true);
+	want_head(change, row, view->until_ns, LATER, head_word(cost, place, view->version), true);
 }
 
 static uint64_t when_room(const struct algo_row *row, uint64_t now_ns, const struct view *view,
@@ -271,9 +270,9 @@ static void refund(const struct algo_row *row, const struct algo_call *call,
 	                       : (sum_of(view->newest) - sum_of(entry(row, view, 2))) & SUM;
 	change->want = ALGO_WANT_HEAD;
 	change->head = view->newest;
-	change->head.low = (uint64_t)row->tag << 32 |
-	                   head_word(cost, view->place ? view->place - 1 : row->width - 1,
-	                             view->version + 1);
+	change->head.low =
+	    (uint64_t)row->tag << 32 |
+	    head_word(cost, view->place ? view->place - 1 : row->width - 1, view->version + 1);
 }
 
 void sliding_log_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -291,8 +290,7 @@ void sliding_log_step(const struct algo_limit *limit, const struct algo_call *ca
 		if (view.use + cost > limit->log.count) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns =
-			    when_room(row, now_ns, &view, view.use + cost - limit->log.count);
+			out->retry_after_ns = when_room(row, now_ns, &view, view.use + cost - limit->log.count);
 			if (view.moved && call->op == ALGO_ACQUIRE)
 				want_moved(row, &view, true, change);
 		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
@@ -304,8 +302,8 @@ void sliding_log_step(const struct algo_limit *limit, const struct algo_call *ca
 		break;
 	case ALGO_RESET:
 		if (view.use > 0)
-			want_head(change, row, view.until_ns, FIRST,
-			          head_word(0, view.place, view.version + 1), true);
+			want_head(change, row, view.until_ns, FIRST, head_word(0, view.place, view.version + 1),
+			          true);
 		view.use = 0;
 		break;
 	}

@@ -27,7 +27,7 @@
 /* A cell of the row is open, or void: says nothing. */
 enum { OPEN, SEALED, VOID, EMPTY, KINDS };
 
-_Static_assert(ALGO_SLOTS_GENERATIONS * KINDS <= ALGO_MOVED, "all generations fit in a cell");
+_Static_assert(ALGO_SLOTS_GENERATIONS *KINDS <= ALGO_MOVED, "all generations fit in a cell");
 
 /* A state as it stands for this call. */
 struct view {
@@ -212,8 +212,9 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, uin
 	if (later)
 		view->start_ns = start_of(params, slot_at(params, now_ns));
 	view->count += cost;
-	want_head(change, make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN,
-	                       view->count), true);
+	want_head(change,
+	          make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN, view->count),
+	          true);
 }
 
 static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
@@ -252,8 +253,9 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 
 		if (!in_range(&range, cell))
 			continue;
-		if (until_ns != 0 ? now_ns + (uint64_t)cell_ahead_ns(cell, now_ns) == until_ns
-		                  : place < 0 || cell_ahead_ns(cell, now_ns) > cell_ahead_ns(*found, now_ns)) {
+		if (until_ns != 0
+		        ? now_ns + (uint64_t)cell_ahead_ns(cell, now_ns) == until_ns
+		        : place < 0 || cell_ahead_ns(cell, now_ns) > cell_ahead_ns(*found, now_ns)) {
 			*found = cell;
 			place = (int)i;
 		}
@@ -284,8 +286,10 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 		if (view->before + view->count == back)
 			want_head(change, (struct cell){0, 0}, false);
 		else
-			want_head(change, make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
-			                       view->count - back), false);
+			want_head(change,
+			          make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
+			               view->count - back),
+			          false);
 		change->given_back = back;
 		if (back == 0)
 			change->want = ALGO_WANT_NOTHING;
@@ -321,9 +325,8 @@ static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, st
 }
 
 void sliding_window_step(const struct algo_limit *limit, const struct algo_call *call,
-                         const struct algo_time *time, struct cell head,
-                         const struct algo_row *row, struct algo_outcome *out,
-                         struct algo_change *change)
+                         const struct algo_time *time, struct cell head, const struct algo_row *row,
+                         struct algo_outcome *out, struct algo_change *change)
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);

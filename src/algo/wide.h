@@ -78,9 +78,8 @@ struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct c
 
 /* The algorithms behind algo_step_wide. */
 void sliding_window_step(const struct algo_limit *limit, const struct algo_call *call,
-                         const struct algo_time *time, struct cell head,
-                         const struct algo_row *row, struct algo_outcome *out,
-                         struct algo_change *change);
+                         const struct algo_time *time, struct cell head, const struct algo_row *row,
+                         struct algo_outcome *out, struct algo_change *change);
 void sliding_log_step(const struct algo_limit *limit, const struct algo_call *call,
                       const struct algo_time *time, struct cell head, const struct algo_row *row,
                       struct algo_outcome *out, struct algo_change *change);

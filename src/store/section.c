@@ -21,9 +21,8 @@ struct section section_of(uint64_t capacity, unsigned width)
 		section.offset = section.end;
 		section.table_size = table_size(section.capacity);
 		section.rows_offset = section.offset + pages(section.table_size);
-		section.end = section.rows_offset +
-		              pages(table_sets(section.capacity) * TABLE_SET_CELLS * algo_widths[w] *
-		                    sizeof(struct cell));
+		section.end = section.rows_offset + pages(table_sets(section.capacity) * TABLE_SET_CELLS *
+		                                          algo_widths[w] * sizeof(struct cell));
 	}
 	return section;
 }
@@ -61,8 +60,7 @@ static uint64_t check_wide(const void *memory, uint64_t capacity, const struct h
 {
 	struct section section = section_of(capacity, checker->width);
 	const struct table_header *header = (const void *)((const char *)memory + section.offset);
-	uint64_t defects =
-	    table_check_header(header, algo_widths[checker->width], say, checker);
+	uint64_t defects = table_check_header(header, algo_widths[checker->width], say, checker);
 
 	if (defects == 0 && header->capacity != section.capacity) {
 		say(checker, "capacity: expected what follows from the store's, found another");

@@ -22,8 +22,8 @@ static struct algo_row row_of(const struct wide_table *wide, unsigned width, str
 {
 	ptrdiff_t index = head ? head - wide->table.cells : 0;
 
-	return (struct algo_row){wide->rows + index * (ptrdiff_t)algo_widths[width],
-	                         algo_widths[width], tag, wide->table.load_is_atomic};
+	return (struct algo_row){wide->rows + index * (ptrdiff_t)algo_widths[width], algo_widths[width],
+	                         tag, wide->table.load_is_atomic};
 }
 
 static bool still(const struct wide_state *state)
@@ -76,8 +76,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		*until_ns = until_of(head, time->now_ns);
 		return still(state);
 	case ALGO_WANT_CELL:
-		if (still(state) &&
-		    cell_swap(&state->row.cells[change.place], change.before, change.after))
+		if (still(state) && cell_swap(&state->row.cells[change.place], change.before, change.after))
 			call->cost -= change.given_back;
 		return false;
 	case ALGO_WANT_HEAD:
@@ -97,8 +96,7 @@ static void find(struct weir_table *store, unsigned width, const struct memory_k
 
 	state->table = &wide->table;
 	state->place = table_place(&wide->table, key->hash);
-	state->slot =
-	    memory_find(&wide->table, &state->place, key->width == width ? key->cell : NULL);
+	state->slot = memory_find(&wide->table, &state->place, key->width == width ? key->cell : NULL);
 	state->row = row_of(wide, width, state->slot.cell, state->place.tag);
 }
 
@@ -108,8 +106,8 @@ static void find(struct weir_table *store, unsigned width, const struct memory_k
  * dies in between leaves it closed, and the next finds it so. False: look again.
  */
 static bool find_former(struct weir_table *store, const struct algo_limit *limit,
-                        const struct memory_key *key, const struct algo_call *call,
-                        uint64_t now_ns, struct cell *head)
+                        const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
+                        struct cell *head)
 {
 	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
 		struct wide_state state;
@@ -161,8 +159,8 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
                      const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_outcome *out)
 {
-	struct wide_state state = {
-	    .slot = {.cell = head}, .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
+	struct wide_state state = {.slot = {.cell = head},
+	                           .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
@@ -201,7 +199,7 @@ void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir
 		stats->cells += table->sets * TABLE_SET_CELLS;
 		stats->live += table_live(table, now_ns);
 		stats->evictions += table_evictions(table);
-		stats->bytes += table->size +
-		                table->sets * TABLE_SET_CELLS * algo_widths[width] * sizeof(struct cell);
+		stats->bytes +=
+		    table->size + table->sets * TABLE_SET_CELLS * algo_widths[width] * sizeof(struct cell);
 	}
 }
