@@ -161,6 +161,9 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		struct range range = range_of(params->period_ns, now_ns, head, row->tag);
 
 		view.before = row_use(row, params->slots, &range);
+		if (view.count + view.before == 0) /* as if there were none */
+			view = (struct view){.kind = VOID,
+			                     .start_ns = start_of(params, slot_at(params, now_ns))};
 	}
 	return view;
 }
