@@ -14,7 +14,7 @@
  *     word       what else the algorithm remembers, 32 bits.
  *
  * That is all a cell of the table has room for beside the key's tag; each
- * algorithm's file says what it keeps in them.
+ * algorithm's file says what it keeps in them. What needs more is in wide.h.
  */
 #ifndef ALGO_ALGO_H
 #define ALGO_ALGO_H
@@ -84,6 +84,21 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
+/* sliding_window, see sliding_window.c. */
+struct slots_params {
+	uint64_t count;
+	uint64_t period_ns;
+	uint64_t slot_ns; /* rounded down, unless `whole` */
+	uint32_t slots;
+	bool whole;
+};
+
+/* sliding_log, see sliding_log.c. */
+struct log_params {
+	uint64_t count;
+	uint64_t period_ns;
+};
+
 /*
  * A state is read under the parameters that wrote it, which its generation
  * tells. Windows need no such care: a count is a count.
@@ -106,7 +121,11 @@ struct algo_limit {
 	union {
 		struct bucket_params bucket;
 		struct window_params window;
+		struct slots_params slots;
+		struct log_params log;
 	};
+	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
+	unsigned former; /* one bit for each width that its states may still be in */
 	struct calendar calendar; /* aligned windows only, as is the cache */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "algo/calendar.h"
+#include "algo/wide.h"
 #include "base/error.h"
 #include "base/zone.h"
 
@@ -80,8 +81,6 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	const char *timezone = options->timezone ? options->timezone : "UTC";
 	int status;
 
-	limit->window_ns = limit->period_ns;
-	limit->quota = options->rate.count;
 	limit->window = (struct window_params){
 	    .count = options->rate.count,
 	    .period_ns = limit->period_ns,
@@ -99,6 +98,48 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
+static unsigned width_of(uint64_t cells)
+{
+	unsigned width = 1;
+
+	while (algo_widths[width] < cells)
+		width++;
+	return width;
+}
+
+static int init_slots(struct algo_limit *limit, const struct weir_limit_options *options,
+                      struct weir_error *error)
+{
+	uint32_t slots = options->slots ? options->slots : ALGO_SLOTS_DEFAULT;
+
+	if (slots > ALGO_SLOTS_MAX)
+		return error_set(error, WEIR_ERANGE, "slots: expected 1 to %d, found %u", ALGO_SLOTS_MAX,
+		                 slots);
+	slots = (uint32_t)u64_min(slots, limit->period_ns); /* all times are whole nanoseconds */
+	limit->slots = (struct slots_params){
+	    .count = options->rate.count,
+	    .period_ns = limit->period_ns,
+	    .slot_ns = limit->period_ns / slots,
+	    .slots = slots,
+	    .whole = limit->period_ns % slots == 0,
+	};
+	limit->generation = sliding_window_generation(slots);
+	limit->width = width_of(slots);
+	return WEIR_OK;
+}
+
+static int init_log(struct algo_limit *limit, const struct weir_limit_options *options,
+                    struct weir_error *error)
+{
+	if (options->rate.count > ALGO_LOG_MAX)
+		return error_set(error, WEIR_ERANGE,
+		                 "rate: expected a count of 1 to %d in a log, found %llu", ALGO_LOG_MAX,
+		                 (unsigned long long)options->rate.count);
+	limit->log = (struct log_params){options->rate.count, limit->period_ns};
+	limit->width = width_of(options->rate.count + 1);
+	return WEIR_OK;
+}
+
 /* What does not belong to the algorithm is refused, not ignored. */
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
@@ -108,6 +149,8 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 
 	if (options->burst && !bucket)
 		return error_set(error, WEIR_EINVAL, "burst: expected with a bucket only");
+	if (options->slots && options->algorithm != WEIR_SLIDING_WINDOW)
+		return error_set(error, WEIR_EINVAL, "slots: expected with sliding_window only");
 	if (options->align && !window)
 		return error_set(error, WEIR_EINVAL, "align: expected with fixed_window only");
 	if ((options->timezone || options->week_start) &&
@@ -133,6 +176,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
+	limit->quota = options->rate.count;
+	limit->window_ns = limit->period_ns;
 	switch (options->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
@@ -141,6 +186,12 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
 		status = init_window(limit, options, error);
+		break;
+	case WEIR_SLIDING_WINDOW:
+		status = init_slots(limit, options, error);
+		break;
+	case WEIR_SLIDING_LOG:
+		status = init_log(limit, options, error);
 		break;
 	default:
 		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
@@ -207,12 +258,33 @@ static unsigned generation_of(const struct algo_history *history, unsigned last,
 	return (last + 1) % ALGO_GENERATIONS;
 }
 
+/*
+ * Of two numbers of slots that follow one another the generations differ. States
+ * stay in the widest row that they ever needed: a narrower one would lose them.
+ */
+static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
+{
+	if (limit->algorithm == WEIR_SLIDING_WINDOW) {
+		if (limit->slots.slots == next->slots.slots)
+			next->generation = limit->generation;
+		else if (limit->generation == next->generation)
+			next->generation = (next->generation + 1) % ALGO_SLOTS_GENERATIONS;
+	}
+	next->former = limit->former;
+	if (next->width > limit->width)
+		next->former |= 1u << limit->width;
+	else
+		next->width = limit->width;
+}
+
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next, struct algo_history *history)
 {
 	bool bucket =
 	    limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
 
-	if (bucket) {
+	if (limit->width != 0) {
+		succeed_wide(limit, next);
+	} else if (bucket) {
 		if (limit->history)
 			*history = *limit->history;
 		history->params[limit->generation] = limit->bucket;
@@ -228,6 +300,35 @@ void algo_convert(const struct algo_limit *limit, unsigned generation, uint64_t 
 {
 	if (limit->history && limit->history->params[generation].count != 0)
 		bucket_convert(&limit->history->params[generation], &limit->bucket, now_ns, state);
+}
+
+void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call,
+                    const struct algo_time *time, struct cell head, const struct algo_row *row,
+                    struct algo_outcome *out, struct algo_change *change)
+{
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
+	if (limit->algorithm == WEIR_SLIDING_WINDOW)
+		sliding_window_step(limit, call, time, head, row, out, change);
+	else
+		sliding_log_step(limit, call, time, head, row, out, change);
+}
+
+struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                       const struct algo_row *row)
+{
+	uint64_t use = 0;
+
+	if (algo_head_live(head, now_ns))
+		use = limit->algorithm == WEIR_SLIDING_WINDOW
+		          ? sliding_window_use(limit, now_ns, head, row)
+		          : sliding_log_use(limit, now_ns, head, row);
+	if (use == 0)
+		return (struct cell){0, 0};
+	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),
+	                 ALGO_MOVED);
 }
 
 /* One number in, one out: a state that is passed whole would be in memory for all. */
@@ -256,8 +357,10 @@ static bool dispatch(const struct algo_limit *limit, const struct algo_call *cal
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
 		return window_step(&limit->window, call, time, state, out);
+	default:
+		break;
 	}
-	__builtin_unreachable(); /* algo_limit_init lets no other through */
+	__builtin_unreachable(); /* algo_limit_init lets no other through, and others' states are wide */
 }
 
 /* What is too far ahead is denied, so nobody else is asked whether it is. */

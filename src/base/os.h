@@ -8,6 +8,8 @@
 
 /** Zeroed pages, `size` bytes, huge where the system grants it; NULL when there are none. */
 void *os_pages_map(size_t size);
+/** Zeroed pages that are not there until they are touched; NULL when there are no addresses. */
+void *os_pages_reserve(size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
 /** Fills `out` from the system's random source; 0 or WEIR_EIO. */

@@ -1,5 +1,6 @@
 /* api.c: the public calls on tables and on limits without keys. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -10,6 +11,7 @@ struct weir_limiter {
 	_Alignas(
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock clock;
+	struct cell *row; /* NULL where the cell is all of a state */
 	bool load_is_atomic;
 };
 
@@ -23,6 +25,16 @@ static inline struct moment moment_of(const struct clock *clock, uint64_t now_ns
 	return moment_given(clock_now(clock));
 }
 
+static struct cell *row_open(const struct algo_limit *limit)
+{
+	size_t size = algo_widths[limit->width] * sizeof(struct cell);
+	void *row;
+
+	if (posix_memalign(&row, 64, size) != 0)
+		return NULL;
+	return memset(row, 0, size);
+}
+
 int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
                       struct weir_error *error)
 {
@@ -33,12 +45,20 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->cell = (struct cell){0, 0};
+	limiter->row = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
 	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
 	if (status != WEIR_OK) {
 		free(limiter);
 		return status;
+	}
+	if (limiter->limit.algo.width != 0) {
+		limiter->row = row_open(&limiter->limit.algo);
+		if (!limiter->row) {
+			weir_limiter_close(limiter);
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+		}
 	}
 	*out = limiter;
 	return WEIR_OK;
@@ -49,6 +69,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	if (!limiter)
 		return;
 	limit_free(&limiter->limit);
+	free(limiter->row);
 	free(limiter);
 }
 
@@ -62,8 +83,12 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
 	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
-	memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call, &time,
-	                  &outcome);
+	if (__builtin_expect(limiter->row != NULL, 0))
+		wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
+		                &limiter->limit.algo, &call, &time, &outcome);
+	else
+		memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call,
+		                  &time, &outcome);
 	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
 	return WEIR_OK;
 }
@@ -133,7 +158,8 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 
 	if (status != WEIR_OK)
 		return status;
-	fetched = memory_fetch_all(table, memory_hash(table, limit->identity, key, key_len));
+	fetched = memory_fetch_all(table, &limit->algo,
+	                           memory_hash(table, limit->identity, key, key_len));
 	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }
@@ -191,7 +217,7 @@ __attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_r
 			r[i].status = limit_check(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
 			if (r[i].status == WEIR_OK)
 				keys[i] = memory_fetch(
-				    table, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
+				    table, &r[i].limit->algo, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
 			else if (first_error == WEIR_OK)
 				first_error = r[i].status;
 		}
@@ -219,4 +245,5 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 	    .evictions = table_evictions(&table->table),
 	    .bytes = table->table.size,
 	};
+	wide_add_stats(table, now_ns, stats);
 }

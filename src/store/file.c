@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "store/section.h"
 
 static int fail(struct weir_error *error, const char *path, const char *what)
 {
@@ -53,26 +55,45 @@ int file_map(const char *path, enum file_access access, struct file_map *out,
 	return status;
 }
 
+/*
+ * Room that is missing is found here, not by a signal at some later write. That is
+ * said of the one-word states alone: most stores leave most of the others unused.
+ */
+static int make_room(int fd, uint64_t capacity)
+{
+	if (ftruncate(fd, (off_t)section_store_size(capacity)) != 0)
+		return errno;
+	return posix_fallocate(fd, 0, (off_t)table_size(capacity));
+}
+
+static int write_headers(int fd, unsigned first, uint64_t capacity, const struct hash_key *secret)
+{
+	struct table_header *header = malloc(sizeof *header);
+	int failed = header ? 0 : ENOMEM;
+
+	for (unsigned width = first; !failed && width < ALGO_WIDTHS; width++) {
+		off_t offset = (off_t)section_of(capacity, width).offset;
+		ssize_t written;
+
+		memset(header, 0, sizeof *header);
+		section_format(header, capacity, width, secret);
+		written = pwrite(fd, header, sizeof *header, offset);
+		if (written != (ssize_t)sizeof *header)
+			failed = written < 0 ? errno : ENOSPC;
+	}
+	free(header);
+	return failed;
+}
+
 /* On the disk before it has its name: after a power loss it is there whole or not at all. */
 static int fill(int fd, uint64_t capacity, const struct hash_key *secret)
 {
-	struct table_header *header = calloc(1, sizeof *header);
-	ssize_t written;
-	int failed;
+	int failed = make_room(fd, capacity);
 
-	if (!header)
-		return ENOMEM;
-	table_format(header, capacity, secret);
-	/* Room that is missing is found here, not by a signal at some later write. */
-	failed = posix_fallocate(fd, 0, (off_t)table_size(capacity));
-	if (!failed) {
-		written = pwrite(fd, header, sizeof *header, 0);
-		if (written != (ssize_t)sizeof *header)
-			failed = written < 0 ? errno : ENOSPC;
-		else if (fsync(fd) != 0)
-			failed = errno;
-	}
-	free(header);
+	if (!failed)
+		failed = write_headers(fd, 0, capacity, secret);
+	if (!failed && fsync(fd) != 0)
+		failed = errno;
 	return failed;
 }
 
@@ -98,27 +119,32 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 	return failed ? error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path) : WEIR_OK;
 }
 
-/* Room for `size` bytes: what is behind them goes, what was missing is empty cells. */
-static int resize(int fd, size_t size)
+/* What is behind its end goes, what was missing is empty cells, and widths that were are new. */
+static int resize(int fd)
 {
+	struct table_header header;
 	struct stat stat;
+	int failed;
 
-	if (fstat(fd, &stat) != 0)
+	if (fstat(fd, &stat) != 0 || pread(fd, &header, sizeof header, 0) < 0)
 		return errno;
 	/* Half a cell would be another cell. */
-	if (ftruncate(fd, u64_min((uint64_t)stat.st_size, size) / sizeof(struct cell) *
-	                      sizeof(struct cell)) != 0)
+	if (ftruncate(fd, stat.st_size / (off_t)sizeof(struct cell) * (off_t)sizeof(struct cell)) != 0)
 		return errno;
-	return posix_fallocate(fd, 0, (off_t)size);
+	failed = make_room(fd, header.capacity);
+	for (unsigned width = 1; !failed && width < ALGO_WIDTHS; width++)
+		if ((off_t)section_of(header.capacity, width).offset >= stat.st_size)
+			return write_headers(fd, width, header.capacity, &header.secret);
+	return failed;
 }
 
-int file_resize(const char *path, size_t size, struct weir_error *error)
+int file_resize(const char *path, struct weir_error *error)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), failed;
 
 	if (fd < 0)
 		return fail(error, path, "cannot open it");
-	failed = resize(fd, size);
+	failed = resize(fd);
 	close(fd);
 	errno = failed;
 	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;

@@ -32,15 +32,18 @@ int file_map(const char *path, enum file_access access, struct file_map *out,
              struct weir_error *error);
 
 /**
- * Makes the file of a new, empty table, readable by its owner alone, with its
- * room on the disk. When there is one meanwhile, that is success too.
+ * Makes the file of a new, empty table, readable by its owner alone, with the
+ * room of its one-word states on the disk. When there is one meanwhile, that is success too.
  * Errors: EIO, ENOMEM.
  */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
                 struct weir_error *error);
 
-/** Gives a table's file its size again; cells that were missing are empty. Errors: EIO. */
-int file_resize(const char *path, size_t size, struct weir_error *error);
+/**
+ * Gives a store's file, whose first header is sound, its size again; cells that were
+ * missing are empty. Errors: EIO.
+ */
+int file_resize(const char *path, struct weir_error *error);
 
 /**
  * One clock for all who have the file open, and one that never goes back. As

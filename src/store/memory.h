@@ -10,13 +10,22 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
+#include "algo/wide.h"
 #include "base/clock.h"
 #include "table/table.h"
 
-struct weir_table {
+/* States of one width: their heads, and the row behind each cell. */
+struct wide_table {
 	struct table table;
+	struct cell *rows;
+};
+
+struct weir_table {
+	struct table table; /* of one-word states; its header is the store's */
 	struct clock clock;
 	bool is_file;
+	void *wide_memory; /* of the widths; part of the same mapping in a file */
+	struct wide_table wide[ALGO_WIDTHS]; /* 0 is not used */
 };
 
 /** Errors: as weir_table_open. */
@@ -40,26 +49,33 @@ static inline uint64_t memory_hash(const struct weir_table *store, uint64_t iden
 struct memory_key {
 	uint64_t hash;
 	struct cell *cell; /* where it was seen; NULL: not looked for, or not at home */
+	unsigned width;    /* of its limit's states */
 };
 
-/** First pass: starts fetching the home. */
-static inline struct memory_key memory_fetch(const struct weir_table *store, uint64_t hash)
+/** First pass, for a key of `limit`: starts fetching the home. */
+static inline struct memory_key memory_fetch(const struct weir_table *store,
+                                             const struct algo_limit *limit, uint64_t hash)
 {
-	struct table_place place = table_place(&store->table, hash);
+	const struct table *table =
+	    __builtin_expect(limit->width == 0, 1) ? &store->table : &store->wide[limit->width].table;
+	struct table_place place = table_place(table, hash);
 
 	table_prefetch(&place);
-	return (struct memory_key){hash, NULL};
+	return (struct memory_key){hash, NULL, limit->width};
 }
 
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
-static inline struct memory_key memory_fetch_all(const struct weir_table *store, uint64_t hash)
+static inline struct memory_key memory_fetch_all(const struct weir_table *store,
+                                                 const struct algo_limit *limit, uint64_t hash)
 {
-	struct table_place place = table_place(&store->table, hash);
+	const struct table *table =
+	    __builtin_expect(limit->width == 0, 1) ? &store->table : &store->wide[limit->width].table;
+	struct table_place place = table_place(table, hash);
 
 	table_prefetch(&place);
-	table_prefetch_run(&store->table, &place);
-	return (struct memory_key){hash, NULL};
+	table_prefetch_run(table, &place);
+	return (struct memory_key){hash, NULL, limit->width};
 }
 
 /** Second pass, which may be left out. */
@@ -96,6 +112,25 @@ static inline struct table_slot memory_find(const struct table *table,
 	return table_find(table, place);
 }
 
+/** memory_apply for wide states. */
+__attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
+                                              const struct algo_limit **by,
+                                              const struct memory_key *key,
+                                              const struct algo_call *call,
+                                              const struct algo_time *time,
+                                              struct algo_outcome *out);
+
+/** The same on a head and a row that belong to one limit alone. */
+void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
+                     const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_outcome *out);
+
+/** memory_locate for wide states. */
+void wide_locate(const struct weir_table *store, struct memory_key *key);
+
+/** Adds the widths in use. */
+void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
+
 /**
  * One step on a key, by *limit or what has taken over from it, which *limit is
  * then. Returns the end of the state it left, which a
@@ -110,6 +145,8 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 	struct table_place place = table_place(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
 
+	if (__builtin_expect(limit->width != 0, 0))
+		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
 		struct table_slot slot = memory_find(&store->table, &place, key->cell);
 		struct algo_state state = memory_unpack(slot.value, time->now_ns);

@@ -27,9 +27,9 @@
 
 #include <weir/weir.h>
 
+#include "base/cell.h"
 #include "base/keyhash.h"
 #include "base/prefetch.h"
-#include "table/cell.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5
@@ -37,14 +37,15 @@
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION    1
+#define TABLE_VERSION    2
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
 	char magic[8];       /* "WEIRTBL\0" */
 	uint32_t byte_order; /* 0x01020304 as written */
 	uint32_t version;
-	uint32_t header_size, cell_size, set_cells, reserved0;
+	uint32_t header_size, cell_size, set_cells;
+	uint32_t row_cells; /* behind each cell, where its owner put them; 0 in states of one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
 	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
@@ -76,21 +77,17 @@ uint64_t table_sets(uint64_t capacity);
 void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret);
 
 /**
- * Takes `memory`, `size` bytes aligned to a page, for the table that it holds,
- * and changes nothing in it. EINVAL when it holds none that this code can use;
- * the message is "FIELD: expected …, found …".
+ * Takes `memory`, `size` bytes aligned to a page that begin with a header, for
+ * the table in it: as many sets as there are bytes for. Looks at the secret alone.
  */
-int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error);
-
-/** The same without a look at the header: as many sets as there are bytes for. */
 void table_view(struct table *table, void *memory, size_t size);
 
 /** Told of one defect, in words. */
 typedef void table_report(void *context, const char *text);
 
-/** All that table_attach would refuse. `size` is at least a header's. */
-uint64_t table_check_header(const struct table_header *header, size_t size, table_report *report,
-                            void *context);
+/** What is wrong with the header of a table with such rows. Returns how many things. */
+uint64_t table_check_header(const struct table_header *header, uint32_t row_cells,
+                            table_report *report, void *context);
 
 /**
  * Cells that no limit can have written, and tags that stand twice in a set;

@@ -13,11 +13,12 @@
 #include "store/file.h"
 #include "store/memory.h"
 
-#define NOW   UINT64_C(1700000000000000000)
-#define HOUR  (3600 * NS_PER_S)
-#define YEAR  (365 * NS_PER_DAY)
-#define QUOTA 5
-#define KINDS (sizeof kinds / sizeof *kinds)
+#define CAPACITY 100
+#define NOW      UINT64_C(1700000000000000000)
+#define HOUR     (3600 * NS_PER_S)
+#define YEAR     (365 * NS_PER_DAY)
+#define QUOTA    5
+#define KINDS    (sizeof kinds / sizeof *kinds)
 
 static const struct weir_limit_options kinds[] = {
     {.name = "token", .algorithm = WEIR_TOKEN_BUCKET, .rate = {QUOTA, 1, WEIR_HOUR}},
@@ -65,7 +66,8 @@ static int close_limits(void **state)
 
 static unsigned granted_at(weir_table *table, size_t kind, struct moment at, struct weir_decision *d)
 {
-	struct memory_key key = memory_fetch(table, memory_hash(table, limits[kind]->identity, "k", 1));
+	struct memory_key key = memory_fetch(
+	    table, &limits[kind]->algo, memory_hash(table, limits[kind]->identity, "k", 1));
 	struct algo_call call = {ALGO_ACQUIRE, 1, 0};
 	unsigned granted = 0;
 
@@ -127,7 +129,7 @@ static void step(int64_t step_ns, enum since since)
 	struct file_map map;
 
 	assert_int_equal(file_map(path, FILE_SHARED, &map, NULL), WEIR_OK);
-	assert_int_equal(table_attach(&table, map.memory, map.size, NULL), WEIR_OK);
+	table_view(&table, map.memory, table_size(CAPACITY));
 	header = table.header;
 	header->clock.high -= (uint64_t)step_ns;
 	header->seen_ns -= (uint64_t)step_ns;
@@ -143,7 +145,7 @@ static void step(int64_t step_ns, enum since since)
 
 static weir_table *open_file(void)
 {
-	struct weir_table_options options = {.capacity = 100, .path = path};
+	struct weir_table_options options = {.capacity = CAPACITY, .path = path};
 	struct weir_error error;
 	weir_table *table;
 

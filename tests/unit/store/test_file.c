@@ -17,6 +17,7 @@
 #include "base/number.h"
 #include "store/file.h"
 #include "store/memory.h"
+#include "store/section.h"
 
 #define NOW       UINT64_C(1700000000000000000)
 #define QUOTA     50
@@ -113,7 +114,7 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, magic), 7, "magic: expected WEIRTBL, found other bytes"},
 	    {offsetof(struct table_header, byte_order), UINT64_C(0x104030201),
 	     "byte order: expected 01020304, found 04030201"},
-	    {offsetof(struct table_header, version), 9, "version: expected 1, found 9"},
+	    {offsetof(struct table_header, version), 9, "version: expected 2, found 9"},
 	    {offsetof(struct table_header, header_size), 64, "header size: expected 4096, found 64"},
 	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
 	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},
@@ -123,6 +124,8 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	};
 	struct weir_table_options options = {.path = path};
 	struct table_header header;
+	char message[80];
+	size_t size;
 	FILE *file;
 
 	(void)state;
@@ -138,8 +141,17 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 		change(0, &header, sizeof header);
 	}
 	weir_table_close(open_with(1000, NULL));
-	assert_int_equal(truncate(path, 4096 + 160 * 128 - 1), 0);
-	refused(&options, WEIR_EINVAL, "size: expected 24576 bytes for 1000 keys, found 24575");
+	change((long)section_of(1000, 2).offset + (long)offsetof(struct table_header, row_cells),
+	       &(uint32_t){12}, 4);
+	refused(&options, WEIR_EINVAL, "rows of 128: cells per row: expected 128, found 12");
+	change((long)section_of(1000, 2).offset + (long)offsetof(struct table_header, row_cells),
+	       &(uint32_t){128}, 4);
+	weir_table_close(open_with(1000, NULL));
+	size = section_store_size(1000);
+	assert_int_equal(truncate(path, (off_t)size - 1), 0);
+	snprintf(message, sizeof message, "size: expected %zu bytes for 1000 keys, found %zu", size,
+	         size - 1);
+	refused(&options, WEIR_EINVAL, message);
 	assert_int_equal(truncate(path, 0), 0);
 	refused(&options, WEIR_EINVAL, "size: expected a header of 4096 bytes, found 0");
 	options.path = "/dev/null";
