@@ -131,6 +131,12 @@ static void impossible_values_are_refused(void **state)
 	    {"capacity: -1", 1, 11, "found \"-1\""},
 	    {"capacity: 99999999999999999999", 1, 11, "found \"99999999999999999999\""},
 	    {"nodes: 65537", 1, 8, "from 1 to 65536"},
+	    {"ipv6_prefix: 0", 1, 14, "from 1 to 128, found \"0\""},
+	    {"ipv6_prefix: 129", 1, 14, "from 1 to 128, found \"129\""},
+	    {"ipv6_prefix: /64", 1, 14, "from 1 to 128, found \"/64\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [ip], ipv6_prefix: 129 }]",
+	     2, 48, "from 1 to 128, found \"129\""},
 	    {"limits: { a: { algorithm: token_bucket } }", 1, 14, "rate in token_bucket, found none"},
 	    {"limits: { a: { rate: 5/s } }", 1, 14, "algorithm in a limit, found none"},
 	    {"limits: { a: { algorithm: bucket, rate: 5/s } }", 1, 27,
@@ -193,6 +199,10 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	    {"rules:\n  - name: x\n    match: { a: 1 }", 2, 5,
 	     "limits or answer in a rule, found neither"},
 	    {"rules: [{ answer: deny, limits: [a] }]", 1, 25, "a rule with an answer (name,"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [user], ipv6_prefix: 56 }]",
+	     2, 50, "ip in the key beside ipv6_prefix"},
+	    {"rules: [{ answer: deny, ipv6_prefix: 56 }]", 1, 25, "found \"ipv6_prefix\""},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
 	};
 

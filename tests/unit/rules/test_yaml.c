@@ -58,6 +58,7 @@ static void the_top_level_is_read(void **state)
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nnodes: 3\nprefix: \"\"\n"
+	              "ipv6_prefix: 48\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
@@ -68,6 +69,7 @@ static void the_top_level_is_read(void **state)
 	assert_string_equal(config->store, "redis://h:6379/0");
 	assert_int_equal(config->capacity, 5);
 	assert_int_equal(config->nodes, 3);
+	assert_int_equal(config->ipv6_prefix, 48);
 	assert_string_equal(config->prefix, "");
 	assert_int_equal(config->trusted_proxy_count, 2);
 	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
@@ -121,7 +123,8 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 {
 	weir_config *config =
 	    read_text("rules:\n"
-	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local }\n"
+	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local,\n"
+	              "      ipv6_prefix: 128 }\n"
 	              "  - { name: listed, answer: deny, mode: enforce }\n"
 	              "  - { answer: allow }\n"
 	              "limits:\n"
@@ -139,6 +142,7 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 	assert_int_equal(rules[0].key_count, 2);
 	assert_string_equal(rules[0].key[0], "user");
 	assert_string_equal(rules[0].key[1], "ip");
+	assert_int_equal(rules[0].ipv6_prefix, 128);
 	assert_int_equal(rules[0].mode, RULES_SHADOW);
 	assert_int_equal(rules[0].answer, RULES_BY_LIMITS);
 	assert_true(rules[0].has_on_store_failure);
