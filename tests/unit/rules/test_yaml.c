@@ -87,11 +87,13 @@ static void limits_are_read_in_their_order(void **state)
 	    "  \"a b\": { algorithm: fixed_window, rate: 5/w, week_start: sunday, timezone: UTC }\n"
 	    "  first: { algorithm: fixed_window, rate: 5/2h, align: first_request }\n"
 	    "  month: { algorithm: fixed_window, rate: 5/3month, align: calendar }\n"
-	    "  reset: { algorithm: resetting_bucket, rate: \"5/d\", on_store_failure: open }\n");
+	    "  reset: { algorithm: resetting_bucket, rate: \"5/d\", on_store_failure: open }\n"
+	    "  slide: { algorithm: sliding_window, rate: 5/s, slots: 60 }\n"
+	    "  log: { algorithm: sliding_log, rate: 10000/s }\n");
 	const struct rules_limit *limits = config->limits;
 
 	(void)state;
-	assert_int_equal(config->limit_count, 6);
+	assert_int_equal(config->limit_count, 8);
 	assert_string_equal(limits[0].options.name, "z");
 	assert_int_equal(limits[0].options.algorithm, WEIR_TOKEN_BUCKET);
 	assert_int_equal(limits[0].options.rate.count, 10);
@@ -116,6 +118,10 @@ static void limits_are_read_in_their_order(void **state)
 	assert_int_equal(limits[5].options.algorithm, WEIR_RESETTING_BUCKET);
 	assert_int_equal(limits[5].options.burst, 0);
 	assert_int_equal(limits[5].on_store_failure, RULES_OPEN);
+	assert_int_equal(limits[6].options.algorithm, WEIR_SLIDING_WINDOW);
+	assert_int_equal(limits[6].options.slots, 60);
+	assert_int_equal(limits[7].options.algorithm, WEIR_SLIDING_LOG);
+	assert_int_equal(limits[7].options.slots, 0);
 	weir_config_close(config);
 }
 
