@@ -1,5 +1,5 @@
 /* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
-#include "algo/algo.h"
+#include "algo/wide.h"
 #include "rules/rate.h"
 #include "rules/read.h"
 #include "rules/show.h"
