@@ -70,9 +70,8 @@ def sliding_windows(draw):
     count, period, unit = draw(rates)
     period_ns = period * weir.UNIT_NS[unit]
     slots = draw(st.sampled_from([0, 1, 2, 3, 7, 10, 60, 1000]) | st.integers(1, 1000))
-    slots = min(slots, period_ns)
     options = weir.options(weir.SLIDING_WINDOW, count, period, unit, slots=slots)
-    slots = slots or min(10, period_ns)
+    slots = min(slots or 10, period_ns)  # finer ones than a nanosecond tell nothing more
     slot = Fraction(period_ns, slots)
     return (options, lambda: models.SlidingWindow(count, period_ns, slots),
             [slot, period_ns - slot, period_ns])

@@ -249,10 +249,10 @@ def test_remaining_is_never_above_a_limit_that_was_lowered():
                              (weir.SLIDING_LOG, 0)):
         wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
                                                 name=b"lowered"))
-                        for count in (100, 10))
-        assert table.call(wide, b"k", "acquire", NOW, 100)["remaining"] == 0
+                        for count in (10, 3))
+        assert table.call(wide, b"k", "acquire", NOW, 10)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
-        assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 10, 0)
+        assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 3, 0)
         table.call(wide, b"k", "reset", NOW)
 
 
@@ -363,6 +363,11 @@ def test_a_period_of_a_sliding_window_sees_its_limit_twice_at_most(slots):
 def test_no_period_of_a_sliding_log_sees_more_than_its_limit():
     limiter = weir.Limiter(weir.options(weir.SLIDING_LOG, 10))
     assert most_within(greedy(limiter, seed=1), S) == 10
+
+
+def test_slots_shorter_than_a_nanosecond_do_not_overflow():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_WINDOW, 3, 1, weir.NANOSECOND, slots=1000))
+    assert admitted(limiter, [4 * 10**18] * 5 + [4 * 10**18 + 1] * 5) == 6
 
 
 @pytest.mark.parametrize("slots", [2, 7, 10, 1000])
