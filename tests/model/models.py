@@ -124,7 +124,7 @@ class Window(_Model):
         return self.quota - self._count(now)
 
 
-class _Sliding(_Model):
+class Sliding(_Model):
     """What was taken, each with the place it was taken at: a slot, or a time.
 
     No place is older than one already taken at: a clock that lags behind takes
@@ -198,7 +198,7 @@ class _Sliding(_Model):
         return max(self.quota - self._use(now), 0)
 
 
-class SlidingWindow(_Sliding):
+class SlidingWindow(Sliding):
     """sliding_window: places are slots, cut at multiples of period / slots from the epoch."""
 
     def __init__(self, count, period_ns, slots=10):
@@ -218,7 +218,7 @@ class SlidingWindow(_Sliding):
         return self.start(slot + self.slots)
 
 
-class SlidingLog(_Sliding):
+class SlidingLog(Sliding):
     """sliding_log: places are the very times; in use is what lies in (now - period, now]."""
 
     def __init__(self, count, period_ns):
