@@ -115,7 +115,8 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	if (slots > ALGO_SLOTS_MAX)
 		return error_set(error, WEIR_ERANGE, "slots: expected 1 to %d, found %u", ALGO_SLOTS_MAX,
 		                 slots);
-	slots = (uint32_t)u64_min(slots, limit->period_ns); /* all times are whole nanoseconds */
+	/* Times are whole nanoseconds: finer slots tell nothing more, and their numbers overflow. */
+	slots = (uint32_t)u64_min(slots, limit->period_ns);
 	limit->slots = (struct slots_params){
 	    .count = options->rate.count,
 	    .period_ns = limit->period_ns,

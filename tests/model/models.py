@@ -22,6 +22,8 @@ class _Model:
             wait = self.wait(now, max(cost, 1))
             if wait:
                 answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
+                if operation == "acquire":
+                    self.denied(now)
             else:
                 answer["reason"] = self.reason(now, max(cost, 1))
                 if operation == "acquire" and cost:
@@ -34,6 +36,9 @@ class _Model:
         answer["remaining"] = self.remaining(now)
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
         return answer
+
+    def denied(self, now):
+        """A denial writes nothing."""
 
 
 class Bucket(_Model):
@@ -128,6 +133,117 @@ class Window(_Model):
 
     def remaining(self, now):
         return self.quota - self._count(now)
+
+
+class Sliding(_Model):
+    """What was taken, each with the place it was taken at: a slot, or a time.
+
+    No place is older than one already taken at: a clock that lags behind takes
+    at the newest, or two clocks would share out two quotas. But a newest place
+    that lies further ahead than clocks differ (`lag_max`) was written before
+    the clock was set back: all that was in use then counts at the present place.
+    It is moved there by the first request that asks, even if it is denied, or
+    the key would be locked until the clock is there again.
+
+    A refund takes from what is in use now, the newest first.
+    """
+
+    def __init__(self, quota):
+        self.quota = quota
+        self.state = None  # [place, cost] in order
+
+    def _clock_was_set_back(self, now):
+        return self.state is not None and self.start(self.state[-1][0]) - now > self.lag_max
+
+    def denied(self, now):
+        if self._clock_was_set_back(now):
+            self.state = self._view(now)[1]
+
+    def _view(self, now):
+        """The place to take at, and what is in use there."""
+        place = self.place(now)
+        if not self.state:
+            return place, []
+        if self._clock_was_set_back(now):
+            return place, [[place, min(sum(cost for _, cost in self.state), self.quota)]]
+        place = max(place, self.state[-1][0])
+        return place, [[at, cost] for at, cost in self.state if self.end(at) > self.start(place)]
+
+    def _use(self, now):
+        return sum(cost for _, cost in self._view(now)[1])
+
+    def ahead(self, now):
+        in_use = self._view(now)[1]
+        return self.end(in_use[-1][0]) - now if in_use else 0
+
+    def wait(self, now, cost):
+        in_use = self._view(now)[1]
+        over = sum(taken for _, taken in in_use) + cost - self.quota
+        freed = now
+        for at, taken in in_use:
+            if over > 0:
+                over -= taken
+                freed = self.end(at)
+        return freed - now
+
+    def reason(self, now, cost):
+        return "ok"
+
+    def take(self, now, cost):
+        place, in_use = self._view(now)
+        self.state = in_use + [[place, cost]]
+
+    def give(self, now, cost):
+        in_use = self._view(now)[1]
+        if not cost or not in_use:
+            return
+        while cost and in_use:
+            given = min(cost, in_use[-1][1])
+            in_use[-1][1] -= given
+            cost -= given
+            if not in_use[-1][1]:
+                in_use.pop()
+        self.state = in_use or None
+
+    def remaining(self, now):
+        return max(self.quota - self._use(now), 0)
+
+
+class SlidingWindow(Sliding):
+    """sliding_window: places are slots, cut at multiples of period / slots from the epoch."""
+
+    def __init__(self, count, period_ns, slots=10):
+        super().__init__(count)
+        self.slots = slots
+        self.length = Fraction(period_ns, slots)
+        self.lag_max = self.length
+
+    def place(self, now):
+        return math.floor(now / self.length)
+
+    def start(self, slot):
+        return math.ceil(slot * self.length)
+
+    def end(self, slot):
+        """When it is no more one of the last `slots`."""
+        return self.start(slot + self.slots)
+
+
+class SlidingLog(Sliding):
+    """sliding_log: places are the very times; in use is what lies in (now - period, now]."""
+
+    def __init__(self, count, period_ns):
+        super().__init__(count)
+        self.period = self.lag_max = period_ns
+
+    def place(self, now):
+        return now
+
+    def start(self, time):
+        return time
+
+    def end(self, time):
+        return time + self.period
 
 
 def first_request(count, period_ns):
