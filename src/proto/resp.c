@@ -14,8 +14,7 @@ static enum resp_result broken(struct resp_command *command, const char *what)
 	return RESP_BROKEN;
 }
 
-/* "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
-static enum resp_result read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
+enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
 {
 	const char *begin = data.data + *at + 1, *end = data.data + data.len, *p = begin;
 	uint64_t value = 0;
@@ -48,7 +47,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);
 			return RESP_BROKEN;
 		}
-		result = read_length(data, &reader->at, RESP_BULK_MAX, &len);
+		result = resp_read_length(data, &reader->at, RESP_BULK_MAX, &len);
 		if (result == RESP_BROKEN)
 			return broken(command, "invalid bulk length");
 		if (result == RESP_MORE)
@@ -74,7 +73,7 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	enum resp_result result = RESP_COMMAND;
 
 	if (reader->at == 0 && !reader->skipping) {
-		result = read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
+		result = resp_read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
 		if (result == RESP_BROKEN)
 			return broken(command, "invalid multibulk length");
 		reader->left = reader->count;

@@ -54,6 +54,9 @@ struct resp_command {
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed);
 
+/** "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
+enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out);
+
 /** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
 void resp_write_head(struct buffer *out, char type, uint64_t n);
 void resp_write_integer(struct buffer *out, int64_t value);

@@ -246,6 +246,20 @@ static void refuse(struct fill *fill)
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 
+static void read_fresh(struct resp_session *session, struct slice data, struct fill *fill,
+                       const struct resp_command *command)
+{
+	const struct resp_spec *spec;
+
+	if (read_command(fill, command) != 0) {
+		refuse(fill);
+		return;
+	}
+	spec = &specs[fill->request->verb];
+	if (spec->key != 0 && data.data[0] == '*')
+		resp_form_learn(&session->form, data, command->args, spec->key, fill->request);
+}
+
 static enum codec_result parse(void *state, struct slice data, size_t *consumed,
                                struct arena *arena, struct request *request)
 {
@@ -253,9 +267,12 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	struct slice args[ARGS_MAX];
 	struct resp_command command = {.args = args, .capacity = ARGS_MAX};
 	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
-	enum resp_result result =
-	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
+	enum resp_result result;
 
+	if (resp_form_match(&session->form, &session->reader, &session->limits, data, consumed, request))
+		return CODEC_REQUEST;
+	result =
+	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
 	if (result == RESP_MORE)
 		return CODEC_MORE;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1, .verb = VERB_SILENT};
@@ -268,8 +285,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		          "expected a command of at most %zu bytes, found a longer one",
 		          session->limits.request_max);
 		refuse(&fill);
-	} else if (result == RESP_COMMAND && command.count > 0 && read_command(&fill, &command) != 0) {
-		refuse(&fill);
+	} else if (result == RESP_COMMAND && command.count > 0) {
+		read_fresh(session, (struct slice){data.data, *consumed}, &fill, &command);
 	}
 	return CODEC_REQUEST;
 }
