@@ -19,10 +19,17 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 		return status;
 	*request = (struct engine_request){.op = op, .cost = cost};
 	request->direct.limit = limit;
-	request->direct.key =
-	    memory_fetch(table, memory_hash(table, limit->identity, key.data, key.len));
+	request->direct.key.hash = memory_hash(table, limit->identity, key.data, key.len);
 	request->direct.key_name = key;
 	return WEIR_OK;
+}
+
+void engine_fetch(const struct weir_table *table, const struct engine_request *request)
+{
+	if (request->direct.limit)
+		memory_touch(table, request->direct.key.hash);
+	for (size_t i = 0; i < request->charge_count; i++)
+		memory_touch(table, request->charges[i].key.hash);
 }
 
 void engine_locate(const struct weir_table *table, struct engine_request *request)
