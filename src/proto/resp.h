@@ -60,7 +60,8 @@ enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, u
 /** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
 void resp_write_head(struct buffer *out, char type, uint64_t n);
 void resp_write_integer(struct buffer *out, int64_t value);
-void resp_write_integers(struct buffer *out, const int64_t *values, size_t n);
+/** An array of `elements`, of which the first `n` are these. */
+void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n);
 void resp_write_bulk(struct buffer *out, struct slice text);
 /** "-CODE text\r\n"; control characters become blanks, so that `text` cannot forge a reply. */
 void resp_write_error(struct buffer *out, const char *code, struct slice text);
