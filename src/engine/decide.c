@@ -17,10 +17,14 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 
 	if (status != WEIR_OK)
 		return status;
-	*request = (struct engine_request){.op = op, .cost = cost};
-	request->direct.limit = limit;
-	request->direct.key.hash = memory_hash(table, limit->identity, key.data, key.len);
-	request->direct.key_name = key;
+	request->op = op;
+	request->cost = cost;
+	request->direct = (struct engine_charge){
+	    .limit = limit,
+	    .key.hash = memory_hash(table, limit->identity, key.data, key.len),
+	    .key_name = key,
+	};
+	request->charge_count = 0;
 	return WEIR_OK;
 }
 

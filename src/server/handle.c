@@ -267,7 +267,8 @@ static const struct {
 
 void handle_prepare(struct worker *worker, struct work *work)
 {
-	work->reply = (struct reply){0};
+	work->reply.status = WEIR_OK;
+	work->reply.message = NULL;
 	work->engine.direct.limit = NULL;
 	work->engine.charge_count = 0;
 	work->item_count = 0;
