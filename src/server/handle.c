@@ -275,18 +275,22 @@ void handle_prepare(struct worker *worker, struct work *work)
 	kinds[work->request.kind].prepare(worker, work);
 }
 
-void handle_fetch(const struct worker *worker, const struct work *work)
+void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)
 {
-	engine_fetch(worker->shared->table, &work->engine);
-	for (size_t i = 0; i < work->item_count; i++)
-		handle_fetch(worker, &work->items[i]);
+	for (size_t i = 0; i < n; i++) {
+		engine_fetch(table, &works[i].engine);
+		if (works[i].item_count > 0)
+			handle_fetch(table, works[i].items, works[i].item_count);
+	}
 }
 
-void handle_locate(const struct worker *worker, struct work *work)
+void handle_locate(const struct weir_table *table, struct work *works, size_t n)
 {
-	engine_locate(worker->shared->table, &work->engine);
-	for (size_t i = 0; i < work->item_count; i++)
-		handle_locate(worker, &work->items[i]);
+	for (size_t i = 0; i < n; i++) {
+		engine_locate(table, &works[i].engine);
+		if (works[i].item_count > 0)
+			handle_locate(table, works[i].items, works[i].item_count);
+	}
 }
 
 /* The status of the error that answers it; a denial is none. */
