@@ -201,8 +201,8 @@ def generators(requests):
     for depth, n in requests.items():
         yield [(f"client: redis-benchmark, pipeline {depth}", "resp", Generator("resp", (
                     "redis-benchmark", "-p", "PORT", "-q", "-n", "REQUESTS", "-c", str(CONNECTIONS),
-                    "-P", str(depth), "-r", str(KEYS_QUICK), *THROTTLE.format(key="__rand_int__").split()),
-                    n)),
+                    "-P", str(depth), "-r", str(KEYS_QUICK),
+                    *THROTTLE.format(key="__rand_int__").split()), n)),
                (f"client: weir bench, pipeline {depth}", "resp", Generator("resp", (
                     *ours, "--command", THROTTLE, "--key-length", str(KEY_BYTES),
                     "--pipeline", str(depth)), n))]

@@ -290,7 +290,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 {
 	struct resp_session *session = state;
 
-	if (resp_form_match(&session->form, &session->reader, &session->limits, data, consumed, request))
+	if (resp_form_match(&session->form, &session->reader, &session->limits, data, consumed,
+	                    request))
 		return CODEC_REQUEST;
 	return parse_slow(session, data, consumed, arena, request);
 }

@@ -19,10 +19,10 @@
 
 /* Zero: none learned yet. */
 struct resp_form {
-	uint8_t head, tail;         /* bytes before the key's '$', and behind its last byte */
-	uint8_t limit;              /* where the limit's name is in the head */
-	char bytes[RESP_FORM_MAX];  /* head and tail */
-	struct request request;     /* what they mean; its slices are those of another time */
+	uint8_t head, tail;        /* bytes before the key's '$', and behind its last byte */
+	uint8_t limit;             /* where the limit's name is in the head */
+	char bytes[RESP_FORM_MAX]; /* head and tail */
+	struct request request;    /* what they mean; its slices are those of another time */
 };
 
 /**

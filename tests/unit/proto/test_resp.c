@@ -304,12 +304,23 @@ static void test_a_key_over_its_limit_is_an_error_of_that_command(void **state)
 static void test_what_differs_only_in_its_key_means_what_it_would_alone(void **state)
 {
 	static const char *const lines[] = {
-	    "CL.THROTTLE k 9 5 60",   "CL.THROTTLE 12345678901 9 5 60", "CL.THROTTLE  9 5 60",
-	    "CL.THROTTLE k 9 5 61",   "CL.THROTTLE k 9 5 61 2",         "THROTTLE k 9 5 61 2",
-	    "WEIR.ACQUIRE login k COST 2", "WEIR.ACQUIRE login other COST 2", "WEIR.ACQUIRE logic k COST 2",
-	    "WEIR.ACQUIRE logic k",   "WEIR.ACQUIRE logic 123456789012", "WEIR.ACQUIRE logic k COST x",
-	    "WEIR.ACQUIRE logic k",   "WEIR.PEEK logic 123456",         "WEIR.PEEK logic 1234567",
-	    "ECHO k",                 "WEIR.PEEK logic 1",
+	    "CL.THROTTLE k 9 5 60",
+	    "CL.THROTTLE 12345678901 9 5 60",
+	    "CL.THROTTLE  9 5 60",
+	    "CL.THROTTLE k 9 5 61",
+	    "CL.THROTTLE k 9 5 61 2",
+	    "THROTTLE k 9 5 61 2",
+	    "WEIR.ACQUIRE login k COST 2",
+	    "WEIR.ACQUIRE login other COST 2",
+	    "WEIR.ACQUIRE logic k COST 2",
+	    "WEIR.ACQUIRE logic k",
+	    "WEIR.ACQUIRE logic 123456789012",
+	    "WEIR.ACQUIRE logic k COST x",
+	    "WEIR.ACQUIRE logic k",
+	    "WEIR.PEEK logic 123456",
+	    "WEIR.PEEK logic 1234567",
+	    "ECHO k",
+	    "WEIR.PEEK logic 1",
 	};
 	struct codec_limits input = limits();
 	struct buffer bytes = {0};
