@@ -53,8 +53,8 @@ static inline struct memory_key memory_fetch(const struct weir_table *store, uin
 
 /**
  * Instead, for many in a row with nothing between them: by a load that nobody
- * waits for. Processors drop prefetches when too many of them have to walk
- * through the page tables; loads they keep, and walk for several at once.
+ * waits for. Prefetches in a row that all need a walk through the page tables
+ * were mostly without effect (docs/design/speed.md); loads are never dropped.
  */
 static inline void memory_touch(const struct weir_table *store, uint64_t hash)
 {
