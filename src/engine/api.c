@@ -154,13 +154,13 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 {
 	struct algo_call call = {op, cost, 0};
 	int status = limit_check(limit, op, key_len, cost);
-	struct memory_key fetched;
+	struct memory_key wanted;
 
 	if (status != WEIR_OK)
 		return status;
-	fetched = memory_fetch_all(table, &limit->algo,
-	                           memory_hash(table, limit->identity, key, key_len));
-	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
+	wanted = memory_key(&limit->algo, memory_hash(table, limit->identity, key, key_len));
+	memory_fetch_all(table, &wanted);
+	engine_apply(table, limit, &wanted, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }
 
@@ -215,11 +215,14 @@ __attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_r
 
 		for (size_t i = 0; i < count; i++) {
 			r[i].status = limit_check(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
-			if (r[i].status == WEIR_OK)
-				keys[i] = memory_fetch(
-				    table, &r[i].limit->algo, memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
-			else if (first_error == WEIR_OK)
+			if (r[i].status == WEIR_OK) {
+				keys[i] = memory_key(
+				    &r[i].limit->algo,
+				    memory_hash(table, r[i].limit->identity, r[i].key, r[i].key_len));
+				memory_fetch(table, &keys[i]);
+			} else if (first_error == WEIR_OK) {
 				first_error = r[i].status;
+			}
 		}
 		for (size_t i = 0; i < count; i++)
 			if (r[i].status == WEIR_OK)

@@ -17,12 +17,24 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 
 	if (status != WEIR_OK)
 		return status;
-	*request = (struct engine_request){.op = op, .cost = cost};
-	request->direct.limit = limit;
-	request->direct.key =
-	    memory_fetch(table, &limit->algo, memory_hash(table, limit->identity, key.data, key.len));
-	request->direct.key_name = key;
+	request->op = op;
+	request->cost = cost;
+	request->direct = (struct engine_charge){
+	    .limit = limit,
+	    .key = memory_key(&limit->algo, memory_hash(table, limit->identity, key.data, key.len)),
+	    .key_name = key,
+	};
+	request->charge_count = 0;
+	request->each = NULL;
 	return WEIR_OK;
+}
+
+void engine_fetch(const struct weir_table *table, const struct engine_request *request)
+{
+	if (request->direct.limit)
+		memory_touch(table, &request->direct.key);
+	for (size_t i = 0; i < request->charge_count; i++)
+		memory_touch(table, &request->charges[i].key);
 }
 
 void engine_locate(const struct weir_table *table, struct engine_request *request)

@@ -251,8 +251,8 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		    .limit = limit,
 		    .rule = rule->name,
 		    .result = rule->result,
-		    .key = memory_fetch(engine->table, &limit->algo,
-		                        memory_hash(engine->table, limit->identity, key, key_len)),
+		    .key = memory_key(&limit->algo,
+		                      memory_hash(engine->table, limit->identity, key, key_len)),
 		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,
 		};
@@ -321,11 +321,13 @@ int weir_engine_check(weir_engine *engine, const struct weir_attribute *attribut
 
 	arena_borrow(&arena, room, sizeof room);
 	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
-	if (status == WEIR_OK)
+	if (status == WEIR_OK) {
+		engine_fetch(engine->table, &request);
 		engine_decide(engine->table, &request,
 		              now_ns == WEIR_NOW ? clock_moment(&engine->table->clock)
 		                                 : moment_given(now_ns),
 		              NULL, NULL, decision);
+	}
 	arena_free(&arena);
 	return status;
 }

@@ -60,6 +60,7 @@ struct work {
 	struct reply reply;
 	struct engine_request engine;
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
+	size_t item_count;
 };
 
 struct worker {

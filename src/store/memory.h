@@ -52,30 +52,48 @@ struct memory_key {
 	unsigned width;    /* of its limit's states */
 };
 
-/** First pass, for a key of `limit`: starts fetching the home. */
-static inline struct memory_key memory_fetch(const struct weir_table *store,
-                                             const struct algo_limit *limit, uint64_t hash)
+static inline struct memory_key memory_key(const struct algo_limit *limit, uint64_t hash)
 {
-	const struct table *table =
-	    __builtin_expect(limit->width == 0, 1) ? &store->table : &store->wide[limit->width].table;
-	struct table_place place = table_place(table, hash);
+	return (struct memory_key){hash, NULL, limit->width};
+}
+
+/* The table that has the states, or the heads, of the key's limit. */
+static inline const struct table *memory_table(const struct weir_table *store,
+                                               const struct memory_key *key)
+{
+	return __builtin_expect(key->width == 0, 1) ? &store->table : &store->wide[key->width].table;
+}
+
+/** First pass: starts fetching the home. */
+static inline void memory_fetch(const struct weir_table *store, const struct memory_key *key)
+{
+	struct table_place place = table_place(memory_table(store, key), key->hash);
 
 	table_prefetch(&place);
-	return (struct memory_key){hash, NULL, limit->width};
+}
+
+/**
+ * Instead, for many in a row with nothing between them: by a load that nobody
+ * waits for. Prefetches in a row that all need a walk through the page tables
+ * were mostly without effect (docs/design/speed.md); loads are never dropped.
+ */
+static inline void memory_touch(const struct weir_table *store, const struct memory_key *key)
+{
+	struct table_place place = table_place(memory_table(store, key), key->hash);
+
+	__asm__ volatile("" : : "r"(cell_peek_low(place.home)));
+	prefetch(place.home + TABLE_SET_CELLS / 2);
 }
 
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
-static inline struct memory_key memory_fetch_all(const struct weir_table *store,
-                                                 const struct algo_limit *limit, uint64_t hash)
+static inline void memory_fetch_all(const struct weir_table *store, const struct memory_key *key)
 {
-	const struct table *table =
-	    __builtin_expect(limit->width == 0, 1) ? &store->table : &store->wide[limit->width].table;
-	struct table_place place = table_place(table, hash);
+	const struct table *table = memory_table(store, key);
+	struct table_place place = table_place(table, key->hash);
 
 	table_prefetch(&place);
 	table_prefetch_run(table, &place);
-	return (struct memory_key){hash, NULL, limit->width};
 }
 
 /** Second pass, which may be left out. */

@@ -66,8 +66,8 @@ static int close_limits(void **state)
 
 static unsigned granted_at(weir_table *table, size_t kind, struct moment at, struct weir_decision *d)
 {
-	struct memory_key key = memory_fetch(
-	    table, &limits[kind]->algo, memory_hash(table, limits[kind]->identity, "k", 1));
+	struct memory_key key =
+	    memory_key(&limits[kind]->algo, memory_hash(table, limits[kind]->identity, "k", 1));
 	struct algo_call call = {ALGO_ACQUIRE, 1, 0};
 	unsigned granted = 0;
 
