@@ -32,7 +32,7 @@ MODELS = {
     "leaky": lambda: models.Bucket(7, 10 * S, 4),
     "first": lambda: models.first_request(4, 2 * S),
     "reset": lambda: models.first_request(5, 3 * S),
-    "minute": lambda: models.Window(10, lambda now: (now // (60 * S) + 1) * 60 * S),
+    "minute": lambda: models.Window(10, lambda now: (now // (60 * S) + 1) * 60 * S, 60 * S * 9 // 8),
 }
 
 
