@@ -127,6 +127,55 @@ static bool open_table(struct bench *bench, uint64_t keys)
 	return true;
 }
 
+/*
+ * The same keys under a sliding limit: each key has been asked for in half of the
+ * slots of the last period, so that there is a row to read.
+ */
+static bool open_sliding(struct bench *bench, const struct weir_limit_options *options)
+{
+	struct key key = any_key;
+	struct weir_decision d;
+
+	weir_table_close(bench->table);
+	weir_limit_close(bench->limit);
+	if (weir_limit_open(options, &bench->limit, NULL) != 0 ||
+	    weir_table_open(&(struct weir_table_options){.capacity = 1000000}, &bench->table, NULL) != 0)
+		return false;
+	for (int slot = 0; slot < 5; slot++, bench->now_ns += UINT64_C(600000000000))
+		for (uint64_t i = 0; i < bench->keys; i++) {
+			key_number(&key, i);
+			weir_acquire(bench->table, bench->limit, &key, sizeof key, 1, bench->now_ns, &d);
+		}
+	return true;
+}
+
+static bool measure_sliding(struct bench *bench)
+{
+	static const struct {
+		const char *name, *batch;
+		struct weir_limit_options options;
+		uint64_t keys;
+	} all[] = {
+	    {"bucket_1m_given_time", "bucket_1m_batch", {.rate = {1000, 1, WEIR_HOUR}}, 1000000},
+	    {"sliding_window_1m_given_time", "sliding_window_1m_batch",
+	     {.algorithm = WEIR_SLIDING_WINDOW, .rate = {1000, 1, WEIR_HOUR}}, 1000000},
+	    {"bucket_100k_given_time", "bucket_100k_batch", {.rate = {1000, 1, WEIR_HOUR}}, 100000},
+	    {"sliding_window_100k_given_time", "sliding_window_100k_batch",
+	     {.algorithm = WEIR_SLIDING_WINDOW, .rate = {1000, 1, WEIR_HOUR}}, 100000},
+	    {"sliding_log_100k_given_time", "sliding_log_100k_batch",
+	     {.algorithm = WEIR_SLIDING_LOG, .rate = {100, 1, WEIR_HOUR}}, 100000},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		bench->keys = all[i].keys;
+		if (!open_sliding(bench, &all[i].options))
+			return false;
+		measure_print(all[i].name, keyed_given_time, bench);
+		measure_print(all[i].batch, keyed_batch, bench);
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
@@ -158,6 +207,8 @@ int main(int argc, char **argv)
 		measure_print("keyed_10m_given_time", keyed_given_time, &bench);
 		measure_print("keyed_10m_own_clock", keyed_own_clock, &bench);
 		measure_print("keyed_10m_batch", keyed_batch, &bench);
+		if (!measure_sliding(&bench))
+			return 1;
 	}
 	weir_limiter_close(bench.limiter);
 	weir_limit_close(bench.limit);

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import select
@@ -51,14 +52,18 @@ YARDSTICKS = {
 START_SECONDS = 10
 
 CONFIG = "limits:\n  bench: { algorithm: token_bucket, rate: 1000000/s, burst: 1000000 }\n"
-KEYS = 1000000
+KEYS = 10000000
+KEYS_QUICK = 1000000
 VALUE_BYTES = 20
 KEY_BYTES = 12
 CONNECTIONS = 50
 THROTTLE = "CL.THROTTLE key:{key} 15 1000 1"
 GET = "GET key:{key}"
+SET = f"SET key:{{key}} {'v' * VALUE_BYTES}"
 ACQUIRE = "/v1/acquire/bench?key={key}"
 RULES = 1000
+LOG_ADDRESSES = 100000
+LOG_SECOND = 10000  # lines in one
 
 
 class Missing(Exception):
@@ -114,35 +119,19 @@ def loop(name, *modes):
     return Server([built(f"bench/loop_{name}"), *modes])
 
 
-def weir(directory, rules=CONFIG):
+def weir(directory, rules=CONFIG, *flags):
     config = pathlib.Path(directory, "bench.yaml")
     config.write_text(rules)
     return Server([built("weir"), "serve", "-c", str(config), "--threads", "1",
-                   "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"])
+                   "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags])
 
 
 def redis():
-    """A server in which every key is set, to a value that makes GET's reply as long as ours."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
-                     "--save", "", "--appendonly", "no"], {"resp": port})
-    fill = (f"for i = 0, {KEYS - 1} do "
-            "redis.call('SET', string.format('key:%012d', i), ARGV[1]) end")
-    server.wait_for("resp")
-    answer(port, pack(["EVAL", fill, "0", "v" * VALUE_BYTES]))
-    return server
-
-
-def pack(words):
-    return "".join([f"*{len(words)}\r\n", *(f"${len(w)}\r\n{w}\r\n" for w in words)]).encode()
-
-
-def answer(port, request):
-    with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
-        connection.sendall(request)
-        return connection.recv(4096)
+    return Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
+                   "--save", "", "--appendonly", "no"], {"resp": port})
 
 
 def generate(server, protocol, *flags):
@@ -151,8 +140,16 @@ def generate(server, protocol, *flags):
     done = subprocess.run(
         [built("weir"), "bench", "--json", "--server", f"127.0.0.1:{port}",
          "--protocol", protocol, "--pid", str(server.process.pid), *map(str, flags)],
-        check=True, timeout=60, capture_output=True, text=True)
+        check=True, timeout=300, capture_output=True, text=True)
     return json.loads(done.stdout)
+
+
+def filled(server, command, keys):
+    """The server, once it has been asked for every key."""
+    generate(server, "resp", "--command", command, "--pipeline", 100, "--connections", CONNECTIONS,
+             "--keys", keys, "--key-length", KEY_BYTES, "--distribution", "sequential",
+             "--requests", keys)
+    return server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,16 +159,18 @@ class Load:
     protocol: str
     flags: tuple
     requests: int  # in one round
+    keys: int
 
-    def run(self, server):
-        """CPU nanoseconds of the server per request, and bytes of a reply."""
+    def run(self, server, turn):
+        """CPU nanoseconds of the server per request, and bytes of a reply. Other keys each turn."""
         result = generate(server, self.protocol, *self.flags, "--connections", CONNECTIONS,
-                          "--keys", KEYS, "--key-length", KEY_BYTES, "--requests", self.requests)
+                          "--keys", self.keys, "--key-length", KEY_BYTES, "--requests", self.requests,
+                          "--seed", turn)
         return result["server_cpu_ns"], result["bytes_received"] / result["answered"]
 
 
-def resp(command, depth, requests):
-    return Load("resp", ("--command", command, "--pipeline", depth), requests)
+def resp(command, depth, requests, keys):
+    return Load("resp", ("--command", command, "--pipeline", depth), requests, keys)
 
 
 def children_cpu():
@@ -187,7 +186,7 @@ class Generator:
     command: tuple  # PORT and REQUESTS are replaced
     requests: int
 
-    def run(self, server):
+    def run(self, server, _):
         """CPU nanoseconds of the generator per request."""
         words = {"PORT": str(server.wait_for(self.protocol)), "REQUESTS": str(self.requests)}
         command = [re.sub("PORT|REQUESTS", lambda word: words[word[0]], text)
@@ -205,8 +204,8 @@ def generators(requests):
     for depth, n in requests.items():
         yield [(f"client: redis-benchmark, pipeline {depth}", "resp", Generator("resp", (
                     "redis-benchmark", "-p", "PORT", "-q", "-n", "REQUESTS", "-c", str(CONNECTIONS),
-                    "-P", str(depth), "-r", str(KEYS), *THROTTLE.format(key="__rand_int__").split()),
-                    n)),
+                    "-P", str(depth), "-r", str(KEYS_QUICK),
+                    *THROTTLE.format(key="__rand_int__").split()), n)),
                (f"client: weir bench, pipeline {depth}", "resp", Generator("resp", (
                     *ours, "--command", THROTTLE, "--key-length", str(KEY_BYTES),
                     "--pipeline", str(depth)), n))]
@@ -217,27 +216,29 @@ def generators(requests):
                                                           requests[1]))]
 
 
-def plan(directory, requests):
+def plan(directory, requests, keys):
     """Tables of (name, what starts the server, load); the first of each is the yardstick."""
     servers = {
         "resp": lambda: loop("bare", "resp"),
         "http": lambda: loop("bare", "http"),
-        "weir": lambda: weir(directory),
-        "redis": redis,
+        "weir": lambda: filled(weir(directory, CONFIG, "--capacity", str(keys)), THROTTLE, keys),
+        # To values that make GET's reply as long as ours.
+        "redis": lambda: filled(redis(), SET, keys),
         "libuv streams": lambda: loop("libuv", "stream", "resp"),
         "libuv polls": lambda: loop("libuv", "poll", "resp"),
         "libevent": lambda: loop("libevent", "resp"),
     }
     tables = []
     for depth, n in requests.items():
-        load = resp(THROTTLE, depth, n)
+        load = resp(THROTTLE, depth, n, keys)
         tables.append([(f"bare RESP server, pipeline {depth}", "resp", load),
                        (f"weir CL.THROTTLE, pipeline {depth}", "weir", load),
-                       (f"redis GET, pipeline {depth}", "redis", resp(GET, depth, n))])
-    http = Load("http", ("--path", ACQUIRE), requests[1])
+                       (f"redis GET, pipeline {depth}", "redis", resp(GET, depth, n, keys))])
+    http = Load("http", ("--path", ACQUIRE), requests[1], keys)
     tables.append([("bare HTTP server", "http", http), ("weir GET /v1/acquire", "weir", http)])
-    tables.append([("event loops: bare epoll", "resp", resp(THROTTLE, 1, requests[1]))] +
-                  [(f"event loops: {name}", name, resp(THROTTLE, 1, requests[1]))
+    load = resp(THROTTLE, 1, requests[1], keys)
+    tables.append([("event loops: bare epoll", "resp", load)] +
+                  [(f"event loops: {name}", name, load)
                    for name in ("libuv streams", "libuv polls", "libevent")])
     return servers, [*tables, *generators(requests)]
 
@@ -297,10 +298,10 @@ def run_peers(table, arguments):
         table.row("peer: fastest, to our batches", min(fastest), "ns", "keyed_1m_batch")
 
 
-def run_servers(table, rounds, requests):
+def run_servers(table, rounds, requests, keys):
     """All servers run all the time and take turns under load: what disturbs one disturbs all."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        servers, tables = plan(directory, requests)
+        servers, tables = plan(directory, requests, keys)
         running, samples, missing, reply_bytes = {}, {}, {}, {}
         for turn in range(rounds + 1):
             for name, server, load in itertools.chain(*tables):
@@ -309,7 +310,7 @@ def run_servers(table, rounds, requests):
                 try:
                     if server not in running:
                         running[server] = stack.enter_context(servers[server]())
-                    spent, reply_bytes[name] = load.run(running[server])
+                    spent, reply_bytes[name] = load.run(running[server], turn)
                 except (Missing, OSError, subprocess.SubprocessError) as why:
                     missing[name] = why
                 else:
@@ -385,6 +386,38 @@ def run_reloads(table, rounds):
     table.row("worst of all reloads", max(reloaded), "ms")
 
 
+def write_log(path, lines):
+    """A combined log: LOG_ADDRESSES clients, a second for every 10,000 lines."""
+    chance = random.Random(1)
+    tail = ('"GET /api/v1/items/4711?page=3 HTTP/1.1" 200 5120 "https://example.com/start" '
+            '"Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0"\n')
+    with open(path, "w") as log:
+        for second in range(lines // LOG_SECOND):
+            at = time.strftime("[%d/%b/%Y:%H:%M:%S +0000]", time.gmtime(1767225600 + second))
+            addresses = (chance.randrange(LOG_ADDRESSES) for _ in range(LOG_SECOND))
+            log.write("".join(f"10.{a >> 16}.{a >> 8 & 255}.{a & 255} - - {at} {tail}"
+                              for a in addresses))
+
+
+def run_simulate(table, lines, rounds):
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            config, log = pathlib.Path(directory, "bench.yaml"), pathlib.Path(directory, "log")
+            config.write_text("limits:\n  bench: { algorithm: token_bucket, rate: 10/m }\n")
+            write_log(log, lines)
+            spent = []
+            for _ in range(rounds + 1):  # the first one only warms up
+                before = children_cpu()
+                subprocess.run([built("weir"), "simulate", "-c", config, "--limit", "bench", "--json",
+                                "--trace", log], check=True, stdout=subprocess.DEVNULL, timeout=120)
+                spent.append((children_cpu() - before) / lines)
+    except (Missing, OSError, subprocess.SubprocessError) as why:
+        return table.note("simulate", why)
+    spent = statistics.median(spent[1:])
+    table.row("simulate, a line of a log", spent * 1e9, "ns CPU")
+    table.row("simulate", 1e-6 / spent, "M lines of a log a second")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one short round")
@@ -392,8 +425,10 @@ def main():
     parser.add_argument("--peers", action="store_true", help="the library beside its peers")
     parser.add_argument("--attack", action="store_true",
                         help="evictions, and a flood of 100 million keys: minutes")
+    parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
     arguments = parser.parse_args()
-    everything = not (arguments.servers or arguments.peers or arguments.attack)
+    everything = not (arguments.servers or arguments.peers or arguments.attack
+                      or arguments.simulate)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -405,13 +440,15 @@ def main():
     if arguments.attack or everything and not quick:
         for name in ATTACK:
             run_program(table, name, flags if arguments.attack else ["--quick"])
+    if everything or arguments.simulate:
+        run_simulate(table, 200000 if quick else 2000000, 1 if quick else 3)
     if not (everything or arguments.servers):
         return
     if quick:
-        run_servers(table, 1, {1: 10000, 16: 50000})
+        run_servers(table, 1, {1: 10000, 16: 50000}, KEYS_QUICK)
         run_reloads(table, 3)
     else:
-        run_servers(table, 5, {1: 20000, 16: 250000})
+        run_servers(table, 5, {1: 20000, 16: 250000}, KEYS)
         run_reloads(table, 11)
 
 

@@ -91,6 +91,8 @@ enum weir_algorithm {
 	WEIR_LEAKY_BUCKET,     /**< the same seen from the other side: a level that leaks */
 	WEIR_FIXED_WINDOW,     /**< a count per window, see `align` */
 	WEIR_RESETTING_BUCKET, /**< fixed_window from the first request on */
+	WEIR_SLIDING_WINDOW,   /**< a count over the last period, which leaves slot by slot */
+	WEIR_SLIDING_LOG,      /**< exactly the period before now; count at most 10,000 */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -139,6 +141,7 @@ struct weir_limit_options {
 	enum weir_align align;        /**< fixed_window */
 	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks */
+	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
 	uint64_t reserved[6];
 };
 
@@ -244,7 +247,12 @@ typedef struct weir_table weir_table;
 struct weir_table_options {
 	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. 20 bytes each, whatever the
 	                            length of their names. When more are live, the one that
-	                            would be forgotten soonest makes room. */
+	                            would be forgotten soonest makes room. Besides these, keys
+	                            of sliding limits have room of their own, in four sizes by
+	                            their limit: for up to 12 slots (11 in a log) as many keys
+	                            as this, for up to 128, 1,024 and 10,240 a 10th, an 85th
+	                            and an 853rd, 40 at least. It takes memory when it is used:
+	                            265 bytes a key of the first size, 1.1 KB in all four. */
 	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
 	                            random source */
 	const char *path;      /**< a file to keep the table in, shared by all processes that
@@ -315,10 +323,10 @@ WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests
 
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
-	uint64_t cells;     /**< places there are */
+	uint64_t cells;     /**< places there are, of the sizes in use */
 	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
-	uint64_t bytes;     /**< memory of the table */
+	uint64_t bytes;     /**< memory of the table, of the sizes in use */
 	uint64_t reserved[3];
 };
 

@@ -14,7 +14,7 @@
  *     word       what else the algorithm remembers, 32 bits.
  *
  * That is all a cell of the table has room for beside the key's tag; each
- * algorithm's file says what it keeps in them.
+ * algorithm's file says what it keeps in them. What needs more is in wide.h.
  */
 #ifndef ALGO_ALGO_H
 #define ALGO_ALGO_H
@@ -33,6 +33,15 @@
  * 18 years either way of now, which leaves 2 years for clocks that step back.
  */
 #define ALGO_HORIZON_NS (UINT64_C(16) * 365 * NS_PER_DAY)
+
+/*
+ * A state further ahead than its limit could have put it was written by a clock
+ * that has been set back since. Clocks that only differ must not share out
+ * tokens, so up to a day it stands; what is further ahead is cut back, once, to
+ * the furthest that the limit can put it now.
+ */
+#define ALGO_SKEW_NS NS_PER_DAY
+
 #define ALGO_COUNT_MAX (UINT64_C(1) << 32)
 #define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
 
@@ -75,6 +84,21 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
+/* sliding_window, see sliding_window.c. */
+struct slots_params {
+	uint64_t count;
+	uint64_t period_ns;
+	uint64_t slot_ns; /* rounded down, unless `whole` */
+	uint32_t slots;
+	bool whole;
+};
+
+/* sliding_log, see sliding_log.c. */
+struct log_params {
+	uint64_t count;
+	uint64_t period_ns;
+};
+
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
@@ -82,11 +106,16 @@ struct algo_limit {
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */
+	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
 	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
 	union {
 		struct bucket_params bucket;
 		struct window_params window;
+		struct slots_params slots;
+		struct log_params log;
 	};
+	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
+	unsigned former; /* one bit for each width that its states may still be in */
 	struct calendar calendar; /* aligned windows only, as is the cache */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 };
@@ -145,12 +174,10 @@ bool window_step(const struct window_params *params, const struct algo_call *cal
 
 /**
  * Lets `next`, of the same identity, take over: whoever still decides by `limit`
- * and meets a state of other parameters decides by `next` from then on.
+ * and meets a state of other parameters, or any that is wide, decides by `next`
+ * from then on. Of wide states `next` is told where they are.
  */
-static inline void algo_succeed(struct algo_limit *limit, const struct algo_limit *next)
-{
-	atomic_store_explicit(&limit->successor, next, memory_order_release);
-}
+void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 
 static inline bool algo_is_bucket(const struct algo_limit *limit)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "algo/calendar.h"
+#include "algo/wide.h"
 #include "base/error.h"
 #include "base/zone.h"
 
@@ -80,8 +81,6 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	const char *timezone = options->timezone ? options->timezone : "UTC";
 	int status;
 
-	limit->window_ns = limit->period_ns;
-	limit->quota = options->rate.count;
 	limit->window = (struct window_params){
 	    .count = options->rate.count,
 	    .period_ns = limit->period_ns,
@@ -99,6 +98,49 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
+static unsigned width_of(uint64_t cells)
+{
+	unsigned width = 1;
+
+	while (algo_widths[width] < cells)
+		width++;
+	return width;
+}
+
+static int init_slots(struct algo_limit *limit, const struct weir_limit_options *options,
+                      struct weir_error *error)
+{
+	uint32_t slots = options->slots ? options->slots : ALGO_SLOTS_DEFAULT;
+
+	if (slots > ALGO_SLOTS_MAX)
+		return error_set(error, WEIR_ERANGE, "slots: expected 1 to %d, found %u", ALGO_SLOTS_MAX,
+		                 slots);
+	/* Times are whole nanoseconds: finer slots tell nothing more, and their numbers overflow. */
+	slots = (uint32_t)u64_min(slots, limit->period_ns);
+	limit->slots = (struct slots_params){
+	    .count = options->rate.count,
+	    .period_ns = limit->period_ns,
+	    .slot_ns = limit->period_ns / slots,
+	    .slots = slots,
+	    .whole = limit->period_ns % slots == 0,
+	};
+	limit->generation = sliding_window_generation(slots);
+	limit->width = width_of(slots);
+	return WEIR_OK;
+}
+
+static int init_log(struct algo_limit *limit, const struct weir_limit_options *options,
+                    struct weir_error *error)
+{
+	if (options->rate.count > ALGO_LOG_MAX)
+		return error_set(error, WEIR_ERANGE,
+		                 "rate: expected a count of 1 to %d in a log, found %llu", ALGO_LOG_MAX,
+		                 (unsigned long long)options->rate.count);
+	limit->log = (struct log_params){options->rate.count, limit->period_ns};
+	limit->width = width_of(options->rate.count + 1);
+	return WEIR_OK;
+}
+
 /* What does not belong to the algorithm is refused, not ignored. */
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
@@ -108,6 +150,8 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 
 	if (options->burst && !bucket)
 		return error_set(error, WEIR_EINVAL, "burst: expected with a bucket only");
+	if (options->slots && options->algorithm != WEIR_SLIDING_WINDOW)
+		return error_set(error, WEIR_EINVAL, "slots: expected with sliding_window only");
 	if (options->align && !window)
 		return error_set(error, WEIR_EINVAL, "align: expected with fixed_window only");
 	if ((options->timezone || options->week_start) &&
@@ -133,6 +177,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
+	limit->quota = options->rate.count;
+	limit->window_ns = limit->period_ns;
 	switch (options->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
@@ -142,10 +188,18 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	case WEIR_RESETTING_BUCKET:
 		status = init_window(limit, options, error);
 		break;
+	case WEIR_SLIDING_WINDOW:
+		status = init_slots(limit, options, error);
+		break;
+	case WEIR_SLIDING_LOG:
+		status = init_log(limit, options, error);
+		break;
 	default:
 		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
 		                   (int)options->algorithm);
 	}
+	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
+	limit->farthest_ns = limit->window_ns + (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
 	if (status != WEIR_OK)
 		algo_limit_free(limit);
 	return status;
@@ -190,8 +244,76 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
 }
 
-bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+/*
+ * Of two numbers of slots that follow one another the generations differ. States
+ * stay in the widest row that they ever needed: a narrower one would lose them.
+ */
+static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
+{
+	if (limit->algorithm == WEIR_SLIDING_WINDOW) {
+		if (limit->slots.slots == next->slots.slots)
+			next->generation = limit->generation;
+		else if (limit->generation == next->generation)
+			next->generation = (next->generation + 1) % ALGO_SLOTS_GENERATIONS;
+	}
+	next->former = limit->former;
+	if (next->width > limit->width)
+		next->former |= 1u << limit->width;
+	else
+		next->width = limit->width;
+}
+
+void algo_succeed(struct algo_limit *limit, struct algo_limit *next)
+{
+	if (limit->width != 0)
+		succeed_wide(limit, next);
+	atomic_store_explicit(&limit->successor, next, memory_order_release);
+}
+
+void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call,
+                    const struct algo_time *time, struct cell head, const struct algo_row *row,
+                    struct algo_outcome *out, struct algo_change *change)
+{
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
+	if (limit->algorithm == WEIR_SLIDING_WINDOW)
+		sliding_window_step(limit, call, time, head, row, out, change);
+	else
+		sliding_log_step(limit, call, time, head, row, out, change);
+}
+
+struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                       const struct algo_row *row)
+{
+	uint64_t use = 0;
+
+	if (algo_head_live(head, now_ns))
+		use = limit->algorithm == WEIR_SLIDING_WINDOW
+		          ? sliding_window_use(limit, now_ns, head, row)
+		          : sliding_log_use(limit, now_ns, head, row);
+	if (use == 0)
+		return (struct cell){0, 0};
+	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),
+	                 ALGO_MOVED);
+}
+
+/* One number in, one out: a state that is passed whole would be in memory for all. */
+__attribute__((noinline, cold)) static uint64_t
+cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns, uint64_t until_ns)
+{
+	uint64_t nearest_ns = limit->cache ? window_end_ns : now_ns;
+
+	/* Calendar windows differ in length, so theirs is judged from the end of this one. */
+	if (until_ns - nearest_ns <= limit->farthest_ns)
+		return until_ns;
+	return limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
+}
+
+static bool dispatch(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out)
 {
 	out->allowed = true;
 	out->reason = WEIR_REASON_OK;
@@ -203,6 +325,27 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
 		return window_step(&limit->window, call, time, state, out);
+	default:
+		break;
 	}
-	__builtin_unreachable(); /* algo_limit_init lets no other through */
+	__builtin_unreachable(); /* algo_limit_init lets no other through, and others' states are wide */
+}
+
+/* What is too far ahead is denied, so nobody else is asked whether it is. */
+bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	bool changed = dispatch(limit, call, time, state, out);
+
+	if (__builtin_expect(!out->allowed, 0) &&
+	    __builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
+		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
+
+		if (until_ns != state->until_ns) {
+			state->until_ns = until_ns;
+			dispatch(limit, call, time, state, out);
+			changed = true;
+		}
+	}
+	return changed;
 }

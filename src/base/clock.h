@@ -7,18 +7,61 @@
  * the caller passes a time in, both are that time.
  *
  * CLOCK_MONOTONIC, and not a coarse or raw one: it is slewed to true seconds,
- * costs no system call, and never goes back.
+ * the same for all processes, and never goes back. But the system reads the
+ * processor's counter in order with all that came before, so that memory which
+ * one check waits for is not fetched beside that of the next. Where the system
+ * itself trusts the counter, this clock reads it plainly and follows the
+ * monotonic clock on a line through two pairs of (counter, clock), which
+ * whoever finds it at its end draws anew; docs/design/clock.md has the bound.
+ *
+ * Two words, `begun` and `done`, differ while a line is being written. Nobody
+ * waits for it to be done: where there is no line, the system tells the time.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "base/number.h"
 #include "base/os.h"
 
-struct clock_anchor {
-	uint64_t offset_ns; /* wall minus monotonic, at the start */
+/* How long a line is followed; a slew that turns from -500 to 500 ppm puts it 524 ns off by then. */
+#define CLOCK_LINE_NS (UINT64_C(1) << 19)
+/* What a line is drawn through: pairs taken within this, and so far from one another. */
+#define CLOCK_PAIR_NS  200
+#define CLOCK_APART_NS UINT64_C(500000)
+#define CLOCK_GAP_NS   (UINT64_C(1) << 30)
+/* How far from the monotonic clock a reading can be, while that is slewed by 500 ppm at most. */
+#define CLOCK_BOUND_NS 1000
+
+/* One reading of the system's clock between two of the counter. */
+struct clock_pair {
+	uint64_t before, after; /* counter */
+	uint64_t ns;
 };
+
+struct clock_line {
+	uint64_t counter, ns; /* where it begins */
+	uint64_t slope;       /* nanoseconds a count, times 2^32; 0: through one pair there is none */
+	uint64_t span;        /* counts from there that it is good for; 0: not to be followed */
+};
+
+#define CLOCK_NO_SLOPE UINT64_MAX /* of a clock that never goes by the counter */
+
+struct clock {
+	_Alignas(64) uint32_t begun; /* lines so far, by who writes them */
+	uint32_t done;
+	struct clock_line line;
+	uint64_t floor_ns;  /* no reading is below it: the system's that were told, ends of lines */
+	uint64_t offset_ns; /* from the monotonic clock */
+	uint64_t *seen_ns;  /* where the time is kept for those who come later; NULL: nowhere */
+};
+
+_Static_assert(sizeof(struct clock) == 64, "a clock is read from one cache line");
+
+/* *seen_ns is renewed when it is older than this. */
+#define CLOCK_SEEN_NS (100 * NS_PER_MS)
 
 /* One instant. */
 struct moment {
@@ -26,17 +69,70 @@ struct moment {
 	uint64_t wall_ns; /* the wall's: may step */
 };
 
-static inline struct clock_anchor clock_start(void)
+/** Wall minus monotonic clock. */
+uint64_t clock_offset(void);
+
+/**
+ * So far ahead of the monotonic clock, and `by_counter` where the system trusts
+ * that. Any thread may read it; now and then a reading writes to it.
+ */
+struct clock clock_start(uint64_t offset_ns, bool by_counter);
+
+/** The line after `pair`, when `line` is at its end. */
+struct clock_line clock_line_next(const struct clock_line *line, const struct clock_pair *pair);
+
+/** Reads the time that `pair` tells, and draws a new line when that is due. */
+uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair);
+
+/** Reads the system's clock. Kept out of what is flattened: inlined, it cost the fast path a third. */
+__attribute__((noinline, cold)) uint64_t clock_now_slow(const struct clock *clock);
+
+/** Raises *least to `ns`, where it is below; returns what it is then. */
+uint64_t clock_raise(uint64_t *least, uint64_t ns);
+
+/* Not ordered with what stands before and behind it; one thread's readings are, on x86-64. */
+static inline uint64_t clock_counter(void)
 {
-	return (struct clock_anchor){os_wall_ns() - os_monotonic_ns()};
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t count;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+	return count;
+#else
+	return 0;
+#endif
 }
 
-static inline uint64_t clock_now(const struct clock_anchor *clock)
+/** The time by the line; false when it is not to be followed here, or being written. */
+static inline bool clock_follow(const struct clock *clock, uint64_t counter, uint64_t *now_ns)
 {
-	return os_monotonic_ns() + clock->offset_ns;
+	/* Each load is an acquire, so that `begun` is read last: it is `done` if none saw another line. */
+	uint32_t done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
+	uint64_t age = counter - __atomic_load_n(&clock->line.counter, __ATOMIC_ACQUIRE);
+	uint64_t slope = __atomic_load_n(&clock->line.slope, __ATOMIC_ACQUIRE);
+	uint64_t ns = __atomic_load_n(&clock->line.ns, __ATOMIC_ACQUIRE) + (age * slope >> 32);
+	uint64_t least_ns = __atomic_load_n(&clock->floor_ns, __ATOMIC_ACQUIRE);
+
+	/* A counter behind the line's beginning is a great age, too. */
+	if (__builtin_expect(age >= __atomic_load_n(&clock->line.span, __ATOMIC_ACQUIRE), 0) ||
+	    __builtin_expect(__atomic_load_n(&clock->begun, __ATOMIC_RELAXED) != done, 0))
+		return false;
+	*now_ns = u64_max(ns, least_ns);
+	return true;
 }
 
-static inline struct moment clock_moment(const struct clock_anchor *clock)
+static inline uint64_t clock_now(const struct clock *clock)
+{
+	uint64_t now_ns;
+
+	if (clock_follow(clock, clock_counter(), &now_ns))
+		return now_ns;
+	return clock_now_slow(clock);
+}
+
+static inline struct moment clock_moment(const struct clock *clock)
 {
 	return (struct moment){clock_now(clock), os_wall_ns()};
 }

@@ -31,15 +31,28 @@ bool ip_parse(struct slice text, struct ip *out)
 	return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1;
 }
 
+/* Which bits of byte `i` are behind the prefix. */
+static uint8_t host_mask(unsigned bits, unsigned i)
+{
+	unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
+
+	return kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
+}
+
+struct ip ip_network(const struct ip *ip, unsigned bits)
+{
+	struct ip network;
+
+	for (unsigned i = 0; i < 16; i++)
+		network.bytes[i] = ip->bytes[i] & (uint8_t)~host_mask(bits, i);
+	return network;
+}
+
 static void range_of_prefix(const struct ip *ip, unsigned bits, struct ip_range *out)
 {
-	for (unsigned i = 0; i < 16; i++) {
-		unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
-		uint8_t host = kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
-
-		out->first.bytes[i] = ip->bytes[i] & (uint8_t)~host;
-		out->last.bytes[i] = ip->bytes[i] | host;
-	}
+	out->first = ip_network(ip, bits);
+	for (unsigned i = 0; i < 16; i++)
+		out->last.bytes[i] = ip->bytes[i] | host_mask(bits, i);
 }
 
 static bool parse_prefix(struct slice address, struct slice length, struct ip_range *out)
@@ -120,10 +133,28 @@ int ip_range_prefix(const struct ip_range *range)
 	return memcmp(&whole, range, sizeof whole) == 0 ? (int)bits : -1;
 }
 
+static bool is_mapped(const struct ip *ip)
+{
+	return memcmp(ip->bytes, mapped, sizeof mapped) == 0;
+}
+
 size_t ip_format(const struct ip *ip, char *out)
 {
-	bool v4 = memcmp(ip->bytes, mapped, sizeof mapped) == 0;
+	bool v4 = is_mapped(ip);
 
 	inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? sizeof mapped : 0), out, IP_TEXT_MAX);
 	return strlen(out);
+}
+
+size_t ip_format_network(const struct ip *ip, unsigned bits, char *out)
+{
+	struct ip network = ip_network(ip, is_mapped(ip) ? 128 : bits);
+	char *end = out + ip_format(&network, out);
+
+	if (bits < 128 && !is_mapped(ip)) {
+		*end++ = '/';
+		end = format_u64(end, bits);
+		*end = '\0';
+	}
+	return (size_t)(end - out);
 }

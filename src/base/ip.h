@@ -33,7 +33,16 @@ bool ip_in_range(const struct ip *ip, const struct ip_range *range);
 /** When the range is exactly a prefix: its length in bits of 128 (a /8 of IPv4 is 104), else -1. */
 int ip_range_prefix(const struct ip_range *range);
 
+/** The address with all but its first `bits` of 128 cleared. */
+struct ip ip_network(const struct ip *ip, unsigned bits);
+
 /** Canonical text, IPv4 dotted; returns its length. `out` holds IP_TEXT_MAX bytes. */
 size_t ip_format(const struct ip *ip, char *out);
+
+/**
+ * As ip_format, but an IPv6 address gives the network that its first `bits` make:
+ * "2001:db8:1:2::/64". With 128 bits, and for IPv4, the address itself.
+ */
+size_t ip_format_network(const struct ip *ip, unsigned bits, char *out);
 
 #endif

@@ -33,14 +33,24 @@ bool parse_i64(struct slice text, int64_t *out)
 
 char *format_u64(char *out, uint64_t value)
 {
-	char digits[20];
-	size_t n = 0;
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+	                            "25262728293031323334353637383940414243444546474849"
+	                            "50515253545556575859606162636465666768697071727374"
+	                            "75767778798081828384858687888990919293949596979899";
+	uint64_t bound = 10;
+	char *end, *p;
+	size_t n = 1;
 
-	do {
-		digits[n++] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value != 0);
-	while (n > 0)
-		*out++ = digits[--n];
-	return out;
+	for (; n < 20 && value >= bound; bound *= 10)
+		n++;
+	end = p = out + n;
+	for (; value >= 100; value /= 100) {
+		p -= 2;
+		memcpy(p, pairs + 2 * (value % 100), 2);
+	}
+	if (value >= 10)
+		memcpy(out, pairs + 2 * value, 2);
+	else
+		*out = (char)('0' + value);
+	return end;
 }

@@ -1,8 +1,12 @@
 #include "base/os.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -51,6 +55,14 @@ void os_pages_scatter(void *pages, size_t size)
 {
 	if (!is_small(size))
 		madvise(pages, size, MADV_RANDOM);
+}
+
+void *os_pages_reserve(size_t size)
+{
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return pages == MAP_FAILED ? NULL : pages;
 }
 
 void os_pages_unmap(void *pages, size_t size)
@@ -122,6 +134,48 @@ struct os_usage os_usage(void)
 	}
 	fclose(statm);
 	return usage;
+}
+
+#if defined(__x86_64__)
+#define COUNTER_SOURCE "tsc"
+
+/* It runs on at one rate whatever the core does. */
+static bool counter_is_invariant(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 1 << 8) != 0;
+}
+#elif defined(__aarch64__)
+#define COUNTER_SOURCE "arch_sys_counter"
+
+static bool counter_is_invariant(void)
+{
+	return true; /* it is the system's own, outside of the cores */
+}
+#else
+#define COUNTER_SOURCE ""
+
+static bool counter_is_invariant(void)
+{
+	return false;
+}
+#endif
+
+bool os_trusts_counter(void)
+{
+	char source[32] = "";
+	FILE *file;
+
+	if (!counter_is_invariant())
+		return false;
+	file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
+	if (!file)
+		return false;
+	if (fscanf(file, "%31s", source) != 1)
+		source[0] = '\0';
+	fclose(file);
+	return strcmp(source, COUNTER_SOURCE) == 0;
 }
 
 uint64_t os_boot_id(void)

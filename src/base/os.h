@@ -2,6 +2,7 @@
 #ifndef BASE_OS_H
 #define BASE_OS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@ void *os_pages_map(size_t size);
  * unless memory abounds, so that it soon has all of them.
  */
 void os_pages_scatter(void *pages, size_t size);
+/** Zeroed pages that are not there until they are touched; NULL when there are no addresses. */
+void *os_pages_reserve(size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
 /** Waits until what was written to pages of a file is on its disk; 0 or WEIR_EIO. */
@@ -37,6 +40,12 @@ uint64_t os_monotonic_ns(void);
 
 /** CLOCK_REALTIME in nanoseconds since 1970. */
 uint64_t os_wall_ns(void);
+
+/**
+ * Whether the system itself tells the time by the processor's counter, and has
+ * found it to run evenly, on all processors alike.
+ */
+bool os_trusts_counter(void);
 
 /** A number that this run of the system's kernel has, and no other; 0: not known. */
 uint64_t os_boot_id(void);

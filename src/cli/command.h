@@ -8,6 +8,6 @@
 typedef int command_run(int argc, char **argv);
 
 command_run command_serve, command_lint, command_ask, command_store,
-    command_bench;
+    command_bench, command_simulate;
 
 #endif

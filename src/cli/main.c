@@ -19,6 +19,10 @@ static const struct {
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
     {"store", command_store, "check|dump|repair FILE", "look into a table's file, or mend it"},
+    {"simulate", command_simulate,
+     "[-c FILE] --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
+     "             [--format NAME] [--html FILE] [--json] [--decisions FILE]",
+     "replay a log through limits; see weir simulate --help"},
     {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",
      "load a server and measure its answers; see weir bench --help"},
 };

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "store/file.h"
+#include "store/section.h"
 
 static int fail(const struct weir_error *error)
 {
@@ -27,11 +28,11 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 {
 	const struct table_header *header = table->header;
 	uint64_t wall_ns = os_wall_ns(), latest_ns = header->seen_ns;
-	struct clock_anchor clock = {header->clock.high};
+	struct clock clock;
 	char text[120];
 
 	if (header->clock.low == os_boot_id())
-		latest_ns = u64_max(latest_ns, clock_now(&clock));
+		latest_ns = u64_max(latest_ns, os_monotonic_ns() + header->clock.high);
 	if (latest_ns <= wall_ns + NS_PER_DAY) {
 		clock = file_clock(table);
 		return clock_now(&clock);
@@ -44,114 +45,153 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 	return wall_ns;
 }
 
-/* Cells are looked at even under a damaged header: of a file cut short those that are left. */
+/* The tables of a store whose headers are sound, as far as the file reaches. Returns how many. */
+static unsigned view_tables(const struct file_map *map, struct table tables[ALGO_WIDTHS])
+{
+	const struct table_header *header = map->memory;
+
+	for (unsigned width = 0; width < ALGO_WIDTHS; width++) {
+		struct section section = section_of(header->capacity, width);
+
+		if (map->size < section.offset + sizeof *header)
+			return width;
+		table_view(&tables[width], (char *)map->memory + section.offset,
+		           u64_min(section.table_size, map->size - section.offset));
+	}
+	return ALGO_WIDTHS;
+}
+
+static uint64_t check_cells(char *path, struct table *tables, unsigned widths, uint64_t now_ns,
+                            bool repair)
+{
+	uint64_t defects = 0;
+
+	for (unsigned width = 0; width < widths; width++)
+		defects += table_check_cells(&tables[width], now_ns, ALGO_HORIZON_NS, repair, say, path);
+	return defects;
+}
+
+/*
+ * Cells are looked at even under damaged headers, if those can be saved, which is seen in
+ * a private mapping: of a file cut short those that are left.
+ */
 static int check(char *path)
 {
+	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
 	struct file_map map;
-	struct table table;
 	uint64_t defects, now_ns;
+	unsigned widths;
 
 	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return fail(&error);
-	table_view(&table, map.memory, map.size);
-	defects = table_check_header(map.memory, map.size, say, path);
-	now_ns = defects > 0 ? os_wall_ns() : time_of(&table, path, &defects);
-	defects += table_check_cells(&table, now_ns, ALGO_HORIZON_NS, false, say, path);
+	defects = section_check(map.memory, map.size, say, path);
+	if (section_repair(map.memory, map.size)) {
+		widths = view_tables(&map, tables);
+		now_ns = time_of(&tables[0], path, &defects);
+		defects += check_cells(path, tables, widths, now_ns, false);
+	}
 	os_pages_unmap(map.memory, map.size);
 	if (defects == 0)
 		printf("%s: ok\n", path);
 	return defects != 0;
 }
 
-static void print_cell(uint64_t set, unsigned place, struct cell cell, uint64_t now_ns)
+static void print_cell(unsigned width, uint64_t set, unsigned place, struct cell cell,
+                       uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
 	printf("{\"set\":%" PRIu64 ",\"cell\":%u,\"tag\":%" PRIu32 ",\"until_ns\":%" PRIu64
-	       ",\"word\":%" PRIu32 ",\"generation\":%u,\"live\":%s}\n",
+	       ",\"word\":%" PRIu32 ",\"generation\":%u,\"live\":%s,\"row\":%u}\n",
 	       set, place, cell_tag(cell), now_ns + (uint64_t)ahead, cell_word(cell),
-	       cell_generation(cell), ahead > 0 && !cell_is_claim(cell) ? "true" : "false");
+	       cell_generation(cell), ahead > 0 && !cell_is_claim(cell) ? "true" : "false",
+	       algo_widths[width]);
 }
 
 static int dump(char *path)
 {
-	struct clock_anchor clock;
+	struct table tables[ALGO_WIDTHS];
+	struct clock clock;
 	struct weir_error error;
 	struct file_map map;
-	struct table table;
 	uint64_t now_ns;
 
 	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return fail(&error);
-	if (table_attach(&table, map.memory, map.size, &error) != WEIR_OK) {
-		say(path, error.message);
+	if (section_check(map.memory, map.size, say, path) > 0) {
 		os_pages_unmap(map.memory, map.size);
 		return 1;
 	}
-	clock = file_clock(&table);
+	view_tables(&map, tables);
+	clock = file_clock(&tables[0]);
 	now_ns = clock_now(&clock);
-	for (uint64_t i = 0; i < table.sets * TABLE_SET_CELLS; i++) {
-		struct cell cell = cell_load(&table.cells[i], table.load_is_atomic);
+	for (unsigned width = 0; width < ALGO_WIDTHS; width++)
+		for (uint64_t i = 0; i < tables[width].sets * TABLE_SET_CELLS; i++) {
+			struct cell cell = cell_load(&tables[width].cells[i], tables[width].load_is_atomic);
 
-		if (!cell_is_empty(cell) && !cell_is_note(cell))
-			print_cell(i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell, now_ns);
-	}
+			if (!cell_is_empty(cell) && !cell_is_note(cell))
+				print_cell(width, i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell, now_ns);
+		}
 	os_pages_unmap(map.memory, map.size);
 	return 0;
 }
 
-static bool mend(char *path, bool clock_is_true, struct weir_error *error)
+static int mend(char *path, bool clock_is_true)
 {
-	struct clock_anchor clock;
+	struct table tables[ALGO_WIDTHS];
+	struct weir_error error;
+	struct clock clock;
 	struct file_map map;
-	struct table table;
 	uint64_t emptied;
-	int status = file_map(path, FILE_SHARED, &map, error);
+	unsigned widths;
+	bool sound;
 
-	if (status != WEIR_OK)
-		return false;
-	table_repair_header(map.memory);
-	status = table_attach(&table, map.memory, map.size, error);
-	if (status == WEIR_OK) {
+	if (file_map(path, FILE_SHARED, &map, &error) != WEIR_OK)
+		return fail(&error);
+	section_repair(map.memory, map.size);
+	sound = section_check(map.memory, map.size, say, path) == 0;
+	if (sound) {
+		widths = view_tables(&map, tables);
 		if (!clock_is_true) {
-			table.header->clock = (struct cell){0, 0};
-			table.header->seen_ns = 0;
+			tables[0].header->clock = (struct cell){0, 0};
+			tables[0].header->seen_ns = 0;
 		}
-		clock = file_clock(&table);
-		emptied = table_check_cells(&table, clock_now(&clock), ALGO_HORIZON_NS, true, say, path);
+		clock = file_clock(&tables[0]);
+		emptied = check_cells(path, tables, widths, clock_now(&clock), true);
 		printf("%s: ok, %" PRIu64 " cells emptied\n", path, emptied);
 	}
 	os_pages_unmap(map.memory, map.size);
-	return status == WEIR_OK;
+	return sound ? 0 : 1;
 }
 
-/* In a private mapping, where nothing is at stake, it is seen whether the header can be saved. */
+/* In a private mapping, where nothing is at stake, it is seen whether the headers can be saved. */
 static int repair(char *path)
 {
+	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
 	struct file_map map;
-	struct table table;
-	uint64_t defects, wrong_clocks = 0;
-	size_t size;
+	uint64_t capacity = 0, wrong_clocks = 0;
+	bool sound;
 
 	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return fail(&error);
-	table_check_header(map.memory, map.size, say, path);
-	defects = !table_repair_header(map.memory);
-	size = table_size(((struct table_header *)map.memory)->capacity);
-	defects += table_check_header(map.memory, size, NULL, NULL);
-	table_view(&table, map.memory, map.size);
-	if (defects == 0)
-		time_of(&table, path, &wrong_clocks);
+	section_check(map.memory, map.size, say, path);
+	sound = section_repair(map.memory, map.size);
+	if (sound) {
+		capacity = ((struct table_header *)map.memory)->capacity;
+		view_tables(&map, tables);
+		time_of(&tables[0], path, &wrong_clocks);
+	}
 	os_pages_unmap(map.memory, map.size);
-	if (defects > 0) {
+	if (!sound) {
 		say(path, "not repaired: neither the header nor its copy can be trusted");
 		return 1;
 	}
-	if (map.size != size && file_resize(path, size, &error) != WEIR_OK)
+	if (map.size != section_store_size(capacity) &&
+	    file_resize(path, capacity, &error) != WEIR_OK)
 		return fail(&error);
-	return mend(path, wrong_clocks == 0, &error) ? 0 : fail(&error);
+	return mend(path, wrong_clocks == 0);
 }
 
 int command_store(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* api.c: the public calls on tables and on limits without keys. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -9,11 +10,12 @@ struct weir_limiter {
 	struct cell cell;
 	_Alignas(
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
-	struct clock_anchor clock;
+	struct clock clock;
+	struct cell *row; /* NULL where the cell is all of a state */
 	bool load_is_atomic;
 };
 
-static inline struct moment moment_of(const struct clock_anchor *clock, uint64_t now_ns,
+static inline struct moment moment_of(const struct clock *clock, uint64_t now_ns,
                                       const struct weir_limit *limit)
 {
 	if (now_ns != WEIR_NOW)
@@ -21,6 +23,16 @@ static inline struct moment moment_of(const struct clock_anchor *clock, uint64_t
 	if (limit->algo.cache)
 		return clock_moment(clock);
 	return moment_given(clock_now(clock));
+}
+
+static struct cell *row_open(const struct algo_limit *limit)
+{
+	size_t size = algo_widths[limit->width] * sizeof(struct cell);
+	void *row;
+
+	if (posix_memalign(&row, 64, size) != 0)
+		return NULL;
+	return memset(row, 0, size);
 }
 
 int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
@@ -33,12 +45,20 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->cell = (struct cell){0, 0};
-	limiter->clock = clock_start();
+	limiter->row = NULL;
+	limiter->clock = clock_start(clock_offset(), true);
 	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
 	if (status != WEIR_OK) {
 		free(limiter);
 		return status;
+	}
+	if (limiter->limit.algo.width != 0) {
+		limiter->row = row_open(&limiter->limit.algo);
+		if (!limiter->row) {
+			weir_limiter_close(limiter);
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+		}
 	}
 	*out = limiter;
 	return WEIR_OK;
@@ -49,6 +69,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	if (!limiter)
 		return;
 	limit_free(&limiter->limit);
+	free(limiter->row);
 	free(limiter);
 }
 
@@ -62,8 +83,12 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
 	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
-	memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call, &time,
-	                  &outcome);
+	if (__builtin_expect(limiter->row != NULL, 0))
+		wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
+		                &limiter->limit.algo, &call, &time, &outcome);
+	else
+		memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call,
+		                  &time, &outcome);
 	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
 	return WEIR_OK;
 }
@@ -103,7 +128,7 @@ int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decis
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
                     struct weir_error *error)
 {
-	struct weir_table *table = malloc(sizeof *table);
+	struct weir_table *table = aligned_alloc(_Alignof(struct weir_table), sizeof *table);
 	int status =
 	    table ? memory_open(table, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
 
@@ -134,12 +159,13 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 {
 	struct algo_call call = {op, cost, 0};
 	int status = limit_check(limit, op, key_len, cost);
-	struct memory_key fetched;
+	struct memory_key wanted;
 
 	if (status != WEIR_OK)
 		return status;
-	fetched = memory_fetch_all(table, memory_hash(table, limit->algo.identity, key, key_len));
-	engine_apply(table, limit, &fetched, &call, moment_of(&table->clock, now_ns, limit), decision);
+	wanted = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key, key_len));
+	memory_fetch_all(table, &wanted);
+	engine_apply(table, limit, &wanted, &call, moment_of(&table->clock, now_ns, limit), decision);
 	return WEIR_OK;
 }
 
@@ -194,11 +220,14 @@ __attribute__((flatten)) int weir_acquire_batch(weir_table *table, struct weir_r
 
 		for (size_t i = 0; i < count; i++) {
 			r[i].status = limit_check(r[i].limit, ALGO_ACQUIRE, r[i].key_len, r[i].cost);
-			if (r[i].status == WEIR_OK)
-				keys[i] = memory_fetch(
-				    table, memory_hash(table, r[i].limit->algo.identity, r[i].key, r[i].key_len));
-			else if (first_error == WEIR_OK)
+			if (r[i].status == WEIR_OK) {
+				keys[i] = memory_key(
+				    &r[i].limit->algo,
+				    memory_hash(table, r[i].limit->algo.identity, r[i].key, r[i].key_len));
+				memory_fetch(table, &keys[i]);
+			} else if (first_error == WEIR_OK) {
 				first_error = r[i].status;
+			}
 		}
 		for (size_t i = 0; i < count; i++)
 			if (r[i].status == WEIR_OK)
@@ -224,4 +253,5 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 	    .evictions = table_evictions(&table->table),
 	    .bytes = table->table.size,
 	};
+	wide_add_stats(table, now_ns, stats);
 }

@@ -17,12 +17,24 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 
 	if (status != WEIR_OK)
 		return status;
-	*request = (struct engine_request){.op = op, .cost = cost};
-	request->direct.limit = limit;
-	request->direct.key =
-	    memory_fetch(table, memory_hash(table, limit->algo.identity, key.data, key.len));
-	request->direct.key_name = key;
+	request->op = op;
+	request->cost = cost;
+	request->direct = (struct engine_charge){
+	    .limit = limit,
+	    .key = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key.data, key.len)),
+	    .key_name = key,
+	};
+	request->charge_count = 0;
+	request->each = NULL;
 	return WEIR_OK;
+}
+
+void engine_fetch(const struct weir_table *table, const struct engine_request *request)
+{
+	if (request->direct.limit)
+		memory_touch(table, &request->direct.key);
+	for (size_t i = 0; i < request->charge_count; i++)
+		memory_touch(table, &request->charges[i].key);
 }
 
 void engine_locate(const struct weir_table *table, struct engine_request *request)
@@ -44,40 +56,63 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 	d->result = d->allowed ? NULL : charge->result;
 }
 
+/*
+ * The enforced charge whose turn it is of twice as many turns as there are charges,
+ * or NULL. A log is charged in the second half: it can give back its newest entry
+ * only, so it had better not be asked to.
+ */
+static struct engine_charge *in_turn(const struct engine_request *request, size_t turn,
+                                     enum algo_op op)
+{
+	struct engine_charge *charge = &request->charges[turn % request->charge_count];
+	bool last = op == ALGO_ACQUIRE && charge->limit->algo.algorithm == WEIR_SLIDING_LOG;
+
+	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
+}
+
 /* Each goes back to the very window that it was taken from. */
-static void give_back(struct weir_table *table, struct engine_charge *charges, size_t n,
+static void give_back(struct weir_table *table, const struct engine_request *request, size_t turns,
                       uint64_t cost, struct moment at)
 {
-	for (size_t i = 0; i < n; i++) {
-		struct algo_call call = {ALGO_REFUND, cost, charges[i].until_ns};
-		struct engine_charge charge = charges[i];
+	for (size_t turn = 0; turn < turns; turn++) {
+		const struct engine_charge *taken = in_turn(request, turn, ALGO_ACQUIRE);
 		struct weir_decision ignored;
 
-		if (!charges[i].shadow)
+		if (taken) {
+			struct algo_call call = {ALGO_REFUND, cost, taken->until_ns};
+			struct engine_charge charge = *taken;
+
 			apply(table, &charge, &call, at, &ignored);
+		}
 	}
 }
 
-/* Enforced charges in order until one is refused, whose index is returned, or charge_count. */
+/* Enforced charges in turn until one is refused, whose index is returned, or charge_count. */
 static size_t run_enforced(struct weir_table *table, const struct engine_request *request,
                            const struct algo_call *call, struct moment at, struct weir_decision *d)
 {
-	bool first = true;
+	size_t tightest = request->charge_count;
 
-	for (size_t i = 0; i < request->charge_count; i++) {
+	for (size_t turn = 0; turn < 2 * request->charge_count; turn++) {
+		struct engine_charge *charge = in_turn(request, turn, call->op);
+		size_t i = turn % request->charge_count;
 		struct weir_decision one;
 
-		if (request->charges[i].shadow)
+		if (!charge)
 			continue;
-		apply(table, &request->charges[i], call, at, &one);
-		if (first || !one.allowed || one.remaining < d->remaining)
+		apply(table, charge, call, at, &one);
+		if (request->each)
+			request->each[i] = one;
+		if (tightest == request->charge_count || !one.allowed || one.remaining < d->remaining ||
+		    (one.remaining == d->remaining && i < tightest)) {
 			*d = one;
+			tightest = i;
+		}
 		if (!one.allowed) {
 			if (call->op == ALGO_ACQUIRE && call->cost > 0)
-				give_back(table, request->charges, i, call->cost, at);
+				give_back(table, request, turn, call->cost, at);
 			return i;
 		}
-		first = false;
 	}
 	return request->charge_count;
 }
@@ -89,7 +124,8 @@ static void run_shadow(struct weir_table *table, const struct engine_request *re
 
 	for (size_t i = 0; i < request->charge_count; i++)
 		if (request->charges[i].shadow)
-			apply(table, &request->charges[i], call, at, &ignored);
+			apply(table, &request->charges[i], call, at,
+			      request->each ? &request->each[i] : &ignored);
 }
 
 static void observe_all(const struct engine_request *request, size_t refused,

@@ -2,9 +2,13 @@
  * engine.h: request -> rules -> limits -> one decision.
  *
  * Passes over everything a loop turn has read: `prepare` matches rules, builds
- * and hashes keys and starts fetching their cells, `locate` looks which are
+ * and hashes keys, `fetch` starts fetching their cells, `locate` looks which are
  * where they should be, `decide` runs the steps. One reading of the clock
  * serves the turn.
+ *
+ * `fetch` is a pass of its own, with nothing between one and the next: a large
+ * table costs a walk through the page tables for each cell, and walks overlap
+ * only where the next one is near.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -30,7 +34,7 @@ struct engine_charge {
 	enum weir_reason reason;
 };
 
-/* A request on its way through the two passes. */
+/* A request on its way through the passes. */
 struct engine_request {
 	enum algo_op op;
 	uint64_t cost;
@@ -38,6 +42,7 @@ struct engine_request {
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
 	size_t enforced_count;   /* of them not shadow */
+	struct weir_decision *each; /* NULL, or room for what each charge came to, as they count */
 	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
 	bool listed_allowed;
@@ -49,7 +54,7 @@ struct engine_request {
  */
 typedef void engine_observer(void *context, const struct engine_charge *charge);
 
-/** A direct call. Fills `request`, starts fetching its cell. 0 or ECOST, ELONG. */
+/** A direct call. Fills `request`. 0 or ECOST, ELONG. */
 int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request);
@@ -59,10 +64,13 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          const struct weir_attribute *attributes, size_t n, uint64_t cost,
                          struct arena *arena, struct engine_request *request);
 
-/** Between the two, best some requests after `prepare`: looks for the cells. May be left out. */
+/** Starts fetching the cells; where no limit is and no charge, nothing. May be left out. */
+void engine_fetch(const struct weir_table *table, const struct engine_request *request);
+
+/** Best some requests after `fetch`: looks for the cells. May be left out. */
 void engine_locate(const struct weir_table *table, struct engine_request *request);
 
-/** The second pass. `observe` may be NULL. */
+/** The last pass. `observe` may be NULL. */
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision);
 

@@ -255,7 +255,7 @@ struct match_value *match_values(const struct match *match, const struct weir_at
 	return values;
 }
 
-static bool is_ip(struct match_value *value)
+bool match_is_ip(struct match_value *value)
 {
 	if (value->form == IP_UNTRIED)
 		value->form = ip_parse(value->text, &value->ip) ? IP_VALID : IP_INVALID;
@@ -271,7 +271,7 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 		return value->text.len >= test->text.len &&
 		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
 	case RULES_IP_RANGE:
-		return is_ip(value) && ip_in_range(&value->ip, &test->range);
+		return match_is_ip(value) && ip_in_range(&value->ip, &test->range);
 	case RULES_ANY:
 		return value->text.len > 0;
 	}
@@ -293,17 +293,6 @@ static bool rule_holds(const struct rule *rule, struct match_value *values)
 	return true;
 }
 
-static struct ip ip_masked(const struct ip *ip, unsigned bits)
-{
-	struct ip masked = {{0}};
-
-	for (unsigned i = 0; i < bits / 8; i++)
-		masked.bytes[i] = ip->bytes[i];
-	if (bits % 8)
-		masked.bytes[bits / 8] = ip->bytes[bits / 8] & (uint8_t)(0xff00 >> bits % 8);
-	return masked;
-}
-
 /* The bytes of `value` that this probe looks up; false when the value has none such. */
 static bool probe_bytes(struct probe probe, struct match_value *value, struct ip *room,
                         struct slice *bytes)
@@ -314,9 +303,9 @@ static bool probe_bytes(struct probe probe, struct match_value *value, struct ip
 		bytes->len = probe.length;
 		return value->text.len >= probe.length;
 	case PROBE_IP:
-		if (!is_ip(value))
+		if (!match_is_ip(value))
 			return false;
-		*room = ip_masked(&value->ip, probe.length);
+		*room = ip_network(&value->ip, probe.length);
 		*bytes = (struct slice){(const char *)room->bytes, sizeof room->bytes};
 		return true;
 	default:

@@ -36,6 +36,9 @@ int match_attribute(const struct match *match, struct slice name);
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
                                  size_t n, struct arena *arena);
 
+/** Whether the value, which is present, is an address: then `ip` is it. */
+bool match_is_ip(struct match_value *value);
+
 /**
  * One bit a rule, in the order of the rules, 64 to a word; match_words() words
  * in `arena`. NULL: no memory.

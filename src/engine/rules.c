@@ -19,6 +19,7 @@ struct weir_engine {
 	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
 	size_t name_mask;
 	struct match *match;
+	int ip;     /* the attribute of that name, by number, or -1 */
 	int **keys; /* of each rule, its key's attributes by number */
 };
 
@@ -78,6 +79,7 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
 	if (!engine->match || !engine->keys)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
+	engine->ip = match_attribute(engine->match, SLICE("ip"));
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
 
@@ -159,49 +161,79 @@ const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,
 	return number ? &engine->limits[number - 1] : NULL;
 }
 
+static unsigned ipv6_prefix(const struct weir_config *config, const struct rules_rule *rule)
+{
+	uint64_t bits = rule->ipv6_prefix ? rule->ipv6_prefix : config->ipv6_prefix;
+
+	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
+}
+
+/*
+ * What of an attribute goes into the key: its value, or the network of an IPv6
+ * address, since who has one address has all of its network. NULL: no memory.
+ */
+static const char *key_value(const struct weir_engine *engine, const struct rules_rule *rule,
+                             int attribute, struct match_value *values, struct arena *arena,
+                             size_t *len)
+{
+	struct match_value *value = &values[attribute];
+	char *network;
+
+	*len = value->text.len;
+	if (value->text.len == 0)
+		return "";
+	/* Without a colon it may still be IPv4, whose key is its text. */
+	if (attribute != engine->ip || !memchr(value->text.data, ':', value->text.len) ||
+	    !match_is_ip(value))
+		return value->text.data;
+	network = arena_alloc(arena, IP_TEXT_MAX);
+	if (network)
+		*len = ip_format_network(&value->ip, ipv6_prefix(engine->config, rule), network);
+	return network;
+}
+
 /*
  * The key of a rule: the value of one attribute as it is, of several each with
  * its length before it, so that no two lists of values look alike. An absent
  * attribute counts as an empty value. NULL: no memory.
  */
-static const char *key_of(const struct rules_rule *rule, const int *attributes,
-                          const struct match_value *values, struct arena *arena, size_t *len)
+static const char *key_of(const struct weir_engine *engine, size_t number,
+                          struct match_value *values, struct arena *arena, size_t *len)
 {
-	size_t room = 0;
+	const struct rules_rule *rule = &engine->config->rules[number];
+	const int *attributes = engine->keys[number];
+	size_t room = IP_TEXT_MAX; /* a network's text may be longer than the address's */
 	char *key, *end;
 
 	*len = 0;
 	if (rule->key_count == 0)
 		return "";
-	if (rule->key_count == 1) {
-		*len = values[attributes[0]].text.len;
-		return *len > 0 ? values[attributes[0]].text.data : "";
-	}
+	if (rule->key_count == 1)
+		return key_value(engine, rule, attributes[0], values, arena, len);
 	for (size_t i = 0; i < rule->key_count; i++)
 		room += values[attributes[i]].text.len + 21;
 	end = key = arena_alloc(arena, room);
-	if (!key)
-		return NULL;
-	for (size_t i = 0; i < rule->key_count; i++) {
-		struct slice value = values[attributes[i]].text;
+	for (size_t i = 0; key && i < rule->key_count; i++) {
+		size_t value_len;
+		const char *value = key_value(engine, rule, attributes[i], values, arena, &value_len);
 
-		end = format_u64(end, value.len);
+		if (!value)
+			return NULL;
+		end = format_u64(end, value_len);
 		*end++ = ':';
-		if (value.len > 0)
-			memcpy(end, value.data, value.len);
-		end += value.len;
+		memcpy(end, value, value_len);
+		end += value_len;
 	}
 	*len = (size_t)(end - key);
 	return key;
 }
 
-static int charge_rule(const struct weir_engine *engine, size_t number,
-                       const struct match_value *values, struct arena *arena,
-                       struct engine_request *request)
+static int charge_rule(const struct weir_engine *engine, size_t number, struct match_value *values,
+                       struct arena *arena, struct engine_request *request)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
 	size_t key_len;
-	const char *key = key_of(rule, engine->keys[number], values, arena, &key_len);
+	const char *key = key_of(engine, number, values, arena, &key_len);
 
 	if (!key)
 		return WEIR_ENOMEM;
@@ -215,8 +247,8 @@ static int charge_rule(const struct weir_engine *engine, size_t number,
 		    .limit = limit,
 		    .rule = rule->name,
 		    .result = rule->result,
-		    .key = memory_fetch(engine->table,
-		                        memory_hash(engine->table, limit->algo.identity, key, key_len)),
+		    .key = memory_key(&limit->algo,
+		                      memory_hash(engine->table, limit->algo.identity, key, key_len)),
 		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,
 		};
@@ -285,11 +317,13 @@ int weir_engine_check(weir_engine *engine, const struct weir_attribute *attribut
 
 	arena_borrow(&arena, room, sizeof room);
 	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
-	if (status == WEIR_OK)
+	if (status == WEIR_OK) {
+		engine_fetch(engine->table, &request);
 		engine_decide(engine->table, &request,
 		              now_ns == WEIR_NOW ? clock_moment(&engine->table->clock)
 		                                 : moment_given(now_ns),
 		              NULL, NULL, decision);
+	}
 	arena_free(&arena);
 	return status;
 }

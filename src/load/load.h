@@ -19,11 +19,11 @@
 
 #include <weir/weir.h>
 
-#include "load/histogram.h"
 #include "load/keys.h"
 #include "load/scan.h"
 #include "load/template.h"
 #include "net/address.h"
+#include "stats/histogram.h"
 
 #define LOAD_RATE_MAX        UINT64_C(100000000)
 #define LOAD_CONNECTIONS_MAX 100000

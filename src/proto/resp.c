@@ -14,8 +14,7 @@ static enum resp_result broken(struct resp_command *command, const char *what)
 	return RESP_BROKEN;
 }
 
-/* "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
-static enum resp_result read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
+enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
 {
 	const char *begin = data.data + *at + 1, *end = data.data + data.len, *p = begin;
 	uint64_t value = 0;
@@ -48,7 +47,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);
 			return RESP_BROKEN;
 		}
-		result = read_length(data, &reader->at, RESP_BULK_MAX, &len);
+		result = resp_read_length(data, &reader->at, RESP_BULK_MAX, &len);
 		if (result == RESP_BROKEN)
 			return broken(command, "invalid bulk length");
 		if (result == RESP_MORE)
@@ -74,7 +73,7 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	enum resp_result result = RESP_COMMAND;
 
 	if (reader->at == 0 && !reader->skipping) {
-		result = read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
+		result = resp_read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
 		if (result == RESP_BROKEN)
 			return broken(command, "invalid multibulk length");
 		reader->left = reader->count;
@@ -214,7 +213,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* A type, a sign, 20 digits, CRLF. */
 #define NUMBER_MAX 24
 
-static char *put_number(char *to, char type, bool minus, uint64_t magnitude)
+static inline char *put_number(char *to, char type, bool minus, uint64_t magnitude)
 {
 	*to++ = type;
 	if (minus)
@@ -223,9 +222,13 @@ static char *put_number(char *to, char type, bool minus, uint64_t magnitude)
 		*to++ = (char)('0' + magnitude);
 	else
 		to = format_u64(to, magnitude);
-	*to++ = '\r';
-	*to++ = '\n';
-	return to;
+	return mempcpy(to, "\r\n", 2);
+}
+
+static inline char *put_integer(char *to, int64_t value)
+{
+	return value < 0 ? put_number(to, ':', true, 0 - (uint64_t)value)
+	                 : put_number(to, ':', false, (uint64_t)value);
 }
 
 void resp_write_head(struct buffer *out, char type, uint64_t n)
@@ -236,21 +239,24 @@ void resp_write_head(struct buffer *out, char type, uint64_t n)
 		out->len += (size_t)(put_number(to, type, false, n) - to);
 }
 
-void resp_write_integers(struct buffer *out, const int64_t *values, size_t n)
+void resp_write_integer(struct buffer *out, int64_t value)
 {
-	char *to = buffer_reserve(out, n * NUMBER_MAX), *end = to;
+	char *to = buffer_reserve(out, NUMBER_MAX);
+
+	if (to)
+		out->len += (size_t)(put_integer(to, value) - to);
+}
+
+void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n)
+{
+	char *to = buffer_reserve(out, (1 + n) * NUMBER_MAX), *end;
 
 	if (!to)
 		return;
+	end = put_number(to, '*', false, elements);
 	for (size_t i = 0; i < n; i++)
-		end = put_number(end, ':', values[i] < 0,
-		                 values[i] < 0 ? 0 - (uint64_t)values[i] : (uint64_t)values[i]);
+		end = put_integer(end, values[i]);
 	out->len += (size_t)(end - to);
-}
-
-void resp_write_integer(struct buffer *out, int64_t value)
-{
-	resp_write_integers(out, &value, 1);
 }
 
 void resp_write_bulk(struct buffer *out, struct slice text)

@@ -54,10 +54,14 @@ struct resp_command {
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed);
 
+/** "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
+enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out);
+
 /** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
 void resp_write_head(struct buffer *out, char type, uint64_t n);
 void resp_write_integer(struct buffer *out, int64_t value);
-void resp_write_integers(struct buffer *out, const int64_t *values, size_t n);
+/** An array of `elements`, of which the first `n` are these. */
+void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n);
 void resp_write_bulk(struct buffer *out, struct slice text);
 /** "-CODE text\r\n"; control characters become blanks, so that `text` cannot forge a reply. */
 void resp_write_error(struct buffer *out, const char *code, struct slice text);

@@ -106,8 +106,7 @@ static void write_cell(const struct reply *reply, struct buffer *out)
 	    (int64_t)seconds_left(d->reset_after_ns),
 	};
 
-	resp_write_head(out, '*', 5);
-	resp_write_integers(out, values, 5);
+	resp_write_integers(out, 5, values, 5);
 }
 
 static void write_crab(const struct reply *reply, struct buffer *out)
@@ -121,8 +120,7 @@ static void write_crab(const struct reply *reply, struct buffer *out)
 	    d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
 	};
 
-	resp_write_head(out, '*', 5);
-	resp_write_integers(out, values, 5);
+	resp_write_integers(out, 5, values, 5);
 }
 
 static void write_text(struct buffer *out, const char *text)
@@ -141,8 +139,7 @@ static void write_elements(const struct reply *reply, struct buffer *out, uint64
 	    (int64_t)ceil_div(d->reset_after_ns, NS_PER_MS),
 	};
 
-	resp_write_head(out, '*', n);
-	resp_write_integers(out, values, 5);
+	resp_write_integers(out, n, values, 5);
 	write_text(out, weir_reason_text(d->reason));
 	write_text(out, NULL); /* no limit of this version hands out permits */
 }
@@ -246,10 +243,24 @@ static void refuse(struct fill *fill)
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 
-static enum codec_result parse(void *state, struct slice data, size_t *consumed,
-                               struct arena *arena, struct request *request)
+static void read_fresh(struct resp_session *session, struct slice data, struct fill *fill,
+                       const struct resp_command *command)
 {
-	struct resp_session *session = state;
+	const struct resp_spec *spec;
+
+	if (read_command(fill, command) != 0) {
+		refuse(fill);
+		return;
+	}
+	spec = &specs[fill->request->verb];
+	if (spec->key != 0 && data.data[0] == '*')
+		resp_form_learn(&session->form, data, command->args, spec->key, fill->request);
+}
+
+__attribute__((noinline)) static enum codec_result
+parse_slow(struct resp_session *session, struct slice data, size_t *consumed, struct arena *arena,
+           struct request *request)
+{
 	struct slice args[ARGS_MAX];
 	struct resp_command command = {.args = args, .capacity = ARGS_MAX};
 	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
@@ -268,10 +279,21 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		          "expected a command of at most %zu bytes, found a longer one",
 		          session->limits.request_max);
 		refuse(&fill);
-	} else if (result == RESP_COMMAND && command.count > 0 && read_command(&fill, &command) != 0) {
-		refuse(&fill);
+	} else if (result == RESP_COMMAND && command.count > 0) {
+		read_fresh(session, (struct slice){data.data, *consumed}, &fill, &command);
 	}
 	return CODEC_REQUEST;
+}
+
+static enum codec_result parse(void *state, struct slice data, size_t *consumed,
+                               struct arena *arena, struct request *request)
+{
+	struct resp_session *session = state;
+
+	if (resp_form_match(&session->form, &session->reader, &session->limits, data, consumed,
+	                    request))
+		return CODEC_REQUEST;
+	return parse_slow(session, data, consumed, arena, request);
 }
 
 static void reply(void *state, const struct request *request, const struct reply *answer,

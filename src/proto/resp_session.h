@@ -15,12 +15,14 @@
 #include "proto/codec.h"
 #include "proto/fill.h"
 #include "proto/resp.h"
+#include "proto/resp_form.h"
 
 #define RESP_NAME_MAX 64
 
 struct resp_session {
 	struct codec_limits limits;
 	struct resp_reader reader;
+	struct resp_form form;
 	int protocol; /* 2 or 3 */
 	char name[RESP_NAME_MAX];
 	size_t name_len;

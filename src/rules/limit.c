@@ -1,5 +1,5 @@
 /* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
-#include "algo/algo.h"
+#include "algo/wide.h"
 #include "rules/rate.h"
 #include "rules/read.h"
 #include "rules/show.h"
@@ -14,13 +14,15 @@ static const struct node_word algorithms[] = {
     [WEIR_LEAKY_BUCKET] = {"leaky_bucket", WEIR_LEAKY_BUCKET},
     [WEIR_FIXED_WINDOW] = {"fixed_window", WEIR_FIXED_WINDOW},
     [WEIR_RESETTING_BUCKET] = {"resetting_bucket", WEIR_RESETTING_BUCKET},
+    [WEIR_SLIDING_WINDOW] = {"sliding_window", WEIR_SLIDING_WINDOW},
+    [WEIR_SLIDING_LOG] = {"sliding_log", WEIR_SLIDING_LOG},
     {0},
 };
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "leaky_queue", "pacer",   "sliding_window", "sliding_counter", "sliding_log", "base",
-    "random",      "breaker", "concurrency",    "throttle",        "adaptive",
+    "leaky_queue", "pacer",       "sliding_counter", "base",     "random",
+    "breaker",     "concurrency", "throttle",        "adaptive",
 };
 
 static const struct node_word aligns[] = {
@@ -42,6 +44,17 @@ static int read_rate(struct reader *reader, const struct node_key *key, const ya
 	                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
 }
 
+static int read_slots(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	uint64_t slots;
+	int status = node_number(reader, key, value, &slots);
+
+	if (status == WEIR_OK)
+		*(uint32_t *)field = (uint32_t)slots;
+	return status;
+}
+
 enum {
 	LIMIT_ALGORITHM,
 	LIMIT_RATE,
@@ -50,6 +63,7 @@ enum {
 	LIMIT_ALIGN,
 	LIMIT_TIMEZONE,
 	LIMIT_WEEK_START,
+	LIMIT_SLOTS,
 };
 
 #define OPTION(name) offsetof(struct rules_limit, options.name)
@@ -66,11 +80,24 @@ static const struct node_key limit_keys[] = {
                         .max = NODE_NAME_MAX},
     [LIMIT_WEEK_START] = {"week_start", node_word, OPTION(week_start), KIND(WEIR_FIXED_WINDOW),
                           .words = weekdays},
+    [LIMIT_SLOTS] = {"slots", read_slots, OPTION(slots), KIND(WEIR_SLIDING_WINDOW), .min = 1,
+                     .max = ALGO_SLOTS_MAX},
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = read_failures},
 };
 
 #define LIMIT_KEYS (sizeof limit_keys / sizeof *limit_keys)
+
+static int later_algorithm(struct reader *reader, const yaml_node_t *value, const char *name)
+{
+	struct node_words known = {0};
+
+	for (const struct node_word *word = algorithms; word->name; word++)
+		node_words_add(&known, slice_of(word->name));
+	return node_error(reader, value,
+	                  "expected algorithm to be one of %s, found \"%s\", which is not supported yet",
+	                  known.text, name);
+}
 
 static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
                           struct weir_limit_options *options)
@@ -83,10 +110,7 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 	for (size_t i = 0; i < sizeof later_algorithms / sizeof *later_algorithms; i++)
 		if (value->type == YAML_SCALAR_NODE &&
 		    slice_equal(node_slice(value), slice_of(later_algorithms[i])))
-			return node_error(reader, value,
-			                  "expected token_bucket, leaky_bucket, fixed_window or "
-			                  "resetting_bucket, found \"%s\", which is not supported yet",
-			                  later_algorithms[i]);
+			return later_algorithm(reader, value, later_algorithms[i]);
 	return node_word(reader, &key, value, &options->algorithm);
 }
 
@@ -193,8 +217,9 @@ static void show(const struct node_key *key, const void *field, struct buffer *o
 {
 	const struct node_word *word = key->words;
 
-	if (key->read == node_number) {
-		buffer_add_u64(out, *(const uint64_t *)field);
+	if (key->read == node_number || key->read == read_slots) {
+		buffer_add_u64(out, key->read == read_slots ? *(const uint32_t *)field
+		                                            : *(const uint64_t *)field);
 		return;
 	}
 	buffer_add(out, "\"", 1);
@@ -217,6 +242,8 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		options->burst = options->rate.count;
 	if (!options->timezone)
 		options->timezone = "UTC";
+	if (!options->slots)
+		options->slots = ALGO_SLOTS_DEFAULT;
 	for (size_t i = 0; i < LIMIT_KEYS; i++) {
 		if (!applies(i, options))
 			continue;

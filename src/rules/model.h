@@ -48,6 +48,7 @@ struct rules_rule {
 	size_t condition_count;
 	const char *const *key; /* attribute names */
 	size_t key_count;
+	uint64_t ipv6_prefix; /* of the key's `ip`, 1 to 128; 0: the config's */
 	const size_t *limits; /* indexes into the config's limits */
 	size_t limit_count;
 	enum rules_mode mode;
@@ -57,6 +58,9 @@ struct rules_rule {
 	const char *result; /* JSON object, or NULL */
 };
 
+/* What one customer is given at least, and so can rotate through. */
+#define RULES_IPV6_PREFIX 64
+
 struct weir_config {
 	struct arena arena;
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
@@ -64,6 +68,7 @@ struct weir_config {
 	uint64_t capacity;                                   /* 0: not given */
 	uint64_t sync_ns;                                    /* 0: not given */
 	uint64_t nodes;                                      /* 1 */
+	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */
 	const char *prefix;                                  /* "weir:" */
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;

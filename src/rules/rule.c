@@ -101,7 +101,7 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 	return node_name(reader, value, field);
 }
 
-enum { RULE_NAME, RULE_ON_STORE_FAILURE };
+enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
 
@@ -109,6 +109,8 @@ static const struct node_key rule_keys[] = {
     [RULE_NAME] = {"name", read_rule_name, FIELD(name)},
     [RULE_ON_STORE_FAILURE] = {"on_store_failure", node_word, FIELD(on_store_failure), BY_LIMITS,
                                .words = read_failures},
+    [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), BY_LIMITS, .min = 1,
+                          .max = 128},
     {"match", read_match},
     {"key", read_key, .variants = BY_LIMITS},
     {"limits", read_rule_limits, .variants = BY_LIMITS},
@@ -118,6 +120,17 @@ static const struct node_key rule_keys[] = {
 };
 
 #define RULE_KEYS (sizeof rule_keys / sizeof *rule_keys)
+
+static int check_prefix(struct reader *reader, const struct rules_rule *rule,
+                        const yaml_node_t *prefix)
+{
+	bool by_ip = !prefix;
+
+	for (size_t i = 0; !by_ip && i < rule->key_count; i++)
+		by_ip = strcmp(rule->key[i], "ip") == 0;
+	return by_ip ? WEIR_OK
+	             : node_error(reader, prefix, "expected ip in the key beside ipv6_prefix, found none");
+}
 
 static int read_rule(struct reader *reader, const yaml_node_t *node, size_t index,
                      struct rules_rule *rule, struct node_name *name)
@@ -137,6 +150,8 @@ static int read_rule(struct reader *reader, const yaml_node_t *node, size_t inde
 		return node_error(reader, node, "expected limits or answer in a rule, found neither");
 	status = node_mapping(reader, node, answers_itself ? &by_answer : &by_limits,
 	                      answers_itself ? BY_ANSWER : BY_LIMITS, rule, values);
+	if (status == WEIR_OK)
+		status = check_prefix(reader, rule, values[RULE_IPV6_PREFIX]);
 	if (status != WEIR_OK)
 		return status;
 	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;

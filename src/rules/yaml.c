@@ -81,6 +81,7 @@ static const struct node_key file_keys[] = {
     {"rules", read_rules},
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},
     {"prefix", node_text, FIELD(prefix), .max = TEXT_MAX},
+    {"ipv6_prefix", node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
     {"trusted_proxies", read_proxies},
 };
 

@@ -218,7 +218,8 @@ static void prepare_batch(struct worker *worker, struct work *work)
 		check(work, WEIR_ENOMEM);
 		return;
 	}
-	for (size_t i = 0; i < r->item_count; i++) {
+	work->item_count = r->item_count;
+	for (size_t i = 0; i < work->item_count; i++) {
 		struct work *item = &work->items[i];
 
 		item->conn = work->conn;
@@ -228,21 +229,9 @@ static void prepare_batch(struct worker *worker, struct work *work)
 	}
 }
 
-static void locate_one(struct worker *worker, struct work *work)
-{
-	if (work->reply.status == WEIR_OK)
-		engine_locate(worker->shared->table, &work->engine);
-}
-
-static void locate_batch(struct worker *worker, struct work *work)
-{
-	for (size_t i = 0; work->reply.status == WEIR_OK && i < work->request.item_count; i++)
-		handle_locate(worker, &work->items[i]);
-}
-
 static void finish_batch(struct worker *worker, struct work *work)
 {
-	size_t n = work->request.item_count;
+	size_t n = work->item_count;
 	struct reply *replies;
 
 	if (work->reply.status != WEIR_OK)
@@ -261,30 +250,47 @@ static void finish_batch(struct worker *worker, struct work *work)
 
 static const struct {
 	void (*prepare)(struct worker *worker, struct work *work);
-	void (*locate)(struct worker *worker, struct work *work);
 	void (*finish)(struct worker *worker, struct work *work);
 	bool large;
 } kinds[REQUEST_KIND_COUNT] = {
-    [REQUEST_LIMIT] = {prepare_limit, locate_one, finish_decision, false},
-    [REQUEST_RULES] = {prepare_rules, locate_one, finish_rules, false},
-    [REQUEST_ADHOC] = {prepare_adhoc, locate_one, finish_adhoc, false},
-    [REQUEST_LOCAL] = {nothing, nothing, nothing, false},
-    [REQUEST_HEALTH] = {nothing, nothing, finish_health, false},
-    [REQUEST_READY] = {nothing, nothing, finish_ready, false},
-    [REQUEST_METRICS] = {nothing, nothing, finish_metrics, true},
-    [REQUEST_LIMITS] = {nothing, nothing, finish_limits, true},
-    [REQUEST_TOP] = {nothing, nothing, finish_top, true},
-    [REQUEST_BATCH] = {prepare_batch, locate_batch, finish_batch, false},
+    [REQUEST_LIMIT] = {prepare_limit, finish_decision, false},
+    [REQUEST_RULES] = {prepare_rules, finish_rules, false},
+    [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc, false},
+    [REQUEST_LOCAL] = {nothing, nothing, false},
+    [REQUEST_HEALTH] = {nothing, finish_health, false},
+    [REQUEST_READY] = {nothing, finish_ready, false},
+    [REQUEST_METRICS] = {nothing, finish_metrics, true},
+    [REQUEST_LIMITS] = {nothing, finish_limits, true},
+    [REQUEST_TOP] = {nothing, finish_top, true},
+    [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
 };
 
 void handle_prepare(struct worker *worker, struct work *work)
 {
+	work->reply.status = WEIR_OK;
+	work->reply.message = NULL;
+	work->engine.direct.limit = NULL;
+	work->engine.charge_count = 0;
+	work->item_count = 0;
 	kinds[work->request.kind].prepare(worker, work);
 }
 
-void handle_locate(struct worker *worker, struct work *work)
+void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)
 {
-	kinds[work->request.kind].locate(worker, work);
+	for (size_t i = 0; i < n; i++) {
+		engine_fetch(table, &works[i].engine);
+		if (works[i].item_count > 0)
+			handle_fetch(table, works[i].items, works[i].item_count);
+	}
+}
+
+void handle_locate(const struct weir_table *table, struct work *works, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		engine_locate(table, &works[i].engine);
+		if (works[i].item_count > 0)
+			handle_locate(table, works[i].items, works[i].item_count);
+	}
 }
 
 /* The status of the error that answers it; a denial is none. */

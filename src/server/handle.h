@@ -6,9 +6,11 @@
 
 /** First pass: finds what is needed to decide, or fills an error into the reply. */
 void handle_prepare(struct worker *worker, struct work *work);
-/** Between the two, for all that wait: looks for the cells that are on their way. */
-void handle_locate(struct worker *worker, struct work *work);
-/** Second pass, at worker->at: fills the reply, and counts an error. */
+/** Then, for all that wait: starts fetching the cells. */
+void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
+/** Then, for all that wait: looks for the cells that are on their way. */
+void handle_locate(const struct weir_table *table, struct work *works, size_t n);
+/** Last pass, at worker->at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
 /** Whether its reply may be large: such are answered one by one. */
 bool handle_is_large(const struct work *work);

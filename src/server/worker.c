@@ -19,8 +19,8 @@ static void answer(struct worker *worker)
 	if (worker->count == 0)
 		return;
 	worker->at = clock_moment(&worker->shared->table->clock);
-	for (size_t i = 0; i < worker->count; i++)
-		handle_locate(worker, &worker->batch[i]);
+	handle_fetch(worker->shared->table, worker->batch, worker->count);
+	handle_locate(worker->shared->table, worker->batch, worker->count);
 	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
@@ -76,7 +76,6 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 			break;
 		work->conn = conn;
 		work->protocol = protocol;
-		work->reply = (struct reply){0};
 		handle_prepare(worker, work);
 		worker->count++;
 		if (work->request.close)

@@ -20,7 +20,7 @@
 #include "server/config.h"
 #include "server/log.h"
 #include "server/metrics.h"
-#include "server/top.h"
+#include "stats/top.h"
 
 #define WORKER_BATCH     1024
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
@@ -60,6 +60,7 @@ struct work {
 	struct reply reply;
 	struct engine_request engine;
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
+	size_t item_count;
 };
 
 struct worker {

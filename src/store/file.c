@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "store/section.h"
 
 static int fail(struct weir_error *error, const char *path, const char *what)
 {
@@ -38,8 +40,6 @@ static int map(int fd, const char *path, enum file_access access, struct file_ma
 	                   access == FILE_SHARED ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
 	if (out->memory == MAP_FAILED)
 		return fail(error, path, "cannot map it");
-	if (access == FILE_SHARED)
-		os_pages_scatter(out->memory, out->size);
 	return WEIR_OK;
 }
 
@@ -57,26 +57,45 @@ int file_map(const char *path, enum file_access access, struct file_map *out,
 	return status;
 }
 
+/*
+ * Room that is missing is found here, not by a signal at some later write. That is
+ * said of the one-word states alone: most stores leave most of the others unused.
+ */
+static int make_room(int fd, uint64_t capacity)
+{
+	if (ftruncate(fd, (off_t)section_store_size(capacity)) != 0)
+		return errno;
+	return posix_fallocate(fd, 0, (off_t)table_size(capacity));
+}
+
+static int write_headers(int fd, uint64_t capacity, const struct hash_key *secret)
+{
+	struct table_header *header = malloc(sizeof *header);
+	int failed = header ? 0 : ENOMEM;
+
+	for (unsigned width = 0; !failed && width < ALGO_WIDTHS; width++) {
+		off_t offset = (off_t)section_of(capacity, width).offset;
+		ssize_t written;
+
+		memset(header, 0, sizeof *header);
+		section_format(header, capacity, width, secret);
+		written = pwrite(fd, header, sizeof *header, offset);
+		if (written != (ssize_t)sizeof *header)
+			failed = written < 0 ? errno : ENOSPC;
+	}
+	free(header);
+	return failed;
+}
+
 /* On the disk before it has its name: after a power loss it is there whole or not at all. */
 static int fill(int fd, uint64_t capacity, const struct hash_key *secret)
 {
-	struct table_header *header = calloc(1, sizeof *header);
-	ssize_t written;
-	int failed;
+	int failed = make_room(fd, capacity);
 
-	if (!header)
-		return ENOMEM;
-	table_format(header, capacity, secret);
-	/* Room that is missing is found here, not by a signal at some later write. */
-	failed = posix_fallocate(fd, 0, (off_t)table_size(capacity));
-	if (!failed) {
-		written = pwrite(fd, header, sizeof *header, 0);
-		if (written != (ssize_t)sizeof *header)
-			failed = written < 0 ? errno : ENOSPC;
-		else if (fsync(fd) != 0)
-			failed = errno;
-	}
-	free(header);
+	if (!failed)
+		failed = write_headers(fd, capacity, secret);
+	if (!failed && fsync(fd) != 0)
+		failed = errno;
 	return failed;
 }
 
@@ -102,27 +121,26 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 	return failed ? error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path) : WEIR_OK;
 }
 
-/* Room for `size` bytes: what is behind them goes, what was missing is empty cells. */
-static int resize(int fd, size_t size)
+/* What is behind its end goes, what was missing is empty cells, and headers to be made. */
+static int resize(int fd, uint64_t capacity)
 {
 	struct stat stat;
 
 	if (fstat(fd, &stat) != 0)
 		return errno;
 	/* Half a cell would be another cell. */
-	if (ftruncate(fd, u64_min((uint64_t)stat.st_size, size) / sizeof(struct cell) *
-	                      sizeof(struct cell)) != 0)
+	if (ftruncate(fd, stat.st_size / (off_t)sizeof(struct cell) * (off_t)sizeof(struct cell)) != 0)
 		return errno;
-	return posix_fallocate(fd, 0, (off_t)size);
+	return make_room(fd, capacity);
 }
 
-int file_resize(const char *path, size_t size, struct weir_error *error)
+int file_resize(const char *path, uint64_t capacity, struct weir_error *error)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), failed;
 
 	if (fd < 0)
 		return fail(error, path, "cannot open it");
-	failed = resize(fd, size);
+	failed = resize(fd, capacity);
 	close(fd);
 	errno = failed;
 	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;
@@ -130,33 +148,31 @@ int file_resize(const char *path, size_t size, struct weir_error *error)
 
 void file_see(const struct table *table, uint64_t now_ns)
 {
-	struct table_header *header = table->header;
-	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
-
-	while (seen < now_ns && !__atomic_compare_exchange_n(&header->seen_ns, &seen, now_ns, true,
-	                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
+	clock_raise(&table->header->seen_ns, now_ns);
 }
 
-struct clock_anchor file_clock(const struct table *table)
+struct clock file_clock(const struct table *table)
 {
 	struct table_header *header = table->header;
-	struct clock_anchor mine = clock_start();
-	uint64_t boot = os_boot_id(), now_ns = clock_now(&mine);
+	uint64_t boot = os_boot_id(), offset_ns = clock_offset();
+	uint64_t now_ns = os_monotonic_ns() + offset_ns;
 	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+	struct clock mine;
 
 	if (seen > now_ns)
-		mine.offset_ns += seen - now_ns;
+		offset_ns += seen - now_ns;
 	for (;;) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);
 
-		if (boot != 0 && before.low == boot && (int64_t)(before.high - mine.offset_ns) >= 0) {
-			mine.offset_ns = before.high;
+		if (boot != 0 && before.low == boot && (int64_t)(before.high - offset_ns) >= 0) {
+			offset_ns = before.high;
 			break;
 		}
-		if (cell_swap(&header->clock, before, (struct cell){boot, mine.offset_ns}))
+		if (cell_swap(&header->clock, before, (struct cell){boot, offset_ns}))
 			break;
 	}
+	mine = clock_start(offset_ns, true);
+	mine.seen_ns = &header->seen_ns;
 	file_see(table, clock_now(&mine));
 	return mine;
 }

@@ -32,15 +32,18 @@ int file_map(const char *path, enum file_access access, struct file_map *out,
              struct weir_error *error);
 
 /**
- * Makes the file of a new, empty table, readable by its owner alone, with its
- * room on the disk. When there is one meanwhile, that is success too.
+ * Makes the file of a new, empty table, readable by its owner alone, with the
+ * room of its one-word states on the disk. When there is one meanwhile, that is success too.
  * Errors: EIO, ENOMEM.
  */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
                 struct weir_error *error);
 
-/** Gives a table's file its size again; cells that were missing are empty. Errors: EIO. */
-int file_resize(const char *path, size_t size, struct weir_error *error);
+/**
+ * Gives a store's file its size again; cells that were missing are empty, and headers
+ * are yet to be made (section_repair). Errors: EIO.
+ */
+int file_resize(const char *path, uint64_t capacity, struct weir_error *error);
 
 /**
  * One clock for all who have the file open, and one that never goes back. As
@@ -48,7 +51,7 @@ int file_resize(const char *path, size_t size, struct weir_error *error);
  * what to add to it; a wall that is ahead of that moves it forward. After a boot
  * it goes on from the wall, or from the last time seen if the wall is behind.
  */
-struct clock_anchor file_clock(const struct table *table);
+struct clock file_clock(const struct table *table);
 
 /** Keeps in the file that its clock has said `now_ns`. */
 void file_see(const struct table *table, uint64_t now_ns);

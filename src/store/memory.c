@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "store/file.h"
+#include "store/section.h"
 
 #define CAPACITY_DEFAULT 1000000
 
@@ -26,7 +27,23 @@ static int map_pages(struct file_map *map, uint64_t capacity, const struct hash_
 	if (!map->memory)
 		return error_set(error, WEIR_ENOMEM, "capacity: no memory for %llu keys (%zu bytes)",
 		                 (unsigned long long)capacity, map->size);
-	table_format(map->memory, capacity, secret);
+	section_format(map->memory, capacity, 0, secret);
+	return WEIR_OK;
+}
+
+/* Room that costs nothing until it is used. */
+static int map_wide(struct weir_table *store, uint64_t capacity, const struct hash_key *secret,
+                    struct weir_error *error)
+{
+	size_t start = section_of(capacity, 0).end, size = section_store_size(capacity) - start;
+
+	store->wide_memory = os_pages_reserve(size);
+	if (!store->wide_memory)
+		return error_set(error, WEIR_ENOMEM, "capacity: no addresses for %llu wide keys (%zu bytes)",
+		                 (unsigned long long)capacity, size);
+	for (unsigned width = 1; width < ALGO_WIDTHS; width++)
+		section_format((void *)((char *)store->wide_memory + section_of(capacity, width).offset -
+		                        start), capacity, width, secret);
 	return WEIR_OK;
 }
 
@@ -55,16 +72,68 @@ static int check_file(const struct table_header *header, const struct weir_table
 	return WEIR_OK;
 }
 
-static int attach(struct table *table, const struct file_map *map,
-                  const struct weir_table_options *options, struct weir_error *error)
+static void keep_first(void *context, const char *text)
 {
-	struct weir_error inner;
-	int status = table_attach(table, map->memory, map->size, &inner);
+	struct weir_error *error = context;
+
+	if (error->status == WEIR_OK)
+		error_set(error, WEIR_EINVAL, "%s", text);
+}
+
+static int attach_file(struct weir_table *store, const struct weir_table_options *options,
+                       uint64_t capacity, const struct hash_key *secret, struct weir_error *error)
+{
+	struct weir_error inner = {0};
+	struct file_map map;
+	uint64_t defects;
+	int status = map_file(&map, options->path, capacity, secret, error);
 
 	if (status != WEIR_OK)
-		return error_set(error, status, "%.120s: %s", options->path ? options->path : "table",
-		                 inner.message);
-	return options->path ? check_file(table->header, options, error) : WEIR_OK;
+		return status;
+	defects = section_check(map.memory, map.size, keep_first, &inner);
+	status = defects > 0 ? error_set(error, WEIR_EINVAL, "%.120s: %s", options->path, inner.message)
+	                     : check_file(map.memory, options, error);
+	if (status != WEIR_OK) {
+		os_pages_unmap(map.memory, map.size);
+		return status;
+	}
+	capacity = ((struct table_header *)map.memory)->capacity;
+	table_view(&store->table, map.memory, table_size(capacity));
+	store->wide_memory = (char *)map.memory + section_of(capacity, 0).end;
+	os_pages_scatter(map.memory, store->table.size);
+	os_pages_scatter(store->wide_memory, map.size - section_of(capacity, 0).end);
+	return WEIR_OK;
+}
+
+static int make_in_memory(struct weir_table *store, uint64_t capacity,
+                          const struct hash_key *secret, struct weir_error *error)
+{
+	struct file_map map;
+	int status = map_pages(&map, capacity, secret, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = map_wide(store, capacity, secret, error);
+	if (status != WEIR_OK) {
+		os_pages_unmap(map.memory, map.size);
+		return status;
+	}
+	table_view(&store->table, map.memory, map.size);
+	return WEIR_OK;
+}
+
+static void view_wide(struct weir_table *store)
+{
+	uint64_t capacity = store->table.header->capacity;
+	size_t start = section_of(capacity, 0).end;
+
+	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
+		struct section section = section_of(capacity, width);
+		char *memory = (char *)store->wide_memory - start;
+
+		table_view(&store->wide[width].table, memory + section.offset, section.table_size);
+		store->wide[width].rows = (struct cell *)(void *)(memory + section.rows_offset);
+	}
 }
 
 int memory_open(struct weir_table *store, const struct weir_table_options *options,
@@ -72,7 +141,6 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 {
 	static const struct weir_table_options defaults;
 	struct hash_key secret;
-	struct file_map map;
 	uint64_t capacity;
 	int status;
 
@@ -86,17 +154,13 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 		                 (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)capacity);
 	status = choose_secret(options, &secret, error);
 	if (status == WEIR_OK)
-		status = options->path ? map_file(&map, options->path, capacity, &secret, error)
-		                       : map_pages(&map, capacity, &secret, error);
+		status = options->path ? attach_file(store, options, capacity, &secret, error)
+		                       : make_in_memory(store, capacity, &secret, error);
 	if (status != WEIR_OK)
 		return status;
-	status = attach(&store->table, &map, options, error);
-	if (status != WEIR_OK) {
-		os_pages_unmap(map.memory, map.size);
-		return status;
-	}
+	view_wide(store);
 	store->is_file = options->path != NULL;
-	store->clock = store->is_file ? file_clock(&store->table) : clock_start();
+	store->clock = store->is_file ? file_clock(&store->table) : clock_start(clock_offset(), true);
 	return WEIR_OK;
 }
 
@@ -105,20 +169,33 @@ int memory_sync(struct weir_table *store)
 	if (!store->is_file)
 		return WEIR_OK;
 	file_see(&store->table, clock_now(&store->clock));
-	return os_pages_sync(store->table.header, store->table.size);
+	return os_pages_sync(store->table.header, section_store_size(store->table.header->capacity));
 }
 
 void memory_close(struct weir_table *store)
 {
-	if (store->is_file)
+	uint64_t capacity = store->table.header->capacity;
+	size_t start = section_of(capacity, 0).end, size = section_store_size(capacity);
+
+	if (store->is_file) {
 		file_see(&store->table, clock_now(&store->clock));
+		os_pages_unmap(store->table.header, size);
+		return;
+	}
+	os_pages_unmap(store->wide_memory, size - start);
 	os_pages_unmap(store->table.header, store->table.size);
 }
 
 void memory_locate(const struct weir_table *store, struct memory_key *key)
 {
 	struct table_place place = table_place(&store->table, key->hash);
-	unsigned hits = table_hits(place.home, place.tag);
+	unsigned hits;
+
+	if (key->width != 0) {
+		wide_locate(store, key);
+		return;
+	}
+	hits = table_hits(place.home, place.tag);
 
 	if (hits != 0)
 		key->cell = &place.home[__builtin_ctz(hits)];

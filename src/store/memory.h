@@ -10,14 +10,23 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
+#include "algo/wide.h"
 #include "base/clock.h"
 #include "store/history.h"
 #include "table/table.h"
 
-struct weir_table {
+/* States of one width: their heads, and the row behind each cell. */
+struct wide_table {
 	struct table table;
-	struct clock_anchor clock;
+	struct cell *rows;
+};
+
+struct weir_table {
+	struct table table; /* of one-word states; its header is the store's */
+	struct clock clock;
 	bool is_file;
+	void *wide_memory; /* of the widths; part of the same mapping in a file */
+	struct wide_table wide[ALGO_WIDTHS]; /* 0 is not used */
 };
 
 /** Errors: as weir_table_open. */
@@ -44,26 +53,51 @@ static inline uint64_t memory_hash(const struct weir_table *store, uint64_t iden
 struct memory_key {
 	uint64_t hash;
 	struct cell *cell; /* where it was seen; NULL: not looked for, or not at home */
+	unsigned width;    /* of its limit's states */
 };
 
-/** First pass: starts fetching the home. */
-static inline struct memory_key memory_fetch(const struct weir_table *store, uint64_t hash)
+static inline struct memory_key memory_key(const struct algo_limit *limit, uint64_t hash)
 {
-	struct table_place place = table_place(&store->table, hash);
+	return (struct memory_key){hash, NULL, limit->width};
+}
+
+/* The table that has the states, or the heads, of the key's limit. */
+static inline const struct table *memory_table(const struct weir_table *store,
+                                               const struct memory_key *key)
+{
+	return __builtin_expect(key->width == 0, 1) ? &store->table : &store->wide[key->width].table;
+}
+
+/** First pass: starts fetching the home. */
+static inline void memory_fetch(const struct weir_table *store, const struct memory_key *key)
+{
+	struct table_place place = table_place(memory_table(store, key), key->hash);
 
 	table_prefetch(&place);
-	return (struct memory_key){hash, NULL};
+}
+
+/**
+ * Instead, for many in a row with nothing between them: by a load that nobody
+ * waits for. Prefetches in a row that all need a walk through the page tables
+ * were mostly without effect (docs/design/speed.md); loads are never dropped.
+ */
+static inline void memory_touch(const struct weir_table *store, const struct memory_key *key)
+{
+	struct table_place place = table_place(memory_table(store, key), key->hash);
+
+	__asm__ volatile("" : : "r"(cell_peek_low(place.home)));
+	prefetch(place.home + TABLE_SET_CELLS / 2);
 }
 
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
-static inline struct memory_key memory_fetch_all(const struct weir_table *store, uint64_t hash)
+static inline void memory_fetch_all(const struct weir_table *store, const struct memory_key *key)
 {
-	struct table_place place = table_place(&store->table, hash);
+	const struct table *table = memory_table(store, key);
+	struct table_place place = table_place(table, key->hash);
 
 	table_prefetch(&place);
-	table_prefetch_run(&store->table, &place);
-	return (struct memory_key){hash, NULL};
+	table_prefetch_run(table, &place);
 }
 
 /** Second pass, which may be left out. */
@@ -100,6 +134,25 @@ static inline struct table_slot memory_find(const struct table *table,
 	return table_find(table, place);
 }
 
+/** memory_apply for wide states. */
+__attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
+                                              const struct algo_limit **by,
+                                              const struct memory_key *key,
+                                              const struct algo_call *call,
+                                              const struct algo_time *time,
+                                              struct algo_outcome *out);
+
+/** The same on a head and a row that belong to one limit alone. */
+void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
+                     const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_outcome *out);
+
+/** memory_locate for wide states. */
+void wide_locate(const struct weir_table *store, struct memory_key *key);
+
+/** Adds the widths in use. */
+void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
+
 /**
  * One step on a key, by *limit or what has taken over from it, which *limit is
  * then. Returns the end of the state it left, which a
@@ -114,6 +167,8 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 	struct table_place place = table_place(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
 
+	if (__builtin_expect(limit->width != 0, 0))
+		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
 		struct table_slot slot = memory_find(&store->table, &place, key->cell);
 		struct algo_state state = memory_unpack(slot.value, time->now_ns);

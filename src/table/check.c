@@ -44,13 +44,16 @@ static void expect(struct checker *checker, const char *name, uint64_t expected,
 		       (unsigned long long)found);
 }
 
-/* The same header with nothing in it but what means something. */
-static void copy_known(struct table_header *known, const struct table_header *header)
+/* The same header with nothing in it but what means something: of a clock the store's alone. */
+static void copy_known(struct table_header *known, const struct table_header *header,
+                       bool has_clock)
 {
 	memset(known, 0, sizeof *known);
 	memcpy(known, header, TABLE_FIXED);
-	known->clock = header->clock;
-	known->seen_ns = header->seen_ns;
+	if (has_clock) {
+		known->clock = header->clock;
+		known->seen_ns = header->seen_ns;
+	}
 	known->checksum = header->checksum;
 	known->evictions = header->evictions;
 	known->claims = header->claims;
@@ -58,29 +61,14 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	known->checksum_copy = header->checksum_copy;
 }
 
-static void check_size(struct checker *checker, const struct table_header *header, size_t size)
-{
-	size_t expected = table_size(header->capacity);
-
-	if (expected == 0) {
-		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
-		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
-		return;
-	}
-	expect(checker, "sets", table_sets(header->capacity), header->sets);
-	if (size != expected)
-		defect(checker, "size: expected %zu bytes for %llu keys, found %zu", expected,
-		       (unsigned long long)header->capacity, size);
-}
-
-uint64_t table_check_header(const struct table_header *shared, size_t size, table_report *report,
-                            void *context)
+uint64_t table_check_header(const struct table_header *shared, uint32_t row_cells,
+                            table_report *report, void *context)
 {
 	struct checker checker = {report, context, 0};
 	struct table_header header, known;
 
 	memcpy(&header, shared, sizeof header); /* others go on counting in it */
-	copy_known(&known, &header);
+	copy_known(&known, &header, row_cells == 0);
 	if (memcmp(header.magic, TABLE_MAGIC, sizeof header.magic) != 0)
 		defect(&checker, "magic: expected %s, found other bytes", TABLE_MAGIC);
 	if (header.byte_order != TABLE_BYTE_ORDER)
@@ -90,7 +78,12 @@ uint64_t table_check_header(const struct table_header *shared, size_t size, tabl
 	expect(&checker, "header size", sizeof header, header.header_size);
 	expect(&checker, "cell size", sizeof(struct cell), header.cell_size);
 	expect(&checker, "cells per set", TABLE_SET_CELLS, header.set_cells);
-	check_size(&checker, &header, size);
+	expect(&checker, "cells per row", row_cells, header.row_cells);
+	if (table_size(header.capacity) == 0)
+		defect(&checker, "capacity: expected 1 to %llu keys, found %llu",
+		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header.capacity);
+	else
+		expect(&checker, "sets", table_sets(header.capacity), header.sets);
 	if (header.checksum != table_checksum(&header))
 		defect(&checker, "checksum: expected %016llx, found %016llx",
 		       (unsigned long long)table_checksum(&header), (unsigned long long)header.checksum);
@@ -106,7 +99,7 @@ bool table_repair_header(struct table_header *header)
 {
 	struct table_header known;
 
-	copy_known(&known, header);
+	copy_known(&known, header, true);
 	if (known.checksum != table_checksum(&known)) {
 		if (known.checksum_copy != table_checksum(known.fixed_copy))
 			return false;

@@ -1,25 +1,8 @@
 #include "table/table.h"
 
 #include <string.h>
-#if defined(__aarch64__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
-
-#include "base/error.h"
 
 #define SAMPLE_SETS 8192
-
-bool cell_load_is_atomic(void)
-{
-#if defined(__x86_64__)
-	return __builtin_cpu_supports("avx");
-#elif defined(__aarch64__)
-	return getauxval(AT_HWCAP) & HWCAP_USCAT; /* LSE2 */
-#else
-	return false;
-#endif
-}
 
 /* At capacity 78% of the cells are taken, so that hardly an insertion finds all its places so. */
 uint64_t table_sets(uint64_t capacity)
@@ -44,7 +27,8 @@ uint64_t table_checksum(const void *fixed)
 	return hash_bytes(&key, fixed, TABLE_FIXED);
 }
 
-void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret)
+void table_format(struct table_header *header, uint64_t capacity, uint32_t row_cells,
+                  const struct hash_key *secret)
 {
 	memcpy(header->magic, TABLE_MAGIC, sizeof header->magic);
 	header->byte_order = TABLE_BYTE_ORDER;
@@ -52,6 +36,7 @@ void table_format(struct table_header *header, uint64_t capacity, const struct h
 	header->header_size = sizeof *header;
 	header->cell_size = sizeof(struct cell);
 	header->set_cells = TABLE_SET_CELLS;
+	header->row_cells = row_cells;
 	header->capacity = capacity;
 	header->sets = table_sets(capacity);
 	header->secret = *secret;
@@ -72,29 +57,6 @@ void table_view(struct table *table, void *memory, size_t size)
 	    .load_is_atomic = cell_load_is_atomic(),
 	};
 	keyhash_init(&table->hash, &header->secret);
-}
-
-static void keep_first(void *context, const char *text)
-{
-	struct weir_error *error = context;
-
-	if (error && error->status == WEIR_OK)
-		error_set(error, WEIR_EINVAL, "%s", text);
-}
-
-int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error)
-{
-	struct table_header *header = memory;
-
-	if (error)
-		error->status = WEIR_OK;
-	if (size < sizeof *header)
-		return error_set(error, WEIR_EINVAL, "size: expected a header of %zu bytes, found %zu",
-		                 sizeof *header, size);
-	if (table_check_header(header, size, keep_first, error) > 0)
-		return WEIR_EINVAL;
-	table_view(table, memory, size);
-	return WEIR_OK;
 }
 
 uint64_t table_live(const struct table *table, uint64_t now_ns)

@@ -27,8 +27,9 @@
 
 #include <weir/weir.h>
 
+#include "base/cell.h"
 #include "base/keyhash.h"
-#include "table/cell.h"
+#include "base/prefetch.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5
@@ -46,11 +47,12 @@ struct table_header {
 	char magic[8];       /* "WEIRTBL\0" */
 	uint32_t byte_order; /* 0x01020304 as written */
 	uint32_t version;
-	uint32_t header_size, cell_size, set_cells, reserved0;
+	uint32_t header_size, cell_size, set_cells;
+	uint32_t row_cells; /* behind each cell, where its owner put them; 0 in states of one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
 	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
-	uint64_t seen_ns;  /* of a file: what that clock said when it was last opened, synced, closed */
+	uint64_t seen_ns;  /* of a file: what that clock said lately */
 	uint64_t checksum; /* of the fixed part */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
@@ -84,27 +86,24 @@ uint64_t table_sets(uint64_t capacity);
 uint64_t table_checksum(const void *fixed);
 
 /** Makes the header of a new table: zeroed before, as all that comes after it must be. */
-void table_format(struct table_header *header, uint64_t capacity, const struct hash_key *secret);
+void table_format(struct table_header *header, uint64_t capacity, uint32_t row_cells,
+                  const struct hash_key *secret);
 
 /**
- * Takes `memory`, `size` bytes aligned to a page, for the table that it holds,
- * and changes nothing in it. EINVAL when it holds none that this code can use;
- * the message is "FIELD: expected …, found …".
+ * Takes `memory`, `size` bytes aligned to a page that begin with a header, for
+ * the table in it: as many sets as there are bytes for. Looks at the secret alone.
  */
-int table_attach(struct table *table, void *memory, size_t size, struct weir_error *error);
-
-/** The same without a look at the header: as many sets as there are bytes for. */
 void table_view(struct table *table, void *memory, size_t size);
 
 /** Told of one defect, in words. */
 typedef void table_report(void *context, const char *text);
 
-/** All that table_attach would refuse. `size` is at least a header's. */
-uint64_t table_check_header(const struct table_header *header, size_t size, table_report *report,
-                            void *context);
+/** What is wrong with the header of a table with such rows. Returns how many things. */
+uint64_t table_check_header(const struct table_header *header, uint32_t row_cells,
+                            table_report *report, void *context);
 
 /**
- * Gives the fixed part back from its copy, or the copy from it, whichever has kept
+ * Of one-word states: gives the fixed part back from its copy, or the copy from it, whichever has kept
  * its checksum, and zeroes what means nothing. False, and nothing is changed,
  * when neither has: a secret is not guessed.
  */
@@ -167,8 +166,8 @@ static inline struct cell *table_cell(const struct table *table, const struct ta
 /** Starts fetching the home, where three keys of four are. */
 static inline void table_prefetch(const struct table_place *place)
 {
-	__builtin_prefetch(place->home);
-	__builtin_prefetch(place->home + TABLE_SET_CELLS / 2);
+	prefetch(place->home);
+	prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
 /** Starts fetching the first set of the run, where most keys are that are not at home. */
@@ -177,7 +176,7 @@ static inline void table_prefetch_run(const struct table *table, const struct ta
 	struct cell *run = table_run(table, place);
 
 	for (int i = 0; i < TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
-		__builtin_prefetch(run + i);
+		prefetch(run + i);
 }
 
 /* One bit a cell of the set: whether it has the tag. */

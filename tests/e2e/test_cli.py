@@ -21,6 +21,10 @@ BAD = {
                                "  - { name: r, key: [ip], limits: [b] }\n"),
     "rule that does nothing": (2, None, "rules:\n  - { name: r, key: [ip] }\n"),
     "bad prefix": (2, None, "rules:\n  - { name: r, match: { ip: 10.0.0.0/99 }, answer: deny }\n"),
+    "IPv6 prefix too long": (2, 14, "capacity: 5\nipv6_prefix: 129\n"),
+    "too many slots": (
+        2, 55, "limits:\n  a: { algorithm: sliding_window, rate: 100/m, slots: 1001 }\n"),
+    "log too long": (2, 38, "limits:\n  a: { algorithm: sliding_log, rate: 10001/m }\n"),
     "duplicate key": (2, 1, "capacity: 5\ncapacity: 6\n"),
     "zero capacity": (1, 11, "capacity: 0\n"),
     "wrong type": (1, 9, "limits: 5\n"),

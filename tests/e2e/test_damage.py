@@ -12,31 +12,46 @@ import pytest
 from harness import weir
 
 HEADER, FIXED, COPY, PAGE = 8192, 64, 4096, 4096
-SETS, CAPACITY = 160, 1000
-SIZE = HEADER + SETS * 128
+CAPACITY = 1000
+
+
+def sections():
+    """[(offset, end)] of the header and cells of each width, and the size of all with their rows."""
+    found, at = [], 0
+    pages = lambda size: -(-size // PAGE) * PAGE
+    for width in (0, 12, 128, 1024, 10240):
+        keys = max(40, CAPACITY * 12 // width) if width else CAPACITY
+        cells = -(-(keys + keys // 40 * 11 + keys % 40) // 8) * 8
+        found.append((at, at + HEADER + cells * 16))
+        at += pages(HEADER + cells * 16) + pages(cells * width * 16)
+    return found, at
+
+
+SECTIONS, SIZE = sections()
 YEAR_NS = 365 * 86400 * 10**9
 DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 150))
 CHECKSUM, CLOCK, SEEN = slice(88, 96), slice(64, 80), slice(80, 88)
-# What means something in a header: the rest is zero.
-KNOWN = [slice(0, 96), slice(128, 136), slice(256, 264), slice(COPY, COPY + FIXED + 8)]
+# What means something in a header: the rest is zero. Only the first has a clock.
+KNOWN = [slice(0, FIXED), CHECKSUM, slice(128, 136), slice(256, 264), slice(COPY, COPY + FIXED + 8)]
 
 
 def fill(empty, seed, n, now):
-    """A file with `n` cells that limits could have written."""
+    """A file with `n` cells of each width that limits could have written."""
     chance = random.Random(seed)
     data = bytearray(empty)
-    for tag in range(1, n + 1):
-        place = HEADER + chance.randrange(SETS * 8) * 16
-        until = now + chance.randrange(-YEAR_NS, 15 * YEAR_NS)
-        data[place:place + 16] = struct.pack("<QQ", tag << 32 | chance.getrandbits(32),
-                                             (until << 4) % 2**64 | chance.randrange(15))
+    for start, end in SECTIONS:
+        for tag in range(1, n + 1):
+            place = chance.randrange(start + HEADER, end, 16)
+            until = now + chance.randrange(-YEAR_NS, 15 * YEAR_NS)
+            data[place:place + 16] = struct.pack("<QQ", tag << 32 | chance.getrandbits(32),
+                                                 (until << 4) % 2**64 | chance.randrange(15))
     return data
 
 
 def cells(data):
-    """[(offset, low, high)] of the whole cells of a file."""
-    return [(at, *struct.unpack_from("<QQ", data, at))
-            for at in range(HEADER, min(len(data), SIZE) // 16 * 16, 16)]
+    """[(offset, low, high)] of the whole cells of a file, but those in rows."""
+    return [(at, *struct.unpack_from("<QQ", data, at)) for start, end in SECTIONS
+            for at in range(start + HEADER, min(len(data), end) // 16 * 16, 16)]
 
 
 def ahead(high, now):
@@ -52,7 +67,7 @@ def impossible(data, now):
         tag, claim, far = low >> 32, high & 15 == 15, ahead(high, now)
         if low == high == 0:
             continue
-        seen = tags.setdefault((at - HEADER) // 128, set())
+        seen = tags.setdefault(at // 128, set())  # all sections begin on pages
         if tag == 0 or far > (2 * 86400 * 10**9 if claim else 16 * YEAR_NS) \
                 or not claim and tag in seen:
             found.add(at)
@@ -61,20 +76,29 @@ def impossible(data, now):
     return found
 
 
+def somewhere(chance, data):
+    """A place in a file: mostly where something stands that is looked at, seldom in a row."""
+    start, end = chance.choice([*SECTIONS, SECTIONS[0], (0, SIZE)])
+    return chance.randrange(start, end) % len(data)
+
+
 def flip_bits(chance, data, _):
     for _ in range(chance.choice([1, 3, 100])):
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        data[somewhere(chance, data)] ^= 1 << chance.randrange(8)
 
 
 def flip_header(chance, data, _):
-    at = chance.choice([chance.randrange(FIXED + 32), COPY + chance.randrange(FIXED + 8),
-                        chance.randrange(HEADER)])
+    start, _ = chance.choice([*SECTIONS, SECTIONS[0]])
+    at = start + chance.choice([chance.randrange(FIXED + 32), COPY + chance.randrange(FIXED + 8),
+                                chance.randrange(HEADER)])
     data[at % len(data)] ^= 1 << chance.randrange(8)
 
 
 def zero(chance, data, _):
-    start = chance.choice([0, COPY, HEADER, chance.randrange(len(data)) // PAGE * PAGE])
-    end = chance.choice([start + PAGE, start + 512, len(data)])
+    start, _ = chance.choice([*SECTIONS, SECTIONS[0]])
+    start = chance.choice([start, start + COPY, start + HEADER,
+                           somewhere(chance, data) // PAGE * PAGE])
+    end = chance.choice([start + PAGE, start + 512, start + HEADER, len(data)])
     data[start:end] = bytes(len(data[start:end]))
 
 
@@ -82,19 +106,21 @@ def tear(chance, data, other):
     """Sectors of an earlier state among those of a later one."""
     for start in range(0, len(data), 512):
         if chance.random() < 0.5:
-            data[start:start + 512] = other[start:start + 512]
+            data[start:start + 512] = other[start:min(start + 512, len(data))]
 
 
 def resize(chance, data, _):
-    size = chance.choice([0, 1, FIXED, COPY, HEADER - 1, HEADER, HEADER + 1, HEADER + 16, SIZE - 1,
+    start, end = chance.choice([*SECTIONS, SECTIONS[0]])
+    size = chance.choice([0, 1, FIXED, COPY, HEADER - 1, HEADER, HEADER + 1, HEADER + 16,
+                          start + FIXED, start + COPY, start + HEADER + 1, end - 1, end, SIZE - 1,
                           SIZE - 16, SIZE + 1, SIZE + PAGE, chance.randrange(SIZE)])
     del data[size:]
     data.extend(chance.randbytes(size - len(data)))
 
 
 def scribble(chance, data, _):
-    start = chance.randrange(len(data))
-    noise = chance.randbytes(chance.choice([16, 512, PAGE]))[:len(data) - start]
+    start = somewhere(chance, data)
+    noise = chance.randbytes(chance.choice([16, 512, PAGE, HEADER]))[:len(data) - start]
     data[start:start + len(noise)] = noise
 
 
@@ -117,21 +143,36 @@ def halves(data, intact):
             (data[COPY:COPY + FIXED], data[COPY + FIXED:COPY + FIXED + 8]) == wanted)
 
 
+def headers_are_well(data, intact):
+    for start, _ in SECTIONS:
+        header, wanted = data[start:start + HEADER], intact[start:start + HEADER]
+        rest = bytearray(header)
+        for part in KNOWN + ([CLOCK, SEEN] if start == 0 else []):
+            rest[part] = bytes(len(rest[part]))
+        if halves(header, wanted) != (True, True) or any(rest):
+            return False
+    return True
+
+
 def is_well(data, intact, now):
-    rest = bytearray(data[:HEADER])
-    for part in KNOWN:
-        rest[part] = bytes(len(rest[part]))
-    return (len(data) == SIZE and halves(data, intact) == (True, True) and not any(rest)
-            and clock_is_true(data) and not impossible(data, now))
+    return (len(data) == SIZE and headers_are_well(data, intact) and clock_is_true(data)
+            and not impossible(data, now))
 
 
-def repaired_cells(data, now):
-    left = bytearray(SIZE)
-    for at, low, high in cells(data):
-        struct.pack_into("<QQ", left, at, low, high)
+def without_headers(data):
+    data = bytearray(data)
+    for start, _ in SECTIONS:
+        data[start:start + HEADER] = bytes(HEADER)
+    return data
+
+
+def repaired(data, now):
+    """What repair makes of a file, but for its headers."""
+    left = bytearray(data[:min(len(data) // 16 * 16, SIZE)])
+    left.extend(bytes(SIZE - len(left)))
     for at in impossible(data, now):
         left[at:at + 16] = bytes(16)
-    return left[HEADER:]
+    return without_headers(left)
 
 
 @pytest.fixture
@@ -167,7 +208,7 @@ def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
         counts["well" if well else "repaired"] += 1
         assert done.returncode == 0, done.stderr
         assert is_well(after, intact, now)
-        assert after[HEADER:] == repaired_cells(data, now)
+        assert without_headers(after) == repaired(data, now)
         assert weir("store", "check", path).returncode == 0
         last = after
     print(counts)

@@ -14,6 +14,7 @@ DAY_NS = 86400 * 10**9
 class _Model:
     def call(self, operation, now, cost=1):
         """The decision, as a dictionary like the binding's."""
+        self.cut_back(now)
         answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0}
         if operation in ("acquire", "peek"):
             # Cost 0 asks about a cost of 1. What is not consumed is not
@@ -21,6 +22,8 @@ class _Model:
             wait = self.wait(now, max(cost, 1))
             if wait:
                 answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
+                if operation == "acquire":
+                    self.denied(now)
             else:
                 answer["reason"] = self.reason(now, max(cost, 1))
                 if operation == "acquire" and cost:
@@ -33,6 +36,9 @@ class _Model:
         answer["remaining"] = self.remaining(now)
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
         return answer
+
+    def denied(self, now):
+        """A denial writes nothing."""
 
 
 class Bucket(_Model):
@@ -49,6 +55,11 @@ class Bucket(_Model):
 
     def ahead(self, now):
         return max(self.state - now, 0) if self.state is not None else 0
+
+    def cut_back(self, now):
+        """What is a day further ahead than the depth was counted by a clock that was wrong."""
+        if math.ceil(self.ahead(now)) > math.ceil(self.depth) + DAY_NS:
+            self.state = now + self.depth
 
     def wait(self, now, cost):
         return max(self.ahead(now) + cost * self.interval - self.depth, 0)
@@ -74,12 +85,13 @@ class Window(_Model):
 
     A window is open until its end also when time steps back: no older time
     gets a count of its own, or two clocks around a window's edge would share
-    out two quotas. But an aligned window that is not even the next one
-    (`ahead_max` after the end of the current one) was counted by a clock
-    that was wrong: it keeps its count and ends with the current one.
+    out two quotas. But a window that ends more than `ahead_max` after the
+    current one (an aligned window that is not even the next, any other a day
+    later) was counted by a clock that was wrong: it keeps its count and ends
+    with the current one.
     """
 
-    def __init__(self, count, end_of, ahead_max=math.inf):
+    def __init__(self, count, end_of, ahead_max):
         self.quota = count
         self.end_of = end_of
         self.ahead_max = ahead_max
@@ -96,6 +108,10 @@ class Window(_Model):
         if self._open(now) and self.state[0] <= end + self.ahead_max:
             return self.state[0]
         return end
+
+    def cut_back(self, now):
+        if self._open(now):
+            self.state = (self._end(now), self.state[1])
 
     def ahead(self, now):
         return self._end(now) - now if self._open(now) else 0
@@ -119,8 +135,119 @@ class Window(_Model):
         return self.quota - self._count(now)
 
 
+class Sliding(_Model):
+    """What was taken, each with the place it was taken at: a slot, or a time.
+
+    No place is older than one already taken at: a clock that lags behind takes
+    at the newest, or two clocks would share out two quotas. But a newest place
+    that lies further ahead than clocks differ (`lag_max`) was written before
+    the clock was set back: all that was in use then counts at the present place.
+    It is moved there by the first request that asks, even if it is denied, or
+    the key would be locked until the clock is there again.
+
+    A refund takes from what is in use now, the newest first.
+    """
+
+    def __init__(self, quota):
+        self.quota = quota
+        self.state = None  # [place, cost] in order
+
+    def _clock_was_set_back(self, now):
+        return self.state is not None and self.start(self.state[-1][0]) - now > self.lag_max
+
+    def denied(self, now):
+        if self._clock_was_set_back(now):
+            self.state = self._view(now)[1]
+
+    def _view(self, now):
+        """The place to take at, and what is in use there."""
+        place = self.place(now)
+        if not self.state:
+            return place, []
+        if self._clock_was_set_back(now):
+            return place, [[place, min(sum(cost for _, cost in self.state), self.quota)]]
+        place = max(place, self.state[-1][0])
+        return place, [[at, cost] for at, cost in self.state if self.end(at) > self.start(place)]
+
+    def _use(self, now):
+        return sum(cost for _, cost in self._view(now)[1])
+
+    def ahead(self, now):
+        in_use = self._view(now)[1]
+        return self.end(in_use[-1][0]) - now if in_use else 0
+
+    def wait(self, now, cost):
+        in_use = self._view(now)[1]
+        over = sum(taken for _, taken in in_use) + cost - self.quota
+        freed = now
+        for at, taken in in_use:
+            if over > 0:
+                over -= taken
+                freed = self.end(at)
+        return freed - now
+
+    def reason(self, now, cost):
+        return "ok"
+
+    def take(self, now, cost):
+        place, in_use = self._view(now)
+        self.state = in_use + [[place, cost]]
+
+    def give(self, now, cost):
+        in_use = self._view(now)[1]
+        if not cost or not in_use:
+            return
+        while cost and in_use:
+            given = min(cost, in_use[-1][1])
+            in_use[-1][1] -= given
+            cost -= given
+            if not in_use[-1][1]:
+                in_use.pop()
+        self.state = in_use or None
+
+    def remaining(self, now):
+        return max(self.quota - self._use(now), 0)
+
+
+class SlidingWindow(Sliding):
+    """sliding_window: places are slots, cut at multiples of period / slots from the epoch."""
+
+    def __init__(self, count, period_ns, slots=10):
+        super().__init__(count)
+        self.slots = slots
+        self.length = Fraction(period_ns, slots)
+        self.lag_max = self.length
+
+    def place(self, now):
+        return math.floor(now / self.length)
+
+    def start(self, slot):
+        return math.ceil(slot * self.length)
+
+    def end(self, slot):
+        """When it is no more one of the last `slots`."""
+        return self.start(slot + self.slots)
+
+
+class SlidingLog(Sliding):
+    """sliding_log: places are the very times; in use is what lies in (now - period, now]."""
+
+    def __init__(self, count, period_ns):
+        super().__init__(count)
+        self.period = self.lag_max = period_ns
+
+    def place(self, now):
+        return now
+
+    def start(self, time):
+        return time
+
+    def end(self, time):
+        return time + self.period
+
+
 def first_request(count, period_ns):
-    return Window(count, lambda now: now + period_ns)
+    return Window(count, lambda now: now + period_ns, ahead_max=DAY_NS)
 
 
 def utc_days(count):

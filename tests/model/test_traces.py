@@ -44,7 +44,8 @@ def buckets(draw):
     burst = max(1, min(burst, most))
     algorithm = draw(st.sampled_from([weir.TOKEN_BUCKET, weir.LEAKY_BUCKET]))
     options = weir.options(algorithm, count, period, unit, burst)
-    return options, lambda: models.Bucket(count, period_ns, burst), Fraction(period_ns, count)
+    interval = Fraction(period_ns, count)
+    return options, lambda: models.Bucket(count, period_ns, burst), [interval, burst * interval]
 
 
 @st.composite
@@ -54,14 +55,38 @@ def windows(draw):
     algorithm, align = draw(st.sampled_from(
         [(weir.FIXED_WINDOW, weir.FIRST_REQUEST), (weir.RESETTING_BUCKET, 0)]))
     options = weir.options(algorithm, count, period, unit, align=align)
-    return options, lambda: models.first_request(count, period_ns), Fraction(period_ns)
+    return options, lambda: models.first_request(count, period_ns), [period_ns]
 
 
 @st.composite
 def days(draw):
     count = draw(st.sampled_from([1, 2, 5, 2**32]) | st.integers(1, 2**32))
     options = weir.options(weir.FIXED_WINDOW, count, 1, weir.DAY)
-    return options, lambda: models.utc_days(count), Fraction(models.DAY_NS)
+    return options, lambda: models.utc_days(count), [models.DAY_NS]
+
+
+@st.composite
+def sliding_windows(draw):
+    count, period, unit = draw(rates)
+    period_ns = period * weir.UNIT_NS[unit]
+    slots = draw(st.sampled_from([0, 1, 2, 3, 7, 10, 60, 1000]) | st.integers(1, 1000))
+    options = weir.options(weir.SLIDING_WINDOW, count, period, unit, slots=slots)
+    slots = min(slots or 10, period_ns)  # finer ones than a nanosecond tell nothing more
+    slot = Fraction(period_ns, slots)
+    return (options, lambda: models.SlidingWindow(count, period_ns, slots),
+            [slot, period_ns - slot, period_ns])
+
+
+@st.composite
+def sliding_logs(draw):
+    _, period, unit = draw(rates)
+    count = draw(st.sampled_from([1, 2, 3, 10, 10_000]) | st.integers(1, 10_000))
+    period_ns = period * weir.UNIT_NS[unit]
+    options = weir.options(weir.SLIDING_LOG, count, period, unit)
+    return options, lambda: models.SlidingLog(count, period_ns), [period_ns]
+
+
+any_limit = buckets() | windows() | days() | sliding_windows() | sliding_logs()
 
 
 def costs(quota):
@@ -69,12 +94,12 @@ def costs(quota):
     return few | st.integers(0, min(quota, 5)) | st.integers(0, quota)
 
 
-def steps(interval, depth, backwards):
-    """How far time goes on: nothing, to the edge of a token or of the state, at random, back."""
-    edges = {0, 1, math.floor(interval), math.ceil(interval), math.floor(depth), math.ceil(depth)}
+def steps(lengths, backwards):
+    """How far time goes on: nothing, to the edge of a token, slot or state, at random, back."""
+    edges = {0, 1, *(edge for length in lengths for edge in (math.floor(length), math.ceil(length)))}
     edges = {min(edge + d, SPAN_MAX // 20) for edge in edges for d in (-1, 0, 1)}
-    far = max(1, min(math.ceil(2 * depth), SPAN_MAX // 20))
-    back = max(1, min(math.ceil(depth), STEP_BACK_MAX // 20))
+    far = max(1, min(math.ceil(2 * lengths[-1]), SPAN_MAX // 20))
+    back = max(1, min(math.ceil(lengths[-1]), STEP_BACK_MAX // 20))
     if not backwards:
         return st.sampled_from(sorted(edges - {-1})) | st.integers(0, far)
     return st.sampled_from(sorted(edges)) | st.integers(0, far) | st.integers(-back, 0)
@@ -82,14 +107,15 @@ def steps(interval, depth, backwards):
 
 def trace(draw, limit, backwards):
     """Yields (operation, now, cost, which key)."""
-    _, make, interval = limit
+    _, make, lengths = limit
     quota = make().quota
-    depth = interval * quota if isinstance(make(), models.Bucket) else interval
-    operations = st.sampled_from(["acquire"] * 6 + ["peek", "peek", "refund", "reset"])
+    # What a clock that lags finds after a refund of the newest is left open for sliding limits.
+    refund = "peek" if backwards and isinstance(make(), models.Sliding) else "refund"
+    operations = st.sampled_from(["acquire"] * 6 + ["peek", "peek", refund, "reset"])
     start = draw(st.sampled_from(BASES))
     now = start
     for operation, step, cost, key in draw(st.lists(
-            st.tuples(operations, steps(interval, depth, backwards), costs(quota), st.integers(0, 1)),
+            st.tuples(operations, steps(lengths, backwards), costs(quota), st.integers(0, 1)),
             min_size=1, max_size=20)):
         now = max(now + step, 1)
         yield operation, now, cost, key
@@ -128,13 +154,23 @@ def test_days_in_utc_agree_with_the_model(data):
 
 
 @given(st.data())
+def test_sliding_windows_agree_with_the_model(data):
+    agree(data.draw, data.draw(sliding_windows()))
+
+
+@given(st.data())
+def test_sliding_logs_agree_with_the_model(data):
+    agree(data.draw, data.draw(sliding_logs()))
+
+
+@given(st.data())
 def test_a_batch_decides_like_its_requests_one_by_one(data):
-    limits = [data.draw(buckets()), data.draw(windows()), data.draw(days())]
+    limits = [data.draw(kind()) for kind in (buckets, windows, days, sliding_windows, sliding_logs)]
     opened = [weir.Limit(options) for options, _, _ in limits]
     table = weir.Table(capacity=1000)
     expected = {}
     requests = data.draw(st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from([b"a", b"b"]), st.integers(0, 3)),
+        st.tuples(st.integers(0, len(limits) - 1), st.sampled_from([b"a", b"b"]), st.integers(0, 3)),
         min_size=1, max_size=40))
     now = data.draw(st.sampled_from(BASES))
     answers = table.batch(now, [(opened[i], key, cost) for i, key, cost in requests])
@@ -148,7 +184,7 @@ def test_a_batch_decides_like_its_requests_one_by_one(data):
 
 @given(st.data())
 def test_retry_after_is_exactly_when_the_same_request_passes(data):
-    options, make, interval = data.draw(buckets() | windows() | days())
+    options, make, _ = data.draw(any_limit)
     limiter = weir.Limiter(options)
     now = BASES[2]
     quota = make().quota
@@ -163,7 +199,7 @@ def test_retry_after_is_exactly_when_the_same_request_passes(data):
 
 @given(st.data())
 def test_after_reset_after_the_key_is_as_new(data):
-    options, make, interval = data.draw(buckets() | windows() | days())
+    options, make, _ = data.draw(any_limit)
     limiter = weir.Limiter(options)
     now = BASES[2]
     quota = make().quota

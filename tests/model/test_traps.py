@@ -1,5 +1,7 @@
 """Published limiters failed on these. Each test carries the name of its trap."""
 
+import math
+import random
 import threading
 from fractions import Fraction
 
@@ -31,6 +33,8 @@ ALGORITHMS = {
     "first_request": lambda count: weir.options(weir.FIXED_WINDOW, count, align=weir.FIRST_REQUEST),
     "calendar": lambda count: weir.options(weir.FIXED_WINDOW, count),
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
+    "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
+    "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
 }
 
 
@@ -84,8 +88,9 @@ def test_no_key_denies_for_ever(algorithm):
 
 def test_an_hour_idle_keeps_no_counts(algorithm):
     limiter = weir.Limiter(algorithm(59_226))
-    limiter.call("acquire", NOW, 59_226)
-    assert limiter.call("peek", NOW + 3600 * S)["remaining"] == 59_226
+    quota = limiter.call("peek", NOW)["quota"]
+    limiter.call("acquire", NOW, quota)
+    assert limiter.call("peek", NOW + 3600 * S)["remaining"] == quota
 
 
 def test_burst_1_admits_1_of_1000():
@@ -161,10 +166,21 @@ def test_a_step_of_the_clock_back_frees_no_key_and_locks_none_longer_than_it_was
         assert decision["retry_after_ns"] <= step + S
 
 
+@pytest.mark.parametrize("step", [S, 3600 * S, 365 * DAY])
+def test_a_step_of_the_clock_and_back_grants_one_burst_and_locks_no_key_for_ever(algorithm, step):
+    limiter = weir.Limiter(algorithm(5))
+    assert admitted(limiter, [NOW] * 20) == 5
+    assert admitted(limiter, [NOW + step] * 20) <= 5
+    # Back again: denials mint nothing, and what no clock can be ahead is cut back once.
+    assert admitted(limiter, [NOW + i * S // 1000 for i in range(20)]) == 0
+    assert admitted(limiter, [NOW + (step if step <= DAY else 0) + 5 * S] * 20) == 5
+
+
 def test_a_day_counted_in_the_far_future_does_not_lock_its_key():
     limiter = weir.Limiter(weir.options(weir.FIXED_WINDOW, 5, 1, weir.DAY))
     limiter.call("acquire", NOW + 3650 * DAY, 5)
-    assert limiter.call("peek", NOW)["retry_after_ns"] <= 2 * DAY
+    assert limiter.call("acquire", NOW)["retry_after_ns"] <= 2 * DAY
+    assert admitted(limiter, [NOW + 2 * DAY] * 20) == 5
 
 
 # Arithmetic
@@ -195,6 +211,13 @@ def test_rates_above_one_a_nanosecond_are_exact_over_the_long_run(count, period,
     ({"count": 1, "burst": 2**64 - 1}, {weir.ERANGE}),
     ({"count": 1, "period": 1, "unit": weir.DAY, "burst": 16 * 365 + 1}, {weir.ERANGE}),
     ({"count": 1, "algorithm": 99}, {weir.EINVAL, weir.EUNSUPPORTED}),
+    ({"count": 1, "algorithm": weir.SLIDING_WINDOW, "slots": 1001}, {weir.ERANGE}),
+    ({"count": 1, "algorithm": weir.SLIDING_WINDOW, "slots": 2**32 - 1}, {weir.ERANGE}),
+    ({"count": 1, "slots": 10}, {weir.EINVAL}),
+    ({"count": 1, "algorithm": weir.SLIDING_LOG, "slots": 10}, {weir.EINVAL}),
+    ({"count": 1, "algorithm": weir.SLIDING_WINDOW, "burst": 2}, {weir.EINVAL}),
+    ({"count": 1, "algorithm": weir.SLIDING_WINDOW, "unit": weir.MONTH}, {weir.EINVAL}),
+    ({"count": 10_001, "algorithm": weir.SLIDING_LOG}, {weir.ERANGE}),
     ({"count": 1, "name": b"n" * 65}, {weir.EINVAL, weir.ERANGE, weir.ELONG}),
 ])
 def test_zero_negative_and_huge_limits_are_refused_in_words(changes, status):
@@ -233,13 +256,14 @@ def test_remaining_is_never_above_a_limit_that_was_lowered():
     # Two limits of one name, algorithm and period share their counts.
     table = weir.Table(capacity=100)
     for algorithm, align in ((weir.TOKEN_BUCKET, 0), (weir.FIXED_WINDOW, weir.FIRST_REQUEST),
-                             (weir.RESETTING_BUCKET, 0)):
+                             (weir.RESETTING_BUCKET, 0), (weir.SLIDING_WINDOW, 0),
+                             (weir.SLIDING_LOG, 0)):
         wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
                                                 name=b"lowered"))
-                        for count in (100, 10))
-        assert table.call(wide, b"k", "acquire", NOW, 100)["remaining"] == 0
+                        for count in (10, 3))
+        assert table.call(wide, b"k", "acquire", NOW, 10)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
-        assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 10, 0)
+        assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 3, 0)
         table.call(wide, b"k", "reset", NOW)
 
 
@@ -302,6 +326,96 @@ def test_denied_requests_are_not_counted_and_steady_excess_does_not_block(algori
     assert 100 <= admitted(limiter, times) <= 110
 
 
+def sliding_window(count, slots):
+    return weir.Limiter(weir.options(weir.SLIDING_WINDOW, count, slots=slots))
+
+
+def most_within(times, length):
+    """Of sorted `times`, the most that lie less than `length` apart."""
+    most = first = 0
+    for last, time in enumerate(times):
+        while time - times[first] >= length:
+            first += 1
+        most = max(most, last + 1 - first)
+    return most
+
+
+def greedy(limiter, seed):
+    """When a crowd gets in that comes at random, at once, and at the edges of slots."""
+    draw, now, passed = random.Random(seed), NOW, []
+    for _ in range(2000):
+        now += draw.choice([0, 0, 1, S // 100, S // 10, S // 7, draw.randrange(S), -now % (S // 10),
+                            (-now - 1) % (S // 10)])
+        passed += [now] * admitted(limiter, [now] * draw.choice([1, 1, 3, 20]))
+    return passed
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 10, 1000])
+def test_halves_of_an_edge_burst_are_a_period_less_a_slot_apart_in_a_sliding_window(slots):
+    apart = Fraction((slots - 1) * S, slots)
+    for slot in range(NOW * slots // S, NOW * slots // S + 3 * slots, max(slots // 5, 1)):
+        limiter = sliding_window(10, slots)
+        last = math.ceil(Fraction((slot + 1) * S, slots)) - 1  # the end of that slot
+        again = math.ceil(Fraction((slot + slots) * S, slots))
+        assert admitted(limiter, [last] * 20) == 10
+        if again - 1 > last:
+            assert limiter.call("acquire", again - 1)["retry_after_ns"] == 1
+        assert admitted(limiter, [again] * 20) == 10
+        assert apart < again - last < apart + 2
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 10, 1000])
+def test_a_period_of_a_sliding_window_sees_its_limit_twice_at_most(slots):
+    passed = greedy(sliding_window(10, slots), seed=slots)
+    assert most_within(passed, S) <= 20
+    assert most_within(passed, (slots - 1) * S // slots + 1) == 10
+
+
+def test_no_period_of_a_sliding_log_sees_more_than_its_limit():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_LOG, 10))
+    assert most_within(greedy(limiter, seed=1), S) == 10
+
+
+def test_slots_shorter_than_a_nanosecond_do_not_overflow():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_WINDOW, 3, 1, weir.NANOSECOND, slots=1000))
+    assert admitted(limiter, [4 * 10**18] * 5 + [4 * 10**18 + 1] * 5) == 6
+
+
+@pytest.mark.parametrize("slots", [2, 7, 10, 1000])
+def test_stale_slots_after_idleness_are_not_counted(slots):
+    limiter = sliding_window(1000, slots)
+    for round_of_slots in range(1, 5):
+        # A count in every slot, then idle for so long that each place of a ring is met again.
+        times = [NOW * round_of_slots + i * S // slots for i in range(slots)]
+        assert admitted(limiter, times) == slots
+        assert limiter.call("peek", times[-1])["remaining"] == 1000 - slots
+        for idle in (1, 2, 3, 1000, 3600):
+            assert limiter.call("peek", times[-1] + idle * S + S // slots)["remaining"] == 1000
+
+
+def test_partial_idleness_frees_the_slots_that_left_and_no_others():
+    limiter = sliding_window(10, 10)
+    assert admitted(limiter, [NOW + i * S // 10 for i in range(10)]) == 10
+    for idle in range(1, 10):
+        assert limiter.call("peek", NOW + S + (idle - 1) * S // 10)["remaining"] == idle
+    assert admitted(limiter, [NOW + S + 6 * S // 10] * 20) == 7
+
+
+def test_partial_idleness_of_a_log_frees_to_the_nanosecond():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_LOG, 10))
+    assert admitted(limiter, range(NOW, NOW + 10)) == 10
+    for idle in range(11):
+        assert limiter.call("peek", NOW + S - 1 + idle)["remaining"] == idle
+
+
+def test_a_log_of_10000_is_exact_from_end_to_end():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_LOG, 10_000))
+    assert admitted(limiter, range(NOW, NOW + 10_001)) == 10_000
+    assert admitted(limiter, range(NOW + S, NOW + S + 5000)) == 5000
+    assert limiter.call("acquire", NOW + S + 4999)["retry_after_ns"] == 1
+    assert limiter.call("acquire", NOW + S + 4999, 10_000)["retry_after_ns"] == S
+
+
 def test_the_last_one_allowed_is_told_apart():
     for limiter in (window(3), weir.Limiter(weir.options(weir.RESETTING_BUCKET, 3)),
                     weir.Limiter(weir.options(weir.FIXED_WINDOW, 3))):
@@ -347,6 +461,18 @@ def test_a_refund_twice_gives_back_no_more_than_is_in_use(algorithm):
     assert limiter.call("refund", NOW, 4)["remaining"] == 8
     assert limiter.call("refund", NOW, 4)["remaining"] == 10
     assert admitted(limiter, [NOW] * 20) == 10
+
+
+@pytest.mark.parametrize("algorithm", [weir.SLIDING_WINDOW, weir.SLIDING_LOG])
+def test_a_refund_takes_the_newest_first(algorithm):
+    limiter = weir.Limiter(weir.options(algorithm, 10))
+    for i, cost in enumerate((4, 3, 2)):
+        limiter.call("acquire", NOW + i * S // 10, cost)
+    later = NOW + S // 2
+    given = limiter.call("refund", later, 3)  # the 2, and one of the 3
+    assert (given["remaining"], given["reset_after_ns"]) == (4, S * 6 // 10)
+    assert limiter.call("peek", NOW + S)["remaining"] == 8
+    assert limiter.call("peek", NOW + S * 11 // 10)["remaining"] == 10
 
 
 def test_refunds_and_acquires_at_once_lose_nothing(algorithm):

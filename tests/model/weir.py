@@ -9,7 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 
 OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG = range(0, -10, -1)
-TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET = range(4)
+(TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
+ SLIDING_LOG) = range(6)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
 NOW = 2**64 - 1
@@ -48,6 +49,7 @@ class LimitOptions(ctypes.Structure):
         ("align", ctypes.c_int),
         ("timezone", ctypes.c_char_p),
         ("week_start", ctypes.c_int),
+        ("slots", ctypes.c_uint32),
         ("reserved", U64 * 6),
     ]
 
@@ -147,9 +149,9 @@ def _check(status, message=""):
 
 
 def options(algorithm, count, period=1, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None):
+            timezone=None, slots=0):
     return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
-                        burst=burst, align=align, timezone=timezone)
+                        burst=burst, align=align, timezone=timezone, slots=slots)
 
 
 def _plain(raw):

@@ -42,6 +42,32 @@ static void addresses_have_one_canonical_text(void **state)
 	assert_ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
 }
 
+static void assert_network(const char *address, unsigned bits, const char *network)
+{
+	char out[IP_TEXT_MAX];
+	struct ip ip;
+
+	assert_true(ip_parse(slice_of(address), &ip));
+	assert_int_equal(ip_format_network(&ip, bits, out), strlen(network));
+	assert_string_equal(out, network);
+}
+
+static void networks_have_one_canonical_text_and_ipv4_is_whole(void **state)
+{
+	(void)state;
+	assert_network("2001:DB8:1:2:3:4:5:6", 64, "2001:db8:1:2::/64");
+	assert_network("2001:db8:1:2::", 64, "2001:db8:1:2::/64");
+	assert_network("2001:db8:1:2:ffff::", 63, "2001:db8:1:2::/63");
+	assert_network("2001:db8:1:3::", 63, "2001:db8:1:2::/63");
+	assert_network("ffff::1", 1, "8000::/1");
+	assert_network("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 127,
+	               "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127");
+	assert_network("2001:db8:0:0::1", 128, "2001:db8::1");
+	assert_network("::1", 64, "::/64");
+	assert_network("10.1.2.3", 1, "10.1.2.3");
+	assert_network("::ffff:10.1.2.3", 64, "10.1.2.3");
+}
+
 static void what_is_no_address_is_refused(void **state)
 {
 	static const char *const bad[] = {
@@ -148,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(addresses_have_one_canonical_text),
+	    cmocka_unit_test(networks_have_one_canonical_text_and_ipv4_is_whole),
 	    cmocka_unit_test(what_is_no_address_is_refused),
 	    cmocka_unit_test(ranges_in_every_form),
 	    cmocka_unit_test(what_is_no_range_is_refused),

@@ -229,6 +229,66 @@ static void test_an_absent_key_attribute_is_an_empty_value(void **context)
 	teardown(&f);
 }
 
+/* What one customer can rotate through meets one limit, and touches nobody else's. */
+static void test_an_ipv6_address_counts_by_its_network(void **context)
+{
+	static const char wide[] = "2001:db8:1:2::/64";
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	assert_true(check(&f, NULL, "2001:db8:1:2::1", NULL, 1).allowed);
+	assert_true(check(&f, NULL, "2001:DB8:1:2:0:0:0:1", NULL, 1).allowed);
+	assert_true(check(&f, NULL, "2001:db8:1:2:ffff:ffff:ffff:ffff", NULL, 1).allowed);
+	assert_false(check(&f, NULL, "2001:db8:1:2:3::", NULL, 1).allowed);
+	assert_int_equal(remaining(&f, "small", wide), 0); /* shared with direct calls */
+	assert_true(check(&f, NULL, "2001:db8:1:3::1", NULL, 1).allowed);
+
+	assert_true(check(&f, NULL, "192.0.2.1", NULL, 1).allowed);
+	assert_true(check(&f, NULL, "::ffff:192.0.2.1", NULL, 1).allowed);
+	assert_int_equal(remaining(&f, "small", "192.0.2.1"), 1);
+	assert_true(check(&f, NULL, "10:00", NULL, 1).allowed); /* no address */
+	assert_int_equal(remaining(&f, "small", "10:00"), 2);
+	teardown(&f);
+}
+
+static void test_the_prefix_is_the_rules_or_the_configs_and_128_is_the_address(void **context)
+{
+	const struct rules_condition of_x[] = {{"user", VALUES(equal("x"))}};
+	const struct rules_rule rules[] = {
+	    {.name = "files", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1},
+	    {.name = "own", .key = by_ip, .key_count = 1, .limits = large, .limit_count = 1,
+	     .ipv6_prefix = 128},
+	    {.name = "two", .key = by_both, .key_count = 2, .limits = large, .limit_count = 1,
+	     .conditions = of_x, .condition_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules), .ipv6_prefix = 20};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	check(&f, NULL, "1::", "x", 1);
+	check(&f, NULL, "1:0:0::2", "y", 1);
+	assert_int_equal(remaining(&f, "small", "1::/20"), 1);
+	assert_int_equal(remaining(&f, "large", "1::"), 9);
+	assert_int_equal(remaining(&f, "large", "1::2"), 9);
+	assert_int_equal(remaining(&f, "large", "6:1::/201:x"), 9);
+	teardown(&f);
+}
+
+static void test_other_attributes_are_no_addresses(void **context)
+{
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_user, .key_count = 1, .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+
+	(void)context;
+	check(&f, NULL, "::1", "2001:db8::1", 1);
+	assert_int_equal(remaining(&f, "small", "2001:db8::1"), 2);
+	teardown(&f);
+}
+
 static void test_a_cost_that_can_never_pass_is_an_error(void **context)
 {
 	const struct rules_rule rules[] = {
@@ -348,6 +408,9 @@ int main(void)
 	    cmocka_unit_test(test_a_rule_that_answers_wins_over_limits),
 	    cmocka_unit_test(test_keys_of_several_attributes_never_run_together),
 	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),
+	    cmocka_unit_test(test_an_ipv6_address_counts_by_its_network),
+	    cmocka_unit_test(test_the_prefix_is_the_rules_or_the_configs_and_128_is_the_address),
+	    cmocka_unit_test(test_other_attributes_are_no_addresses),
 	    cmocka_unit_test(test_a_cost_that_can_never_pass_is_an_error),
 	    cmocka_unit_test(test_too_long_keys_and_too_many_attributes_are_errors),
 	    cmocka_unit_test(test_limits_are_found_by_name_among_many),

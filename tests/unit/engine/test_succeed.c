@@ -114,6 +114,57 @@ static void test_a_window_keeps_its_count(void **context)
 	assert_int_equal(reloaded(window(10), window(30), 7).remaining, 23);
 }
 
+static struct weir_limit_options sliding(uint64_t count, uint32_t slots)
+{
+	return (struct weir_limit_options){
+	    .algorithm = slots ? WEIR_SLIDING_WINDOW : WEIR_SLIDING_LOG,
+	    .rate = {count, 1, WEIR_HOUR}, .slots = slots};
+}
+
+/* Whether its row becomes wider, narrower, or neither. */
+static void test_a_sliding_limit_keeps_what_is_used(void **context)
+{
+	(void)context;
+	assert_int_equal(reloaded(sliding(10, 10), sliding(30, 10), 7).remaining, 23);
+	assert_int_equal(reloaded(sliding(10, 10), sliding(30, 12), 7).remaining, 23);
+	assert_int_equal(reloaded(sliding(10, 10), sliding(30, 100), 7).remaining, 23);
+	assert_int_equal(reloaded(sliding(10, 100), sliding(30, 10), 7).remaining, 23);
+	assert_int_equal(reloaded(sliding(10, 0), sliding(11, 0), 7).remaining, 4);
+	assert_int_equal(reloaded(sliding(10, 0), sliding(100, 0), 7).remaining, 93);
+	assert_int_equal(reloaded(sliding(1000, 0), sliding(10, 0), 7).remaining, 3);
+	assert_int_equal(reloaded(sliding(1000, 0), sliding(3, 0), 7).remaining, 0);
+	assert_int_equal(reloaded(sliding(10, 10), sliding(10, 0), 7).remaining, 10);
+}
+
+/* What was carried over is used up, given back and forgotten as if it had always been there. */
+static void test_a_wider_row_goes_on_where_the_narrower_one_was(void **context)
+{
+	static const uint64_t limits[][3] = {{10, 10, 100}, {10, 0, 0}};
+
+	(void)context;
+	for (unsigned i = 0; i < 2; i++) {
+		struct setting one, two, three;
+		weir_table *table;
+
+		assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+		open_engine(&one, table, sliding(10, (uint32_t)limits[i][1]));
+		assert_true(ask(&one, 6, NOW).allowed);
+		open_engine(&two, table, sliding(i ? 20 : 10, (uint32_t)limits[i][2]));
+		engine_succeed(one.engine, two.engine);
+		assert_int_equal(ask(&two, 1, NOW).remaining, i ? 13 : 3);
+		assert_int_equal(ask(&one, 1, NOW).remaining, i ? 12 : 2);
+		open_engine(&three, table, sliding(2000, i ? 0 : 1000));
+		engine_succeed(two.engine, three.engine);
+		assert_int_equal(ask(&three, 1, NOW).remaining, 1991);
+		assert_int_equal(ask(&one, 1, NOW).remaining, 1990);
+		assert_int_equal(ask(&three, 0, NOW + HOUR).remaining, 2000);
+		weir_engine_close(one.engine);
+		weir_engine_close(two.engine);
+		weir_engine_close(three.engine);
+		weir_table_close(table);
+	}
+}
+
 static void test_another_algorithm_or_period_begins_anew(void **context)
 {
 	struct weir_limit_options minute = bucket(10, 10);
@@ -268,6 +319,8 @@ int main(void)
 	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
 	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
 	    cmocka_unit_test(test_a_window_keeps_its_count),
+	    cmocka_unit_test(test_a_sliding_limit_keeps_what_is_used),
+	    cmocka_unit_test(test_a_wider_row_goes_on_where_the_narrower_one_was),
 	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
 	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
 	    cmocka_unit_test(test_two_versions_at_once_agree_on_what_is_used),

@@ -300,6 +300,44 @@ static void test_a_key_over_its_limit_is_an_error_of_that_command(void **state)
 	          "-ERR expected a key of at most 3 bytes, found 4\r\n*7\r\n" SEVEN);
 }
 
+/* Byte by byte each command is read; in one piece only those unlike the one before. */
+static void test_what_differs_only_in_its_key_means_what_it_would_alone(void **state)
+{
+	static const char *const lines[] = {
+	    "CL.THROTTLE k 9 5 60",
+	    "CL.THROTTLE 12345678901 9 5 60",
+	    "CL.THROTTLE  9 5 60",
+	    "CL.THROTTLE k 9 5 61",
+	    "CL.THROTTLE k 9 5 61 2",
+	    "THROTTLE k 9 5 61 2",
+	    "WEIR.ACQUIRE login k COST 2",
+	    "WEIR.ACQUIRE login other COST 2",
+	    "WEIR.ACQUIRE logic k COST 2",
+	    "WEIR.ACQUIRE logic k",
+	    "WEIR.ACQUIRE logic 123456789012",
+	    "WEIR.ACQUIRE logic k COST x",
+	    "WEIR.ACQUIRE logic k",
+	    "WEIR.PEEK logic 123456",
+	    "WEIR.PEEK logic 1234567",
+	    "ECHO k",
+	    "WEIR.PEEK logic 1",
+	};
+	struct codec_limits input = limits();
+	struct buffer bytes = {0};
+	char room[128];
+
+	(void)state;
+	input.key_max = 11;
+	input.request_max = 60;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		buffer_add_slice(&bytes, as_array(lines[i], room, sizeof room));
+	buffer_add_text(&bytes, "*3\r\n$9\r\nWEIR.PEEK\r\n$5\r\nlogic\r\n:1\r\nk\r\n");
+	buffer_add(&bytes, "", 1);
+	assert_true(drive_all(&resp_codec, &input, &passed, (struct slice){bytes.data, bytes.len - 1},
+	                      NULL, NULL));
+	buffer_free(&bytes);
+}
+
 static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void **state)
 {
 	static const char error[] =
@@ -375,6 +413,7 @@ int main(void)
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
 	    cmocka_unit_test(test_keys_are_any_bytes),
 	    cmocka_unit_test(test_a_key_over_its_limit_is_an_error_of_that_command),
+	    cmocka_unit_test(test_what_differs_only_in_its_key_means_what_it_would_alone),
 	    cmocka_unit_test(test_a_command_over_its_limit_is_skipped_and_the_next_is_heard),
 	    cmocka_unit_test(test_a_skipped_command_is_never_held_in_memory),
 	    cmocka_unit_test(test_more_words_than_fit_are_an_error_of_that_command),

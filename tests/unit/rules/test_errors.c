@@ -132,12 +132,27 @@ static void impossible_values_are_refused(void **state)
 	    {"capacity: -1", 1, 11, "found \"-1\""},
 	    {"capacity: 99999999999999999999", 1, 11, "found \"99999999999999999999\""},
 	    {"nodes: 65537", 1, 8, "from 1 to 65536"},
+	    {"ipv6_prefix: 0", 1, 14, "from 1 to 128, found \"0\""},
+	    {"ipv6_prefix: 129", 1, 14, "from 1 to 128, found \"129\""},
+	    {"ipv6_prefix: /64", 1, 14, "from 1 to 128, found \"/64\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [ip], ipv6_prefix: 129 }]",
+	     2, 48, "from 1 to 128, found \"129\""},
 	    {"limits: { a: { algorithm: token_bucket } }", 1, 14, "rate in token_bucket, found none"},
 	    {"limits: { a: { rate: 5/s } }", 1, 14, "algorithm in a limit, found none"},
 	    {"limits: { a: { algorithm: bucket, rate: 5/s } }", 1, 27,
-	     "token_bucket, leaky_bucket, fixed_window, resetting_bucket, found \"bucket\""},
-	    {"limits: { a: { algorithm: sliding_window, rate: 5/s, slots: 10 } }", 1, 27,
-	     "found \"sliding_window\", which is not supported yet"},
+	     "token_bucket, leaky_bucket, fixed_window, resetting_bucket, sliding_window, sliding_log, "
+	     "found \"bucket\""},
+	    {"limits: { a: { algorithm: pacer, rate: 5/s } }", 1, 27,
+	     "resetting_bucket, sliding_window, sliding_log, found \"pacer\", which is not supported "
+	     "yet"},
+	    {"limits: { a: { algorithm: sliding_window, rate: 5/s, slots: 0 } }", 1, 61,
+	     "a whole number from 1 to 1000, found \"0\""},
+	    {"limits: { a: { algorithm: sliding_window, rate: 5/s,\n slots: 1001 } }", 2, 9,
+	     "a whole number from 1 to 1000, found \"1001\""},
+	    {"limits: { a: { algorithm: sliding_window, rate: 5/month } }", 1, 49, "fixed length"},
+	    {"limits: { a: { algorithm: sliding_log, rate: 10001/s } }", 1, 46,
+	     "1 to 10000 in a log, found 10001"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5 } }", 1, 47, "a rate"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 0/s } }", 1, 47, "found \"0/s\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: -5/s } }", 1, 47, "found \"-5/s\""},
@@ -179,6 +194,10 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	    {"limits: { a: { algorithm: leaky_bucket, rate: 5/s, burst: 5 } }", 1, 52, "capacity"},
 	    {"limits: { a: { align: calendar, algorithm: resetting_bucket, rate: 5/s } }", 1, 16,
 	     "resetting_bucket (algorithm, rate, on_store_failure)"},
+	    {"limits: { a: { algorithm: sliding_log, rate: 5/s, slots: 10 } }", 1, 51,
+	     "sliding_log (algorithm, rate, on_store_failure), found \"slots\""},
+	    {"limits: { a: { algorithm: sliding_window, rate: 5/s, burst: 10 } }", 1, 54,
+	     "sliding_window (algorithm, rate, slots, on_store_failure)"},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
 	     " timezone: UTC } }",
 	     2, 12, "calendar windows only"},
@@ -194,6 +213,10 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	    {"rules:\n  - name: x\n    match: { a: 1 }", 2, 5,
 	     "limits or answer in a rule, found neither"},
 	    {"rules: [{ answer: deny, limits: [a] }]", 1, 25, "a rule with an answer (name,"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [user], ipv6_prefix: 56 }]",
+	     2, 50, "ip in the key beside ipv6_prefix"},
+	    {"rules: [{ answer: deny, ipv6_prefix: 56 }]", 1, 25, "found \"ipv6_prefix\""},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
 	};
 

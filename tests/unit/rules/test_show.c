@@ -27,6 +27,11 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	     "\"timezone\":\"UTC\",\"week_start\":\"monday\"" TAIL},
 	    {"fixed_window, rate: 5/d, align: first_request",
 	     "\"algorithm\":\"fixed_window\",\"rate\":\"5/d\",\"align\":\"first_request\"" TAIL},
+	    {"sliding_window, rate: 5/m",
+	     "\"algorithm\":\"sliding_window\",\"rate\":\"5/m\",\"slots\":10" TAIL},
+	    {"sliding_window, rate: 5/m, slots: 1000",
+	     "\"algorithm\":\"sliding_window\",\"rate\":\"5/m\",\"slots\":1000" TAIL},
+	    {"sliding_log, rate: 10000/h", "\"algorithm\":\"sliding_log\",\"rate\":\"10000/h\"" TAIL},
 	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
 	};
 

@@ -58,6 +58,7 @@ static void the_top_level_is_read(void **state)
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
+	              "ipv6_prefix: 48\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
@@ -69,6 +70,7 @@ static void the_top_level_is_read(void **state)
 	assert_int_equal(config->capacity, 5);
 	assert_int_equal(config->sync_ns, 250 * 1000000);
 	assert_int_equal(config->nodes, 3);
+	assert_int_equal(config->ipv6_prefix, 48);
 	assert_string_equal(config->prefix, "");
 	assert_int_equal(config->trusted_proxy_count, 2);
 	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
@@ -86,11 +88,13 @@ static void limits_are_read_in_their_order(void **state)
 	    "  \"a b\": { algorithm: fixed_window, rate: 5/w, week_start: sunday, timezone: UTC }\n"
 	    "  first: { algorithm: fixed_window, rate: 5/2h, align: first_request }\n"
 	    "  month: { algorithm: fixed_window, rate: 5/3month, align: calendar }\n"
-	    "  reset: { algorithm: resetting_bucket, rate: \"5/d\", on_store_failure: open }\n");
+	    "  reset: { algorithm: resetting_bucket, rate: \"5/d\", on_store_failure: open }\n"
+	    "  slide: { algorithm: sliding_window, rate: 5/s, slots: 60 }\n"
+	    "  log: { algorithm: sliding_log, rate: 10000/s }\n");
 	const struct rules_limit *limits = config->limits;
 
 	(void)state;
-	assert_int_equal(config->limit_count, 6);
+	assert_int_equal(config->limit_count, 8);
 	assert_string_equal(limits[0].options.name, "z");
 	assert_int_equal(limits[0].options.algorithm, WEIR_TOKEN_BUCKET);
 	assert_int_equal(limits[0].options.rate.count, 10);
@@ -115,6 +119,10 @@ static void limits_are_read_in_their_order(void **state)
 	assert_int_equal(limits[5].options.algorithm, WEIR_RESETTING_BUCKET);
 	assert_int_equal(limits[5].options.burst, 0);
 	assert_int_equal(limits[5].on_store_failure, RULES_OPEN);
+	assert_int_equal(limits[6].options.algorithm, WEIR_SLIDING_WINDOW);
+	assert_int_equal(limits[6].options.slots, 60);
+	assert_int_equal(limits[7].options.algorithm, WEIR_SLIDING_LOG);
+	assert_int_equal(limits[7].options.slots, 0);
 	weir_config_close(config);
 }
 
@@ -122,7 +130,8 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 {
 	weir_config *config =
 	    read_text("rules:\n"
-	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local }\n"
+	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local,\n"
+	              "      ipv6_prefix: 128 }\n"
 	              "  - { name: listed, answer: deny, mode: enforce }\n"
 	              "  - { answer: allow }\n"
 	              "limits:\n"
@@ -140,6 +149,7 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 	assert_int_equal(rules[0].key_count, 2);
 	assert_string_equal(rules[0].key[0], "user");
 	assert_string_equal(rules[0].key[1], "ip");
+	assert_int_equal(rules[0].ipv6_prefix, 128);
 	assert_int_equal(rules[0].mode, RULES_SHADOW);
 	assert_int_equal(rules[0].answer, RULES_BY_LIMITS);
 	assert_true(rules[0].has_on_store_failure);

@@ -34,8 +34,8 @@ static int key_name(char *to, size_t size, unsigned key)
 	return snprintf(to, size, "key%u", key);
 }
 
-/* Reports every grant, as soon as it has it. */
-static void acquire_until_killed(weir_limit *limit, uint64_t now_ns, int to)
+/* Reports every grant, as soon as it has it; time goes on by `step_ns` between two at a key. */
+static void acquire_until_killed(weir_limit *limit, uint64_t now_ns, uint64_t step_ns, int to)
 {
 	weir_table *table;
 	char name[16];
@@ -47,7 +47,7 @@ static void acquire_until_killed(weir_limit *limit, uint64_t now_ns, int to)
 			int len = key_name(name, sizeof name, key);
 			struct weir_decision d;
 
-			weir_acquire(table, limit, name, (size_t)len, 1, now_ns, &d);
+			weir_acquire(table, limit, name, (size_t)len, 1, now_ns + (unsigned)i * step_ns, &d);
 			if (d.allowed && write(to, &key, sizeof key) != sizeof key)
 				_exit(1);
 		}
@@ -77,7 +77,8 @@ static void check(weir_table *table, weir_limit *limit, uint64_t now_ns, const u
 	assert_in_range(silent, 0, PROCESSES);
 }
 
-static void nothing_granted_is_lost_when_processes_are_killed(void **state)
+static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned rounds,
+                                    uint64_t step_ns)
 {
 	const char *given = getenv("WEIR_TEST_SEED");
 	unsigned seed = given ? (unsigned)atoi(given) : (unsigned)time(NULL);
@@ -85,13 +86,14 @@ static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 	weir_limit *limit;
 	weir_table *table;
 
-	(void)state;
 	print_message("WEIR_TEST_SEED=%u\n", seed);
+	unlink(path);
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 2 * KEYS, .path = path},
 	                                 &table, NULL), WEIR_OK);
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_HOUR}},
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = algorithm,
+	                                                              .rate = {QUOTA, 1, WEIR_HOUR}},
 	                                 &limit, NULL), WEIR_OK);
-	for (unsigned round = 0; round < ROUNDS; round++) {
+	for (unsigned round = 0; round < rounds; round++) {
 		uint64_t now_ns = NOW + round * 2 * HOUR; /* what was before is spent */
 		unsigned reported[KEYS] = {0}, wanted = 1 + (unsigned)rand_r(&seed) % (KEYS * QUOTA);
 		pid_t pids[PROCESSES];
@@ -102,7 +104,7 @@ static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 		for (int i = 0; i < PROCESSES; i++) {
 			pids[i] = fork();
 			if (pids[i] == 0)
-				acquire_until_killed(limit, now_ns, report[1]);
+				acquire_until_killed(limit, now_ns, step_ns, report[1]);
 		}
 		close(report[1]);
 		while (wanted-- > 0 && read(report[0], &key, sizeof key) == sizeof key)
@@ -114,7 +116,7 @@ static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 		for (int i = 0; i < PROCESSES; i++)
 			waitpid(pids[i], NULL, 0);
 		close(report[0]);
-		check(table, limit, now_ns, reported);
+		check(table, limit, now_ns + (TRIES - 1) * step_ns, reported);
 	}
 	weir_table_stats(table, NOW, &stats);
 	assert_int_equal(stats.evictions, 0);
@@ -122,10 +124,25 @@ static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 	weir_limit_close(limit);
 }
 
+static void nothing_granted_is_lost_when_processes_are_killed(void **state)
+{
+	(void)state;
+	nothing_granted_is_lost(WEIR_TOKEN_BUCKET, ROUNDS, 0);
+}
+
+/* Each grant is in a slot of its own, so that most are moved on while others are killed. */
+static void nothing_is_lost_between_a_head_and_its_row(void **state)
+{
+	(void)state;
+	nothing_granted_is_lost(WEIR_SLIDING_WINDOW, ROUNDS, HOUR / 10);
+	nothing_granted_is_lost(WEIR_SLIDING_LOG, ROUNDS, HOUR / 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_granted_is_lost_when_processes_are_killed),
+	    cmocka_unit_test(nothing_is_lost_between_a_head_and_its_row),
 	};
 	int fd = mkstemp(path), failed;
 

@@ -19,6 +19,7 @@
 #include "base/number.h"
 #include "store/file.h"
 #include "store/memory.h"
+#include "store/section.h"
 
 #define NOW       UINT64_C(1700000000000000000)
 #define QUOTA     50
@@ -105,7 +106,7 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	weir_limit_close(limit);
 }
 
-#define SIZE (sizeof(struct table_header) + 160 * 128) /* of a table of 1,000 keys */
+#define SIZE (sizeof(struct table_header) + 160 * 128) /* of one-word states, 1,000 keys */
 
 static void read_all(uint8_t bytes[SIZE])
 {
@@ -133,7 +134,7 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
 	    {offsetof(struct table_header, capacity), UINT64_C(1) << 33, "found 8589934592"},
 	    {offsetof(struct table_header, sets), 5, "sets: expected 160, found 5"},
-	    {offsetof(struct table_header, reserved0), 1, "checksum: expected "},
+	    {offsetof(struct table_header, row_cells), 1, "cells per row: expected 0, found 1"},
 	    {offsetof(struct table_header, secret), 1, "checksum: expected "},
 	    {offsetof(struct table_header, secret) + 8, 1, "checksum: expected "},
 	    {offsetof(struct table_header, checksum), 1, "checksum: expected "},
@@ -144,6 +145,8 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	};
 	struct weir_table_options options = {.path = path};
 	uint8_t whole[SIZE], damaged[SIZE], left[SIZE];
+	char message[80];
+	size_t size;
 
 	(void)state;
 	weir_table_close(open_with(1000, NULL));
@@ -159,10 +162,21 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 		change(0, whole, SIZE);
 	}
 	weir_table_close(open_with(1000, NULL));
-	assert_int_equal(truncate(path, SIZE - 1), 0);
-	refused(&options, WEIR_EINVAL, "size: expected 28672 bytes for 1000 keys, found 28671");
-	assert_int_equal(truncate(path, 2 * SIZE), 0);
-	refused(&options, WEIR_EINVAL, "size: expected 28672 bytes for 1000 keys, found 57344");
+	change((long)section_of(1000, 2).offset + (long)offsetof(struct table_header, row_cells),
+	       &(uint32_t){12}, 4);
+	refused(&options, WEIR_EINVAL, "rows of 128: cells per row: expected 128, found 12");
+	change((long)section_of(1000, 2).offset + (long)offsetof(struct table_header, row_cells),
+	       &(uint32_t){128}, 4);
+	weir_table_close(open_with(1000, NULL));
+	size = section_store_size(1000);
+	assert_int_equal(truncate(path, (off_t)size - 1), 0);
+	snprintf(message, sizeof message, "size: expected %zu bytes for 1000 keys, found %zu", size,
+	         size - 1);
+	refused(&options, WEIR_EINVAL, message);
+	assert_int_equal(truncate(path, (off_t)size + 1), 0);
+	snprintf(message, sizeof message, "size: expected %zu bytes for 1000 keys, found %zu", size,
+	         size + 1);
+	refused(&options, WEIR_EINVAL, message);
 	assert_int_equal(truncate(path, 0), 0);
 	refused(&options, WEIR_EINVAL, "size: expected a header of 8192 bytes, found 0");
 	options.path = "/dev/null";

@@ -1,6 +1,6 @@
 /*
  * Threads that meet on keys: never more than the limit, never fewer when demand
- * suffices. Time is virtual and stands still, so the numbers are exact.
+ * suffices. Time is virtual and mostly stands still, so the numbers are exact.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -89,9 +89,10 @@ static void close_all(struct load *load)
 
 static void exactly(uint64_t capacity, unsigned keys, unsigned rounds)
 {
-	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET, WEIR_FIXED_WINDOW};
+	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET, WEIR_FIXED_WINDOW,
+	                                                 WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG};
 
-	for (unsigned a = 0; a < 2; a++) {
+	for (unsigned a = 0; a < 4; a++) {
 		for (unsigned threads = 2; threads <= THREADS_MAX; threads *= 2) {
 			struct load load = {.keys = keys, .rounds = rounds};
 
@@ -126,14 +127,13 @@ static void test_threads_on_colliding_keys_get_exactly_the_limit(void **context)
 }
 
 /* "refund and acquire at once": what is kept never exceeds the limit, and nothing is lost. */
-static void test_refund_and_acquire_at_once(void **context)
+static void refund_and_acquire_at_once(enum weir_algorithm algorithm)
 {
 	struct load load = {.keys = 5, .rounds = 1000, .back = true};
 	struct weir_decision d;
 	char key[16];
 
-	(void)context;
-	open_all(&load, 1000, WEIR_FIXED_WINDOW);
+	open_all(&load, 1000, algorithm);
 	meet(&load, 4);
 	for (unsigned k = 0; k < load.keys; k++) {
 		int len = snprintf(key, sizeof key, "key%u", k);
@@ -143,6 +143,104 @@ static void test_refund_and_acquire_at_once(void **context)
 		assert_int_equal(d.remaining, 0);
 	}
 	close_all(&load);
+}
+
+static void test_refund_and_acquire_at_once(void **context)
+{
+	(void)context;
+	refund_and_acquire_at_once(WEIR_FIXED_WINDOW);
+	refund_and_acquire_at_once(WEIR_SLIDING_WINDOW);
+	refund_and_acquire_at_once(WEIR_SLIDING_LOG);
+}
+
+/* Time goes on for all threads together, a hundredth of a period at a time; they read it apart. */
+struct flow {
+	struct load load;
+	uint64_t ticks;
+	unsigned granted[1000]; /* in each tick */
+};
+
+#define TICKS 1000
+#define TICK  UINT64_C(10000000)
+
+static void *run_flow(void *context)
+{
+	struct flow *flow = context;
+
+	pthread_barrier_wait(&flow->load.start);
+	for (;;) {
+		uint64_t n = __atomic_fetch_add(&flow->ticks, 1, __ATOMIC_RELAXED) / 40;
+		struct weir_decision d;
+
+		if (n >= TICKS)
+			return NULL;
+		weir_acquire(flow->load.table, flow->load.limit, "k", 1, 1, NOW + n * TICK, &d);
+		if (d.allowed)
+			__atomic_fetch_add(&flow->granted[n], 1, __ATOMIC_RELAXED);
+		if (d.allowed && n % 7 == 0) {
+			weir_refund(flow->load.table, flow->load.limit, "k", 1, 1, NOW + n * TICK, &d);
+			__atomic_fetch_sub(&flow->granted[n], 1, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+/* Ten slots of ten ticks: what all threads were granted in any ten slots is within the limit. */
+static void test_threads_never_get_more_while_time_slides(void **context)
+{
+	(void)context;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+		struct flow flow = {.ticks = 0};
+		pthread_t ids[4];
+		unsigned all = 0;
+
+		assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 10},
+		                                 &flow.load.table, NULL), 0);
+		assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = a,
+		                                                              .rate = {QUOTA}},
+		                                 &flow.load.limit, NULL), 0);
+		pthread_barrier_init(&flow.load.start, NULL, 4);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(pthread_create(&ids[i], NULL, run_flow, &flow), 0);
+		for (unsigned i = 0; i < 4; i++)
+			pthread_join(ids[i], NULL);
+		pthread_barrier_destroy(&flow.load.start);
+		for (unsigned i = 0; i < TICKS; i++)
+			all += flow.granted[i];
+		/* A clock that lags takes at a time that is newer than its own. */
+		assert_in_range(all, 9 * QUOTA, 10 * QUOTA);
+		close_all(&flow.load);
+	}
+}
+
+/* A width of its own for a limit of many entries, and as bounded. */
+static void test_a_full_width_evicts_and_counts(void **context)
+{
+	struct weir_table_stats stats;
+	weir_limit *limit;
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 10}, &table, NULL), 0);
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG,
+	                                                              .rate = {1000}},
+	                                 &limit, NULL), 0);
+	weir_table_stats(table, NOW, &stats);
+	assert_int_equal(stats.live, 0);
+	assert_int_equal(stats.cells, 48);
+	for (unsigned i = 0; i < 100; i++) {
+		struct weir_decision d;
+
+		for (unsigned j = 0; j < 3; j++) {
+			weir_acquire(table, limit, &i, sizeof i, 1, NOW + i, &d);
+			assert_int_equal(d.remaining, 999 - j);
+		}
+	}
+	weir_table_stats(table, NOW, &stats);
+	assert_int_equal(stats.cells, 48 + 56);
+	assert_in_range(stats.live, 40, 56);
+	assert_int_equal(stats.evictions, 100 - stats.live);
+	weir_limit_close(limit);
+	weir_table_close(table);
 }
 
 /* Far more keys than cells: some are evicted, none is granted less than the limit. */
@@ -205,6 +303,8 @@ int main(void)
 	    cmocka_unit_test(test_threads_on_keys_never_seen_get_exactly_the_limit),
 	    cmocka_unit_test(test_threads_on_colliding_keys_get_exactly_the_limit),
 	    cmocka_unit_test(test_refund_and_acquire_at_once),
+	    cmocka_unit_test(test_threads_never_get_more_while_time_slides),
+	    cmocka_unit_test(test_a_full_width_evicts_and_counts),
 	    cmocka_unit_test(test_a_full_table_still_decides),
 	    cmocka_unit_test(test_threads_on_a_limiter_without_keys),
 	};

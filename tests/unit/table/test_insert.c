@@ -32,8 +32,8 @@ static void setup(struct fixture *f)
 	void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
 
 	memset(memory, 0, size);
-	table_format(memory, 1000, &secret);
-	assert_int_equal(table_attach(&f->table, memory, size, NULL), WEIR_OK);
+	table_format(memory, 1000, 0, &secret);
+	table_view(&f->table, memory, size);
 	f->place = table_place(&f->table, UINT64_C(0x123456789abcdef0));
 	for (int i = 0; i < TABLE_PLACES; i++)
 		f->cells[i] = table_cell(&f->table, &f->place, (unsigned)i);
@@ -299,8 +299,8 @@ static void test_at_capacity_hardly_an_insertion_evicts(void **context)
 
 	(void)context;
 	memset(memory, 0, size);
-	table_format(memory, capacity, &secret);
-	assert_int_equal(table_attach(&f.table, memory, size, NULL), WEIR_OK);
+	table_format(memory, capacity, 0, &secret);
+	table_view(&f.table, memory, size);
 	for (uint64_t i = 0; i < capacity; i++) {
 		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
 		f.place = table_place(&f.table, seed ^ seed >> 29);

@@ -1,4 +1,4 @@
-#include "load/histogram.h"
+#include "stats/histogram.h"
 
 #include <math.h>
 

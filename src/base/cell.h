@@ -1,5 +1,6 @@
 /*
  * cell.h: one key's place: 16 bytes, read whole and changed by one compare-and-swap.
+ * A state that is wider has a row of them besides.
  *
  *     high word   until 60 | generation 4     when the state is spent, in
  *                                             nanoseconds modulo 2^60; which
@@ -18,8 +19,8 @@
  * from LSE2 (Armv8.4) on. Where that guarantee is missing, and only there, the
  * load is a compare-and-swap after all.
  */
-#ifndef TABLE_CELL_H
-#define TABLE_CELL_H
+#ifndef BASE_CELL_H
+#define BASE_CELL_H
 
 #include <stdbool.h>
 #include <stdint.h>

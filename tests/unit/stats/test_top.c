@@ -12,7 +12,7 @@
 
 #include <weir/weir.h>
 
-#include "server/top.h"
+#include "stats/top.h"
 
 #define MINUTE (UINT64_C(60) * 1000000000)
 #define NOW    (UINT64_C(1000) * MINUTE)

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "load/histogram.h"
+#include "stats/histogram.h"
 
 #define SAMPLES 20000
 

@@ -16,7 +16,7 @@
  *
  * Merging: where a loop has no counter of a pair, its smallest count stands in.
  */
-#include "server/top.h"
+#include "stats/top.h"
 
 #include <pthread.h>
 #include <stdalign.h>
@@ -142,6 +142,7 @@ static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, s
 	loop->errors[counter] = loop->denied[counter];
 	name->limit = limit;
 	name->key_len = (uint16_t)u64_min(key.len, UINT16_MAX);
+	memset(name->key, 0, TOP_KEY_MAX);
 	if (key.len > 0)
 		memcpy(name->key, key.data, u64_min(key.len, TOP_KEY_MAX));
 	return counter;
@@ -198,11 +199,13 @@ static int by_hash(const void *left, const void *right)
 	return (a->hash > b->hash) - (a->hash < b->hash);
 }
 
+/* Then by name: hashes are keyed, so that their order is another one each time. */
 static int by_denied(const void *left, const void *right)
 {
 	const struct entry *a = left, *b = right;
+	int order = (a->denied < b->denied) - (a->denied > b->denied);
 
-	return (a->denied < b->denied) - (a->denied > b->denied);
+	return order ? order : memcmp(a->name.key, b->name.key, TOP_KEY_MAX);
 }
 
 /* One entry for each hash; returns how many. */
@@ -223,36 +226,58 @@ static size_t merge(struct entry *entries, size_t n)
 }
 
 /* `floor`: what copy_loop has taken off, over all loops. */
-static void add_entry(const struct entry *entry, int64_t floor, struct buffer *out)
+static struct top_entry entry_shown(const struct entry *entry, int64_t floor, struct arena *arena)
 {
 	const struct name *name = &entry->name;
-	bool cut = name->key_len > TOP_KEY_MAX;
+	size_t len = u64_min(name->key_len, TOP_KEY_MAX);
 
-	buffer_add_text(out, "{\"limit\":\"");
-	buffer_add_json(out, slice_of(name->limit));
-	buffer_add_text(out, "\",\"key\":\"");
-	buffer_add_json(out, (struct slice){name->key, cut ? TOP_KEY_MAX : name->key_len});
-	buffer_printf(out, "%s\",\"denied\":%lld,\"error\":%lld}", cut ? "…" : "",
-	              (long long)(entry->denied + floor), (long long)(entry->error + floor));
+	return (struct top_entry){
+	    .limit = name->limit,
+	    .key = {arena_copy(arena, (struct slice){name->key, len}), len},
+	    .cut = name->key_len > TOP_KEY_MAX,
+	    .denied = (uint64_t)(entry->denied + floor),
+	    .error = (uint64_t)(entry->error + floor),
+	};
+}
+
+struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena)
+{
+	struct entry *entries = arena_array(arena, top->loop_count * TOP_COUNTERS, sizeof *entries);
+	struct top_entry *shown;
+	size_t count = 0;
+	int64_t floor = 0;
+
+	if (!entries)
+		return NULL;
+	for (size_t i = 0; i < top->loop_count; i++)
+		count += copy_loop(&top->loops[i], now_ns, entries + count, &floor);
+	count = merge(entries, count);
+	qsort(entries, count, sizeof *entries, by_denied);
+	*n = u64_min(*n, count);
+	shown = arena_array(arena, *n, sizeof *shown);
+	for (size_t i = 0; shown && i < *n; i++) {
+		shown[i] = entry_shown(&entries[i], floor, arena);
+		if (!shown[i].key.data)
+			return NULL;
+	}
+	return shown;
 }
 
 int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
                struct buffer *out)
 {
-	struct entry *entries = arena_array(arena, top->loop_count * TOP_COUNTERS, sizeof *entries);
-	size_t count = 0;
-	int64_t floor = 0;
+	const struct top_entry *entries = top_list(top, &n, now_ns, arena);
 
 	if (!entries)
 		return WEIR_ENOMEM;
-	for (size_t i = 0; i < top->loop_count; i++)
-		count += copy_loop(&top->loops[i], now_ns, entries + count, &floor);
-	count = merge(entries, count);
-	qsort(entries, count, sizeof *entries, by_denied);
 	buffer_add(out, "[", 1);
-	for (size_t i = 0; i < count && i < n; i++) {
-		buffer_add(out, ",", i > 0);
-		add_entry(&entries[i], floor, out);
+	for (size_t i = 0; i < n; i++) {
+		buffer_add_text(out, i > 0 ? ",{\"limit\":\"" : "{\"limit\":\"");
+		buffer_add_json(out, slice_of(entries[i].limit));
+		buffer_add_text(out, "\",\"key\":\"");
+		buffer_add_json(out, entries[i].key);
+		buffer_printf(out, "%s\",\"denied\":%llu,\"error\":%llu}", entries[i].cut ? "…" : "",
+		              (unsigned long long)entries[i].denied, (unsigned long long)entries[i].error);
 	}
 	buffer_add(out, "]", 1);
 	return WEIR_OK;

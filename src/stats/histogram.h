@@ -6,8 +6,8 @@
  * 256 a bucket holds one value. Like Tene's HdrHistogram, without a range to
  * choose: 64 bits take 58 KiB.
  */
-#ifndef LOAD_HISTOGRAM_H
-#define LOAD_HISTOGRAM_H
+#ifndef STATS_HISTOGRAM_H
+#define STATS_HISTOGRAM_H
 
 #include <stdint.h>
 

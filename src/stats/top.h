@@ -9,8 +9,8 @@
  * Threads: each loop counts under a mutex of its own, which is only ever
  * contended for the moment in which somebody asks.
  */
-#ifndef SERVER_TOP_H
-#define SERVER_TOP_H
+#ifndef STATS_TOP_H
+#define STATS_TOP_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,10 +34,18 @@ void top_close(struct top *top);
 void top_count(struct top *top, size_t loop, uint64_t hash, const char *limit, struct slice key,
                uint64_t now_ns);
 
-/**
- * Appends the `n` most denied pairs as a JSON array, most denied first. "error"
- * is by how much "denied" may be too high. 0 or ENOMEM.
- */
+struct top_entry {
+	const char *limit;
+	struct slice key; /* what was kept of it */
+	bool cut;         /* it was longer */
+	uint64_t denied;
+	uint64_t error; /* by how much `denied` may be too high */
+};
+
+/** The most denied pairs, most denied first, at most *n; *n is how many. NULL: out of memory. */
+struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena);
+
+/** Appends the same as a JSON array. 0 or ENOMEM. */
 int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
                struct buffer *out);
 

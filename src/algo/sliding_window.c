@@ -1,0 +1,363 @@
+/*
+ * sliding_window.c: the counts of the slots that make up the last period.
+ *
+ * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The
+ * head is the newest slot that something was taken in, its place in the row is
+ * k mod S, and both look alike:
+ *
+ *     until = start + period,    generation = 4 * that of S + kind,    word = count - 1.
+ *
+ * So a slot is one of the last S exactly while its `until` is ahead of now, and
+ * the sum over the row needs neither the number of a slot nor a division.
+ *
+ * When time has gone on to a later slot, the head is sealed (its count is final),
+ * copied to its place, and swapped for the new slot: three compare-and-swaps, and
+ * whoever meets a sealed head does what is left of them. A new key's head is
+ * void: its row says nothing until the head is sealed, when the row is cleaned
+ * of what an earlier life of the key left there. So is a head that takes over
+ * all use, because S has changed, or because it lies further ahead than clocks
+ * differ: the clock was set back. An empty head's slot has a count of none, while
+ * there is something in the row.
+ *
+ * The head's slot never goes back, and a row cell only ever loses, so nothing that
+ * was written for one moment of a key can be mistaken at another.
+ */
+#include "algo/wide.h"
+
+/* A cell of the row is open, or void: says nothing. */
+enum { OPEN, SEALED, VOID, EMPTY, KINDS };
+
+_Static_assert(ALGO_SLOTS_GENERATIONS *KINDS <= ALGO_MOVED, "all generations fit in a cell");
+
+/* A state as it stands for this call. */
+struct view {
+	uint64_t start_ns; /* of the head's slot; of now's if there is no head or it is moved */
+	uint64_t count;    /* in it */
+	uint64_t before;   /* in the row's slots */
+	unsigned kind;
+	bool written; /* the head says so; else there is none, or: */
+	bool moved;   /* use that a head has to take over */
+};
+
+unsigned sliding_window_generation(uint32_t slots)
+{
+	return (slots * UINT32_C(0x9e3779b1) >> 16) % ALGO_SLOTS_GENERATIONS;
+}
+
+struct cell sliding_window_void(struct cell cell)
+{
+	unsigned generation = cell_generation(cell);
+
+	cell.high += VOID - generation % KINDS;
+	return cell;
+}
+
+static uint64_t slot_at(const struct slots_params *params, uint64_t ns)
+{
+	if (params->whole)
+		return ns / params->slot_ns;
+	return (uint64_t)((u128)ns * params->slots / params->period_ns);
+}
+
+static uint64_t start_of(const struct slots_params *params, uint64_t slot)
+{
+	if (params->whole)
+		return slot * params->slot_ns;
+	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
+}
+
+static uint64_t start_after(const struct slots_params *params, uint64_t start_ns)
+{
+	if (params->whole)
+		return start_ns + params->slot_ns;
+	return start_of(params, slot_at(params, start_ns) + 1);
+}
+
+static struct cell make(const struct algo_limit *limit, const struct algo_row *row,
+                        uint64_t start_ns, unsigned kind, uint64_t count)
+{
+	return cell_make(row->tag, start_ns + limit->period_ns, count ? (uint32_t)(count - 1) : 0,
+	                 limit->generation * KINDS + kind);
+}
+
+/* The slots before the head's that are not over. Times in a cell's unit, 1/16 ns, from now on. */
+struct range {
+	uint64_t origin; /* now, with the generation to look for */
+	int64_t over, head;
+	uint32_t tag;
+};
+
+static struct range range_of(uint64_t period_ns, uint64_t now_ns, struct cell head, uint32_t tag)
+{
+	int64_t ahead = (int64_t)((head.high & ~UINT64_C(15)) - (now_ns << 4));
+	int64_t over = ahead - (int64_t)(period_ns << 4); /* a clock that lags uses the head's */
+
+	return (struct range){now_ns << 4 | cell_generation(head) / KINDS * KINDS, over > 0 ? over : 0,
+	                      ahead, tag};
+}
+
+static inline bool in_range(const struct range *range, struct cell cell)
+{
+	int64_t ahead = (int64_t)(cell.high - range->origin);
+
+	return (ahead & 15) == OPEN && ahead > range->over && ahead < range->head &&
+	       cell_tag(cell) == range->tag;
+}
+
+static uint64_t row_use(const struct algo_row *row, unsigned width, const struct range *range)
+{
+	uint64_t use = 0;
+
+	for (unsigned i = 0; i < width; i++) {
+		struct cell cell = algo_row_load(row, i);
+
+		use += in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
+	}
+	return use;
+}
+
+static uint64_t count_of(struct cell head)
+{
+	bool none = cell_generation(head) != ALGO_MOVED && cell_generation(head) % KINDS == EMPTY;
+
+	return none ? 0 : (uint64_t)cell_word(head) + 1;
+}
+
+uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                            const struct algo_row *row)
+{
+	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
+	uint64_t count = count_of(head);
+
+	if (cell_generation(head) == ALGO_MOVED || cell_generation(head) % KINDS == VOID)
+		return count;
+	return count + row_use(row, row->width, &range);
+}
+
+static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                           const struct algo_row *row)
+{
+	const struct slots_params *params = &limit->slots;
+	unsigned generation = cell_generation(head);
+	struct view view = {.kind = VOID};
+	int64_t start_ahead;
+
+	if (!algo_head_live(head, now_ns)) {
+		view.start_ns = start_of(params, slot_at(params, now_ns));
+		return view;
+	}
+	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
+	if (generation / KINDS != limit->generation || start_ahead > (int64_t)params->slot_ns) {
+		view.start_ns = start_of(params, slot_at(params, now_ns));
+		view.count = u64_min(sliding_window_use(limit, now_ns, head, row), params->count);
+		view.moved = true;
+		return view;
+	}
+	view.start_ns = now_ns + (uint64_t)start_ahead;
+	view.count = count_of(head);
+	view.kind = generation % KINDS;
+	view.written = true;
+	if (view.kind != VOID) {
+		struct range range = range_of(params->period_ns, now_ns, head, row->tag);
+
+		view.before = row_use(row, params->slots, &range);
+		if (view.count + view.before == 0) /* as if there were none */
+			view = (struct view){.kind = VOID,
+			                     .start_ns = start_of(params, slot_at(params, now_ns))};
+	}
+	return view;
+}
+
+static void want_head(struct algo_change *change, struct cell head, bool last)
+{
+	change->want = ALGO_WANT_HEAD;
+	change->head = head;
+	change->last = last;
+}
+
+/* What is left to do for a sealed head, up to the next slot with `count` in it. */
+static void want_next(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
+                      uint64_t count, struct view *view, struct algo_change *change)
+{
+	const struct slots_params *params = &limit->slots;
+	uint64_t slot = slot_at(params, view->start_ns);
+
+	change->place = (unsigned)(slot % params->slots);
+	change->before = algo_row_load(row, change->place);
+	change->after = make(limit, row, view->start_ns, OPEN, view->count);
+	if (cell_bits(change->before) != cell_bits(change->after)) {
+		change->want = ALGO_WANT_CELL;
+		return;
+	}
+	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
+	view->start_ns = start_of(params, slot);
+	view->before += view->count;
+	view->count = count;
+	want_head(change, make(limit, row, view->start_ns, count ? OPEN : EMPTY, count), count > 0);
+}
+
+static void take(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
+                 uint64_t cost, struct view *view, struct algo_change *change)
+{
+	const struct slots_params *params = &limit->slots;
+	bool later;
+
+	if (view->kind == SEALED) {
+		want_next(limit, row, now_ns, cost, view, change);
+		return;
+	}
+	later = (int64_t)(now_ns - start_after(params, view->start_ns)) >= 0;
+	if (later && view->kind != EMPTY) {
+		want_head(change, make(limit, row, view->start_ns, SEALED, view->count), false);
+		change->clean = view->kind == VOID;
+		return;
+	}
+	if (later)
+		view->start_ns = start_of(params, slot_at(params, now_ns));
+	view->count += cost;
+	want_head(change,
+	          make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN, view->count),
+	          true);
+}
+
+static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                          const struct algo_row *row, const struct view *view, uint64_t need)
+{
+	const struct slots_params *params = &limit->slots;
+	struct range range = range_of(params->period_ns, now_ns, head, row->tag);
+	unsigned place;
+
+	if (view->kind != VOID) {
+		place = (unsigned)(slot_at(params, view->start_ns) % params->slots);
+		for (unsigned i = 1; i < params->slots; i++) { /* the oldest is behind the head's */
+			struct cell cell;
+
+			place = place + 1 == params->slots ? 0 : place + 1;
+			cell = algo_row_load(row, place);
+			if (!in_range(&range, cell))
+				continue;
+			if (cell_word(cell) >= need - 1)
+				return (uint64_t)cell_ahead_ns(cell, now_ns);
+			need -= (uint64_t)cell_word(cell) + 1;
+		}
+	}
+	return view->start_ns + params->period_ns - now_ns;
+}
+
+/* The slot in the row that ends at `until_ns`, or with 0 the newest; its place, or -1. */
+static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                     const struct algo_row *row, uint64_t until_ns, struct cell *found)
+{
+	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
+	int place = -1;
+
+	for (unsigned i = 0; i < limit->slots.slots; i++) {
+		struct cell cell = algo_row_load(row, i);
+
+		if (!in_range(&range, cell))
+			continue;
+		if (until_ns != 0
+		        ? now_ns + (uint64_t)cell_ahead_ns(cell, now_ns) == until_ns
+		        : place < 0 || cell_ahead_ns(cell, now_ns) > cell_ahead_ns(*found, now_ns)) {
+			*found = cell;
+			place = (int)i;
+		}
+	}
+	return place;
+}
+
+/*
+ * Of the slot that ends at `until_ns`, or with 0 of the newest that has a count; a sealed
+ * head is completed before.
+ */
+static void refund(const struct algo_limit *limit, const struct algo_call *call, uint64_t now_ns,
+                   struct cell head, const struct algo_row *row, struct view *view,
+                   struct algo_change *change)
+{
+	bool head_named = call->until_ns == view->start_ns + limit->period_ns;
+	uint64_t back;
+	int place;
+
+	if (call->cost == 0 || view->before + view->count == 0)
+		return;
+	if (view->kind == SEALED) {
+		want_next(limit, row, now_ns, 0, view, change);
+		return;
+	}
+	if (head_named || (call->until_ns == 0 && view->count > 0)) {
+		back = u64_min(call->cost, view->count);
+		if (view->before + view->count == back)
+			want_head(change, (struct cell){0, 0}, false);
+		else
+			want_head(change,
+			          make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
+			               view->count - back),
+			          false);
+		change->given_back = back;
+		if (back == 0)
+			change->want = ALGO_WANT_NOTHING;
+		return;
+	}
+	if (view->kind == VOID)
+		return;
+	place = find_slot(limit, now_ns, head, row, call->until_ns, &change->before);
+	if (place < 0)
+		return;
+	back = u64_min(call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->want = ALGO_WANT_CELL;
+	change->place = (unsigned)place;
+	change->after = change->before;
+	if (back > cell_word(change->before))
+		change->after = sliding_window_void(change->before);
+	else
+		change->after.low -= back;
+	change->given_back = back;
+}
+
+/* Until nothing is in use. */
+static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                             const struct algo_row *row, const struct view *view)
+{
+	struct cell newest;
+
+	if (view->count > 0)
+		return view->start_ns + limit->period_ns - now_ns;
+	if (view->before == 0 || find_slot(limit, now_ns, head, row, 0, &newest) < 0)
+		return 0;
+	return (uint64_t)cell_ahead_ns(newest, now_ns);
+}
+
+void sliding_window_step(const struct algo_limit *limit, const struct algo_call *call,
+                         const struct algo_time *time, struct cell head, const struct algo_row *row,
+                         struct algo_outcome *out, struct algo_change *change)
+{
+	const struct slots_params *params = &limit->slots;
+	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
+	struct view view = view_of(limit, now_ns, head, row);
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (view.before + view.count + cost > params->count) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = when_room(limit, now_ns, head, row, &view,
+			                                view.before + view.count + cost - params->count);
+			if (view.moved && call->op == ALGO_ACQUIRE)
+				want_head(change, make(limit, row, view.start_ns, VOID, view.count), true);
+		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			take(limit, row, now_ns, cost, &view, change);
+		}
+		break;
+	case ALGO_REFUND:
+		refund(limit, call, now_ns, head, row, &view, change);
+		break;
+	case ALGO_RESET:
+		if (view.written || view.moved)
+			want_head(change, (struct cell){0, 0}, true);
+		view.before = view.count = 0;
+		break;
+	}
+	out->remaining = sat_sub(params->count, view.before + view.count);
+	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
+}

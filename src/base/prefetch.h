@@ -1,0 +1,20 @@
+/* prefetch.h: asking memory for a line before it is needed. */
+#ifndef BASE_PREFETCH_H
+#define BASE_PREFETCH_H
+
+/*
+ * Not __builtin_prefetch: to GCC a function that does nothing else has no
+ * effect, and where it has not inlined the function it drops the call.
+ */
+static inline void prefetch(const void *line)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
+#elif defined(__aarch64__)
+	__asm__ volatile("prfm pldl1keep, %a0" : : "p"(line));
+#else
+	__builtin_prefetch(line);
+#endif
+}
+
+#endif

@@ -1,0 +1,316 @@
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "server/config.h"
+#include "server/settings.h"
+#include "simulate/pattern.h"
+#include "simulate/report.h"
+#include "simulate/trace.h"
+
+#define EXIT_TROUBLE 1
+
+enum { TRACE, FORMAT, PATTERN, LIMIT, KEY, CAPACITY, HTML, JSON, DECISIONS, HELP, FLAG_COUNT };
+
+static const struct {
+	const char *name, *value, *help;
+} flags[FLAG_COUNT] = {
+    [TRACE] = {"trace", "FILE", "a log; - is standard input"},
+    [FORMAT] = {"format", "NAME", FORMAT_NAMES ": guessed from the first line"},
+    [PATTERN] = {"pattern", "NAME", "instead, made up traffic: " PATTERN_NAMES},
+    [LIMIT] = {"limit", "NAME...", "these by themselves, side by side, and not the rules"},
+    [KEY] = {"key", "FIELD", "of every limit: that of its first rule, or ip"},
+    [CAPACITY] = {"capacity", "N", "keys of a table: the file's, or 1000000"},
+    [HTML] = {"html", "FILE", "a page with charts to zoom into"},
+    [JSON] = {"json", NULL, "one object instead of a table"},
+    [DECISIONS] = {"decisions", "FILE", "a JSON line for each request and limit"},
+    [HELP] = {"help", NULL, "this"},
+};
+
+struct simulation {
+	const char *text[FLAG_COUNT]; /* as given; NULL: not given */
+	const char *config_path;
+	const char **limits;
+	size_t limit_count;
+
+	weir_config *config;
+	uint64_t capacity;
+	struct lane *lanes;
+	struct replay replay;
+	struct trace trace;
+	struct pattern pattern;
+};
+
+static int fail(const char *message)
+{
+	fprintf(stderr, "weir simulate: %s\n", message);
+	return EXIT_USAGE;
+}
+
+static int help(void)
+{
+	puts("usage: weir simulate -c FILE --trace FILE [OPTION]...\n"
+	     "       weir simulate [-c FILE] --pattern NAME [OPTION]...\n");
+	for (size_t i = 0; i < FLAG_COUNT; i++)
+		printf("  --%-9s %-8s %s\n", flags[i].name, flags[i].value ? flags[i].value : "",
+		       flags[i].help);
+	return 0;
+}
+
+static int set_flags(struct simulation *s, int argc, char **argv, struct weir_error *error)
+{
+	struct option options[FLAG_COUNT + 1] = {0};
+	int option;
+
+	for (int i = 0; i < FLAG_COUNT; i++)
+		options[i] = (struct option){
+		    flags[i].name, flags[i].value ? required_argument : no_argument, NULL, 256 + i};
+	while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
+		if (option == '?')
+			return error_set(error, WEIR_EINVAL, "see weir simulate --help");
+		if (option == 'c')
+			s->config_path = optarg;
+		else
+			s->text[option - 256] = optarg ? optarg : "";
+		if (option == 256 + LIMIT)
+			s->limits[s->limit_count++] = optarg;
+	}
+	/* --limit a b is --limit a --limit b. */
+	for (; s->limit_count > 0 && optind < argc; optind++)
+		s->limits[s->limit_count++] = argv[optind];
+	if (optind < argc)
+		return error_set(error, WEIR_EINVAL, "expected an option, found '%.80s'", argv[optind]);
+	if (!s->text[HELP] && !s->text[TRACE] == !s->text[PATTERN])
+		return error_set(error, WEIR_EINVAL, "expected --trace or --pattern, found %s",
+		                 s->text[TRACE] ? "both" : "neither");
+	return WEIR_OK;
+}
+
+static int read_config(struct simulation *s, struct weir_error *error)
+{
+	struct settings settings = {
+	    .text = {[SETTING_CONFIG] = s->config_path, [SETTING_CAPACITY] = s->text[CAPACITY]}};
+	struct settings_plan plan;
+	struct weir_error inner = {0};
+	int status;
+
+	settings_add_environment(&settings, getenv);
+	if (settings.text[SETTING_CONFIG])
+		status = server_config_read(settings.text[SETTING_CONFIG], &s->config, &inner);
+	else if (s->text[PATTERN])
+		status =
+		    weir_config_read_yaml(pattern_limits, strlen(pattern_limits), NULL, &s->config, &inner);
+	else
+		return error_set(error, WEIR_EINVAL, "expected -c FILE with the limits to try");
+	if (status != WEIR_OK) {
+		struct buffer line = {0};
+
+		log_add_error(&line, settings.text[SETTING_CONFIG], &inner);
+		buffer_add(&line, "", 1);
+		error_set(error, status, "%s", line.failed ? inner.message : line.data);
+		buffer_free(&line);
+		return status;
+	}
+	status = settings_resolve(&settings, s->config, &plan, error);
+	s->capacity = plan.capacity ? plan.capacity : 1000000;
+	return status;
+}
+
+static int limit_index(const struct weir_config *config, const char *name, size_t *out,
+                       struct weir_error *error)
+{
+	for (*out = 0; *out < config->limit_count; ++*out)
+		if (strcmp(config->limits[*out].options.name, name) == 0)
+			return WEIR_OK;
+	return error_set(error, WEIR_ENOTFOUND, "--limit: expected a limit of the file, found '%.64s'",
+	                 name);
+}
+
+/* The rules; or each limit by itself where limits or a key are named, or there are no rules. */
+static int open_lanes(struct simulation *s, struct weir_error *error)
+{
+	bool as_rules = s->limit_count == 0 && !s->text[KEY] && s->config->rule_count > 0;
+	size_t n = as_rules ? 1 : s->limit_count ? s->limit_count : s->config->limit_count;
+	int status = WEIR_OK;
+
+	if (s->config->limit_count == 0)
+		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
+	s->replay.lanes = s->lanes = calloc(n, sizeof *s->lanes);
+	if (!s->lanes)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
+		struct lane *lane = &s->lanes[s->replay.lane_count++];
+		size_t limit = i;
+
+		if (s->limit_count > 0)
+			status = limit_index(s->config, s->limits[i], &limit, error);
+		for (size_t j = 0; j < i && status == WEIR_OK && s->limit_count > 0; j++)
+			if (strcmp(s->limits[i], s->limits[j]) == 0)
+				status = error_set(error, WEIR_EINVAL,
+				                   "--limit: expected each limit once, found '%.64s' twice",
+				                   s->limits[i]);
+		if (status == WEIR_OK)
+			status = as_rules ? lane_open_rules(lane, s->config, s->capacity, error)
+			                  : lane_open_limit(lane, s->config, limit, s->text[KEY], s->capacity,
+			                                    error);
+		if (status == WEIR_OK)
+			status = lane_fields(lane, &s->replay.fields, error);
+	}
+	return status;
+}
+
+static int next_of_trace(void *context, struct record *record, struct weir_error *error)
+{
+	struct simulation *s = context;
+
+	return trace_next(&s->trace, record, error);
+}
+
+static int next_of_pattern(void *context, struct record *record, struct weir_error *error)
+{
+	struct simulation *s = context;
+
+	(void)error;
+	return pattern_next(&s->pattern, record);
+}
+
+static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
+{
+	const struct tally *first = &s->lanes[0].tallies[0];
+	const struct format *format = NULL;
+
+	source->context = s;
+	if (s->text[PATTERN]) {
+		source->next = next_of_pattern;
+		return pattern_open(&s->pattern, s->text[PATTERN], first->limit,
+		                    first->declared->options.rate.count, &s->replay.fields, error);
+	}
+	source->next = next_of_trace;
+	if (s->text[FORMAT] && !(format = format_named(s->text[FORMAT])))
+		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
+		                 s->text[FORMAT]);
+	return trace_open(&s->trace, s->text[TRACE], format, &s->replay.fields, stderr, error);
+}
+
+static void show_progress(void *context, uint64_t requests)
+{
+	const struct simulation *s = context;
+	uint64_t percent = s->trace.size ? s->trace.lines.consumed * 100 / s->trace.size : 0;
+	int bars = (int)(u64_min(percent, 100) * 30 / 100);
+
+	if (s->trace.size)
+		fprintf(stderr, "\r[%.*s%*s] %3llu%%", bars, "##############################", 30 - bars,
+		        "", (unsigned long long)percent);
+	else
+		fputc('\r', stderr);
+	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
+}
+
+static int write_file(const char *path, const struct buffer *text, struct weir_error *error)
+{
+	FILE *file = fopen(path, "wbe");
+	bool written = file && fwrite(text->data, 1, text->len, file) == text->len;
+
+	if (file && fclose(file) != 0)
+		written = false;
+	return written ? WEIR_OK
+	               : error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", path);
+}
+
+static int write_reports(struct simulation *s, struct weir_error *error)
+{
+	const struct report report = {
+	    .replay = &s->replay,
+	    .source = s->text[TRACE] ? s->text[TRACE] : s->text[PATTERN],
+	    .malformed = s->trace.malformed,
+	    .as_rules = s->lanes[0].own == NULL,
+	};
+	struct buffer out = {0}, page = {0};
+	int status = WEIR_OK;
+
+	if (s->text[JSON])
+		report_json(&report, false, &out);
+	else
+		report_text(&report, !isatty(STDOUT_FILENO) || getenv("NO_COLOR"), &out);
+	if (s->text[HTML])
+		report_html(&report, &page);
+	if (out.failed || page.failed)
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	if (status == WEIR_OK && s->text[HTML])
+		status = write_file(s->text[HTML], &page, error);
+	if (status == WEIR_OK &&
+	    (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0))
+		status = error_set(error, WEIR_EIO, "can't write the result: %m");
+	buffer_free(&out);
+	buffer_free(&page);
+	return status;
+}
+
+static int run(struct simulation *s, struct weir_error *error)
+{
+	const char *decisions = s->text[DECISIONS];
+	struct source source;
+	int status = read_config(s, error);
+
+	if (status == WEIR_OK)
+		status = open_lanes(s, error);
+	if (status == WEIR_OK)
+		status = open_source(s, &source, error);
+	if (status == WEIR_OK && decisions) {
+		s->replay.decisions = strcmp(decisions, "-") == 0 ? fdopen(dup(STDOUT_FILENO), "we")
+		                                                  : fopen(decisions, "wbe");
+		if (!s->replay.decisions)
+			status =
+			    error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", decisions);
+	}
+	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
+		s->replay.progress = show_progress;
+		s->replay.progress_context = s;
+	}
+	if (status == WEIR_OK)
+		status = replay_run(&s->replay, &source, error);
+	if (s->replay.progress)
+		fputs("\r\033[K", stderr);
+	if (status == WEIR_OK && s->replay.requests == 0)
+		status =
+		    error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none", s->text[TRACE]);
+	if (status == WEIR_OK)
+		status = write_reports(s, error);
+	if (s->replay.decisions && fclose(s->replay.decisions) != 0 && status == WEIR_OK)
+		status = error_set(error, WEIR_EIO, "%s: %m", decisions);
+	return status;
+}
+
+int command_simulate(int argc, char **argv)
+{
+	struct simulation s = {0};
+	struct weir_error error = {0};
+	int status;
+
+	s.limits = calloc((size_t)argc, sizeof *s.limits);
+	if (!s.limits)
+		return fail("out of memory");
+	status = set_flags(&s, argc, argv, &error);
+	if (status != WEIR_OK) {
+		free(s.limits);
+		return fail(error.message);
+	}
+	if (s.text[HELP]) {
+		free(s.limits);
+		return help();
+	}
+	status = run(&s, &error);
+	if (status != WEIR_OK)
+		fail(error.message);
+	trace_close(&s.trace);
+	for (size_t i = 0; i < s.replay.lane_count; i++)
+		lane_close(&s.lanes[i]);
+	free(s.lanes);
+	weir_config_close(s.config);
+	free(s.limits);
+	return status == WEIR_OK ? 0 : EXIT_TROUBLE;
+}

@@ -1,0 +1,203 @@
+/*
+ * combined.c: nginx's and Apache's "combined", and "common", which ends sooner.
+ *
+ *     1.2.3.4 - ann [14/Nov/2023:22:13:20 +0000] "GET /a?b HTTP/1.1" 200 12 "-" "curl/8"
+ *
+ * Fields that a server adds behind these are stepped over. A request line that
+ * is none (there are such, from those who speak TLS to a plain port) is a
+ * request all the same, without method and path.
+ */
+#include <string.h>
+
+#include "base/number.h"
+#include "simulate/format.h"
+#include "simulate/when.h"
+
+/* Columns, in the order of their names. */
+enum { IP, USER, TIME, METHOD, PATH, STATUS, BYTES, REFERER, USER_AGENT };
+
+struct scan {
+	const struct columns *columns;
+	struct slice line;
+	const char *at, *end;
+	struct record *record;
+	struct weir_error *error;
+};
+
+static const char *find(const struct scan *s, char c)
+{
+	return s->at < s->end ? memchr(s->at, c, (size_t)(s->end - s->at)) : NULL;
+}
+
+static bool take(struct scan *s, char c)
+{
+	if (s->at == s->end || *s->at != c)
+		return false;
+	s->at++;
+	return true;
+}
+
+static int expected(const struct scan *s, const char *what)
+{
+	return format_expected(s->error, s->line, s->at, what);
+}
+
+/* "-" is how these formats write nothing. */
+static void keep(struct scan *s, int column, const char *from, const char *to)
+{
+	int target = s->columns->targets[column];
+
+	if (target >= 0 && !(to - from == 1 && *from == '-'))
+		s->record->values[target] = (struct slice){from, (size_t)(to - from)};
+}
+
+/* nginx writes what would end a string as \xHH, Apache as \" and \\. */
+static const char *unescape(char *from, const char *to)
+{
+	char *out = memchr(from, '\\', (size_t)(to - from));
+
+	if (!out)
+		return to;
+	for (const char *p = out; p < to; p++) {
+		if (*p != '\\' || p + 1 == to) {
+			*out++ = *p;
+		} else if (p[1] == 'x' && to - p >= 4 && hex_digit(p[2]) >= 0 && hex_digit(p[3]) >= 0) {
+			*out++ = (char)(hex_digit(p[2]) << 4 | hex_digit(p[3]));
+			p += 3;
+		} else {
+			*out++ = *++p;
+		}
+	}
+	return out;
+}
+
+/* The inside of the string that begins here, and past it; NULL when it does not end. */
+static const char *take_string(struct scan *s, const char **end)
+{
+	const char *from = s->at + 1;
+
+	if (!take(s, '"'))
+		return NULL;
+	for (; (*end = find(s, '"')); s->at = *end + 1) {
+		const char *slash = *end;
+
+		while (slash > from && slash[-1] == '\\')
+			slash--;
+		if ((*end - slash) % 2 == 0) {
+			s->at = *end + 1;
+			return from;
+		}
+	}
+	s->at = s->end;
+	return NULL;
+}
+
+/* From behind the bracket, and past the closing one. */
+static bool take_second(struct scan *s)
+{
+	struct record *record = s->record;
+	struct slice text = {s->at, FORMAT_SECOND};
+
+	if (s->end - s->at <= FORMAT_SECOND || s->at[FORMAT_SECOND] != ']')
+		return false;
+	if (record->second_ns == 0 || memcmp(text.data, record->second, text.len) != 0) {
+		if (!when_parse_log(text, &record->second_ns))
+			return false;
+		memcpy(record->second, text.data, text.len);
+	}
+	record->time_ns = record->second_ns;
+	s->at += FORMAT_SECOND + 1;
+	return true;
+}
+
+static int take_time(struct scan *s)
+{
+	const char *open = find(s, '[');
+
+	if (!open) {
+		s->at = s->end;
+		return expected(s, "a time in brackets");
+	}
+	if (open - s->at < 2 || open[-1] != ' ')
+		return expected(s, "a user, a blank and a time in brackets");
+	keep(s, USER, s->at, open - 1);
+	s->at = open + 1;
+	return take_second(s) ? WEIR_OK : expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
+}
+
+/* The path is without the query, as it is in rules. */
+static int take_request(struct scan *s)
+{
+	const char *from, *end, *blank, *query;
+
+	if (!take(s, ' ') || !(from = take_string(s, &end)))
+		return expected(s, "a request in quotes");
+	blank = memchr(from, ' ', (size_t)(end - from));
+	if (!blank)
+		return WEIR_OK;
+	keep(s, METHOD, from, blank);
+	if (s->columns->targets[PATH] < 0)
+		return WEIR_OK;
+	from = blank + 1;
+	blank = memchr(from, ' ', (size_t)(end - from));
+	end = blank ? blank : end;
+	query = memchr(from, '?', (size_t)(end - from));
+	end = query ? query : end;
+	keep(s, PATH, from, unescape((char *)from, end));
+	return WEIR_OK;
+}
+
+static int take_number(struct scan *s, int column)
+{
+	const char *from = s->at + 1;
+
+	if (take(s, ' '))
+		for (; s->at < s->end && *s->at != ' '; s->at++)
+			if ((unsigned char)(*s->at - '0') > 9 && *s->at != '-')
+				return expected(s, "a number or -");
+	if (s->at <= from)
+		return expected(s, "a blank and a number");
+	keep(s, column, from, s->at);
+	return WEIR_OK;
+}
+
+static int take_text(struct scan *s, int column)
+{
+	const char *from, *end;
+
+	if (!take(s, ' ') || !(from = take_string(s, &end)))
+		return expected(s, "a string in quotes");
+	if (s->columns->targets[column] >= 0)
+		keep(s, column, from, unescape((char *)from, end));
+	return WEIR_OK;
+}
+
+int format_combined(const struct columns *columns, struct slice line, struct record *record,
+                    struct weir_error *error)
+{
+	struct scan s = {columns, line, line.data, line.data + line.len, record, error};
+	const char *blank = find(&s, ' ');
+	int status;
+
+	format_begin(columns, record);
+	if (!blank || blank == line.data)
+		return expected(&s, "an address and a blank");
+	keep(&s, IP, s.at, blank);
+	s.at = blank + 1;
+	blank = find(&s, ' ');
+	if (!blank)
+		return expected(&s, "- and a blank");
+	s.at = blank + 1;
+	status = take_time(&s);
+	if (status == WEIR_OK)
+		status = take_request(&s);
+	if (status == WEIR_OK)
+		status = take_number(&s, STATUS);
+	if (status == WEIR_OK)
+		status = take_number(&s, BYTES);
+	if (status == WEIR_OK && s.at < s.end)
+		status = take_text(&s, REFERER);
+	if (status == WEIR_OK && s.at < s.end)
+		status = take_text(&s, USER_AGENT);
+	return status;
+}

@@ -1,0 +1,87 @@
+/*
+ * csv.c: RFC 4180, a record on a line: a line's end in quotes is not read.
+ *
+ * The first line names the columns. An empty cost is one that was not given.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "simulate/format.h"
+
+/*
+ * The value at *at, quotes undone in place, and *at past it, on the comma or
+ * the end of the line. ESYNTAX where quotes don't end, or something follows them.
+ */
+static int take_value(struct slice line, const char **at, struct slice *value,
+                      struct weir_error *error)
+{
+	const char *end = line.data + line.len, *p = *at;
+	char *out = (char *)*at + 1;
+
+	if (p == end || *p != '"') {
+		const char *comma = p < end ? memchr(p, ',', (size_t)(end - p)) : NULL;
+
+		*at = comma ? comma : end;
+		*value = (struct slice){p, (size_t)(*at - p)};
+		return WEIR_OK;
+	}
+	value->data = out;
+	for (p++; p < end; p++) {
+		if (*p == '"' && !(p + 1 < end && p[1] == '"'))
+			break;
+		p += *p == '"';
+		*out++ = *p;
+	}
+	if (p == end)
+		return format_expected(error, line, end, "the end of a quoted value");
+	value->len = (size_t)(out - value->data);
+	*at = p + 1;
+	if (*at < end && **at != ',')
+		return format_expected(error, line, *at, "a comma");
+	return WEIR_OK;
+}
+
+int format_csv_header(struct columns *columns, struct slice line, struct weir_error *error)
+{
+	const char *at = line.data, *end = line.data + line.len;
+	bool has_time = false;
+
+	for (;; at++) {
+		struct slice name;
+		int status = take_value(line, &at, &name, error);
+
+		if (status != WEIR_OK)
+			return status;
+		if (columns->count == FORMAT_COLUMNS_MAX)
+			return error_set(error, WEIR_ELONG, "expected at most %d columns, found more",
+			                 FORMAT_COLUMNS_MAX);
+		columns->targets[columns->count] = format_target(columns->fields, name);
+		has_time |= columns->targets[columns->count++] == TARGET_TIME;
+		if (at == end)
+			break;
+	}
+	return has_time ? WEIR_OK : format_expected(error, line, line.data, "a column \"time\"");
+}
+
+int format_csv(const struct columns *columns, struct slice line, struct record *record,
+               struct weir_error *error)
+{
+	const char *at = line.data, *end = line.data + line.len;
+
+	format_begin(columns, record);
+	for (size_t i = 0;; i++, at++) {
+		struct slice value;
+		int status;
+
+		if (i == columns->count)
+			return format_expected(error, line, at, "no more columns than the first line has");
+		status = take_value(line, &at, &value, error);
+		if (status == WEIR_OK && !(columns->targets[i] == TARGET_COST && value.len == 0))
+			status = format_take(record, columns->targets[i], value, line, error);
+		if (status != WEIR_OK)
+			return status;
+		if (at == end)
+			break;
+	}
+	return format_end(record, line, error);
+}

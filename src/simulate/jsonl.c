@@ -1,0 +1,241 @@
+/*
+ * jsonl.c: a JSON object on each line.
+ *
+ * Its strings, numbers and booleans are attributes, numbers as they are written
+ * (a time never becomes a float); null is as if it were absent. Arrays and
+ * objects inside are stepped over, not checked.
+ */
+#include <string.h>
+
+#include "base/number.h"
+#include "simulate/format.h"
+
+#define REPLACEMENT 0xfffd
+
+struct scan {
+	struct slice line;
+	const char *at, *end;
+	struct weir_error *error;
+};
+
+static int expected(const struct scan *s, const char *what)
+{
+	return format_expected(s->error, s->line, s->at, what);
+}
+
+static void skip_blanks(struct scan *s)
+{
+	while (s->at < s->end && (*s->at == ' ' || *s->at == '\t'))
+		s->at++;
+}
+
+static bool take(struct scan *s, char c)
+{
+	skip_blanks(s);
+	if (s->at == s->end || *s->at != c)
+		return false;
+	s->at++;
+	return true;
+}
+
+/* The four digits at `p`, or -1. */
+static int hex_quad(const char *p, const char *end)
+{
+	int value = 0;
+
+	if (end - p < 4)
+		return -1;
+	for (int i = 0; i < 4; i++) {
+		if (hex_digit(p[i]) < 0)
+			return -1;
+		value = value << 4 | hex_digit(p[i]);
+	}
+	return value;
+}
+
+static char *add_utf8(char *out, int code)
+{
+	if (code < 0x80) {
+		*out++ = (char)code;
+		return out;
+	}
+	if (code < 0x800) {
+		*out++ = (char)(0xc0 | code >> 6);
+	} else {
+		if (code < 0x10000) {
+			*out++ = (char)(0xe0 | code >> 12);
+		} else {
+			*out++ = (char)(0xf0 | code >> 18);
+			*out++ = (char)(0x80 | (code >> 12 & 0x3f));
+		}
+		*out++ = (char)(0x80 | (code >> 6 & 0x3f));
+	}
+	*out++ = (char)(0x80 | (code & 0x3f));
+	return out;
+}
+
+/* \uXXXX, or two that make a pair; half a pair is replaced. `at` is on the u. */
+static char *take_unicode(struct scan *s, char *out)
+{
+	int code = hex_quad(s->at + 1, s->end), low;
+
+	if (code < 0)
+		return NULL;
+	s->at += 5;
+	if (code >= 0xd800 && code < 0xe000) {
+		bool pair = code < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u';
+
+		low = pair ? hex_quad(s->at + 2, s->end) : -1;
+		if (low >= 0xdc00 && low < 0xe000) {
+			s->at += 6;
+			code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+		} else {
+			code = REPLACEMENT;
+		}
+	}
+	return add_utf8(out, code);
+}
+
+/* What is behind a backslash. */
+static char *take_escape(struct scan *s, char *out)
+{
+	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+	const char *name;
+
+	if (s->at == s->end)
+		return NULL;
+	if (*s->at == 'u')
+		return take_unicode(s, out);
+	name = memchr(names, *s->at, sizeof names - 1);
+	if (!name)
+		return NULL;
+	s->at++;
+	*out++ = values[name - names];
+	return out;
+}
+
+/* From behind the quote; what it becomes is never longer than what stood there. */
+static int take_string(struct scan *s, struct slice *value)
+{
+	char *out = (char *)s->at;
+
+	value->data = s->at;
+	for (;;) {
+		if (s->at == s->end)
+			return expected(s, "the end of a string");
+		if (*s->at == '"')
+			break;
+		if ((unsigned char)*s->at < ' ')
+			return expected(s, "no control character in a string");
+		if (*s->at != '\\') {
+			*out++ = *s->at++;
+			continue;
+		}
+		s->at++;
+		out = take_escape(s, out);
+		if (!out)
+			return expected(s, "an escape of JSON");
+	}
+	value->len = (size_t)(out - value->data);
+	s->at++;
+	return WEIR_OK;
+}
+
+/* Past an array or object, of which `at` is the beginning. */
+static int skip_nested(struct scan *s)
+{
+	struct slice ignored;
+	uint64_t depth = 0;
+
+	do {
+		if (s->at == s->end)
+			return expected(s, "the end of an array or object");
+		if (*s->at == '"') {
+			int status;
+
+			s->at++;
+			status = take_string(s, &ignored);
+			if (status != WEIR_OK)
+				return status;
+			continue;
+		}
+		depth += *s->at == '{' || *s->at == '[';
+		depth -= *s->at == '}' || *s->at == ']';
+		s->at++;
+	} while (depth > 0);
+	return WEIR_OK;
+}
+
+/* Numbers, true, false; for null *value stays absent. */
+static int take_word(struct scan *s, struct slice *value)
+{
+	const char *from = s->at;
+	bool number = true;
+	struct slice word;
+
+	for (; s->at < s->end && !memchr(", \t}", *s->at, 4); s->at++)
+		number &= memchr("0123456789+-.eE", *s->at, 15) != NULL;
+	word = (struct slice){from, (size_t)(s->at - from)};
+	if (slice_equal(word, SLICE("null")))
+		return WEIR_OK;
+	*value = word;
+	if (slice_equal(word, SLICE("true")) || slice_equal(word, SLICE("false")))
+		return WEIR_OK;
+	if (word.len > 0 && number && (hex_digit(*from) >= 0 || *from == '-'))
+		return WEIR_OK;
+	s->at = from;
+	return expected(s, "a value of JSON");
+}
+
+static int take_value(struct scan *s, struct slice *value)
+{
+	*value = (struct slice){NULL, 0};
+	skip_blanks(s);
+	if (s->at < s->end && (*s->at == '{' || *s->at == '['))
+		return skip_nested(s);
+	if (take(s, '"'))
+		return take_string(s, value);
+	return take_word(s, value);
+}
+
+static int take_field(struct scan *s, const struct columns *columns, struct record *record)
+{
+	struct slice name, value;
+	int status;
+
+	if (!take(s, '"'))
+		return expected(s, "a field's name in quotes");
+	status = take_string(s, &name);
+	if (status != WEIR_OK)
+		return status;
+	if (!take(s, ':'))
+		return expected(s, "a colon");
+	status = take_value(s, &value);
+	if (status != WEIR_OK || !value.data)
+		return status;
+	return format_take(record, format_target(columns->fields, name), value, s->line, s->error);
+}
+
+int format_jsonl(const struct columns *columns, struct slice line, struct record *record,
+                 struct weir_error *error)
+{
+	struct scan s = {line, line.data, line.data + line.len, error};
+	int status;
+
+	format_begin(columns, record);
+	if (!take(&s, '{'))
+		return expected(&s, "a JSON object");
+	if (!take(&s, '}')) {
+		do {
+			status = take_field(&s, columns, record);
+			if (status != WEIR_OK)
+				return status;
+		} while (take(&s, ','));
+		if (!take(&s, '}'))
+			return expected(&s, "a comma or the end of the object");
+	}
+	skip_blanks(&s);
+	if (s.at < s.end)
+		return expected(&s, "nothing behind the object");
+	return format_end(record, line, error);
+}

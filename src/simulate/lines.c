@@ -1,0 +1,118 @@
+#include "simulate/lines.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+
+#define BUFFER_SIZE ((size_t)1 << 20)
+
+int lines_open(struct lines *lines, int fd)
+{
+	*lines = (struct lines){.fd = fd, .data = malloc(BUFFER_SIZE)};
+	return lines->data ? WEIR_OK : WEIR_ENOMEM;
+}
+
+void lines_close(struct lines *lines)
+{
+	if (!lines->data)
+		return;
+	close(lines->fd);
+	free(lines->data);
+	lines->data = NULL;
+}
+
+/* False at the end of the file, and with errno set when it can't be read. */
+static bool fill(struct lines *lines)
+{
+	ssize_t got;
+
+	memmove(lines->data, lines->data + lines->begin, lines->end - lines->begin);
+	lines->end -= lines->begin;
+	lines->begin = 0;
+	do
+		got = read(lines->fd, lines->data + lines->end, BUFFER_SIZE - lines->end);
+	while (got < 0 && errno == EINTR);
+	if (got <= 0) {
+		errno = got < 0 ? errno : 0;
+		lines->ended = true;
+		return false;
+	}
+	lines->end += (size_t)got;
+	lines->consumed += (uint64_t)got;
+	return true;
+}
+
+/* The end of the line that begins at `begin`, or NULL when it is further than a line may be. */
+static char *line_end(struct lines *lines)
+{
+	size_t seen = 0;
+
+	errno = 0;
+	for (;;) {
+		char *from = lines->data + lines->begin;
+		size_t len = lines->end - lines->begin;
+		char *end = memchr(from + seen, '\n', len - seen);
+
+		if (end)
+			return end;
+		if (len > LINES_LENGTH_MAX)
+			return NULL;
+		seen = len;
+		if (lines->ended || !fill(lines))
+			return lines->data + lines->end;
+	}
+}
+
+/* Past the end of a line of which the buffer holds only the beginning; that is kept. */
+static void skip_rest(struct lines *lines)
+{
+	const size_t kept = LINES_LENGTH_MAX;
+
+	lines->end -= lines->begin;
+	memmove(lines->data, lines->data + lines->begin, lines->end);
+	for (;;) {
+		char *end = memchr(lines->data + kept, '\n', lines->end - kept);
+
+		if (end) {
+			lines->begin = (size_t)(end - lines->data) + 1;
+			return;
+		}
+		lines->begin = 0;
+		lines->end = kept;
+		if (lines->ended || !fill(lines)) {
+			lines->begin = lines->end;
+			return;
+		}
+	}
+}
+
+int lines_next(struct lines *lines, struct line *line)
+{
+	char *end = line_end(lines);
+
+	if (errno != 0 && lines->ended)
+		return WEIR_EIO;
+	if (!end) {
+		skip_rest(lines);
+		lines->number++;
+		*line = (struct line){lines->data, LINES_LENGTH_MAX, true};
+		return 1;
+	}
+	line->data = lines->data + lines->begin;
+	line->len = (size_t)(end - line->data);
+	line->too_long = line->len > LINES_LENGTH_MAX;
+	if (end == lines->data + lines->end) {
+		if (line->len == 0)
+			return 0;
+		lines->begin = lines->end;
+	} else {
+		lines->begin += line->len + 1;
+	}
+	if (line->len > 0 && line->data[line->len - 1] == '\r')
+		line->len--;
+	lines->number++;
+	return 1;
+}

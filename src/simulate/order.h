@@ -1,0 +1,63 @@
+/*
+ * order.h: requests by their time, from a log that is only nearly so.
+ *
+ * Servers log a request when it ends, so its line stands behind later ones. A
+ * window of ORDER_WINDOW requests is kept sorted; the oldest leaves it when the
+ * window is full. What comes later than that counts at the latest time seen:
+ * time goes on only. Memory is bounded, so a request whose time is far ahead of
+ * all that follow it counts at the latest time seen, too, once the memory of
+ * those is needed.
+ *
+ * Requests leave in the order of their times, and are released in that of the
+ * log, when all before them are done.
+ */
+#ifndef SIMULATE_ORDER_H
+#define SIMULATE_ORDER_H
+
+#include "simulate/format.h"
+
+#define ORDER_WINDOW 4096
+#define ORDER_BYTES  ((size_t)8 << 20)
+
+/* A request that has been read. Values and their count are as in struct record. */
+struct held {
+	uint64_t number;  /* in the log, from 0 */
+	uint64_t time_ns; /* at which it counts */
+	uint64_t cost;
+	char *output; /* the user's */
+	size_t output_len;
+	uint32_t size; /* of this and its values, or of a gap at the end of the ring */
+	uint16_t value_count;
+	enum { HELD_WAITING, HELD_LEFT, HELD_DONE, HELD_GAP } state;
+	struct slice values[];
+};
+
+struct order;
+
+struct order_stats {
+	uint64_t sorted; /* stood behind later ones, put right */
+	uint64_t late;   /* older than the window; counted at the latest time seen */
+	uint64_t ahead;  /* too far ahead; counted at the latest time seen */
+};
+
+struct order *order_open(void); /* NULL: out of memory */
+void order_close(struct order *order);
+
+/** Copies a request. False: there is no room, until some are done and released. */
+bool order_add(struct order *order, const struct record *record, size_t value_count);
+
+/** The next request, or NULL: more must be added first. With `ended`: until there is none. */
+struct held *order_next(struct order *order, bool ended);
+
+/** Where there is no room although all that have left are done: the one that is in the way. */
+struct held *order_force(struct order *order);
+
+/** A request that has left needs its memory no more. */
+void order_done(struct held *held);
+
+/** The next that is done, in the order of the log, or NULL. Its memory is good until order_add. */
+struct held *order_release(struct order *order);
+
+const struct order_stats *order_stats(const struct order *order);
+
+#endif

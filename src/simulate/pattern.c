@@ -1,0 +1,123 @@
+#include "simulate/pattern.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define EPOCH_NS (UINT64_C(1767225600) * NS_PER_S) /* 2026-01-01T00:00:00Z: any time would do */
+#define PARTS    60                                /* of a period: phases are in these */
+
+/* Algorithms join by a line. */
+const char pattern_limits[] =
+    "limits:\n"
+    "  fixed_window: { algorithm: fixed_window, rate: 100/m }\n"
+    "  resetting_bucket: { algorithm: resetting_bucket, rate: 100/m }\n"
+    "  token_bucket: { algorithm: token_bucket, rate: 100/m }\n"
+    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n";
+
+/* From one share of the declared rate, in percent, evenly to another. */
+struct pattern_phase {
+	uint64_t parts, from, to;
+};
+
+#define PHASES(...)                                                                                \
+	(const struct pattern_phase[]){__VA_ARGS__},                                                   \
+	    sizeof((const struct pattern_phase[]){__VA_ARGS__}) / sizeof(struct pattern_phase)
+
+static const struct {
+	const char *name;
+	uint64_t clients; /* each sends this much */
+	const struct pattern_phase *phases;
+	size_t count;
+} patterns[] = {
+    {"steady", 1, PHASES({300, 120, 120})},
+    {"edge-burst", 1, PHASES({60, 20, 20}, {55, 0, 0}, {10, 1200, 1200}, {55, 0, 0}, {60, 20, 20})},
+    {"ramp", 1, PHASES({300, 0, 300})},
+    {"flash-sale", 50, PHASES({120, 20, 20}, {5, 20, 2000}, {55, 2000, 100}, {120, 100, 20})},
+};
+
+int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
+                 uint64_t count, const struct fields *fields, struct weir_error *error)
+{
+	uint64_t period_ns = limit->algo.period_ns;
+	uint64_t edge_ns = algo_time_at(&limit->algo, moment_given(EPOCH_NS)).window_end_ns;
+	size_t i = 0;
+
+	while (i < sizeof patterns / sizeof *patterns && strcmp(patterns[i].name, name) != 0)
+		i++;
+	if (i == sizeof patterns / sizeof *patterns)
+		return error_set(error, WEIR_ENOTFOUND,
+		                 "--pattern: expected " PATTERN_NAMES ", found '%.40s'", name);
+	if (count > PATTERN_COUNT_MAX)
+		return error_set(error, WEIR_ERANGE,
+		                 "--pattern: expected a limit of at most %d a period, found %llu",
+		                 PATTERN_COUNT_MAX, (unsigned long long)count);
+	*pattern = (struct pattern){
+	    .phase = patterns[i].phases,
+	    .end = patterns[i].phases + patterns[i].count,
+	    .fields = fields,
+	    .clients = patterns[i].clients,
+	    .count = count,
+	    .period_ns = period_ns,
+	    .begin_ns = edge_ns ? edge_ns : (EPOCH_NS / period_ns + 1) * period_ns,
+	};
+	return WEIR_OK;
+}
+
+static uint64_t phase_length_ns(const struct pattern *pattern)
+{
+	return pattern->period_ns / PARTS * pattern->phase->parts;
+}
+
+/* Requests of all clients in the phase: its mean share of the rate, for its length. */
+static uint64_t phase_requests(const struct pattern *pattern)
+{
+	const struct pattern_phase *phase = pattern->phase;
+
+	return pattern->clients * pattern->count * phase->parts * (phase->from + phase->to) /
+	       (2 * 100 * PARTS);
+}
+
+/* Where in the phase, from 0 to 1, that share of its requests has been sent. */
+static double place_of(const struct pattern_phase *phase, double share)
+{
+	double from = (double)phase->from, grown = (double)phase->to - from;
+
+	if (grown == 0)
+		return share;
+	return (sqrt(from * from + grown * share * (2 * from + grown)) - from) / grown;
+}
+
+static struct slice value_of(const struct pattern *pattern, struct slice name)
+{
+	if (slice_equal(name, SLICE("ip")))
+		return slice_of(pattern->address);
+	if (slice_equal(name, SLICE("path")))
+		return SLICE("/");
+	if (slice_equal(name, SLICE("method")))
+		return SLICE("GET");
+	return (struct slice){NULL, 0};
+}
+
+int pattern_next(struct pattern *pattern, struct record *record)
+{
+	uint64_t client;
+	double place;
+
+	while (pattern->sent == phase_requests(pattern)) {
+		pattern->begin_ns += phase_length_ns(pattern);
+		pattern->sent = 0;
+		if (++pattern->phase == pattern->end)
+			return 0;
+	}
+	place = place_of(pattern->phase, (double)pattern->sent++ / (double)phase_requests(pattern));
+	client = pattern->number++ % pattern->clients;
+	snprintf(pattern->address, sizeof pattern->address, "192.0.2.%u", (unsigned)client + 1);
+	record->time_ns = pattern->begin_ns + (uint64_t)(place * (double)phase_length_ns(pattern));
+	record->cost = 1;
+	for (size_t i = 0; i < pattern->fields->count; i++)
+		record->values[i] = value_of(pattern, pattern->fields->names[i]);
+	return 1;
+}

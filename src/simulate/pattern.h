@@ -1,0 +1,43 @@
+/*
+ * pattern.h: traffic made up to show limits at work.
+ *
+ * Its shape is relative to the rate that a limit declares, and so are its
+ * times: `edge-burst` sends a whole quota just before the end of a window and
+ * another just after it.
+ */
+#ifndef SIMULATE_PATTERN_H
+#define SIMULATE_PATTERN_H
+
+#include "engine/limit.h"
+#include "simulate/format.h"
+
+#define PATTERN_NAMES     "steady, edge-burst, ramp or flash-sale"
+#define PATTERN_COUNT_MAX 1000000 /* of the limit's rate */
+
+struct pattern_phase;
+
+struct pattern {
+	const struct pattern_phase *phase, *end; /* the one now, and past the last */
+	const struct fields *fields;
+	uint64_t clients;
+	uint64_t count, period_ns;
+	uint64_t begin_ns; /* of the phase */
+	uint64_t sent;     /* in the phase */
+	uint64_t number;   /* of the request, from 0 */
+	char address[32];
+};
+
+/** Every algorithm at one rate, side by side: rules as YAML, for who has none. */
+extern const char pattern_limits[];
+
+/**
+ * Traffic for a limit of `count` per period. Errors: ENOTFOUND (no such pattern),
+ * ERANGE (more than PATTERN_COUNT_MAX).
+ */
+int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
+                 uint64_t count, const struct fields *fields, struct weir_error *error);
+
+/** 1: *record is the next request, good until the next call; 0: there is none. */
+int pattern_next(struct pattern *pattern, struct record *record);
+
+#endif

@@ -1,0 +1,266 @@
+#include "simulate/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "simulate/when.h"
+
+#define BATCH          32
+#define PROGRESS_EVERY 65536
+
+struct run {
+	struct replay *replay;
+	struct order *order;
+	struct arena arena; /* of a batch in a lane */
+	struct held *batch[BATCH];
+	struct buffer outputs[BATCH]; /* what the lanes say of each */
+	size_t count;
+	struct engine_request requests[BATCH];
+	int statuses[BATCH];
+	bool failed; /* memory, or the output, is at its end */
+};
+
+/* For the engine's observer. */
+struct seen {
+	struct lane *lane;
+	const struct held *held;
+	const struct engine_request *request;
+	struct buffer *output; /* NULL: not wanted */
+};
+
+static void add_number(struct buffer *out, const char *name, uint64_t value)
+{
+	buffer_add_text(out, name);
+	buffer_add_u64(out, value);
+}
+
+static void add_begin(struct buffer *out, const struct held *held, const char *limit)
+{
+	add_number(out, "{\"n\":", held->number);
+	buffer_add_text(out, ",\"time\":");
+	when_add_seconds(out, held->time_ns);
+	buffer_add_text(out, ",\"limit\":\"");
+	buffer_add_json(out, slice_of(limit));
+}
+
+static void add_decision(struct buffer *out, const struct held *held,
+                         const struct engine_charge *charge, const struct weir_decision *d)
+{
+	add_begin(out, held, charge->limit->name);
+	buffer_add_text(out, "\",\"key\":\"");
+	buffer_add_json(out, charge->key_name);
+	buffer_add_text(out, d->allowed ? "\",\"allowed\":true" : "\",\"allowed\":false");
+	add_number(out, ",\"remaining\":", d->remaining);
+	add_number(out, ",\"retry_after_ms\":", ceil_div(d->retry_after_ns, NS_PER_MS));
+	add_number(out, ",\"reset_after_ms\":", ceil_div(d->reset_after_ns, NS_PER_MS));
+	buffer_printf(out, ",\"reason\":\"%s\"%s}\n", weir_reason_text(d->reason),
+	              charge->shadow ? ",\"shadow\":true" : "");
+}
+
+static void observe(void *context, const struct engine_charge *charge)
+{
+	struct seen *seen = context;
+	const struct weir_decision *d = &seen->request->each[charge - seen->request->charges];
+
+	tally_count(&seen->lane->tallies[charge->limit->metric], charge, seen->held->cost,
+	            seen->held->time_ns, d);
+	if (seen->output)
+		add_decision(seen->output, seen->held, charge, d);
+}
+
+static const struct burst *burst_of(const struct lane *lane, const struct engine_charge *charge)
+{
+	return lane->tallies[charge->limit->metric].burst;
+}
+
+static void prepare(struct run *run, struct lane *lane, size_t i)
+{
+	const struct fields *fields = &run->replay->fields;
+	struct engine_request *request = &run->requests[i];
+	const struct held *held = run->batch[i];
+	struct weir_attribute attributes[FORMAT_FIELDS_MAX];
+	size_t n = 0;
+	int status;
+
+	for (size_t j = 0; j < held->value_count; j++)
+		if (held->values[j].data)
+			attributes[n++] = (struct weir_attribute){fields->names[j].data, held->values[j].data,
+			                                          held->values[j].len};
+	status = engine_prepare_rules(lane->engine, ALGO_ACQUIRE, attributes, n, held->cost,
+	                              &run->arena, request);
+	if (status == WEIR_OK && request->charge_count > 0) {
+		request->each = arena_array(&run->arena, request->charge_count, sizeof *request->each);
+		if (!request->each)
+			status = WEIR_ENOMEM;
+	}
+	run->statuses[i] = status;
+	for (size_t j = 0; status == WEIR_OK && j < request->charge_count; j++)
+		burst_prefetch(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
+}
+
+static void locate(struct run *run, struct lane *lane, size_t i)
+{
+	struct engine_request *request = &run->requests[i];
+
+	if (run->statuses[i] != WEIR_OK)
+		return;
+	engine_locate(lane->table, request);
+	for (size_t j = 0; j < request->charge_count; j++)
+		burst_prefetch_log(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
+}
+
+static void refuse(struct run *run, struct lane *lane, size_t i)
+{
+	int status = run->statuses[i];
+
+	run->failed |= status == WEIR_ENOMEM;
+	lane->errors++;
+	if (!run->replay->decisions)
+		return;
+	add_begin(&run->outputs[i], run->batch[i], lane->own ? lane->tallies[0].limit->name : "");
+	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
+}
+
+static void decide(struct run *run, struct lane *lane, size_t i)
+{
+	struct engine_request *request = &run->requests[i];
+	struct seen seen = {lane, run->batch[i], request,
+	                    run->replay->decisions ? &run->outputs[i] : NULL};
+	struct weir_decision d;
+
+	if (run->statuses[i] != WEIR_OK) {
+		refuse(run, lane, i);
+		return;
+	}
+	engine_decide(lane->table, request, moment_given(seen.held->time_ns), observe, &seen, &d);
+	lane->allowed += d.allowed;
+	lane->denied += !d.allowed;
+	lane->unlimited += d.allowed && !d.limit;
+}
+
+/* What is decided and stands first in the log is written and forgotten. */
+static void release(struct run *run)
+{
+	struct held *held;
+
+	while ((held = order_release(run->order))) {
+		if (held->output_len > 0)
+			run->failed |= fwrite(held->output, 1, held->output_len, run->replay->decisions) !=
+			               held->output_len;
+		free(held->output);
+	}
+}
+
+static void flush(struct run *run)
+{
+	struct replay *replay = run->replay;
+
+	for (size_t l = 0; l < replay->lane_count; l++) {
+		struct lane *lane = &replay->lanes[l];
+
+		for (size_t i = 0; i < run->count; i++)
+			prepare(run, lane, i);
+		for (size_t i = 0; i < run->count; i++)
+			locate(run, lane, i);
+		for (size_t i = 0; i < run->count; i++)
+			decide(run, lane, i);
+		arena_reset(&run->arena);
+	}
+	for (size_t i = 0; i < run->count; i++) {
+		struct held *held = run->batch[i];
+
+		if (replay->requests++ == 0)
+			replay->first_ns = held->time_ns;
+		replay->last_ns = held->time_ns;
+		run->failed |= run->outputs[i].failed;
+		held->output = run->outputs[i].data;
+		held->output_len = run->outputs[i].len;
+		run->outputs[i] = (struct buffer){0};
+		order_done(held);
+	}
+	run->count = 0;
+	release(run);
+}
+
+static void take(struct run *run, struct held *held)
+{
+	run->batch[run->count++] = held;
+	if (run->count == BATCH)
+		flush(run);
+}
+
+static void add(struct run *run, const struct record *record)
+{
+	size_t values = run->replay->fields.count;
+
+	while (!order_add(run->order, record, values)) {
+		if (run->count == 0)
+			take(run, order_force(run->order));
+		flush(run);
+	}
+}
+
+static int read_all(struct run *run, const struct source *source, struct record *record,
+                    struct weir_error *error)
+{
+	struct replay *replay = run->replay;
+	struct held *held;
+	int status;
+
+	for (uint64_t n = 0; (status = source->next(source->context, record, error)) == 1; n++) {
+		add(run, record);
+		while ((held = order_next(run->order, false)))
+			take(run, held);
+		if (run->failed)
+			break;
+		if (n % PROGRESS_EVERY == 0 && replay->progress)
+			replay->progress(replay->progress_context, n);
+	}
+	while ((held = order_next(run->order, true)))
+		take(run, held);
+	flush(run);
+	return status < 0 ? status : WEIR_OK;
+}
+
+/* What is shown side by side is cut alike: as coarse as the coarsest. */
+static void align(const struct replay *replay)
+{
+	struct timeline widest = {0};
+
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t l = 0; l < replay->lane_count; l++)
+			for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+				struct timeline *timeline = &replay->lanes[l].tallies[i].timeline;
+
+				timeline_widen_to(pass ? timeline : &widest, pass ? &widest : timeline);
+			}
+}
+
+int replay_run(struct replay *replay, const struct source *source, struct weir_error *error)
+{
+	struct run *run = calloc(1, sizeof *run);
+	struct record *record = calloc(1, sizeof *record);
+	struct order *order = order_open();
+	int status = WEIR_ENOMEM;
+
+	if (run && record && order) {
+		run->replay = replay;
+		run->order = order;
+		status = read_all(run, source, record, error);
+		replay->order = *order_stats(order);
+		align(replay);
+		arena_free(&run->arena);
+		if (status == WEIR_OK && replay->decisions &&
+		    (run->failed || fflush(replay->decisions) != 0))
+			status = error_set(error, WEIR_EIO, "expected room for the decisions, found: %m");
+		else if (status == WEIR_OK && run->failed)
+			status = WEIR_ENOMEM;
+	}
+	if (status == WEIR_ENOMEM)
+		error_set(error, status, "out of memory");
+	order_close(order);
+	free(record);
+	free(run);
+	return status;
+}

@@ -1,0 +1,42 @@
+/*
+ * replay.h: a trace in virtual time through lanes.
+ *
+ * In batches, by the passes that the server makes over a loop turn, each
+ * request at its own time.
+ */
+#ifndef SIMULATE_REPLAY_H
+#define SIMULATE_REPLAY_H
+
+#include <stdio.h>
+
+#include "simulate/lane.h"
+#include "simulate/order.h"
+
+/* Where requests come from. */
+struct source {
+	/** 1: *record is the next, its values good until the next call; 0: the end; or an error. */
+	int (*next)(void *context, struct record *record, struct weir_error *error);
+	void *context;
+};
+
+struct replay {
+	struct lane *lanes;
+	size_t lane_count;
+	struct fields fields;
+	FILE *decisions; /* a JSON line for each request and limit, in the log's order; or NULL */
+	/** Told now and then how many requests were read; may be NULL. */
+	void (*progress)(void *context, uint64_t requests);
+	void *progress_context;
+
+	uint64_t requests;
+	uint64_t first_ns, last_ns; /* when the first and the last counted */
+	struct order_stats order;
+};
+
+/**
+ * Until the source ends; all timelines have one width then. Errors: those of the
+ * source, EIO (decisions not written), ENOMEM.
+ */
+int replay_run(struct replay *replay, const struct source *source, struct weir_error *error);
+
+#endif

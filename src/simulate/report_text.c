@@ -1,0 +1,233 @@
+#include "simulate/report.h"
+
+#include <string.h>
+
+#include "rules/show.h"
+#include "simulate/when.h"
+
+#define CHART_COLUMNS 64
+#define TOP_SHOWN     3
+
+static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
+
+#define LEVELS (sizeof blocks / sizeof *blocks - 1)
+
+/* What all charts have in common, so that they compare. */
+struct chart {
+	uint64_t begin_ns, column_ns; /* whole intervals of the timelines */
+	uint64_t most;                /* of requests in a column, of all limits */
+	bool plain;
+};
+
+struct bars {
+	uint64_t passed[CHART_COLUMNS], denied[CHART_COLUMNS];
+};
+
+static struct bars bars_of(const struct chart *chart, const struct timeline *timeline)
+{
+	struct bars bars = {0};
+
+	for (size_t i = 0; i < timeline->count; i++) {
+		uint64_t at_ns = (timeline->first + i) * timeline_width_ns(timeline);
+		size_t column = (size_t)((at_ns - chart->begin_ns) / chart->column_ns);
+
+		bars.passed[column] += timeline->counts[i].passed;
+		bars.denied[column] += timeline->counts[i].denied;
+	}
+	return bars;
+}
+
+static struct chart plan(const struct replay *replay, bool plain)
+{
+	struct chart chart = {.begin_ns = UINT64_MAX, .plain = plain};
+	uint64_t end_ns = 0, width_ns = 1;
+
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+			const struct timeline *t = &replay->lanes[l].tallies[i].timeline;
+
+			if (t->count == 0)
+				continue;
+			width_ns = timeline_width_ns(t);
+			chart.begin_ns = u64_min(chart.begin_ns, timeline_start_ns(t));
+			end_ns = u64_max(end_ns, timeline_start_ns(t) + t->count * width_ns);
+		}
+	chart.column_ns =
+	    ceil_div(ceil_div(sat_sub(end_ns, chart.begin_ns), width_ns), CHART_COLUMNS) * width_ns;
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+			struct bars c = bars_of(&chart, &replay->lanes[l].tallies[i].timeline);
+
+			for (size_t j = 0; j < CHART_COLUMNS; j++)
+				chart.most = u64_max(chart.most, c.passed[j] + c.denied[j]);
+		}
+	return chart;
+}
+
+/* What is not nothing is seen. */
+static void add_chart(const struct chart *chart, const char *name, const char *colour,
+                      const uint64_t *values, struct buffer *out)
+{
+	const char *const *levels = chart->plain ? ascii : blocks;
+
+	buffer_printf(out, "  %s %s|", name, chart->plain ? "" : colour);
+	for (size_t i = 0; i < CHART_COLUMNS; i++)
+		buffer_add_text(out, levels[ceil_div(values[i] * LEVELS, u64_max(chart->most, 1))]);
+	buffer_printf(out, "|%s\n", chart->plain ? "" : "\033[0m");
+}
+
+/* 150 us, 2.5 s, 3 m */
+static void add_duration(struct buffer *out, uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"d", NS_PER_DAY}, {"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S},
+	             {"s", NS_PER_S},   {"ms", NS_PER_MS},      {"us", 1000},
+	             {"ns", 1}};
+	char text[32];
+	size_t i = 0;
+
+	while (i < 6 && ns < units[i].ns)
+		i++;
+	snprintf(text, sizeof text, "%.3g %s", (double)ns / (double)units[i].ns, units[i].name);
+	buffer_printf(out, "%10s", ns ? text : "-");
+}
+
+/* "algorithm":"token_bucket","rate":"5/s" -> algorithm token_bucket, rate 5/s */
+static void add_parameters(const struct tally *tally, struct buffer *out)
+{
+	static const char last[] = ",\"on_store_failure\""; /* no store fails here */
+	struct buffer json = {0};
+	const char *end;
+
+	rules_show_limit(tally->declared, &json);
+	end = json.failed ? NULL : memmem(json.data, json.len, last, sizeof last - 1);
+	for (size_t i = 0; i < (end ? (size_t)(end - json.data) : json.len); i++) {
+		char c = json.data[i];
+
+		if (c != '"')
+			buffer_add_text(out, c == ':' ? " " : c == ',' ? ", " : (char[]){c, '\0'});
+	}
+	out->failed |= json.failed;
+	buffer_free(&json);
+}
+
+/* Keys come from outside: nothing of them reaches the terminal but what can be seen. */
+static void add_key(struct slice key, struct buffer *out)
+{
+	for (size_t i = 0; i < key.len; i++)
+		buffer_printf(out, "%c", key.data[i] < ' ' || key.data[i] > '~' ? '?' : key.data[i]);
+}
+
+static void add_top(const struct tally *tally, struct buffer *out)
+{
+	struct arena arena = {0};
+	size_t n = TOP_SHOWN;
+	const struct top_entry *top = top_list(tally->top, &n, TALLY_TIME, &arena);
+
+	out->failed |= !top;
+	for (size_t i = 0; top && i < n; i++) {
+		buffer_add_text(out, i > 0 ? ", " : "  most denied: ");
+		add_key(top[i].key, out);
+		buffer_printf(out, "%s %s%llu", top[i].cut ? "..." : "", top[i].error ? "at most " : "",
+		              (unsigned long long)top[i].denied);
+	}
+	buffer_add_text(out, top && n > 0 ? "\n" : "");
+	arena_free(&arena);
+}
+
+static void add_row(const struct tally *tally, struct buffer *out)
+{
+	const struct histogram *retry = &tally->retry_after;
+	uint64_t declared = tally->declared->options.rate.count;
+	struct burst_stats stats = burst_stats(tally->burst);
+
+	buffer_printf(out, "%-20s %10llu %10llu %9llu %12llu %7.2f x", tally->limit->name,
+	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
+	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted,
+	              (double)tally->worst.granted / (double)declared);
+	add_duration(out, histogram_quantile(retry, 0.5));
+	add_duration(out, retry->max);
+	buffer_add_text(out, "\n");
+}
+
+static void add_detail(const struct chart *chart, const struct tally *tally, struct buffer *out)
+{
+	struct bars bars = bars_of(chart, &tally->timeline);
+
+	buffer_printf(out, "\n%s: ", tally->limit->name);
+	add_parameters(tally, out);
+	buffer_add_text(out, "\n");
+	add_chart(chart, "passed", "\033[32m", bars.passed, out);
+	add_chart(chart, "denied", "\033[31m", bars.denied, out);
+	add_top(tally, out);
+}
+
+/* What had to be guessed, moved or left out, each where there was any. */
+static void add_notes(const struct report *report, struct buffer *out)
+{
+	const struct replay *replay = report->replay;
+	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0;
+
+	for (size_t l = 0; l < replay->lane_count; l++) {
+		const struct lane *lane = &replay->lanes[l];
+
+		evictions += lane_evictions(lane);
+		errors += lane->errors;
+		for (size_t i = 0; i < lane->tally_count; i++) {
+			struct burst_stats stats = burst_stats(lane->tallies[i].burst);
+
+			estimated += stats.estimated;
+			untracked += stats.untracked;
+		}
+	}
+	const struct {
+		uint64_t n;
+		const char *text;
+	} notes[] = {
+	    {report->malformed, "lines were no requests"},
+	    {replay->order.sorted, "requests stood behind later ones, and were put right"},
+	    {replay->order.late,
+	     "requests came too late for that, and counted at the latest time seen"},
+	    {replay->order.ahead,
+	     "requests were far ahead of those that followed, and counted at the latest time seen"},
+	    {errors, "requests could not be decided (cost or key too large)"},
+	    {evictions, "keys in use had to make room in a table: give it more --capacity"},
+	    {estimated,
+	     "keys had too many requests in a period: worst periods may be up to one slot too high"},
+	    {untracked,
+	     "requests of keys past --capacity are not in the worst period, nor counted in keys"},
+	};
+
+	buffer_add_text(out, "\n");
+	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+		if (notes[i].n > 0)
+			buffer_printf(out, "%llu %s\n", (unsigned long long)notes[i].n, notes[i].text);
+}
+
+void report_text(const struct report *report, bool plain, struct buffer *out)
+{
+	const struct replay *replay = report->replay;
+	struct chart chart = plan(replay, plain);
+
+	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
+	when_add_date(out, replay->first_ns);
+	buffer_add_text(out, " to ");
+	when_add_date(out, replay->last_ns);
+	if (report->as_rules)
+		buffer_printf(out, "\nby the rules %llu allowed, %llu denied; %llu under no limit",
+		              (unsigned long long)replay->lanes[0].allowed,
+		              (unsigned long long)replay->lanes[0].denied,
+		              (unsigned long long)replay->lanes[0].unlimited);
+	buffer_printf(out, "\n\n%-20s %10s %10s %9s %12s %9s %9s %9s\n", "limit", "allowed", "denied",
+	              "keys", "worst period", "declared", "retry p50", "max");
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
+			add_row(&replay->lanes[l].tallies[i], out);
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
+			add_detail(&chart, &replay->lanes[l].tallies[i], out);
+	add_notes(report, out);
+}

@@ -1,0 +1,47 @@
+#include "simulate/tally.h"
+
+#include <string.h>
+
+int tally_open(struct tally *tally, const struct weir_limit *limit,
+               const struct rules_limit *declared, uint64_t keys_max)
+{
+	tally->limit = limit;
+	tally->declared = declared;
+	tally->burst = burst_open(limit->algo.period_ns, keys_max);
+	tally->top = top_open(1);
+	return tally->burst && tally->top ? WEIR_OK : WEIR_ENOMEM;
+}
+
+void tally_close(struct tally *tally)
+{
+	burst_close(tally->burst);
+	top_close(tally->top);
+}
+
+static void keep_worst(struct tally_worst *worst, uint64_t granted, uint64_t now_ns,
+                       struct slice key)
+{
+	worst->granted = granted;
+	worst->at_ns = now_ns;
+	worst->key_len = key.len;
+	if (key.len > 0)
+		memcpy(worst->key, key.data, u64_min(key.len, sizeof worst->key));
+}
+
+void tally_count(struct tally *tally, const struct engine_charge *charge, uint64_t cost,
+                 uint64_t now_ns, const struct weir_decision *decision)
+{
+	bool allowed = decision->allowed;
+	uint64_t granted = burst_add(tally->burst, charge->key.hash, now_ns, allowed ? cost : 0);
+
+	timeline_add(&tally->timeline, now_ns, allowed, !allowed);
+	if (allowed) {
+		tally->allowed++;
+		if (granted > tally->worst.granted)
+			keep_worst(&tally->worst, granted, now_ns, charge->key_name);
+		return;
+	}
+	tally->denied++;
+	histogram_count(&tally->retry_after, decision->retry_after_ns, 1);
+	top_count(tally->top, 0, charge->key.hash, tally->limit->name, charge->key_name, TALLY_TIME);
+}

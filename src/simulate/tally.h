@@ -1,0 +1,42 @@
+/* tally.h: what a limit did to a trace. */
+#ifndef SIMULATE_TALLY_H
+#define SIMULATE_TALLY_H
+
+#include "engine/engine.h"
+#include "rules/model.h"
+#include "simulate/burst.h"
+#include "simulate/timeline.h"
+#include "stats/histogram.h"
+#include "stats/top.h"
+
+/* The most that one key was granted in a period of its limit. */
+struct tally_worst {
+	uint64_t granted;
+	uint64_t at_ns; /* when it came to that much */
+	char key[TOP_KEY_MAX];
+	size_t key_len; /* of the whole key */
+};
+
+struct tally {
+	const struct weir_limit *limit;
+	const struct rules_limit *declared;
+	uint64_t allowed, denied; /* requests */
+	struct tally_worst worst;
+	struct burst *burst;
+	struct top *top;              /* never fades: all at one time, TALLY_TIME */
+	struct histogram retry_after; /* of the denied, in nanoseconds */
+	struct timeline timeline;     /* of requests */
+};
+
+#define TALLY_TIME 0
+
+/** 0 or ENOMEM; free with tally_close in any case. */
+int tally_open(struct tally *tally, const struct weir_limit *limit,
+               const struct rules_limit *declared, uint64_t keys_max);
+void tally_close(struct tally *tally);
+
+/** A request of `cost` that came to `decision`. Times never go back. */
+void tally_count(struct tally *tally, const struct engine_charge *charge, uint64_t cost,
+                 uint64_t now_ns, const struct weir_decision *decision);
+
+#endif

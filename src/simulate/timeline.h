@@ -1,0 +1,42 @@
+/*
+ * timeline.h: counts over time, in intervals that widen as the trace goes on.
+ *
+ * The span is not known before its end, and memory is bounded: when there is no
+ * interval left, neighbours are put together. Intervals are those of a clock's
+ * face: a second, ten seconds, a minute, an hour.
+ */
+#ifndef SIMULATE_TIMELINE_H
+#define SIMULATE_TIMELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TIMELINE_MAX 1000
+
+struct timeline_counts {
+	uint64_t passed, denied;
+};
+
+/* Zeroed is empty. */
+struct timeline {
+	size_t width;   /* index of timeline_width_ns */
+	uint64_t first; /* interval since 1970 that counts[0] is */
+	size_t count;
+	struct timeline_counts counts[TIMELINE_MAX];
+};
+
+/** Counts what happened at `now_ns`; times never go back. */
+void timeline_add(struct timeline *timeline, uint64_t now_ns, uint64_t passed, uint64_t denied);
+
+/** Makes the intervals as wide as those of `other`, if that is wider. */
+void timeline_widen_to(struct timeline *timeline, const struct timeline *other);
+
+uint64_t timeline_width_ns(const struct timeline *timeline);
+
+/** When the first interval begins. */
+static inline uint64_t timeline_start_ns(const struct timeline *timeline)
+{
+	return timeline->first * timeline_width_ns(timeline);
+}
+
+#endif

@@ -1,0 +1,127 @@
+#include "simulate/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "algo/algo.h"
+#include "base/error.h"
+
+int trace_open(struct trace *trace, const char *path, const struct format *format,
+               const struct fields *fields, FILE *reports, struct weir_error *error)
+{
+	struct stat file;
+	int fd;
+
+	*trace = (struct trace){.path = path, .format = format, .reports = reports};
+	trace->columns.fields = fields;
+	fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &file) != 0)
+		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
+	if (S_ISREG(file.st_mode))
+		trace->size = (uint64_t)file.st_size;
+	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	if (lines_open(&trace->lines, fd) == WEIR_OK)
+		return WEIR_OK;
+	close(fd);
+	return error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
+void trace_close(struct trace *trace)
+{
+	lines_close(&trace->lines);
+}
+
+/* A clock that was not set, more often than a log of so many years. */
+static int check_time(struct trace *trace, const struct record *record, struct weir_error *error)
+{
+	uint64_t first_ns = trace->first_ns, time_ns = record->time_ns;
+	uint64_t apart_ns = time_ns > first_ns ? time_ns - first_ns : first_ns - time_ns;
+
+	if (first_ns == 0)
+		trace->first_ns = time_ns;
+	else if (apart_ns > ALGO_HORIZON_NS)
+		return error_set(error, WEIR_ERANGE,
+		                 "expected a time within 16 years of the first one, found %llu years",
+		                 (unsigned long long)(apart_ns / (365 * NS_PER_DAY)));
+	return WEIR_OK;
+}
+
+static void report(struct trace *trace, const struct weir_error *error)
+{
+	if (++trace->malformed > TRACE_REPORTS_MAX)
+		return;
+	fprintf(trace->reports, "%s:%llu:%u: error: %s\n", trace->path,
+	        (unsigned long long)trace->lines.number, error->column ? error->column : 1,
+	        error->message);
+	if (trace->malformed == TRACE_REPORTS_MAX)
+		fputs("more lines like these are only counted\n", trace->reports);
+}
+
+/* With the first line; *is_header: it is no request. */
+static int begin(struct trace *trace, struct slice line, bool *is_header, struct weir_error *error)
+{
+	const struct fields *fields = trace->columns.fields;
+	int status;
+
+	if (!trace->format)
+		trace->format = format_guess(line);
+	format_columns(trace->format, fields, &trace->columns);
+	*is_header = trace->format->header != NULL;
+	if (!*is_header)
+		return WEIR_OK;
+	status = trace->format->header(&trace->columns, line, error);
+	if (status != WEIR_OK) {
+		struct weir_error inner = *error;
+
+		error_set(error, status, "%s:%llu:%u: error: %s", trace->path,
+		          (unsigned long long)trace->lines.number, inner.column ? inner.column : 1,
+		          inner.message);
+	}
+	return status;
+}
+
+/* Some programs begin their files with one. */
+static struct slice without_bom(struct slice line)
+{
+	size_t len = line.len >= 3 && memcmp(line.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+
+	return (struct slice){line.data + len, line.len - len};
+}
+
+int trace_next(struct trace *trace, struct record *record, struct weir_error *error)
+{
+	struct line line;
+	int status;
+
+	while ((status = lines_next(&trace->lines, &line)) == 1) {
+		struct slice text = {line.data, line.len};
+		struct weir_error wrong = {0};
+		bool is_header = false;
+
+		if (line.len == 0)
+			continue;
+		if (!trace->begun) {
+			trace->begun = true;
+			text = without_bom(text);
+			status = begin(trace, text, &is_header, error);
+			if (status != WEIR_OK)
+				return status;
+			if (is_header)
+				continue;
+		}
+		if (line.too_long)
+			error_set(&wrong, WEIR_ELONG, "expected a line of at most %zu bytes, found more",
+			          LINES_LENGTH_MAX);
+		else if (trace->format->parse(&trace->columns, text, record, &wrong) == WEIR_OK &&
+		         check_time(trace, record, &wrong) == WEIR_OK)
+			return 1;
+		report(trace, &wrong);
+	}
+	if (status < 0)
+		error_set(error, WEIR_EIO, "%s: expected a readable file, found: %s", trace->path,
+		          strerror(errno));
+	return status;
+}

@@ -1,0 +1,44 @@
+/*
+ * trace.h: a log as a sequence of requests.
+ *
+ * Lines that are no request are counted, the first few of them reported; the
+ * trace goes on behind them. So are requests further than ALGO_HORIZON_NS from
+ * the first one: times that far apart can't be told apart in a table.
+ */
+#ifndef SIMULATE_TRACE_H
+#define SIMULATE_TRACE_H
+
+#include <stdio.h>
+
+#include "simulate/format.h"
+#include "simulate/lines.h"
+
+#define TRACE_REPORTS_MAX 5
+
+struct trace {
+	struct lines lines;
+	const char *path;
+	const struct format *format;
+	struct columns columns;
+	FILE *reports;
+	bool begun;         /* the first line was seen */
+	uint64_t size;      /* of the file; 0: not known */
+	uint64_t malformed; /* lines so far */
+	uint64_t first_ns;  /* time of the first request; 0: there was none */
+};
+
+/**
+ * Opens `path`, "-" being stdin. `format` NULL: guessed from the first line.
+ * `fields` and `path` must outlive the trace. Errors: EIO, ENOMEM.
+ */
+int trace_open(struct trace *trace, const char *path, const struct format *format,
+               const struct fields *fields, FILE *reports, struct weir_error *error);
+void trace_close(struct trace *trace);
+
+/**
+ * 1: *record is the next request, its values good until the next call; 0: there
+ * is none. Errors: EIO; ESYNTAX where the first line does not name the columns.
+ */
+int trace_next(struct trace *trace, struct record *record, struct weir_error *error);
+
+#endif

@@ -1,0 +1,205 @@
+/*
+ * wide.c: the loop in which a step on a head and its row meets what others write.
+ *
+ * The head is the only thing that decides: a row cell is written after a look
+ * that the head is still the one it is written for, and what a thread that
+ * stalls between the two leaves behind is found and named in
+ * docs/design/wide-states.md. An answer that changes nothing stands if the head
+ * is the same after the row was read.
+ */
+#include "store/memory.h"
+
+/* Where a state is, and as what its head was found. */
+struct wide_state {
+	struct table *table; /* NULL: the head is one limit's alone */
+	struct table_place place;
+	struct table_slot slot;
+	struct algo_row row;
+};
+
+static struct algo_row row_of(const struct wide_table *wide, unsigned width, struct cell *head,
+                              uint32_t tag)
+{
+	ptrdiff_t index = head ? head - wide->table.cells : 0;
+
+	return (struct algo_row){wide->rows + index * (ptrdiff_t)algo_widths[width], algo_widths[width],
+	                         tag, wide->table.load_is_atomic};
+}
+
+static bool still(const struct wide_state *state)
+{
+	struct cell head;
+
+	if (!state->slot.cell)
+		return true;
+	head = cell_load(state->slot.cell, state->row.load_is_atomic);
+	return cell_bits(head) == cell_bits(state->slot.value);
+}
+
+/* What an earlier life of the key left in the row would count once the row is looked at. */
+static bool clean(const struct wide_state *state)
+{
+	for (unsigned i = 0; i < state->row.width; i++) {
+		struct cell cell = algo_row_load(&state->row, i), none = sliding_window_void(cell);
+
+		if (cell_tag(cell) != state->row.tag || cell_bits(cell) == cell_bits(none))
+			continue;
+		if (!still(state))
+			return false;
+		cell_swap(&state->row.cells[i], cell, none); /* else somebody else has just done it */
+	}
+	return true;
+}
+
+static bool store_head(struct wide_state *state, struct cell after, uint64_t now_ns)
+{
+	if (!state->table)
+		return cell_swap(state->slot.cell, state->slot.value, after);
+	return table_store(state->table, &state->place, state->slot, after, now_ns);
+}
+
+static uint64_t until_of(struct cell head, uint64_t now_ns)
+{
+	return cell_is_empty(head) ? 0 : now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
+}
+
+/* One step and what it wants; true when its outcome stands. `call` is left with what is to do. */
+static bool attempt(struct wide_state *state, const struct algo_limit *limit,
+                    struct algo_call *call, const struct algo_time *time, struct cell head,
+                    struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct algo_change change;
+
+	algo_step_wide(limit, call, time, head, &state->row, out, &change);
+	switch (change.want) {
+	case ALGO_WANT_NOTHING:
+		*until_ns = until_of(head, time->now_ns);
+		return still(state);
+	case ALGO_WANT_CELL:
+		if (still(state) && cell_swap(&state->row.cells[change.place], change.before, change.after))
+			call->cost -= change.given_back;
+		return false;
+	case ALGO_WANT_HEAD:
+		if ((change.clean && !clean(state)) || !store_head(state, change.head, time->now_ns))
+			return false;
+		call->cost -= change.given_back;
+		*until_ns = until_of(change.head, time->now_ns);
+		return change.last;
+	}
+	__builtin_unreachable();
+}
+
+static void find(struct weir_table *store, unsigned width, const struct memory_key *key,
+                 struct wide_state *state)
+{
+	struct wide_table *wide = &store->wide[width];
+
+	state->table = &wide->table;
+	state->place = table_place(&wide->table, key->hash);
+	state->slot = memory_find(&wide->table, &state->place, key->width == width ? key->cell : NULL);
+	state->row = row_of(wide, width, state->slot.cell, state->place.tag);
+}
+
+/*
+ * For a key that has no state in its limit's width: what it has in those that the
+ * limit had before. That is closed there first, so that it is the last word; whoever
+ * dies in between leaves it closed, and the next finds it so. False: look again.
+ */
+static bool find_former(struct weir_table *store, const struct algo_limit *limit,
+                        const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
+                        struct cell *head)
+{
+	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
+		struct wide_state state;
+		struct cell moved, value;
+
+		if (!(limit->former & 1u << width))
+			continue;
+		find(store, width, key, &state);
+		value = state.slot.value;
+		moved = algo_moved(limit, now_ns, value, &state.row);
+		if (cell_is_empty(moved))
+			continue;
+		if (call->op == ALGO_RESET)
+			moved = (struct cell){0, 0};
+		if (cell_bits(moved) != cell_bits(value) &&
+		    (call->op == ALGO_PEEK ? !still(&state) : !cell_swap(state.slot.cell, value, moved)))
+			return false;
+		*head = moved;
+	}
+	return true;
+}
+
+uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
+                    const struct memory_key *key, const struct algo_call *call,
+                    const struct algo_time *time, struct algo_outcome *out)
+{
+	struct algo_call rest = *call;
+
+	for (;;) {
+		const struct algo_limit *limit = *by;
+		struct wide_state state;
+		struct cell head;
+		uint64_t until_ns;
+
+		find(store, limit->width, key, &state);
+		*by = algo_current(limit);
+		if (*by != limit) /* it may have closed this width, or given a slot another length */
+			continue;
+		head = state.slot.value;
+		if (limit->former != 0 && !algo_head_live(head, time->now_ns) &&
+		    !find_former(store, limit, key, &rest, time->now_ns, &head))
+			continue;
+		if (attempt(&state, limit, &rest, time, head, out, &until_ns))
+			return until_ns;
+	}
+}
+
+void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
+                     const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_outcome *out)
+{
+	struct wide_state state = {.slot = {.cell = head},
+	                           .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
+	struct algo_call rest = *call;
+	uint64_t until_ns;
+
+	do
+		state.slot.value = cell_load(head, load_is_atomic);
+	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
+}
+
+void wide_locate(const struct weir_table *store, struct memory_key *key)
+{
+	const struct wide_table *wide = &store->wide[key->width];
+	struct table_place place = table_place(&wide->table, key->hash);
+	unsigned hits = table_hits(place.home, place.tag), newest;
+	struct algo_row row;
+
+	if (hits == 0) {
+		table_prefetch_run(&wide->table, &place);
+		return;
+	}
+	key->cell = &place.home[__builtin_ctz(hits)];
+	row = row_of(wide, key->width, key->cell, place.tag);
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+		prefetch(row.cells + i);
+	newest = (unsigned)cell_peek_low(key->cell) >> 4 & 0x3fff; /* if it is a log */
+	if (newest < row.width)
+		prefetch(row.cells + newest);
+}
+
+void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
+{
+	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
+		const struct table *table = &store->wide[width].table;
+
+		if (__atomic_load_n(&table->header->claims, __ATOMIC_RELAXED) == 0)
+			continue; /* nothing ever came in, and no memory was taken */
+		stats->cells += table->sets * TABLE_SET_CELLS;
+		stats->live += table_live(table, now_ns);
+		stats->evictions += table_evictions(table);
+		stats->bytes +=
+		    table->size + table->sets * TABLE_SET_CELLS * algo_widths[width] * sizeof(struct cell);
+	}
+}

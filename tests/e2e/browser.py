@@ -1,0 +1,109 @@
+"""A page in headless Chromium, by its own protocol over a pipe: no driver, no port."""
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+
+PATIENCE = 60  # it is large, and other tests run beside it
+
+
+class Browser:
+    """One browser with one page, and no network."""
+
+    def __init__(self, profile):
+        # It reads commands from descriptor 3 and writes to 4; each ends with a NUL.
+        theirs_in, self.out = os.pipe()
+        self.into, theirs_out = os.pipe()
+
+        def place():
+            in_, out = os.dup(theirs_in), os.dup(theirs_out)
+            os.dup2(in_, 3)
+            os.dup2(out, 4)
+
+        program = shutil.which("chromium")
+        assert program, "chromium is not installed"
+        self.log = open(profile / "log", "w+")
+        self.process = subprocess.Popen(
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--no-first-run", "--disable-extensions", "--disable-background-networking",
+             f"--user-data-dir={profile}", "--window-size=1200,1000", "--remote-debugging-pipe"],
+            preexec_fn=place, close_fds=False, stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=self.log)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.number, self.pending, self.events, self.session = 0, b"", [], None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.call("Network.emulateNetworkConditions", offline=True, latency=0,
+                  downloadThroughput=0, uploadThroughput=0)
+
+    def close(self):
+        self.session = None
+        try:
+            self.call("Browser.close")
+            self.process.wait(PATIENCE)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            os.close(self.out)
+            os.close(self.into)
+            self.log.close()
+
+    def call(self, method, **params):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.out, json.dumps(message).encode() + b"\0")
+        while (answer := self._message()).get("id") != self.number:
+            self.events.append(answer)
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def _message(self):
+        deadline = time.monotonic() + PATIENCE
+        while b"\0" not in self.pending:
+            ready, _, _ = select.select([self.into], [], [], max(deadline - time.monotonic(), 0))
+            piece = os.read(self.into, 1 << 20) if ready else b""
+            if not piece:
+                self.log.seek(0)
+                raise AssertionError(f"Chromium says nothing more: {self.log.read()[-2000:]}")
+            self.pending += piece
+        text, self.pending = self.pending.split(b"\0", 1)
+        return json.loads(text)
+
+    def open(self, path):
+        self.call("Page.navigate", url=path.as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._message())
+
+    def requested(self):
+        return [event["params"]["request"]["url"] for event in self.events
+                if event.get("method") == "Network.requestWillBeSent"]
+
+    def complaints(self):
+        """Exceptions, and what the console says of errors."""
+        return [event["params"] for event in self.events
+                if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")]
+
+    def evaluate(self, expression):
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def drag(self, x0, x1, y):
+        for kind, x, buttons in (("mousePressed", x0, 1), ("mouseMoved", (x0 + x1) / 2, 1),
+                                 ("mouseMoved", x1, 1), ("mouseReleased", x1, 0)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
+                      buttons=buttons, clickCount=1)
+
+    def screenshot(self):
+        """A PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

@@ -1,0 +1,360 @@
+"""weir simulate: what it counts, that it decides as the server does, and what its page shows."""
+
+import datetime
+import json
+import random
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from fractions import Fraction
+
+import pytest
+from browser import Browser
+from harness import PATIENCE, ROOT, WEIR, Server, plain_build_only, weir
+
+sys.path.insert(0, str(ROOT / "tests" / "model"))
+import models  # noqa: E402
+
+S = 10**9
+START = 1_800_000_000  # a whole minute
+LIMITS = """
+limits:
+  bucket: { algorithm: token_bucket, rate: 3/s, burst: 5 }
+  leaky: { algorithm: leaky_bucket, rate: 7/10s, capacity: 4 }
+  first: { algorithm: fixed_window, rate: 4/2s, align: first_request }
+  reset: { algorithm: resetting_bucket, rate: 5/3s }
+  minute: { algorithm: fixed_window, rate: 10/m }
+"""
+MODELS = {
+    "bucket": lambda: models.Bucket(3, S, 5),
+    "leaky": lambda: models.Bucket(7, 10 * S, 4),
+    "first": lambda: models.first_request(4, 2 * S),
+    "reset": lambda: models.first_request(5, 3 * S),
+    "minute": lambda: models.Window(10, lambda now: (now // (60 * S) + 1) * 60 * S, 60 * S * 9 // 8),
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "weir.yaml"
+    path.write_text(LIMITS)
+    return path
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def simulate(config, trace, *flags, fails=False):
+    """The report, and what was said on stderr."""
+    path = config.parent / "trace"
+    path.write_bytes(trace if isinstance(trace, bytes) else trace.encode())
+    done = weir("simulate", "-c", config, "--trace", path, "--json", *flags)
+    assert (done.returncode != 0) == fails, done
+    return None if fails else json.loads(done.stdout), done.stderr
+
+
+def decisions_of(config, trace, *flags):
+    out = config.parent / "decisions"
+    simulate(config, trace, "--decisions", out, *flags)
+    return [json.loads(line, parse_float=Fraction) for line in out.read_text().splitlines()]
+
+
+def decimal(time_ns):
+    return f"{time_ns // S}.{time_ns % S:09d}"
+
+
+def random_trace(seed, requests):
+    """(time in ns, key, cost): bursts, pauses, equal times, and times apart by a nanosecond."""
+    chance, now = random.Random(seed), START * S
+    for _ in range(requests):
+        now += chance.choice([0, 0, 1, chance.randrange(S), chance.randrange(4 * S), S // 3, 20 * S])
+        yield now, chance.choice("abc"), chance.choice([1, 1, 1, 2, 3])
+
+
+def ms_up(ns):
+    return -(-ns // 10**6)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_decisions_are_those_of_the_models(config, seed):
+    trace = list(random_trace(seed, 1500))
+    text = "time,user,cost\n" + "".join(f"{decimal(t)},{k},{c}\n" for t, k, c in trace)
+    states, expected = {}, []
+    for n, (now, key, cost) in enumerate(trace):
+        for limit, model in MODELS.items():
+            answer = states.setdefault((limit, key), model()).call("acquire", now, cost)
+            reason = answer["reason"]
+            if limit in ("bucket", "leaky") and reason == "hit_quota":
+                reason = "ok"
+            expected.append({
+                "n": n, "time": Fraction(now, S), "limit": limit, "key": key,
+                "allowed": answer["allowed"], "remaining": answer["remaining"],
+                "retry_after_ms": ms_up(answer["retry_after_ns"]),
+                "reset_after_ms": ms_up(answer["reset_after_ns"]), "reason": reason})
+    got = decisions_of(config, text, "--key", "user")
+    assert got == expected
+    assert len({(d["limit"], d["allowed"]) for d in got}) == 2 * len(MODELS)
+
+
+RULES = """
+limits:
+  login: { algorithm: token_bucket, rate: 3/h, burst: 3 }
+  all: { algorithm: fixed_window, rate: 8/h, align: first_request }
+  trial: { algorithm: token_bucket, rate: 1/h, burst: 1 }
+rules:
+  - { name: staff, match: { ip: 10.0.0.0/8 }, answer: allow }
+  - { name: login, match: { path: /login* }, key: [ip, user], limits: [login] }
+  - { name: all, key: [ip], limits: [all] }
+  - { name: trial, match: { method: POST }, key: [ip], limits: [trial], mode: shadow }
+"""
+
+
+def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
+    """Periods of an hour: whatever time the server takes, nothing comes back meanwhile."""
+    chance = random.Random(5)
+    requests = [{"ip": chance.choice(["1.1.1.1", "2.2.2.2", "10.1.1.1"]),
+                 "path": chance.choice(["/login", "/login/x", "/"]),
+                 "user": chance.choice("ab"), "method": chance.choice(["GET", "POST"])}
+                for _ in range(200)]
+    server = Server(config=RULES, directory=tmp_path)
+    try:
+        live = [server.post("/v1/acquire", {"attributes": attributes}).json for attributes in requests]
+    finally:
+        assert server.stop() == 0
+    (tmp_path / "rules.yaml").write_text(RULES)
+    trace = lines(*({"time": START + n / 1000, **r} for n, r in enumerate(requests)))
+    decided = {}
+    for line in decisions_of(tmp_path / "rules.yaml", trace):
+        if "shadow" not in line:
+            decided.setdefault(line["n"], []).append(line)
+    for n, answer in enumerate(live):
+        # A denied request has the line of who denied it, an allowed one those of all.
+        mine = decided.get(n, [])
+        assert answer["allowed"] == all(line["allowed"] for line in mine)
+        assert (answer["reason"] == "listed") == (not mine)
+        if mine:
+            tightest = min(mine, key=lambda line: line["remaining"])
+            assert (answer["limit"], answer["remaining"], answer["reason"]) == \
+                (tightest["limit"], tightest["remaining"], tightest["reason"])
+    report, _ = simulate(tmp_path / "rules.yaml", trace)
+    assert report["allowed"] == sum(answer["allowed"] for answer in live)
+    assert report["denied"] == 200 - report["allowed"] > 0
+    assert report["unlimited"] == sum(answer["reason"] == "listed" for answer in live) > 0
+    assert report["limits"]["trial"]["denied"] > 0
+
+
+def combined(ip, second, request="GET /a?b=c HTTP/1.1", zone="+0000"):
+    day = datetime.datetime.fromtimestamp(START + second, datetime.timezone.utc)
+    return f'{ip} - - [{day:%d/%b/%Y:%H:%M:%S} {zone}] "{request}" 200 5 "-" "x \\x22y\\x22"\n'
+
+
+def test_the_three_formats_say_the_same(config):
+    records = [(f"192.0.2.{i % 3}", i // 4) for i in range(60)]
+    traces = {
+        "combined": "".join(combined(*record) for record in records),
+        "jsonl": lines(*({"ip": ip, "time": START + t, "x": {"y": ["}"]}} for ip, t in records)),
+        "csv": "\ufeffip,time\r\n" + "".join(f'"{ip}",{START + t}\r\n' for ip, t in records),
+    }
+    reports = [simulate(config, trace, *flags)[0]["limits"] for name, trace in traces.items()
+               for flags in ((), ("--format", name))]
+    assert all(report == reports[0] for report in reports)
+    assert reports[0]["minute"]["allowed"] == 30 == reports[0]["minute"]["denied"]
+    assert reports[0]["minute"]["keys"] == 3
+
+
+def test_keys_and_paths_of_a_combined_log_are_those_that_the_server_sees(config):
+    trace = (combined("1.1.1.1", 0, "GET /a\\x22b?x=1 HTTP/1.1") + combined("1.1.1.1", 0, "\\x16\\x03")
+             + combined("1.1.1.1", 7200, "POST /c HTTP/1.1", zone="+0200"))
+    got = decisions_of(config, trace, "--limit", "bucket", "--key", "path")
+    assert [(d["key"], d["time"]) for d in got] == [('/a"b', START), ("", START), ("/c", START)]
+
+
+def test_the_worst_period_is_found_between_windows(config):
+    """Ten at the end of a minute and ten at the start of the next: twenty in a second."""
+    times = [START + 59.5] * 10 + [START + 60.2] * 10 + [START + 300] * 3
+    report, _ = simulate(config, lines(*({"time": t, "ip": "a"} for t in times)), "--limit", "minute")
+    limit = report["limits"]["minute"]
+    assert (limit["allowed"], limit["denied"], limit["keys"]) == (23, 0, 1)
+    worst = limit["worst"]
+    assert (worst["granted"], worst["declared"], worst["ratio"]) == (20, 10, 2.0)
+    assert (worst["key"], worst["at"], worst["estimated_keys"]) == ("a", START + 60.2, 0)
+
+
+def test_the_keys_that_are_denied_most_and_their_waits(config):
+    trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(20) for _ in range(5 + i)))
+    limit = simulate(config, trace, "--limit", "first")[0]["limits"]["first"]
+    assert [(k["key"], k["denied"], k["error"]) for k in limit["top"]] == \
+        [(f"k{i}", i + 1, 0) for i in range(19, 9, -1)]
+    assert limit["retry_after_ms"]["max"] == 2000
+    assert limit["retry_after_ms"]["p50"] == pytest.approx(2000, rel=0.01)
+
+
+def test_requests_out_of_order_count_in_order_and_are_told_in_the_logs(config):
+    """A log is written as requests end: each second's stand in any order."""
+    chance = random.Random(3)
+    trace = [{"time": START + i // 50, "ip": "a", "i": i} for i in range(5000)]
+    shuffled = [r for i in range(0, 5000, 500) for r in chance.sample(trace[i:i + 500], 500)]
+    straight, _ = simulate(config, lines(*trace))
+    crooked, _ = simulate(config, lines(*shuffled))
+    assert crooked["limits"] == straight["limits"]
+    assert crooked["order"]["sorted"] > 1000 and crooked["order"]["late"] == 0
+    got = decisions_of(config, lines(*shuffled), "--limit", "bucket")
+    assert [(d["n"], d["time"]) for d in got] == [(n, r["time"]) for n, r in enumerate(shuffled)]
+
+
+def test_times_far_off_are_bounded_and_counted(config):
+    first = {"time": START + 10**8, "ip": "far"}  # three years ahead of all others
+    trace = [first, *({"time": START + i, "ip": "x" * 900} for i in range(20000)),
+             {"time": START - 500, "ip": "late"}]
+    report, _ = simulate(config, lines(*trace), "--limit", "bucket")
+    assert report["requests"] == len(trace)
+    assert (report["order"]["ahead"], report["order"]["late"]) == (1, 1)
+    assert report["to"] == START + 19999
+
+
+def test_a_time_that_no_table_could_tell_apart_is_refused(config):
+    """Thirty-six years and a half later a cell of the first would look as if it were ahead."""
+    report, said = simulate(config, lines({"time": START, "ip": "a"}, {"time": 1, "ip": "a"},
+                                          {"time": START + 17 * 365 * 86400, "ip": "a"}))
+    assert (report["requests"], report["malformed"]) == (1, 2)
+    assert "expected a time within 16 years of the first one, found 57 years" in said
+
+
+def test_lines_that_are_no_requests_are_told_by_place_and_counted(config):
+    good = lines({"time": START, "ip": "a"})
+    bad = ['{"time": 1x}\n', '{"ip": "a"}\n', '{"time": -1}\n', "[]\n", '{"time": 1, "cost": 1.5}\n',
+           '{"time": 1, "ip": "\\q"}\n', '{"time": 1, "time": 2}\n', "x" * 100000 + "\n", "\0\n"]
+    report, said = simulate(config, good + "".join(bad) + good)
+    assert report["requests"] == 2 and report["malformed"] == len(bad)
+    found = re.findall(r"^.*/trace:(\d+):(\d+): error: expected .*, found .*$", said, re.M)
+    assert found == [("2", "10"), ("3", "12"), ("4", "10"), ("5", "1"), ("6", "21")]
+    _, said = simulate(config, "".join(bad), fails=True)
+    assert "expected requests, found none" in said
+    _, said = simulate(config, "a,b\n1,2\n", fails=True)
+    assert "/trace:1:1: error: expected a column \"time\", found 'a,b'" in said
+
+
+def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
+    trace = lines({"time": START, "ip": "a", "cost": 6}, {"time": START, "ip": "k" * 1025},
+                  {"time": START, "ip": "a", "cost": 0}, {"time": START, "ip": "a", "cost": 5})
+    got = decisions_of(config, trace, "--limit", "bucket")
+    assert ["error" in d for d in got] == [True, True, False, False]
+    limit = simulate(config, trace, "--limit", "bucket")[0]["limits"]["bucket"]
+    assert (limit["allowed"], limit["denied"], limit["errors"]) == (2, 0, 2)
+    assert limit["worst"]["granted"] == 5
+
+
+def test_what_a_small_table_forgets_is_said(config):
+    trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(5000)))
+    limit = simulate(config, trace, "--limit", "minute", "--capacity", "100")[0]["limits"]["minute"]
+    assert limit["evictions"] > 0
+    assert limit["keys"] == 100 and limit["worst"]["untracked_requests"] == 4900
+    text = weir("simulate", "-c", config, "--trace", config.parent / "trace", "--limit", "minute",
+                "--capacity", "100").stdout
+    assert "4900 requests of keys past --capacity" in text
+    assert "keys in use had to make room" in text
+
+
+def test_every_pattern_runs_and_an_edge_burst_passes_twice_through_a_fixed_window():
+    for pattern in ("steady", "edge-burst", "ramp", "flash-sale"):
+        done = weir("simulate", "--pattern", pattern, "--json")
+        assert done.returncode == 0, done
+        report = json.loads(done.stdout)
+        limits = report["limits"]
+        for limit in limits.values():
+            assert limit["allowed"] + limit["denied"] == report["requests"] > 0
+        if pattern == "edge-burst":
+            assert limits["fixed_window"]["worst"]["ratio"] == 2.0
+            assert limits["token_bucket"]["worst"]["ratio"] < 1.2
+    assert weir("simulate", "--pattern", "nonsense").returncode != 0
+
+
+@pytest.mark.parametrize("flags, status, said", [
+    ([], 2, "expected --trace or --pattern, found neither"),
+    (["--trace", "x", "--pattern", "steady"], 2, "found both"),
+    (["--trace", "/nonexistent"], 1, "expected a readable file"),
+    (["--trace", "/dev/null"], 1, "expected requests, found none"),
+    (["--pattern", "steady", "--limit", "nobody"], 1, "expected a limit of the file, found 'nobody'"),
+    (["--pattern", "steady", "--limit", "first", "first"], 1, "expected each limit once"),
+    (["--pattern", "steady", "--capacity", "0"], 1, "capacity: expected 1"),
+    (["--trace", "/dev/null", "--format", "xml"], 1, "expected combined, jsonl or csv, found 'xml'"),
+    (["--pattern", "steady", "--html", "/nonexistent/x"], 1, "expected a file to write to"),
+    (["--pattern", "steady", "--decisions", "/dev/full"], 1, "expected room for the decisions"),
+    (["--pattern", "steady", "stray"], 2, "expected an option, found 'stray'"),
+])
+def test_mistakes_are_told(config, flags, status, said):
+    done = weir("simulate", "-c", config, *flags)
+    assert done.returncode == status and said in done.stderr, done
+
+
+def test_the_table_is_plain_in_a_pipe_and_has_charts(config):
+    text = weir("simulate", "--pattern", "edge-burst").stdout
+    assert text.isascii() and "\033" not in text
+    assert len(re.findall(r"^  (?:passed|denied) \|.{64}\|$", text, re.M)) >= 8
+
+
+def test_a_terminal_gets_a_progress_bar_and_colours(config):
+    log = config.parent / "log"
+    log.write_text(lines(*({"time": START + i, "ip": "a"} for i in range(3))))
+    done = subprocess.run(["script", "-qec", f"{WEIR} simulate -c {config} --trace {log}", "/dev/null"],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=True)
+    shown = done.stdout.decode()
+    assert re.search(r"\[#* *\] +\d+%", shown)
+    assert "\033[32m" in shown and "█" in shown
+
+
+HOSTILE = "</script><script>document.title='x'</script><b>&amp;"
+
+
+@plain_build_only
+def test_the_page_draws_its_charts_and_zooms_in_a_browser_without_a_network(config, tmp_path):
+    page = tmp_path / "report.html"
+    trace = lines(*({"time": START + i // 40, "ip": HOSTILE} for i in range(4000)))
+    simulate(config, trace, "--html", page)
+    browser = Browser(tmp_path)
+    try:
+        browser.open(page)
+        assert browser.complaints() == []
+        assert [url for url in browser.requested() if not url.startswith("file:")] == []
+        assert browser.evaluate("document.title") == "weir simulate"
+        assert HOSTILE in browser.evaluate("document.body.innerText")
+        rows = browser.evaluate("[...document.querySelectorAll('#limits tr')].map(r => r.innerText)")
+        assert [row.split()[0] for row in rows] == list(MODELS)
+        # Each chart has green and red in it: something passed, something was denied.
+        drawn = browser.evaluate("""[...document.querySelectorAll('.chart')].map((chart) => {
+            const canvas = chart.querySelector('canvas');
+            const p = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            let green = 0, red = 0;
+            for (let i = 0; i < p.length; i += 4)
+                if (p[i + 3] > 20) { green += p[i + 1] > p[i] + 50; red += p[i] > p[i + 1] + 50; }
+            return [green, red]; })""")
+        assert len(drawn) == len(MODELS)
+        assert all(green > 20 and red > 20 for green, red in drawn), drawn
+        assert colours(browser.screenshot()) > 20
+        # Dragging over the middle of one zooms all.
+        browser.evaluate("document.querySelector('.chart').scrollIntoView()")
+        box = browser.evaluate("(({x, y, width, height}) => [x, y, width, height])"
+                               "(document.querySelector('.chart').getBoundingClientRect())")
+        before = browser.evaluate("graphs.map(g => g.xAxisRange())")
+        browser.drag(box[0] + box[2] * 0.4, box[0] + box[2] * 0.6, box[1] + box[3] / 2)
+        after = browser.evaluate("graphs.map(g => g.xAxisRange())")
+        for (a, b), (c, d) in zip(before, after):
+            assert (d - c) < 0.3 * (b - a)
+        assert len({tuple(r) for r in after}) == 1
+        assert browser.complaints() == []
+    finally:
+        browser.close()
+
+
+def colours(png):
+    """How many different bytes a PNG's filtered pixels have: one that is blank has next to none."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    at, data = 8, b""
+    while at < len(png):
+        length, kind = struct.unpack(">I4s", png[at:at + 8])
+        data += png[at + 8:at + 8 + length] if kind == b"IDAT" else b""
+        at += 12 + length
+    return len(set(zlib.decompress(data)))

@@ -1,0 +1,161 @@
+"""sliding_window and sliding_log through the server."""
+
+import re
+import time
+
+import pytest
+from harness import Http, Server, Wire, until, weir
+
+CONFIG = """
+limits:
+  slide: { algorithm: sliding_window, rate: 10/h, slots: 12 }
+  log: { algorithm: sliding_log, rate: 5/h }
+  bucket: { algorithm: token_bucket, rate: 100/h }
+rules:
+  - { name: pair, match: { path: /pair }, key: [ip], limits: [bucket, slide, log] }
+"""
+
+
+@pytest.fixture(scope="module")
+def sliding(tmp_path_factory):
+    server = Server(config=CONFIG, directory=tmp_path_factory.mktemp("sliding"))
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("limit,quota", [("slide", 10), ("log", 5)])
+def test_every_way_in_shares_one_count(sliding, key, limit, quota):
+    with Wire(sliding.resp) as wire:
+        def resp(command, *words):
+            return wire.command(f"WEIR.{command}", limit, key, *words)
+
+        assert resp("ACQUIRE")[:4] == [1, quota, quota - 1, 0]
+        answer = sliding.get(f"/v1/acquire/{limit}?key={key}&cost=2")
+        assert answer.json["remaining"] == quota - 3
+        assert answer.headers["RateLimit-Policy"] == f'"{limit}";q={quota};w=3600'
+        assert re.fullmatch(rf'"{limit}";r={quota - 3};t=3[0-6]\d\d', answer.headers["RateLimit"])
+        assert weir("ask", limit, key, "--server", f"127.0.0.1:{sliding.resp}").returncode == 0
+        assert [one["remaining"] for one in sliding.post(
+            "/v1/batch", [{"limit": limit, "key": key}, {"limit": limit, "key": key + "x"}]).json
+        ] == [quota - 5, quota - 1]
+        assert resp("PEEK")[2] == quota - 5
+        assert resp("REFUND", "COST", 2)[2] == quota - 3
+        assert resp("ACQUIRE", "COST", quota - 3)[2] == 0
+        denied = sliding.get(f"/v1/acquire/{limit}?key={key}")
+        assert (denied.status, denied.json["reason"]) == (429, "over_limit")
+        assert 3000 < int(denied.headers["Retry-After"]) <= 3600
+        assert denied.json["retry_after_ms"] <= denied.json["reset_after_ms"]
+        assert weir("ask", limit, key, "--server", f"127.0.0.1:{sliding.resp}").returncode == 1
+        assert resp("ACQUIRE", "COST", quota + 1).startswith(b"-ERR ")
+        assert resp("RESET")[2] == quota
+        assert resp("ACQUIRE", "COST", quota)[0] == 1
+
+
+def test_a_denied_request_consumes_from_none_of_its_limits(sliding):
+    with Wire(sliding.resp) as wire:
+        replies = [wire.command("WEIR.CHECK", "path", "/pair", "ip", "1.1.1.1") for _ in range(9)]
+        assert [reply[0] for reply in replies] == [1] * 5 + [0] * 4
+        assert replies[-1][7:] == [b"log", b"pair"]
+        assert wire.command("WEIR.PEEK", "slide", "1.1.1.1")[2] == 5
+        assert wire.command("WEIR.PEEK", "bucket", "1.1.1.1")[2] == 95
+
+
+def test_listing_and_metrics_know_them(sliding):
+    listed = {limit["name"]: limit for limit in sliding.get("/v1/limits").json}
+    assert listed["slide"] == {
+        "name": "slide", "algorithm": "sliding_window", "rate": "10/h", "slots": 12,
+        "on_store_failure": "local", "quota": 10, "rules": ["pair"]}
+    assert listed["log"]["algorithm"] == "sliding_log"
+    for name in ("slide", "log"):
+        with Wire(sliding.resp) as wire:
+            wire.command("WEIR.ACQUIRE", name, "counted")
+        assert re.search(rf'^weir_decisions_total{{limit="{name}",reason="ok",allowed="true"}} [1-9]',
+                         sliding.get("/metrics").text, re.M)
+
+
+def reload(server, slide, log):
+    """Waits until it is in force; the quotas tell."""
+    server.reload(CONFIG.replace("rate: 10/h, slots: 12", slide).replace("rate: 5/h", log))
+    wanted = [int(re.search(r"\d+", one)[0]) for one in (slide, log)]
+    until(lambda: [limit["quota"] for limit in server.get("/v1/limits").json][:2] == wanted,
+          "the reload")
+
+
+def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        def remaining():
+            return [wire.command("WEIR.PEEK", limit, "k")[2] for limit in ("slide", "log")]
+
+        wire.command("WEIR.ACQUIRE", "slide", "k", "COST", 8)
+        wire.command("WEIR.ACQUIRE", "log", "k", "COST", 3)
+        wire.command("WEIR.ACQUIRE", "log", "k")
+        reload(server, "rate: 6/h, slots: 12", "rate: 3/h")
+        assert remaining() == [0, 0]
+        for limit, quota in (("slide", 6), ("log", 3)):
+            lowered = wire.command("WEIR.ACQUIRE", limit, "k")
+            assert lowered[:3] == [0, quota, 0]
+            assert 3_000_000 < lowered[3] <= lowered[4] <= 3_600_000
+        # More again: what was used is still known, or all of what was allowed in between.
+        reload(server, "rate: 20/h, slots: 12", "rate: 9/h")
+        assert remaining() in ([12, 5], [14, 6])
+
+
+@pytest.mark.parametrize("slots", [1, 13, 60, 1000])
+def test_a_reload_that_changes_the_slots_forgets_no_use(serve, slots):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "slide", "k", "COST", 8)[0] == 1
+        for i, now in enumerate((slots, 12, slots)):
+            # The other limit's quota tells when the reload is there.
+            reload(server, f"rate: 10/h, slots: {now}", f"rate: {i + 1}/h")
+            answer = wire.command("WEIR.PEEK", "slide", "k")
+            assert answer[2] == 2
+            assert answer[4] <= 3_600_000
+        assert wire.command("WEIR.ACQUIRE", "slide", "k", "COST", 3)[0] == 0
+        assert wire.command("WEIR.ACQUIRE", "slide", "k", "COST", 2)[0] == 1
+
+
+@pytest.mark.parametrize("count", [5, 11, 12, 500, 10_000])
+def test_a_reload_that_changes_the_count_of_a_log_forgets_no_use(serve, count):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        assert [wire.command("WEIR.ACQUIRE", "log", "k")[0] for _ in range(3)] == [1, 1, 1]
+        reload(server, "rate: 10/h, slots: 12", f"rate: {count}/h")
+        assert wire.command("WEIR.ACQUIRE", "log", "k")[:3] == [1, count, count - 4]
+        reload(server, "rate: 10/h, slots: 12", "rate: 4/h")
+        assert wire.command("WEIR.ACQUIRE", "log", "k")[:3] == [0, 4, 0]
+
+
+def passes(client, limit, seconds):
+    """(asked, answered) of what is allowed to who asks without a pause, in seconds."""
+    allowed, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        asked = time.monotonic()
+        answer = client.request("GET", f"/v1/acquire/{limit}?key=k")
+        answered = time.monotonic()
+        if answer.status == 200:
+            allowed.append((asked, answered))
+    return allowed
+
+
+def most_surely_within(passed, length):
+    """The most of these that were decided within `length` of each other, whatever the delays."""
+    return max(sum(answered - first <= length for _, answered in passed[i:])
+               for i, (first, _) in enumerate(passed))
+
+
+def test_no_edge_burst_and_no_lasting_block_for_who_never_stops_asking(serve):
+    server = serve(config="""
+limits:
+  slide: { algorithm: sliding_window, rate: 10/200ms, slots: 10 }
+  log: { algorithm: sliding_log, rate: 10/200ms }
+""")
+    with Http(server.http) as client:
+        for limit, calm in (("slide", 0.18), ("log", 0.2 - 1e-6)):
+            passed = passes(client, limit, 0.7)
+            assert most_surely_within(passed, calm) <= 10
+            assert most_surely_within(passed, 0.2) <= 20
+            # Denials were not counted: there are ten each period (and a slot).
+            assert len(passed) >= 30
+    assert server.get("/v1/peek/slide?key=other").json["remaining"] == 10

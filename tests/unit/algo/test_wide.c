@@ -1,0 +1,446 @@
+/*
+ * sliding_window and sliding_log step by step, in virtual time: against a plain list
+ * of what was taken, and with steps left half done as a process that dies leaves them.
+ *
+ * WEIR_TEST_SEED=N replays the random ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "algo/wide.h"
+
+#define NOW   (UINT64_C(1700000000) * NS_PER_S)
+#define TAG   7
+#define CELLS 10240
+
+struct state {
+	struct algo_limit limit;
+	struct algo_outcome out;
+	struct cell head, row[CELLS];
+	uint64_t until_ns; /* that the last call left */
+};
+
+static struct state state;
+
+static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
+{
+	struct weir_limit_options options = {.algorithm = algorithm,
+	                                     .rate = {count, period_ns, WEIR_NANOSECOND},
+	                                     .slots = algorithm == WEIR_SLIDING_WINDOW ? slots : 0};
+
+	memset(&state, 0, sizeof state);
+	assert_int_equal(algo_limit_init(&state.limit, &options, NULL), WEIR_OK);
+}
+
+static void again(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
+{
+	struct algo_limit before = state.limit, *next = &state.limit;
+	struct weir_limit_options options = {.algorithm = algorithm,
+	                                     .rate = {count, period_ns, WEIR_NANOSECOND},
+	                                     .slots = algorithm == WEIR_SLIDING_WINDOW ? slots : 0};
+
+	assert_int_equal(algo_limit_init(next, &options, NULL), WEIR_OK);
+	algo_succeed(&before, next);
+}
+
+/* What one process does of a call before it dies after `wants` of what its steps want. */
+static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
+                       unsigned wants)
+{
+	struct algo_row row = {state.row, algo_widths[state.limit.width], TAG, true};
+	struct algo_call call = {op, cost, until_ns};
+	struct algo_time time = {now_ns, 0};
+
+	for (;; wants--) {
+		struct algo_change change;
+
+		algo_step_wide(&state.limit, &call, &time, state.head, &row, &state.out, &change);
+		if (change.want == ALGO_WANT_NOTHING)
+			return true;
+		if (wants == 0)
+			return false;
+		call.cost -= change.given_back;
+		if (change.want == ALGO_WANT_CELL) {
+			assert_true(change.place < row.width);
+			assert_memory_equal(&state.row[change.place], &change.before, sizeof change.before);
+			state.row[change.place] = change.after;
+			continue;
+		}
+		if (change.clean)
+			for (unsigned i = 0; i < row.width; i++)
+				if (cell_tag(state.row[i]) == TAG)
+					state.row[i] = sliding_window_void(state.row[i]);
+		state.head = change.head;
+		state.until_ns = now_ns + (uint64_t)cell_ahead_ns(change.head, now_ns);
+		if (change.last)
+			return true;
+	}
+}
+
+static bool call(enum algo_op op, uint64_t cost, uint64_t now_ns)
+{
+	assert_true(call_until(op, cost, 0, now_ns, 100000));
+	return state.out.allowed;
+}
+
+static unsigned admitted(unsigned n, uint64_t now_ns)
+{
+	unsigned allowed = 0;
+
+	while (n-- > 0)
+		allowed += call(ALGO_ACQUIRE, 1, now_ns);
+	return allowed;
+}
+
+/* ---- against a list ---- */
+
+struct taken {
+	uint64_t until_ns, cost;
+};
+
+#define TAKEN_MAX 20000
+
+struct model {
+	struct taken taken[TAKEN_MAX];
+	size_t n;
+};
+
+static struct model model;
+
+static uint64_t model_until(uint64_t now_ns)
+{
+	u128 period = state.limit.period_ns, slots = state.limit.slots.slots, slot;
+
+	if (state.limit.algorithm == WEIR_SLIDING_LOG)
+		return now_ns + (uint64_t)period;
+	slot = now_ns * slots / period;
+	return (uint64_t)((slot * period + slots - 1) / slots + period);
+}
+
+static uint64_t model_use(uint64_t now_ns)
+{
+	uint64_t use = 0;
+
+	for (size_t i = 0; i < model.n; i++)
+		use += model.taken[i].until_ns > now_ns ? model.taken[i].cost : 0;
+	return use;
+}
+
+static uint64_t model_wait(uint64_t now_ns, uint64_t need)
+{
+	for (size_t i = 0; i < model.n; i++) {
+		if (model.taken[i].until_ns <= now_ns)
+			continue;
+		if (model.taken[i].cost >= need)
+			return model.taken[i].until_ns - now_ns;
+		need -= model.taken[i].cost;
+	}
+	fail();
+	return 0;
+}
+
+static void model_give(uint64_t now_ns, uint64_t cost)
+{
+	while (cost > 0 && model.n > 0 && model.taken[model.n - 1].until_ns > now_ns) {
+		struct taken *last = &model.taken[model.n - 1];
+		uint64_t back = u64_min(cost, last->cost);
+
+		last->cost -= back;
+		cost -= back;
+		model.n -= last->cost == 0;
+	}
+}
+
+static uint64_t draw(uint64_t *seed, uint64_t bound)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint64_t)(((u128)*seed * bound) >> 64);
+}
+
+static void agree_on(uint64_t *seed, unsigned calls)
+{
+	uint64_t now_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
+	uint64_t period_ns = state.limit.period_ns;
+
+	model.n = 0;
+	while (calls-- > 0) {
+		uint64_t cost = 1 + (draw(seed, 4) ? draw(seed, 2) : draw(seed, quota)), use, what;
+
+		if (draw(seed, 3) == 0)
+			now_ns += draw(seed, draw(seed, 50) ? 2 * period_ns / quota : 2 * period_ns) + 1;
+		cost = u64_min(cost, quota);
+		use = model_use(now_ns);
+		what = draw(seed, 20);
+		if (what < 2) {
+			call(ALGO_REFUND, cost, now_ns);
+			model_give(now_ns, cost);
+		} else if (what == 2 && model.n > 0) { /* by the name of the newest */
+			uint64_t until_ns = model.taken[model.n - 1].until_ns;
+			bool live = until_ns > now_ns;
+
+			assert_true(call_until(ALGO_REFUND, 1, until_ns, now_ns, 9));
+			if (live)
+				model_give(now_ns, 1);
+		} else if (what == 3 && draw(seed, 10) == 0) {
+			call(ALGO_RESET, 0, now_ns);
+			model.n = 0;
+		} else {
+			bool allowed = call(what < 6 ? ALGO_PEEK : ALGO_ACQUIRE, cost, now_ns);
+
+			assert_int_equal(allowed, use + cost <= quota);
+			if (!allowed)
+				assert_int_equal(state.out.retry_after_ns,
+				                 model_wait(now_ns, use + cost - quota));
+			if (allowed && what >= 6) {
+				assert_true(model.n < TAKEN_MAX);
+				model.taken[model.n++] = (struct taken){model_until(now_ns), cost};
+			}
+		}
+		use = model_use(now_ns);
+		assert_int_equal(state.out.remaining, quota - use);
+		assert_int_equal(state.out.reset_after_ns,
+		                 use > 0 ? model.taken[model.n - 1].until_ns - now_ns : 0);
+	}
+}
+
+static void random_calls_agree_with_a_list(void **unused)
+{
+	const char *given = getenv("WEIR_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+
+	(void)unused;
+	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
+	for (int i = 0; i < 40; i++) {
+		static const uint64_t counts[] = {1, 2, 11, 12, 100, 127};
+		static const uint32_t slots[] = {1, 2, 7, 10, 12, 13, 128, 1000};
+
+		begin(WEIR_SLIDING_LOG, counts[i % 6], NS_PER_S, 0);
+		agree_on(&seed, 1500);
+		begin(WEIR_SLIDING_WINDOW, 1 + draw(&seed, 50), NS_PER_S, slots[i % 8]);
+		agree_on(&seed, 300);
+	}
+	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
+	agree_on(&seed, 15000);
+}
+
+/* ---- half done ---- */
+
+/* Whoever comes after a death at any point finds what was granted, and nothing else. */
+static void any_death(enum weir_algorithm algorithm, enum algo_op op, enum algo_op next)
+{
+	for (unsigned wants = 0; wants < 8; wants++) {
+		uint64_t later = NOW + 350 * NS_PER_MS, use;
+		bool done;
+
+		begin(algorithm, 10, NS_PER_S, 10);
+		assert_int_equal(admitted(2, NOW), 2);
+		assert_int_equal(admitted(3, NOW + 120 * NS_PER_MS), 3);
+		done = call_until(op, 1, 0, later, wants);
+		call(ALGO_PEEK, 1, later);
+		use = 10 - state.out.remaining;
+		if (done && op == ALGO_ACQUIRE)
+			assert_int_equal(use, 6);
+		else if (op == ALGO_ACQUIRE)
+			assert_int_equal(use, 5);
+		call(next, 2, later);
+		if (next == ALGO_ACQUIRE)
+			assert_int_equal(10 - state.out.remaining, use + 2);
+		if (next == ALGO_REFUND)
+			assert_int_equal(10 - state.out.remaining, use - 2);
+		if (next == ALGO_RESET)
+			assert_int_equal(state.out.remaining, 10);
+		use = 10 - state.out.remaining;
+		assert_int_equal(admitted(20, later), 10 - use);
+		if (next == ALGO_ACQUIRE) {
+			/* each of what is in use leaves at its own time */
+			call(ALGO_PEEK, 1, NOW + NS_PER_S);
+			assert_int_equal(state.out.remaining, 2);
+			call(ALGO_PEEK, 1, NOW + 1120 * NS_PER_MS);
+			assert_int_equal(state.out.remaining, 5);
+		}
+	}
+}
+
+static void what_a_dead_writer_left_is_completed_by_the_next(void **unused)
+{
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++)
+		for (enum algo_op next = ALGO_ACQUIRE; next <= ALGO_RESET; next++)
+			any_death(a, ALGO_ACQUIRE, next);
+}
+
+static void a_denial_or_peek_wants_nothing_whatever_the_head(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 0; wants < 3; wants++) { /* open, sealed, sealed and copied */
+		struct state before;
+
+		begin(WEIR_SLIDING_WINDOW, 5, NS_PER_S, 10);
+		admitted(1, NOW);
+		admitted(4, NOW + NS_PER_S / 10);
+		call_until(ALGO_ACQUIRE, 1, 0, NOW + NS_PER_S, wants);
+		before = state;
+		assert_true(call_until(ALGO_PEEK, 1, 0, NOW + NS_PER_S, 0));
+		assert_true(call_until(ALGO_ACQUIRE, 2, 0, NOW + NS_PER_S, 0));
+		assert_false(state.out.allowed);
+		assert_int_equal(state.out.retry_after_ns, NS_PER_S / 10);
+		assert_memory_equal(&before.head, &state.head, sizeof state.head);
+		assert_memory_equal(before.row, state.row, sizeof state.row);
+	}
+}
+
+static void what_another_key_left_in_a_row_says_nothing(void **unused)
+{
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+		begin(a, 10, NS_PER_S, 10);
+		for (unsigned i = 0; i < 10; i++)
+			admitted(1, NOW + i * NS_PER_S / 10);
+		state.head = (struct cell){0, 0}; /* evicted; and the same key comes back, or another */
+		for (unsigned i = 0; a == WEIR_SLIDING_WINDOW && i < 12; i += 2)
+			state.row[i].low += UINT64_C(1) << 32;
+		assert_int_equal(admitted(20, NOW + NS_PER_S), 10);
+		assert_int_equal(admitted(20, NOW + 2 * NS_PER_S - 1), 0);
+		assert_int_equal(admitted(4, NOW + 2 * NS_PER_S), 4);
+		call(ALGO_PEEK, 1, NOW + 2 * NS_PER_S + NS_PER_S / 5);
+		assert_int_equal(state.out.remaining, 6);
+	}
+}
+
+/* ---- traps ---- */
+
+static void steady_excess_does_not_block_for_ever(void **unused)
+{
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+		unsigned allowed = 0;
+
+		begin(a, 10, NS_PER_S, 10);
+		for (unsigned i = 0; i < 10000; i++)
+			allowed += call(ALGO_ACQUIRE, 1, NOW + i * NS_PER_MS);
+		assert_in_range(allowed, 90, 100); /* ten seconds */
+	}
+}
+
+static void alternating_older_and_newer_times_mint_nothing(void **unused)
+{
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+		unsigned allowed = 0;
+
+		begin(a, 10, NS_PER_S, 10);
+		for (unsigned i = 0; i < 1000; i++)
+			allowed += call(ALGO_ACQUIRE, 1, NOW + (i & 1) * NS_PER_S / 10 + i * 1000);
+		assert_int_equal(allowed, 10);
+		begin(a, 10, NS_PER_S, 10); /* a clock that lags decides, and takes, at the newest time */
+		admitted(1, NOW);
+		admitted(9, NOW + NS_PER_S);
+		assert_int_equal(admitted(2, NOW + NS_PER_S - 50 * NS_PER_MS), 1);
+		assert_int_equal(state.out.reset_after_ns, NS_PER_S + 50 * NS_PER_MS);
+	}
+}
+
+static void a_step_of_the_clock_neither_frees_nor_locks_a_key(void **unused)
+{
+	static const uint64_t steps[] = {2, 3600, 365 * 86400};
+
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++)
+		for (unsigned i = 0; i < 3; i++) {
+			uint64_t back = NOW - steps[i] * NS_PER_S;
+
+			begin(a, 10, NS_PER_S, 10);
+			for (unsigned j = 0; j < 10; j++)
+				admitted(1, NOW + j * NS_PER_S / 10);
+			call(ALGO_PEEK, 1, back);
+			assert_int_equal(state.out.remaining, 0);
+			/* denied for a period, however far the clock went and whoever asks meanwhile */
+			for (unsigned j = 0; j < 10; j++)
+				assert_false(call(ALGO_ACQUIRE, 1, back + j * NS_PER_S / 10));
+			assert_int_equal(admitted(20, back + NS_PER_S), 10);
+			/* and nothing of the row counts when the clock comes by again */
+			call(ALGO_PEEK, 1, back + 2 * NS_PER_S);
+			assert_int_equal(state.out.remaining, 10);
+			assert_int_equal(admitted(20, NOW + 5 * NS_PER_S), 10);
+		}
+}
+
+static void another_number_of_slots_keeps_all_use_in_the_current_one(void **unused)
+{
+	static const uint32_t slots[] = {12, 3, 7, 10};
+	uint64_t now_ns = NOW;
+
+	(void)unused;
+	begin(WEIR_SLIDING_WINDOW, 100, NS_PER_S, 10);
+	for (unsigned i = 0; i < 10; i++, now_ns += NS_PER_S / 10)
+		admitted(2, now_ns);
+	now_ns -= NS_PER_S / 10;
+	for (unsigned i = 0; i < 4; i++) {
+		again(WEIR_SLIDING_WINDOW, 100, NS_PER_S, slots[i]);
+		call(ALGO_PEEK, 1, now_ns);
+		assert_int_equal(state.out.remaining, 80 - i);
+		admitted(1, now_ns);
+		assert_int_equal(state.out.remaining, 79 - i);
+	}
+	call(ALGO_PEEK, 1, now_ns + NS_PER_S);
+	assert_int_equal(state.out.remaining, 100);
+}
+
+static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
+{
+	uint64_t first, now_ns = NOW + NS_PER_S / 2;
+
+	(void)unused;
+	begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+	call(ALGO_ACQUIRE, 3, NOW);
+	first = state.until_ns;
+	call(ALGO_ACQUIRE, 2, now_ns);
+	call_until(ALGO_REFUND, 2, first, now_ns, 9);
+	assert_int_equal(state.out.remaining, 7);
+	call_until(ALGO_REFUND, 9, first, now_ns, 9);
+	assert_int_equal(state.out.remaining, 8); /* the two of now stay */
+	call_until(ALGO_REFUND, 9, first + 1, now_ns, 9);
+	assert_int_equal(state.out.remaining, 8);
+	begin(WEIR_SLIDING_LOG, 10, NS_PER_S, 0); /* an entry behind others: nowhere */
+	call(ALGO_ACQUIRE, 3, NOW);
+	first = state.until_ns;
+	call(ALGO_ACQUIRE, 2, now_ns);
+	call_until(ALGO_REFUND, 3, first, now_ns, 9);
+	assert_int_equal(state.out.remaining, 5);
+}
+
+static void all_of_2_to_the_32_fits_in_a_slot(void **unused)
+{
+	(void)unused;
+	begin(WEIR_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10);
+	assert_true(call(ALGO_ACQUIRE, UINT64_C(1) << 32, NOW));
+	assert_false(call(ALGO_ACQUIRE, 1, NOW + NS_PER_S - 1));
+	call(ALGO_REFUND, 1, NOW + NS_PER_S - 1);
+	assert_int_equal(admitted(2, NOW + NS_PER_S - 1), 1);
+	assert_int_equal(state.out.retry_after_ns, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(random_calls_agree_with_a_list),
+	    cmocka_unit_test(what_a_dead_writer_left_is_completed_by_the_next),
+	    cmocka_unit_test(a_denial_or_peek_wants_nothing_whatever_the_head),
+	    cmocka_unit_test(what_another_key_left_in_a_row_says_nothing),
+	    cmocka_unit_test(steady_excess_does_not_block_for_ever),
+	    cmocka_unit_test(alternating_older_and_newer_times_mint_nothing),
+	    cmocka_unit_test(a_step_of_the_clock_neither_frees_nor_locks_a_key),
+	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
+	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
+	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
