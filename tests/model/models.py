@@ -37,6 +37,9 @@ class _Model:
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
         return answer
 
+    def cut_back(self, now):
+        """Nothing is too far ahead, unless the algorithm says so."""
+
     def denied(self, now):
         """A denial writes nothing."""
 
@@ -173,11 +176,11 @@ class Sliding(_Model):
         return sum(cost for _, cost in self._view(now)[1])
 
     def ahead(self, now):
-        in_use = self._view(now)[1]
+        in_use = [entry for entry in self._view(now)[1] if entry[1]]
         return self.end(in_use[-1][0]) - now if in_use else 0
 
     def wait(self, now, cost):
-        in_use = self._view(now)[1]
+        in_use = [entry for entry in self._view(now)[1] if entry[1]]
         over = sum(taken for _, taken in in_use) + cost - self.quota
         freed = now
         for at, taken in in_use:
@@ -194,16 +197,20 @@ class Sliding(_Model):
         self.state = in_use + [[place, cost]]
 
     def give(self, now, cost):
-        in_use = self._view(now)[1]
-        if not cost or not in_use:
+        in_use, emptied = self._view(now)[1], []
+        if not cost or not any(taken for _, taken in in_use):
             return
-        while cost and in_use:
+        while in_use and (cost or not in_use[-1][1]):
             given = min(cost, in_use[-1][1])
             in_use[-1][1] -= given
             cost -= given
             if not in_use[-1][1]:
-                in_use.pop()
-        self.state = in_use or None
+                emptied.append(in_use.pop())
+        self.state = in_use + self.kept(emptied) if in_use else None
+
+    def kept(self, emptied):
+        """What stays of the newest places, whose all is given back while older ones are in use."""
+        return []
 
     def remaining(self, now):
         return max(self.quota - self._use(now), 0)
@@ -217,6 +224,10 @@ class SlidingWindow(Sliding):
         self.slots = slots
         self.length = Fraction(period_ns, slots)
         self.lag_max = self.length
+
+    def kept(self, emptied):
+        """The newest slot stays the newest, with nothing in it: no slot goes back."""
+        return emptied[:1]
 
     def place(self, now):
         return math.floor(now / self.length)
