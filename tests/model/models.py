@@ -143,7 +143,7 @@ class Sliding(_Model):
 
     No place is older than one already taken at: a clock that lags behind takes
     at the newest, or two clocks would share out two quotas. But a newest place
-    that lies further ahead than clocks differ (`lag_max`) was written before
+    that lies more than a day ahead was written before
     the clock was set back: all that was in use then counts at the present place.
     It is moved there by the first request that asks, even if it is denied, or
     the key would be locked until the clock is there again.
@@ -156,7 +156,7 @@ class Sliding(_Model):
         self.state = None  # [place, cost] in order
 
     def _clock_was_set_back(self, now):
-        return self.state is not None and self.start(self.state[-1][0]) - now > self.lag_max
+        return self.state is not None and self.start(self.state[-1][0]) - now > DAY_NS
 
     def denied(self, now):
         if self._clock_was_set_back(now):
@@ -223,7 +223,6 @@ class SlidingWindow(Sliding):
         super().__init__(count)
         self.slots = slots
         self.length = Fraction(period_ns, slots)
-        self.lag_max = self.length
 
     def kept(self, emptied):
         """The newest slot stays the newest, with nothing in it: no slot goes back."""
@@ -245,7 +244,7 @@ class SlidingLog(Sliding):
 
     def __init__(self, count, period_ns):
         super().__init__(count)
-        self.period = self.lag_max = period_ns
+        self.period = period_ns
 
     def place(self, now):
         return now
