@@ -151,7 +151,7 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 	if (ahead > (int64_t)limit->period_ns)
 		view.at = now_ns + (uint64_t)ahead - limit->period_ns;
 	look_into_row(&limit->log, row, &view);
-	if (ahead > 2 * (int64_t)limit->period_ns) { /* the clock was set back */
+	if (ahead > (int64_t)(limit->period_ns + ALGO_SKEW_NS)) { /* the clock was set back */
 		view.version++;
 		view.first = FIRST;
 		view.live = 0;

@@ -16,7 +16,7 @@
  * void: its row says nothing until the head is sealed, when the row is cleaned
  * of what an earlier life of the key left there. So is a head that takes over
  * all use, because S has changed, or because it lies further ahead than clocks
- * differ: the clock was set back. An empty head's slot has a count of none, while
+ * differ (ALGO_SKEW_NS): the clock was set back. An empty head's slot has a count of none, while
  * there is something in the row.
  *
  * The head's slot never goes back, and a row cell only ever loses, so nothing that
@@ -147,7 +147,7 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		return view;
 	}
 	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
-	if (generation / KINDS != limit->generation || start_ahead > (int64_t)params->slot_ns) {
+	if (generation / KINDS != limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
 		view.start_ns = start_of(params, slot_at(params, now_ns));
 		view.count = u64_min(sliding_window_use(limit, now_ns, head, row), params->count);
 		view.moved = true;

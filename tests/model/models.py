@@ -37,6 +37,9 @@ class _Model:
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
         return answer
 
+    def cut_back(self, now):
+        """Nothing is too far ahead, unless the algorithm says so."""
+
     def denied(self, now):
         """A denial writes nothing."""
 
@@ -140,7 +143,7 @@ class Sliding(_Model):
 
     No place is older than one already taken at: a clock that lags behind takes
     at the newest, or two clocks would share out two quotas. But a newest place
-    that lies further ahead than clocks differ (`lag_max`) was written before
+    that lies more than a day ahead was written before
     the clock was set back: all that was in use then counts at the present place.
     It is moved there by the first request that asks, even if it is denied, or
     the key would be locked until the clock is there again.
@@ -153,7 +156,7 @@ class Sliding(_Model):
         self.state = None  # [place, cost] in order
 
     def _clock_was_set_back(self, now):
-        return self.state is not None and self.start(self.state[-1][0]) - now > self.lag_max
+        return self.state is not None and self.start(self.state[-1][0]) - now > DAY_NS
 
     def denied(self, now):
         if self._clock_was_set_back(now):
@@ -173,11 +176,11 @@ class Sliding(_Model):
         return sum(cost for _, cost in self._view(now)[1])
 
     def ahead(self, now):
-        in_use = self._view(now)[1]
+        in_use = [entry for entry in self._view(now)[1] if entry[1]]
         return self.end(in_use[-1][0]) - now if in_use else 0
 
     def wait(self, now, cost):
-        in_use = self._view(now)[1]
+        in_use = [entry for entry in self._view(now)[1] if entry[1]]
         over = sum(taken for _, taken in in_use) + cost - self.quota
         freed = now
         for at, taken in in_use:
@@ -194,16 +197,20 @@ class Sliding(_Model):
         self.state = in_use + [[place, cost]]
 
     def give(self, now, cost):
-        in_use = self._view(now)[1]
-        if not cost or not in_use:
+        in_use, emptied = self._view(now)[1], []
+        if not cost or not any(taken for _, taken in in_use):
             return
-        while cost and in_use:
+        while in_use and (cost or not in_use[-1][1]):
             given = min(cost, in_use[-1][1])
             in_use[-1][1] -= given
             cost -= given
             if not in_use[-1][1]:
-                in_use.pop()
-        self.state = in_use or None
+                emptied.append(in_use.pop())
+        self.state = in_use + self.kept(emptied) if in_use else None
+
+    def kept(self, emptied):
+        """What stays of the newest places, whose all is given back while older ones are in use."""
+        return []
 
     def remaining(self, now):
         return max(self.quota - self._use(now), 0)
@@ -216,7 +223,10 @@ class SlidingWindow(Sliding):
         super().__init__(count)
         self.slots = slots
         self.length = Fraction(period_ns, slots)
-        self.lag_max = self.length
+
+    def kept(self, emptied):
+        """The newest slot stays the newest, with nothing in it: no slot goes back."""
+        return emptied[:1]
 
     def place(self, now):
         return math.floor(now / self.length)
@@ -234,7 +244,7 @@ class SlidingLog(Sliding):
 
     def __init__(self, count, period_ns):
         super().__init__(count)
-        self.period = self.lag_max = period_ns
+        self.period = period_ns
 
     def place(self, now):
         return now

@@ -347,28 +347,46 @@ static void alternating_older_and_newer_times_mint_nothing(void **unused)
 	}
 }
 
-static void a_step_of_the_clock_neither_frees_nor_locks_a_key(void **unused)
+static void a_clock_set_back_by_years_neither_frees_nor_locks_a_key(void **unused)
 {
-	static const uint64_t steps[] = {2, 3600, 365 * 86400};
+	uint64_t back = NOW - UINT64_C(365) * NS_PER_DAY;
+
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+		begin(a, 10, NS_PER_S, 10);
+		for (unsigned j = 0; j < 10; j++)
+			admitted(1, NOW + j * NS_PER_S / 10);
+		call(ALGO_PEEK, 1, back);
+		assert_int_equal(state.out.remaining, 0);
+		/* denied for a period, however far the clock went and whoever asks meanwhile */
+		for (unsigned j = 0; j < 10; j++)
+			assert_false(call(ALGO_ACQUIRE, 1, back + j * NS_PER_S / 10));
+		assert_int_equal(admitted(20, back + NS_PER_S), 10);
+		/* and nothing of the row counts when the clock comes by again */
+		call(ALGO_PEEK, 1, back + 2 * NS_PER_S);
+		assert_int_equal(state.out.remaining, 10);
+		assert_int_equal(admitted(20, NOW + 5 * NS_PER_S), 10);
+	}
+}
+
+static void clocks_up_to_a_day_apart_share_one_quota(void **unused)
+{
+	static const uint64_t lags[] = {1, 3600, 86400};
 
 	(void)unused;
 	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++)
 		for (unsigned i = 0; i < 3; i++) {
-			uint64_t back = NOW - steps[i] * NS_PER_S;
+			uint64_t lag_ns = lags[i] * NS_PER_S;
 
 			begin(a, 10, NS_PER_S, 10);
-			for (unsigned j = 0; j < 10; j++)
-				admitted(1, NOW + j * NS_PER_S / 10);
-			call(ALGO_PEEK, 1, back);
-			assert_int_equal(state.out.remaining, 0);
-			/* denied for a period, however far the clock went and whoever asks meanwhile */
-			for (unsigned j = 0; j < 10; j++)
-				assert_false(call(ALGO_ACQUIRE, 1, back + j * NS_PER_S / 10));
-			assert_int_equal(admitted(20, back + NS_PER_S), 10);
-			/* and nothing of the row counts when the clock comes by again */
-			call(ALGO_PEEK, 1, back + 2 * NS_PER_S);
-			assert_int_equal(state.out.remaining, 10);
-			assert_int_equal(admitted(20, NOW + 5 * NS_PER_S), 10);
+			assert_int_equal(admitted(4, NOW), 4);
+			assert_int_equal(admitted(4, NOW - lag_ns), 4);
+			assert_int_equal(admitted(4, NOW), 2);
+			for (unsigned j = 0; j < 10; j++) {
+				assert_false(call(ALGO_ACQUIRE, 1, NOW - lag_ns));
+				assert_false(call(ALGO_ACQUIRE, 1, NOW + j * NS_PER_S / 11));
+			}
+			assert_int_equal(admitted(20, NOW + NS_PER_S), 10);
 		}
 }
 
@@ -436,7 +454,8 @@ int main(void)
 	    cmocka_unit_test(what_another_key_left_in_a_row_says_nothing),
 	    cmocka_unit_test(steady_excess_does_not_block_for_ever),
 	    cmocka_unit_test(alternating_older_and_newer_times_mint_nothing),
-	    cmocka_unit_test(a_step_of_the_clock_neither_frees_nor_locks_a_key),
+	    cmocka_unit_test(a_clock_set_back_by_years_neither_frees_nor_locks_a_key),
+    cmocka_unit_test(clocks_up_to_a_day_apart_share_one_quota),
 	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
