@@ -103,9 +103,9 @@ uint64_t table_check_header(const struct table_header *header, uint32_t row_cell
                             table_report *report, void *context);
 
 /**
- * Of one-word states: gives the fixed part back from its copy, or the copy from it, whichever has kept
- * its checksum, and zeroes what means nothing. False, and nothing is changed,
- * when neither has: a secret is not guessed.
+ * Gives the fixed part of a store's first header back from its copy, or the copy from
+ * it, whichever has kept its checksum, and zeroes what means nothing. False, and
+ * nothing is changed, when neither has: a secret is not guessed.
  */
 bool table_repair_header(struct table_header *header);
 

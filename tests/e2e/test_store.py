@@ -199,6 +199,27 @@ def test_a_header_is_repaired_from_its_copy_and_that_from_it(serve_file, used, o
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
+@pytest.mark.parametrize("offset, length", [(28, 4), (48, 16), (64, 16), (0, 4096), (COPY, 4096), (0, HEADER)])
+def test_a_header_of_wide_states_is_repaired_too(serve, state, offset, length):
+    config = "limits: { wide: { algorithm: sliding_window, rate: 10/h, slots: 10 } }"
+    serve_wide = lambda: serve("--store", f"file:{state}", "--capacity", str(CAPACITY), config=config)
+    server = serve_wide()
+    server.get("/v1/acquire/wide?key=k&cost=4")
+    assert server.stop() == 0
+    before = state.read_bytes()
+    start = -(-TABLE // 4096) * 4096
+    assert before[start:start + 7] == b"WEIRTBL"
+    change(state, start + offset,
+           bytes(byte ^ 0x55 for byte in before[start + offset:start + offset + length]))
+    done = weir("store", "check", state)
+    assert done.returncode == 1 and "rows of 12: " in done.stderr
+    done = weir("store", "repair", state)
+    assert (done.returncode, done.stdout) == (0, f"{state}: ok, 0 cells emptied\n")
+    assert state.read_bytes()[start + COPY:] == before[start + COPY:]
+    assert weir("store", "check", state).returncode == 0
+    assert serve_wide().get("/v1/peek/wide?key=k").json["remaining"] == 6
+
+
 def test_a_header_that_is_lost_twice_is_not_guessed(used):
     for offset in (0, COPY):
         change(used, offset + 12, struct.pack("<II", 8, 8))
