@@ -344,7 +344,7 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 		if (until_ns != state->until_ns) {
 			state->until_ns = until_ns;
 			dispatch(limit, call, time, state, out);
-			changed = true;
+			changed = call->op == ALGO_ACQUIRE; /* a peek writes nothing */
 		}
 	}
 	return changed;

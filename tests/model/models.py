@@ -14,11 +14,12 @@ DAY_NS = 86400 * 10**9
 class _Model:
     def call(self, operation, now, cost=1):
         """The decision, as a dictionary like the binding's."""
-        self.cut_back(now)
+        before = self.state
         answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0}
         if operation in ("acquire", "peek"):
             # Cost 0 asks about a cost of 1. What is not consumed is not
             # subtracted: peek and cost 0 tell what remains now.
+            self.cut_back(now)
             wait = self.wait(now, max(cost, 1))
             if wait:
                 answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
@@ -35,6 +36,8 @@ class _Model:
             self.state = None
         answer["remaining"] = self.remaining(now)
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
+        if operation == "peek":
+            self.state = before
         return answer
 
     def cut_back(self, now):
