@@ -186,7 +186,7 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
 
-/** Where a key of one-word state seems to be, at home or in the next set; NULL: elsewhere, nowhere. */
+/** Where a key of one-word state seems to be: at home, in the next set, or (NULL) not there. */
 static inline struct cell *memory_near(const struct weir_table *store, const struct memory_key *key)
 {
 	struct table_place place = table_place(&store->table, key->hash);
