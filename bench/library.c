@@ -6,6 +6,7 @@
  */
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weir/weir.h>
 
@@ -16,7 +17,7 @@
 struct bench {
 	weir_limiter *limiter;
 	weir_table *table;
-	weir_limit *limit;
+	weir_limit *limit, *hot;
 	uint64_t keys, operations, seed, now_ns, allowed;
 };
 
@@ -88,13 +89,12 @@ static double keyed_own_clock(void *context)
 	return keyed(context, true);
 }
 
-static double keyed_batch(void *context)
+static void batches(void *context)
 {
 	struct bench *bench = context;
 	struct weir_request requests[BATCH];
 	struct weir_decision d[BATCH];
 	struct key keys[BATCH];
-	uint64_t start = measure_now_ns();
 
 	for (int j = 0; j < BATCH; j++)
 		keys[j] = any_key;
@@ -107,18 +107,68 @@ static double keyed_batch(void *context)
 		weir_acquire_batch(bench->table, requests, BATCH, bench->now_ns++, d);
 		bench->allowed += d[0].allowed;
 	}
-	return per_operation(bench, start);
+}
+
+static double keyed_batch(void *context)
+{
+	uint64_t start = measure_now_ns();
+
+	batches(context);
+	return per_operation(context, start);
+}
+
+/* What `run` costs each of two threads on one table. */
+static double beside(struct bench *bench, void (*run)(void *))
+{
+	struct bench other = *bench;
+
+	other.seed = measure_draw(&bench->seed);
+	return (double)measure_beside(run, bench, &other) / (double)bench->operations;
+}
+
+static double keyed_batch_2_threads(void *context)
+{
+	return beside(context, batches);
+}
+
+/* One key, time standing still: all granted, or all denied, as the limit is. */
+static void hot_key(void *context)
+{
+	struct bench *bench = context;
+	uint64_t allowed = 0;
+	struct weir_decision d;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		weir_acquire(bench->table, bench->hot, &any_key, sizeof any_key, 1, bench->now_ns, &d);
+		allowed += d.allowed;
+	}
+	bench->allowed += allowed;
+}
+
+static double hot_key_1_thread(void *context)
+{
+	uint64_t start = measure_now_ns();
+
+	hot_key(context);
+	return per_operation(context, start);
+}
+
+static double hot_key_2_threads(void *context)
+{
+	return beside(context, hot_key);
 }
 
 /* Every key is there before anything is measured. */
-static bool open_table(struct bench *bench, uint64_t keys)
+static bool open_table(struct bench *bench, const struct weir_table_options *options)
 {
+	uint64_t keys = options->capacity;
 	struct key key = any_key;
 	struct weir_decision d;
 
 	weir_table_close(bench->table);
 	bench->keys = keys;
-	if (weir_table_open(&(struct weir_table_options){.capacity = keys}, &bench->table, NULL) != 0)
+	bench->table = NULL;
+	if (weir_table_open(options, &bench->table, NULL) != 0)
 		return false;
 	for (uint64_t i = 0; i < keys; i++) {
 		key_number(&key, i);
@@ -176,6 +226,79 @@ static bool measure_sliding(struct bench *bench)
 	return true;
 }
 
+static bool measure_hot_key(struct bench *bench)
+{
+	const struct weir_limit_options all = {.name = "all", .rate = {1000000000}},
+	                                none = {.name = "none", .rate = {1, 1, WEIR_DAY}};
+
+	/* An empty table, so that the key is at home. */
+	if (weir_table_open(NULL, &bench->table, NULL) != 0 ||
+	    weir_limit_open(&all, &bench->hot, NULL) != 0)
+		return false;
+	measure_print("hot_key", hot_key_1_thread, bench);
+	measure_print("hot_key_2_threads", hot_key_2_threads, bench);
+	weir_limit_close(bench->hot);
+	if (weir_limit_open(&none, &bench->hot, NULL) != 0)
+		return false;
+	measure_print("hot_key_denied", hot_key_1_thread, bench);
+	measure_print("hot_key_denied_2_threads", hot_key_2_threads, bench);
+	weir_limit_close(bench->hot);
+	weir_table_close(bench->table);
+	bench->table = NULL;
+	return true;
+}
+
+/* Memory of a key where 80% of the cells are taken, by names of `len` bytes. */
+static bool measure_memory(struct bench *bench, const char *name, size_t len)
+{
+	uint64_t before = measure_resident_bytes(), keys;
+	struct weir_table_stats stats;
+	struct weir_decision d;
+	char key[WEIR_KEY_MAX] = {0};
+	weir_table *table;
+
+	if (weir_table_open(NULL, &table, NULL) != 0)
+		return false;
+	weir_table_stats(table, bench->now_ns, &stats);
+	keys = stats.cells * 8 / 10;
+	for (uint64_t i = 0; i < keys; i++) {
+		memcpy(key, &i, sizeof i);
+		weir_acquire(table, bench->limit, key, len, 1, bench->now_ns, &d);
+	}
+	printf("%s %.2f bytes\n", name, (double)(measure_resident_bytes() - before) / (double)keys);
+	weir_table_close(table);
+	return true;
+}
+
+/* Until a full file is there to be decided by. */
+static bool measure_open(struct bench *bench)
+{
+	char directory[] = "/tmp/weir-bench-XXXXXX", path[64];
+	struct weir_table_options options = {.capacity = 10000000, .path = path};
+	double ms[MEASURE_ROUNDS] = {0};
+	weir_table *table;
+	bool ok;
+
+	if (!mkdtemp(directory))
+		return false;
+	snprintf(path, sizeof path, "%s/table", directory);
+	ok = open_table(bench, &options);
+	for (int i = 0; ok && i < MEASURE_ROUNDS; i++) {
+		uint64_t start = measure_read(CLOCK_MONOTONIC);
+
+		ok = weir_table_open(&options, &table, NULL) == 0;
+		ms[i] = (double)(measure_read(CLOCK_MONOTONIC) - start) / 1e6;
+		if (ok)
+			weir_table_close(table);
+	}
+	qsort(ms, MEASURE_ROUNDS, sizeof *ms, measure_ascending);
+	if (ok)
+		printf("open_10m_file %.3f ms\n", ms[MEASURE_ROUNDS / 2]);
+	unlink(path);
+	rmdir(directory);
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
@@ -183,7 +306,7 @@ int main(int argc, char **argv)
 	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
 	const struct weir_limit_options always = {.rate = {1000000000}};
 	struct timespec now;
-	uint64_t resident = measure_resident_bytes();
+	uint64_t resident;
 	struct bench bench = {
 	    .operations = (quick ? 100000 : 1000000) / BATCH * BATCH,
 	    .seed = UINT64_C(0x9e3779b97f4a7c15),
@@ -192,7 +315,10 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_REALTIME, &now); /* where the library's own clock is, too */
 	bench.now_ns = (uint64_t)now.tv_sec * 1000000000;
 	if (weir_limit_open(&often, &bench.limit, NULL) != 0 ||
-	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !open_table(&bench, 1000000))
+	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !measure_hot_key(&bench))
+		return 1;
+	resident = measure_resident_bytes();
+	if (!open_table(&bench, &(struct weir_table_options){.capacity = 1000000}))
 		return 1;
 	printf("keyed_1m_memory %.2f bytes\n",
 	       (double)(measure_resident_bytes() - resident) / (double)bench.keys);
@@ -201,13 +327,17 @@ int main(int argc, char **argv)
 	measure_print("keyed_1m_given_time", keyed_given_time, &bench);
 	measure_print("keyed_1m_own_clock", keyed_own_clock, &bench);
 	measure_print("keyed_1m_batch", keyed_batch, &bench);
+	if (!measure_memory(&bench, "memory_80_percent_short_names", 8) ||
+	    !measure_memory(&bench, "memory_80_percent_long_names", WEIR_KEY_MAX))
+		return 1;
 	if (!quick) {
-		if (!open_table(&bench, 10000000))
+		if (!open_table(&bench, &(struct weir_table_options){.capacity = 10000000}))
 			return 1;
 		measure_print("keyed_10m_given_time", keyed_given_time, &bench);
 		measure_print("keyed_10m_own_clock", keyed_own_clock, &bench);
 		measure_print("keyed_10m_batch", keyed_batch, &bench);
-		if (!measure_sliding(&bench))
+		measure_print("keyed_10m_batch_2_threads", keyed_batch_2_threads, &bench);
+		if (!measure_open(&bench) || !measure_sliding(&bench))
 			return 1;
 	}
 	weir_limiter_close(bench.limiter);

@@ -2,6 +2,7 @@
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,41 @@ static inline uint64_t measure_read(clockid_t clock)
 static inline uint64_t measure_now_ns(void)
 {
 	return measure_read(CLOCK_THREAD_CPUTIME_ID);
+}
+
+struct measure_thread {
+	void (*run)(void *);
+	void *context;
+	pthread_barrier_t *start;
+};
+
+static inline void *measure_other(void *argument)
+{
+	struct measure_thread *other = argument;
+
+	pthread_barrier_wait(other->start);
+	other->run(other->context);
+	return NULL;
+}
+
+/* The time of `run(mine)` while another thread does `run(others)`; 0 when there is no thread. */
+static inline uint64_t measure_beside(void (*run)(void *), void *mine, void *others)
+{
+	pthread_barrier_t start;
+	struct measure_thread other = {run, others, &start};
+	pthread_t thread;
+	uint64_t ns;
+
+	pthread_barrier_init(&start, NULL, 2);
+	if (pthread_create(&thread, NULL, measure_other, &other) != 0)
+		return 0;
+	pthread_barrier_wait(&start);
+	ns = measure_now_ns();
+	run(mine);
+	ns = measure_now_ns() - ns;
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&start);
+	return ns;
 }
 
 /* Memory of this process that is there; 0 when the system does not tell. */

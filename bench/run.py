@@ -48,7 +48,15 @@ YARDSTICKS = {
     "keyed_10m_given_time": "dependent_read",
     "keyed_10m_own_clock": "dependent_read",
     "keyed_10m_batch": "dependent_read",
+    "hot_key_2_threads": "cas_16_2_threads",
+    "hot_key_denied_2_threads": "hot_key_denied",
 }
+# How often as much two threads do as one: (what, of one thread, of each of two).
+SCALING = [
+    ("bare loop: 2 threads do", "prefetched_read", "prefetched_read_2_threads"),
+    ("batches: 2 threads do", "keyed_10m_batch", "keyed_10m_batch_2_threads"),
+    ("denials: 2 threads do", "hot_key_denied", "hot_key_denied_2_threads"),
+]
 START_SECONDS = 10
 
 CONFIG = "limits:\n  bench: { algorithm: token_bucket, rate: 1000000/s, burst: 1000000 }\n"
@@ -278,6 +286,12 @@ def run_program(table, program, arguments):
         table.note(program, why)
 
 
+def show_scaling(table):
+    for what, one, two in SCALING:
+        if table.values.get(one) and table.values.get(two):
+            table.row(what, 2 * table.values[one] / table.values[two], "x", SCALING[0][0])
+
+
 def run_peers(table, arguments):
     """Other limiters, each in a process of its own, on the keys of library.c."""
     fastest = []
@@ -435,6 +449,7 @@ def main():
     print(f"{'what':38} {'median':>10} {'unit':8} {'ratio':>8}")
     for name in PROGRAMS if everything or arguments.peers else []:
         run_program(table, name, flags)
+    show_scaling(table)
     if arguments.peers or everything and not quick:
         run_peers(table, flags)
     if arguments.attack or everything and not quick:

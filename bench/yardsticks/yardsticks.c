@@ -4,7 +4,6 @@
  * Prints `name value unit` lines, medians. A figure of the library or of the
  * server is read as a multiple of one of these, so that machines compare.
  */
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -73,8 +72,36 @@ static double dependent_read(void *context)
 	return (double)(measure_now_ns() - start) / READS;
 }
 
-static void read_batches(struct bench *bench)
+/* Counts one word up: what one grant of a hot key can't do without. */
+static void count_up(void *word)
 {
+	unsigned __int128 *count = word, seen = 0;
+
+	for (uint64_t i = 0; i < LOOPS; i++) {
+		unsigned __int128 found;
+
+		while ((found = __sync_val_compare_and_swap(count, seen, seen + 1)) != seen)
+			seen = found;
+		seen++;
+	}
+}
+
+/* What one such step costs each of two threads that take them on one word. */
+static double cas_16_2_threads(void *context)
+{
+	/* A line of its own. */
+	struct {
+		unsigned __int128 count;
+		uint64_t unused[14];
+	} word __attribute__((aligned(128))) = {0, {0}};
+
+	(void)context;
+	return (double)measure_beside(count_up, &word.count, &word.count) / LOOPS;
+}
+
+static void read_batches(void *context)
+{
+	struct bench *bench = context;
 	uint64_t seed = bench->seed, sum = 0;
 	struct line *batch[BATCH];
 
@@ -99,28 +126,17 @@ static double prefetched_read(void *context)
 	return (double)(measure_now_ns() - start) / READS;
 }
 
-static void *other_thread(void *bench)
-{
-	read_batches(bench);
-	return NULL;
-}
-
 /* What one read costs each of two threads that read at once. */
 static double prefetched_read_2_threads(void *context)
 {
 	struct bench *bench = context;
 	struct bench other = *bench;
-	uint64_t start;
-	pthread_t thread;
+	uint64_t ns;
 
 	other.seed = measure_draw(&bench->seed);
-	start = measure_now_ns();
-	if (pthread_create(&thread, NULL, other_thread, &other) != 0)
-		return 0;
-	read_batches(bench);
-	pthread_join(thread, NULL);
+	ns = measure_beside(read_batches, bench, &other);
 	bench->sink += other.sink;
-	return (double)(measure_now_ns() - start) / READS;
+	return (double)ns / READS;
 }
 
 /* One cycle through all lines in random order (Sattolo), so that no read is guessed ahead. */
@@ -150,6 +166,7 @@ int main(void)
 	    {"clock_read", clock_read},
 	    {"cas_8", cas_8},
 	    {"cas_16", cas_16},
+	    {"cas_16_2_threads", cas_16_2_threads},
 	    {"dependent_read", dependent_read},
 	    {"prefetched_read", prefetched_read},
 	    {"prefetched_read_2_threads", prefetched_read_2_threads},

@@ -102,7 +102,8 @@ struct log_params {
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
-	unsigned generation; /* of these parameters; store/history.h */
+	uint16_t generation; /* of these parameters; store/history.h */
+	bool is_whole;       /* a bucket whose tokens come in whole nanoseconds */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */
@@ -166,9 +167,25 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 
+/** The same for a limit that is whole, but for what algo_is_far tells of when it denies. */
+bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out);
+
+/** Whether a state is further ahead than the limit puts any. */
+static inline bool algo_is_far(const struct algo_limit *limit, const struct algo_time *time,
+                               const struct algo_state *state)
+{
+	return state->until_ns > time->now_ns + limit->farthest_ns;
+}
+
 /* The algorithms behind algo_step, which gives them an outcome that says allowed, ok and no wait. */
 bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+/* The same where T is whole nanoseconds, q = 1, as of most rates: a third of the instructions. */
+bool bucket_step_whole(const struct bucket_params *params, const struct algo_call *call,
+                       const struct algo_time *time, struct algo_state *state,
+                       struct algo_outcome *out);
 bool window_step(const struct window_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 
@@ -192,6 +209,12 @@ static inline const struct algo_limit *algo_current(const struct algo_limit *lim
 	while ((next = atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire)))
 		limit = next;
 	return limit;
+}
+
+/** Whether nothing has taken over from it. */
+static inline bool algo_is_current(const struct algo_limit *limit)
+{
+	return !atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire);
 }
 
 /**

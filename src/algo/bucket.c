@@ -113,8 +113,9 @@ void bucket_convert(const struct bucket_params *from, const struct bucket_params
 	*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 }
 
-bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+static inline bool step(const struct bucket_params *params, const struct algo_call *call,
+                        const struct algo_time *time, struct algo_state *state,
+                        struct algo_outcome *out)
 {
 	uint64_t now_ns = time->now_ns;
 	bool live = state->until_ns > now_ns, changed = false;
@@ -150,4 +151,21 @@ bool bucket_step(const struct bucket_params *params, const struct algo_call *cal
 	out->remaining = tokens_left(params, ahead);
 	out->reset_after_ns = ahead.ns;
 	return changed;
+}
+
+bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	return step(params, call, time, state, out);
+}
+
+bool bucket_step_whole(const struct bucket_params *params, const struct algo_call *call,
+                       const struct algo_time *time, struct algo_state *state,
+                       struct algo_outcome *out)
+{
+	struct bucket_params whole = *params;
+
+	whole.q = 1;
+	whole.interval.under = whole.depth.under = 0;
+	return step(&whole, call, time, state, out);
 }

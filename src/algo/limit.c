@@ -70,6 +70,7 @@ static int init_bucket(struct algo_limit *limit, const struct weir_limit_options
 		                 "%s: expected to be refilled within 16 years, found %llu years", word,
 		                 (unsigned long long)(depth / (365 * NS_PER_DAY)));
 	bucket_init(&limit->bucket, options->rate.count, limit->period_ns, burst);
+	limit->is_whole = limit->bucket.q == 1;
 	limit->quota = burst;
 	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
 	return WEIR_OK;
@@ -338,7 +339,7 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 	bool changed = dispatch(limit, call, time, state, out);
 
 	if (__builtin_expect(!out->allowed, 0) &&
-	    __builtin_expect(state->until_ns > time->now_ns + limit->farthest_ns, 0)) {
+	    __builtin_expect(algo_is_far(limit, time, state), 0)) {
 		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
 
 		if (until_ns != state->until_ns) {
@@ -348,4 +349,14 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 		}
 	}
 	return changed;
+}
+
+bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out)
+{
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+	return bucket_step_whole(&limit->bucket, call, time, state, out);
 }

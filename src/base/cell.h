@@ -103,11 +103,12 @@ CELL_AS_IT_IS static inline struct cell cell_load(struct cell *cell, bool load_i
 
 	if (__builtin_expect(load_is_atomic, 1)) {
 #if defined(__x86_64__)
-		typedef long long vector __attribute__((vector_size(16)));
-		vector v;
+		long long whole __attribute__((vector_size(16)));
 
-		__asm__ volatile("movdqa %1, %0" : "=x"(v) : "m"(*cell) : "memory");
-		value = (struct cell){(uint64_t)v[0], (uint64_t)v[1]};
+		__asm__ volatile("movdqa %3, %2\n\tmovq %2, %0\n\tpextrq $1, %2, %1"
+		                 : "=r"(value.low), "=r"(value.high), "=&x"(whole)
+		                 : "m"(*cell)
+		                 : "memory");
 		return value;
 #elif defined(__aarch64__)
 		__asm__ volatile("ldp %0, %1, %2\n\tdmb ishld"
@@ -129,10 +130,31 @@ static inline uint64_t cell_peek_low(const struct cell *cell)
 	return __atomic_load_n(&cell->low, __ATOMIC_RELAXED);
 }
 
-/* Full barrier. */
-CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
+/* Full barrier. *seen is what is expected there; when something else is, it is that then. */
+CELL_AS_IT_IS static inline bool cell_swap_or_see(struct cell *cell, struct cell *seen,
+                                                  struct cell after)
 {
-	return __sync_bool_compare_and_swap((u128 *)cell, cell_bits(before), cell_bits(after));
+	bool swapped;
+
+#if defined(__x86_64__)
+	/* As the built-in function, which carries its operands through memory. */
+	__asm__ volatile("lock cmpxchg16b %1"
+	                 : "=@ccz"(swapped), "+m"(*cell), "+a"(seen->low), "+d"(seen->high)
+	                 : "b"(after.low), "c"(after.high)
+	                 : "memory");
+#else
+	u128 before = cell_bits(*seen),
+	     found = __sync_val_compare_and_swap((u128 *)cell, before, cell_bits(after));
+
+	swapped = found == before;
+	*seen = (struct cell){(uint64_t)found, (uint64_t)(found >> 64)};
+#endif
+	return swapped;
+}
+
+static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
+{
+	return cell_swap_or_see(cell, &before, after);
 }
 
 #endif

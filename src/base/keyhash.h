@@ -37,6 +37,11 @@ static inline uint64_t keyhash_word(const void *data)
 	return word;
 }
 
+static inline u128 keyhash_pair(uint64_t first, uint64_t second, const unsigned char *key)
+{
+	return (u128)(first + keyhash_word(key)) * (second + keyhash_word(key + 8));
+}
+
 struct keyhash_words {
 	uint64_t first, second;
 };
@@ -61,18 +66,18 @@ static inline struct keyhash_words keyhash_tail(const unsigned char *p, size_t l
 /** The hash of `salt` and `data`. */
 static inline uint64_t keyhash(const struct keyhash *h, uint64_t salt, const void *data, size_t len)
 {
-	const unsigned char *p = data, *end = p + (len & ~(size_t)15);
-	const uint64_t *key = h->nh + 2;
+	const unsigned char *p = data, *key = (const unsigned char *)(h->nh + 2);
 	u128 sum = (u128)(salt + h->nh[0]) * (len + h->nh[1]);
+	size_t blocks = len & ~(size_t)15, rest = len % 16;
 
 	if (__builtin_expect(len > KEYHASH_BLOCK, 0))
 		return keyhash_long(h, salt, data, len);
-	for (; p < end; p += 16, key += 2)
-		sum += (u128)(keyhash_word(p) + key[0]) * (keyhash_word(p + 8) + key[1]);
-	if (len % 16 != 0) {
-		struct keyhash_words tail = keyhash_tail(p, len % 16);
+	for (size_t i = 0; i < blocks; i += 16)
+		sum += keyhash_pair(keyhash_word(p + i), keyhash_word(p + i + 8), key + i);
+	if (rest != 0) {
+		struct keyhash_words tail = keyhash_tail(p + blocks, rest);
 
-		sum += (u128)(tail.first + key[0]) * (tail.second + key[1]);
+		sum += keyhash_pair(tail.first, tail.second, key + blocks);
 	}
 	sum = (u128)((uint64_t)sum ^ h->low) * ((uint64_t)(sum >> 64) ^ h->high);
 	return (uint64_t)sum ^ (uint64_t)(sum >> 64);

@@ -9,6 +9,21 @@
  */
 #include "engine/engine.h"
 
+__attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
+                                                    const struct weir_limit *limit,
+                                                    struct memory_key key, struct algo_call call,
+                                                    struct moment at,
+                                                    struct weir_decision *decision)
+{
+	struct algo_time time = algo_time_at(&limit->algo, at);
+	const struct algo_limit *algo = algo_current(&limit->algo);
+	struct algo_outcome outcome;
+	uint64_t until_ns = memory_apply(table, &algo, &key, &call, &time, &outcome);
+
+	limit_explain(limit, algo, &outcome, decision);
+	return until_ns;
+}
+
 int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request)
@@ -37,12 +52,19 @@ void engine_fetch(const struct weir_table *table, const struct engine_request *r
 		memory_touch(table, &request->charges[i].key);
 }
 
+static void locate(const struct weir_table *table, struct memory_key *key)
+{
+	memory_locate(table, key);
+	if (!key->cell)
+		memory_fetch_run(table, key);
+}
+
 void engine_locate(const struct weir_table *table, struct engine_request *request)
 {
 	if (request->direct.limit)
-		memory_locate(table, &request->direct.key);
+		locate(table, &request->direct.key);
 	for (size_t i = 0; i < request->charge_count; i++)
-		memory_locate(table, &request->charges[i].key);
+		locate(table, &request->charges[i].key);
 }
 
 __attribute__((flatten)) static void apply(struct weir_table *table, struct engine_charge *charge,

@@ -75,17 +75,44 @@ void engine_decide(struct weir_table *table, struct engine_request *request, str
                    engine_observer *observe, void *context, struct weir_decision *decision);
 
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
+__attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
+                                                     const struct weir_limit *limit,
+                                                     struct memory_key key, struct algo_call call,
+                                                     struct moment at,
+                                                     struct weir_decision *decision);
+
+/*
+ * The same on a key that was seen, at once where it can be: in a whole bucket. The slow
+ * one is told by value: nothing here needs an address.
+ */
+static inline uint64_t engine_apply_seen(struct weir_table *table, const struct weir_limit *limit,
+                                         const struct memory_key *key, const struct algo_call *call,
+                                         struct moment at, struct weir_decision *decision)
+{
+	const struct algo_limit *algo = &limit->algo;
+	struct algo_time time = {at.now_ns, 0}; /* a bucket's */
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (__builtin_expect(!key->cell || !algo->is_whole || !algo_is_current(algo) ||
+	                         !memory_try(table, algo, key->cell, table_tag(key->hash), call, &time,
+	                                     &outcome, &until_ns),
+	                     0))
+		return engine_apply_slow(table, limit, *key, *call, at, decision);
+	limit_explain(limit, algo, &outcome, decision);
+	return until_ns;
+}
+
+/* The same on any key. */
 static inline uint64_t engine_apply(struct weir_table *table, const struct weir_limit *limit,
                                     const struct memory_key *key, const struct algo_call *call,
                                     struct moment at, struct weir_decision *decision)
 {
-	struct algo_time time = algo_time_at(&limit->algo, at);
-	const struct algo_limit *algo = algo_current(&limit->algo);
-	struct algo_outcome outcome;
-	uint64_t until_ns = memory_apply(table, &algo, key, call, &time, &outcome);
+	struct memory_key seen = *key;
 
-	limit_explain(limit, algo, &outcome, decision);
-	return until_ns;
+	if (!seen.cell && seen.width == 0)
+		seen.cell = memory_near(table, &seen);
+	return engine_apply_seen(table, limit, &seen, call, at, decision);
 }
 
 /**

@@ -185,20 +185,3 @@ void memory_close(struct weir_table *store)
 	os_pages_unmap(store->wide_memory, size - start);
 	os_pages_unmap(store->table.header, store->table.size);
 }
-
-void memory_locate(const struct weir_table *store, struct memory_key *key)
-{
-	struct table_place place = table_place(&store->table, key->hash);
-	unsigned hits;
-
-	if (key->width != 0) {
-		wide_locate(store, key);
-		return;
-	}
-	hits = table_hits(place.home, place.tag);
-
-	if (hits != 0)
-		key->cell = &place.home[__builtin_ctz(hits)];
-	else
-		table_prefetch_run(&store->table, &place);
-}

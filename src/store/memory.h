@@ -45,10 +45,9 @@ static inline uint64_t memory_hash(const struct weir_table *store, uint64_t iden
 }
 
 /*
- * A key on its way through the passes of a batch. Memory is slow and answers
- * many questions at once, so a batch starts fetching all homes, then looks
- * into each and starts fetching the runs of those that are not at home, then
- * decides.
+ * A key on its way through a batch. Memory is slow and answers many questions at
+ * once, so a batch starts fetching homes, looks into each some keys later and starts
+ * fetching the runs of those that are not there, and decides later still.
  */
 struct memory_key {
 	uint64_t hash;
@@ -68,7 +67,7 @@ static inline const struct table *memory_table(const struct weir_table *store,
 	return __builtin_expect(key->width == 0, 1) ? &store->table : &store->wide[key->width].table;
 }
 
-/** First pass: starts fetching the home. */
+/** First: starts fetching the home. */
 static inline void memory_fetch(const struct weir_table *store, const struct memory_key *key)
 {
 	struct table_place place = table_place(memory_table(store, key), key->hash);
@@ -97,20 +96,61 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 	struct table_place place = table_place(table, key->hash);
 
 	table_prefetch(&place);
-	table_prefetch_run(table, &place);
+	table_prefetch_run(table, &place, 0, 1);
 }
 
-/** Second pass, which may be left out. */
-void memory_locate(const struct weir_table *store, struct memory_key *key);
+/** memory_locate for wide states. */
+void wide_locate(const struct weir_table *store, struct memory_key *key);
 
-/* A state that is over equals none, so a cell that says nothing unpacks to none. */
-static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
+/** Then, which may be left out as all that follows: looks at home. */
+static inline void memory_locate(const struct weir_table *store, struct memory_key *key)
+{
+	struct table_place place;
+
+	if (__builtin_expect(key->width != 0, 0)) {
+		wide_locate(store, key);
+		return;
+	}
+	place = table_place(&store->table, key->hash);
+	key->cell = table_glance(place.home, place.tag);
+}
+
+/** Then, for a key that is not there: starts fetching the next set. */
+static inline void memory_fetch_run(const struct weir_table *store, const struct memory_key *key)
+{
+	const struct table *table = memory_table(store, key);
+	struct table_place place = table_place(table, key->hash);
+
+	table_prefetch_run(table, &place, 0, 1);
+}
+
+/** At last, for such a key: looks into that set, or starts fetching all others. */
+static inline void memory_locate_run(const struct weir_table *store, struct memory_key *key)
+{
+	const struct table *table = memory_table(store, key);
+	struct table_place place = table_place(table, key->hash);
+
+	key->cell = table_glance(table_run(table, &place), place.tag);
+	if (!key->cell)
+		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
+}
+
+/* What a cell with a tag and no claim says. A state that is over equals none. */
+static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
-	if (cell_is_empty(cell) || ahead <= 0 || cell_is_claim(cell))
+	if (ahead <= 0)
 		return (struct algo_state){0, 0};
 	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
+}
+
+/* What any cell says: an empty one and a claim say nothing. */
+static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
+{
+	if (cell_is_empty(cell) || cell_is_claim(cell))
+		return (struct algo_state){0, 0};
+	return memory_state(cell, now_ns);
 }
 
 static inline struct cell memory_pack(uint32_t tag, struct algo_state state, unsigned generation)
@@ -147,18 +187,57 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
                      const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_outcome *out);
 
-/** memory_locate for wide states. */
-void wide_locate(const struct weir_table *store, struct memory_key *key);
-
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
 
+/** Where a key of one-word state seems to be: at home, in the next set, or (NULL) not there. */
+static inline struct cell *memory_near(const struct weir_table *store, const struct memory_key *key)
+{
+	struct table_place place = table_place(&store->table, key->hash);
+	struct cell *cell = table_glance(place.home, place.tag);
+
+	return cell ? cell : table_glance(table_run(&store->table, &place), place.tag);
+}
+
+/**
+ * One step on a key that is in `cell`, with a state that `limit`, a whole bucket,
+ * wrote itself. False when it is none of that: then nothing has happened, and
+ * memory_apply does it. Inline, so that the step's results stay in registers: a
+ * result that is stored and loaded in other pieces makes the processor wait for
+ * all that came before it.
+ */
+static inline bool memory_try(struct weir_table *store, const struct algo_limit *limit,
+                              struct cell *cell, uint32_t tag, const struct algo_call *call,
+                              const struct algo_time *time, struct algo_outcome *out,
+                              uint64_t *until_ns)
+{
+	struct cell before = cell_load(cell, store->table.load_is_atomic);
+
+	for (;;) {
+		struct algo_state state;
+
+		/* Neither a claim nor an empty cell has the limit's generation and a tag. */
+		if (__builtin_expect(cell_tag(before) != tag, 0) ||
+		    __builtin_expect(cell_generation(before) != limit->generation, 0))
+			return false;
+		state = memory_state(before, time->now_ns);
+		if (!algo_step_whole(limit, call, time, &state, out)) {
+			if (__builtin_expect(!out->allowed && algo_is_far(limit, time, &state), 0))
+				return false;
+		} else if (__builtin_expect(!cell_swap_or_see(cell, &before,
+		                                              memory_pack(tag, state, limit->generation)),
+		                            0)) {
+			continue;
+		}
+		*until_ns = state.until_ns;
+		return true;
+	}
+}
+
 /**
  * One step on a key, by *limit or what has taken over from it, which *limit is
- * then. Returns the end of the state it left, which a
- * refund may name; 0 when it left none. Inline, so that the step's results
- * stay in registers: a result that is stored and loaded in other pieces makes
- * the processor wait for all that came before it.
+ * then. Returns the end of the state it left, which a refund may name; 0 when it
+ * left none.
  */
 static inline uint64_t memory_apply(struct weir_table *store, const struct algo_limit **by,
                                     const struct memory_key *key, const struct algo_call *call,

@@ -176,10 +176,8 @@ void wide_locate(const struct weir_table *store, struct memory_key *key)
 	unsigned hits = table_hits(place.home, place.tag), newest;
 	struct algo_row row;
 
-	if (hits == 0) {
-		table_prefetch_run(&wide->table, &place);
+	if (hits == 0)
 		return;
-	}
 	key->cell = &place.home[__builtin_ctz(hits)];
 	row = row_of(wide, key->width, key->cell, place.tag);
 	for (unsigned i = 0; i < algo_widths[1]; i += 4)

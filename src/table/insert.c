@@ -45,11 +45,12 @@ static int64_t loss(struct cell cell, uint64_t now_ns)
 static struct table_slot choose(const struct table *table, const struct table_place *place,
                                 uint64_t now_ns)
 {
+	struct cell *run = table_run(table, place);
 	struct table_slot least = {NULL, empty};
 	int64_t least_loss = INT64_MAX;
 
 	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(table, place, i);
+		struct cell *cell = table_cell(place, run, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
 		int64_t l = loss(slot.value, now_ns);
 
@@ -78,24 +79,32 @@ static bool claim(struct table *table, const struct table_place *place, struct t
 	return true;
 }
 
+/* Of a cell with the tag of `slot`, a claim, whether it is that one, or out of its way now. */
+static bool remove_other(const struct table *table, struct table_slot slot, struct cell *cell)
+{
+	struct cell value = cell_load(cell, table->load_is_atomic);
+
+	if (cell == slot.cell || cell_tag(value) != cell_tag(slot.value))
+		return true;
+	if (!cell_is_claim(value) || cell < slot.cell) {
+		cell_swap(slot.cell, slot.value, empty); /* 2a, 2b: ours gives way */
+		return false;
+	}
+	return cell_swap(cell, value, empty); /* 2c */
+}
+
 /* Step 2: no other cell of this tag is left, or false. The claim's swap was a full barrier. */
 static bool alone(const struct table *table, const struct table_place *place,
                   struct table_slot slot)
 {
-	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(table, place, i), value;
+	struct cell *run = table_run(table, place);
 
-		if (cell == slot.cell || cell_peek_low(cell) >> 32 != place->tag)
-			continue;
-		value = cell_load(cell, table->load_is_atomic);
-		if (cell_tag(value) != place->tag)
-			continue;
-		if (!cell_is_claim(value) || cell < slot.cell) {
-			cell_swap(slot.cell, slot.value, empty); /* 2a, 2b: ours gives way */
-			return false;
-		}
-		if (!cell_swap(cell, value, empty)) /* 2c */
-			return false;
+	for (unsigned i = 0; i < TABLE_PLACES; i += TABLE_SET_CELLS) {
+		struct cell *set = table_cell(place, run, i);
+
+		for (unsigned hits = table_hits(set, place->tag); hits != 0; hits &= hits - 1)
+			if (!remove_other(table, slot, &set[__builtin_ctz(hits)]))
+				return false;
 	}
 	return true;
 }

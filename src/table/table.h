@@ -137,12 +137,16 @@ static inline uint64_t table_scale(uint64_t hash, uint64_t n)
 }
 
 /* The tag is the hash's low half, the home depends on its high end. */
+static inline uint32_t table_tag(uint64_t hash)
+{
+	return (uint32_t)hash ? (uint32_t)hash : 1;
+}
+
 static inline struct table_place table_place(const struct table *table, uint64_t hash)
 {
 	uint64_t home = table_scale(hash, table->sets);
-	uint32_t tag = (uint32_t)hash;
 
-	return (struct table_place){table->cells + home * TABLE_SET_CELLS, hash, tag ? tag : 1};
+	return (struct table_place){table->cells + home * TABLE_SET_CELLS, hash, table_tag(hash)};
 }
 
 /*
@@ -157,10 +161,9 @@ static inline struct cell *table_run(const struct table *table, const struct tab
 }
 
 /** The places in the order in which they are filled, from 0 to TABLE_PLACES - 1. */
-static inline struct cell *table_cell(const struct table *table, const struct table_place *place,
-                                      unsigned i)
+static inline struct cell *table_cell(const struct table_place *place, struct cell *run, unsigned i)
 {
-	return i < TABLE_SET_CELLS ? &place->home[i] : table_run(table, place) + i - TABLE_SET_CELLS;
+	return i < TABLE_SET_CELLS ? &place->home[i] : &run[i - TABLE_SET_CELLS];
 }
 
 /** Starts fetching the home, where three keys of four are. */
@@ -170,12 +173,13 @@ static inline void table_prefetch(const struct table_place *place)
 	prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
-/** Starts fetching the first set of the run, where most keys are that are not at home. */
-static inline void table_prefetch_run(const struct table *table, const struct table_place *place)
+/** Starts fetching sets of the run; in its first are most keys that are not at home. */
+static inline void table_prefetch_run(const struct table *table, const struct table_place *place,
+                                      unsigned from, unsigned to)
 {
 	struct cell *run = table_run(table, place);
 
-	for (int i = 0; i < TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
+	for (unsigned i = from * TABLE_SET_CELLS; i < to * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
 		prefetch(run + i);
 }
 
@@ -200,6 +204,14 @@ static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 		hits |= (unsigned)(cell_peek_low(&set[i]) >> 32 == tag) << i;
 #endif
 	return hits;
+}
+
+/** The first cell of the set that seems to have the tag, or NULL: to be looked at again. */
+static inline struct cell *table_glance(struct cell *set, uint32_t tag)
+{
+	unsigned hits = table_hits(set, tag);
+
+	return hits ? &set[__builtin_ctz(hits)] : NULL;
 }
 
 static inline bool table_find_in(const struct table *table, struct cell *set, uint32_t tag,

@@ -36,7 +36,7 @@ static void setup(struct fixture *f)
 	table_view(&f->table, memory, size);
 	f->place = table_place(&f->table, UINT64_C(0x123456789abcdef0));
 	for (int i = 0; i < TABLE_PLACES; i++)
-		f->cells[i] = table_cell(&f->table, &f->place, (unsigned)i);
+		f->cells[i] = table_cell(&f->place, table_run(&f->table, &f->place), (unsigned)i);
 	qsort(f->cells, TABLE_PLACES, sizeof *f->cells, compare_cells);
 }
 
@@ -220,11 +220,12 @@ static void test_of_idle_cells_the_one_idle_longest_goes(void **context)
 	(void)context;
 	setup(&f);
 	for (unsigned i = 0; i < TABLE_PLACES; i++)
-		*table_cell(&f.table, &f.place, i) =
+		*table_cell(&f.place, table_run(&f.table, &f.place), i) =
 		    cell_make(1000 + i, NOW - (i == 5 ? 9 * SECOND : SECOND), 1, 0);
 	store(&f, state(&f, 1));
 	assert_int_equal(count_tag(&f, 1005), 0);
-	*table_cell(&f.table, &f.place, 6) = (struct cell){0, 0}; /* empty is better still */
+	/* Empty is better still. */
+	*table_cell(&f.place, table_run(&f.table, &f.place), 6) = (struct cell){0, 0};
 	*table_find(&f.table, &f.place).cell = cell_make(1005, NOW - 9 * SECOND, 1, 0);
 	store(&f, state(&f, 1));
 	assert_int_equal(count_tag(&f, 1005), 1);
@@ -282,9 +283,10 @@ static void test_a_full_home_spills_into_the_run(void **context)
 	(void)context;
 	setup(&f);
 	fill(&f, NOW + SECOND);
-	*table_cell(&f.table, &f.place, TABLE_PLACES - 1) = (struct cell){0, 0};
+	*table_cell(&f.place, table_run(&f.table, &f.place), TABLE_PLACES - 1) = (struct cell){0, 0};
 	store(&f, state(&f, 1));
-	assert_ptr_equal(table_find(&f.table, &f.place).cell, table_cell(&f.table, &f.place, TABLE_PLACES - 1));
+	assert_ptr_equal(table_find(&f.table, &f.place).cell,
+	                 table_cell(&f.place, table_run(&f.table, &f.place), TABLE_PLACES - 1));
 	assert_int_equal(table_evictions(&f.table), 0);
 	teardown(&f);
 }
