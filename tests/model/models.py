@@ -19,9 +19,10 @@ class _Model:
         if operation in ("acquire", "peek"):
             # Cost 0 asks about a cost of 1. What is not consumed is not
             # subtracted: peek and cost 0 tell what remains now.
-            self.cut_back(now)
             wait = self.wait(now, max(cost, 1))
             if wait:
+                self.cut_back(now)
+                wait = self.wait(now, max(cost, 1))
                 answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
                 if operation == "acquire":
                     self.denied(now)
@@ -41,7 +42,7 @@ class _Model:
         return answer
 
     def cut_back(self, now):
-        """Nothing is too far ahead, unless the algorithm says so."""
+        """Only what denies is asked whether it is too far ahead, and not of every algorithm."""
 
     def denied(self, now):
         """A denial writes nothing."""
