@@ -18,7 +18,7 @@
  *             that dozens of limits apply to).
  *   threads   Every function may be called from any thread on the same handle
  *             at once, except *_close, which must be the last call. There are
- *             no hidden threads, no global state.
+ *             no threads but the workers of a pool, no global state.
  *   options   In option structs zero means the default, so
  *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket
  *             of five a second. `reserved` fields must be zero.
@@ -61,7 +61,10 @@ extern "C" {
 	X(ESYNTAX, -6, "syntax error")                                             \
 	X(EIO, -7, "input or output error")                                        \
 	X(EUNSUPPORTED, -8, "not supported")                                       \
-	X(ELONG, -9, "longer than accepted")
+	X(ELONG, -9, "longer than accepted")                                       \
+	X(EFULL, -10, "full")                                                      \
+	X(ESTOPPED, -11, "stopped")                                                \
+	X(ETIMEDOUT, -12, "not done in time")
 
 enum weir_status {
 #define WEIR_STATUS_ENUM(name, value, text) WEIR_##name = (value),
@@ -376,6 +379,101 @@ WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute 
 /** The engine's limit of that name, or NULL; lives as long as the engine. */
 WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,
                                              size_t name_len);
+
+/* ------------------------------------------------------------------------- */
+/* Worker pools                                                              */
+
+/**
+ * Workers that run tasks out of a bounded bucket, first in first out: each as soon
+ * as a worker is free, or at a fixed rate.
+ *
+ *     static void *twice(void *number) { ... return number; }
+ *
+ *     weir_pool *pool;
+ *     weir_pool_ticket *ticket;
+ *     weir_pool_open(&(struct weir_pool_options){ .workers = 4, .bucket = 100 }, &pool, NULL);
+ *     if (weir_pool_submit(pool, twice, &number, &ticket) == 0) {
+ *         weir_pool_wait(ticket, 1000000000, &result);
+ *         weir_pool_ticket_close(ticket);
+ *     }
+ *     weir_pool_close(pool);
+ */
+typedef struct weir_pool weir_pool;
+
+/** What will become of one task. */
+typedef struct weir_pool_ticket weir_pool_ticket;
+
+/** A task, run by a worker; what it returns is its result. `argument` stays the caller's. */
+typedef void *weir_pool_run(void *argument);
+
+/** Receives a task that will not be run. */
+typedef void weir_pool_return(void *context, weir_pool_run *run, void *argument);
+
+struct weir_pool_options {
+	uint32_t workers;      /**< threads, 1 to 1,024; 0: one for each processor online */
+	uint32_t bucket;       /**< tasks that may wait when all workers are busy, 1 to 2^24;
+	                            0: 1,000. Takes 24 bytes each. */
+	struct weir_rate rate; /**< count 0: none. Else tasks start evenly spaced, by the monotonic
+	                            clock and never early. Turns that nobody could take in time,
+	                            since the system or all workers were late, are caught up, those
+	                            of the last 100 ms; idle time saves up none. */
+	uint64_t reserved[5];
+};
+
+/**
+ * Starts the workers. They take no signals, and none is left in the child of a fork.
+ * `options` may be NULL.
+ * Errors: ERANGE, EINVAL (as weir_limit_open's of the rate; reserved), ENOMEM (threads, too).
+ */
+WEIR_API int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
+                            struct weir_error *error);
+/** weir_pool_stop, running all that was accepted; then frees the pool. Not from a task. */
+WEIR_API void weir_pool_close(weir_pool *pool);
+
+/**
+ * Puts a task into the bucket, and never waits: refused with EFULL while `bucket` +
+ * `workers` tasks are unfinished. What was accepted is run or returned, once.
+ * `ticket` may be NULL when nobody will ask for the result; otherwise *ticket is the
+ * caller's to close, NULL on error.
+ * Tasks may submit tasks. A task that waits for another holds its worker meanwhile.
+ * Errors: EFULL, ESTOPPED, EINVAL (no function), ENOMEM (only with a ticket).
+ */
+WEIR_API int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument,
+                              weir_pool_ticket **ticket);
+
+/**
+ * Waits for a task to finish, at most `timeout_ns`: 0 only looks, UINT64_MAX is for
+ * ever. The task goes on however this ends, and may be waited for again. *result is
+ * set on success only; `result` may be NULL.
+ * Errors: ETIMEDOUT, ESTOPPED (it was returned by weir_pool_stop, not run).
+ */
+WEIR_API int weir_pool_wait(weir_pool_ticket *ticket, uint64_t timeout_ns, void **result);
+/** At any time, also before the task is finished or after the pool is closed. */
+WEIR_API void weir_pool_ticket_close(weir_pool_ticket *ticket);
+
+/**
+ * Accepts no more tasks, and returns when all that were accepted are run, at the
+ * pool's rate. With `give_back`, those not yet started are passed to it with
+ * `context`, in order, on this thread; then it waits for the others. May be called
+ * again; a second call with `give_back` cuts a first one short.
+ * Errors: EINVAL (from a task of this pool, which it would wait for).
+ */
+WEIR_API int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context);
+
+struct weir_pool_stats {
+	uint64_t workers;      /**< as opened */
+	uint64_t bucket;       /**< as opened */
+	uint64_t waiting;      /**< tasks not yet started */
+	uint64_t unfinished;   /**< tasks waiting, running, or being given back */
+	uint64_t accepted;     /**< ever, as all below */
+	uint64_t refused;      /**< with EFULL */
+	uint64_t finished;     /**< run to their end */
+	uint64_t returned;     /**< given back */
+	uint64_t missed_turns; /**< of the rate, that were not caught up */
+	uint64_t reserved[3];  /**< 0 */
+};
+
+WEIR_API void weir_pool_stats(weir_pool *pool, struct weir_pool_stats *stats);
 
 #ifdef __cplusplus
 }

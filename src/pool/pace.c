@@ -1,0 +1,50 @@
+#include "pool/pace.h"
+
+#include "algo/algo.h"
+#include "base/number.h"
+
+/* A bucket of one has what is needed: the rate, checked, as a fraction in lowest terms. */
+int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error)
+{
+	struct algo_limit limit;
+	int status;
+
+	*pace = (struct pace){0};
+	if (rate->count == 0)
+		return WEIR_OK;
+	status = algo_limit_init(&limit, &(struct weir_limit_options){.rate = *rate, .burst = 1}, error);
+	if (status != WEIR_OK)
+		return status;
+	pace->p = limit.bucket.p;
+	pace->q = limit.bucket.q;
+	algo_limit_free(&limit);
+	return WEIR_OK;
+}
+
+static void move_to(struct pace *pace, uint64_t turn_ns)
+{
+	pace->turn_ns = turn_ns;
+	pace->rest = 0;
+}
+
+void pace_resume(struct pace *pace, uint64_t now_ns)
+{
+	if (pace->turn_ns < now_ns)
+		move_to(pace, now_ns);
+}
+
+void pace_take(struct pace *pace, uint64_t now_ns)
+{
+	uint64_t lost_ns = sat_sub(now_ns - pace->turn_ns, PACE_CATCH_UP_NS);
+
+	if (lost_ns > 0) {
+		pace->missed += sat_u64((u128)lost_ns * pace->q / pace->p);
+		move_to(pace, pace->turn_ns + lost_ns);
+	}
+	pace->turn_ns += pace->p / pace->q;
+	pace->rest += pace->p % pace->q;
+	if (pace->rest >= pace->q) {
+		pace->rest -= pace->q;
+		pace->turn_ns++;
+	}
+}

@@ -1,0 +1,296 @@
+/*
+ * pool.c: the bucket, its workers, and their end.
+ *
+ * One lock guards a ring that has room for all tasks that may be unfinished, so
+ * that a submission allocates nothing (but a ticket) and is refused by one count,
+ * however quickly the workers come for their tasks.
+ *
+ * With a rate, one worker at a time waits for the next turn. Whoever takes a
+ * turn wakes the one who is to wait for the next.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/os.h"
+#include "pool/pace.h"
+#include "pool/ticket.h"
+#include "pool/until.h"
+
+#define WORKERS_MAX    1024
+#define BUCKET_MAX     (1u << 24)
+#define BUCKET_DEFAULT 1000
+
+struct task {
+	weir_pool_run *run;
+	void *argument;
+	weir_pool_ticket *ticket;
+};
+
+/* waiting <= unfinished <= room. */
+struct weir_pool {
+	pthread_mutex_t lock;
+	pthread_cond_t work;     /* there is a task to take, or none will come */
+	pthread_cond_t finished; /* the last one, after the stop */
+	struct pace pace;
+	bool timing;  /* a worker waits for the turn of the first task */
+	bool stopped; /* accepts no more */
+	struct task *ring;
+	size_t room;  /* bucket + workers */
+	size_t first; /* the oldest task */
+	struct weir_pool_stats stats;
+	size_t started; /* of the threads */
+	pthread_t threads[];
+};
+
+/* Under the lock. */
+static void finish(struct weir_pool *pool, const struct task *task, int status, void *result)
+{
+	/* Before the ticket is settled: whoever waited for it finds the room that it leaves. */
+	pool->stats.unfinished--;
+	ticket_settle(task->ticket, status, result);
+	if (pool->stopped && pool->stats.unfinished == 0)
+		pthread_cond_broadcast(&pool->finished);
+}
+
+/* Under the lock. Waits for a task and, with a rate, for its turn; false when there will be none. */
+static bool take(struct weir_pool *pool, struct task *task)
+{
+	uint64_t now_ns;
+
+	for (;;) {
+		if (pool->stats.waiting == 0 && pool->stopped)
+			return false;
+		if (pool->stats.waiting == 0 || pool->timing) {
+			pthread_cond_wait(&pool->work, &pool->lock);
+			continue;
+		}
+		if (pool->pace.q == 0)
+			break;
+		now_ns = os_monotonic_ns();
+		if (now_ns >= pool->pace.turn_ns) {
+			pace_take(&pool->pace, now_ns);
+			break;
+		}
+		pool->timing = true;
+		until_wait(&pool->work, &pool->lock, pool->pace.turn_ns);
+		pool->timing = false;
+	}
+	*task = pool->ring[pool->first];
+	pool->first = (pool->first + 1) % pool->room;
+	pool->stats.waiting--;
+	if (pool->stopped)
+		pthread_cond_broadcast(&pool->work);
+	else if (pool->pace.q > 0 && pool->stats.waiting > 0)
+		pthread_cond_signal(&pool->work);
+	return true;
+}
+
+static void *work(void *context)
+{
+	struct weir_pool *pool = context;
+	struct task task;
+
+	pthread_mutex_lock(&pool->lock);
+	while (take(pool, &task)) {
+		void *result;
+
+		pthread_mutex_unlock(&pool->lock);
+		result = task.run(task.argument);
+		pthread_mutex_lock(&pool->lock);
+		pool->stats.finished++;
+		finish(pool, &task, WEIR_OK, result);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+static int check(const struct weir_pool_options *options, struct weir_error *error)
+{
+	if (options->workers > WORKERS_MAX)
+		return error_set(error, WEIR_ERANGE, "workers: expected 1 to %d, found %u", WORKERS_MAX,
+		                 options->workers);
+	if (options->bucket > BUCKET_MAX)
+		return error_set(error, WEIR_ERANGE, "bucket: expected 1 to %u, found %u", BUCKET_MAX,
+		                 options->bucket);
+	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
+		if (options->reserved[i])
+			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	return WEIR_OK;
+}
+
+static size_t processors(void)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return online < 1 ? 1 : u64_min((uint64_t)online, WORKERS_MAX);
+}
+
+static weir_pool *new_pool(const struct weir_pool_options *options)
+{
+	size_t workers = options->workers ? options->workers : processors();
+	size_t bucket = options->bucket ? options->bucket : BUCKET_DEFAULT;
+	weir_pool *pool = calloc(1, sizeof *pool + workers * sizeof *pool->threads);
+
+	if (!pool)
+		return NULL;
+	pool->room = bucket + workers;
+	pool->stats.workers = workers;
+	pool->stats.bucket = bucket;
+	pool->ring = calloc(pool->room, sizeof *pool->ring);
+	if (!pool->ring) {
+		free(pool);
+		return NULL;
+	}
+	pthread_mutex_init(&pool->lock, NULL);
+	until_init(&pool->work);
+	pthread_cond_init(&pool->finished, NULL);
+	return pool;
+}
+
+/* Signals are for the program's own threads, whose handlers know where they may run. */
+static int start(struct weir_pool *pool)
+{
+	sigset_t all, before;
+	int failed = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (!failed && pool->started < pool->stats.workers) {
+		failed = pthread_create(&pool->threads[pool->started], NULL, work, pool);
+		pool->started += !failed;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return failed ? WEIR_ENOMEM : WEIR_OK;
+}
+
+int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
+                   struct weir_error *error)
+{
+	static const struct weir_pool_options defaults;
+	struct pace pace;
+	weir_pool *pool;
+	int status;
+
+	*out = NULL;
+	if (!options)
+		options = &defaults;
+	status = check(options, error);
+	if (status == WEIR_OK)
+		status = pace_init(&pace, &options->rate, error);
+	if (status != WEIR_OK)
+		return status;
+	pool = new_pool(options);
+	if (!pool)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	pool->pace = pace;
+	if (start(pool) != WEIR_OK) {
+		error_set(error, WEIR_ENOMEM, "workers: expected %zu threads, found room for %zu",
+		          (size_t)pool->stats.workers, pool->started);
+		weir_pool_close(pool);
+		return WEIR_ENOMEM;
+	}
+	*out = pool;
+	return WEIR_OK;
+}
+
+void weir_pool_close(weir_pool *pool)
+{
+	if (!pool)
+		return;
+	weir_pool_stop(pool, NULL, NULL);
+	for (size_t i = 0; i < pool->started; i++)
+		pthread_join(pool->threads[i], NULL);
+	pthread_cond_destroy(&pool->finished);
+	pthread_cond_destroy(&pool->work);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool->ring);
+	free(pool);
+}
+
+/* Under the lock. */
+static int put(struct weir_pool *pool, struct task *task, bool wants_ticket)
+{
+	if (pool->stopped)
+		return WEIR_ESTOPPED;
+	if (pool->stats.unfinished == pool->room) {
+		pool->stats.refused++;
+		return WEIR_EFULL;
+	}
+	if (wants_ticket && !(task->ticket = ticket_new()))
+		return WEIR_ENOMEM;
+	if (pool->pace.q > 0 && pool->stats.waiting == 0)
+		pace_resume(&pool->pace, os_monotonic_ns());
+	pool->ring[(pool->first + pool->stats.waiting) % pool->room] = *task;
+	pool->stats.waiting++;
+	pool->stats.unfinished++;
+	pool->stats.accepted++;
+	/* Whoever waits for a turn wakes the next. */
+	if (!pool->timing)
+		pthread_cond_signal(&pool->work);
+	return WEIR_OK;
+}
+
+int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument,
+                     weir_pool_ticket **ticket)
+{
+	struct task task = {run, argument, NULL};
+	int status = WEIR_EINVAL;
+
+	if (run) {
+		pthread_mutex_lock(&pool->lock);
+		status = put(pool, &task, ticket != NULL);
+		pthread_mutex_unlock(&pool->lock);
+	}
+	if (ticket)
+		*ticket = task.ticket;
+	return status;
+}
+
+static bool is_worker(const struct weir_pool *pool)
+{
+	for (size_t i = 0; i < pool->started; i++)
+		if (pthread_equal(pool->threads[i], pthread_self()))
+			return true;
+	return false;
+}
+
+int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
+{
+	size_t back;
+
+	if (is_worker(pool))
+		return WEIR_EINVAL;
+	pthread_mutex_lock(&pool->lock);
+	pool->stopped = true;
+	/* Out of the workers' reach, all at once; nothing is written to the ring any more. */
+	back = give_back ? pool->stats.waiting : 0;
+	pool->stats.waiting -= back;
+	pthread_cond_broadcast(&pool->work);
+	for (size_t i = 0; i < back; i++) {
+		struct task task = pool->ring[(pool->first + i) % pool->room];
+
+		pthread_mutex_unlock(&pool->lock);
+		give_back(context, task.run, task.argument);
+		pthread_mutex_lock(&pool->lock);
+		pool->stats.returned++;
+		finish(pool, &task, WEIR_ESTOPPED, NULL);
+	}
+	while (pool->stats.unfinished > 0)
+		pthread_cond_wait(&pool->finished, &pool->lock);
+	pthread_mutex_unlock(&pool->lock);
+	return WEIR_OK;
+}
+
+void weir_pool_stats(weir_pool *pool, struct weir_pool_stats *stats)
+{
+	pthread_mutex_lock(&pool->lock);
+	*stats = pool->stats;
+	stats->missed_turns = pool->pace.missed;
+	pthread_mutex_unlock(&pool->lock);
+}

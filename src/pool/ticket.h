@@ -1,0 +1,13 @@
+/* ticket.h: the pool's end of a ticket. NULL stands for a task whose result nobody wants. */
+#ifndef POOL_TICKET_H
+#define POOL_TICKET_H
+
+#include <weir/weir.h>
+
+/** Held twice: by the caller until it is closed, by the pool until it is settled. NULL: no memory. */
+weir_pool_ticket *ticket_new(void);
+
+/** Tells those who wait how it ended. */
+void ticket_settle(weir_pool_ticket *ticket, int status, void *result);
+
+#endif
