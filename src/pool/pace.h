@@ -13,7 +13,7 @@ struct pace {
 	uint64_t p, q;    /* p/q ns from turn to turn; q is 0 when there is no rate */
 	uint64_t turn_ns; /* the next is at turn_ns + rest/q */
 	uint64_t rest;
-	uint64_t missed;  /* turns lost */
+	uint64_t missed; /* turns lost */
 };
 
 /** Errors: as weir_limit_open. */

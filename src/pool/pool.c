@@ -35,8 +35,8 @@ struct task {
 /* waiting <= unfinished <= room. */
 struct weir_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t work;     /* there is a task to take, or none will come */
-	pthread_cond_t finished; /* the last one, after the stop */
+	pthread_cond_t work;     /* there is a task to take, or there will be none */
+	pthread_cond_t finished; /* the last task, after the stop */
 	struct pace pace;
 	bool timing;  /* a worker waits for the turn of the first task */
 	bool stopped; /* accepts no more */
@@ -58,7 +58,7 @@ static void finish(struct weir_pool *pool, const struct task *task, int status, 
 		pthread_cond_broadcast(&pool->finished);
 }
 
-/* Under the lock. Waits for a task and, with a rate, for its turn; false when there will be none. */
+/* Under the lock. Waits for a task and, with a rate, its turn; false when there will be none. */
 static bool take(struct weir_pool *pool, struct task *task)
 {
 	uint64_t now_ns;
@@ -84,9 +84,7 @@ static bool take(struct weir_pool *pool, struct task *task)
 	*task = pool->ring[pool->first];
 	pool->first = (pool->first + 1) % pool->room;
 	pool->stats.waiting--;
-	if (pool->stopped)
-		pthread_cond_broadcast(&pool->work);
-	else if (pool->pace.q > 0 && pool->stats.waiting > 0)
+	if (pool->pace.q > 0 && pool->stats.waiting > 0)
 		pthread_cond_signal(&pool->work);
 	return true;
 }
@@ -236,8 +234,7 @@ static int put(struct weir_pool *pool, struct task *task, bool wants_ticket)
 	return WEIR_OK;
 }
 
-int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument,
-                     weir_pool_ticket **ticket)
+int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument, weir_pool_ticket **ticket)
 {
 	struct task task = {run, argument, NULL};
 	int status = WEIR_EINVAL;
@@ -271,7 +268,6 @@ int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 	/* Out of the workers' reach, all at once; nothing is written to the ring any more. */
 	back = give_back ? pool->stats.waiting : 0;
 	pool->stats.waiting -= back;
-	pthread_cond_broadcast(&pool->work);
 	for (size_t i = 0; i < back; i++) {
 		struct task task = pool->ring[(pool->first + i) % pool->room];
 
@@ -283,6 +279,7 @@ int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 	}
 	while (pool->stats.unfinished > 0)
 		pthread_cond_wait(&pool->finished, &pool->lock);
+	pthread_cond_broadcast(&pool->work);
 	pthread_mutex_unlock(&pool->lock);
 	return WEIR_OK;
 }

@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 
-/** Held twice: by the caller until it is closed, by the pool until it is settled. NULL: no memory. */
+/** Held by the caller until it is closed, and by the pool until it is settled; NULL: no memory. */
 weir_pool_ticket *ticket_new(void);
 
 /** Tells those who wait how it ended. */

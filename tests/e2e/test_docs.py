@@ -69,7 +69,7 @@ def test_commands_print_what_is_shown(example, document):
 def test_c_code_compiles_and_decides(document, tmp_path):
     for code in blocks(document, "c"):
         source = tmp_path / "snippet.c"
-        source.write_text(PROGRAM % code)
+        source.write_text(code if "int main" in code else PROGRAM % code)
         # What a sanitizer build of the library needs stands in its own link line.
         subprocess.run(["gcc", "-Wall", "-Wextra", f"-I{ROOT}/include", source, "-o",
                         tmp_path / "snippet", f"-L{BUILD}/src", "-lweir", *sanitize()],
