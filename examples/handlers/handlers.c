@@ -1,0 +1,151 @@
+/*
+ * One route for each classic limiter. Every client address has its own count on
+ * each; the answer is 200, or 429 with Retry-After.
+ */
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+/* Five a minute, five ways. A limit's name is its route. */
+static const struct weir_limit_options routes[] = {
+    /* A count that starts anew a minute after the first request. */
+    {.name = "/counter",
+     .algorithm = WEIR_FIXED_WINDOW,
+     .rate = {5, 1, WEIR_MINUTE},
+     .align = WEIR_ALIGN_FIRST_REQUEST},
+    /* A count over the last minute, which leaves in steps of six seconds. */
+    {.name = "/sliding-window",
+     .algorithm = WEIR_SLIDING_WINDOW,
+     .rate = {5, 1, WEIR_MINUTE},
+     .slots = 10},
+    /* Five at once from a full bucket, then one each time that a token has come in. */
+    {.name = "/token-bucket",
+     .algorithm = WEIR_TOKEN_BUCKET,
+     .rate = {5, 1, WEIR_MINUTE},
+     .burst = 5},
+    /* Five at once into an empty bucket, then one each time that a drop has leaked. */
+    {.name = "/leaky-bucket",
+     .algorithm = WEIR_LEAKY_BUCKET,
+     .rate = {5, 1, WEIR_MINUTE},
+     .burst = 5},
+};
+#define ROUTE_COUNT (sizeof routes / sizeof *routes)
+
+struct app {
+	weir_table *table;
+	weir_limit *limits[ROUTE_COUNT];
+};
+
+static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, const char *text,
+                              const char *retry_after)
+{
+	struct MHD_Response *response =
+	    MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
+	enum MHD_Result result;
+
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain");
+	if (retry_after)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
+	result = MHD_queue_response(connection, code, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+/* What a handler does before its work: one decision, by the client's address. */
+static enum MHD_Result limited(struct app *app, const weir_limit *limit,
+                               struct MHD_Connection *connection)
+{
+	const struct sockaddr_in *client = (const struct sockaddr_in *)MHD_get_connection_info(
+	    connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+	struct weir_decision d;
+	char text[64], retry_after[24];
+
+	if (weir_acquire(app->table, limit, &client->sin_addr, sizeof client->sin_addr, 1, WEIR_NOW,
+	                 &d) != WEIR_OK)
+		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL);
+	if (!d.allowed) {
+		/* Whole seconds, rounded up: who comes back then is not too early. */
+		snprintf(retry_after, sizeof retry_after, "%llu",
+		         (unsigned long long)(d.retry_after_ns + 999999999) / 1000000000);
+		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n", retry_after);
+	}
+	snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
+	         (unsigned long long)d.quota);
+	return answer(connection, MHD_HTTP_OK, text, NULL);
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *path,
+                              const char *method, const char *version, const char *body,
+                              size_t *body_len, void **request)
+{
+	struct app *app = context;
+
+	(void)version, (void)body, (void)body_len, (void)request;
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0)
+		return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "expected GET\n", NULL);
+	for (size_t i = 0; i < ROUTE_COUNT; i++)
+		if (strcmp(path, routes[i].name) == 0)
+			return limited(app, app->limits[i], connection);
+	return answer(connection, MHD_HTTP_NOT_FOUND, "no such route\n", NULL);
+}
+
+static void close_app(struct app *app)
+{
+	for (size_t i = 0; i < ROUTE_COUNT; i++)
+		weir_limit_close(app->limits[i]);
+	weir_table_close(app->table);
+}
+
+static int open_app(struct app *app, struct weir_error *error)
+{
+	int status = weir_table_open(NULL, &app->table, error);
+
+	for (size_t i = 0; status == WEIR_OK && i < ROUTE_COUNT; i++)
+		status = weir_limit_open(&routes[i], &app->limits[i], error);
+	return status;
+}
+
+static int serve(struct app *app, in_port_t port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+	                              .sin_port = htons(port),
+	                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct MHD_Daemon *server;
+	sigset_t end;
+	int signal;
+
+	/* Before the server's thread starts, so that they come to this one. */
+	sigemptyset(&end);
+	sigaddset(&end, SIGINT);
+	sigaddset(&end, SIGTERM);
+	sigprocmask(SIG_BLOCK, &end, NULL);
+	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, handle, app,
+	                          MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_END);
+	if (!server) {
+		fprintf(stderr, "port %u: expected one that is free\n", port);
+		return 1;
+	}
+	fprintf(stderr, "listening: http 127.0.0.1:%u\n",
+	        MHD_get_daemon_info(server, MHD_DAEMON_INFO_BIND_PORT)->port);
+	sigwait(&end, &signal);
+	MHD_stop_daemon(server);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct app app = {NULL};
+	struct weir_error error;
+	int code = 1;
+
+	if (open_app(&app, &error) == WEIR_OK)
+		code = serve(&app, (in_port_t)(argc > 1 ? atoi(argv[1]) : 8081));
+	else
+		fprintf(stderr, "%s\n", error.message);
+	close_app(&app);
+	return code;
+}
