@@ -406,22 +406,23 @@ typedef struct weir_pool_ticket weir_pool_ticket;
 /** A task, run by a worker; what it returns is its result. `argument` stays the caller's. */
 typedef void *weir_pool_run(void *argument);
 
-/** Receives a task that will not be run. */
+/** Receives a task that will not be run. Must not stop or close the pool. */
 typedef void weir_pool_return(void *context, weir_pool_run *run, void *argument);
 
 struct weir_pool_options {
 	uint32_t workers;      /**< threads, 1 to 1,024; 0: one for each processor online */
-	uint32_t bucket;       /**< tasks that may wait when all workers are busy, 1 to 2^24;
-	                            0: 1,000. Takes 24 bytes each. */
+	uint32_t bucket;       /**< tasks that may wait while all workers are busy, 1 to 2^24;
+	                            0: 1,000. 24 bytes each. */
 	struct weir_rate rate; /**< count 0: none. Else tasks start evenly spaced, by the monotonic
-	                            clock and never early. Turns that nobody could take in time,
-	                            since the system or all workers were late, are caught up, those
-	                            of the last 100 ms; idle time saves up none. */
+	                            clock and never early. Where the system or all workers were
+	                            late, the turns of the last 100 ms are caught up at once, those
+	                            before are lost. Idle time saves up none. */
 	uint64_t reserved[5];
 };
 
 /**
- * Starts the workers. They take no signals, and none is left in the child of a fork.
+ * Starts the workers. Signals sent to the process are left to its other threads. The
+ * child of a fork has no workers, and must not use the pool.
  * `options` may be NULL.
  * Errors: ERANGE, EINVAL (as weir_limit_open's of the rate; reserved), ENOMEM (threads, too).
  */
@@ -469,7 +470,7 @@ struct weir_pool_stats {
 	uint64_t refused;      /**< with EFULL */
 	uint64_t finished;     /**< run to their end */
 	uint64_t returned;     /**< given back */
-	uint64_t missed_turns; /**< of the rate, that were not caught up */
+	uint64_t missed_turns; /**< of the rate: lost, since they were not taken in time */
 	uint64_t reserved[3];  /**< 0 */
 };
 

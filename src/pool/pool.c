@@ -151,14 +151,27 @@ static weir_pool *new_pool(const struct weir_pool_options *options)
 	return pool;
 }
 
-/* Signals are for the program's own threads, whose handlers know where they may run. */
+/*
+ * Signals are for the program's own threads, whose handlers know where they may
+ * run; but a fault of a task is its own, and a crash handler wants to see it.
+ */
+static void block_signals(sigset_t *before)
+{
+	static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+	sigset_t blocked;
+
+	sigfillset(&blocked);
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		sigdelset(&blocked, faults[i]);
+	pthread_sigmask(SIG_BLOCK, &blocked, before);
+}
+
 static int start(struct weir_pool *pool)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int failed = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	block_signals(&before);
 	while (!failed && pool->started < pool->stats.workers) {
 		failed = pthread_create(&pool->threads[pool->started], NULL, work, pool);
 		pool->started += !failed;

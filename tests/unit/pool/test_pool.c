@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -377,6 +378,25 @@ static void test_a_wait_ends_at_its_deadline_and_the_task_goes_on(void **context
 	sem_destroy(&gate);
 }
 
+static void *mask(void *signals)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, signals);
+	return NULL;
+}
+
+static void test_workers_leave_signals_to_others_but_see_their_own_faults(void **context)
+{
+	weir_pool *pool = open_pool(1, 1);
+	sigset_t worker, own;
+
+	(void)context;
+	assert_int_equal(weir_pool_submit(pool, mask, &worker, NULL), WEIR_OK);
+	weir_pool_close(pool);
+	mask(&own);
+	assert_true(sigismember(&worker, SIGTERM) && !sigismember(&worker, SIGSEGV));
+	assert_false(sigismember(&own, SIGTERM));
+}
+
 static void test_impossible_options_are_refused_with_the_reason(void **context)
 {
 	static const struct {
@@ -430,6 +450,7 @@ int main(void)
 	    cmocka_unit_test(test_tasks_submit_tasks),
 	    cmocka_unit_test(test_a_task_cannot_stop_its_own_pool),
 	    cmocka_unit_test(test_a_wait_ends_at_its_deadline_and_the_task_goes_on),
+	    cmocka_unit_test(test_workers_leave_signals_to_others_but_see_their_own_faults),
 	    cmocka_unit_test(test_impossible_options_are_refused_with_the_reason),
 	    cmocka_unit_test(test_defaults_are_those_documented),
 	};
