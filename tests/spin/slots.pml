@@ -1,0 +1,440 @@
+/*
+ * slots.pml: sliding_window's protocol of docs/design/wide-states.md, for one key.
+ *
+ * CLIENTS acquires, REFUNDS and RESETS meet on one head and its row while time goes on,
+ * slot by slot. Each reads the time once and may stall for as long as it likes at
+ * any step, and whoever takes no further step has died; so clocks that lag, late
+ * writers and every crash are among the orders that spin tries.
+ *
+ * Checked in every state: no S slots in a row were granted more than LIMIT, less
+ * what was given back; every slot that is not over counts what was granted in it since
+ * the last reset, answered or not, and no more than that and what the key had in
+ * it before; and somebody who comes now, while all others stand still, is done in
+ * three rounds and denied only if the limit is used up.
+ *
+ * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ */
+#ifndef CLIENTS
+#define CLIENTS 3
+#endif
+#ifndef REFUNDS
+#define REFUNDS 0
+#endif
+#ifndef RESETS
+#define RESETS 0
+#endif
+#ifndef LIMIT
+#define LIMIT 2 /* at most 3 */
+#endif
+#ifndef S
+#define S 2 /* slots in a period */
+#endif
+#ifndef TIME
+#define TIME 3 /* the last slot */
+#endif
+
+/* Kinds of cells. */
+#define OPEN   0
+#define SEALED 1
+#define VOID   2
+#define EMPTY  3
+
+#define NONE 0
+#define make(slot, kind, count) (16 + (slot) * 16 + (kind) * 4 + (count))
+#define slot(v)                 ((v) / 16 - 1)
+#define kind(v)                 ((v) / 4 % 4)
+#define count(v)                ((v) % 4)
+
+#define max(a, b)     ((a) > (b) -> (a) : (b))
+#define min(a, b)     ((a) < (b) -> (a) : (b))
+#define live(v, time) ((v) != NONE && slot(v) + S > (time))
+
+/* Whether a row's cell counts beside this head. */
+#define in_range(v, head, time) \
+	((v) != NONE && kind(v) == OPEN && slot(v) < slot(head) && slot(v) + S > max(time, slot(head)))
+
+#define ACQUIRE 0
+#define REFUND  1
+#define RESET   2
+#define NEWEST  255 /* the slot that a refund names */
+
+byte clock;
+byte head = NONE;
+byte row[S];
+byte granted[TIME + 1]; /* in a slot, since the last reset */
+byte earlier[TIME + 1]; /* before it */
+hidden byte each, use, sum;
+
+/* What a slot counts, for those whose clocks do not run ahead of the head. */
+#define counted(n) \
+	(head == NONE || (n) > slot(head) -> 0 : \
+	((n) == slot(head) -> count(head) : \
+	(kind(head) != VOID && row[(n) % S] != NONE && kind(row[(n) % S]) == OPEN && \
+	 slot(row[(n) % S]) == (n) -> count(row[(n) % S]) : 0)))
+
+inline check()
+{
+	d_step {
+		each = 0;
+		do
+		:: each <= TIME ->
+			if
+			:: each + S > clock && (head == NONE || each + S > slot(head)) ->
+				use = counted(each);
+				assert(use >= granted[each]);
+				assert(use <= granted[each] + earlier[each])
+			:: else
+			fi;
+			each++
+		:: else -> break
+		od;
+		each = 0;
+		sum = 0;
+		do
+		:: each <= TIME ->
+			sum = sum + granted[each];
+			if
+			:: each >= S -> sum = sum - granted[each - S]
+			:: else
+			fi;
+			assert(sum <= LIMIT);
+			each++
+		:: else -> break
+		od;
+		each = 0; use = 0; sum = 0
+	}
+}
+
+inline take_back()
+{
+	if
+	:: granted[i] > 0 -> granted[i]--
+	:: else -> earlier[i]--
+	fi
+}
+
+/* On behalf of the head that was seen: look, then swap. */
+inline swap_cell()
+{
+#ifdef BREAK_LOOK
+	ok = true;
+#else
+	ok = (head == seen);
+#endif
+	if
+	:: ok ->
+		atomic {
+			ok = (row[i] == cell);
+			if
+			:: ok -> row[i] = to
+			:: else
+			fi
+		}
+	:: else
+	fi
+}
+
+inline swap_head()
+{
+	ok = (head == seen);
+	if
+	:: ok -> head = to
+	:: else
+	fi
+}
+
+/* `op` at `now`, once, by rounds. */
+inline work(counts)
+{
+	skip;
+again:
+	atomic { rounds = rounds + counts; cell = 0; to = 0; ok = false; i = 0; before = 0; seen = head };
+	if
+	:: live(seen, now) && kind(seen) != VOID ->
+		do
+		:: i < S ->
+			atomic {
+				cell = row[i];
+				before = before + (in_range(cell, seen, now) -> count(cell) : 0);
+				i++
+			}
+		:: else -> break
+		od
+	:: else
+	fi;
+	atomic { /* as it stands for this call */
+		i = 0;
+		if
+		:: !live(seen, now) -> view = make(now, VOID, 0)
+		:: live(seen, now) && kind(seen) == VOID && count(seen) == 0 ->
+			view = make(max(slot(seen), now), VOID, 0)
+		:: else -> view = seen
+		fi;
+		cell = 0
+	};
+	if
+	:: op == ACQUIRE && count(view) + before + 1 > LIMIT -> /* denied */
+		atomic {
+			ok = (head == seen);
+			if
+			:: ok -> ok = false; goto done
+			:: else -> goto again
+			fi
+		}
+	:: op == RESET || (op == REFUND && count(view) + before == 0) -> skip
+	:: else ->
+		if
+#ifdef BREAK_SKIP
+		:: kind(view) == SEALED ->
+#else
+		:: kind(view) == SEALED -> /* (b) */
+			atomic {
+				i = slot(view) % S;
+				cell = row[i];
+				to = make(slot(view), OPEN, count(view))
+			};
+			if
+			:: cell != to ->
+				swap_cell();
+				goto again
+			:: else
+			fi;
+#endif
+			atomic { /* (c) */
+				i = max(slot(view) + 1, now);
+				to = (op == ACQUIRE -> make(i, OPEN, 1) : make(i, EMPTY, 0));
+				swap_head();
+				if
+				:: ok && op == ACQUIRE -> granted[i]++; check(); goto done
+				:: else -> check(); goto again
+				fi
+			}
+		:: else
+		fi
+	fi;
+	if
+	:: op == ACQUIRE && now > slot(view) && kind(view) != EMPTY ->
+		if
+		:: kind(view) == VOID -> /* what an earlier life left */
+			do
+			:: i < S ->
+				cell = row[i];
+				if
+				:: cell != NONE && kind(cell) == OPEN ->
+					to = make(slot(cell), VOID, count(cell));
+					swap_cell()
+				:: else
+				fi;
+				i++
+			:: else -> break
+			od
+		:: else
+		fi;
+#ifdef BREAK_SEAL
+		goto again
+#else
+		atomic { /* (a) */
+			to = make(slot(view), SEALED, count(view));
+			swap_head();
+			check();
+			goto again
+		}
+#endif
+	:: op == ACQUIRE && !(now > slot(view) && kind(view) != EMPTY) ->
+		atomic {
+#ifdef BREAK_BACK
+			i = now;
+#else
+			i = max(slot(view), now);
+#endif
+			to = make(i, (kind(view) == VOID -> VOID : OPEN), count(view) + 1);
+			swap_head();
+			if
+			:: ok -> granted[i]++; check(); goto done
+			:: else -> goto again
+			fi
+		}
+	:: op == REFUND && count(view) + before > 0 &&
+	   (name == slot(view) || (name == NEWEST && count(view) > 0)) ->
+		atomic {
+			if
+			:: count(view) == 0 -> to = seen
+			:: count(view) == 1 && kind(view) != VOID -> to = make(slot(view), EMPTY, 0)
+			:: count(view) > 1 || (count(view) == 1 && kind(view) == VOID) -> to = view - 1
+			fi;
+			swap_head();
+			i = slot(view);
+			if
+			:: ok && count(view) > 0 -> take_back(); check(); goto done
+			:: ok && count(view) == 0 -> goto done
+			:: else -> goto again
+			fi
+		}
+	:: op == REFUND && kind(view) != VOID && count(view) + before > 0 &&
+	   !(name == slot(view) || (name == NEWEST && count(view) > 0)) ->
+		found = NONE;
+		do
+		:: i < S ->
+			atomic {
+				cell = row[i];
+				if
+				:: in_range(cell, seen, now) && (name == NEWEST -> cell > found :
+				   slot(cell) == name) -> found = cell
+				:: else
+				fi;
+				cell = 0;
+				i++
+			}
+		:: else -> break
+		od;
+		if
+		:: found == NONE -> atomic {
+				ok = (head == seen);
+				if
+				:: ok -> goto done
+				:: else -> goto again
+				fi
+			}
+		:: else
+		fi;
+		if
+		:: head != seen -> goto again
+		:: else
+		fi;
+		atomic {
+			i = slot(found) % S;
+			ok = (row[i] == found);
+			if
+			:: ok && count(found) > 1 -> row[i] = found - 1
+			:: ok && count(found) == 1 -> row[i] = make(slot(found), VOID, 1)
+			:: else
+			fi;
+			i = slot(found);
+			found = 0;
+			if
+			:: ok -> take_back(); check(); goto done
+			:: else -> goto again
+			fi
+		}
+	:: op == RESET && live(seen, now) ->
+		atomic {
+#ifdef BREAK_RESET
+			to = NONE;
+#else
+			to = make(slot(view) + (kind(view) == SEALED -> 1 : 0), VOID, 0);
+#endif
+			swap_head();
+			if
+			:: ok ->
+				i = 0;
+				do
+				:: i <= TIME ->
+					earlier[i] = earlier[i] + granted[i];
+					granted[i] = 0;
+					i++
+				:: else -> break
+				od;
+				check();
+				goto done
+			:: else -> goto again
+			fi
+		}
+	:: else -> /* nothing to do */
+		atomic {
+			ok = (head == seen);
+			if
+			:: ok -> goto done
+			:: else -> goto again
+			fi
+		}
+	fi;
+done:
+	skip
+}
+
+proctype client(byte op)
+{
+	byte now, seen, view, cell, to, found, before, i, name, rounds;
+	bool ok;
+
+	atomic {
+		now = clock;
+		if
+		:: op == REFUND -> name = NEWEST
+		:: op == REFUND -> select(name : 0 .. TIME)
+		:: op != REFUND
+		fi
+	};
+	work(0);
+	atomic { now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; before = 0; i = 0; name = 0; ok = false }
+}
+
+/* Comes at any time and finds all others standing still. */
+proctype survivor()
+{
+	byte now, seen, view, cell, to, found, before, i, name, op, rounds;
+	bool ok;
+
+	atomic {
+		now = clock;
+		work(1);
+		assert(rounds <= 3);
+		i = 0; before = 0;
+		do
+		:: i <= TIME ->
+			before = before + (i + S > slot(seen) -> granted[i] + earlier[i] : 0);
+			i++
+		:: else -> break
+		od;
+		assert(ok || before >= LIMIT);
+		now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; before = 0; i = 0; ok = false; rounds = 0
+	}
+}
+
+proctype timer()
+{
+	do
+	:: clock < TIME -> clock++
+	:: else -> break
+	od
+}
+
+init
+{
+	byte n;
+
+	atomic {
+#ifdef LEFT /* what an earlier life of the key, that was reset in slot LEFT, may have left */
+		head = make(LEFT, VOID, 0);
+		clock = LEFT;
+		do
+		:: n < LEFT ->
+			if
+			:: skip
+			:: row[n % S] = make(n, OPEN, 1); earlier[n] = 1
+			:: row[n % S] = make(n, OPEN, LIMIT); earlier[n] = LIMIT
+			fi;
+			n++
+		:: else -> break
+		od;
+		n = 0;
+#endif
+		do
+		:: n < CLIENTS -> run client(ACQUIRE); n++
+		:: else -> break
+		od;
+		n = 0;
+		do
+		:: n < REFUNDS -> run client(REFUND); n++
+		:: else -> break
+		od;
+		n = 0;
+		do
+		:: n < RESETS -> run client(RESET); n++
+		:: else -> break
+		od;
+		n = 0;
+		run timer();
+		run survivor()
+	}
+}
