@@ -16,11 +16,12 @@
  * void: its row says nothing until the head is sealed, when the row is cleaned
  * of what an earlier life of the key left there. So is a head that takes over
  * all use, because S has changed, or because it lies further ahead than clocks
- * differ (ALGO_SKEW_NS): the clock was set back. An empty head's slot has a count of none, while
- * there is something in the row.
+ * differ (ALGO_SKEW_NS): the clock was set back. An empty head's slot has a count of none,
+ * but there may be something in the row; a reset head has neither.
  *
- * The head's slot never goes back, and a row cell only ever loses, so nothing that
- * was written for one moment of a key can be mistaken at another.
+ * The head's slot never goes back, not even by a reset, so a slot is sealed once and
+ * with one count, and a row cell only ever loses: nothing that was written for one
+ * moment of a key can be mistaken at another.
  */
 #include "algo/wide.h"
 
@@ -35,8 +36,7 @@ struct view {
 	uint64_t count;    /* in it */
 	uint64_t before;   /* in the row's slots */
 	unsigned kind;
-	bool written; /* the head says so; else there is none, or: */
-	bool moved;   /* use that a head has to take over */
+	bool moved; /* use that a head has to take over */
 };
 
 unsigned sliding_window_generation(uint32_t slots)
@@ -116,9 +116,16 @@ static uint64_t row_use(const struct algo_row *row, unsigned width, const struct
 	return use;
 }
 
+static unsigned kind_of(struct cell head)
+{
+	unsigned generation = cell_generation(head);
+
+	return generation < ALGO_MOVED ? generation % KINDS : VOID;
+}
+
 static uint64_t count_of(struct cell head)
 {
-	bool none = cell_generation(head) != ALGO_MOVED && cell_generation(head) % KINDS == EMPTY;
+	bool none = kind_of(head) == EMPTY || cell_generation(head) == ALGO_RESET_HEAD;
 
 	return none ? 0 : (uint64_t)cell_word(head) + 1;
 }
@@ -129,7 +136,7 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
 	uint64_t count = count_of(head);
 
-	if (cell_generation(head) == ALGO_MOVED || cell_generation(head) % KINDS == VOID)
+	if (kind_of(head) == VOID)
 		return count;
 	return count + row_use(row, row->width, &range);
 }
@@ -147,6 +154,11 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		return view;
 	}
 	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
+	if (generation == ALGO_RESET_HEAD && start_ahead <= (int64_t)ALGO_SKEW_NS) {
+		start_ahead = start_ahead > 0 ? start_ahead : 0;
+		view.start_ns = start_of(params, slot_at(params, now_ns + (uint64_t)start_ahead));
+		return view;
+	}
 	if (generation / KINDS != limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
 		view.start_ns = start_of(params, slot_at(params, now_ns));
 		view.count = u64_min(sliding_window_use(limit, now_ns, head, row), params->count);
@@ -155,15 +167,11 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 	}
 	view.start_ns = now_ns + (uint64_t)start_ahead;
 	view.count = count_of(head);
-	view.kind = generation % KINDS;
-	view.written = true;
+	view.kind = kind_of(head);
 	if (view.kind != VOID) {
 		struct range range = range_of(params->period_ns, now_ns, head, row->tag);
 
 		view.before = row_use(row, params->slots, &range);
-		if (view.count + view.before == 0) /* as if there were none */
-			view = (struct view){.kind = VOID,
-			                     .start_ns = start_of(params, slot_at(params, now_ns))};
 	}
 	return view;
 }
@@ -218,6 +226,16 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, uin
 	want_head(change,
 	          make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN, view->count),
 	          true);
+}
+
+/* All use goes; a slot whose count was final is not begun again. */
+static void forget(const struct algo_limit *limit, const struct algo_row *row,
+                   const struct view *view, bool last, struct algo_change *change)
+{
+	uint64_t start_ns = view->kind == SEALED ? start_after(&limit->slots, view->start_ns)
+	                                         : view->start_ns;
+
+	want_head(change, cell_make(row->tag, start_ns + limit->period_ns, 0, ALGO_RESET_HEAD), last);
 }
 
 static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
@@ -286,8 +304,8 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 	}
 	if (head_named || (call->until_ns == 0 && view->count > 0)) {
 		back = u64_min(call->cost, view->count);
-		if (view->before + view->count == back)
-			want_head(change, (struct cell){0, 0}, false);
+		if (view->kind == VOID && back == view->count)
+			forget(limit, row, view, false, change);
 		else
 			want_head(change,
 			          make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
@@ -353,8 +371,8 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 		refund(limit, call, now_ns, head, row, &view, change);
 		break;
 	case ALGO_RESET:
-		if (view.written || view.moved)
-			want_head(change, (struct cell){0, 0}, true);
+		if (view.before + view.count > 0)
+			forget(limit, row, &view, true, change);
 		view.before = view.count = 0;
 		break;
 	}

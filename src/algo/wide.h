@@ -34,6 +34,9 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
  */
 #define ALGO_MOVED 12
 
+/* In the generation of a sliding window's head: nothing is in use, its row says nothing. */
+#define ALGO_RESET_HEAD 13
+
 struct algo_row {
 	struct cell *cells;
 	unsigned width;

@@ -34,7 +34,7 @@ class _Model:
             self.give(now, cost)
         elif self.ahead(now):
             # As with a refund: what is idle already says nothing, and is left alone.
-            self.state = None
+            self.forget(now)
         answer["remaining"] = self.remaining(now)
         answer["reset_after_ns"] = math.ceil(self.ahead(now))
         if operation == "peek":
@@ -46,6 +46,9 @@ class _Model:
 
     def denied(self, now):
         """A denial writes nothing."""
+
+    def forget(self, now):
+        self.state = None
 
 
 class Bucket(_Model):
@@ -210,11 +213,11 @@ class Sliding(_Model):
             cost -= given
             if not in_use[-1][1]:
                 emptied.append(in_use.pop())
-        self.state = in_use + self.kept(emptied) if in_use else None
+        self.state = self.kept(in_use, emptied) or None
 
-    def kept(self, emptied):
-        """What stays of the newest places, whose all is given back while older ones are in use."""
-        return []
+    def kept(self, in_use, emptied):
+        """What stays when the newest places have given all back."""
+        return in_use
 
     def remaining(self, now):
         return max(self.quota - self._use(now), 0)
@@ -228,9 +231,13 @@ class SlidingWindow(Sliding):
         self.slots = slots
         self.length = Fraction(period_ns, slots)
 
-    def kept(self, emptied):
+    def kept(self, in_use, emptied):
         """The newest slot stays the newest, with nothing in it: no slot goes back."""
-        return emptied[:1]
+        return in_use + emptied[:1]
+
+    def forget(self, now):
+        """Nor by a reset."""
+        self.state = [[self._view(now)[1][-1][0], 0]]
 
     def place(self, now):
         return math.floor(now / self.length)

@@ -183,6 +183,9 @@ again:
 		}
 	:: op == RESET || (op == REFUND && count(view) + before == 0) -> skip
 	:: else ->
+#ifdef BREAK_SEAL
+go_on:
+#endif
 		if
 #ifdef BREAK_SKIP
 		:: kind(view) == SEALED ->
@@ -231,7 +234,8 @@ again:
 		:: else
 		fi;
 #ifdef BREAK_SEAL
-		goto again
+		view = make(slot(view), SEALED, count(view));
+		goto go_on
 #else
 		atomic { /* (a) */
 			to = make(slot(view), SEALED, count(view));

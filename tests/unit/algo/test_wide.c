@@ -390,6 +390,29 @@ static void clocks_up_to_a_day_apart_share_one_quota(void **unused)
 		}
 }
 
+/* A slot of which late writers know an earlier count must not have another. */
+static void a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended(void **unused)
+{
+	uint64_t later_ns = NOW + NS_PER_S / 10, newest;
+
+	(void)unused;
+	for (unsigned wants = 2; wants <= 4; wants++) /* of which the third opens the later slot */
+		for (unsigned refund = 0; refund < 2; refund++) {
+			begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+			call(ALGO_ACQUIRE, 2, NOW);
+			newest = state.until_ns + NS_PER_S / 10;
+			call_until(ALGO_ACQUIRE, 2, 0, later_ns, wants);
+			call(refund ? ALGO_REFUND : ALGO_RESET, 4, later_ns);
+			call(ALGO_PEEK, 1, later_ns);
+			assert_int_equal(state.out.remaining, 10);
+			assert_int_equal(state.out.reset_after_ns, 0);
+			assert_int_equal(admitted(20, NOW), 10);
+			assert_int_equal(state.until_ns, newest);
+			assert_false(call(ALGO_ACQUIRE, 1, later_ns));
+			assert_int_equal(admitted(20, NOW + NS_PER_S + NS_PER_S / 10), 10);
+		}
+}
+
 static void another_number_of_slots_keeps_all_use_in_the_current_one(void **unused)
 {
 	static const uint32_t slots[] = {12, 3, 7, 10};
@@ -455,7 +478,8 @@ int main(void)
 	    cmocka_unit_test(steady_excess_does_not_block_for_ever),
 	    cmocka_unit_test(alternating_older_and_newer_times_mint_nothing),
 	    cmocka_unit_test(a_clock_set_back_by_years_neither_frees_nor_locks_a_key),
-    cmocka_unit_test(clocks_up_to_a_day_apart_share_one_quota),
+	    cmocka_unit_test(clocks_up_to_a_day_apart_share_one_quota),
+	    cmocka_unit_test(a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended),
 	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
