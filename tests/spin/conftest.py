@@ -1,0 +1,30 @@
+"""Has spin search every order of a model's steps."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+PATIENCE = 300  # seconds, on a busy machine
+
+
+@pytest.fixture
+def errors(tmp_path, request):
+    """Of the model of the test's name: whether there is a counterexample."""
+    model = pathlib.Path(request.path.parent, request.path.stem.removeprefix("test_") + ".pml")
+
+    def search(*defines):
+        flags = [f"-D{define}" for define in defines]
+        subprocess.run(["spin", *flags, "-a", model], cwd=tmp_path, check=True, timeout=PATIENCE,
+                       capture_output=True)
+        subprocess.run(["gcc", "-O1", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=4000", "-o", "pan",
+                        "pan.c"], cwd=tmp_path, check=True, timeout=PATIENCE)
+        done = subprocess.run(["./pan", "-m100000"], cwd=tmp_path, check=True, timeout=PATIENCE,
+                              capture_output=True, text=True)
+        # All of it was searched, or it was ended by a counterexample.
+        assert "max search depth too small" not in done.stdout
+        assert "errors: 0" not in done.stdout or "Search not completed" not in done.stdout
+        assert "errors: 0" in done.stdout or "assertion violated" in done.stdout
+        return "errors: 0" not in done.stdout
+
+    return search
