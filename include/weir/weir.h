@@ -96,6 +96,8 @@ enum weir_algorithm {
 	WEIR_RESETTING_BUCKET, /**< fixed_window from the first request on */
 	WEIR_SLIDING_WINDOW,   /**< a count over the last period, which leaves slot by slot */
 	WEIR_SLIDING_LOG,      /**< exactly the period before now; count at most 10,000 */
+	WEIR_PACER,            /**< spaced evenly: allowed to wait for its turn, see `wait_ns` */
+	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -133,19 +135,26 @@ enum weir_weekday {
 	WEIR_SUNDAY,
 };
 
+/** An explicit 0 in options where 0 means the default. */
+#define WEIR_ZERO UINT64_MAX
+
 struct weir_limit_options {
 	const char *name; /**< up to 64 bytes; NULL: "default". Two limits with the
 	                       same name, algorithm and period share their counts
 	                       in one table. */
 	enum weir_algorithm algorithm;
 	struct weir_rate rate;        /**< required */
-	uint64_t burst;               /**< buckets: burst or capacity, 1 to 2^32; 0: rate.count.
-	                                   burst / rate may not exceed 16 years. */
+	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
+	                                   0: rate.count. burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
 	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
-	uint64_t reserved[6];
+	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
+	                                   0: 10, WEIR_ZERO: none */
+	uint64_t max_wait_ns;         /**< pacer, leaky_queue: a year at most; 0: 30 s, or in a
+	                                   queue as long as there is room; WEIR_ZERO: no wait */
+	uint64_t reserved[4];
 };
 
 /** A validated limit: parameters only, no counts. Immutable. */
@@ -191,8 +200,10 @@ WEIR_API const char *weir_reason_text(enum weir_reason reason);
 /** The answer to one request, with its explanation. */
 struct weir_decision {
 	bool allowed;
+	bool paced;              /**< a limit that makes requests wait was asked */
 	enum weir_reason reason;
-	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count */
+	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count; of
+	                              one that makes wait, those that wait included */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
 	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: the same request
 	                              would pass then if nothing else came */
@@ -202,7 +213,9 @@ struct weir_decision {
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
-	uint64_t reserved[3];    /**< 0 */
+	uint64_t wait_ns;        /**< allowed, but act only after so long: nothing here sleeps.
+	                              Who leaves instead refunds */
+	uint64_t reserved[2];    /**< 0 */
 };
 
 /* ------------------------------------------------------------------------- */

@@ -9,6 +9,11 @@
 #include "base/error.h"
 #include "base/zone.h"
 
+#define ALGORITHMS (WEIR_LEAKY_QUEUE + 1)
+#define KIND(algorithm) (1U << (algorithm))
+#define BUCKETS                                                                                    \
+	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
+
 /*
  * The last window found, so that the calendar is worked out once a window.
  * Threads write it without a lock; `check` gives away a pair that was read
@@ -54,24 +59,43 @@ static int period_of(const struct weir_limit_options *options, uint64_t *period_
 	return WEIR_OK;
 }
 
+/* An option where 0 means the default, and WEIR_ZERO none. */
+static uint64_t option(uint64_t value, uint64_t otherwise)
+{
+	return value == 0 ? otherwise : value == WEIR_ZERO ? 0 : value;
+}
+
 static int init_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
 {
-	const char *word = options->algorithm == WEIR_LEAKY_BUCKET ? "capacity" : "burst";
+	bool pacer = options->algorithm == WEIR_PACER, queue = options->algorithm == WEIR_LEAKY_QUEUE;
 	uint64_t burst = options->burst ? options->burst : options->rate.count;
-	u128 depth;
+	uint64_t slack = option(options->slack, ALGO_SLACK_DEFAULT);
+	uint64_t max_wait_ns =
+	    option(options->max_wait_ns, pacer ? ALGO_PACER_WAIT_DEFAULT_NS : ALGO_HORIZON_NS);
+	const char *word = pacer                                         ? "slack"
+	                   : options->algorithm == WEIR_TOKEN_BUCKET ? "burst"
+	                                                             : "capacity";
+	struct bucket_shape shape = {burst, 0, 0};
 
 	if (burst > ALGO_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE, "%s: expected 1 to %llu, found %llu", word,
 		                 (unsigned long long)ALGO_COUNT_MAX, (unsigned long long)burst);
-	depth = (u128)burst * limit->period_ns / options->rate.count;
-	if (depth > ALGO_HORIZON_NS)
+	if (slack > ALGO_SLACK_MAX)
+		return error_set(error, WEIR_ERANGE, "slack: expected at most %llu, found %llu",
+		                 (unsigned long long)ALGO_SLACK_MAX, (unsigned long long)slack);
+	if (options->max_wait_ns != WEIR_ZERO && options->max_wait_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "max_wait: expected a year at most");
+	if (pacer)
+		shape = (struct bucket_shape){slack + 1, ALGO_TURNS_MAX, max_wait_ns};
+	else if (queue)
+		shape = (struct bucket_shape){1, burst, max_wait_ns};
+	if (!bucket_init(&limit->bucket, options->rate.count, limit->period_ns, &shape))
 		return error_set(error, WEIR_ERANGE,
-		                 "%s: expected to be refilled within 16 years, found %llu years", word,
-		                 (unsigned long long)(depth / (365 * NS_PER_DAY)));
-	bucket_init(&limit->bucket, options->rate.count, limit->period_ns, burst);
+		                 "%s: expected to be refilled within 16 years, found more", word);
 	limit->is_whole = limit->bucket.q == 1;
-	limit->quota = burst;
+	limit->paced = pacer || queue;
+	limit->quota = bucket_quota(&limit->bucket);
 	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
 	return WEIR_OK;
 }
@@ -146,15 +170,25 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
 	bool window = options->algorithm == WEIR_FIXED_WINDOW;
-	bool bucket =
-	    options->algorithm == WEIR_TOKEN_BUCKET || options->algorithm == WEIR_LEAKY_BUCKET;
+	const struct {
+		bool given;
+		unsigned kinds;
+		const char *expected;
+	} parameters[] = {
+	    {options->burst, BUCKETS & ~KIND(WEIR_PACER), "burst: expected with a bucket only"},
+	    {options->slots, KIND(WEIR_SLIDING_WINDOW), "slots: expected with sliding_window only"},
+	    {options->align, KIND(WEIR_FIXED_WINDOW), "align: expected with fixed_window only"},
+	    {options->slack, KIND(WEIR_PACER), "slack: expected with pacer only"},
+	    {options->max_wait_ns, KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE),
+	     "max_wait: expected with pacer and leaky_queue only"},
+	};
 
-	if (options->burst && !bucket)
-		return error_set(error, WEIR_EINVAL, "burst: expected with a bucket only");
-	if (options->slots && options->algorithm != WEIR_SLIDING_WINDOW)
-		return error_set(error, WEIR_EINVAL, "slots: expected with sliding_window only");
-	if (options->align && !window)
-		return error_set(error, WEIR_EINVAL, "align: expected with fixed_window only");
+	if ((unsigned)options->algorithm >= ALGORITHMS)
+		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
+		                 (int)options->algorithm);
+	for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
+		if (parameters[i].given && !(parameters[i].kinds & KIND(options->algorithm)))
+			return error_set(error, WEIR_EINVAL, "%s", parameters[i].expected);
 	if ((options->timezone || options->week_start) &&
 	    !(window && options->align == WEIR_ALIGN_CALENDAR))
 		return error_set(error, WEIR_EINVAL, "%s: expected with calendar windows only",
@@ -183,6 +217,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	switch (options->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
+	case WEIR_PACER:
+	case WEIR_LEAKY_QUEUE:
 		status = init_bucket(limit, options, error);
 		break;
 	case WEIR_FIXED_WINDOW:
@@ -195,9 +231,6 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	case WEIR_SLIDING_LOG:
 		status = init_log(limit, options, error);
 		break;
-	default:
-		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
-		                   (int)options->algorithm);
 	}
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
 	limit->farthest_ns = limit->window_ns + (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
@@ -275,9 +308,7 @@ void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call
                     const struct algo_time *time, struct cell head, const struct algo_row *row,
                     struct algo_outcome *out, struct algo_change *change)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
 	if (limit->algorithm == WEIR_SLIDING_WINDOW)
 		sliding_window_step(limit, call, time, head, row, out, change);
@@ -316,12 +347,12 @@ static bool dispatch(const struct algo_limit *limit, const struct algo_call *cal
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_outcome *out)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	switch (limit->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
+	case WEIR_PACER:
+	case WEIR_LEAKY_QUEUE:
 		return bucket_step(&limit->bucket, call, time, state, out);
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
@@ -355,8 +386,6 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_outcome *out)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	return bucket_step_whole(&limit->bucket, call, time, state, out);
 }

@@ -49,6 +49,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 {
 	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
 	d->allowed = outcome->allowed;
+	d->paced = algo->paced;
 	d->reason = outcome->reason;
 	d->quota = algo->quota;
 	d->remaining = outcome->remaining;
@@ -58,6 +59,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	d->limit = limit->name;
 	d->rule = NULL;
 	d->result = NULL;
+	d->wait_ns = outcome->wait_ns;
 	memset(d->reserved, 0, sizeof d->reserved);
 }
 

@@ -15,7 +15,9 @@ const char pattern_limits[] =
     "  fixed_window: { algorithm: fixed_window, rate: 100/m }\n"
     "  resetting_bucket: { algorithm: resetting_bucket, rate: 100/m }\n"
     "  token_bucket: { algorithm: token_bucket, rate: 100/m }\n"
-    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n";
+    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n"
+    "  pacer: { algorithm: pacer, rate: 100/m }\n"
+    "  leaky_queue: { algorithm: leaky_queue, rate: 100/m, capacity: 20 }\n";
 
 /* From one share of the declared rate, in percent, evenly to another. */
 struct pattern_phase {

@@ -54,6 +54,8 @@ static void add_decision(struct buffer *out, const struct held *held,
 	add_number(out, ",\"remaining\":", d->remaining);
 	add_number(out, ",\"retry_after_ms\":", ceil_div(d->retry_after_ns, NS_PER_MS));
 	add_number(out, ",\"reset_after_ms\":", ceil_div(d->reset_after_ns, NS_PER_MS));
+	if (d->paced)
+		add_number(out, ",\"wait_ms\":", ceil_div(d->wait_ns, NS_PER_MS));
 	buffer_printf(out, ",\"reason\":\"%s\"%s}\n", weir_reason_text(d->reason),
 	              charge->shadow ? ",\"shadow\":true" : "");
 }

@@ -35,6 +35,10 @@ ALGORITHMS = {
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
     "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
     "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
+    "pacer": lambda count: weir.options(weir.PACER, count, slack=count - 1 or weir.ZERO,
+                                        max_wait_ns=weir.ZERO),
+    "leaky_queue": lambda count: weir.options(weir.LEAKY_QUEUE, count, burst=max(count - 1, 1),
+                                              max_wait_ns=-(-(count - 1) * S // count) or weir.ZERO),
 }
 
 
@@ -257,10 +261,12 @@ def test_remaining_is_never_above_a_limit_that_was_lowered():
     table = weir.Table(capacity=100)
     for algorithm, align in ((weir.TOKEN_BUCKET, 0), (weir.FIXED_WINDOW, weir.FIRST_REQUEST),
                              (weir.RESETTING_BUCKET, 0), (weir.SLIDING_WINDOW, 0),
-                             (weir.SLIDING_LOG, 0)):
-        wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
-                                                name=b"lowered"))
-                        for count in (10, 3))
+                             (weir.SLIDING_LOG, 0), (weir.PACER, 0)):
+        wide, narrow = (
+            weir.Limit(weir.options(
+                algorithm, count, 1, weir.HOUR, align=align, name=b"lowered",
+                **({"slack": count - 1, "max_wait_ns": weir.ZERO} if algorithm == weir.PACER else {})))
+            for count in (10, 3))
         assert table.call(wide, b"k", "acquire", NOW, 10)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
         assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 3, 0)
@@ -309,6 +315,77 @@ def test_cost_above_burst_is_an_error_and_consumes_nothing(algorithm):
                 limiter.call(operation, NOW, cost)
             assert caught.value.status == weir.ECOST
     assert limiter.call("peek", NOW)["remaining"] == 10
+
+
+# Pacing
+
+
+def pacer(count, **options):
+    return weir.Limiter(weir.options(weir.PACER, count, **options))
+
+
+def waits(limiter, now, n):
+    return [limiter.call("acquire", now)["wait_ns"] for _ in range(n)]
+
+
+@pytest.mark.parametrize("slack", [0, 1, 10, 1000])
+def test_the_first_call_after_long_idleness_finds_its_slack_saved_and_no_more(slack):
+    limiter = pacer(10, slack=slack or weir.ZERO)
+    for idle in (0, 1, 3600, 365 * 86400):
+        # New or idle for a year: `slack` turns were saved, one is now, the rest are spaced.
+        expected = [0] * (slack + 1) + [S // 10, 2 * S // 10, 3 * S // 10]
+        assert waits(limiter, NOW + idle * S, slack + 4) == expected
+        limiter.call("reset", NOW + idle * S)
+
+
+def test_part_of_the_slack_is_saved_by_part_of_the_idleness():
+    limiter = pacer(10, slack=5)
+    assert waits(limiter, NOW, 6) == [0] * 6
+    assert waits(limiter, NOW + 3 * S // 10, 5) == [0, 0, 0, S // 10, 2 * S // 10]
+
+
+def test_without_slack_turns_are_spaced_strictly_after_idleness_too():
+    limiter, draw, now, turns = pacer(10, slack=weir.ZERO), random.Random(1), NOW, []
+    for _ in range(1000):
+        now += draw.choice([0, 1, S // 10 - 1, S // 10, S // 10 + 1, S, 3600 * S])
+        decision = limiter.call("acquire", now)
+        if decision["allowed"]:
+            turns.append(now + decision["wait_ns"])
+    assert min(b - a for a, b in zip(turns, turns[1:])) == S // 10
+
+
+def test_a_wait_is_never_longer_than_max_wait_and_the_next_is_told_when():
+    limiter = pacer(10, slack=weir.ZERO, max_wait_ns=S)
+    assert waits(limiter, NOW, 11) == [i * S // 10 for i in range(11)]
+    denied = limiter.call("acquire", NOW)
+    assert (denied["reason"], denied["wait_ns"]) == ("wait_too_long", 0)
+    assert limiter.call("acquire", NOW + denied["retry_after_ns"])["wait_ns"] == S
+
+
+def test_a_full_queue_denies_at_once_and_an_impatient_one_before():
+    for capacity, max_wait, taken, reason in ((5, 0, 6, "queue_full"), (5, S, 6, "queue_full"),
+                                              (5, 3 * S // 10, 4, "wait_too_long"),
+                                              (5, weir.ZERO, 1, "wait_too_long")):
+        limiter = weir.Limiter(weir.options(weir.LEAKY_QUEUE, 10, burst=capacity,
+                                            max_wait_ns=max_wait))
+        assert waits(limiter, NOW, taken) == [i * S // 10 for i in range(taken)]
+        denied = limiter.call("acquire", NOW)
+        assert (denied["allowed"], denied["reason"]) == (False, reason)
+        assert denied["retry_after_ns"] == S // 10
+
+
+def test_a_waiting_caller_who_left_gives_the_newest_turn_to_the_next():
+    limiter = pacer(10, slack=weir.ZERO)
+    assert waits(limiter, NOW, 3) == [0, S // 10, 2 * S // 10]
+    limiter.call("refund", NOW + 1)
+    assert waits(limiter, NOW + 1, 1) == [2 * S // 10 - 1]
+
+
+def test_a_cost_is_as_many_requests_at_once_whose_last_turn_counts():
+    for kind in (dict(algorithm=weir.PACER, slack=2), dict(algorithm=weir.LEAKY_QUEUE, burst=20)):
+        whole, parts = (weir.Limiter(weir.options(count=10, **kind)) for _ in range(2))
+        for cost in (1, 4, 2, 7):
+            assert whole.call("acquire", NOW, cost)["wait_ns"] == waits(parts, NOW, cost)[-1]
 
 
 # Windows

@@ -11,11 +11,11 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 (OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG,
  EFULL, ESTOPPED, ETIMEDOUT) = range(0, -13, -1)
 (TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
- SLIDING_LOG) = range(6)
+ SLIDING_LOG, PACER, LEAKY_QUEUE) = range(8)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
-NOW = 2**64 - 1
-REASONS = ("ok", "hit_quota", "over_limit")
+NOW = ZERO = 2**64 - 1
+REASONS = ("ok", "hit_quota", "over_limit", "queue_full", "wait_too_long")
 
 UNIT_NS = {
     NANOSECOND: 1,
@@ -51,13 +51,16 @@ class LimitOptions(ctypes.Structure):
         ("timezone", ctypes.c_char_p),
         ("week_start", ctypes.c_int),
         ("slots", ctypes.c_uint32),
-        ("reserved", U64 * 6),
+        ("slack", U64),
+        ("max_wait_ns", U64),
+        ("reserved", U64 * 4),
     ]
 
 
 class RawDecision(ctypes.Structure):
     _fields_ = [
         ("allowed", ctypes.c_bool),
+        ("paced", ctypes.c_bool),
         ("reason", ctypes.c_int),
         ("quota", U64),
         ("remaining", U64),
@@ -67,7 +70,8 @@ class RawDecision(ctypes.Structure):
         ("limit", ctypes.c_char_p),
         ("rule", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
-        ("reserved", U64 * 3),
+        ("wait_ns", U64),
+        ("reserved", U64 * 2),
     ]
 
 
@@ -150,9 +154,10 @@ def _check(status, message=""):
 
 
 def options(algorithm, count, period=1, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None, slots=0):
+            timezone=None, slots=0, slack=0, max_wait_ns=0):
     return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
-                        burst=burst, align=align, timezone=timezone, slots=slots)
+                        burst=burst, align=align, timezone=timezone, slots=slots, slack=slack,
+                        max_wait_ns=max_wait_ns)
 
 
 def _plain(raw):
@@ -163,6 +168,7 @@ def _plain(raw):
         "remaining": raw.remaining,
         "retry_after_ns": raw.retry_after_ns,
         "reset_after_ns": raw.reset_after_ns,
+        "wait_ns": raw.wait_ns,
     }
 
 

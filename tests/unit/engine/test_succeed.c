@@ -104,6 +104,20 @@ static void test_use_beyond_the_new_burst_is_cut_to_it(void **context)
 	assert_int_equal(d.reset_after_ns, HOUR / 5);
 }
 
+static struct weir_limit_options pacer(uint64_t count, uint64_t slack)
+{
+	return (struct weir_limit_options){.algorithm = WEIR_PACER, .rate = {count, 1, WEIR_HOUR},
+	                                   .slack = slack, .max_wait_ns = WEIR_ZERO};
+}
+
+static void test_a_pacer_keeps_its_turns_and_its_slack_is_cut(void **context)
+{
+	(void)context;
+	assert_int_equal(reloaded(pacer(10, 9), pacer(20, 9), 4).remaining, 6);
+	assert_int_equal(reloaded(pacer(10, 9), pacer(10, 19), 4).remaining, 16);
+	assert_int_equal(reloaded(pacer(10, 9), pacer(10, 1), 10).retry_after_ns, HOUR / 10);
+}
+
 static void test_a_window_keeps_its_count(void **context)
 {
 	struct weir_decision d = reloaded(window(10), window(3), 7);
@@ -318,6 +332,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
 	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
+	    cmocka_unit_test(test_a_pacer_keeps_its_turns_and_its_slack_is_cut),
 	    cmocka_unit_test(test_a_window_keeps_its_count),
 	    cmocka_unit_test(test_a_sliding_limit_keeps_what_is_used),
 	    cmocka_unit_test(test_a_wider_row_goes_on_where_the_narrower_one_was),

@@ -32,6 +32,14 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	    {"sliding_window, rate: 5/m, slots: 1000",
 	     "\"algorithm\":\"sliding_window\",\"rate\":\"5/m\",\"slots\":1000" TAIL},
 	    {"sliding_log, rate: 10000/h", "\"algorithm\":\"sliding_log\",\"rate\":\"10000/h\"" TAIL},
+	    {"pacer, rate: 5/s",
+	     "\"algorithm\":\"pacer\",\"rate\":\"5/s\",\"slack\":10,\"max_wait\":\"30s\"" TAIL},
+	    {"pacer, rate: 5/s, slack: 0, max_wait: 120000ms",
+	     "\"algorithm\":\"pacer\",\"rate\":\"5/s\",\"slack\":0,\"max_wait\":\"2m\"" TAIL},
+	    {"leaky_queue, rate: 5/s, max_wait: 0m",
+	     "\"algorithm\":\"leaky_queue\",\"rate\":\"5/s\",\"capacity\":5,\"max_wait\":\"0s\"" TAIL},
+	    {"leaky_queue, rate: 5/s, capacity: 7",
+	     "\"algorithm\":\"leaky_queue\",\"rate\":\"5/s\",\"capacity\":7" TAIL},
 	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
 	};
 
