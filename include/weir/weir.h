@@ -98,6 +98,7 @@ enum weir_algorithm {
 	WEIR_SLIDING_LOG,      /**< exactly the period before now; count at most 10,000 */
 	WEIR_PACER,            /**< spaced evenly: allowed to wait for its turn, see `wait_ns` */
 	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
+	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -143,7 +144,7 @@ struct weir_limit_options {
 	                       same name, algorithm and period share their counts
 	                       in one table. */
 	enum weir_algorithm algorithm;
-	struct weir_rate rate;        /**< required */
+	struct weir_rate rate;        /**< required, but none with random */
 	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
 	                                   0: rate.count. burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
@@ -154,10 +155,13 @@ struct weir_limit_options {
 	                                   0: 10, WEIR_ZERO: none */
 	uint64_t max_wait_ns;         /**< pacer, leaky_queue: a year at most; 0: 30 s, or in a
 	                                   queue as long as there is room; WEIR_ZERO: no wait */
-	uint64_t reserved[4];
+	double deny;                  /**< random: the share that is denied, 0 to 1 */
+	uint64_t retry_ns;            /**< random: `retry_after_ns` of the denied, a year at most;
+	                                   0: 1 s */
+	uint64_t reserved[2];
 };
 
-/** A validated limit: parameters only, no counts. Immutable. */
+/** A validated limit: parameters only, no counts. Immutable, but for weir_limit_shed. */
 typedef struct weir_limit weir_limit;
 
 /**
@@ -168,6 +172,20 @@ typedef struct weir_limit weir_limit;
 WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                              struct weir_error *error);
 WEIR_API void weir_limit_close(weir_limit *limit);
+
+/**
+ * Changes the share of requests that a random limit denies, from here on: for
+ * one made by weir_limit_open, and one of an engine (weir_engine_limit), where
+ * it stays until a reload brings another `deny`.
+ * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
+ */
+WEIR_API int weir_limit_shed(const weir_limit *limit, double deny);
+
+/**
+ * What this thread draws from now on follows from `seed`: for tests and
+ * simulations. Without, each thread is seeded by the system.
+ */
+WEIR_API void weir_seed(uint64_t seed);
 
 /** The limit's name; lives as long as the limit. */
 WEIR_API const char *weir_limit_name(const weir_limit *limit);
@@ -250,6 +268,8 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
 /** Gives back up to `cost` of what is in use now, never below zero. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
+/** As weir_limit_shed. */
+WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
 /** Forgets all use. */
 WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
                                 struct weir_decision *decision);

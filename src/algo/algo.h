@@ -48,9 +48,10 @@
 /* The most that may wait in a pacer: what every reader of JSON can count. */
 #define ALGO_TURNS_MAX (UINT64_C(1) << 53)
 
-#define ALGO_SLACK_DEFAULT       10
-#define ALGO_SLACK_MAX           (ALGO_COUNT_MAX - 1)
+#define ALGO_SLACK_DEFAULT         10
+#define ALGO_SLACK_MAX             (ALGO_COUNT_MAX - 1)
 #define ALGO_PACER_WAIT_DEFAULT_NS (30 * NS_PER_S)
+#define ALGO_RETRY_DEFAULT_NS      NS_PER_S
 
 struct zone;
 struct algo_cache;
@@ -115,6 +116,13 @@ struct log_params {
 	uint64_t period_ns;
 };
 
+/* random, see random.c. Of 2^63 draws so many are denied. */
+struct random_params {
+	uint64_t deny;             /* as given */
+	_Atomic uint64_t deny_now; /* by who changed it since */
+	uint64_t retry_ns;
+};
+
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
@@ -130,6 +138,7 @@ struct algo_limit {
 		struct window_params window;
 		struct slots_params slots;
 		struct log_params log;
+		struct random_params random;
 	};
 	bool paced;      /* its requests may have to wait for their turns */
 	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
@@ -151,6 +160,7 @@ struct algo_call {
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */
 	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then;
 	                      0: current use */
+	uint64_t draw;     /* acquire from a random limit: 64 fair bits */
 };
 
 /* When: the same for every key of a limit, so found once and not part of the step. */
@@ -216,6 +226,15 @@ bool bucket_step_whole(const struct bucket_params *params, const struct algo_cal
                        struct algo_outcome *out);
 bool window_step(const struct window_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+
+bool random_step(const struct random_params *params, const struct algo_call *call,
+                 struct algo_outcome *out);
+uint64_t random_threshold(double deny);
+/** The share that is denied now. */
+double random_share(const struct random_params *params);
+
+/** Changes it, in whatever has taken over from `limit`. 0, EINVAL or ERANGE. */
+int algo_shed(const struct algo_limit *limit, double deny);
 
 /**
  * Lets `next`, of the same identity, take over: whoever still decides by `limit`

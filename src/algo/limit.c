@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/zone.h"
 
-#define ALGORITHMS (WEIR_LEAKY_QUEUE + 1)
+#define ALGORITHMS (WEIR_RANDOM + 1)
 #define KIND(algorithm) (1U << (algorithm))
 #define BUCKETS                                                                                    \
 	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
@@ -166,6 +166,23 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 	return WEIR_OK;
 }
 
+/* It has no period. Where one is needed, such as to tell rates, that is a second. */
+static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
+                       struct weir_error *error)
+{
+	uint64_t deny;
+
+	if (!(options->deny >= 0 && options->deny <= 1))
+		return error_set(error, WEIR_ERANGE, "deny: expected 0 to 1, found %g", options->deny);
+	if (options->retry_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "retry: expected a year at most");
+	deny = random_threshold(options->deny);
+	limit->random = (struct random_params){
+	    deny, deny, options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS};
+	limit->quota = ALGO_COUNT_MAX;
+	return WEIR_OK;
+}
+
 /* What does not belong to the algorithm is refused, not ignored. */
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
@@ -181,6 +198,10 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 	    {options->slack, KIND(WEIR_PACER), "slack: expected with pacer only"},
 	    {options->max_wait_ns, KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE),
 	     "max_wait: expected with pacer and leaky_queue only"},
+	    {options->deny != 0, KIND(WEIR_RANDOM), "deny: expected with random only"},
+	    {options->retry_ns, KIND(WEIR_RANDOM), "retry: expected with random only"},
+	    {options->rate.count || options->rate.period || options->rate.unit, ~KIND(WEIR_RANDOM),
+	     "rate: expected with any algorithm but random"},
 	};
 
 	if ((unsigned)options->algorithm >= ALGORITHMS)
@@ -208,7 +229,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	int status = check_foreign(options, error);
 
 	*limit = (struct algo_limit){.algorithm = options->algorithm};
-	if (status == WEIR_OK)
+	limit->period_ns = NS_PER_S;
+	if (status == WEIR_OK && options->algorithm != WEIR_RANDOM)
 		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
@@ -230,6 +252,9 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		break;
 	case WEIR_SLIDING_LOG:
 		status = init_log(limit, options, error);
+		break;
+	case WEIR_RANDOM:
+		status = init_random(limit, options, error);
 		break;
 	}
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
@@ -297,11 +322,38 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 		next->width = limit->width;
 }
 
+/*
+ * Once `next` is the successor: whoever changes the share stores it first and then
+ * looks for one, so it is read here, or stored in `next` by then.
+ */
+static void keep_shed(struct random_params *params, struct random_params *next)
+{
+	uint64_t given = next->deny;
+
+	atomic_compare_exchange_strong(&next->deny_now, &given, atomic_load(&params->deny_now));
+}
+
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next)
 {
 	if (limit->width != 0)
 		succeed_wide(limit, next);
-	atomic_store_explicit(&limit->successor, next, memory_order_release);
+	atomic_store(&limit->successor, next);
+	if (limit->algorithm == WEIR_RANDOM && limit->random.deny == next->random.deny)
+		keep_shed(&limit->random, &next->random);
+}
+
+/* In what takes over meanwhile, too. */
+int algo_shed(const struct algo_limit *limit, double deny)
+{
+	if (limit->algorithm != WEIR_RANDOM)
+		return WEIR_EINVAL;
+	if (!(deny >= 0 && deny <= 1))
+		return WEIR_ERANGE;
+	do {
+		limit = algo_current(limit);
+		atomic_store(&((struct algo_limit *)limit)->random.deny_now, random_threshold(deny));
+	} while (atomic_load(&((struct algo_limit *)limit)->successor));
+	return WEIR_OK;
 }
 
 void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call,
@@ -357,6 +409,8 @@ static bool dispatch(const struct algo_limit *limit, const struct algo_call *cal
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
 		return window_step(&limit->window, call, time, state, out);
+	case WEIR_RANDOM:
+		return random_step(&limit->random, call, out);
 	default:
 		break;
 	}

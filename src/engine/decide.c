@@ -18,8 +18,13 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	struct algo_time time = algo_time_at(&limit->algo, at);
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct algo_outcome outcome;
-	uint64_t until_ns = memory_apply(table, &algo, &key, &call, &time, &outcome);
+	uint64_t until_ns;
 
+	if (algo->algorithm == WEIR_RANDOM) {
+		limit_draw(limit, &call, decision);
+		return 0;
+	}
+	until_ns = memory_apply(table, &algo, &key, &call, &time, &outcome);
 	limit_explain(limit, algo, &outcome, decision);
 	return until_ns;
 }

@@ -248,6 +248,22 @@ static void reply_text(const struct request *request, const char *status, const 
 	head_finish(&head, request, out, body);
 }
 
+static void reply_shed(const struct request *request, struct buffer *out)
+{
+	char room[HEAD_MAX], deny[SHARE_TEXT_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	buffer_add_text(out, "{\"limit\":\"");
+	buffer_add_json(out, request->limit);
+	format_share(deny, request->deny);
+	buffer_add_text(out, "\",\"deny\":");
+	buffer_add_text(out, deny);
+	buffer_add(out, "}", 1);
+	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
+	head_finish(&head, request, out, body);
+}
+
 static void reply_batch(const struct request *request, const struct reply *reply,
                         struct buffer *out)
 {
@@ -288,6 +304,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
 	else if (is_error(request, reply, &error, &message))
 		reply_error(request, error, message, out);
+	else if (request->kind == REQUEST_SHED)
+		reply_shed(request, out);
 	else if (request->kind == REQUEST_BATCH)
 		reply_batch(request, reply, out);
 	else if (page_types[request->kind])

@@ -162,6 +162,39 @@ def leaky_queue(count, period_ns, capacity, max_wait):
     return Paced(count, period_ns, 0, max_wait, "wait_too_long")
 
 
+class Random(_Model):
+    """random: denied when a draw of 64 bits, its lowest left out, is in the share.
+
+    Only what consumes draws. There is nothing to remember.
+    """
+
+    def __init__(self, deny, retry_ns, draw):
+        self.deny, self.retry_ns, self.draw = Fraction(deny), retry_ns, draw
+        self.quota = 2**32
+
+    def call(self, operation, now, cost=1):
+        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
+                  "wait_ns": 0, "remaining": self.quota if self.deny < 1 else 0,
+                  "reset_after_ns": 0}
+        denied = self.deny == 1
+        if operation == "acquire" and cost:
+            denied = Fraction(self.draw() // 2, 2**63) < self.deny
+        if denied and operation in ("acquire", "peek"):
+            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns)
+        return answer
+
+
+def splitmix64(state):
+    """Draws as the library makes them from a seed."""
+    def draw():
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+    return draw
+
+
 class Window(_Model):
     """fixed_window and resetting_bucket: a count and the window's end.
 

@@ -174,6 +174,18 @@ def test_paced_limits_agree_with_the_model(data):
 
 
 @given(st.data())
+def test_random_agrees_with_the_model_draw_by_draw(data):
+    deny = data.draw(st.sampled_from([0.0, 0.001, 0.5, 1.0]) | st.floats(2**-10, 1))
+    seed = data.draw(st.integers(0, 2**64 - 1))
+    limiter = weir.Limiter(weir.options(weir.RANDOM, deny=deny, retry_ns=7))
+    model = models.Random(deny, 7, models.splitmix64(seed))
+    weir.lib.weir_seed(seed)
+    for operation, now, cost, _ in trace(
+            data.draw, (None, lambda: model, [Fraction(1)]), backwards=True):
+        assert limiter.call(operation, now, cost) == model.call(operation, now, cost)
+
+
+@given(st.data())
 def test_windows_from_the_first_request_agree_with_the_model(data):
     agree(data.draw, data.draw(windows()))
 

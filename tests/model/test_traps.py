@@ -388,6 +388,78 @@ def test_a_cost_is_as_many_requests_at_once_whose_last_turn_counts():
             assert whole.call("acquire", NOW, cost)["wait_ns"] == waits(parts, NOW, cost)[-1]
 
 
+# Chance
+
+
+def shedder(deny):
+    return weir.Limiter(weir.options(weir.RANDOM, deny=deny))
+
+
+def denied_of(limiter, n):
+    return n - admitted(limiter, [NOW] * n)
+
+
+def test_chance_0_never_denies_and_1_always():
+    assert denied_of(shedder(0), 100_000) == 0
+    assert denied_of(shedder(1), 100_000) == 100_000
+
+
+@pytest.mark.parametrize("deny", [0.001, 0.0015, 0.3, 0.999])
+def test_a_chance_is_what_was_asked_for_and_not_a_thousandth_more(deny):
+    weir.lib.weir_seed(1)
+    n = 200_000
+    deviation = math.sqrt(n * deny * (1 - deny))
+    assert abs(denied_of(shedder(deny), n) - n * deny) < 3 * deviation
+
+
+def test_peeking_takes_no_draw():
+    first, second = (shedder(0.5) for _ in range(2))
+    weir.lib.weir_seed(7)
+    plain = [first.call("acquire", NOW)["allowed"] for _ in range(100)]
+    weir.lib.weir_seed(7)
+    for expected in plain:
+        assert second.call("peek", NOW)["allowed"] and second.call("acquire", NOW, 0)["allowed"]
+        assert second.call("acquire", NOW)["allowed"] == expected
+
+
+def test_threads_do_not_draw_the_same():
+    draws = []
+
+    def draw():
+        limiter = shedder(0.5)
+        draws.append(tuple(limiter.call("acquire", NOW)["allowed"] for _ in range(64)))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(draws)) == 4
+
+
+def test_what_is_denied_changes_while_running():
+    limiter = shedder(0)
+    limiter.shed(1)
+    denied = limiter.call("acquire", NOW)
+    assert (denied["reason"], denied["retry_after_ns"]) == ("shed", S)
+    limiter.shed(0)
+    assert denied_of(limiter, 1000) == 0
+    for impossible in (-0.1, 1.1, math.nan):
+        with pytest.raises(weir.WeirError) as caught:
+            limiter.shed(impossible)
+        assert caught.value.status == weir.ERANGE
+    with pytest.raises(weir.WeirError) as caught:
+        bucket(1).shed(0.5)
+    assert caught.value.status == weir.EINVAL
+
+
+def test_a_random_limit_keeps_no_key():
+    limit, table = weir.Limit(weir.options(weir.RANDOM, deny=0.5)), weir.Table(100)
+    for key in range(1000):
+        table.call(limit, b"%d" % key, "acquire", NOW)
+    assert table.stats(NOW).live == 0
+
+
 # Windows
 
 

@@ -11,7 +11,7 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 (OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG,
  EFULL, ESTOPPED, ETIMEDOUT) = range(0, -13, -1)
 (TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
- SLIDING_LOG, PACER, LEAKY_QUEUE) = range(8)
+ SLIDING_LOG, PACER, LEAKY_QUEUE, RANDOM) = range(9)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
 NOW = ZERO = 2**64 - 1
@@ -53,7 +53,9 @@ class LimitOptions(ctypes.Structure):
         ("slots", ctypes.c_uint32),
         ("slack", U64),
         ("max_wait_ns", U64),
-        ("reserved", U64 * 4),
+        ("deny", ctypes.c_double),
+        ("retry_ns", U64),
+        ("reserved", U64 * 2),
     ]
 
 
@@ -125,6 +127,9 @@ def _load():
         "weir_refund": [handle, handle, *key, U64, U64, decision],
         "weir_reset": [handle, handle, *key, U64, decision],
         "weir_acquire_batch": [handle, ctypes.POINTER(Request), ctypes.c_size_t, U64, decision],
+        "weir_limit_shed": [handle, ctypes.c_double],
+        "weir_limiter_shed": [handle, ctypes.c_double],
+        "weir_seed": [U64],
         "weir_limit_close": [handle],
         "weir_limiter_close": [handle],
         "weir_table_close": [handle],
@@ -133,7 +138,7 @@ def _load():
     for name, arguments in signatures.items():
         function = getattr(lib, name)
         function.argtypes = arguments
-        function.restype = None if name.endswith(("_close", "_stats")) else ctypes.c_int
+        function.restype = None if name.endswith(("_close", "_stats", "_seed")) else ctypes.c_int
     lib.weir_strerror.restype = lib.weir_reason_text.restype = ctypes.c_char_p
     return lib
 
@@ -153,11 +158,11 @@ def _check(status, message=""):
         raise WeirError(status, message)
 
 
-def options(algorithm, count, period=1, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None, slots=0, slack=0, max_wait_ns=0):
+def options(algorithm, count=0, period=0, unit=SECOND, burst=0, align=CALENDAR, name=None,
+            timezone=None, slots=0, slack=0, max_wait_ns=0, deny=0.0, retry_ns=0):
     return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
                         burst=burst, align=align, timezone=timezone, slots=slots, slack=slack,
-                        max_wait_ns=max_wait_ns)
+                        max_wait_ns=max_wait_ns, deny=deny, retry_ns=retry_ns)
 
 
 def _plain(raw):
@@ -209,6 +214,9 @@ class Limiter(_Handle):
         _check(getattr(lib, f"weir_limiter_{operation}")(
             self.handle, *cost, now, ctypes.byref(raw)))
         return _plain(raw)
+
+    def shed(self, deny):
+        _check(lib.weir_limiter_shed(self.handle, deny))
 
 
 class Table(_Handle):

@@ -40,6 +40,11 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	     "\"algorithm\":\"leaky_queue\",\"rate\":\"5/s\",\"capacity\":5,\"max_wait\":\"0s\"" TAIL},
 	    {"leaky_queue, rate: 5/s, capacity: 7",
 	     "\"algorithm\":\"leaky_queue\",\"rate\":\"5/s\",\"capacity\":7" TAIL},
+	    {"random, deny: 2.50e-1",
+	     "\"algorithm\":\"random\",\"deny\":0.25,\"retry\":\"1s\"" TAIL},
+	    {"random, deny: 1.000, retry: 90s",
+	     "\"algorithm\":\"random\",\"deny\":1,\"retry\":\"90s\"" TAIL},
+	    {"random, deny: 0.001", "\"algorithm\":\"random\",\"deny\":0.001,\"retry\":\"1s\"" TAIL},
 	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
 	};
 
