@@ -96,6 +96,9 @@ enum weir_algorithm {
 	WEIR_RESETTING_BUCKET, /**< fixed_window from the first request on */
 	WEIR_SLIDING_WINDOW,   /**< a count over the last period, which leaves slot by slot */
 	WEIR_SLIDING_LOG,      /**< exactly the period before now; count at most 10,000 */
+	WEIR_PACER,            /**< spaced evenly: allowed to wait for its turn, see `wait_ns` */
+	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
+	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -133,22 +136,32 @@ enum weir_weekday {
 	WEIR_SUNDAY,
 };
 
+/** An explicit 0 in options where 0 means the default. */
+#define WEIR_ZERO UINT64_MAX
+
 struct weir_limit_options {
 	const char *name; /**< up to 64 bytes; NULL: "default". Two limits with the
 	                       same name, algorithm and period share their counts
 	                       in one table. */
 	enum weir_algorithm algorithm;
-	struct weir_rate rate;        /**< required */
-	uint64_t burst;               /**< buckets: burst or capacity, 1 to 2^32; 0: rate.count.
-	                                   burst / rate may not exceed 16 years. */
+	struct weir_rate rate;        /**< required, but none with random */
+	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
+	                                   0: rate.count. burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
 	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
-	uint64_t reserved[6];
+	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
+	                                   0: 10, WEIR_ZERO: none */
+	uint64_t max_wait_ns;         /**< pacer, leaky_queue: a year at most; 0: 30 s, or in a
+	                                   queue as long as there is room; WEIR_ZERO: no wait */
+	double deny;                  /**< random: the share that is denied, 0 to 1 */
+	uint64_t retry_ns;            /**< random: `retry_after_ns` of the denied, a year at most;
+	                                   0: 1 s */
+	uint64_t reserved[2];
 };
 
-/** A validated limit: parameters only, no counts. Immutable. */
+/** A validated limit: parameters only, no counts. Immutable, but for weir_limit_shed. */
 typedef struct weir_limit weir_limit;
 
 /**
@@ -159,6 +172,20 @@ typedef struct weir_limit weir_limit;
 WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                              struct weir_error *error);
 WEIR_API void weir_limit_close(weir_limit *limit);
+
+/**
+ * Changes the share of requests that a random limit denies, from here on: for
+ * one made by weir_limit_open, and one of an engine (weir_engine_limit), where
+ * it stays until a reload brings another `deny`.
+ * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
+ */
+WEIR_API int weir_limit_shed(const weir_limit *limit, double deny);
+
+/**
+ * What this thread draws from now on follows from `seed`: for tests and
+ * simulations. Without, each thread is seeded by the system.
+ */
+WEIR_API void weir_seed(uint64_t seed);
 
 /** The limit's name; lives as long as the limit. */
 WEIR_API const char *weir_limit_name(const weir_limit *limit);
@@ -191,8 +218,10 @@ WEIR_API const char *weir_reason_text(enum weir_reason reason);
 /** The answer to one request, with its explanation. */
 struct weir_decision {
 	bool allowed;
+	bool paced;              /**< a limit that makes requests wait was asked */
 	enum weir_reason reason;
-	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count */
+	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count; of
+	                              one that makes wait, those that wait included */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
 	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: the same request
 	                              would pass then if nothing else came */
@@ -202,7 +231,9 @@ struct weir_decision {
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
-	uint64_t reserved[3];    /**< 0 */
+	uint64_t wait_ns;        /**< allowed, but act only after so long: nothing here sleeps.
+	                              Who leaves instead refunds */
+	uint64_t reserved[2];    /**< 0 */
 };
 
 /* ------------------------------------------------------------------------- */
@@ -237,6 +268,8 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
 /** Gives back up to `cost` of what is in use now, never below zero. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
+/** As weir_limit_shed. */
+WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
 /** Forgets all use. */
 WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
                                 struct weir_decision *decision);

@@ -45,6 +45,14 @@
 #define ALGO_COUNT_MAX (UINT64_C(1) << 32)
 #define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
 
+/* The most that may wait in a pacer: what every reader of JSON can count. */
+#define ALGO_TURNS_MAX (UINT64_C(1) << 53)
+
+#define ALGO_SLACK_DEFAULT         10
+#define ALGO_SLACK_MAX             (ALGO_COUNT_MAX - 1)
+#define ALGO_PACER_WAIT_DEFAULT_NS (30 * NS_PER_S)
+#define ALGO_RETRY_DEFAULT_NS      NS_PER_S
+
 struct zone;
 struct algo_cache;
 
@@ -59,14 +67,23 @@ struct bucket_time {
 	uint32_t under;
 };
 
-/* token_bucket and leaky_bucket, see bucket.c. */
+/* token_bucket, leaky_bucket, pacer and leaky_queue, see bucket.c. */
 struct bucket_params {
 	uint64_t count;              /* tokens per period */
-	uint64_t burst;              /* B */
+	uint64_t burst;              /* tokens in `depth`, rounded up */
 	uint64_t p;                  /* period / gcd(count, period) */
 	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
 	struct bucket_time interval; /* T */
-	struct bucket_time depth;    /* B * T */
+	struct bucket_time depth;    /* what is admitted, ... */
+	struct bucket_time at_once;  /* and of it without a wait */
+	enum weir_reason denial;
+};
+
+/* What a bucket admits: some tokens at once, then as many as may wait, and so long. */
+struct bucket_shape {
+	uint64_t at_once;
+	uint64_t queue;
+	uint64_t max_wait_ns;
 };
 
 /* The calendar's windows, see calendar.c. */
@@ -99,6 +116,13 @@ struct log_params {
 	uint64_t period_ns;
 };
 
+/* random, see random.c. Of 2^63 draws so many are denied. */
+struct random_params {
+	uint64_t deny;             /* as given */
+	_Atomic uint64_t deny_now; /* by who changed it since */
+	uint64_t retry_ns;
+};
+
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
@@ -114,7 +138,9 @@ struct algo_limit {
 		struct window_params window;
 		struct slots_params slots;
 		struct log_params log;
+		struct random_params random;
 	};
+	bool paced;      /* its requests may have to wait for their turns */
 	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
 	unsigned former; /* one bit for each width that its states may still be in */
 	struct calendar calendar; /* aligned windows only, as is the cache */
@@ -132,7 +158,9 @@ enum algo_op {
 struct algo_call {
 	enum algo_op op;
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */
-	uint64_t until_ns; /* refund: only into the window that ends then; 0: current use */
+	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then;
+	                      0: current use */
+	uint64_t draw;     /* acquire from a random limit: 64 fair bits */
 };
 
 /* When: the same for every key of a limit, so found once and not part of the step. */
@@ -147,7 +175,17 @@ struct algo_outcome {
 	uint64_t remaining;
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
+	uint64_t wait_ns; /* allowed, but only after so long */
 };
+
+/* Allowed, ok, and no wait. */
+static inline void algo_outcome_open(struct algo_outcome *out)
+{
+	out->allowed = true;
+	out->reason = WEIR_REASON_OK;
+	out->retry_after_ns = 0;
+	out->wait_ns = 0;
+}
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -179,7 +217,7 @@ static inline bool algo_is_far(const struct algo_limit *limit, const struct algo
 	return state->until_ns > time->now_ns + limit->farthest_ns;
 }
 
-/* The algorithms behind algo_step, which gives them an outcome that says allowed, ok and no wait. */
+/* The algorithms behind algo_step, which gives them algo_outcome_open's. */
 bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 /* The same where T is whole nanoseconds, q = 1, as of most rates: a third of the instructions. */
@@ -188,6 +226,15 @@ bool bucket_step_whole(const struct bucket_params *params, const struct algo_cal
                        struct algo_outcome *out);
 bool window_step(const struct window_params *params, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+
+bool random_step(const struct random_params *params, const struct algo_call *call,
+                 struct algo_outcome *out);
+uint64_t random_threshold(double deny);
+/** The share that is denied now. */
+double random_share(const struct random_params *params);
+
+/** Changes it, in whatever has taken over from `limit`. 0, EINVAL or ERANGE. */
+int algo_shed(const struct algo_limit *limit, double deny);
 
 /**
  * Lets `next`, of the same identity, take over: whoever still decides by `limit`
@@ -198,7 +245,8 @@ void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 
 static inline bool algo_is_bucket(const struct algo_limit *limit)
 {
-	return limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
+	return limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET ||
+	       limit->paced;
 }
 
 /** The limit to decide by: `limit`, or the last that has taken over from it. */
@@ -225,7 +273,14 @@ static inline bool algo_is_current(const struct algo_limit *limit)
 void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
                     uint64_t now_ns, struct algo_state *state);
 
-/** Derives p, q, interval and depth. `count`, `burst` and the period are in range. */
-void bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns, uint64_t burst);
+/**
+ * Derives the rest. Count and period are in range; false: what the shape admits
+ * reaches past ALGO_HORIZON_NS.
+ */
+bool bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns,
+                 const struct bucket_shape *shape);
+
+/** Whole tokens of an idle bucket. */
+uint64_t bucket_quota(const struct bucket_params *params);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * bucket.c: token_bucket and leaky_bucket as one theoretical arrival time.
+ * bucket.c: token_bucket, leaky_bucket, pacer and leaky_queue as one theoretical
+ * arrival time.
  *
  * GCRA (ITU-T I.371, annex A) in its virtual scheduling form: the state is the
  * time TAT at which the bucket will be as new. With T = period / count and
@@ -8,6 +9,12 @@
  *     max(TAT, now) + c T - now <= B T,    and then  TAT = max(TAT, now) + c T.
  *
  * leaky_bucket keeps the level instead of the tokens: level = (TAT - now) / T.
+ *
+ * The other two are buckets that lend: what is past `at_once` passes too, up to
+ * `depth`, but waits as long as it is past it. TAT - at_once is the newest turn.
+ *
+ *     pacer        at_once = (slack + 1) T,   depth = at_once + max_wait
+ *     leaky_queue  at_once = T,               depth = at_once + min(capacity T, max_wait)
  *
  * T is a rational number p/q of nanoseconds, and so is every TAT. It is kept
  * exactly, as whole nanoseconds rounded up and the 1/q parts by which that is
@@ -25,16 +32,30 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 
-void bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns, uint64_t burst)
+bool bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns,
+                 const struct bucket_shape *shape)
 {
 	uint64_t divisor = gcd_u64(count, period_ns);
+	uint64_t p = period_ns / divisor, q = count / divisor;
+	u128 at_once = (u128)shape->at_once * p, queue = (u128)shape->queue * p;
+	u128 wait = (u128)shape->max_wait_ns * q;
+	u128 depth = at_once + (queue < wait ? queue : wait);
 
-	params->count = count;
-	params->burst = burst;
-	params->p = period_ns / divisor;
-	params->q = count / divisor;
-	params->interval = time_of(params->p, params->q);
-	params->depth = time_of((u128)burst * params->p, params->q);
+	if (depth / q > ALGO_HORIZON_NS)
+		return false;
+	*params = (struct bucket_params){
+	    .count = count,
+	    .burst = (uint64_t)((depth + p - 1) / p),
+	    .p = p,
+	    .q = q,
+	    .interval = time_of(p, q),
+	    .depth = time_of(depth, q),
+	    .at_once = time_of(at_once, q),
+	    .denial = shape->queue == 0 ? WEIR_REASON_OVER_LIMIT
+	              : queue <= wait   ? WEIR_REASON_QUEUE_FULL
+	                                : WEIR_REASON_WAIT_TOO_LONG,
+	};
+	return true;
 }
 
 static struct bucket_time time_add(struct bucket_time a, struct bucket_time b, uint64_t q)
@@ -79,12 +100,21 @@ static uint64_t tokens_left(const struct bucket_params *params, struct bucket_ti
 	return (uint64_t)(parts / params->p);
 }
 
-static bool refund(const struct bucket_params *params, struct algo_state *state,
-                   struct bucket_time *ahead, uint64_t now_ns, uint64_t cost)
+uint64_t bucket_quota(const struct bucket_params *params)
 {
-	struct bucket_time back = cost_time(params, u64_min(cost, params->burst));
+	return tokens_left(params, (struct bucket_time){0, 0});
+}
 
-	if (ahead->ns == 0 || cost == 0)
+/* One token is like another, but of turns only the newest can be given to the next who comes. */
+static bool refund(const struct bucket_params *params, const struct algo_call *call,
+                   struct algo_state *state, struct bucket_time *ahead, uint64_t now_ns)
+{
+	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
+	bool turns = params->at_once.ns != params->depth.ns;
+
+	if (ahead->ns == 0 || call->cost == 0)
+		return false;
+	if (turns && call->until_ns != 0 && call->until_ns != state->until_ns)
 		return false;
 	if (time_at_most(*ahead, back)) {
 		*ahead = (struct bucket_time){0, 0};
@@ -131,16 +161,20 @@ static inline bool step(const struct bucket_params *params, const struct algo_ca
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
 		if (!time_at_most(after, params->depth)) {
 			out->allowed = false;
-			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->reason = params->denial;
 			out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
-		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			break;
+		}
+		if (!time_at_most(after, params->at_once))
+			out->wait_ns = time_sub(after, params->at_once, params->q).ns;
+		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
 			changed = true;
 		}
 		break;
 	case ALGO_REFUND:
-		changed = refund(params, state, &ahead, now_ns, call->cost);
+		changed = refund(params, call, state, &ahead, now_ns);
 		break;
 	case ALGO_RESET:
 		changed = state->until_ns != 0;
@@ -166,6 +200,6 @@ bool bucket_step_whole(const struct bucket_params *params, const struct algo_cal
 	struct bucket_params whole = *params;
 
 	whole.q = 1;
-	whole.interval.under = whole.depth.under = 0;
+	whole.interval.under = whole.depth.under = whole.at_once.under = 0;
 	return step(&whole, call, time, state, out);
 }

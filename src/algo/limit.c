@@ -9,6 +9,11 @@
 #include "base/error.h"
 #include "base/zone.h"
 
+#define ALGORITHMS (WEIR_RANDOM + 1)
+#define KIND(algorithm) (1U << (algorithm))
+#define BUCKETS                                                                                    \
+	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
+
 /*
  * The last window found, so that the calendar is worked out once a window.
  * Threads write it without a lock; `check` gives away a pair that was read
@@ -54,24 +59,43 @@ static int period_of(const struct weir_limit_options *options, uint64_t *period_
 	return WEIR_OK;
 }
 
+/* An option where 0 means the default, and WEIR_ZERO none. */
+static uint64_t option(uint64_t value, uint64_t otherwise)
+{
+	return value == 0 ? otherwise : value == WEIR_ZERO ? 0 : value;
+}
+
 static int init_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
 {
-	const char *word = options->algorithm == WEIR_LEAKY_BUCKET ? "capacity" : "burst";
+	bool pacer = options->algorithm == WEIR_PACER, queue = options->algorithm == WEIR_LEAKY_QUEUE;
 	uint64_t burst = options->burst ? options->burst : options->rate.count;
-	u128 depth;
+	uint64_t slack = option(options->slack, ALGO_SLACK_DEFAULT);
+	uint64_t max_wait_ns =
+	    option(options->max_wait_ns, pacer ? ALGO_PACER_WAIT_DEFAULT_NS : ALGO_HORIZON_NS);
+	const char *word = pacer                                         ? "slack"
+	                   : options->algorithm == WEIR_TOKEN_BUCKET ? "burst"
+	                                                             : "capacity";
+	struct bucket_shape shape = {burst, 0, 0};
 
 	if (burst > ALGO_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE, "%s: expected 1 to %llu, found %llu", word,
 		                 (unsigned long long)ALGO_COUNT_MAX, (unsigned long long)burst);
-	depth = (u128)burst * limit->period_ns / options->rate.count;
-	if (depth > ALGO_HORIZON_NS)
+	if (slack > ALGO_SLACK_MAX)
+		return error_set(error, WEIR_ERANGE, "slack: expected at most %llu, found %llu",
+		                 (unsigned long long)ALGO_SLACK_MAX, (unsigned long long)slack);
+	if (options->max_wait_ns != WEIR_ZERO && options->max_wait_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "max_wait: expected a year at most");
+	if (pacer)
+		shape = (struct bucket_shape){slack + 1, ALGO_TURNS_MAX, max_wait_ns};
+	else if (queue)
+		shape = (struct bucket_shape){1, burst, max_wait_ns};
+	if (!bucket_init(&limit->bucket, options->rate.count, limit->period_ns, &shape))
 		return error_set(error, WEIR_ERANGE,
-		                 "%s: expected to be refilled within 16 years, found %llu years", word,
-		                 (unsigned long long)(depth / (365 * NS_PER_DAY)));
-	bucket_init(&limit->bucket, options->rate.count, limit->period_ns, burst);
+		                 "%s: expected to be refilled within 16 years, found more", word);
 	limit->is_whole = limit->bucket.q == 1;
-	limit->quota = burst;
+	limit->paced = pacer || queue;
+	limit->quota = bucket_quota(&limit->bucket);
 	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
 	return WEIR_OK;
 }
@@ -142,19 +166,50 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 	return WEIR_OK;
 }
 
+/* It has no period. Where one is needed, such as to tell rates, that is a second. */
+static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
+                       struct weir_error *error)
+{
+	uint64_t deny;
+
+	if (!(options->deny >= 0 && options->deny <= 1))
+		return error_set(error, WEIR_ERANGE, "deny: expected 0 to 1, found %g", options->deny);
+	if (options->retry_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "retry: expected a year at most");
+	deny = random_threshold(options->deny);
+	limit->random = (struct random_params){
+	    deny, deny, options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS};
+	limit->quota = ALGO_COUNT_MAX;
+	return WEIR_OK;
+}
+
 /* What does not belong to the algorithm is refused, not ignored. */
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
 	bool window = options->algorithm == WEIR_FIXED_WINDOW;
-	bool bucket =
-	    options->algorithm == WEIR_TOKEN_BUCKET || options->algorithm == WEIR_LEAKY_BUCKET;
+	const struct {
+		bool given;
+		unsigned kinds;
+		const char *expected;
+	} parameters[] = {
+	    {options->burst, BUCKETS & ~KIND(WEIR_PACER), "burst: expected with a bucket only"},
+	    {options->slots, KIND(WEIR_SLIDING_WINDOW), "slots: expected with sliding_window only"},
+	    {options->align, KIND(WEIR_FIXED_WINDOW), "align: expected with fixed_window only"},
+	    {options->slack, KIND(WEIR_PACER), "slack: expected with pacer only"},
+	    {options->max_wait_ns, KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE),
+	     "max_wait: expected with pacer and leaky_queue only"},
+	    {options->deny != 0, KIND(WEIR_RANDOM), "deny: expected with random only"},
+	    {options->retry_ns, KIND(WEIR_RANDOM), "retry: expected with random only"},
+	    {options->rate.count || options->rate.period || options->rate.unit, ~KIND(WEIR_RANDOM),
+	     "rate: expected with any algorithm but random"},
+	};
 
-	if (options->burst && !bucket)
-		return error_set(error, WEIR_EINVAL, "burst: expected with a bucket only");
-	if (options->slots && options->algorithm != WEIR_SLIDING_WINDOW)
-		return error_set(error, WEIR_EINVAL, "slots: expected with sliding_window only");
-	if (options->align && !window)
-		return error_set(error, WEIR_EINVAL, "align: expected with fixed_window only");
+	if ((unsigned)options->algorithm >= ALGORITHMS)
+		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
+		                 (int)options->algorithm);
+	for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
+		if (parameters[i].given && !(parameters[i].kinds & KIND(options->algorithm)))
+			return error_set(error, WEIR_EINVAL, "%s", parameters[i].expected);
 	if ((options->timezone || options->week_start) &&
 	    !(window && options->align == WEIR_ALIGN_CALENDAR))
 		return error_set(error, WEIR_EINVAL, "%s: expected with calendar windows only",
@@ -174,7 +229,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	int status = check_foreign(options, error);
 
 	*limit = (struct algo_limit){.algorithm = options->algorithm};
-	if (status == WEIR_OK)
+	limit->period_ns = NS_PER_S;
+	if (status == WEIR_OK && options->algorithm != WEIR_RANDOM)
 		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
@@ -183,6 +239,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	switch (options->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
+	case WEIR_PACER:
+	case WEIR_LEAKY_QUEUE:
 		status = init_bucket(limit, options, error);
 		break;
 	case WEIR_FIXED_WINDOW:
@@ -195,9 +253,9 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 	case WEIR_SLIDING_LOG:
 		status = init_log(limit, options, error);
 		break;
-	default:
-		status = error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
-		                   (int)options->algorithm);
+	case WEIR_RANDOM:
+		status = init_random(limit, options, error);
+		break;
 	}
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
 	limit->farthest_ns = limit->window_ns + (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
@@ -264,20 +322,45 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 		next->width = limit->width;
 }
 
+/*
+ * Once `next` is the successor: whoever changes the share stores it first and then
+ * looks for one, so it is read here, or stored in `next` by then.
+ */
+static void keep_shed(struct random_params *params, struct random_params *next)
+{
+	uint64_t given = next->deny;
+
+	atomic_compare_exchange_strong(&next->deny_now, &given, atomic_load(&params->deny_now));
+}
+
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next)
 {
 	if (limit->width != 0)
 		succeed_wide(limit, next);
-	atomic_store_explicit(&limit->successor, next, memory_order_release);
+	atomic_store(&limit->successor, next);
+	if (limit->algorithm == WEIR_RANDOM && limit->random.deny == next->random.deny)
+		keep_shed(&limit->random, &next->random);
+}
+
+/* In what takes over meanwhile, too. */
+int algo_shed(const struct algo_limit *limit, double deny)
+{
+	if (limit->algorithm != WEIR_RANDOM)
+		return WEIR_EINVAL;
+	if (!(deny >= 0 && deny <= 1))
+		return WEIR_ERANGE;
+	do {
+		limit = algo_current(limit);
+		atomic_store(&((struct algo_limit *)limit)->random.deny_now, random_threshold(deny));
+	} while (atomic_load(&((struct algo_limit *)limit)->successor));
+	return WEIR_OK;
 }
 
 void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call,
                     const struct algo_time *time, struct cell head, const struct algo_row *row,
                     struct algo_outcome *out, struct algo_change *change)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
 	if (limit->algorithm == WEIR_SLIDING_WINDOW)
 		sliding_window_step(limit, call, time, head, row, out, change);
@@ -316,16 +399,18 @@ static bool dispatch(const struct algo_limit *limit, const struct algo_call *cal
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_outcome *out)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	switch (limit->algorithm) {
 	case WEIR_TOKEN_BUCKET:
 	case WEIR_LEAKY_BUCKET:
+	case WEIR_PACER:
+	case WEIR_LEAKY_QUEUE:
 		return bucket_step(&limit->bucket, call, time, state, out);
 	case WEIR_FIXED_WINDOW:
 	case WEIR_RESETTING_BUCKET:
 		return window_step(&limit->window, call, time, state, out);
+	case WEIR_RANDOM:
+		return random_step(&limit->random, call, out);
 	default:
 		break;
 	}
@@ -355,8 +440,6 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_outcome *out)
 {
-	out->allowed = true;
-	out->reason = WEIR_REASON_OK;
-	out->retry_after_ns = 0;
+	algo_outcome_open(out);
 	return bucket_step_whole(&limit->bucket, call, time, state, out);
 }

@@ -31,6 +31,72 @@ bool parse_i64(struct slice text, int64_t *out)
 	return true;
 }
 
+#define SHARE_PLACES 19 /* as many as a uint64_t holds */
+
+/* Exact up to 10^22, infinite from 10^309. */
+static double power_of_ten(unsigned n)
+{
+	double power = 1;
+
+	while (n-- > 0)
+		power *= 10;
+	return power;
+}
+
+bool parse_share(struct slice text, double *out)
+{
+	uint64_t digits = 0, exponent = 0;
+	unsigned places = 0;
+	bool point = false, any = false;
+	size_t i = 0;
+
+	for (; i < text.len && ((text.data[i] >= '0' && text.data[i] <= '9') || text.data[i] == '.');
+	     i++) {
+		if (text.data[i] == '.') {
+			if (point || !any)
+				return false;
+			point = true;
+			any = false; /* there must be some behind it, too */
+			continue;
+		}
+		any = true;
+		if (digits >= UINT64_C(100000000000000000)) { /* more than count */
+			if (!point)
+				return false;
+			continue;
+		}
+		digits = 10 * digits + (uint64_t)(text.data[i] - '0');
+		places += point;
+	}
+	if (!any)
+		return false;
+	if (i + 2 < text.len && (text.data[i] | 32) == 'e' && text.data[i + 1] == '-') {
+		if (!parse_u64((struct slice){text.data + i + 2, text.len - i - 2}, &exponent))
+			return false;
+	} else if (i < text.len) {
+		return false;
+	}
+	*out = (double)digits / power_of_ten(places + (unsigned)u64_min(exponent, 400));
+	return *out <= 1;
+}
+
+void format_share(char out[SHARE_TEXT_MAX], double share)
+{
+	uint64_t digits = (uint64_t)share;
+	unsigned places = 0;
+
+	while ((double)digits / power_of_ten(places) != share && places < SHARE_PLACES)
+		digits = (uint64_t)(share * power_of_ten(++places) + 0.5);
+	if (share >= 1 || places == 0) {
+		strcpy(out, share >= 1 ? "1" : "0");
+		return;
+	}
+	strcpy(out, "0.");
+	for (unsigned i = places; i > 0; i--, digits /= 10)
+		out[1 + i] = (char)('0' + digits % 10);
+	out[2 + places] = '\0';
+}
+
 char *format_u64(char *out, uint64_t value)
 {
 	static const char pairs[] = "00010203040506070809101112131415161718192021222324"

@@ -75,6 +75,17 @@ static inline int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/**
+ * All of `text` as a decimal number from 0 to 1, such as 0.25 or 2.5e-1, whatever the locale; false
+ * when it is none.
+ */
+bool parse_share(struct slice text, double *out);
+
+#define SHARE_TEXT_MAX 24
+
+/** The shortest decimal that parse_share reads as `share`, of 19 places at most. */
+void format_share(char out[SHARE_TEXT_MAX], double share);
+
 /** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
 char *format_u64(char *out, uint64_t value);
 

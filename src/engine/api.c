@@ -82,6 +82,10 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
+	if (__builtin_expect(limiter->limit.algo.algorithm == WEIR_RANDOM, 0)) {
+		limit_draw(&limiter->limit, &call, d);
+		return WEIR_OK;
+	}
 	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
 	if (__builtin_expect(limiter->row != NULL, 0))
 		wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
@@ -123,6 +127,11 @@ int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
 int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
 {
 	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
+}
+
+int weir_limiter_shed(weir_limiter *limiter, double deny)
+{
+	return weir_limit_shed(&limiter->limit, deny);
 }
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,

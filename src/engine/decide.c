@@ -18,8 +18,13 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	struct algo_time time = algo_time_at(&limit->algo, at);
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct algo_outcome outcome;
-	uint64_t until_ns = memory_apply(table, &algo, &key, &call, &time, &outcome);
+	uint64_t until_ns;
 
+	if (algo->algorithm == WEIR_RANDOM) {
+		limit_draw(limit, &call, decision);
+		return 0;
+	}
+	until_ns = memory_apply(table, &algo, &key, &call, &time, &outcome);
 	limit_explain(limit, algo, &outcome, decision);
 	return until_ns;
 }
@@ -80,14 +85,15 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 
 /*
  * The enforced charge whose turn it is of twice as many turns as there are charges,
- * or NULL. A log is charged in the second half: it can give back its newest entry
- * only, so it had better not be asked to.
+ * or NULL. Logs and turns are charged in the second half: they can give back their
+ * newest only, so they had better not be asked to.
  */
 static struct engine_charge *in_turn(const struct engine_request *request, size_t turn,
                                      enum algo_op op)
 {
 	struct engine_charge *charge = &request->charges[turn % request->charge_count];
-	bool last = op == ALGO_ACQUIRE && charge->limit->algo.algorithm == WEIR_SLIDING_LOG;
+	const struct algo_limit *algo = &charge->limit->algo;
+	bool last = op == ALGO_ACQUIRE && (algo->algorithm == WEIR_SLIDING_LOG || algo->paced);
 
 	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
 }
@@ -114,6 +120,8 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
                            const struct algo_call *call, struct moment at, struct weir_decision *d)
 {
 	size_t tightest = request->charge_count;
+	uint64_t wait_ns = 0; /* the longest is that of all */
+	bool paced = false;
 
 	for (size_t turn = 0; turn < 2 * request->charge_count; turn++) {
 		struct engine_charge *charge = in_turn(request, turn, call->op);
@@ -130,7 +138,10 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
 			*d = one;
 			tightest = i;
 		}
+		d->paced = paced |= one.paced;
+		d->wait_ns = wait_ns = u64_max(wait_ns, one.wait_ns);
 		if (!one.allowed) {
+			d->wait_ns = 0;
 			if (call->op == ALGO_ACQUIRE && call->cost > 0)
 				give_back(table, request, turn, call->cost, at);
 			return i;

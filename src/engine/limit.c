@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/draw.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -97,6 +98,31 @@ void weir_limit_close(weir_limit *limit)
 const char *weir_limit_name(const weir_limit *limit)
 {
 	return limit->name;
+}
+
+int weir_limit_shed(const weir_limit *limit, double deny)
+{
+	return algo_shed(&limit->algo, deny);
+}
+
+void weir_seed(uint64_t seed)
+{
+	draw_seed(seed);
+}
+
+void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
+                struct weir_decision *d)
+{
+	const struct algo_limit *algo = algo_current(&limit->algo);
+	struct algo_call drawn = *call;
+	struct algo_time time = {0};
+	struct algo_state none = {0};
+	struct algo_outcome outcome;
+
+	if (call->op == ALGO_ACQUIRE && call->cost > 0)
+		drawn.draw = draw_next();
+	algo_step(algo, &drawn, &time, &none, &outcome);
+	limit_explain(limit, algo, &outcome, d);
 }
 
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,

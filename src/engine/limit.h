@@ -49,6 +49,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 {
 	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
 	d->allowed = outcome->allowed;
+	d->paced = algo->paced;
 	d->reason = outcome->reason;
 	d->quota = algo->quota;
 	d->remaining = outcome->remaining;
@@ -58,7 +59,12 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	d->limit = limit->name;
 	d->rule = NULL;
 	d->result = NULL;
+	d->wait_ns = outcome->wait_ns;
 	memset(d->reserved, 0, sizeof d->reserved);
 }
+
+/** One step of a random limit, which no table has anything to say to. */
+void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
+                struct weir_decision *d);
 
 #endif

@@ -21,6 +21,15 @@ int fill_cost(struct fill *fill, struct slice text)
 	return 0;
 }
 
+int fill_deny(struct fill *fill, struct slice text)
+{
+	if (!parse_share(text, &fill->request->deny))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected deny to be a number from 0 to 1, found '%.*s'",
+		                 FILL_QUOTE(text));
+	return 0;
+}
+
 int fill_attribute_room(struct fill *fill, size_t n)
 {
 	if (n > fill->limits->attributes_max)
@@ -80,7 +89,7 @@ static int fill_permit(struct fill *fill, struct slice text)
 	return error_set(&fill->error, WEIR_EUNSUPPORTED, "permit is not supported in this version");
 }
 
-enum field { FIELD_LIMIT, FIELD_KEY, FIELD_COST, FIELD_WAIT, FIELD_PERMIT, FIELD_COUNT };
+enum field { FIELD_LIMIT, FIELD_KEY, FIELD_COST, FIELD_WAIT, FIELD_PERMIT, FIELD_DENY, FIELD_COUNT };
 
 static const struct {
 	struct slice name;
@@ -92,6 +101,7 @@ static const struct {
     [FIELD_COST] = {SLICE("cost"), true, fill_cost},
     [FIELD_WAIT] = {SLICE("wait_ms"), true, fill_wait},
     [FIELD_PERMIT] = {SLICE("permit"), false, fill_permit},
+    [FIELD_DENY] = {SLICE("deny"), true, fill_deny},
 };
 
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted)
@@ -116,7 +126,15 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 int fill_finish(struct fill *fill)
 {
 	unsigned direct = fill->seen & (1u << FIELD_LIMIT | 1u << FIELD_KEY);
+	unsigned shed = 1u << FIELD_LIMIT | 1u << FIELD_DENY;
 
+	if (fill->request->kind == REQUEST_SHED) {
+		if (fill->seen == shed && !fill->attributes)
+			return 0;
+		return error_set(&fill->error, WEIR_EINVAL, "expected limit and deny, and nothing else");
+	}
+	if (fill->seen & 1u << FIELD_DENY)
+		return error_set(&fill->error, WEIR_EINVAL, "expected deny at /v1/shed only");
 	if (fill->attributes) {
 		fill->request->kind = REQUEST_RULES;
 		if (direct == 0)

@@ -31,6 +31,7 @@ struct fill {
 
 int fill_key(struct fill *fill, struct slice key);
 int fill_cost(struct fill *fill, struct slice text);
+int fill_deny(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
 int fill_attribute_room(struct fill *fill, size_t n);
 /** Within the room made. A name given twice is refused: which one would count? */
@@ -38,11 +39,14 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
  * A field of a request in JSON, or of a query: limit, key, cost, wait_ms,
- * permit. `quoted`: it was a string where there are numbers, too. Unknown
+ * permit, deny. `quoted`: it was a string where there are numbers, too. Unknown
  * fields and those given twice are refused.
  */
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
-/** After the last one: is it a limit and a key, or attributes? Sets the request's kind. */
+/**
+ * After the last one: is it a limit and a key, or attributes? Sets the request's kind,
+ * but of one to shed, which takes a limit and what to deny.
+ */
 int fill_finish(struct fill *fill);
 
 #endif

@@ -285,6 +285,7 @@ static const struct route routes[] = {
     {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_query},
     {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
     {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_query},
+    {SLICE("/v1/shed"), HTTP_POSTS, REQUEST_SHED, REQUEST_ACQUIRE, read_body},
     {SLICE("/v1/batch"), HTTP_POSTS, REQUEST_BATCH, REQUEST_ACQUIRE, read_batch},
     {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
     {SLICE("/readyz"), HTTP_GETS, REQUEST_READY, REQUEST_ACQUIRE, read_nothing},

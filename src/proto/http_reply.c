@@ -140,6 +140,8 @@ static void add_decision(struct buffer *out, const struct weir_decision *d)
 	add_parameter(out, ",\"remaining\":", d->remaining);
 	add_parameter(out, ",\"retry_after_ms\":", milliseconds(d->retry_after_ns));
 	add_parameter(out, ",\"reset_after_ms\":", milliseconds(d->reset_after_ns));
+	if (d->paced)
+		add_parameter(out, ",\"wait_ms\":", milliseconds(d->wait_ns));
 	buffer_add_text(out, ",\"reason\":\"");
 	buffer_add_text(out, weir_reason_text(d->reason));
 	buffer_add(out, "\"", 1);
@@ -246,6 +248,22 @@ static void reply_text(const struct request *request, const char *status, const 
 	head_finish(&head, request, out, body);
 }
 
+static void reply_shed(const struct request *request, struct buffer *out)
+{
+	char room[HEAD_MAX], deny[SHARE_TEXT_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	buffer_add_text(out, "{\"limit\":\"");
+	buffer_add_json(out, request->limit);
+	format_share(deny, request->deny);
+	buffer_add_text(out, "\",\"deny\":");
+	buffer_add_text(out, deny);
+	buffer_add(out, "}", 1);
+	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
+	head_finish(&head, request, out, body);
+}
+
 static void reply_batch(const struct request *request, const struct reply *reply,
                         struct buffer *out)
 {
@@ -286,6 +304,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
 	else if (is_error(request, reply, &error, &message))
 		reply_error(request, error, message, out);
+	else if (request->kind == REQUEST_SHED)
+		reply_shed(request, out);
 	else if (request->kind == REQUEST_BATCH)
 		reply_batch(request, reply, out);
 	else if (page_types[request->kind])

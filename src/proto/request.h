@@ -22,6 +22,7 @@ enum request_kind {
 	REQUEST_METRICS, /* /metrics */
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
+	REQUEST_SHED,    /* what a random limit denies from now on */
 	REQUEST_BATCH,   /* several of the above, decided together */
 	REQUEST_KIND_COUNT
 };
@@ -46,6 +47,7 @@ struct request {
 	struct slice limit;
 	struct slice key;
 	uint64_t cost;
+	double deny;                 /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;

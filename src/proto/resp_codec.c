@@ -88,6 +88,15 @@ static int read_check(struct fill *fill, const struct resp_spec *spec, const str
 	return status;
 }
 
+static int read_shed(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                     size_t n)
+{
+	(void)spec;
+	(void)n;
+	fill->request->limit = args[1];
+	return fill_deny(fill, args[2]);
+}
+
 /* Seconds, rounded up as soon as a millisecond is left. */
 static uint64_t seconds_left(uint64_t ns)
 {
@@ -156,6 +165,12 @@ static void write_nine(const struct reply *reply, struct buffer *out)
 	write_text(out, reply->decision.rule);
 }
 
+static void write_ok(const struct reply *reply, struct buffer *out)
+{
+	(void)reply;
+	buffer_add_text(out, "+OK\r\n");
+}
+
 /* What is asked most stands first: the search is in order, by length and then letters. */
 static const struct resp_spec specs[] = {
 #define DECIDE(name, min, max, key, kind, op, read, write)                                         \
@@ -167,6 +182,7 @@ static const struct resp_spec specs[] = {
     DECIDE("WEIR.PEEK", 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
     DECIDE("WEIR.REFUND", 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
     DECIDE("WEIR.RESET", 3, 3, 2, LIMIT, RESET, limit, seven),
+    DECIDE("WEIR.SHED", 3, 3, 0, SHED, ACQUIRE, shed, ok),
 #undef DECIDE
 #define RUN(name, min, max, run)                                                                   \
 	{SLICE(name), min, max, 0, REQUEST_LOCAL, REQUEST_ACQUIRE, NULL, NULL, resp_run_##run}
@@ -182,7 +198,6 @@ static const struct resp_spec specs[] = {
     RUN("RESET", 1, 1, reset),
     RUN("QUIT", 1, RESP_ARGS_ANY, quit),
     RUN("WEIR.REPORT", 1, RESP_ARGS_ANY, later),
-    RUN("WEIR.SHED", 1, RESP_ARGS_ANY, later),
 #undef RUN
 };
 

@@ -16,13 +16,15 @@ static const struct node_word algorithms[] = {
     [WEIR_RESETTING_BUCKET] = {"resetting_bucket", WEIR_RESETTING_BUCKET},
     [WEIR_SLIDING_WINDOW] = {"sliding_window", WEIR_SLIDING_WINDOW},
     [WEIR_SLIDING_LOG] = {"sliding_log", WEIR_SLIDING_LOG},
+    [WEIR_PACER] = {"pacer", WEIR_PACER},
+    [WEIR_LEAKY_QUEUE] = {"leaky_queue", WEIR_LEAKY_QUEUE},
+    [WEIR_RANDOM] = {"random", WEIR_RANDOM},
     {0},
 };
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "leaky_queue", "pacer",       "sliding_counter", "base",     "random",
-    "breaker",     "concurrency", "throttle",        "adaptive",
+    "sliding_counter", "base", "breaker", "concurrency", "throttle", "adaptive",
 };
 
 static const struct node_word aligns[] = {
@@ -55,6 +57,45 @@ static int read_slots(struct reader *reader, const struct node_key *key, const y
 	return status;
 }
 
+/* Options where 0 stands for the default. */
+static uint64_t explicit(uint64_t value)
+{
+	return value == 0 ? WEIR_ZERO : value;
+}
+
+static int read_slack(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	uint64_t slack;
+	int status = node_number(reader, key, value, &slack);
+
+	if (status == WEIR_OK)
+		*(uint64_t *)field = explicit(slack);
+	return status;
+}
+
+static int read_duration(struct reader *reader, const struct node_key *key,
+                         const yaml_node_t *value, void *field)
+{
+	uint64_t ns;
+
+	if (value->type != YAML_SCALAR_NODE || !duration_parse(node_slice(value), &ns) ||
+	    ns < key->min || ns > key->max)
+		return node_expected(reader, value, key->min ? "a time from 1ms to a year such as 1s or 100ms"
+		                                              : "a time of a year at most such as 30s or 100ms");
+	*(uint64_t *)field = explicit(ns);
+	return WEIR_OK;
+}
+
+static int read_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	(void)key;
+	if (value->type == YAML_SCALAR_NODE && parse_share(node_slice(value), field))
+		return WEIR_OK;
+	return node_expected(reader, value, "a number from 0 to 1 such as 0.25");
+}
+
 enum {
 	LIMIT_ALGORITHM,
 	LIMIT_RATE,
@@ -64,16 +105,21 @@ enum {
 	LIMIT_TIMEZONE,
 	LIMIT_WEEK_START,
 	LIMIT_SLOTS,
+	LIMIT_SLACK,
+	LIMIT_MAX_WAIT,
+	LIMIT_DENY,
+	LIMIT_RETRY,
 };
 
 #define OPTION(name) offsetof(struct rules_limit, options.name)
 
 static const struct node_key limit_keys[] = {
     [LIMIT_ALGORITHM] = {"algorithm", .offset = OPTION(algorithm), .words = algorithms},
-    [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), .required = true},
+    [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), ~KIND(WEIR_RANDOM), .required = true},
     [LIMIT_BURST] = {"burst", node_number, OPTION(burst), KIND(WEIR_TOKEN_BUCKET), .min = 1,
                      .max = ALGO_COUNT_MAX},
-    [LIMIT_CAPACITY] = {"capacity", node_number, OPTION(burst), KIND(WEIR_LEAKY_BUCKET), .min = 1,
+    [LIMIT_CAPACITY] = {"capacity", node_number, OPTION(burst),
+                        KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_LEAKY_QUEUE), .min = 1,
                         .max = ALGO_COUNT_MAX},
     [LIMIT_ALIGN] = {"align", node_word, OPTION(align), KIND(WEIR_FIXED_WINDOW), .words = aligns},
     [LIMIT_TIMEZONE] = {"timezone", node_text, OPTION(timezone), KIND(WEIR_FIXED_WINDOW), .min = 1,
@@ -82,6 +128,12 @@ static const struct node_key limit_keys[] = {
                           .words = weekdays},
     [LIMIT_SLOTS] = {"slots", read_slots, OPTION(slots), KIND(WEIR_SLIDING_WINDOW), .min = 1,
                      .max = ALGO_SLOTS_MAX},
+    [LIMIT_SLACK] = {"slack", read_slack, OPTION(slack), KIND(WEIR_PACER), .max = ALGO_SLACK_MAX},
+    [LIMIT_MAX_WAIT] = {"max_wait", read_duration, OPTION(max_wait_ns),
+                        KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE), .max = ALGO_PERIOD_MAX_NS},
+    [LIMIT_DENY] = {"deny", read_share, OPTION(deny), KIND(WEIR_RANDOM), .required = true},
+    [LIMIT_RETRY] = {"retry", read_duration, OPTION(retry_ns), KIND(WEIR_RANDOM),
+                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS},
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = read_failures},
 };
@@ -208,23 +260,42 @@ static bool applies(size_t row, const struct weir_limit_options *options)
 
 	if (variants && !(variants & KIND(options->algorithm)))
 		return false;
+	if (row == LIMIT_MAX_WAIT)
+		return options->max_wait_ns > 0;
 	if (row == LIMIT_WEEK_START)
 		return calendar && options->rate.unit == WEIR_WEEK;
 	return row != LIMIT_TIMEZONE || calendar;
+}
+
+static uint64_t shown(const void *field)
+{
+	uint64_t value = *(const uint64_t *)field;
+
+	return value == WEIR_ZERO ? 0 : value;
 }
 
 static void show(const struct node_key *key, const void *field, struct buffer *out)
 {
 	const struct node_word *word = key->words;
 
-	if (key->read == node_number || key->read == read_slots) {
-		buffer_add_u64(out, key->read == read_slots ? *(const uint32_t *)field
-		                                            : *(const uint64_t *)field);
+	if (key->read == read_share) {
+		char text[SHARE_TEXT_MAX];
+
+		format_share(text, *(const double *)field);
+		buffer_add_text(out, text);
+		return;
+	}
+	if (key->read == node_number || key->read == read_slots || key->read == read_slack) {
+		buffer_add_u64(out, key->read == read_slots   ? *(const uint32_t *)field
+		                    : key->read == read_slack ? shown(field)
+		                                              : *(const uint64_t *)field);
 		return;
 	}
 	buffer_add(out, "\"", 1);
 	if (key->read == read_rate)
 		rate_add(out, field);
+	else if (key->read == read_duration)
+		duration_add(out, shown(field));
 	else if (key->read == node_text)
 		buffer_add_json(out, slice_of(*(const char *const *)field));
 	for (; word && word->name; word++)
@@ -244,6 +315,12 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		options->timezone = "UTC";
 	if (!options->slots)
 		options->slots = ALGO_SLOTS_DEFAULT;
+	if (!options->slack)
+		options->slack = ALGO_SLACK_DEFAULT;
+	if (!options->max_wait_ns && options->algorithm == WEIR_PACER)
+		options->max_wait_ns = ALGO_PACER_WAIT_DEFAULT_NS;
+	if (!options->retry_ns)
+		options->retry_ns = ALGO_RETRY_DEFAULT_NS;
 	for (size_t i = 0; i < LIMIT_KEYS; i++) {
 		if (!applies(i, options))
 			continue;

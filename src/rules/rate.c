@@ -3,7 +3,7 @@
 #include "algo/algo.h"
 #include "base/number.h"
 
-static const struct {
+static const struct unit {
 	struct slice name;
 	enum weir_unit unit;
 	uint64_t ns; /* 0: it depends on the calendar */
@@ -68,11 +68,22 @@ bool duration_parse(struct slice text, uint64_t *ns)
 	size_t unit = unit_find(text);
 	uint64_t number;
 
-	if (unit == UNITS || units[unit].ns == 0 || !parse_u64(digits, &number) || number == 0 ||
+	if (unit == UNITS || units[unit].ns == 0 || !parse_u64(digits, &number) ||
 	    number > ALGO_PERIOD_MAX_NS / units[unit].ns)
 		return false;
 	*ns = number * units[unit].ns;
 	return true;
+}
+
+void duration_add(struct buffer *out, uint64_t ns)
+{
+	size_t unit = ns == 0; /* none is 0s */
+
+	for (size_t i = 0; i < UNITS; i++)
+		if (ns > 0 && units[i].ns && ns % units[i].ns == 0)
+			unit = i;
+	buffer_add_u64(out, ns / units[unit].ns);
+	buffer_add_slice(out, units[unit].name);
 }
 
 void rate_add(struct buffer *out, const struct weir_rate *rate)

@@ -16,8 +16,10 @@ bool rate_parse(struct slice text, struct weir_rate *out);
 
 #define DURATION_EXPECTED "a number and one of ms s m h d w, such as 1s"
 
-/** NUMBER and one of ms s m h d w: "1s", "250ms". At least 1, and a year at most. */
+/** NUMBER and one of ms s m h d w: "1s", "250ms", "0s". A year at most. */
 bool duration_parse(struct slice text, uint64_t *ns);
+/** Appends what duration_parse has read, in the largest unit that it is whole in. */
+void duration_add(struct buffer *out, uint64_t ns);
 
 /** Appends a rate that rate_parse has read, as it was written but for a period of 1. */
 void rate_add(struct buffer *out, const struct weir_rate *rate);

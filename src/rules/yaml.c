@@ -66,7 +66,8 @@ static int read_duration(struct reader *reader, const struct node_key *key,
                          const yaml_node_t *value, void *field)
 {
 	(void)key;
-	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), field))
+	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), field) &&
+	    *(uint64_t *)field > 0)
 		return WEIR_OK;
 	return node_expected(reader, value, DURATION_EXPECTED);
 }

@@ -58,19 +58,42 @@ static void finish_decision(struct worker *worker, struct work *work)
 		              worker, &work->reply.decision);
 }
 
+static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected)
+{
+	struct slice name = work->request.limit;
+	char message[128];
+	int len = snprintf(message, sizeof message, "expected %s, found '%.*s'", expected,
+	                   (int)(name.len < 64 ? name.len : 64), name.data);
+
+	fail(worker, work, status, (struct slice){message, (size_t)len});
+}
+
+/* NULL: there is none of that name, and the reply says so. */
+static const weir_limit *find_limit(struct worker *worker, struct work *work)
+{
+	struct slice name = work->request.limit;
+	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
+
+	if (!limit)
+		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit");
+	return limit;
+}
+
+static void finish_shed(struct worker *worker, struct work *work)
+{
+	const weir_limit *limit = find_limit(worker, work);
+
+	if (limit && weir_limit_shed(limit, work->request.deny) != WEIR_OK)
+		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
+}
+
 static void prepare_limit(struct worker *worker, struct work *work)
 {
 	const struct request *r = &work->request;
-	const weir_limit *limit = weir_engine_limit(worker->config->engine, r->limit.data, r->limit.len);
-	char message[128];
-	int len;
+	const weir_limit *limit = find_limit(worker, work);
 
-	if (!limit) {
-		len = snprintf(message, sizeof message, "expected the name of a limit, found '%.*s'",
-		               (int)(r->limit.len < 64 ? r->limit.len : 64), r->limit.data);
-		fail(worker, work, WEIR_ENOTFOUND, (struct slice){message, (size_t)len});
+	if (!limit)
 		return;
-	}
 	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
 	                                 &work->engine));
 }
@@ -262,6 +285,7 @@ static const struct {
     [REQUEST_METRICS] = {nothing, finish_metrics, true},
     [REQUEST_LIMITS] = {nothing, finish_limits, true},
     [REQUEST_TOP] = {nothing, finish_top, true},
+    [REQUEST_SHED] = {nothing, finish_shed, false},
     [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
 };
 

@@ -39,11 +39,15 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 	buffer_add(out, "[", 1);
 	for (size_t i = 0; i < rules->limit_count; i++) {
 		const struct weir_limit *limit = engine_limit_at(config->engine, i);
+		struct rules_limit shown;
 
 		buffer_add_text(out, i > 0 ? ",{\"name\":\"" : "{\"name\":\"");
 		buffer_add_json(out, slice_of(limit->name));
 		buffer_add_text(out, "\",");
-		rules_show_limit(&rules->limits[i], out);
+		shown = rules->limits[i];
+		if (limit->algo.algorithm == WEIR_RANDOM)
+			shown.options.deny = random_share(&algo_current(&limit->algo)->random);
+		rules_show_limit(&shown, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);
 		buffer_add_text(out, ",\"rules\":[");

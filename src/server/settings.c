@@ -71,7 +71,7 @@ static int read_number(const char *name, const char *text, uint64_t max, uint64_
 
 static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
 {
-	if (!duration_parse(slice_of(text), out))
+	if (!duration_parse(slice_of(text), out) || *out == 0)
 		return error_set(error, WEIR_EINVAL, "sync: expected " DURATION_EXPECTED ", found '%.40s'",
 		                 text);
 	return WEIR_OK;

@@ -15,7 +15,10 @@ const char pattern_limits[] =
     "  fixed_window: { algorithm: fixed_window, rate: 100/m }\n"
     "  resetting_bucket: { algorithm: resetting_bucket, rate: 100/m }\n"
     "  token_bucket: { algorithm: token_bucket, rate: 100/m }\n"
-    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n";
+    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n"
+    "  pacer: { algorithm: pacer, rate: 100/m }\n"
+    "  leaky_queue: { algorithm: leaky_queue, rate: 100/m, capacity: 20 }\n"
+    "  random: { algorithm: random, deny: 0.2 }\n";
 
 /* From one share of the declared rate, in percent, evenly to another. */
 struct pattern_phase {
@@ -50,6 +53,8 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
 	if (i == sizeof patterns / sizeof *patterns)
 		return error_set(error, WEIR_ENOTFOUND,
 		                 "--pattern: expected " PATTERN_NAMES ", found '%.40s'", name);
+	if (count == 0)
+		return error_set(error, WEIR_EINVAL, "--pattern: expected a first limit with a rate");
 	if (count > PATTERN_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE,
 		                 "--pattern: expected a limit of at most %d a period, found %llu",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/draw.h"
 #include "base/error.h"
 #include "simulate/when.h"
 
@@ -54,6 +55,8 @@ static void add_decision(struct buffer *out, const struct held *held,
 	add_number(out, ",\"remaining\":", d->remaining);
 	add_number(out, ",\"retry_after_ms\":", ceil_div(d->retry_after_ns, NS_PER_MS));
 	add_number(out, ",\"reset_after_ms\":", ceil_div(d->reset_after_ns, NS_PER_MS));
+	if (d->paced)
+		add_number(out, ",\"wait_ms\":", ceil_div(d->wait_ns, NS_PER_MS));
 	buffer_printf(out, ",\"reason\":\"%s\"%s}\n", weir_reason_text(d->reason),
 	              charge->shadow ? ",\"shadow\":true" : "");
 }
@@ -244,6 +247,7 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 	struct order *order = order_open();
 	int status = WEIR_ENOMEM;
 
+	draw_seed(1); /* the same log, the same report */
 	if (run && record && order) {
 		run->replay = replay;
 		run->order = order;

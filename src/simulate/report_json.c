@@ -25,7 +25,8 @@ static void add_worst(const struct tally *tally, struct buffer *out)
 	add_number(out, ",\"worst\":{\"granted\":", worst->granted);
 	add_number(out, ",\"declared\":", declared);
 	add_number(out, ",\"period_ms\":", ceil_div(tally->limit->algo.period_ns, NS_PER_MS));
-	buffer_printf(out, ",\"ratio\":%.3f", (double)worst->granted / (double)declared);
+	if (declared > 0)
+		buffer_printf(out, ",\"ratio\":%.3f", (double)worst->granted / (double)declared);
 	if (worst->granted > 0) {
 		bool cut = worst->key_len > sizeof worst->key;
 

@@ -144,10 +144,13 @@ static void add_row(const struct tally *tally, struct buffer *out)
 	uint64_t declared = tally->declared->options.rate.count;
 	struct burst_stats stats = burst_stats(tally->burst);
 
-	buffer_printf(out, "%-20s %10llu %10llu %9llu %12llu %7.2f x", tally->limit->name,
+	buffer_printf(out, "%-20s %10llu %10llu %9llu %12llu", tally->limit->name,
 	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
-	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted,
-	              (double)tally->worst.granted / (double)declared);
+	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted);
+	if (declared > 0)
+		buffer_printf(out, " %7.2f x", (double)tally->worst.granted / (double)declared);
+	else
+		buffer_printf(out, " %9s", "-");
 	add_duration(out, histogram_quantile(retry, 0.5));
 	add_duration(out, retry->max);
 	buffer_add_text(out, "\n");

@@ -32,13 +32,14 @@ void tally_count(struct tally *tally, const struct engine_charge *charge, uint64
                  uint64_t now_ns, const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
-	uint64_t granted = burst_add(tally->burst, charge->key.hash, now_ns, allowed ? cost : 0);
+	uint64_t turn_ns = now_ns + decision->wait_ns; /* what waits is granted then */
+	uint64_t granted = burst_add(tally->burst, charge->key.hash, turn_ns, allowed ? cost : 0);
 
 	timeline_add(&tally->timeline, now_ns, allowed, !allowed);
 	if (allowed) {
 		tally->allowed++;
 		if (granted > tally->worst.granted)
-			keep_worst(&tally->worst, granted, now_ns, charge->key_name);
+			keep_worst(&tally->worst, granted, turn_ns, charge->key_name);
 		return;
 	}
 	tally->denied++;

@@ -2,7 +2,8 @@
  * history.c: a note for each generation of a limit, in a cell like a key's.
  *
  *     key      the limit's identity, and the generation
- *     until    years ahead, in its low 32 bits the burst less one
+ *     until    years ahead, in its low 32 bits the burst less one (of a paced limit
+ *              the low bits of it, which only have to tell parameters apart)
  *     word     the count less one; the period is part of the identity
  *
  * Of two who make the same generation at once, one writes its note, by the protocol
@@ -27,7 +28,7 @@ static struct table_place place_of(const struct weir_table *store, const struct 
 static struct cell note_make(const struct table_place *place, const struct bucket_params *params,
                              uint64_t now_ns)
 {
-	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | (params->burst - 1);
+	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | (uint32_t)(params->burst - 1);
 
 	return cell_make(place->tag, until_ns, (uint32_t)(params->count - 1), CELL_NOTE);
 }
@@ -37,9 +38,9 @@ static uint64_t note_count(struct cell note)
 	return (uint64_t)cell_word(note) + 1;
 }
 
-static uint64_t note_burst(struct cell note)
+static bool note_has_burst(struct cell note, uint64_t burst)
 {
-	return (uint64_t)(uint32_t)(note.high >> 4) + 1;
+	return (uint32_t)(note.high >> 4) == (uint32_t)(burst - 1);
 }
 
 /* In the order of preference: our own, none, the oldest. */
@@ -48,7 +49,7 @@ static int64_t preference(const struct table_slot *slot, const struct bucket_par
 {
 	if (!slot->cell || !cell_is_note(slot->value))
 		return INT64_MIN + 1;
-	if (note_count(slot->value) == params->count && note_burst(slot->value) == params->burst)
+	if (note_count(slot->value) == params->count && note_has_burst(slot->value, params->burst))
 		return INT64_MIN;
 	return cell_ahead_ns(slot->value, now_ns);
 }
@@ -85,11 +86,12 @@ void history_convert(const struct weir_table *store, const struct algo_limit *li
 	struct table_place place = place_of(store, limit, generation);
 	struct table_slot slot = table_find(&store->table, &place);
 	struct bucket_params from;
+	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
 	bool known = slot.cell && cell_is_note(slot.value);
 
 	if (!algo_is_bucket(limit))
 		return;
 	if (known)
-		bucket_init(&from, note_count(slot.value), limit->period_ns, note_burst(slot.value));
+		bucket_init(&from, note_count(slot.value), limit->period_ns, &token);
 	bucket_convert(known ? &from : NULL, &limit->bucket, now_ns, state);
 }

@@ -60,8 +60,8 @@ def test_the_library_needs_no_more_than_it_says(library):
 def test_the_library_has_no_writable_state(library):
     rows = record.output("size", "-A", BUILD / "src" / f"lib{library}.a").splitlines()
     sizes = {row.split()[0]: int(row.split()[1]) for row in rows if re.match(r"\.\S+ +\d", row)}
-    # Thread-local: where a thread's next insertion begins to look.
-    assert sizes[".data"] == sizes[".bss"] == 0 and sizes.get(".tbss", 0) <= 4
+    # Thread-local: the generator that a thread draws from.
+    assert sizes[".data"] == sizes[".bss"] == 0 and sizes.get(".tbss", 0) <= 16
 
 
 @pytest.mark.parametrize("header", record.LIBRARIES.values())

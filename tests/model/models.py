@@ -12,10 +12,13 @@ DAY_NS = 86400 * 10**9
 
 
 class _Model:
+    denial = "over_limit"
+
     def call(self, operation, now, cost=1):
         """The decision, as a dictionary like the binding's."""
         before = self.state
-        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0}
+        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
+                  "wait_ns": 0}
         if operation in ("acquire", "peek"):
             # Cost 0 asks about a cost of 1. What is not consumed is not
             # subtracted: peek and cost 0 tell what remains now.
@@ -23,11 +26,12 @@ class _Model:
             if wait:
                 self.cut_back(now)
                 wait = self.wait(now, max(cost, 1))
-                answer.update(allowed=False, reason="over_limit", retry_after_ns=math.ceil(wait))
+                answer.update(allowed=False, reason=self.denial, retry_after_ns=math.ceil(wait))
                 if operation == "acquire":
                     self.denied(now)
             else:
                 answer["reason"] = self.reason(now, max(cost, 1))
+                answer["wait_ns"] = math.ceil(self.pause(now, max(cost, 1)))
                 if operation == "acquire" and cost:
                     self.take(now, cost)
         elif operation == "refund":
@@ -49,6 +53,13 @@ class _Model:
 
     def forget(self, now):
         self.state = None
+
+    def pause(self, now, cost):
+        """How long what is allowed has to wait."""
+        return 0
+
+    def reason(self, now, cost):
+        return "ok"
 
 
 class Bucket(_Model):
@@ -74,9 +85,6 @@ class Bucket(_Model):
     def wait(self, now, cost):
         return max(self.ahead(now) + cost * self.interval - self.depth, 0)
 
-    def reason(self, now, cost):
-        return "ok"
-
     def take(self, now, cost):
         self.state = now + self.ahead(now) + cost * self.interval
 
@@ -88,6 +96,106 @@ class Bucket(_Model):
 
     def remaining(self, now):
         return max(math.floor((self.depth - self.ahead(now)) / self.interval), 0)
+
+
+class Paced(_Model):
+    """pacer and leaky_queue: turns an interval apart, each for one.
+
+    The state is the newest turn. A request of a higher cost is as many requests
+    at once, and goes with the last of them. Idle time, and being new, is worth
+    `slack` turns; no turn is further off than `longest`.
+    """
+
+    def __init__(self, count, period_ns, slack, longest, denial):
+        self.interval = Fraction(period_ns, count)
+        self.slack = slack * self.interval
+        self.longest = longest
+        self.denial = denial
+        self.state = None
+        self.quota = self.remaining(0)
+
+    def _turn(self, now, cost):
+        first = now - self.slack
+        if self.state is not None:
+            first = max(first, self.state + self.interval)
+        return first + (cost - 1) * self.interval
+
+    def ahead(self, now):
+        """Until idle time has saved up all it can."""
+        if self.state is None:
+            return 0
+        return max(self.state + self.interval + self.slack - now, 0)
+
+    def cut_back(self, now):
+        most = math.ceil(self.longest + self.interval + self.slack)
+        if math.ceil(self.ahead(now)) > most + DAY_NS:
+            self.state = now + self.longest
+
+    def wait(self, now, cost):
+        return max(self._turn(now, cost) - now - self.longest, 0)
+
+    def pause(self, now, cost):
+        return max(self._turn(now, cost) - now, 0)
+
+    def take(self, now, cost):
+        self.state = self._turn(now, cost)
+
+    def give(self, now, cost):
+        """The newest turns, for those who come next."""
+        if cost and self.ahead(now):
+            left = self.ahead(now) > cost * self.interval
+            self.state = self.state - cost * self.interval if left else None
+
+    def remaining(self, now):
+        room = now + self.longest - self._turn(now, 1)
+        return max(math.floor(room / self.interval) + 1, 0)
+
+
+def pacer(count, period_ns, slack, max_wait):
+    room = 2**53 * Fraction(period_ns, count)  # no more than that may wait, at absurd rates
+    if room <= max_wait:
+        return Paced(count, period_ns, slack, room, "queue_full")
+    return Paced(count, period_ns, slack, max_wait, "wait_too_long")
+
+
+def leaky_queue(count, period_ns, capacity, max_wait):
+    room = capacity * Fraction(period_ns, count)
+    if max_wait is None or room <= max_wait:
+        return Paced(count, period_ns, 0, room, "queue_full")
+    return Paced(count, period_ns, 0, max_wait, "wait_too_long")
+
+
+class Random(_Model):
+    """random: denied when a draw of 64 bits, its lowest left out, is in the share.
+
+    Only what consumes draws. There is nothing to remember.
+    """
+
+    def __init__(self, deny, retry_ns, draw):
+        self.deny, self.retry_ns, self.draw = Fraction(deny), retry_ns, draw
+        self.quota = 2**32
+
+    def call(self, operation, now, cost=1):
+        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
+                  "wait_ns": 0, "remaining": self.quota if self.deny < 1 else 0,
+                  "reset_after_ns": 0}
+        denied = self.deny == 1
+        if operation == "acquire" and cost:
+            denied = Fraction(self.draw() // 2, 2**63) < self.deny
+        if denied and operation in ("acquire", "peek"):
+            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns)
+        return answer
+
+
+def splitmix64(state):
+    """Draws as the library makes them from a seed."""
+    def draw():
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+    return draw
 
 
 class Window(_Model):
@@ -195,9 +303,6 @@ class Sliding(_Model):
                 over -= taken
                 freed = self.end(at)
         return freed - now
-
-    def reason(self, now, cost):
-        return "ok"
 
     def take(self, now, cost):
         place, in_use = self._view(now)

@@ -45,7 +45,8 @@ def test_every_constant_is_that_of_the_header():
     header = (weir.ROOT / "include/weir/weir.h").read_text()
     for enum, names in {
         "weir_algorithm": ["TOKEN_BUCKET", "LEAKY_BUCKET", "FIXED_WINDOW", "RESETTING_BUCKET",
-                           "SLIDING_WINDOW", "SLIDING_LOG"],
+                           "SLIDING_WINDOW", "SLIDING_LOG", "PACER", "LEAKY_QUEUE",
+                           "RANDOM"],
         "weir_unit": ["SECOND", "NANOSECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK",
                       "MONTH", "YEAR"],
     }.items():

@@ -49,6 +49,31 @@ def buckets(draw):
 
 
 @st.composite
+def paced(draw):
+    count, period, unit = draw(rates)
+    period_ns = period * weir.UNIT_NS[unit]
+    interval = Fraction(period_ns, count)
+    most = DEPTH_MAX * count // period_ns
+    few = st.sampled_from([0, 1, 10, 2**32 - 1]) | st.integers(0, 2**32 - 1)
+    wait = draw(st.sampled_from([None, 0, 1, 10**9, 366 * models.DAY_NS])
+                | st.integers(0, 366 * models.DAY_NS))
+    given_wait = {"max_wait_ns": 0 if wait is None else wait or weir.ZERO}
+    if draw(st.booleans()):
+        slack = draw(few)
+        if wait is None:
+            wait = 30 * 10**9
+        slack = max(0, min(slack, most - math.ceil(wait / interval) - 2))
+        options = weir.options(weir.PACER, count, period, unit, slack=slack or weir.ZERO,
+                               **given_wait)
+        return (options, lambda: models.pacer(count, period_ns, slack, wait),
+                [interval, Fraction(wait), (slack + 1) * interval + wait])
+    capacity = max(1, min(draw(few), most - 2))
+    options = weir.options(weir.LEAKY_QUEUE, count, period, unit, capacity, **given_wait)
+    return (options, lambda: models.leaky_queue(count, period_ns, capacity, wait),
+            [interval, (capacity + 1) * interval])
+
+
+@st.composite
 def windows(draw):
     count, period, unit = draw(rates)
     period_ns = period * weir.UNIT_NS[unit]
@@ -86,7 +111,7 @@ def sliding_logs(draw):
     return options, lambda: models.SlidingLog(count, period_ns), [period_ns]
 
 
-any_limit = buckets() | windows() | days() | sliding_windows() | sliding_logs()
+any_limit = buckets() | paced() | windows() | days() | sliding_windows() | sliding_logs()
 
 
 def costs(quota):
@@ -144,6 +169,23 @@ def test_buckets_agree_with_the_model(data):
 
 
 @given(st.data())
+def test_paced_limits_agree_with_the_model(data):
+    agree(data.draw, data.draw(paced()))
+
+
+@given(st.data())
+def test_random_agrees_with_the_model_draw_by_draw(data):
+    deny = data.draw(st.sampled_from([0.0, 0.001, 0.5, 1.0]) | st.floats(2**-10, 1))
+    seed = data.draw(st.integers(0, 2**64 - 1))
+    limiter = weir.Limiter(weir.options(weir.RANDOM, deny=deny, retry_ns=7))
+    model = models.Random(deny, 7, models.splitmix64(seed))
+    weir.lib.weir_seed(seed)
+    for operation, now, cost, _ in trace(
+            data.draw, (None, lambda: model, [Fraction(1)]), backwards=True):
+        assert limiter.call(operation, now, cost) == model.call(operation, now, cost)
+
+
+@given(st.data())
 def test_windows_from_the_first_request_agree_with_the_model(data):
     agree(data.draw, data.draw(windows()))
 
@@ -165,7 +207,8 @@ def test_sliding_logs_agree_with_the_model(data):
 
 @given(st.data())
 def test_a_batch_decides_like_its_requests_one_by_one(data):
-    limits = [data.draw(kind()) for kind in (buckets, windows, days, sliding_windows, sliding_logs)]
+    limits = [data.draw(kind()) for kind in (buckets, paced, windows, days, sliding_windows,
+                                       sliding_logs)]
     opened = [weir.Limit(options) for options, _, _ in limits]
     table = weir.Table(capacity=1000)
     expected = {}

@@ -35,6 +35,10 @@ ALGORITHMS = {
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
     "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
     "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
+    "pacer": lambda count: weir.options(weir.PACER, count, slack=count - 1 or weir.ZERO,
+                                        max_wait_ns=weir.ZERO),
+    "leaky_queue": lambda count: weir.options(weir.LEAKY_QUEUE, count, burst=max(count - 1, 1),
+                                              max_wait_ns=-(-(count - 1) * S // count) or weir.ZERO),
 }
 
 
@@ -257,10 +261,12 @@ def test_remaining_is_never_above_a_limit_that_was_lowered():
     table = weir.Table(capacity=100)
     for algorithm, align in ((weir.TOKEN_BUCKET, 0), (weir.FIXED_WINDOW, weir.FIRST_REQUEST),
                              (weir.RESETTING_BUCKET, 0), (weir.SLIDING_WINDOW, 0),
-                             (weir.SLIDING_LOG, 0)):
-        wide, narrow = (weir.Limit(weir.options(algorithm, count, 1, weir.HOUR, align=align,
-                                                name=b"lowered"))
-                        for count in (10, 3))
+                             (weir.SLIDING_LOG, 0), (weir.PACER, 0)):
+        wide, narrow = (
+            weir.Limit(weir.options(
+                algorithm, count, 1, weir.HOUR, align=align, name=b"lowered",
+                **({"slack": count - 1, "max_wait_ns": weir.ZERO} if algorithm == weir.PACER else {})))
+            for count in (10, 3))
         assert table.call(wide, b"k", "acquire", NOW, 10)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
         assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 3, 0)
@@ -309,6 +315,149 @@ def test_cost_above_burst_is_an_error_and_consumes_nothing(algorithm):
                 limiter.call(operation, NOW, cost)
             assert caught.value.status == weir.ECOST
     assert limiter.call("peek", NOW)["remaining"] == 10
+
+
+# Pacing
+
+
+def pacer(count, **options):
+    return weir.Limiter(weir.options(weir.PACER, count, **options))
+
+
+def waits(limiter, now, n):
+    return [limiter.call("acquire", now)["wait_ns"] for _ in range(n)]
+
+
+@pytest.mark.parametrize("slack", [0, 1, 10, 1000])
+def test_the_first_call_after_long_idleness_finds_its_slack_saved_and_no_more(slack):
+    limiter = pacer(10, slack=slack or weir.ZERO)
+    for idle in (0, 1, 3600, 365 * 86400):
+        # New or idle for a year: `slack` turns were saved, one is now, the rest are spaced.
+        expected = [0] * (slack + 1) + [S // 10, 2 * S // 10, 3 * S // 10]
+        assert waits(limiter, NOW + idle * S, slack + 4) == expected
+        limiter.call("reset", NOW + idle * S)
+
+
+def test_part_of_the_slack_is_saved_by_part_of_the_idleness():
+    limiter = pacer(10, slack=5)
+    assert waits(limiter, NOW, 6) == [0] * 6
+    assert waits(limiter, NOW + 3 * S // 10, 5) == [0, 0, 0, S // 10, 2 * S // 10]
+
+
+def test_without_slack_turns_are_spaced_strictly_after_idleness_too():
+    limiter, draw, now, turns = pacer(10, slack=weir.ZERO), random.Random(1), NOW, []
+    for _ in range(1000):
+        now += draw.choice([0, 1, S // 10 - 1, S // 10, S // 10 + 1, S, 3600 * S])
+        decision = limiter.call("acquire", now)
+        if decision["allowed"]:
+            turns.append(now + decision["wait_ns"])
+    assert min(b - a for a, b in zip(turns, turns[1:])) == S // 10
+
+
+def test_a_wait_is_never_longer_than_max_wait_and_the_next_is_told_when():
+    limiter = pacer(10, slack=weir.ZERO, max_wait_ns=S)
+    assert waits(limiter, NOW, 11) == [i * S // 10 for i in range(11)]
+    denied = limiter.call("acquire", NOW)
+    assert (denied["reason"], denied["wait_ns"]) == ("wait_too_long", 0)
+    assert limiter.call("acquire", NOW + denied["retry_after_ns"])["wait_ns"] == S
+
+
+def test_a_full_queue_denies_at_once_and_an_impatient_one_before():
+    for capacity, max_wait, taken, reason in ((5, 0, 6, "queue_full"), (5, S, 6, "queue_full"),
+                                              (5, 3 * S // 10, 4, "wait_too_long"),
+                                              (5, weir.ZERO, 1, "wait_too_long")):
+        limiter = weir.Limiter(weir.options(weir.LEAKY_QUEUE, 10, burst=capacity,
+                                            max_wait_ns=max_wait))
+        assert waits(limiter, NOW, taken) == [i * S // 10 for i in range(taken)]
+        denied = limiter.call("acquire", NOW)
+        assert (denied["allowed"], denied["reason"]) == (False, reason)
+        assert denied["retry_after_ns"] == S // 10
+
+
+def test_a_waiting_caller_who_left_gives_the_newest_turn_to_the_next():
+    limiter = pacer(10, slack=weir.ZERO)
+    assert waits(limiter, NOW, 3) == [0, S // 10, 2 * S // 10]
+    limiter.call("refund", NOW + 1)
+    assert waits(limiter, NOW + 1, 1) == [2 * S // 10 - 1]
+
+
+def test_a_cost_is_as_many_requests_at_once_whose_last_turn_counts():
+    for kind in (dict(algorithm=weir.PACER, slack=2), dict(algorithm=weir.LEAKY_QUEUE, burst=20)):
+        whole, parts = (weir.Limiter(weir.options(count=10, **kind)) for _ in range(2))
+        for cost in (1, 4, 2, 7):
+            assert whole.call("acquire", NOW, cost)["wait_ns"] == waits(parts, NOW, cost)[-1]
+
+
+# Chance
+
+
+def shedder(deny):
+    return weir.Limiter(weir.options(weir.RANDOM, deny=deny))
+
+
+def denied_of(limiter, n):
+    return n - admitted(limiter, [NOW] * n)
+
+
+def test_chance_0_never_denies_and_1_always():
+    assert denied_of(shedder(0), 100_000) == 0
+    assert denied_of(shedder(1), 100_000) == 100_000
+
+
+@pytest.mark.parametrize("deny", [0.001, 0.0015, 0.3, 0.999])
+def test_a_chance_is_what_was_asked_for_and_not_a_thousandth_more(deny):
+    weir.lib.weir_seed(1)
+    n = 200_000
+    deviation = math.sqrt(n * deny * (1 - deny))
+    assert abs(denied_of(shedder(deny), n) - n * deny) < 3 * deviation
+
+
+def test_peeking_takes_no_draw():
+    first, second = (shedder(0.5) for _ in range(2))
+    weir.lib.weir_seed(7)
+    plain = [first.call("acquire", NOW)["allowed"] for _ in range(100)]
+    weir.lib.weir_seed(7)
+    for expected in plain:
+        assert second.call("peek", NOW)["allowed"] and second.call("acquire", NOW, 0)["allowed"]
+        assert second.call("acquire", NOW)["allowed"] == expected
+
+
+def test_threads_do_not_draw_the_same():
+    draws = []
+
+    def draw():
+        limiter = shedder(0.5)
+        draws.append(tuple(limiter.call("acquire", NOW)["allowed"] for _ in range(64)))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(draws)) == 4
+
+
+def test_what_is_denied_changes_while_running():
+    limiter = shedder(0)
+    limiter.shed(1)
+    denied = limiter.call("acquire", NOW)
+    assert (denied["reason"], denied["retry_after_ns"]) == ("shed", S)
+    limiter.shed(0)
+    assert denied_of(limiter, 1000) == 0
+    for impossible in (-0.1, 1.1, math.nan):
+        with pytest.raises(weir.WeirError) as caught:
+            limiter.shed(impossible)
+        assert caught.value.status == weir.ERANGE
+    with pytest.raises(weir.WeirError) as caught:
+        bucket(1).shed(0.5)
+    assert caught.value.status == weir.EINVAL
+
+
+def test_a_random_limit_keeps_no_key():
+    limit, table = weir.Limit(weir.options(weir.RANDOM, deny=0.5)), weir.Table(100)
+    for key in range(1000):
+        table.call(limit, b"%d" % key, "acquire", NOW)
+    assert table.stats(NOW).live == 0
 
 
 # Windows

@@ -11,11 +11,11 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 (OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG,
  EFULL, ESTOPPED, ETIMEDOUT) = range(0, -13, -1)
 (TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
- SLIDING_LOG) = range(6)
+ SLIDING_LOG, PACER, LEAKY_QUEUE, RANDOM) = range(9)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
-NOW = 2**64 - 1
-REASONS = ("ok", "hit_quota", "over_limit")
+NOW = ZERO = 2**64 - 1
+REASONS = ("ok", "hit_quota", "over_limit", "queue_full", "wait_too_long")
 
 UNIT_NS = {
     NANOSECOND: 1,
@@ -51,13 +51,18 @@ class LimitOptions(ctypes.Structure):
         ("timezone", ctypes.c_char_p),
         ("week_start", ctypes.c_int),
         ("slots", ctypes.c_uint32),
-        ("reserved", U64 * 6),
+        ("slack", U64),
+        ("max_wait_ns", U64),
+        ("deny", ctypes.c_double),
+        ("retry_ns", U64),
+        ("reserved", U64 * 2),
     ]
 
 
 class RawDecision(ctypes.Structure):
     _fields_ = [
         ("allowed", ctypes.c_bool),
+        ("paced", ctypes.c_bool),
         ("reason", ctypes.c_int),
         ("quota", U64),
         ("remaining", U64),
@@ -67,7 +72,8 @@ class RawDecision(ctypes.Structure):
         ("limit", ctypes.c_char_p),
         ("rule", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
-        ("reserved", U64 * 3),
+        ("wait_ns", U64),
+        ("reserved", U64 * 2),
     ]
 
 
@@ -121,6 +127,9 @@ def _load():
         "weir_refund": [handle, handle, *key, U64, U64, decision],
         "weir_reset": [handle, handle, *key, U64, decision],
         "weir_acquire_batch": [handle, ctypes.POINTER(Request), ctypes.c_size_t, U64, decision],
+        "weir_limit_shed": [handle, ctypes.c_double],
+        "weir_limiter_shed": [handle, ctypes.c_double],
+        "weir_seed": [U64],
         "weir_limit_close": [handle],
         "weir_limiter_close": [handle],
         "weir_table_close": [handle],
@@ -129,7 +138,7 @@ def _load():
     for name, arguments in signatures.items():
         function = getattr(lib, name)
         function.argtypes = arguments
-        function.restype = None if name.endswith(("_close", "_stats")) else ctypes.c_int
+        function.restype = None if name.endswith(("_close", "_stats", "_seed")) else ctypes.c_int
     lib.weir_strerror.restype = lib.weir_reason_text.restype = ctypes.c_char_p
     return lib
 
@@ -149,10 +158,11 @@ def _check(status, message=""):
         raise WeirError(status, message)
 
 
-def options(algorithm, count, period=1, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None, slots=0):
+def options(algorithm, count=0, period=0, unit=SECOND, burst=0, align=CALENDAR, name=None,
+            timezone=None, slots=0, slack=0, max_wait_ns=0, deny=0.0, retry_ns=0):
     return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
-                        burst=burst, align=align, timezone=timezone, slots=slots)
+                        burst=burst, align=align, timezone=timezone, slots=slots, slack=slack,
+                        max_wait_ns=max_wait_ns, deny=deny, retry_ns=retry_ns)
 
 
 def _plain(raw):
@@ -163,6 +173,7 @@ def _plain(raw):
         "remaining": raw.remaining,
         "retry_after_ns": raw.retry_after_ns,
         "reset_after_ns": raw.reset_after_ns,
+        "wait_ns": raw.wait_ns,
     }
 
 
@@ -203,6 +214,9 @@ class Limiter(_Handle):
         _check(getattr(lib, f"weir_limiter_{operation}")(
             self.handle, *cost, now, ctypes.byref(raw)))
         return _plain(raw)
+
+    def shed(self, deny):
+        _check(lib.weir_limiter_shed(self.handle, deny))
 
 
 class Table(_Handle):

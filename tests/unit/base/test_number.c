@@ -31,9 +31,39 @@ static void numbers_of_every_length_have_their_digits(void **state)
 	assert_text(UINT64_MAX / 7);
 }
 
+static void shares_are_read_exactly_and_written_back_as_short_as_they_can_be(void **state)
+{
+	static const struct {
+		const char *text;
+		double share;
+		const char *shown; /* NULL: refused */
+	} cases[] = {
+	    {"0", 0, "0"}, {"0.0", 0, "0"}, {"1", 1, "1"}, {"1.000", 1, "1"},
+	    {"0.1", 0.1, "0.1"}, {"0.001", 0.001, "0.001"}, {"0.30000000000000004", 0.1 + 0.2, "0.30000000000000004"},
+	    {"1e-05", 1e-5, "0.00001"}, {"2.5E-1", 0.25, "0.25"}, {"0.25000000000000000000000000", 0.25, "0.25"},
+	    {"3e-4000000000", 0, "0"}, {"1.0000001", 0, NULL}, {"-0.1", 0, NULL}, {"", 0, NULL},
+	    {".5", 0, NULL}, {"5.", 0, NULL}, {"0.5x", 0, NULL}, {"0,5", 0, NULL}, {"1e5", 0, NULL},
+	    {"1e-", 0, NULL}, {"nan", 0, NULL}, {"0.5.5", 0, NULL}, {"10000000000000000000000", 0, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char shown[SHARE_TEXT_MAX];
+		double share;
+
+		assert_int_equal(parse_share(slice_of(cases[i].text), &share), cases[i].shown != NULL);
+		if (!cases[i].shown)
+			continue;
+		assert_true(share == cases[i].share);
+		format_share(shown, share);
+		assert_string_equal(shown, cases[i].shown);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(shares_are_read_exactly_and_written_back_as_short_as_they_can_be),
 	    cmocka_unit_test(numbers_of_every_length_have_their_digits),
 	};
 

@@ -42,7 +42,9 @@ static void assert_same(const struct weir_decision *a, const struct weir_decisio
 	assert_string_equal(a->limit, b->limit);
 	assert_null(a->rule);
 	assert_null(a->result);
-	for (int i = 0; i < 3; i++)
+	assert_int_equal(a->paced, b->paced);
+	assert_int_equal(a->wait_ns, b->wait_ns);
+	for (int i = 0; i < 2; i++)
 		assert_int_equal(a->reserved[i], 0);
 }
 

@@ -114,6 +114,32 @@ static void test_a_denied_request_consumes_from_no_limit(void **context)
 	teardown(&f);
 }
 
+static void test_a_request_waits_for_the_slowest_of_its_limits(void **context)
+{
+	const struct rules_limit paced[] = {
+	    {.options = {.name = "slow", .algorithm = WEIR_PACER, .rate = {10}, .slack = WEIR_ZERO}},
+	    {.options = {.name = "fast", .algorithm = WEIR_PACER, .rate = {100}, .slack = WEIR_ZERO}},
+	    {.options = {.name = "tight", .rate = {3}}}};
+	static const size_t all[] = {0, 1, 2};
+	const struct rules_rule rules[] = {
+	    {.name = "r", .key = by_ip, .key_count = 1, .limits = all, .limit_count = 3}};
+	const struct weir_config config = {LIMITS_OF(paced), RULES_OF(rules)};
+	struct fixture f = setup(&config);
+	struct weir_decision d;
+
+	(void)context;
+	for (uint64_t i = 0; i < 3; i++) {
+		d = check(&f, "/", "1.1.1.1", NULL, 1);
+		assert_string_equal(d.limit, "tight");
+		assert_true(d.paced);
+		assert_int_equal(d.wait_ns, i * UINT64_C(100000000));
+	}
+	d = check(&f, "/", "1.1.1.1", NULL, 1);
+	assert_false(d.allowed);
+	assert_int_equal(d.wait_ns, 0);
+	teardown(&f);
+}
+
 /* Two rules draw on one count: both see one left, the second finds it taken by the first. */
 static void test_what_was_taken_is_given_back_when_a_later_limit_refuses(void **context)
 {
@@ -402,6 +428,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_no_rule_no_limit),
 	    cmocka_unit_test(test_a_denied_request_consumes_from_no_limit),
+	    cmocka_unit_test(test_a_request_waits_for_the_slowest_of_its_limits),
 	    cmocka_unit_test(test_what_was_taken_is_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(test_every_rule_that_applies_counts),
 	    cmocka_unit_test(test_shadow_rules_consume_on_their_own_and_never_deny),

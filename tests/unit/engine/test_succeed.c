@@ -104,6 +104,46 @@ static void test_use_beyond_the_new_burst_is_cut_to_it(void **context)
 	assert_int_equal(d.reset_after_ns, HOUR / 5);
 }
 
+static struct weir_limit_options pacer(uint64_t count, uint64_t slack)
+{
+	return (struct weir_limit_options){.algorithm = WEIR_PACER, .rate = {count, 1, WEIR_HOUR},
+	                                   .slack = slack, .max_wait_ns = WEIR_ZERO};
+}
+
+static void test_a_pacer_keeps_its_turns_and_its_slack_is_cut(void **context)
+{
+	(void)context;
+	assert_int_equal(reloaded(pacer(10, 9), pacer(20, 9), 4).remaining, 6);
+	assert_int_equal(reloaded(pacer(10, 9), pacer(10, 19), 4).remaining, 16);
+	assert_int_equal(reloaded(pacer(10, 9), pacer(10, 1), 10).retry_after_ns, HOUR / 10);
+}
+
+static void test_what_is_shed_stays_until_the_file_says_another_share(void **context)
+{
+	static const double shares[] = {0, 0, 1, 0};
+	struct setting s[4];
+	weir_table *table;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	for (size_t i = 0; i < 4; i++) {
+		open_engine(&s[i], table,
+		            (struct weir_limit_options){.algorithm = WEIR_RANDOM, .deny = shares[i]});
+		if (i > 0)
+			engine_succeed(s[i - 1].engine, s[i].engine);
+		if (i == 0)
+			assert_int_equal(weir_limit_shed(weir_engine_limit(s[i].engine, "it", 2), 1), 0);
+		assert_int_equal(ask(&s[i], 1, NOW).allowed, i == 3);
+		assert_int_equal(ask(&s[0], 1, NOW).allowed, i == 3);
+	}
+	/* by who has not heard of the last one */
+	assert_int_equal(weir_limit_shed(weir_engine_limit(s[0].engine, "it", 2), 1), 0);
+	assert_false(ask(&s[3], 1, NOW).allowed);
+	for (size_t i = 0; i < 4; i++)
+		weir_engine_close(s[i].engine);
+	weir_table_close(table);
+}
+
 static void test_a_window_keeps_its_count(void **context)
 {
 	struct weir_decision d = reloaded(window(10), window(3), 7);
@@ -318,6 +358,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
 	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
+	    cmocka_unit_test(test_a_pacer_keeps_its_turns_and_its_slack_is_cut),
+	    cmocka_unit_test(test_what_is_shed_stays_until_the_file_says_another_share),
 	    cmocka_unit_test(test_a_window_keeps_its_count),
 	    cmocka_unit_test(test_a_sliding_limit_keeps_what_is_used),
 	    cmocka_unit_test(test_a_wider_row_goes_on_where_the_narrower_one_was),

@@ -40,7 +40,7 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
 	static const char *const kinds[] = {"limit",  "rules",   "adhoc",  "local", "health",
-	                                    "ready",  "metrics", "limits", "top",   "batch"};
+	                                    "ready",  "metrics", "limits", "top",   "shed",    "batch"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);

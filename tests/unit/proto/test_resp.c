@@ -162,6 +162,7 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT 5", "", "-ERR WAIT is not supported in this version\r\n"},
 	    {"WEIR.REFUND l k permit 5", "", "-ERR permit is not supported in this version\r\n"},
+	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
 	    {"WEIR.REPORT p success", "", "-ERR WEIR.REPORT is not supported in this version\r\n"},
 	    {"WEIR.CHECK a", "", "-ERR wrong number of arguments for 'WEIR.CHECK' command\r\n"},
 	    {"WEIR.CHECK a b c", "",

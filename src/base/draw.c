@@ -1,0 +1,43 @@
+/* draw.c: SplitMix64 (Steele, Lea, Flood 2014): one word of state, and every seed is a good one. */
+#include "base/draw.h"
+
+#include <stdbool.h>
+
+#include "base/os.h"
+
+struct draw {
+	uint64_t state;
+	bool seeded;
+};
+
+/*
+ * A thread's own, so that drawing is no place where threads meet. Small enough for
+ * the room that the system keeps for libraries loaded late, so it is found without a call.
+ */
+static _Thread_local struct draw draw __attribute__((tls_model("initial-exec")));
+
+void draw_seed(uint64_t seed)
+{
+	draw = (struct draw){seed, true};
+}
+
+__attribute__((noinline, cold)) static void seed_by_system(void)
+{
+	uint64_t seed;
+
+	if (os_random(&seed, sizeof seed) != 0)
+		seed = os_monotonic_ns() ^ (uint64_t)(uintptr_t)&draw;
+	draw_seed(seed);
+}
+
+uint64_t draw_next(void)
+{
+	uint64_t z;
+
+	if (!draw.seeded)
+		seed_by_system();
+	z = draw.state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
