@@ -203,13 +203,13 @@ class Window(_Model):
 
     A window is open until its end also when time steps back: no older time
     gets a count of its own, or two clocks around a window's edge would share
-    out two quotas. But a window that ends more than `ahead_max` after the
-    current one (an aligned window that is not even the next, any other a day
-    later) was counted by a clock that was wrong: it keeps its count and ends
-    with the current one.
+    out two quotas. But an aligned window that is not even the next one
+    (`ahead_max` after the end of the current one) was counted by a clock that
+    was wrong: it keeps its count and ends with the current one. So does any
+    other that ends a day later than it could, once it denies.
     """
 
-    def __init__(self, count, end_of, ahead_max):
+    def __init__(self, count, end_of, ahead_max=math.inf):
         self.quota = count
         self.end_of = end_of
         self.ahead_max = ahead_max
@@ -228,8 +228,9 @@ class Window(_Model):
         return end
 
     def cut_back(self, now):
-        if self._open(now):
-            self.state = (self._end(now), self.state[1])
+        ahead_max = DAY_NS if self.ahead_max == math.inf else self.ahead_max
+        if self._open(now) and self.state[0] > self.end_of(now) + ahead_max:
+            self.state = (self.end_of(now), self.state[1])
 
     def ahead(self, now):
         return self._end(now) - now if self._open(now) else 0
@@ -373,7 +374,7 @@ class SlidingLog(Sliding):
 
 
 def first_request(count, period_ns):
-    return Window(count, lambda now: now + period_ns, ahead_max=DAY_NS)
+    return Window(count, lambda now: now + period_ns)
 
 
 def utc_days(count):
