@@ -99,6 +99,7 @@ enum weir_algorithm {
 	WEIR_PACER,            /**< spaced evenly: allowed to wait for its turn, see `wait_ns` */
 	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
 	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
+	WEIR_SLIDING_COUNTER,  /**< this window's count, and the last one's by its overlap */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */

@@ -101,13 +101,14 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
-/* sliding_window, see sliding_window.c. */
+/* sliding_window and sliding_counter, see sliding_window.c. */
 struct slots_params {
 	uint64_t count;
 	uint64_t period_ns;
 	uint64_t slot_ns; /* rounded down, unless `whole` */
 	uint32_t slots;
 	bool whole;
+	bool weighted; /* sliding_counter: two slots, a period each */
 };
 
 /* sliding_log, see sliding_log.c. */

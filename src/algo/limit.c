@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/zone.h"
 
-#define ALGORITHMS (WEIR_RANDOM + 1)
+#define ALGORITHMS (WEIR_SLIDING_COUNTER + 1)
 #define KIND(algorithm) (1U << (algorithm))
 #define BUCKETS                                                                                    \
 	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
@@ -154,6 +154,19 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	return WEIR_OK;
 }
 
+static void init_counter(struct algo_limit *limit, const struct weir_limit_options *options)
+{
+	limit->slots = (struct slots_params){
+	    .count = options->rate.count,
+	    .period_ns = 2 * limit->period_ns,
+	    .slot_ns = limit->period_ns,
+	    .slots = 2,
+	    .whole = true,
+	    .weighted = true,
+	};
+	limit->width = width_of(limit->slots.slots);
+}
+
 static int init_log(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error)
 {
@@ -249,6 +262,9 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		break;
 	case WEIR_SLIDING_WINDOW:
 		status = init_slots(limit, options, error);
+		break;
+	case WEIR_SLIDING_COUNTER:
+		init_counter(limit, options);
 		break;
 	case WEIR_SLIDING_LOG:
 		status = init_log(limit, options, error);
@@ -362,10 +378,10 @@ void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call
 {
 	algo_outcome_open(out);
 	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
-	if (limit->algorithm == WEIR_SLIDING_WINDOW)
-		sliding_window_step(limit, call, time, head, row, out, change);
-	else
+	if (limit->algorithm == WEIR_SLIDING_LOG)
 		sliding_log_step(limit, call, time, head, row, out, change);
+	else
+		sliding_window_step(limit, call, time, head, row, out, change);
 }
 
 struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,

@@ -1,5 +1,6 @@
 /*
- * sliding_window.c: the counts of the slots that make up the last period.
+ * sliding_window.c: the counts of the slots that make up the last period, and
+ * sliding_counter: those of two windows, as two slots that make up two periods.
  *
  * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The
  * head is the newest slot that something was taken in, its place in the row is
@@ -18,6 +19,9 @@
  * all use, because S has changed, or because it lies further ahead than clocks
  * differ (ALGO_SKEW_NS): the clock was set back. An empty head's slot has a count of none,
  * but there may be something in the row; a reset head has neither.
+ *
+ * sliding_counter differs only in what its slots weigh: the one that time has left
+ * counts by the part of it that still overlaps with the last period.
  *
  * The head's slot never goes back, not even by a reset, so a slot is sealed once and
  * with one count, and a row cell only ever loses: nothing that was written for one
@@ -76,7 +80,7 @@ static uint64_t start_after(const struct slots_params *params, uint64_t start_ns
 static struct cell make(const struct algo_limit *limit, const struct algo_row *row,
                         uint64_t start_ns, unsigned kind, uint64_t count)
 {
-	return cell_make(row->tag, start_ns + limit->period_ns, count ? (uint32_t)(count - 1) : 0,
+	return cell_make(row->tag, start_ns + limit->slots.period_ns, count ? (uint32_t)(count - 1) : 0,
 	                 limit->generation * KINDS + kind);
 }
 
@@ -133,7 +137,7 @@ static uint64_t count_of(struct cell head)
 uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                             const struct algo_row *row)
 {
-	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
+	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
 	uint64_t count = count_of(head);
 
 	if (kind_of(head) == VOID)
@@ -174,6 +178,54 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		view.before = row_use(row, params->slots, &range);
 	}
 	return view;
+}
+
+/* The two windows of a sliding_counter: the one that now is in, and the one before it. */
+struct windows {
+	uint64_t start_ns, before, count;
+};
+
+static struct windows windows_of(const struct slots_params *params, const struct view *view,
+                                 uint64_t now_ns)
+{
+	uint64_t next_ns = view->start_ns + params->slot_ns;
+
+	if ((int64_t)(now_ns - next_ns) >= 0)
+		return (struct windows){next_ns, view->count, 0};
+	return (struct windows){view->start_ns, view->before, view->count};
+}
+
+/* What is in use, which for a sliding_counter is rounded up. */
+static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
+{
+	struct windows w;
+	uint64_t left_ns;
+
+	if (!params->weighted)
+		return view->before + view->count;
+	w = windows_of(params, view, now_ns);
+	left_ns = params->slot_ns - sat_sub(now_ns, w.start_ns);
+	return w.count + (uint64_t)(((u128)w.before * left_ns + params->slot_ns - 1) / params->slot_ns);
+}
+
+/* Until `before`, which fades to nothing within a window, is down to `room`. */
+static uint64_t fade_ns(const struct slots_params *params, uint64_t before, uint64_t room)
+{
+	if (before <= room)
+		return 0;
+	return (uint64_t)(((u128)(before - room) * params->slot_ns + before - 1) / before);
+}
+
+/* In this window if its own count leaves room, else in the next, where that is what fades. */
+static uint64_t when_faded(const struct slots_params *params, const struct view *view,
+                           uint64_t now_ns, uint64_t cost)
+{
+	struct windows w = windows_of(params, view, now_ns);
+	uint64_t room = params->count - cost;
+
+	if (w.count <= room)
+		return w.start_ns + fade_ns(params, w.before, room - w.count) - now_ns;
+	return w.start_ns + params->slot_ns + fade_ns(params, w.count, room) - now_ns;
 }
 
 static void want_head(struct algo_change *change, struct cell head, bool last)
@@ -235,7 +287,7 @@ static void forget(const struct algo_limit *limit, const struct algo_row *row,
 	uint64_t start_ns = view->kind == SEALED ? start_after(&limit->slots, view->start_ns)
 	                                         : view->start_ns;
 
-	want_head(change, cell_make(row->tag, start_ns + limit->period_ns, 0, ALGO_RESET_HEAD), last);
+	want_head(change, cell_make(row->tag, start_ns + limit->slots.period_ns, 0, ALGO_RESET_HEAD), last);
 }
 
 static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
@@ -266,7 +318,7 @@ static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struc
 static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                      const struct algo_row *row, uint64_t until_ns, struct cell *found)
 {
-	struct range range = range_of(limit->period_ns, now_ns, head, row->tag);
+	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
 	int place = -1;
 
 	for (unsigned i = 0; i < limit->slots.slots; i++) {
@@ -292,7 +344,7 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
                    struct cell head, const struct algo_row *row, struct view *view,
                    struct algo_change *change)
 {
-	bool head_named = call->until_ns == view->start_ns + limit->period_ns;
+	bool head_named = call->until_ns == view->start_ns + limit->slots.period_ns;
 	uint64_t back;
 	int place;
 
@@ -339,7 +391,7 @@ static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, st
 	struct cell newest;
 
 	if (view->count > 0)
-		return view->start_ns + limit->period_ns - now_ns;
+		return view->start_ns + limit->slots.period_ns - now_ns;
 	if (view->before == 0 || find_slot(limit, now_ns, head, row, 0, &newest) < 0)
 		return 0;
 	return (uint64_t)cell_ahead_ns(newest, now_ns);
@@ -352,15 +404,18 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 	const struct slots_params *params = &limit->slots;
 	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
 	struct view view = view_of(limit, now_ns, head, row);
+	uint64_t use = use_of(params, &view, now_ns);
 
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		if (view.before + view.count + cost > params->count) {
+		if (use + cost > params->count) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns = when_room(limit, now_ns, head, row, &view,
-			                                view.before + view.count + cost - params->count);
+			out->retry_after_ns =
+			    params->weighted
+			        ? when_faded(params, &view, now_ns, cost)
+			        : when_room(limit, now_ns, head, row, &view, use + cost - params->count);
 			if (view.moved && call->op == ALGO_ACQUIRE)
 				want_head(change, make(limit, row, view.start_ns, VOID, view.count), true);
 		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
@@ -376,6 +431,6 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 		view.before = view.count = 0;
 		break;
 	}
-	out->remaining = sat_sub(params->count, view.before + view.count);
+	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));
 	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
 }

@@ -19,12 +19,13 @@ static const struct node_word algorithms[] = {
     [WEIR_PACER] = {"pacer", WEIR_PACER},
     [WEIR_LEAKY_QUEUE] = {"leaky_queue", WEIR_LEAKY_QUEUE},
     [WEIR_RANDOM] = {"random", WEIR_RANDOM},
+    [WEIR_SLIDING_COUNTER] = {"sliding_counter", WEIR_SLIDING_COUNTER},
     {0},
 };
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "sliding_counter", "base", "breaker", "concurrency", "throttle", "adaptive",
+    "base", "breaker", "concurrency", "throttle", "adaptive",
 };
 
 static const struct node_word aligns[] = {

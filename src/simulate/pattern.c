@@ -18,6 +18,7 @@ const char pattern_limits[] =
     "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n"
     "  pacer: { algorithm: pacer, rate: 100/m }\n"
     "  leaky_queue: { algorithm: leaky_queue, rate: 100/m, capacity: 20 }\n"
+    "  sliding_counter: { algorithm: sliding_counter, rate: 100/m }\n"
     "  random: { algorithm: random, deny: 0.2 }\n";
 
 /* From one share of the declared rate, in percent, evenly to another. */

@@ -356,6 +356,41 @@ class SlidingWindow(Sliding):
         return self.start(slot + self.slots)
 
 
+class SlidingCounter(SlidingWindow):
+    """sliding_counter: two windows from the epoch, the earlier by its overlap with the last period.
+
+    Kept as a sliding window of two slots, of which the earlier fades away.
+    """
+
+    def __init__(self, count, period_ns):
+        super().__init__(count, 2 * period_ns, 2)
+        self.period = period_ns
+
+    def _windows(self, now):
+        """The window that now is in, what was taken in it, and in the one before."""
+        place, in_use = self._view(now)
+        taken = {at: sum(cost for slot, cost in in_use if slot == at) for at, _ in in_use}
+        return place, taken.get(place, 0), taken.get(place - 1, 0)
+
+    def _weighed(self, now):
+        place, count, before = self._windows(now)
+        elapsed = max(now - self.start(place), 0)
+        return count + before * (1 - Fraction(elapsed, self.period))
+
+    def wait(self, now, cost):
+        if self._weighed(now) + cost <= self.quota:
+            return 0
+        place, count, before = self._windows(now)
+        room = self.quota - cost - count
+        if room < 0:  # not before this window is the earlier one
+            place, before, room = place + 1, count, self.quota - cost
+        fades = Fraction(max(before - room, 0) * self.period, max(before, 1))
+        return math.ceil(self.start(place) + fades) - now
+
+    def remaining(self, now):
+        return max(math.floor(self.quota - self._weighed(now)), 0)
+
+
 class SlidingLog(Sliding):
     """sliding_log: places are the very times; in use is what lies in (now - period, now]."""
 

@@ -103,6 +103,15 @@ def sliding_windows(draw):
 
 
 @st.composite
+def sliding_counters(draw):
+    count, period, unit = draw(rates)
+    period_ns = period * weir.UNIT_NS[unit]
+    options = weir.options(weir.SLIDING_COUNTER, count, period, unit)
+    return (options, lambda: models.SlidingCounter(count, period_ns),
+            [Fraction(period_ns, count), period_ns, 2 * period_ns])
+
+
+@st.composite
 def sliding_logs(draw):
     _, period, unit = draw(rates)
     count = draw(st.sampled_from([1, 2, 3, 10, 10_000]) | st.integers(1, 10_000))
@@ -111,7 +120,7 @@ def sliding_logs(draw):
     return options, lambda: models.SlidingLog(count, period_ns), [period_ns]
 
 
-any_limit = buckets() | paced() | windows() | days() | sliding_windows() | sliding_logs()
+any_limit = buckets() | paced() | windows() | days() | sliding_windows() | sliding_counters() | sliding_logs()
 
 
 def costs(quota):
@@ -201,6 +210,11 @@ def test_sliding_windows_agree_with_the_model(data):
 
 
 @given(st.data())
+def test_sliding_counters_agree_with_the_model(data):
+    agree(data.draw, data.draw(sliding_counters()))
+
+
+@given(st.data())
 def test_sliding_logs_agree_with_the_model(data):
     agree(data.draw, data.draw(sliding_logs()))
 
@@ -208,7 +222,7 @@ def test_sliding_logs_agree_with_the_model(data):
 @given(st.data())
 def test_a_batch_decides_like_its_requests_one_by_one(data):
     limits = [data.draw(kind()) for kind in (buckets, paced, windows, days, sliding_windows,
-                                       sliding_logs)]
+                                       sliding_counters, sliding_logs)]
     opened = [weir.Limit(options) for options, _, _ in limits]
     table = weir.Table(capacity=1000)
     expected = {}

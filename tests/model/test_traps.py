@@ -550,6 +550,24 @@ def test_partial_idleness_frees_the_slots_that_left_and_no_others():
     assert admitted(limiter, [NOW + S + 6 * S // 10] * 20) == 7
 
 
+def test_a_sliding_counter_has_no_edge_and_forgets_evenly():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_COUNTER, 10))
+    edge = (NOW // S + 1) * S
+    assert admitted(limiter, [edge - 1] * 20 + [edge] * 20) == 10
+    for tenth in range(1, 11):
+        assert limiter.call("peek", edge + tenth * S // 10)["remaining"] == tenth
+        assert limiter.call("peek", edge + tenth * S // 10 - 1)["remaining"] == tenth - 1
+    assert limiter.call("peek", edge + S)["reset_after_ns"] == 0
+
+
+def test_stale_windows_of_a_sliding_counter_are_not_counted():
+    limiter = weir.Limiter(weir.options(weir.SLIDING_COUNTER, 10))
+    edge = NOW // S * S
+    for idle in (2, 3, 4, 1001, 3600):
+        edge += idle * S
+        assert admitted(limiter, [edge] * 20) == 10
+
+
 def test_partial_idleness_of_a_log_frees_to_the_nanosecond():
     limiter = weir.Limiter(weir.options(weir.SLIDING_LOG, 10))
     assert admitted(limiter, range(NOW, NOW + 10)) == 10

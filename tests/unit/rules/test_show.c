@@ -45,6 +45,7 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	    {"random, deny: 1.000, retry: 90s",
 	     "\"algorithm\":\"random\",\"deny\":1,\"retry\":\"90s\"" TAIL},
 	    {"random, deny: 0.001", "\"algorithm\":\"random\",\"deny\":0.001,\"retry\":\"1s\"" TAIL},
+	    {"sliding_counter, rate: 5/m", "\"algorithm\":\"sliding_counter\",\"rate\":\"5/m\"" TAIL},
 	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
 	};
 
