@@ -18,6 +18,13 @@
 #define QUOTA   2
 #define BILLION UINT64_C(1000000000)
 
+/* The thread sanitizer leaves a terabyte of addresses to the program. */
+#if defined(__SANITIZE_THREAD__)
+#define MOST BILLION
+#else
+#define MOST WEIR_CAPACITY_MAX
+#endif
+
 static char path[] = "/tmp/weir-capacity-XXXXXX";
 
 static weir_table *open_table(uint64_t capacity, const char *file)
@@ -83,7 +90,7 @@ static void use(uint64_t capacity, const char *file)
 
 static void tables_of_all_sizes_work_in_memory(void **state)
 {
-	static const uint64_t sizes[] = {1, 1000, 10000000, BILLION, WEIR_CAPACITY_MAX};
+	static const uint64_t sizes[] = {1, 1000, 10000000, BILLION, MOST};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -108,30 +115,11 @@ static void tables_of_all_sizes_work_in_a_file(void **state)
 	}
 }
 
-static void a_file_of_ten_million_keys_opens_in_ten_milliseconds(void **state)
-{
-	uint64_t least_ns = UINT64_MAX;
-
-	(void)state;
-	weir_table_close(open_table(10000000, path));
-	for (int i = 0; i < 9; i++) { /* the others of this machine may hold one up */
-		uint64_t start_ns = os_monotonic_ns();
-		weir_table *table = open_table(0, path);
-
-		least_ns = u64_min(least_ns, os_monotonic_ns() - start_ns);
-		weir_table_close(table);
-	}
-	assert_int_equal(unlink(path), 0);
-	print_message("opened in %.2f ms\n", (double)least_ns / NS_PER_MS);
-	assert_in_range(least_ns, 0, 10 * NS_PER_MS);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(tables_of_all_sizes_work_in_memory),
 	    cmocka_unit_test(tables_of_all_sizes_work_in_a_file),
-	    cmocka_unit_test(a_file_of_ten_million_keys_opens_in_ten_milliseconds),
 	};
 	int fd = mkstemp(path), failed;
 
