@@ -18,6 +18,8 @@ const char pattern_limits[] =
     "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n"
     "  pacer: { algorithm: pacer, rate: 100/m }\n"
     "  leaky_queue: { algorithm: leaky_queue, rate: 100/m, capacity: 20 }\n"
+    "  sliding_window: { algorithm: sliding_window, rate: 100/m }\n"
+    "  sliding_log: { algorithm: sliding_log, rate: 100/m }\n"
     "  sliding_counter: { algorithm: sliding_counter, rate: 100/m }\n"
     "  random: { algorithm: random, deny: 0.2 }\n";
 

@@ -26,6 +26,8 @@ limits:
   first: { algorithm: fixed_window, rate: 4/2s, align: first_request }
   reset: { algorithm: resetting_bucket, rate: 5/3s }
   minute: { algorithm: fixed_window, rate: 10/m }
+  slots: { algorithm: sliding_window, rate: 6/3s }
+  log: { algorithm: sliding_log, rate: 6/3s }
 """
 MODELS = {
     "bucket": lambda: models.Bucket(3, S, 5),
@@ -33,6 +35,8 @@ MODELS = {
     "first": lambda: models.first_request(4, 2 * S),
     "reset": lambda: models.first_request(5, 3 * S),
     "minute": lambda: models.Window(10, lambda now: (now // (60 * S) + 1) * 60 * S, 60 * S * 9 // 8),
+    "slots": lambda: models.SlidingWindow(6, 3 * S),
+    "log": lambda: models.SlidingLog(6, 3 * S),
 }
 
 
