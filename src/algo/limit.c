@@ -390,9 +390,9 @@ struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct c
 	uint64_t use = 0;
 
 	if (algo_head_live(head, now_ns))
-		use = limit->algorithm == WEIR_SLIDING_WINDOW
-		          ? sliding_window_use(limit, now_ns, head, row)
-		          : sliding_log_use(limit, now_ns, head, row);
+		use = limit->algorithm == WEIR_SLIDING_LOG
+		          ? sliding_log_use(limit, now_ns, head, row)
+		          : sliding_window_use(limit, now_ns, head, row);
 	if (use == 0)
 		return (struct cell){0, 0};
 	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),

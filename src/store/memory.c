@@ -35,7 +35,7 @@ static int map_pages(struct file_map *map, uint64_t capacity, const struct hash_
 static int map_wide(struct weir_table *store, uint64_t capacity, const struct hash_key *secret,
                     struct weir_error *error)
 {
-	size_t start = section_of(capacity, 0).end, size = section_store_size(capacity) - start;
+	size_t start = section_wide_offset(capacity), size = section_store_size(capacity) - start;
 
 	store->wide_memory = os_pages_reserve(size);
 	if (!store->wide_memory)
@@ -99,9 +99,9 @@ static int attach_file(struct weir_table *store, const struct weir_table_options
 	}
 	capacity = ((struct table_header *)map.memory)->capacity;
 	table_view(&store->table, map.memory, table_size(capacity));
-	store->wide_memory = (char *)map.memory + section_of(capacity, 0).end;
+	store->wide_memory = (char *)map.memory + section_wide_offset(capacity);
 	os_pages_scatter(map.memory, store->table.size);
-	os_pages_scatter(store->wide_memory, map.size - section_of(capacity, 0).end);
+	os_pages_scatter(store->wide_memory, map.size - section_wide_offset(capacity));
 	return WEIR_OK;
 }
 
@@ -125,7 +125,7 @@ static int make_in_memory(struct weir_table *store, uint64_t capacity,
 static void view_wide(struct weir_table *store)
 {
 	uint64_t capacity = store->table.header->capacity;
-	size_t start = section_of(capacity, 0).end;
+	size_t start = section_wide_offset(capacity);
 
 	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
 		struct section section = section_of(capacity, width);
@@ -175,7 +175,7 @@ int memory_sync(struct weir_table *store)
 void memory_close(struct weir_table *store)
 {
 	uint64_t capacity = store->table.header->capacity;
-	size_t start = section_of(capacity, 0).end, size = section_store_size(capacity);
+	size_t start = section_wide_offset(capacity), size = section_store_size(capacity);
 
 	if (store->is_file) {
 		file_see(&store->table, clock_now(&store->clock));

@@ -30,6 +30,12 @@ struct section {
 /** `capacity` is in range; 0 is the width of one-word states. */
 struct section section_of(uint64_t capacity, unsigned width);
 
+/** Where the wide states begin, behind those of one word. */
+static inline size_t section_wide_offset(uint64_t capacity)
+{
+	return section_of(capacity, 0).end;
+}
+
 /** All of a store. */
 static inline size_t section_store_size(uint64_t capacity)
 {
