@@ -233,7 +233,7 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	int status = WEIR_OK;
 
 	if (s->text[JSON])
-		report_json(&report, false, &out);
+		report_json(&report, &out);
 	else
 		report_text(&report, !isatty(STDOUT_FILENO) || getenv("NO_COLOR"), &out);
 	if (s->text[HTML])

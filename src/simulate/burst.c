@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/number.h"
 #include "base/os.h"
 
 #define SLOTS_FIRST 1024
@@ -221,7 +222,7 @@ static void go_to_slots(struct burst *burst, struct key *key)
 	burst->stats.estimated++;
 }
 
-uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t now_ns, uint64_t granted)
+uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted)
 {
 	struct key *key = take(burst, hash ? hash : 1);
 
@@ -231,15 +232,17 @@ uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t now_ns, uint64_t
 	}
 	if (granted == 0)
 		return 0;
-	while (key->count > 0 && now_ns - entry_at(key, 0)->last_ns >= burst->period_ns) {
+	if (key->count > 0)
+		at_ns = u64_max(at_ns, entry_at(key, key->count - 1u)->last_ns);
+	while (key->count > 0 && at_ns - entry_at(key, 0)->last_ns >= burst->period_ns) {
 		key->sum -= entry_at(key, 0)->granted;
 		key->first = (key->first + 1) & (key->room - 1);
 		key->count--;
 	}
-	if (key->count == key->room && !joins(burst, key, entry_at(key, key->count - 1u), now_ns) &&
+	if (key->count == key->room && !joins(burst, key, entry_at(key, key->count - 1u), at_ns) &&
 	    !grow_log(burst, key) && !key->in_slots)
 		go_to_slots(burst, key);
-	append(burst, key, now_ns, granted);
+	append(burst, key, at_ns, granted);
 	key->sum += granted;
 	return key->sum;
 }

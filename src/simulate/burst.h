@@ -34,11 +34,13 @@ void burst_prefetch(const struct burst *burst, uint64_t hash);
 void burst_prefetch_log(const struct burst *burst, uint64_t hash);
 
 /**
- * A request of the key with this hash: `granted` is its cost, or 0. Times never
- * go back. Returns what the key was granted in the period that ends now, the
- * start not included.
+ * A request of the key with this hash: `granted` is its cost, or 0, at `at_ns`, its
+ * turn. A key's turns never go back, but where its state was evicted: what would
+ * pass before another of its key counts with that one. Keys need no order among
+ * them. Returns what the key was granted in the period that ends then, the start
+ * not included.
  */
-uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t now_ns, uint64_t granted);
+uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted);
 
 struct burst_stats burst_stats(const struct burst *burst);
 

@@ -15,8 +15,8 @@ struct report {
 
 #define REPORT_TOP 10 /* keys listed of those that are denied most */
 
-/** One JSON object, and with `timelines` what happened over time. */
-void report_json(const struct report *report, bool timelines, struct buffer *out);
+/** One JSON object. */
+void report_json(const struct report *report, struct buffer *out);
 
 /** A table with small charts. `plain`: no colours, no characters but ASCII. */
 void report_text(const struct report *report, bool plain, struct buffer *out);

@@ -10,7 +10,7 @@ static void add_data(const struct report *report, struct buffer *out)
 {
 	struct buffer json = {0};
 
-	report_json(report, true, &json);
+	report_json(report, &json);
 	for (size_t i = 0; i < json.len; i++)
 		if (json.data[i] == '<')
 			buffer_add_text(out, "\\u003c");

@@ -51,6 +51,20 @@ static void add_retry(const struct tally *tally, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
+static void add_waits(const struct tally_waits *waits, struct buffer *out)
+{
+	const struct histogram *h = &waits->waits;
+
+	if (h->count == 0)
+		return;
+	add_number(out, ",\"wait_ms\":{\"waited\":", waits->waited);
+	buffer_printf(out, ",\"mean\":%.3f", tally_wait_mean_ns(waits) / NS_PER_MS);
+	add_number(out, ",\"p50\":", ceil_div(histogram_quantile(h, 0.5), NS_PER_MS));
+	add_number(out, ",\"p99\":", ceil_div(histogram_quantile(h, 0.99), NS_PER_MS));
+	add_number(out, ",\"max\":", ceil_div(h->max, NS_PER_MS));
+	buffer_add_text(out, "}");
+}
+
 static void add_top(const struct tally *tally, struct buffer *out)
 {
 	struct arena arena = {0};
@@ -71,21 +85,31 @@ static void add_top(const struct tally *tally, struct buffer *out)
 
 static void add_timeline(const struct timeline *t, struct buffer *out)
 {
+	static const struct {
+		const char *name;
+		size_t offset;
+	} fields[] = {
+	    {"asked", offsetof(struct timeline_counts, asked)},
+	    {"passed", offsetof(struct timeline_counts, passed)},
+	    {"denied", offsetof(struct timeline_counts, denied)},
+	};
+
 	buffer_add_text(out, ",\"timeline\":{\"start\":");
 	when_add_seconds(out, timeline_start_ns(t));
 	buffer_add_text(out, ",\"width\":");
 	when_add_seconds(out, timeline_width_ns(t));
-	buffer_add_text(out, ",\"passed\":[");
-	for (size_t i = 0; i < t->count; i++)
-		add_number(out, i > 0 ? "," : "", t->counts[i].passed);
-	buffer_add_text(out, "],\"denied\":[");
-	for (size_t i = 0; i < t->count; i++)
-		add_number(out, i > 0 ? "," : "", t->counts[i].denied);
-	buffer_add_text(out, "]}");
+	for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+		buffer_printf(out, ",\"%s\":[", fields[f].name);
+		for (size_t i = 0; i < t->count; i++)
+			add_number(out, i > 0 ? "," : "",
+			           *(const uint64_t *)((const char *)&t->counts[i] + fields[f].offset));
+		buffer_add_text(out, "]");
+	}
+	buffer_add_text(out, "}");
 }
 
 static void add_limit(const struct report *report, const struct lane *lane,
-                      const struct tally *tally, bool timelines, struct buffer *out)
+                      const struct tally *tally, struct buffer *out)
 {
 	buffer_add_text(out, "\"");
 	buffer_add_json(out, slice_of(tally->limit->name));
@@ -101,13 +125,13 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	buffer_add_text(out, "}");
 	add_worst(tally, out);
 	add_retry(tally, out);
+	add_waits(&tally->waits, out);
 	add_top(tally, out);
-	if (timelines)
-		add_timeline(&tally->timeline, out);
+	add_timeline(&tally->timeline, out);
 	buffer_add_text(out, "}");
 }
 
-void report_json(const struct report *report, bool timelines, struct buffer *out)
+void report_json(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
 	const char *between = "";
@@ -137,7 +161,7 @@ void report_json(const struct report *report, bool timelines, struct buffer *out
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
 			buffer_add_text(out, between);
-			add_limit(report, &replay->lanes[l], &replay->lanes[l].tallies[i], timelines, out);
+			add_limit(report, &replay->lanes[l], &replay->lanes[l].tallies[i], out);
 			between = ",";
 		}
 	buffer_add_text(out, "}}\n");

@@ -16,12 +16,12 @@ static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"}
 /* What all charts have in common, so that they compare. */
 struct chart {
 	uint64_t begin_ns, column_ns; /* whole intervals of the timelines */
-	uint64_t most;                /* of requests in a column, of all limits */
+	uint64_t most;                /* asked or passed in a column, of all limits */
 	bool plain;
 };
 
 struct bars {
-	uint64_t passed[CHART_COLUMNS], denied[CHART_COLUMNS];
+	uint64_t asked[CHART_COLUMNS], passed[CHART_COLUMNS], denied[CHART_COLUMNS];
 };
 
 static struct bars bars_of(const struct chart *chart, const struct timeline *timeline)
@@ -32,6 +32,7 @@ static struct bars bars_of(const struct chart *chart, const struct timeline *tim
 		uint64_t at_ns = (timeline->first + i) * timeline_width_ns(timeline);
 		size_t column = (size_t)((at_ns - chart->begin_ns) / chart->column_ns);
 
+		bars.asked[column] += timeline->counts[i].asked;
 		bars.passed[column] += timeline->counts[i].passed;
 		bars.denied[column] += timeline->counts[i].denied;
 	}
@@ -60,7 +61,7 @@ static struct chart plan(const struct replay *replay, bool plain)
 			struct bars c = bars_of(&chart, &replay->lanes[l].tallies[i].timeline);
 
 			for (size_t j = 0; j < CHART_COLUMNS; j++)
-				chart.most = u64_max(chart.most, c.passed[j] + c.denied[j]);
+				chart.most = u64_max(chart.most, u64_max(c.asked[j], c.passed[j]));
 		}
 	return chart;
 }
@@ -77,8 +78,13 @@ static void add_chart(const struct chart *chart, const char *name, const char *c
 	buffer_printf(out, "|%s\n", chart->plain ? "" : "\033[0m");
 }
 
+static void add_asked(const struct chart *chart, const struct bars *bars, struct buffer *out)
+{
+	add_chart(chart, "asked ", "\033[90m", bars->asked, out);
+}
+
 /* 150 us, 2.5 s, 3 m */
-static void add_duration(struct buffer *out, uint64_t ns)
+static void add_duration(struct buffer *out, int width, uint64_t ns)
 {
 	static const struct {
 		const char *name;
@@ -92,7 +98,7 @@ static void add_duration(struct buffer *out, uint64_t ns)
 	while (i < 6 && ns < units[i].ns)
 		i++;
 	snprintf(text, sizeof text, "%.3g %s", (double)ns / (double)units[i].ns, units[i].name);
-	buffer_printf(out, "%10s", ns ? text : "-");
+	buffer_printf(out, "%*s", width, ns ? text : "-");
 }
 
 /* "algorithm":"token_bucket","rate":"5/s" -> algorithm token_bucket, rate 5/s */
@@ -144,25 +150,59 @@ static void add_row(const struct tally *tally, struct buffer *out)
 	uint64_t declared = tally->declared->options.rate.count;
 	struct burst_stats stats = burst_stats(tally->burst);
 
-	buffer_printf(out, "%-20s %10llu %10llu %9llu %12llu", tally->limit->name,
+	buffer_printf(out, "%-16s %9llu %9llu %7llu %8llu", tally->limit->name,
 	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
 	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted);
 	if (declared > 0)
-		buffer_printf(out, " %7.2f x", (double)tally->worst.granted / (double)declared);
+		buffer_printf(out, " %6.2f x", (double)tally->worst.granted / (double)declared);
 	else
-		buffer_printf(out, " %9s", "-");
-	add_duration(out, histogram_quantile(retry, 0.5));
-	add_duration(out, retry->max);
+		buffer_printf(out, " %8s", "-");
+	add_duration(out, 10, histogram_quantile(retry, 0.5));
+	add_duration(out, 8, retry->max);
 	buffer_add_text(out, "\n");
 }
 
-static void add_detail(const struct chart *chart, const struct tally *tally, struct buffer *out)
+static void add_waits(const struct tally *tally, struct buffer *out)
+{
+	const struct histogram *waits = &tally->waits.waits;
+
+	buffer_printf(out, "%-16s %9llu", tally->limit->name, (unsigned long long)tally->waits.waited);
+	add_duration(out, 10, (uint64_t)tally_wait_mean_ns(&tally->waits));
+	add_duration(out, 10, histogram_quantile(waits, 0.5));
+	add_duration(out, 10, histogram_quantile(waits, 0.99));
+	add_duration(out, 10, waits->max);
+	buffer_add_text(out, "\n");
+}
+
+/* Only where there are limits that make requests wait. */
+static void add_waiting(const struct replay *replay, struct buffer *out)
+{
+	bool any = false;
+
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+			const struct tally *tally = &replay->lanes[l].tallies[i];
+
+			if (tally->waits.waits.count == 0)
+				continue;
+			if (!any)
+				buffer_printf(out, "\n%-16s %9s %9s %9s %9s %9s\n", "limit", "waited", "mean wait",
+				              "p50", "p99", "max");
+			any = true;
+			add_waits(tally, out);
+		}
+}
+
+static void add_detail(const struct chart *chart, const struct tally *tally, bool asked,
+                       struct buffer *out)
 {
 	struct bars bars = bars_of(chart, &tally->timeline);
 
 	buffer_printf(out, "\n%s: ", tally->limit->name);
 	add_parameters(tally, out);
 	buffer_add_text(out, "\n");
+	if (asked)
+		add_asked(chart, &bars, out);
 	add_chart(chart, "passed", "\033[32m", bars.passed, out);
 	add_chart(chart, "denied", "\033[31m", bars.denied, out);
 	add_top(tally, out);
@@ -224,13 +264,20 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 		              (unsigned long long)replay->lanes[0].allowed,
 		              (unsigned long long)replay->lanes[0].denied,
 		              (unsigned long long)replay->lanes[0].unlimited);
-	buffer_printf(out, "\n\n%-20s %10s %10s %9s %12s %9s %9s %9s\n", "limit", "allowed", "denied",
-	              "keys", "worst period", "declared", "retry p50", "max");
+	buffer_printf(out, "\n\n%-16s %9s %9s %7s %8s %8s %9s %7s\n", "limit", "allowed", "denied",
+	              "keys", "worst", "declared", "retry p50", "max");
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
 			add_row(&replay->lanes[l].tallies[i], out);
+	add_waiting(replay, out);
+	if (!report->as_rules) {
+		struct bars traffic = bars_of(&chart, &replay->lanes[0].tallies[0].timeline);
+
+		buffer_add_text(out, "\n");
+		add_asked(&chart, &traffic, out);
+	}
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			add_detail(&chart, &replay->lanes[l].tallies[i], out);
+			add_detail(&chart, &replay->lanes[l].tallies[i], report->as_rules, out);
 	add_notes(report, out);
 }

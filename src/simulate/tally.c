@@ -28,16 +28,29 @@ static void keep_worst(struct tally_worst *worst, uint64_t granted, uint64_t now
 		memcpy(worst->key, key.data, u64_min(key.len, sizeof worst->key));
 }
 
+static void count_wait(struct tally_waits *waits, uint64_t wait_ns)
+{
+	waits->waited += wait_ns > 0;
+	waits->sum_ns += (double)wait_ns;
+	histogram_count(&waits->waits, wait_ns, 1);
+}
+
 void tally_count(struct tally *tally, const struct engine_charge *charge, uint64_t cost,
                  uint64_t now_ns, const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
-	uint64_t turn_ns = now_ns + decision->wait_ns; /* what waits is granted then */
+	uint64_t wait_ns = allowed && cost > 0 ? decision->wait_ns : 0; /* a question has no turn */
+	uint64_t turn_ns = now_ns + wait_ns;
 	uint64_t granted = burst_add(tally->burst, charge->key.hash, turn_ns, allowed ? cost : 0);
 
-	timeline_add(&tally->timeline, now_ns, allowed, !allowed);
+	timeline_add(&tally->timeline, now_ns,
+	             (struct timeline_counts){1, allowed && wait_ns == 0, !allowed});
 	if (allowed) {
 		tally->allowed++;
+		if (decision->paced && cost > 0)
+			count_wait(&tally->waits, wait_ns);
+		if (wait_ns > 0)
+			timeline_add(&tally->timeline, turn_ns, (struct timeline_counts){.passed = 1});
 		if (granted > tally->worst.granted)
 			keep_worst(&tally->worst, granted, turn_ns, charge->key_name);
 		return;

@@ -17,6 +17,13 @@ struct tally_worst {
 	size_t key_len; /* of the whole key */
 };
 
+/* How long what was allowed waited for its turn, where the limit makes requests wait. */
+struct tally_waits {
+	uint64_t waited;        /* longer than 0 */
+	double sum_ns;          /* a year each may be more than 64 bits hold */
+	struct histogram waits; /* also those of 0, in nanoseconds; empty of any other limit */
+};
+
 struct tally {
 	const struct weir_limit *limit;
 	const struct rules_limit *declared;
@@ -25,10 +32,17 @@ struct tally {
 	struct burst *burst;
 	struct top *top;              /* never fades: all at one time, TALLY_TIME */
 	struct histogram retry_after; /* of the denied, in nanoseconds */
-	struct timeline timeline;     /* of requests */
+	struct tally_waits waits;
+	struct timeline timeline; /* of requests; what waits passes when its turn comes */
 };
 
 #define TALLY_TIME 0
+
+/** Of all that was allowed; NAN of a limit that makes nobody wait. */
+static inline double tally_wait_mean_ns(const struct tally_waits *waits)
+{
+	return waits->sum_ns / (double)waits->waits.count;
+}
 
 /** 0 or ENOMEM; free with tally_close in any case. */
 int tally_open(struct tally *tally, const struct weir_limit *limit,

@@ -19,6 +19,13 @@ uint64_t timeline_width_ns(const struct timeline *timeline)
 	return widths[timeline->width];
 }
 
+static void add(struct timeline_counts *to, const struct timeline_counts *more)
+{
+	to->asked += more->asked;
+	to->passed += more->passed;
+	to->denied += more->denied;
+}
+
 static void widen(struct timeline *t)
 {
 	uint64_t factor = widths[t->width + 1] / widths[t->width], first = t->first / factor;
@@ -27,9 +34,8 @@ static void widen(struct timeline *t)
 		struct timeline_counts counts = t->counts[i];
 		size_t to = (size_t)((t->first + i) / factor - first);
 
-		t->counts[i] = (struct timeline_counts){0, 0};
-		t->counts[to].passed += counts.passed;
-		t->counts[to].denied += counts.denied;
+		t->counts[i] = (struct timeline_counts){0};
+		add(&t->counts[to], &counts);
 	}
 	if (t->count > 0)
 		t->count = (size_t)((t->first + t->count - 1) / factor - first) + 1;
@@ -37,18 +43,17 @@ static void widen(struct timeline *t)
 	t->width++;
 }
 
-void timeline_add(struct timeline *t, uint64_t now_ns, uint64_t passed, uint64_t denied)
+void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts more)
 {
 	size_t i;
 
 	if (t->count == 0)
-		t->first = now_ns / widths[t->width];
-	while (now_ns / widths[t->width] - t->first >= TIMELINE_MAX)
+		t->first = at_ns / widths[t->width];
+	while (at_ns / widths[t->width] - t->first >= TIMELINE_MAX)
 		widen(t);
-	i = (size_t)(now_ns / widths[t->width] - t->first);
+	i = (size_t)(at_ns / widths[t->width] - t->first);
 	t->count = i >= t->count ? i + 1 : t->count;
-	t->counts[i].passed += passed;
-	t->counts[i].denied += denied;
+	add(&t->counts[i], &more);
 }
 
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other)

@@ -14,7 +14,7 @@
 #define TIMELINE_MAX 1000
 
 struct timeline_counts {
-	uint64_t passed, denied;
+	uint64_t asked, passed, denied;
 };
 
 /* Zeroed is empty. */
@@ -25,8 +25,8 @@ struct timeline {
 	struct timeline_counts counts[TIMELINE_MAX];
 };
 
-/** Counts what happened at `now_ns`; times never go back. */
-void timeline_add(struct timeline *timeline, uint64_t now_ns, uint64_t passed, uint64_t denied);
+/** Counts what happened at `at_ns`, which is not before the first time given. */
+void timeline_add(struct timeline *timeline, uint64_t at_ns, struct timeline_counts more);
 
 /** Makes the intervals as wide as those of `other`, if that is wider. */
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other);

@@ -187,7 +187,41 @@ def test_the_worst_period_is_found_between_windows(config):
     assert (worst["key"], worst["at"], worst["estimated_keys"]) == ("a", START + 60.2, 0)
 
 
-def test_the_keys_that_are_denied_most_and_their_waits(config):
+WAITING = """
+limits:
+  pace: { algorithm: pacer, rate: 10/s, slack: 0, max_wait: 4s }
+  queue: { algorithm: leaky_queue, rate: 10/s, capacity: 20 }
+  plain: { algorithm: token_bucket, rate: 10/s }
+"""
+
+
+def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
+    """A hundred at once: they pass ten a second, and no second sees more."""
+    config.write_text(WAITING)
+    trace = lines(*({"time": START, "ip": "a"} for _ in range(100)), {"time": START, "ip": "a", "cost": 0})
+    limits = simulate(config, trace)[0]["limits"]
+    for name, passed, longest in (("pace", 41, 4000), ("queue", 21, 2000)):
+        limit, waits = limits[name], limits[name]["wait_ms"]
+        assert (limit["allowed"], limit["denied"]) == (passed, 101 - passed)
+        assert (waits["waited"], waits["max"]) == (passed - 1, longest)
+        assert waits["mean"] == longest / 2
+        assert waits["p50"] == pytest.approx(longest / 2, rel=0.01)
+        assert waits["p99"] == pytest.approx(longest, rel=0.01)
+        # By their turns, not by when they asked.
+        assert limit["worst"]["granted"] == 10
+        series = limit["timeline"]
+        assert (sum(series["asked"]), sum(series["passed"])) == (101, passed)
+        per_turn = [n for n in series["passed"] if n]
+        assert per_turn == [1] * passed
+        assert (len(series["passed"]) - 1) * series["width"] == longest / 1000
+    assert "wait_ms" not in limits["plain"]
+    path = config.parent / "trace"
+    rows = weir("simulate", "-c", config, "--trace", path).stdout.splitlines()
+    assert [row.split()[:2] for row in rows[rows.index("") + 1:][5:8]] == [
+        ["limit", "waited"], ["pace", "40"], ["queue", "20"]]
+
+
+def test_the_keys_that_are_denied_most_and_what_they_are_told(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(20) for _ in range(5 + i)))
     limit = simulate(config, trace, "--limit", "first")[0]["limits"]["first"]
     assert [(k["key"], k["denied"], k["error"]) for k in limit["top"]] == \

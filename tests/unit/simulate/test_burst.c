@@ -96,6 +96,20 @@ static void keys_past_the_most_are_counted_and_disturb_nobody(void **state)
 	burst_close(burst);
 }
 
+static void a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_order(void **state)
+{
+	struct burst *burst = burst_open(1000, 10);
+
+	(void)state;
+	assert_int_equal(burst_add(burst, 1, 9000, 1), 1);
+	assert_int_equal(burst_add(burst, 1, 9500, 1), 2);
+	assert_int_equal(burst_add(burst, 2, 5000, 1), 1);
+	assert_int_equal(burst_add(burst, 1, 5000, 1), 3);
+	assert_int_equal(burst_add(burst, 1, 9999, 1), 4);
+	assert_int_equal(burst_add(burst, 1, 10000, 1), 4);
+	burst_close(burst);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -103,6 +117,7 @@ int main(void)
 	    cmocka_unit_test(a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most),
 	    cmocka_unit_test(logs_that_have_taken_their_memory_go_on_in_slots),
 	    cmocka_unit_test(keys_past_the_most_are_counted_and_disturb_nobody),
+	    cmocka_unit_test(a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,20 +12,23 @@
 static void nothing_is_lost_from_a_millisecond_to_all_of_time(void **state)
 {
 	static struct timeline timeline;
-	uint64_t now = 1700000000 * NS_PER_S + 1, n = 0, passed = 0, denied = 0;
+	uint64_t now = 1700000000 * NS_PER_S + 1, n = 0, asked = 0, passed = 0, denied = 0;
 
 	(void)state;
 	for (uint64_t step = 1; now < INT64_MAX; step = step * 3 / 2 + 1, now += step) {
-		timeline_add(&timeline, now, 1, n % 3);
+		timeline_add(&timeline, now, (struct timeline_counts){2, 1, n % 3});
+		asked += 2;
 		passed++;
 		denied += n++ % 3;
 		assert_true(timeline.count <= TIMELINE_MAX);
 		assert_true(timeline_start_ns(&timeline) <= 1700000000 * NS_PER_S + 1);
 	}
 	for (size_t i = 0; i < timeline.count; i++) {
+		asked -= timeline.counts[i].asked;
 		passed -= timeline.counts[i].passed;
 		denied -= timeline.counts[i].denied;
 	}
+	assert_int_equal(asked, 0);
 	assert_int_equal(passed, 0);
 	assert_int_equal(denied, 0);
 }
@@ -37,18 +40,34 @@ static void intervals_keep_what_happened_in_them_when_they_widen(void **state)
 
 	(void)state;
 	for (uint64_t second = 0; second < 3600; second++)
-		timeline_add(&timeline, start + second * NS_PER_S, second, 1);
+		timeline_add(&timeline, start + second * NS_PER_S, (struct timeline_counts){0, second, 1});
 	width = timeline_width_ns(&timeline);
 	assert_int_equal(width, 10 * NS_PER_S);
 	for (size_t i = 0; i < 360; i++) {
 		assert_int_equal(timeline.counts[i].passed, 100 * i + 45);
 		assert_int_equal(timeline.counts[i].denied, 10);
 	}
-	timeline_add(&wider, 0, 1, 0);
-	timeline_add(&wider, 80000 * NS_PER_S, 1, 0);
+	timeline_add(&wider, 0, (struct timeline_counts){1, 1, 0});
+	timeline_add(&wider, 80000 * NS_PER_S, (struct timeline_counts){1, 1, 0});
 	timeline_widen_to(&timeline, &wider);
 	assert_int_equal(timeline_width_ns(&timeline), timeline_width_ns(&wider));
 	assert_int_equal(timeline_start_ns(&timeline) % timeline_width_ns(&wider), 0);
+}
+
+static void what_passes_later_may_be_told_before_what_is_asked_meanwhile(void **state)
+{
+	static struct timeline timeline;
+	uint64_t start = 1700000000 * NS_PER_S;
+
+	(void)state;
+	timeline_add(&timeline, start, (struct timeline_counts){.asked = 1});
+	timeline_add(&timeline, start + 3000 * NS_PER_S, (struct timeline_counts){.passed = 1});
+	timeline_add(&timeline, start, (struct timeline_counts){1, 0, 1});
+	assert_int_equal(timeline_start_ns(&timeline), start);
+	assert_int_equal(timeline.counts[0].asked, 2);
+	assert_int_equal(timeline.counts[0].denied, 1);
+	assert_int_equal(timeline.counts[timeline.count - 1].passed, 1);
+	assert_int_equal(timeline.count, 301);
 }
 
 int main(void)
@@ -56,6 +75,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_is_lost_from_a_millisecond_to_all_of_time),
 	    cmocka_unit_test(intervals_keep_what_happened_in_them_when_they_widen),
+	    cmocka_unit_test(what_passes_later_may_be_told_before_what_is_asked_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
