@@ -95,7 +95,8 @@ static void add_duration(struct buffer *out, int width, uint64_t ns)
 	char text[32];
 	size_t i = 0;
 
-	while (i < 6 && ns < units[i].ns)
+	/* 999.9 ms is 1 s in three digits. */
+	while (i < 6 && ns + ns / 1999 < units[i].ns)
 		i++;
 	snprintf(text, sizeof text, "%.3g %s", (double)ns / (double)units[i].ns, units[i].name);
 	buffer_printf(out, "%*s", width, ns ? text : "-");

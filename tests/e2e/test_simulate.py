@@ -196,13 +196,14 @@ limits:
 
 
 def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
-    """A hundred at once: they pass ten a second, and no second sees more."""
+    """A hundred at once: they pass ten a second. Who only asks, at a cost of 0, waits for nothing."""
     config.write_text(WAITING)
-    trace = lines(*({"time": START, "ip": "a"} for _ in range(100)), {"time": START, "ip": "a", "cost": 0})
+    one = {"time": START, "ip": "a"}
+    trace = lines(one, {**one, "cost": 0}, *[one] * 99)
     limits = simulate(config, trace)[0]["limits"]
     for name, passed, longest in (("pace", 41, 4000), ("queue", 21, 2000)):
         limit, waits = limits[name], limits[name]["wait_ms"]
-        assert (limit["allowed"], limit["denied"]) == (passed, 101 - passed)
+        assert (limit["allowed"], limit["denied"]) == (passed + 1, 100 - passed)
         assert (waits["waited"], waits["max"]) == (passed - 1, longest)
         assert waits["mean"] == longest / 2
         assert waits["p50"] == pytest.approx(longest / 2, rel=0.01)
@@ -210,9 +211,8 @@ def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
         # By their turns, not by when they asked.
         assert limit["worst"]["granted"] == 10
         series = limit["timeline"]
-        assert (sum(series["asked"]), sum(series["passed"])) == (101, passed)
-        per_turn = [n for n in series["passed"] if n]
-        assert per_turn == [1] * passed
+        assert (sum(series["asked"]), sum(series["passed"])) == (101, passed + 1)
+        assert [n for n in series["passed"] if n] == [2] + [1] * (passed - 1)
         assert (len(series["passed"]) - 1) * series["width"] == longest / 1000
     assert "wait_ms" not in limits["plain"]
     path = config.parent / "trace"
@@ -331,6 +331,7 @@ def test_mistakes_are_told(config, flags, status, said):
 def test_the_table_is_plain_in_a_pipe_and_has_charts(config):
     text = weir("simulate", "--pattern", "edge-burst").stdout
     assert text.isascii() and "\033" not in text
+    assert max(map(len, text.splitlines())) <= 80
     assert len(re.findall(r"^  (?:passed|denied) \|.{64}\|$", text, re.M)) >= 8
 
 
@@ -350,6 +351,8 @@ HOSTILE = "</script><script>document.title='x'</script><b>&amp;"
 @plain_build_only
 def test_the_page_draws_its_charts_and_zooms_in_a_browser_without_a_network(config, tmp_path):
     page = tmp_path / "report.html"
+    config.write_text(LIMITS + "  pace: { algorithm: pacer, rate: 1/s, slack: 0, max_wait: 5s }\n")
+    names = [*MODELS, "pace"]
     trace = lines(*({"time": START + i // 40, "ip": HOSTILE} for i in range(4000)))
     simulate(config, trace, "--html", page)
     browser = Browser(tmp_path)
@@ -360,7 +363,9 @@ def test_the_page_draws_its_charts_and_zooms_in_a_browser_without_a_network(conf
         assert browser.evaluate("document.title") == "weir simulate"
         assert HOSTILE in browser.evaluate("document.body.innerText")
         rows = browser.evaluate("[...document.querySelectorAll('#limits tr')].map(r => r.innerText)")
-        assert [row.split()[0] for row in rows] == list(MODELS)
+        assert [row.split("\t")[0] for row in rows] == names
+        waits = [row.split("\t")[8:] for row in rows]
+        assert waits == [["–"] * 5] * len(MODELS) + [["104", "4.86 s", "5 s", "5 s", "5 s"]]
         # Each chart has green and red in it: something passed, something was denied.
         drawn = browser.evaluate("""[...document.querySelectorAll('.chart')].map((chart) => {
             const canvas = chart.querySelector('canvas');
@@ -369,7 +374,7 @@ def test_the_page_draws_its_charts_and_zooms_in_a_browser_without_a_network(conf
             for (let i = 0; i < p.length; i += 4)
                 if (p[i + 3] > 20) { green += p[i + 1] > p[i] + 50; red += p[i] > p[i + 1] + 50; }
             return [green, red]; })""")
-        assert len(drawn) == len(MODELS)
+        assert len(drawn) == len(names)
         assert all(green > 20 and red > 20 for green, red in drawn), drawn
         assert colours(browser.screenshot()) > 20
         # Dragging over the middle of one zooms all.
