@@ -1,0 +1,190 @@
+"""The simulator, the library and a live server decide alike at the same times, by every algorithm."""
+
+import ctypes
+import json
+import random
+import re
+import sys
+import threading
+import time
+
+import pytest
+from harness import BUILD, ROOT, Http, plain_build_only, weir
+from test_simulate import S, START, decimal, ms_up
+
+sys.path.insert(0, str(ROOT / "tests" / "model"))
+
+# A live server is asked 20 ms after each fifth of a second begins, or a little later. Nothing turns
+# within 8 ms of that: no slot or window ends, no third of a second does, and what has dripped in
+# 200 ms, 400 ms and so on is nowhere near a whole.
+APART_NS = 8_000_000
+LIMITS = {
+    "token_bucket": "rate: 11/1400ms, burst: 4",
+    "leaky_bucket": "rate: 11/1400ms, capacity: 4",
+    "fixed_window": "rate: 5/s",
+    "resetting_bucket": "rate: 5/700ms",
+    "sliding_window": "rate: 7/s, slots: 5",
+    "sliding_log": "rate: 7/700ms",
+    "pacer": "rate: 11/1400ms, slack: 2, max_wait: 191ms",
+    "leaky_queue": "rate: 11/1400ms, capacity: 1",
+    "random": "deny: 0.3",
+    "sliding_counter": "rate: 3/s",
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "weir.yaml"
+    path.write_text("limits:\n" + "".join(
+        f"  {name}: {{ algorithm: {name}, {parameters} }}\n" for name, parameters in LIMITS.items()))
+    return path
+
+
+def test_no_algorithm_is_missing_here():
+    header = (ROOT / "include/weir/weir.h").read_text()
+    names = re.search(r"^enum weir_algorithm \{(.*?)^\};", header, re.M | re.S)[1]
+    assert [name.lower() for name in re.findall(r"^\tWEIR_(\w+)", names, re.M)] == list(LIMITS)
+
+
+def simulated(config, trace, number):
+    """Of (time in ns, key, cost), each limit's decisions."""
+    (config.parent / "trace").write_text(
+        "time,user,cost\n" + "".join(f"{decimal(t)},{k},{c}\n" for t, k, c in trace))
+    out = config.parent / f"decisions-{number}"
+    done = weir("simulate", "-c", config, "--trace", config.parent / "trace", "--key", "user",
+                "--decisions", out, "--json")
+    assert done.returncode == 0, done
+    by_limit = {name: [] for name in LIMITS}
+    for line in out.read_text().splitlines():
+        decision = json.loads(line)
+        by_limit[decision["limit"]].append(decision)
+    return by_limit
+
+
+COSTS = (1, 2, 1)
+EXACT = ("allowed", "remaining", "reason")
+TIMES = ("retry_after_ms", "reset_after_ms", "wait_ms")
+
+
+class Library:
+    """The limits of a file, in a table."""
+
+    def __init__(self, text):
+        import weir as binding  # not in a build with a sanitizer, which Python would have to load first
+
+        self.binding, lib = binding, binding.lib
+        rules = ctypes.CDLL(str(BUILD / "src" / "libweir_rules.so"))
+        self.config, self.engine = ctypes.c_void_p(), ctypes.c_void_p()
+        self.table = binding.Table()
+        assert rules.weir_config_read_yaml(
+            text, ctypes.c_size_t(len(text)), None, ctypes.byref(self.config), None) == 0
+        assert lib.weir_engine_open(
+            self.config, self.table.handle, ctypes.byref(self.engine), None) == 0
+        lib.weir_engine_limit.restype = self.handle_type = ctypes.c_void_p
+
+    def close(self):
+        self.binding.lib.weir_engine_close(self.engine)
+        self.binding.lib.weir_config_close(self.config)
+
+    def decide(self, limit, key, now, cost):
+        handle = self.binding.lib.weir_engine_limit(
+            self.engine, limit, ctypes.c_size_t(len(limit)))
+        decision = self.binding.RawDecision()
+        assert self.binding.lib.weir_acquire(
+            self.table.handle, handle, key, len(key), cost, now, ctypes.byref(decision)) == 0
+        return decision
+
+
+@plain_build_only
+def test_the_library_decides_as_the_simulator_to_the_last_field(config):
+    chance, now, trace = random.Random(11), START * S, []
+    for _ in range(3000):
+        now += chance.choice([0, 0, 1, chance.randrange(S // 30), chance.randrange(S // 2), S // 5, 3 * S])
+        trace.append((now, chance.choice("ab"), chance.choice([1, 1, 2])))
+    library = Library(config.read_bytes())
+    try:
+        for name, decisions in simulated(config, trace, 0).items():
+            library.binding.lib.weir_seed(1)  # as the simulator's draws
+            for (at, key, cost), line in zip(trace, decisions, strict=True):
+                d = library.decide(name.encode(), key.encode(), at, cost)
+                expected = {
+                    "allowed": d.allowed, "remaining": d.remaining, "retry_after_ms": ms_up(d.retry_after_ns),
+                    "reset_after_ms": ms_up(d.reset_after_ns),
+                    "reason": library.binding.lib.weir_reason_text(d.reason).decode()}
+                if d.paced:
+                    expected["wait_ms"] = ms_up(d.wait_ns)
+                assert {field: line.get(field) for field in expected} == expected, (name, line)
+                assert ("wait_ms" in line) == d.paced
+            assert {line["allowed"] for line in decisions} == {True, False}, name
+    finally:
+        library.close()
+
+
+def ask_live(server, limit, key, delay_ns, asked):
+    """Three requests at one time, each fifth of a second: that time is not before, not after, those."""
+    begin = (time.time_ns() // S + 1) * S + 20_000_000 + delay_ns
+    batch = json.dumps([{"limit": limit, "key": key, "cost": cost} for cost in COSTS])
+    with Http(server.http) as client:
+        for turn in range(7):
+            time.sleep(max(begin + turn * S // 5 - time.time_ns(), 0) / S)
+            before = time.time_ns()
+            answers = client.request("POST", "/v1/batch", batch).json
+            after = time.time_ns()
+            # If answers are held, they came when the last turn did, and tell times from then on.
+            # What they say of that is rounded up.
+            held = max(max(answer.get("wait_ms", 0) for answer in answers) - 1, 0)
+            if after - before < held * 10**6:
+                held = 0
+            for answer in answers:
+                answer["held_ms"] = held
+            asked.append((before, after - held * 10**6, answers))
+
+
+def replays(config, asked):
+    """What each limit decides if all came as early as can be, as late, or by turns."""
+    for number, late in enumerate(([0, 0], [1, 1], [0, 1], [1, 0])):
+        trace = sorted(((request[late[i % 2]], limit, cost)
+                        for limit, requests in asked.items() for i, request in enumerate(requests)
+                        for cost in COSTS), key=lambda request: request[0])
+        decisions = simulated(config, trace, number)
+        yield {limit: [d for d in decisions[limit] if d["key"] == limit] for limit in asked}
+
+
+@plain_build_only
+def test_a_live_server_decides_as_the_simulator_replays_it(serve, config):
+    """
+    A decision's time is known to lie between asking and the answer. Where it could matter when in
+    between, since the machine was slow, the limit is asked again.
+    """
+    text = config.read_text().replace("deny: 0.3", "deny: 1")  # draws are the server's own
+    config.write_text(text)
+    server = serve(config=text)
+    unsettled = list(LIMITS)
+    for attempt in range(6):
+        asked = {limit: [] for limit in unsettled}
+        threads = [threading.Thread(target=ask_live, args=(
+            server, limit, f"try-{attempt}", i * 1_000_000, asked[limit]))
+            for i, limit in enumerate(reversed(unsettled))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        versions = list(replays(config, asked))
+        for limit, requests in asked.items():
+            width = max(after - before for before, after, _ in requests)
+            found = [[tuple(d[field] for field in EXACT) for d in v[limit]] for v in versions]
+            if width > APART_NS or any(version != found[0] for version in found):
+                continue
+            live = [answer for _, _, answers in requests for answer in answers]
+            assert [tuple(a[field] for field in EXACT) for a in live] == found[0], limit
+            apart = ms_up(width) + 1
+            for i, answer in enumerate(live):
+                for field in TIMES:
+                    past = answer["held_ms"] if field == "reset_after_ms" else 0
+                    times = [max(v[limit][i].get(field, 0) - past, 0) for v in versions]
+                    assert min(times) - apart <= answer.get(field, 0) <= max(times) + apart, (limit, i, field)
+            assert len({a["allowed"] for a in live}) == 2 or limit == "random"
+            unsettled.remove(limit)
+        if not unsettled:
+            return
+    pytest.fail(f"{unsettled}: the machine was too slow to tell when requests were decided")
