@@ -7,7 +7,7 @@ import pytest
 from harness import BUILD, PATIENCE, ROOT, Server
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
-             "docs/operations.md", "docs/bench.md", "docs/simulate.md"]
+             "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md"]
 
 PROGRAM = """
 #include <assert.h>
@@ -49,7 +49,8 @@ def example(tmp_path_factory):
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md", "docs/simulate.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md", "docs/simulate.md",
+                                      "docs/guide.md"])
 def test_commands_print_what_is_shown(example, document):
     shown = [step for block in blocks(document, "console") for step in steps(block)]
     assert shown
