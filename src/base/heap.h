@@ -1,0 +1,38 @@
+/*
+ * heap.h: what is due first, out of many.
+ *
+ * A binary heap of nodes that stand in their owners' structs. Adding and removing
+ * take logarithmic time; memory is a pointer a node.
+ */
+#ifndef BASE_HEAP_H
+#define BASE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct heap_node {
+	uint64_t due;
+	size_t index; /* the heap's own */
+};
+
+/* Zero: empty. */
+struct heap {
+	struct heap_node **nodes;
+	size_t count, capacity;
+};
+
+/** Of those due at once, any may come first. */
+static inline struct heap_node *heap_first(const struct heap *heap)
+{
+	return heap->count > 0 ? heap->nodes[0] : NULL;
+}
+
+/** `node->due` stays as it is until the node is removed. False: out of memory. */
+bool heap_add(struct heap *heap, struct heap_node *node);
+/** `node` is in the heap. */
+void heap_remove(struct heap *heap, struct heap_node *node);
+/** Frees the heap's memory, not the nodes. */
+void heap_free(struct heap *heap);
+
+#endif
