@@ -162,6 +162,10 @@ struct algo_call {
 	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then;
 	                      0: current use */
 	uint64_t draw;     /* acquire from a random limit: 64 fair bits */
+	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
+	                      which permit; 64 random bits */
+	uint64_t max_wait_ns; /* acquire and peek of a paced limit: 0: as the limit says, WEIR_ZERO:
+	                         no wait, else at most so long, and never longer than the limit says */
 };
 
 /* When: the same for every key of a limit, so found once and not part of the step. */

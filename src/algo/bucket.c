@@ -143,6 +143,12 @@ void bucket_convert(const struct bucket_params *from, const struct bucket_params
 	*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 }
 
+/* How long the caller would wait, if the limit let him. */
+static uint64_t patience_ns(const struct algo_call *call)
+{
+	return call->max_wait_ns == 0 ? UINT64_MAX : call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
+}
+
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,
                         const struct algo_time *time, struct algo_state *state,
                         struct algo_outcome *out)
@@ -165,8 +171,17 @@ static inline bool step(const struct bucket_params *params, const struct algo_ca
 			out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
 			break;
 		}
-		if (!time_at_most(after, params->at_once))
-			out->wait_ns = time_sub(after, params->at_once, params->q).ns;
+		if (!time_at_most(after, params->at_once)) {
+			uint64_t wait_ns = time_sub(after, params->at_once, params->q).ns;
+
+			if (wait_ns > patience_ns(call)) {
+				out->allowed = false;
+				out->reason = WEIR_REASON_WAIT_TOO_LONG;
+				out->retry_after_ns = wait_ns - patience_ns(call);
+				break;
+			}
+			out->wait_ns = wait_ns;
+		}
 		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
