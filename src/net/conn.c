@@ -49,15 +49,30 @@ static void set_paused(struct net_conn *conn, bool pause)
 		conn_kill(conn);
 }
 
+/* Its owner does not want what comes. */
+static bool must_wait(const struct net_conn *conn)
+{
+	return conn->held || net_conn_blocked(conn);
+}
+
+/*
+ * Whether it is better not read: what comes would grow what waits already. A held
+ * one is, as long as there is room, for its peer may go.
+ */
+static bool should_pause(const struct net_conn *conn)
+{
+	if (conn->held)
+		return conn->in.len >= conn->loop->options.input_max || net_conn_blocked(conn);
+	return conn->kept || net_conn_blocked(conn);
+}
+
 /* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
-	size_t consumed = loop->owner->data(loop->context, conn, bytes);
+	size_t consumed = conn->held ? 0 : loop->owner->data(loop->context, conn, bytes);
 
-	conn->held = conn->state == CONN_OPEN && consumed < bytes.len && net_conn_blocked(conn);
-	if (conn->held)
-		set_paused(conn, true); /* or further input would fill `in` up */
+	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
 	if (consumed > 0)
 		conn->since_ms = now_ms(conn);
 	touch(conn);
@@ -140,7 +155,19 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	} else {
 		deliver_fresh(conn, buf->base, (size_t)nread);
 	}
+	if (conn->kept) /* now, or further input would fill `in` up */
+		set_paused(conn, should_pause(conn));
 	make_room(conn);
+}
+
+static void forget_ready(struct net_conn *conn)
+{
+	if (!conn->ready_link)
+		return;
+	*conn->ready_link = conn->next_ready;
+	if (conn->next_ready)
+		conn->next_ready->ready_link = conn->ready_link;
+	conn->ready_link = NULL;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -193,7 +220,8 @@ void conn_kill(struct net_conn *conn)
 	if (conn->state == CONN_DEAD)
 		return;
 	conn->state = CONN_DEAD;
-	conn->held = false;
+	conn->kept = false;
+	forget_ready(conn);
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
@@ -213,24 +241,43 @@ static void conn_linger(struct net_conn *conn)
 /* Does what the state of input and output asks for. Not before the turn has answered. */
 static void conn_update(struct net_conn *conn)
 {
-	if (conn->state == CONN_OPEN && conn->eof && !conn->held)
+	if (conn->held && conn->eof) {
+		conn_kill(conn);
+		return;
+	}
+	if (conn->state == CONN_OPEN && conn->eof && !conn->kept)
 		conn->state = CONN_FINISHING;
-	if (conn->state == CONN_FINISHING && conn->queued == 0)
+	if (conn->state == CONN_FINISHING && conn->queued == 0 && !conn->held)
 		conn_linger(conn);
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
 	else if (conn->state == CONN_OPEN)
-		set_paused(conn, conn->held || net_conn_blocked(conn));
-	if (conn->held && !net_conn_blocked(conn))
+		set_paused(conn, should_pause(conn));
+	if (conn->kept && !must_wait(conn) && !conn->ready_link) {
+		conn->next_ready = conn->loop->ready;
+		conn->ready_link = &conn->loop->ready;
+		if (conn->next_ready)
+			conn->next_ready->ready_link = &conn->next_ready;
+		conn->loop->ready = conn;
 		net_loop_wake(conn->loop);
+	}
 }
 
-void conn_resume(struct net_conn *conn)
+void conn_resume_all(struct net_loop *loop)
 {
-	if (!conn->held || net_conn_blocked(conn))
-		return;
-	deliver_kept(conn);
-	make_room(conn);
+	struct net_conn *ready = loop->ready, *conn;
+
+	/* Those that come to be ready meanwhile wait for the next time, or they would keep the others out. */
+	loop->ready = NULL;
+	if (ready)
+		ready->ready_link = &ready;
+	while ((conn = ready)) {
+		forget_ready(conn);
+		if (conn->kept && !must_wait(conn)) {
+			deliver_kept(conn);
+			make_room(conn);
+		}
+	}
 }
 
 void conn_settle(struct net_conn *conn)
@@ -335,13 +382,32 @@ void net_conn_finish(struct net_conn *conn)
 {
 	if (conn->state == CONN_OPEN)
 		conn->state = CONN_FINISHING;
-	conn->held = false;
+	conn->kept = false;
 	touch(conn);
+}
+
+void net_conn_hold(struct net_conn *conn)
+{
+	conn->held = true;
+	touch(conn);
+}
+
+/* It is as if what it has sent since had come now. */
+void net_conn_release(struct net_conn *conn)
+{
+	conn->held = false;
+	conn->since_ms = conn->active_ms = now_ms(conn);
+	touch(conn);
+}
+
+bool net_conn_is_held(const struct net_conn *conn)
+{
+	return conn->held;
 }
 
 bool conn_is_idle(const struct net_conn *conn)
 {
-	return conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
+	return !conn->held && conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
 void conn_tick(struct net_conn *conn, uint64_t now)
@@ -360,6 +426,8 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 			conn->active_ms = since = now;
 		conn->left = left;
 		limit = options->write_timeout_ms;
+	} else if (conn->held) {
+		return;
 	} else if (conn->in.len > 0) {
 		since = conn->since_ms;
 		limit = options->request_timeout_ms;

@@ -31,6 +31,9 @@ struct net_loop {
 	uv_check_t check;
 	int wake_fd;
 	uv_poll_t wake;
+	int alarm_fd;
+	uv_poll_t alarm;
+	uint64_t alarm_ns; /* when; 0: never */
 	uv_timer_t tick;
 	struct net_options options;
 	const struct net_owner *owner;
@@ -40,6 +43,7 @@ struct net_loop {
 	bool accepting; /* false: listeners rest until the next tick, or for good */
 	struct net_conn *conns;
 	struct net_conn *touched; /* those that this turn has to settle */
+	struct net_conn *ready;   /* whose kept input is handed over when the loop is woken */
 	struct net_conn *writing; /* whose replies are in `out` */
 	struct buffer out;
 	_Atomic bool stop;
@@ -62,10 +66,12 @@ struct net_conn {
 	const struct net_listener *listener;
 	struct net_conn *next, **link; /* all of the loop */
 	struct net_conn *next_touched;
+	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
 	bool touched;
 	bool eof;    /* the peer has sent its last byte */
-	bool paused; /* not read, for its output waits */
-	bool held;   /* `in` waits for output to drain, not for more input */
+	bool paused; /* not read, for its output waits, or `in` is full */
+	bool held;   /* its owner's answer comes later */
+	bool kept;   /* `in` waits for output to drain or an answer to come, not for more input */
 	enum conn_state state;
 	struct ip peer;
 	/*
@@ -86,8 +92,8 @@ struct net_conn {
 void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
                const struct ip *peer);
 void conn_kill(struct net_conn *conn);
-/** Hands over what a connection kept back while it was blocked. */
-void conn_resume(struct net_conn *conn);
+/** Hands over what the connections that are ready now have kept back. */
+void conn_resume_all(struct net_loop *loop);
 /** After a turn: forgets what it answered, ends or pauses what is to end or pause. */
 void conn_settle(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */

@@ -2,9 +2,12 @@
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <weir/weir.h>
+
+#include "base/number.h"
 
 void loop_turn(struct net_loop *loop)
 {
@@ -37,6 +40,7 @@ static void end_loop(struct net_loop *loop)
 	uv_close((uv_handle_t *)&loop->check, NULL);
 	uv_close((uv_handle_t *)&loop->tick, NULL);
 	uv_close((uv_handle_t *)&loop->wake, NULL);
+	uv_close((uv_handle_t *)&loop->alarm, NULL);
 }
 
 static bool drain(struct net_loop *loop)
@@ -86,8 +90,18 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
 		end_listeners(loop);
 	}
-	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
-		conn_resume(conn);
+	conn_resume_all(loop);
+}
+
+/* The turn that it is about follows by itself. */
+static void on_alarm(uv_poll_t *alarm, int status, int events)
+{
+	struct net_loop *loop = alarm->data;
+	uint64_t times;
+
+	(void)status, (void)events;
+	if (read(loop->alarm_fd, &times, sizeof times) == sizeof times)
+		loop->alarm_ns = 0;
 }
 
 static void on_tick(uv_timer_t *tick)
@@ -113,6 +127,30 @@ void loop_pause_accepting(struct net_loop *loop)
 		uv_poll_stop(&handle->poll);
 }
 
+static bool watch(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
+{
+	poll->data = loop;
+	return fd >= 0 && uv_poll_init(&loop->uv, poll, fd) == 0 &&
+	       uv_poll_start(poll, UV_READABLE, callback) == 0;
+}
+
+static void close_handle(uv_handle_t *handle, void *context)
+{
+	(void)context;
+	uv_close(handle, NULL);
+}
+
+/* No handle is open. */
+static void free_loop(struct net_loop *loop)
+{
+	uv_loop_close(&loop->uv);
+	if (loop->wake_fd >= 0)
+		close(loop->wake_fd);
+	if (loop->alarm_fd >= 0)
+		close(loop->alarm_fd);
+	free(loop);
+}
+
 int net_loop_open(struct net_loop **out, const struct net_options *options,
                   const struct net_owner *owner, void *context, struct net_gate *gate)
 {
@@ -128,16 +166,16 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->context = context;
 	loop->gate = gate;
 	loop->accepting = true;
-	loop->check.data = loop->wake.data = loop->tick.data = loop;
+	loop->check.data = loop->tick.data = loop;
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (loop->wake_fd < 0 || uv_poll_init(&loop->uv, &loop->wake, loop->wake_fd)) {
-		if (loop->wake_fd >= 0)
-			close(loop->wake_fd);
-		uv_loop_close(&loop->uv);
-		free(loop);
+	loop->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (!watch(loop, &loop->wake, loop->wake_fd, on_wake) ||
+	    !watch(loop, &loop->alarm, loop->alarm_fd, on_alarm)) {
+		uv_walk(&loop->uv, close_handle, NULL);
+		uv_run(&loop->uv, UV_RUN_DEFAULT);
+		free_loop(loop);
 		return WEIR_EIO;
 	}
-	uv_poll_start(&loop->wake, UV_READABLE, on_wake);
 	uv_check_init(&loop->uv, &loop->check);
 	uv_check_start(&loop->check, on_check);
 	uv_timer_init(&loop->uv, &loop->tick);
@@ -159,8 +197,6 @@ void net_loop_close(struct net_loop *loop)
 		end_loop(loop);
 		uv_run(&loop->uv, UV_RUN_DEFAULT);
 	}
-	uv_loop_close(&loop->uv);
-	close(loop->wake_fd);
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 
@@ -168,7 +204,7 @@ void net_loop_close(struct net_loop *loop)
 		free(handle);
 	}
 	buffer_free(&loop->out);
-	free(loop);
+	free_loop(loop);
 }
 
 /*
@@ -179,6 +215,19 @@ void net_loop_close(struct net_loop *loop)
 void net_loop_wake(struct net_loop *loop)
 {
 	eventfd_write(loop->wake_fd, 1);
+}
+
+/* Not uv_timer_start(): its clock is that of the loop's last turn, in milliseconds. */
+void net_loop_alarm(struct net_loop *loop, uint64_t at_ns)
+{
+	struct itimerspec at = {
+	    .it_value = {(time_t)(at_ns / NS_PER_S), (long)(at_ns % NS_PER_S)},
+	};
+
+	if (at_ns == loop->alarm_ns)
+		return;
+	loop->alarm_ns = at_ns;
+	timerfd_settime(loop->alarm_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
 void net_loop_stop(struct net_loop *loop)

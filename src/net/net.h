@@ -9,12 +9,19 @@
  *           are until the next `turn` has returned; the rest comes again with
  *           more behind it, at any address.
  *   turn    everything that was ready has been handed over: answer it. Called
- *           once per turn of the loop, also when nothing came.
+ *           once per turn of the loop, also when nothing came, and when
+ *           net_loop_alarm's time has come.
  *   close   the connection is gone, and what was handed over for it is answered.
  *   trouble something that an operator should know.
  *
  * Replies are appended to net_conn_out; each connection is written once per
  * turn, as long as the replies to one are appended together.
+ *
+ * A connection that is held (net_conn_hold) has an answer coming, later: nothing
+ * more of it is handed over until net_conn_release. It is read meanwhile, up to
+ * `input_max`, so that the end of its peer is seen: who sends no more has gone, for
+ * a half-close can't be told from a close, and `close` is called. No timeout but
+ * that of writing applies.
  *
  * Memory: an idle connection holds no buffers. What is unconsumed is bounded by
  * `input_max`, what the peer does not read by NET_OUT_MAX and one turn's replies:
@@ -59,7 +66,7 @@ struct net_options {
 	size_t input_max;
 	uint64_t request_timeout_ms; /* from a request's first byte to its last */
 	uint64_t write_timeout_ms;   /* without a byte of progress while output waits */
-	uint64_t stop_timeout_ms;    /* for what is unfinished when the loop is stopped */
+	uint64_t stop_timeout_ms;    /* for what is unfinished or held when the loop is stopped */
 };
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000})
@@ -83,6 +90,11 @@ void net_loop_close(struct net_loop *loop);
 
 /** Makes the loop take a turn, even when nothing is ready. */
 void net_loop_wake(struct net_loop *loop);
+/**
+ * Makes it take a turn at `at_ns` of the monotonic clock, at once when that is past;
+ * 0: not any more. One time a loop: the last call counts. Its own thread only.
+ */
+void net_loop_alarm(struct net_loop *loop, uint64_t at_ns);
 /** Ends accepting; what was received is answered and written, then the loop ends. */
 void net_loop_stop(struct net_loop *loop);
 
@@ -95,8 +107,17 @@ void net_loop_flush(struct net_loop *loop);
  * consume nothing further, it will come again.
  */
 bool net_conn_blocked(const struct net_conn *conn);
-/** No more input is handed over; closes when the replies of this turn are written. */
+/**
+ * No more input is handed over; closes when the replies of this turn are written,
+ * or when it is held, those of the turn that releases it.
+ */
 void net_conn_finish(struct net_conn *conn);
+
+/** Its answer comes in a later turn: consume nothing further, it will come again. */
+void net_conn_hold(struct net_conn *conn);
+/** The answer is in net_conn_out. */
+void net_conn_release(struct net_conn *conn);
+bool net_conn_is_held(const struct net_conn *conn);
 
 /** The owner's `conn_size` bytes, zeroed at first, aligned for any type. */
 void *net_conn_data(struct net_conn *conn);
