@@ -21,6 +21,19 @@ int fill_cost(struct fill *fill, struct slice text)
 	return 0;
 }
 
+int fill_wait(struct fill *fill, struct slice text)
+{
+	uint64_t ms;
+
+	if (!parse_u64(text, &ms) || ms > FILL_WAIT_MAX_MS)
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected the wait to be a whole number of milliseconds from 0 to %d, "
+		                 "found '%.*s'",
+		                 FILL_WAIT_MAX_MS, FILL_QUOTE(text));
+	fill->request->wait_ns = ms > 0 ? ms * NS_PER_MS : WEIR_ZERO;
+	return 0;
+}
+
 int fill_deny(struct fill *fill, struct slice text)
 {
 	if (!parse_share(text, &fill->request->deny))
@@ -73,14 +86,6 @@ static int fill_limit(struct fill *fill, struct slice text)
 	return 0;
 }
 
-static int fill_wait(struct fill *fill, struct slice text)
-{
-	if (slice_equal(text, SLICE("0")))
-		return 0;
-	return error_set(&fill->error, WEIR_EUNSUPPORTED,
-	                 "expected wait_ms to be 0, since this version holds no answers, found '%.*s'",
-	                 FILL_QUOTE(text));
-}
 
 static int fill_permit(struct fill *fill, struct slice text)
 {

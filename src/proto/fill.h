@@ -26,11 +26,15 @@ struct fill {
 	unsigned seen; /* fields given, by fill_field */
 };
 
+#define FILL_WAIT_MAX_MS (60 * 60 * 1000)
+
 /* For "%.*s" in messages: as much of a slice as is worth quoting. */
 #define FILL_QUOTE(text) (int)((text).len < 40 ? (text).len : 40), (text).data
 
 int fill_key(struct fill *fill, struct slice key);
 int fill_cost(struct fill *fill, struct slice text);
+/** Milliseconds, FILL_WAIT_MAX_MS at most. */
+int fill_wait(struct fill *fill, struct slice text);
 int fill_deny(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
 int fill_attribute_room(struct fill *fill, size_t n);

@@ -47,6 +47,7 @@ struct request {
 	struct slice limit;
 	struct slice key;
 	uint64_t cost;
+	uint64_t wait_ns;            /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
 	double deny;                 /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;

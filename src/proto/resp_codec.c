@@ -53,20 +53,22 @@ static int read_crab(struct fill *fill, const struct resp_spec *spec, const stru
 static int read_limit(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                       size_t n)
 {
-	int status;
+	bool acquires = spec->op == REQUEST_ACQUIRE;
 
 	fill->request->limit = args[1];
 	for (size_t i = 3; i < n; i += 2) {
-		if (slice_equal_nocase(args[i], SLICE("WAIT")) ||
-		    slice_equal_nocase(args[i], SLICE("PERMIT")))
+		bool wait = acquires && slice_equal_nocase(args[i], SLICE("WAIT"));
+		int status;
+
+		if (slice_equal_nocase(args[i], SLICE("PERMIT")))
 			return error_set(&fill->error, WEIR_EUNSUPPORTED,
 			                 "%.*s is not supported in this version", FILL_QUOTE(args[i]));
-		if (!slice_equal_nocase(args[i], SLICE("COST")) || i + 1 == n)
+		if (!(wait || slice_equal_nocase(args[i], SLICE("COST"))) || i + 1 == n)
 			return error_set(&fill->error, WEIR_ESYNTAX,
-			                 "syntax error: expected COST and a number behind the key of %s, "
+			                 "syntax error: expected COST%s and a number behind the key of %s, "
 			                 "found '%.*s'",
-			                 spec->name.data, FILL_QUOTE(args[i]));
-		status = fill_cost(fill, args[i + 1]);
+			                 acquires ? " or WAIT" : "", spec->name.data, FILL_QUOTE(args[i]));
+		status = wait ? fill_wait(fill, args[i + 1]) : fill_cost(fill, args[i + 1]);
 		if (status != 0)
 			return status;
 	}
