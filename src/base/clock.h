@@ -132,6 +132,12 @@ static inline uint64_t clock_now(const struct clock *clock)
 	return clock_now_slow(clock);
 }
 
+/** What the monotonic clock says at `now_ns` of this one. */
+static inline uint64_t clock_monotonic(const struct clock *clock, uint64_t now_ns)
+{
+	return now_ns - clock->offset_ns;
+}
+
 static inline struct moment clock_moment(const struct clock *clock)
 {
 	return (struct moment){clock_now(clock), os_wall_ns()};

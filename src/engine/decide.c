@@ -39,6 +39,7 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 		return status;
 	request->op = op;
 	request->cost = cost;
+	request->max_wait_ns = 0;
 	request->direct = (struct engine_charge){
 	    .limit = limit,
 	    .key = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key.data, key.len)),
@@ -169,11 +170,15 @@ static void observe_all(const struct engine_request *request, size_t refused,
 			observe(context, &request->charges[i]);
 }
 
+static struct algo_call call_of(const struct engine_request *request, enum algo_op op)
+{
+	return (struct algo_call){.op = op, .cost = request->cost, .max_wait_ns = request->max_wait_ns};
+}
+
 static void decide_rules(struct weir_table *table, struct engine_request *request, struct moment at,
                          engine_observer *observe, void *context, struct weir_decision *d)
 {
-	struct algo_call call = {request->op, request->cost, 0};
-	struct algo_call peek = {ALGO_PEEK, request->cost, 0};
+	struct algo_call call = call_of(request, request->op), peek = call_of(request, ALGO_PEEK);
 	size_t refused = request->charge_count;
 
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
@@ -196,7 +201,7 @@ static void decide_rules(struct weir_table *table, struct engine_request *reques
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision)
 {
-	struct algo_call call = {request->op, request->cost, 0};
+	struct algo_call call = call_of(request, request->op);
 
 	if (!request->direct.limit) {
 		decide_rules(table, request, at, observe, context, decision);
@@ -205,4 +210,57 @@ void engine_decide(struct weir_table *table, struct engine_request *request, str
 	apply(table, &request->direct, &call, at, decision);
 	if (observe)
 		observe(context, &request->direct);
+}
+
+static bool takes_turn(const struct engine_charge *charge)
+{
+	return charge->limit->algo.paced && !charge->shadow;
+}
+
+bool engine_may_wait(const struct engine_request *request)
+{
+	if (request->op != ALGO_ACQUIRE || request->cost == 0 || request->max_wait_ns == WEIR_ZERO)
+		return false;
+	if (request->direct.limit)
+		return takes_turn(&request->direct);
+	for (size_t i = 0; i < request->charge_count; i++)
+		if (takes_turn(&request->charges[i]))
+			return true;
+	return false;
+}
+
+/* Nothing is taken of a limit that keeps no state. */
+static size_t take(const struct engine_charge *charge, uint64_t cost, struct engine_taken *taken)
+{
+	if (charge->shadow || charge->until_ns == 0)
+		return 0;
+	if (taken)
+		*taken = (struct engine_taken){charge->limit->algo.identity, charge->key.hash,
+		                               charge->until_ns, cost};
+	return 1;
+}
+
+size_t engine_taken(const struct engine_request *request, struct engine_taken *taken)
+{
+	size_t n = 0;
+
+	if (request->direct.limit)
+		return take(&request->direct, request->cost, taken);
+	for (size_t i = 0; i < request->charge_count; i++)
+		n += take(&request->charges[i], request->cost, taken ? taken + n : NULL);
+	return n;
+}
+
+void engine_give_back(struct weir_table *table, struct weir_engine *engine,
+                      const struct engine_taken *taken, struct moment at)
+{
+	const struct weir_limit *limit = engine_limit_of(engine, taken->identity);
+	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .until_ns = taken->until_ns};
+	struct weir_decision ignored;
+	struct memory_key key;
+
+	if (!limit)
+		return;
+	key = memory_key(&limit->algo, taken->hash);
+	engine_apply_slow(table, limit, key, call, at, &ignored);
 }

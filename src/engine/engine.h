@@ -38,6 +38,7 @@ struct engine_charge {
 struct engine_request {
 	enum algo_op op;
 	uint64_t cost;
+	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
@@ -70,9 +71,29 @@ void engine_fetch(const struct weir_table *table, const struct engine_request *r
 /** Best some requests after `fetch`: looks for the cells. May be left out. */
 void engine_locate(const struct weir_table *table, struct engine_request *request);
 
+/** Whether the decision may be to wait. */
+bool engine_may_wait(const struct engine_request *request);
+
 /** The last pass. `observe` may be NULL. */
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision);
+
+/*
+ * What a request took of one limit: all that is needed to give it back later,
+ * and nothing that a reload frees.
+ */
+struct engine_taken {
+	uint64_t identity; /* of the limit */
+	uint64_t hash;     /* of the key */
+	uint64_t until_ns;
+	uint64_t cost;
+};
+
+/** How many limits the request, allowed, has taken from; `taken` (or NULL) has room for them. */
+size_t engine_taken(const struct engine_request *request, struct engine_taken *taken);
+/** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
+void engine_give_back(struct weir_table *table, struct weir_engine *engine,
+                      const struct engine_taken *taken, struct moment at);
 
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
 __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
@@ -126,5 +147,7 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);
 struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);
+/** The limit whose counts these are, or NULL. */
+struct weir_limit *engine_limit_of(struct weir_engine *engine, uint64_t identity);
 
 #endif

@@ -126,7 +126,7 @@ void weir_engine_close(weir_engine *engine)
 	free(engine);
 }
 
-static struct weir_limit *limit_of_identity(struct weir_engine *engine, uint64_t identity)
+struct weir_limit *engine_limit_of(struct weir_engine *engine, uint64_t identity)
 {
 	for (size_t i = 0; i < engine->limit_count; i++)
 		if (engine->limits[i].algo.identity == identity)
@@ -137,7 +137,7 @@ static struct weir_limit *limit_of_identity(struct weir_engine *engine, uint64_t
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 {
 	for (size_t i = 0; i < next->limit_count; i++) {
-		struct weir_limit *limit = limit_of_identity(engine, next->limits[i].algo.identity);
+		struct weir_limit *limit = engine_limit_of(engine, next->limits[i].algo.identity);
 
 		if (limit)
 			algo_succeed(&limit->algo, &next->limits[i].algo);

@@ -48,14 +48,25 @@ static void observe(void *context, const struct engine_charge *charge)
 		          worker->config->metrics[metric]->name, charge->key_name, worker->at.now_ns);
 }
 
+/* Times in an answer count from when it is given. */
+static void tell_later(struct weir_decision *d, uint64_t wait_ns)
+{
+	d->reset_after_ns = sat_sub(d->reset_after_ns, wait_ns);
+}
+
 static void finish_decision(struct worker *worker, struct work *work)
 {
 	/* Only acquiring passes or denies anything. */
 	bool counts = work->engine.op == ALGO_ACQUIRE;
 
-	if (work->reply.status == WEIR_OK)
-		engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL,
-		              worker, &work->reply.decision);
+	if (work->reply.status != WEIR_OK)
+		return;
+	engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL,
+	              worker, &work->reply.decision);
+	if (engine_may_wait(&work->engine)) {
+		work->wait_ns = work->reply.decision.wait_ns;
+		tell_later(&work->reply.decision, work->wait_ns);
+	}
 }
 
 static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected)
@@ -96,6 +107,7 @@ static void prepare_limit(struct worker *worker, struct work *work)
 		return;
 	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
 	                                 &work->engine));
+	work->engine.max_wait_ns = r->wait_ns;
 }
 
 /* The attributes with `ip` as the address of who asked the proxy. */
@@ -129,6 +141,7 @@ static void prepare_rules(struct worker *worker, struct work *work)
 	if (status == WEIR_OK)
 		status = engine_prepare_rules(worker->config->engine, ops[r->op], r->attributes,
 		                              r->attribute_count, r->cost, &worker->arena, &work->engine);
+	work->engine.max_wait_ns = r->wait_ns;
 	check(work, status);
 }
 
@@ -267,7 +280,10 @@ static void finish_batch(struct worker *worker, struct work *work)
 	for (size_t i = 0; i < n; i++) {
 		handle_finish(worker, &work->items[i]);
 		replies[i] = work->items[i].reply;
+		work->wait_ns = u64_max(work->wait_ns, work->items[i].wait_ns);
 	}
+	for (size_t i = 0; i < n; i++)
+		tell_later(&replies[i].decision, work->wait_ns - work->items[i].wait_ns);
 	work->reply.items = replies;
 }
 
@@ -296,7 +312,18 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->engine.direct.limit = NULL;
 	work->engine.charge_count = 0;
 	work->item_count = 0;
+	work->wait_ns = 0;
 	kinds[work->request.kind].prepare(worker, work);
+}
+
+bool handle_may_wait(const struct work *work)
+{
+	if (work->reply.status != WEIR_OK)
+		return false;
+	for (size_t i = 0; i < work->item_count; i++)
+		if (handle_may_wait(&work->items[i]))
+			return true;
+	return engine_may_wait(&work->engine);
 }
 
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)

@@ -34,6 +34,13 @@ static const struct {
                       false,
                       {{1, "1"}, {2, "2"}, {4, "4"}, {8, "8"}, {16, "16"}, {32, "32"}, {64, "64"},
                        {128, "128"}, {256, "256"}, {512, "512"}, {1024, "1024"}}},
+    [METRICS_WAIT] = {"weir_wait_duration_seconds",
+                      "How long answers were held until their requests' turns.", true,
+                      {{1000000, "0.001"}, {5000000, "0.005"}, {10000000, "0.01"},
+                       {25000000, "0.025"}, {50000000, "0.05"}, {100000000, "0.1"},
+                       {250000000, "0.25"}, {500000000, "0.5"}, {1000000000, "1"},
+                       {2500000000, "2.5"}, {5000000000, "5"}, {10000000000, "10"},
+                       {30000000000, "30"}, {60000000000, "60"}}},
 };
 
 struct metrics {
@@ -200,6 +207,16 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 	}
 }
 
+/* Of the counter at this offset in each loop. */
+static uint64_t sum_at(const struct metrics *metrics, size_t offset)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < metrics->loop_count; i++)
+		sum += read_counter((_Atomic uint64_t *)((char *)&metrics->loops[i] + offset));
+	return sum;
+}
+
 static void add_requests(struct metrics *metrics, struct buffer *out)
 {
 	add_head(out, "weir_requests_total", "counter", "Requests answered; a batch is one.");
@@ -285,6 +302,11 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	    {"weir_connections", "gauge", "Open connections.", now->connections, false},
 	    {"weir_connections_rejected_total", "counter",
 	     "Connections closed at once because too many were open.", now->connections_rejected, false},
+	    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns.",
+	     sum_at(metrics, offsetof(struct metrics_loop, held)), false},
+	    {"weir_waits_cancelled_total", "counter",
+	     "Answers that were held when their client left, or the server stopped.",
+	     sum_at(metrics, offsetof(struct metrics_loop, cancelled)), false},
 	    {"weir_table_cells", "gauge", "Places in the key table.", now->table.cells, false},
 	    {"weir_table_live_keys", "gauge",
 	     "Keys in use now, estimated from a sample in large tables.", now->table.live, false},

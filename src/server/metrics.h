@@ -24,6 +24,7 @@ enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
 enum metrics_histogram {
 	METRICS_DURATION, /* ns, by request */
 	METRICS_TURN,     /* requests, by how many were decided together */
+	METRICS_WAIT,     /* ns, by answer that was held */
 	METRICS_HISTOGRAM_COUNT
 };
 
@@ -44,6 +45,8 @@ struct metrics_loop {
 		_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* the last: above all bounds */
 		_Atomic uint64_t sum;
 	} histograms[METRICS_HISTOGRAM_COUNT];
+	_Atomic uint64_t held;      /* answers, now */
+	_Atomic uint64_t cancelled; /* of those held: the client left */
 };
 
 /* Of one limit in one loop. */

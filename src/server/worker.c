@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/handle.h"
+#include "server/hold.h"
 
 #define HTTP_IDLE_MS (5 * 60 * 1000)
 
@@ -26,9 +27,12 @@ static void answer(struct worker *worker)
 	for (size_t i = 0; i < worker->count; i++) {
 		struct work *work = &worker->batch[i];
 		enum metrics_protocol metric = work->protocol->metric;
+		struct client *client = net_conn_data(work->conn);
 
-		work->protocol->codec->reply(net_conn_data(work->conn), &work->request, &work->reply,
-		                             net_conn_out(work->conn));
+		client->undecided = false;
+		if (work->wait_ns == 0 || !hold_answer(worker, work))
+			work->protocol->codec->reply(client->session, &work->request, &work->reply,
+			                             net_conn_out(work->conn));
 		metrics_add(&metrics->requests[metric], 1);
 	}
 	net_loop_flush(worker->loop);
@@ -46,7 +50,7 @@ static void on_open(void *context, struct net_conn *conn)
 	struct worker *worker = context;
 	const struct worker_protocol *protocol = net_conn_tag(conn);
 
-	protocol->codec->open(net_conn_data(conn), &worker->shared->limits);
+	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->shared->limits);
 }
 
 static void begin_turn(struct worker *worker)
@@ -61,22 +65,29 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
 	const struct worker_protocol *protocol = net_conn_tag(conn);
+	struct client *client = net_conn_data(conn);
 	size_t used = 0;
 
 	begin_turn(worker);
-	while (!net_conn_blocked(conn)) {
+	while (used < bytes.len && !net_conn_blocked(conn) && !net_conn_is_held(conn)) {
 		struct slice rest = {bytes.data + used, bytes.len - used};
 		struct work *work = &worker->batch[worker->count];
 		size_t consumed = 0;
-		enum codec_result result = protocol->codec->parse(net_conn_data(conn), rest, &consumed,
-		                                                  &worker->arena, &work->request);
+		enum codec_result result;
 
+		if (client->undecided) {
+			answer(worker);
+			continue;
+		}
+		result = protocol->codec->parse(client->session, rest, &consumed, &worker->arena,
+		                                &work->request);
 		used += consumed;
 		if (result == CODEC_MORE)
 			break;
 		work->conn = conn;
 		work->protocol = protocol;
 		handle_prepare(worker, work);
+		client->undecided = handle_may_wait(work);
 		worker->count++;
 		if (work->request.close)
 			net_conn_finish(conn);
@@ -95,6 +106,7 @@ static void on_turn(void *context)
 	uint64_t generation;
 
 	answer(worker);
+	hold_release(worker);
 	worker->config = NULL;
 	generation = atomic_load_explicit(&worker->shared->generation, memory_order_acquire);
 	if (generation != worker->generation) {
@@ -105,8 +117,10 @@ static void on_turn(void *context)
 
 static void on_close(void *context, struct net_conn *conn)
 {
-	(void)context; /* sessions hold nothing */
-	(void)conn;
+	struct client *client = net_conn_data(conn);
+
+	if (client->hold)
+		hold_cancel(context, client->hold);
 }
 
 static void on_trouble(void *context, const char *what, const char *why)
@@ -134,7 +148,7 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 {
 	struct net_listener listener = {
 	    .socket = socket,
-	    .conn_size = protocol->codec->session_size,
+	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = protocol->idle_timeout_ms,
 	    .tag = protocol,
 	};
@@ -166,6 +180,7 @@ void worker_join(struct worker *worker)
 void worker_close(struct worker *worker)
 {
 	net_loop_close(worker->loop);
+	heap_free(&worker->holds);
 	arena_free(&worker->arena);
 	buffer_free(&worker->page);
 	free(worker->batch);

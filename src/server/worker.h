@@ -3,16 +3,19 @@
  *
  * Requests are prepared as they are parsed, so that their memory is on its way,
  * and decided together when the loop has read all that was ready, or when
- * WORKER_BATCH of them wait.
+ * WORKER_BATCH of them wait. A request that may have to wait for its turn is decided
+ * before the next one of its connection is looked at, for that would have to wait, too.
  */
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 
 #include "base/arena.h"
+#include "base/heap.h"
 #include "engine/engine.h"
 #include "net/net.h"
 #include "proto/codec.h"
@@ -52,6 +55,15 @@ struct worker_shared {
 	sem_t seen;
 };
 
+struct hold;
+
+/* What is kept of a connection. */
+struct client {
+	struct hold *hold; /* its answer that waits, or NULL */
+	bool undecided;    /* the batch has a request of it that may be held */
+	alignas(max_align_t) unsigned char session[]; /* the codec's */
+};
+
 /* A request on its way through a turn. */
 struct work {
 	struct net_conn *conn;
@@ -59,6 +71,7 @@ struct work {
 	struct request request;
 	struct reply reply;
 	struct engine_request engine;
+	uint64_t wait_ns;   /* decided: until it is its turn */
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
 	size_t item_count;
 };
@@ -77,6 +90,7 @@ struct worker {
 	struct adhoc adhoc;
 	struct work *batch;
 	size_t count;
+	struct heap holds;  /* see hold.h */
 	struct buffer page; /* what handle_is_large */
 };
 
