@@ -1,0 +1,291 @@
+/*
+ * lines.h: a loop with an owner that speaks in lines: it echoes them when the turn comes.
+ * "big N" is answered by N bytes, "quit" ends the connection. More than BATCH
+ * big ones at once are answered before further ones are taken. "hold" is answered
+ * when somebody says "go", "hold N" after N milliseconds, "hold quit" ends the
+ * connection, too. One is held at a time.
+ */
+#ifndef TEST_NET_LINES_H
+#define TEST_NET_LINES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "base/number.h"
+#include "base/os.h"
+#include "net/address.h"
+#include "net/net.h"
+
+#define BATCH 4
+
+struct line {
+	struct net_conn *conn;
+	struct slice text;
+};
+
+struct fixture {
+	struct net_loop *loop;
+	struct net_gate gate;
+	struct net_address address;
+	pthread_t thread;
+	struct line lines[1 << 16];
+	size_t count;
+	struct net_conn *held; /* NULL: none */
+	char held_text[32];
+	_Atomic uint64_t due_ns;
+	size_t output; /* bytes of replies since the loop's last turn */
+	_Atomic size_t most_in_a_turn, most_output;
+	_Atomic int opened, closed;
+};
+
+static void line_open(void *context, struct net_conn *conn)
+{
+	struct fixture *f = context;
+
+	(void)conn;
+	f->opened++;
+}
+
+static void line_close(void *context, struct net_conn *conn)
+{
+	struct fixture *f = context;
+
+	for (size_t i = 0; i < f->count; i++)
+		assert_ptr_not_equal(f->lines[i].conn, conn);
+	if (f->held == conn)
+		f->held = NULL;
+	f->closed++;
+}
+
+static void line_trouble(void *context, const char *what, const char *why)
+{
+	(void)context;
+	(void)what;
+	(void)why;
+}
+
+static void answer(struct fixture *f);
+
+static bool begins(struct slice text, const char *with)
+{
+	return text.len >= strlen(with) && memcmp(text.data, with, strlen(with)) == 0;
+}
+
+static void hold(struct fixture *f, struct net_conn *conn, struct slice text)
+{
+	uint64_t ms;
+
+	f->held = conn;
+	snprintf(f->held_text, sizeof f->held_text, "%.*s\n", (int)text.len, text.data);
+	net_conn_hold(conn);
+	f->due_ns = UINT64_MAX;
+	if (text.len > 5 && parse_u64((struct slice){text.data + 5, text.len - 5}, &ms)) {
+		f->due_ns = os_monotonic_ns() + ms * NS_PER_MS;
+		net_loop_alarm(f->loop, f->due_ns);
+	}
+	if (slice_equal(text, SLICE("hold quit")))
+		net_conn_finish(conn);
+}
+
+static void release_due(struct fixture *f)
+{
+	if (!f->held || os_monotonic_ns() < f->due_ns)
+		return;
+	buffer_add_text(net_conn_out(f->held), f->held_text);
+	net_conn_release(f->held);
+	f->held = NULL;
+}
+
+static size_t line_data(void *context, struct net_conn *conn, struct slice bytes)
+{
+	struct fixture *f = context;
+	size_t used = 0;
+	const char *end;
+
+	assert_false(net_conn_is_held(conn));
+	while (!net_conn_blocked(conn) && !net_conn_is_held(conn) &&
+	       (end = memchr(bytes.data + used, '\n', bytes.len - used)) != NULL) {
+		struct slice text = {bytes.data + used, (size_t)(end - bytes.data) - used};
+
+		used = (size_t)(end - bytes.data) + 1;
+		if (begins(text, "hold")) {
+			hold(f, conn, text);
+			continue;
+		}
+		if (slice_equal(text, SLICE("go")))
+			f->due_ns = 0;
+		f->lines[f->count++] = (struct line){conn, text};
+		if (f->count >= BATCH && text.len > 4 && memcmp(text.data, "big ", 4) == 0) {
+			answer(f);
+			net_loop_flush(f->loop);
+		}
+		if (slice_equal(text, SLICE("quit"))) {
+			net_conn_finish(conn);
+			break;
+		}
+	}
+	return used;
+}
+
+static void answer(struct fixture *f)
+{
+	if (f->count > f->most_in_a_turn)
+		f->most_in_a_turn = f->count;
+	for (size_t i = 0; i < f->count; i++) {
+		struct slice text = f->lines[i].text;
+		struct buffer *out = net_conn_out(f->lines[i].conn);
+		size_t before = out->len;
+		uint64_t big;
+
+		if (text.len > 4 && memcmp(text.data, "big ", 4) == 0 &&
+		    parse_u64((struct slice){text.data + 4, text.len - 4}, &big)) {
+			char *to = buffer_reserve(out, big);
+
+			memset(to, 'x', big);
+			out->len += big;
+		} else {
+			buffer_add_slice(out, text);
+			buffer_add_text(out, "\n");
+		}
+		f->output += out->len - before;
+	}
+	if (f->output > f->most_output)
+		f->most_output = f->output;
+	f->count = 0;
+}
+
+static void line_turn(void *context)
+{
+	struct fixture *f = context;
+
+	answer(f);
+	release_due(f);
+	f->output = 0;
+}
+
+static const struct net_owner owner = {line_open, line_data, line_turn, line_close, line_trouble};
+
+static void *run(void *argument)
+{
+	net_loop_run(((struct fixture *)argument)->loop);
+	return NULL;
+}
+
+/* Listens, but does not run yet. */
+static struct fixture *prepare(const struct net_options *options, size_t max_connections,
+                             uint64_t idle_ms)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+	struct net_listener listener = {.idle_timeout_ms = idle_ms};
+
+	f->gate.max = max_connections;
+	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->gate), WEIR_OK);
+	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &f->address, NULL), WEIR_OK);
+	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
+	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
+	return f;
+}
+
+static inline struct fixture *start(const struct net_options *options, size_t max_connections,
+                             uint64_t idle_ms)
+{
+	struct fixture *f = prepare(options, max_connections, idle_ms);
+
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	return f;
+}
+
+static void close_fixture(struct fixture *f)
+{
+	net_loop_close(f->loop);
+	assert_int_equal(f->opened, f->closed);
+	assert_int_equal(f->gate.open, 0);
+	free(f);
+}
+
+static void finish(struct fixture *f)
+{
+	net_loop_stop(f->loop);
+	pthread_join(f->thread, NULL);
+	close_fixture(f);
+}
+
+static int dial(const struct fixture *f)
+{
+	struct timeval patience = {.tv_sec = 20};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	assert_int_equal(connect(fd, &f->address.any, net_address_size(&f->address)), 0);
+	return fd;
+}
+
+static void say(int fd, const char *text)
+{
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+static void expect(int fd, const char *text)
+{
+	char got[256];
+	size_t len = strlen(text);
+
+	assert_int_equal(recv(fd, got, len, MSG_WAITALL), (ssize_t)len);
+	assert_memory_equal(got, text, len);
+}
+
+static void expect_end(int fd)
+{
+	char byte;
+
+	assert_int_equal(recv(fd, &byte, 1, 0), 0);
+	close(fd);
+}
+
+/* Reads until the end, or `max` bytes; returns how many. */
+static inline size_t swallow(int fd, size_t max)
+{
+	static char sink[1 << 16];
+	size_t total = 0;
+
+	while (total < max) {
+		ssize_t n = recv(fd, sink, max - total < sizeof sink ? max - total : sizeof sink, 0);
+
+		if (n <= 0)
+			break;
+		total += (size_t)n;
+	}
+	return total;
+}
+
+struct sender {
+	int fd;
+	const char *data;
+	size_t len;
+};
+
+static inline void *send_all(void *argument)
+{
+	struct sender *sender = argument;
+	ssize_t n;
+
+	while (sender->len > 0 && (n = send(sender->fd, sender->data, sender->len, MSG_NOSIGNAL)) > 0) {
+		sender->data += n;
+		sender->len -= (size_t)n;
+	}
+	return NULL;
+}
+
+#endif

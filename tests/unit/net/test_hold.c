@@ -1,0 +1,169 @@
+#include "lines.h"
+
+static void behind_a_held_line_others_wait_and_keep_their_order(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	uint64_t begun_ns = os_monotonic_ns();
+	int held = dial(f), other = dial(f);
+
+	(void)state;
+	say(held, "first\nhold 20\nhold 1\nlast\n");
+	say(other, "other\n");
+	expect(other, "other\n");
+	expect(held, "first\nhold 20\n");
+	assert_true(os_monotonic_ns() - begun_ns >= 20 * NS_PER_MS);
+	expect(held, "hold 1\nlast\n");
+	close(held);
+	close(other);
+	finish(f);
+}
+
+/* While another is answered so often that the loop has read all that it can. */
+static void go_on(int other)
+{
+	for (int i = 0; i < 200; i++) {
+		say(other, "x\n");
+		expect(other, "x\n");
+	}
+}
+
+static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	enum { N = 200000, WIDTH = 8 };
+	char *all = malloc(5 + N * WIDTH + 1), *got = malloc(5 + N * WIDTH);
+	struct sender sender = {-1, all, 5 + N * WIDTH};
+	struct fixture *f;
+	pthread_t thread;
+	int other;
+
+	(void)state;
+	options.input_max = 1 << 16;
+	f = start(&options, 10, 0);
+	sender.fd = dial(f);
+	other = dial(f);
+	memcpy(all, "hold\n", 5);
+	for (int i = 0; i < N; i++)
+		snprintf(all + 5 + i * WIDTH, WIDTH + 1, "%07u\n", (unsigned)i % 10000000);
+	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
+	go_on(other);
+	say(other, "go\n");
+	expect(other, "go\n");
+	assert_int_equal(recv(sender.fd, got, 5 + N * WIDTH, MSG_WAITALL), 5 + N * WIDTH);
+	assert_memory_equal(all, got, 5 + N * WIDTH);
+	pthread_join(thread, NULL);
+	close(sender.fd);
+	close(other);
+	finish(f);
+	free(all);
+	free(got);
+}
+
+static void that_the_peer_of_a_held_connection_has_left_is_told(void **state)
+{
+	static const char *const said[] = {"hold\n", "hold\nmore\nhalf a li", "hold quit\n"};
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	int other = dial(f);
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		int held = dial(f);
+
+		say(held, said[i % 3]);
+		if (i < 3)
+			go_on(other);
+		close(held);
+		for (int n = 0; f->closed <= i; n++) {
+			assert_true(n < 1000);
+			go_on(other);
+		}
+	}
+	close(other);
+	finish(f);
+}
+
+static void a_held_connection_that_is_to_end_is_answered_first(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	int fd = dial(f);
+
+	(void)state;
+	say(fd, "one\nhold quit\nnever\n");
+	expect(fd, "one\n");
+	say(fd, "nor this\n");
+	f->due_ns = 0;
+	net_loop_wake(f->loop);
+	expect(fd, "hold quit\n");
+	expect_end(fd);
+	finish(f);
+}
+
+/* Not only when the loop happens to wake, as it does twice a second. */
+static void the_alarm_takes_a_turn_when_it_is_time(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	uint64_t begun_ns = os_monotonic_ns();
+	int fd = dial(f);
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		say(fd, "hold 1\n");
+		expect(fd, "hold 1\n");
+	}
+	assert_true(os_monotonic_ns() - begun_ns < 5 * NS_PER_S);
+	close(fd);
+	finish(f);
+}
+
+/* Timeouts are looked at every half second. */
+static void who_is_held_has_all_the_time(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct fixture *f;
+	int fd;
+
+	(void)state;
+	options.request_timeout_ms = 1;
+	f = start(&options, 10, 1);
+	fd = dial(f);
+	say(fd, "hold 600\nhalf");
+	expect(fd, "hold 600\n");
+	expect_end(fd);
+	finish(f);
+}
+
+static void stopping_waits_for_what_is_held_in_bounded_time(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+
+	(void)state;
+	for (int in_time = 0; in_time <= 1; in_time++) {
+		struct fixture *f;
+		int fd;
+
+		options.stop_timeout_ms = in_time ? 20000 : 10;
+		f = start(&options, 10, 0);
+		fd = dial(f);
+		say(fd, in_time ? "one\nhold 20\n" : "one\nhold\n");
+		expect(fd, "one\n");
+		finish(f);
+		if (in_time)
+			expect(fd, "hold 20\n");
+		expect_end(fd);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(behind_a_held_line_others_wait_and_keep_their_order),
+	    cmocka_unit_test(what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel),
+	    cmocka_unit_test(that_the_peer_of_a_held_connection_has_left_is_told),
+	    cmocka_unit_test(a_held_connection_that_is_to_end_is_answered_first),
+	    cmocka_unit_test(the_alarm_takes_a_turn_when_it_is_time),
+	    cmocka_unit_test(who_is_held_has_all_the_time),
+	    cmocka_unit_test(stopping_waits_for_what_is_held_in_bounded_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
