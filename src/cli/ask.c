@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -143,6 +145,7 @@ static int ask(const char *server, const struct buffer *request, const char *lim
 	struct answer answer = {0};
 	char reply[REPLY_MAX];
 	enum reading reading;
+	struct timeval for_ever = {0}; /* an answer may be held until its turn */
 	int fd;
 
 	if (net_address_parse(slice_of(server), &address, &error) != WEIR_OK)
@@ -150,6 +153,7 @@ static int ask(const char *server, const struct buffer *request, const char *lim
 	fd = net_address_dial(&address, TIMEOUT_S);
 	if (fd < 0)
 		return fail("can't reach %s: %s", server, strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
 	reading = exchange(fd, request, reply, &answer);
 	close(fd);
 	switch (reading) {
@@ -162,8 +166,7 @@ static int ask(const char *server, const struct buffer *request, const char *lim
 	case READ_MORE:
 		break;
 	}
-	return fail("no answer from %s: %s", server,
-	            errno == EAGAIN || errno == EWOULDBLOCK ? "timed out" : strerror(errno));
+	return fail("no answer from %s: %s", server, strerror(errno));
 }
 
 int command_ask(int argc, char **argv)
