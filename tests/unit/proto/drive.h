@@ -57,6 +57,10 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_printf(log, " %s=%.*s", request->attributes[i].name,
 		              (int)request->attributes[i].value_len, request->attributes[i].value);
 	buffer_printf(log, " cost %lu", (unsigned long)request->cost);
+	if (request->wait_ns == WEIR_ZERO)
+		buffer_add_text(log, " no wait");
+	else if (request->wait_ns > 0)
+		buffer_printf(log, " wait %lu ns", (unsigned long)request->wait_ns);
 	if (request->from_proxy)
 		buffer_printf(log, " for [%.*s]", (int)request->forwarded_for.len,
 		              request->forwarded_for.data);

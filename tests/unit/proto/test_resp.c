@@ -71,6 +71,9 @@ static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(voi
 	(void)state;
 #define SEVEN ":1\r\n:10\r\n:9\r\n:0\r\n:201\r\n$2\r\nok\r\n$0\r\n\r\n"
 	RUN(&passed, {"WEIR.ACQUIRE login k", "acquire limit login/k cost 1\n", "*7\r\n" SEVEN},
+	    {"WEIR.ACQUIRE l k wait 250 COST 2", "acquire limit l/k cost 2 wait 250000000 ns\n",
+	     "*7\r\n" SEVEN},
+	    {"WEIR.ACQUIRE l k WAIT 0", "acquire limit l/k cost 1 no wait\n", "*7\r\n" SEVEN},
 	    {"weir.acquire login k cost 4", "acquire limit login/k cost 4\n", "*7\r\n" SEVEN},
 	    {"WEIR.PEEK login k COST 0", "peek limit login/k cost 0\n", "*7\r\n" SEVEN},
 	    {"Weir.Refund login k", "refund limit login/k cost 1\n", "*7\r\n" SEVEN},
@@ -154,13 +157,24 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"CL.THROTTLE k 1 1 1 -1", "",
 	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
-	     "-ERR syntax error: expected COST and a number behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST or WAIT and a number behind the key of WEIR.ACQUIRE, "
 	     "found 'COST'\r\n"},
 	    {"WEIR.ACQUIRE l k COST -1", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST 18446744073709551616", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
-	    {"WEIR.ACQUIRE l k WAIT 5", "", "-ERR WAIT is not supported in this version\r\n"},
+	    {"WEIR.ACQUIRE l k WAIT", "",
+	     "-ERR syntax error: expected COST or WAIT and a number behind the key of WEIR.ACQUIRE, "
+	     "found 'WAIT'\r\n"},
+	    {"WEIR.ACQUIRE l k WAIT 3600001", "",
+	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
+	     "found '3600001'\r\n"},
+	    {"WEIR.ACQUIRE l k WAIT -1", "",
+	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
+	     "found '-1'\r\n"},
+	    {"WEIR.PEEK l k WAIT 5", "",
+	     "-ERR syntax error: expected COST and a number behind the key of WEIR.PEEK, "
+	     "found 'WAIT'\r\n"},
 	    {"WEIR.REFUND l k permit 5", "", "-ERR permit is not supported in this version\r\n"},
 	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
 	    {"WEIR.REPORT p success", "", "-ERR WEIR.REPORT is not supported in this version\r\n"},
