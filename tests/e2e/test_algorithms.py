@@ -1,28 +1,12 @@
-"""Limits that make wait and that shed, by both protocols."""
+"""Limits that shed, by both protocols."""
 
 from harness import Wire
 
 CONFIG = """
 limits:
-  pace: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 2h }
-  queue: { algorithm: leaky_queue, rate: 1/h, capacity: 1 }
   relief: { algorithm: random, deny: 0 }
   plain: { algorithm: token_bucket, rate: 1/h }
 """
-HOUR_MS = 3_600_000
-
-
-def test_an_answer_tells_how_long_to_wait(serve, key):
-    server = serve(config=CONFIG)
-    answers = [server.get(f"/v1/acquire/pace?key={key}") for _ in range(4)]
-    assert [answer.status for answer in answers] == [200, 200, 200, 429]
-    for nth, answer in enumerate(answers[:3]):
-        assert 0 <= nth * HOUR_MS - answer.json["wait_ms"] < 60_000
-        assert (answer.json["quota"], answer.json["remaining"]) == (3, 2 - nth)
-    assert answers[3].json["reason"] == "wait_too_long"
-    full = [server.get(f"/v1/acquire/queue?key={key}").json for _ in range(3)][2]
-    assert (full["reason"], full["wait_ms"]) == ("queue_full", 0)
-    assert "wait_ms" not in server.get(f"/v1/acquire/plain?key={key}").json
 
 
 def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):

@@ -1,0 +1,293 @@
+"""Answers that are held until their requests' turns."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import resource
+import signal
+import time
+
+import pytest
+from harness import BUILD, PATIENCE, Http, Server, Wire, encode, until
+
+CONFIG = """
+limits:
+  pace: { algorithm: pacer, rate: 20/s, slack: 0, max_wait: 10s }
+  slow: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 3h }
+  queue: { algorithm: leaky_queue, rate: 1/h, capacity: 1 }
+  brisk: { algorithm: leaky_queue, rate: 10/s, capacity: 5 }
+  plain: { algorithm: token_bucket, rate: 9/h }
+rules:
+  - { name: both, match: { path: /both }, key: [ip], limits: [plain, slow, pace] }
+  - { name: shade, match: { path: /shade }, key: [ip], limits: [slow], mode: shadow }
+  - { name: proxied, match: { path: /proxied }, key: [path], limits: [pace] }
+trusted_proxies: [127.0.0.0/8]
+"""
+HOUR_MS = 3_600_000
+TURN = 0.05  # of pace, in seconds
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(config=CONFIG, directory=tmp_path_factory.mktemp("held"))
+    yield server
+    assert server.process.poll() is None, f"died: {server.log}"
+    assert server.stop() == 0
+
+
+def held(server, n):
+    """Waits until as many answers are held."""
+    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
+
+
+def wait_ms(server, limit, key):
+    """What the next one would wait; peeking is never held."""
+    return server.get(f"/v1/peek/{limit}?key={key}").json["wait_ms"]
+
+
+def is_after(ms, turns):
+    """Of `slow`: so many turns of an hour, less what the test took."""
+    return 0 <= turns * HOUR_MS - ms < 60_000
+
+
+def hold_slow(server, key):
+    """A client whose answer is held for an hour or more."""
+    wire = Wire(server.resp)
+    wire.send(encode("WEIR.ACQUIRE", "slow", key))
+    return wire
+
+
+def test_an_answer_comes_when_it_is_the_turn_and_tells_how_long_it_was_held(server, key):
+    begun = time.monotonic()
+    for nth in range(4):
+        sent = time.monotonic()
+        answer = server.get(f"/v1/acquire/pace?key={key}").json
+        now = time.monotonic()
+        assert (answer["allowed"], answer["reason"]) == (True, "ok")
+        assert now - begun >= nth * TURN
+        assert answer["wait_ms"] <= (now - sent) * 1000 + 1
+        assert answer["reset_after_ms"] <= TURN * 1000
+    assert answer["wait_ms"] > 0
+
+
+def test_pipelined_requests_behind_a_held_one_stay_in_order(server, key):
+    with Wire(server.resp) as wire:
+        begun = time.monotonic()
+        wire.send(encode("WEIR.ACQUIRE", "pace", key) * 3 + encode("ECHO", "between")
+                  + encode("WEIR.ACQUIRE", "pace", key) + encode("WEIR.ACQUIRE", "plain", key)
+                  + encode("ECHO", "half")[:-5])
+        assert [wire.reply()[0] for _ in range(3)] == [1, 1, 1]
+        assert time.monotonic() - begun >= 2 * TURN
+        assert wire.reply() == b"between"
+        assert wire.reply()[0] == 1
+        assert time.monotonic() - begun >= 3 * TURN
+        assert wire.reply()[:3] == [1, 9, 8]
+        wire.send(encode("ECHO", "half")[-5:])
+        assert wire.reply() == b"half"
+
+
+def test_an_http_connection_goes_on_or_ends_behind_a_held_answer(server, key):
+    body = json.dumps({"limit": "pace", "key": key}).encode()
+    request = b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n" + body
+    with Wire(server.http) as wire:
+        wire.send(request % (len(body), b"") * 2
+                  + request % (len(body), b"Connection: close\r\n"))
+        answers = wire.rest()
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.count(b'"allowed":true') == 3
+
+
+def test_who_gives_no_time_is_answered_at_once(server, key):
+    with hold_slow(server, key), hold_slow(server, key), Wire(server.resp) as wire:
+        held(server, 1)
+        for words in (["WAIT", 0], ["WAIT", 1000], ["WAIT", HOUR_MS]):
+            denied = wire.command("WEIR.ACQUIRE", "slow", key, *words)
+            assert (denied[0], denied[5]) == (0, b"wait_too_long")
+            assert is_after(denied[3] + words[1], 2)
+        assert server.get(f"/v1/acquire/slow?key={key}&wait_ms=0").status == 429
+        assert is_after(wait_ms(server, "slow", key), 2)  # and they took no turn
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "pace", key, "WAIT", 0)[0] == 1
+        begun = time.monotonic()
+        assert wire.command("WEIR.ACQUIRE", "pace", key, "WAIT", 1000)[0] == 1
+        assert time.monotonic() - begun < 1
+
+
+def test_a_client_that_leaves_gives_back_its_turn_if_it_was_the_last(server, key):
+    with hold_slow(server, key):  # goes ahead, and takes the turn that is now
+        assert is_after(wait_ms(server, "slow", key), 1)
+        with hold_slow(server, key):
+            held(server, 1)
+            with hold_slow(server, key) as last:
+                held(server, 2)
+                last.send(encode("ECHO", "behind"))
+                assert is_after(wait_ms(server, "slow", key), 3)
+            held(server, 1)
+            assert is_after(wait_ms(server, "slow", key), 2)
+        held(server, 0)
+        assert is_after(wait_ms(server, "slow", key), 1)
+
+
+def test_a_client_that_leaves_before_others_leaves_a_hole(server, key):
+    hold_slow(server, key).reply()
+    first = hold_slow(server, key)
+    held(server, 1)
+    with hold_slow(server, key):
+        held(server, 2)
+        first.__exit__()
+        held(server, 1)
+        assert is_after(wait_ms(server, "slow", key), 3)
+    held(server, 0)
+    assert is_after(wait_ms(server, "slow", key), 2)
+
+
+def test_a_client_that_leaves_gives_back_what_all_limits_of_its_rules_gave(server, key):
+    attributes = {"path": "/both", "ip": key}
+    assert server.post("/v1/acquire", {"attributes": attributes}).json["allowed"]
+    with Http(server.http) as client:
+        client.connection.request("POST", "/v1/acquire", json.dumps({"attributes": attributes}))
+        held(server, 1)
+        assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 7
+    held(server, 0)
+    assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 8
+    assert is_after(wait_ms(server, "slow", key), 1)
+
+
+def test_rules_in_shadow_hold_nobody(server, key):
+    for _ in range(2):
+        answer = server.post("/v1/acquire", {"attributes": {"path": "/shade", "ip": key}})
+        assert answer.json["allowed"]
+
+
+def test_proxies_are_held_and_so_their_clients(server):
+    headers = {"X-Forwarded-Uri": "/proxied", "X-Forwarded-Method": "GET"}
+    begun = time.monotonic()
+    assert [server.get("/auth", headers).status for _ in range(3)] == [200] * 3
+    assert time.monotonic() - begun >= 2 * TURN
+
+
+def test_a_batch_is_held_until_the_last_of_its_turns(server, key):
+    element = {"limit": "pace", "key": key}
+    begun = time.monotonic()
+    answers = server.post("/v1/batch", [element, element, {"limit": "plain", "key": key}, element,
+                                        {**element, "wait_ms": 0}]).json
+    assert time.monotonic() - begun >= 2 * TURN
+    assert [answer["allowed"] for answer in answers] == [True] * 4 + [False]
+    assert [answers[i]["wait_ms"] for i in (0, 1, 3)] == [0, 50, 100]
+    assert answers[4]["reason"] == "wait_too_long"
+
+
+def test_a_batch_that_is_left_gives_back_the_turns_that_it_waited_for(server, key):
+    hold_slow(server, key).reply()
+    with Http(server.http) as client:
+        client.connection.request("POST", "/v1/batch", json.dumps(
+            [{"limit": "slow", "key": key}, {"limit": "plain", "key": key},
+             {"limit": "slow", "key": key}]))
+        held(server, 1)
+        assert is_after(wait_ms(server, "slow", key), 3)
+    held(server, 0)
+    assert is_after(wait_ms(server, "slow", key), 1)
+
+
+def test_a_full_queue_denies_at_once_and_what_waits_comes_evenly(server, key):
+    def ask(_):
+        answer = server.get(f"/v1/acquire/brisk?key={key}")
+        return time.monotonic() - begun, answer.status, answer.json["reason"]
+
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(12) as clients:
+        answers = sorted(clients.map(ask, range(12)))
+    allowed = [when for when, status, _ in answers if status == 200]
+    denied = [when for when, status, reason in answers if (status, reason) == (429, "queue_full")]
+    assert (len(allowed), len(denied)) == (6, 6)
+    assert max(denied) < allowed[-1]
+    for nth, when in enumerate(allowed):
+        assert when >= nth * 0.1
+
+
+def test_what_asks_for_nothing_is_not_held(server, key):
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "queue", key)[0] == 1
+        assert wire.command("WEIR.ACQUIRE", "queue", key, "COST", 0)[0] == 1
+        assert wire.command("WEIR.PEEK", "queue", key)[0] == 1
+        assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 0
+        assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 1
+    assert "wait_ms" not in server.get(f"/v1/acquire/plain?key={key}").json
+
+
+def test_a_reload_frees_nothing_that_a_held_answer_needs(serve, key):
+    server = serve(config=CONFIG)
+    hold_slow(server, key).reply()
+    without = "".join(line for line in CONFIG.splitlines(True) if "slow" not in line)
+
+    def reload(config):
+        server.reload(config)
+        server.line_with("reloaded")
+
+    with hold_slow(server, key):
+        held(server, 1)
+        reload(CONFIG)
+        reload(CONFIG + "nodes: 2\n")
+        with hold_slow(server, key):
+            held(server, 2)
+        held(server, 1)
+        assert is_after(wait_ms(server, "slow", key), 2)
+    held(server, 0)
+    assert is_after(wait_ms(server, "slow", key), 1)
+    with hold_slow(server, key), Wire(server.resp) as brief:
+        held(server, 1)
+        brief.send(encode("WEIR.ACQUIRE", "pace", key) * 20)
+        reload(without)
+        assert [brief.reply()[0] for _ in range(20)] == [1] * 20
+    held(server, 0)
+
+
+def test_when_it_stops_what_is_soon_due_is_answered_and_the_rest_given_back(serve, tmp_path, key):
+    flags = ("--store", f"file:{tmp_path / 'state'}")
+    server = serve(*flags, config=CONFIG)
+    hold_slow(server, key).reply()
+    with hold_slow(server, key) as late, Wire(server.resp) as soon:
+        held(server, 1)
+        soon.send(encode("WEIR.ACQUIRE", "pace", key) * 3)
+        assert soon.reply()[0] == 1
+        held(server, 2)
+        server.process.send_signal(signal.SIGTERM)
+        assert soon.reply()[0] == 1
+        assert late.rest() == b""
+        assert server.process.wait(PATIENCE) == 0
+    server = serve(*flags, config=CONFIG)
+    assert is_after(wait_ms(server, "slow", key), 1)
+
+
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
+def test_thousands_that_wait_cost_memory_alone(serve, key):
+    many = 9_900
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < many + 100:
+        pytest.skip(f"{limits[1]} descriptors are too few")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    config = "limits: { slow: { algorithm: pacer, rate: 10/h, slack: 0, max_wait: 8760h } }\n"
+    server = serve("--threads", "1", config=config)
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(many):
+                stack.enter_context(hold_slow(server, key))
+            held(server, many - 1)
+            before = cpu_seconds(server)
+            time.sleep(1)
+            assert cpu_seconds(server) - before <= 0.05
+            with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
+                resident = int(statm.read().split()[1]) * 4096
+            assert resident < 64 << 20
+            with Wire(server.resp) as other:
+                assert other.command("PING") == b"+PONG"
+        held(server, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
