@@ -400,6 +400,53 @@ def run_reloads(table, rounds):
     table.row("worst of all reloads", max(reloaded), "ms")
 
 
+def turns_config(rate):
+    return f"limits: {{ bench: {{ algorithm: pacer, rate: {rate}/s, slack: 0 }} }}\n"
+
+
+def spacing_errors_ms(port, rate, seconds):
+    """How far from 1/rate each answer comes after the one before, by who waits for them."""
+    ask = b"WEIR.ACQUIRE bench k\r\n"
+    times = []
+    with contextlib.ExitStack() as stack, select.epoll() as poll:
+        clients = {}
+        for _ in range(4):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            clients[client.fileno()] = client
+            poll.register(client, select.EPOLLIN)
+            client.sendall(ask)
+        while len(times) < rate * seconds:
+            for fd, _ in poll.poll(START_SECONDS):
+                times.append(time.monotonic_ns())
+                clients[fd].recv(4096)
+                clients[fd].sendall(ask)
+    return sorted(abs(b - a - 1e9 / rate) / 1e6 for a, b in itertools.pairwise(times))
+
+
+def run_turns(table, seconds):
+    """Answers that are held: how evenly they come, and whether lateness adds up."""
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            with weir(directory, turns_config(100)) as server:
+                port = server.wait_for("resp")
+                put_workers_ahead(server.process.pid)
+                ahead_of_all_others()
+                errors = spacing_errors_ms(port, 100, seconds)
+            table.row("turns at 100/s, spacing p99", errors[len(errors) * 99 // 100], "ms off")
+            with weir(directory, turns_config(10000)) as server:
+                port = server.wait_for("resp")
+                put_workers_ahead(server.process.pid)
+                result = generate(server, "resp", "--limit", "bench", "--keys", 1, "--connections",
+                                  256, "--warmup", "200ms", "--duration", f"{seconds}s")
+        table.row("turns at 10,000/s, the rate is",
+                  abs(result["answered"] / seconds / 10000 - 1) * 100, "% off")
+        table.row("turns at 10,000/s", result["server_cpu_ns"], "ns CPU")
+    except (Missing, OSError, subprocess.SubprocessError) as why:
+        table.note("turns", why)
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def write_log(path, lines):
     """A combined log: LOG_ADDRESSES clients, a second for every 10,000 lines."""
     chance = random.Random(1)
@@ -440,9 +487,10 @@ def main():
     parser.add_argument("--attack", action="store_true",
                         help="evictions, and a flood of 100 million keys: minutes")
     parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
+    parser.add_argument("--turns", action="store_true", help="nothing but answers that are held")
     arguments = parser.parse_args()
     everything = not (arguments.servers or arguments.peers or arguments.attack
-                      or arguments.simulate)
+                      or arguments.simulate or arguments.turns)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -457,6 +505,8 @@ def main():
             run_program(table, name, flags if arguments.attack else ["--quick"])
     if everything or arguments.simulate:
         run_simulate(table, 200000 if quick else 2000000, 1 if quick else 3)
+    if everything or arguments.turns:
+        run_turns(table, 2 if quick else 10)
     if not (everything or arguments.servers):
         return
     if quick:
