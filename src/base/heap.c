@@ -58,6 +58,22 @@ void heap_remove(struct heap *heap, struct heap_node *node)
 		rise(heap, sink(heap, node->index), last);
 }
 
+static int compare(const void *left, const void *right)
+{
+	const struct heap_node *a = *(struct heap_node *const *)left;
+	const struct heap_node *b = *(struct heap_node *const *)right;
+
+	return (a->due > b->due) - (a->due < b->due);
+}
+
+void heap_sort(struct heap *heap)
+{
+	if (heap->count > 0) /* there may be no array */
+		qsort(heap->nodes, heap->count, sizeof *heap->nodes, compare);
+	for (size_t i = 0; i < heap->count; i++)
+		heap->nodes[i]->index = i;
+}
+
 void heap_free(struct heap *heap)
 {
 	free(heap->nodes);

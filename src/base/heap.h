@@ -32,6 +32,8 @@ static inline struct heap_node *heap_first(const struct heap *heap)
 bool heap_add(struct heap *heap, struct heap_node *node);
 /** `node` is in the heap. */
 void heap_remove(struct heap *heap, struct heap_node *node);
+/** Puts `nodes` in the order in which they are due, which is a heap, too. */
+void heap_sort(struct heap *heap);
 /** Frees the heap's memory, not the nodes. */
 void heap_free(struct heap *heap);
 

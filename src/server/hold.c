@@ -87,6 +87,22 @@ void hold_release(struct worker *worker)
 	net_loop_alarm(worker->loop, first ? first->due : 0);
 }
 
+void hold_give_up(struct worker *worker)
+{
+	uint64_t last_ns = os_monotonic_ns() + worker->stop_ns;
+	struct heap *holds = &worker->holds;
+
+	heap_sort(holds); /* the newest turn is the only one that can be given back */
+	while (holds->count > 0 && holds->nodes[holds->count - 1]->due > last_ns) {
+		struct hold *hold = (struct hold *)holds->nodes[holds->count - 1];
+		struct net_conn *conn = hold->conn;
+
+		hold_cancel(worker, hold);
+		net_conn_finish(conn);
+		net_conn_release(conn);
+	}
+}
+
 /*
  * Between two turns no configuration is looked at, but the shared one is not freed
  * before this worker has finished another.

@@ -19,6 +19,12 @@ bool hold_answer(struct worker *worker, struct work *work);
 /** Gives the answers that are due, and sets the loop's alarm for the next one. */
 void hold_release(struct worker *worker);
 
+/**
+ * The server stops: closes those whose turns come after its time, without an answer,
+ * so that they can ask another one now. The others are answered still.
+ */
+void hold_give_up(struct worker *worker);
+
 /** The client of `hold` has left. */
 void hold_cancel(struct worker *worker, struct hold *hold);
 

@@ -106,6 +106,8 @@ static void on_turn(void *context)
 	uint64_t generation;
 
 	answer(worker);
+	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
+		hold_give_up(worker);
 	hold_release(worker);
 	worker->config = NULL;
 	generation = atomic_load_explicit(&worker->shared->generation, memory_order_acquire);
@@ -137,6 +139,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	struct net_options options = NET_OPTIONS_DEFAULT;
 
 	*worker = (struct worker){.shared = shared, .index = index};
+	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
 	if (!worker->batch)

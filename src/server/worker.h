@@ -91,6 +91,7 @@ struct worker {
 	struct work *batch;
 	size_t count;
 	struct heap holds;  /* see hold.h */
+	uint64_t stop_ns;   /* how long what is unfinished is waited for */
 	struct buffer page; /* what handle_is_large */
 };
 

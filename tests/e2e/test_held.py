@@ -244,18 +244,23 @@ def test_a_reload_frees_nothing_that_a_held_answer_needs(serve, key):
 
 
 def test_when_it_stops_what_is_soon_due_is_answered_and_the_rest_given_back(serve, tmp_path, key):
-    flags = ("--store", f"file:{tmp_path / 'state'}")
+    flags = ("--store", f"file:{tmp_path / 'state'}", "--threads", "1")
     server = serve(*flags, config=CONFIG)
     hold_slow(server, key).reply()
-    with hold_slow(server, key) as late, Wire(server.resp) as soon:
-        held(server, 1)
-        soon.send(encode("WEIR.ACQUIRE", "pace", key) * 3)
+    with contextlib.ExitStack() as stack, Wire(server.resp) as soon:
+        late = []
+        for _ in range(2):
+            late.append(stack.enter_context(hold_slow(server, key)))
+            held(server, len(late))
+        soon.send(encode("WEIR.ACQUIRE", "pace", key) * 6)
         assert soon.reply()[0] == 1
-        held(server, 2)
+        held(server, 3)
+        begun = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
+        assert [wire.rest() for wire in late] == [b"", b""]
         assert soon.reply()[0] == 1
-        assert late.rest() == b""
         assert server.process.wait(PATIENCE) == 0
+        assert time.monotonic() - begun < 2
     server = serve(*flags, config=CONFIG)
     assert is_after(wait_ms(server, "slow", key), 1)
 

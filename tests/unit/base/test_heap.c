@@ -61,6 +61,11 @@ static void the_first_is_due_first_whatever_is_added_and_removed(void **state)
 			assert_true(heap_add(&heap, &item->node));
 			item->in = true;
 		}
+		if (step % 100 == 0) {
+			heap_sort(&heap);
+			for (size_t i = 1; i < heap.count; i++)
+				assert_true(heap.nodes[i - 1]->due <= heap.nodes[i]->due);
+		}
 		if (heap.count > 0)
 			assert_int_equal(heap_first(&heap)->due, least_due(items));
 		else
