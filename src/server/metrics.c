@@ -23,7 +23,7 @@ static const struct {
 	} bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
 } histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
-                          "From a request's bytes being read to its reply written.", true,
+                          "From a request's bytes being read to its reply written, or held.", true,
                           {{5000, "0.000005"}, {10000, "0.00001"}, {25000, "0.000025"},
                            {50000, "0.00005"}, {100000, "0.0001"}, {250000, "0.00025"},
                            {500000, "0.0005"}, {1000000, "0.001"}, {2500000, "0.0025"},
