@@ -18,8 +18,10 @@ limits:
   queue: { algorithm: leaky_queue, rate: 1/h, capacity: 1 }
   brisk: { algorithm: leaky_queue, rate: 10/s, capacity: 5 }
   plain: { algorithm: token_bucket, rate: 9/h }
+  watched: { algorithm: token_bucket, rate: 9/h }
 rules:
   - { name: both, match: { path: /both }, key: [ip], limits: [plain, slow, pace] }
+  - { name: watch, match: { path: /both }, key: [ip], limits: [watched], mode: shadow }
   - { name: shade, match: { path: /shade }, key: [ip], limits: [slow], mode: shadow }
   - { name: proxied, match: { path: /proxied }, key: [path], limits: [pace] }
 trusted_proxies: [127.0.0.0/8]
@@ -151,6 +153,7 @@ def test_a_client_that_leaves_gives_back_what_all_limits_of_its_rules_gave(serve
         assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 7
     held(server, 0)
     assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 8
+    assert server.get(f"/v1/peek/watched?key={key}").json["remaining"] == 7  # on its own
     assert is_after(wait_ms(server, "slow", key), 1)
 
 
@@ -175,6 +178,7 @@ def test_a_batch_is_held_until_the_last_of_its_turns(server, key):
     assert time.monotonic() - begun >= 2 * TURN
     assert [answer["allowed"] for answer in answers] == [True] * 4 + [False]
     assert [answers[i]["wait_ms"] for i in (0, 1, 3)] == [0, 50, 100]
+    assert answers[0]["reset_after_ms"] == 0  # by the time that this is read
     assert answers[4]["reason"] == "wait_too_long"
 
 
@@ -188,6 +192,7 @@ def test_a_batch_that_is_left_gives_back_the_turns_that_it_waited_for(server, ke
         assert is_after(wait_ms(server, "slow", key), 3)
     held(server, 0)
     assert is_after(wait_ms(server, "slow", key), 1)
+    assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 8
 
 
 def test_a_full_queue_denies_at_once_and_what_waits_comes_evenly(server, key):
