@@ -219,14 +219,12 @@ static bool takes_turn(const struct engine_charge *charge)
 
 bool engine_may_wait(const struct engine_request *request)
 {
-	if (request->op != ALGO_ACQUIRE || request->cost == 0 || request->max_wait_ns == WEIR_ZERO)
-		return false;
-	if (request->direct.limit)
-		return takes_turn(&request->direct);
-	for (size_t i = 0; i < request->charge_count; i++)
-		if (takes_turn(&request->charges[i]))
-			return true;
-	return false;
+	bool paced = request->direct.limit && takes_turn(&request->direct);
+
+	for (size_t i = 0; i < request->charge_count && !paced; i++)
+		paced = takes_turn(&request->charges[i]);
+	return paced && request->op == ALGO_ACQUIRE && request->cost > 0 &&
+	       request->max_wait_ns != WEIR_ZERO;
 }
 
 /* Nothing is taken of a limit that keeps no state. */
