@@ -31,8 +31,8 @@ static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(voi
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	enum { N = 200000, WIDTH = 8 };
-	char *all = malloc(5 + N * WIDTH + 1), *got = malloc(5 + N * WIDTH);
-	struct sender sender = {-1, all, 5 + N * WIDTH};
+	char *all = malloc(N * WIDTH + 1), *got = malloc(N * WIDTH);
+	struct sender sender = {-1, all, N * WIDTH};
 	struct fixture *f;
 	pthread_t thread;
 	int other;
@@ -42,15 +42,17 @@ static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(voi
 	f = start(&options, 10, 0);
 	sender.fd = dial(f);
 	other = dial(f);
-	memcpy(all, "hold\n", 5);
+	say(sender.fd, "one\nhold\n");
+	expect(sender.fd, "one\n");
 	for (int i = 0; i < N; i++)
-		snprintf(all + 5 + i * WIDTH, WIDTH + 1, "%07u\n", (unsigned)i % 10000000);
+		snprintf(all + i * WIDTH, WIDTH + 1, "%07u\n", (unsigned)i % 10000000);
 	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
 	go_on(other);
 	say(other, "go\n");
 	expect(other, "go\n");
-	assert_int_equal(recv(sender.fd, got, 5 + N * WIDTH, MSG_WAITALL), 5 + N * WIDTH);
-	assert_memory_equal(all, got, 5 + N * WIDTH);
+	expect(sender.fd, "hold\n");
+	assert_int_equal(recv(sender.fd, got, N * WIDTH, MSG_WAITALL), N * WIDTH);
+	assert_memory_equal(all, got, N * WIDTH);
 	pthread_join(thread, NULL);
 	close(sender.fd);
 	close(other);
