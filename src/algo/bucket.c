@@ -146,7 +146,9 @@ void bucket_convert(const struct bucket_params *from, const struct bucket_params
 /* How long the caller would wait, if the limit let him. */
 static uint64_t patience_ns(const struct algo_call *call)
 {
-	return call->max_wait_ns == 0 ? UINT64_MAX : call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
+	if (call->max_wait_ns == WEIR_ZERO)
+		return 0;
+	return call->max_wait_ns ? call->max_wait_ns : UINT64_MAX;
 }
 
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,

@@ -267,7 +267,7 @@ void conn_resume_all(struct net_loop *loop)
 {
 	struct net_conn *ready = loop->ready, *conn;
 
-	/* Those that come to be ready meanwhile wait for the next time, or they would keep the others out. */
+	/* Those that come to be ready meanwhile wait for the next time, or others would starve. */
 	loop->ready = NULL;
 	if (ready)
 		ready->ready_link = &ready;

@@ -86,7 +86,6 @@ static int fill_limit(struct fill *fill, struct slice text)
 	return 0;
 }
 
-
 static int fill_permit(struct fill *fill, struct slice text)
 {
 	if (slice_equal(text, SLICE("false")))

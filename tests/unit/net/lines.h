@@ -184,7 +184,7 @@ static void *run(void *argument)
 
 /* Listens, but does not run yet. */
 static struct fixture *prepare(const struct net_options *options, size_t max_connections,
-                             uint64_t idle_ms)
+                               uint64_t idle_ms)
 {
 	struct fixture *f = calloc(1, sizeof *f);
 	struct net_listener listener = {.idle_timeout_ms = idle_ms};
@@ -198,7 +198,7 @@ static struct fixture *prepare(const struct net_options *options, size_t max_con
 }
 
 static inline struct fixture *start(const struct net_options *options, size_t max_connections,
-                             uint64_t idle_ms)
+                                    uint64_t idle_ms)
 {
 	struct fixture *f = prepare(options, max_connections, idle_ms);
 
