@@ -285,8 +285,10 @@ class Base(_Model):
         return end, free, window_end, count
 
     def denied(self, now):
-        if self.state is not None:
-            self.state = self._view(now)
+        """Only what was cut back is written; what is over may come back with the time."""
+        cut = self._view(now)
+        if any(before > after for before, after in zip(self.state[::2], cut[::2]) if after):
+            self.state = cut
 
     def ahead(self, now):
         end, free, window_end, count = self._view(now)
