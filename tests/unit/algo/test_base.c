@@ -137,17 +137,13 @@ static void a_window_ends_with_its_day(void **unused)
 static void a_death_between_the_writes_leaves_a_window_that_nobody_counts(void **unused)
 {
 	(void)unused;
-	for (unsigned first = 0; first < 2; first++) { /* the day's first window, and a later one */
-		uint64_t now_ns = NOON, free = first ? 0 : 3;
+	for (unsigned later = 0; later < 2; later++) { /* the day's first window, and a later one */
+		uint64_t now_ns = NOON + PERIOD, free = later ? 0 : 2;
 
 		begin(4, 2);
-		assert_int_equal(admitted(first ? 5 : 3 - 3, now_ns), first ? 5 : 0);
-		now_ns += PERIOD;
-		if (!first)
-			call(ALGO_ACQUIRE, 1, now_ns - NS_PER_S); /* so that there is a head */
-		free -= !first;
+		assert_int_equal(admitted(later ? 5 : 1, NOON), later ? 5 : 1);
 		assert_false(call_until(ALGO_ACQUIRE, free + 2, 0, now_ns, 1));
-		assert_int_equal(cell_ahead_ns(state.row[first ? 2 : 1], now_ns), PERIOD);
+		assert_int_equal(cell_ahead_ns(state.row[later ? 2 : 1], now_ns), PERIOD);
 		assert_int_equal(remaining(now_ns), free + 2);
 		assert_int_equal(admitted(9, now_ns + NS_PER_S), free + 2);
 		assert_int_equal(out.retry_after_ns, PERIOD);
@@ -160,6 +156,8 @@ static void a_key_that_was_never_seen_gets_its_head_before_its_window(void **unu
 	(void)unused;
 	begin(1, 1);
 	assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOON, 1));
+	for (unsigned i = 0; i < CELLS; i++) /* whose is it? */
+		assert_true(cell_is_empty(state.row[i]));
 	assert_int_equal(remaining(NOON), 1);
 	assert_int_equal(out.reset_after_ns, 0);
 	assert_int_equal(admitted(9, NOON + 1), 1);
@@ -182,7 +180,7 @@ struct caller {
 struct meeting {
 	struct state state;
 	struct caller callers[CALLERS];
-	unsigned n;
+	unsigned n, moves;
 };
 
 static bool same(struct cell a, struct cell b)
@@ -267,6 +265,7 @@ static void in_every_order(const struct meeting *m, const struct scene *scene, u
 			continue;
 		done = false;
 		move(&next.state, &next.callers[i]);
+		assert_true(++next.moves < 40); /* nobody keeps others from getting on */
 		in_every_order(&next, scene, orders);
 	}
 	if (done) {
@@ -376,6 +375,23 @@ static void a_clock_set_back_by_days_neither_frees_nor_locks_a_key(void **unused
 	assert_int_equal(admitted(2, back_ns + PERIOD), 1);
 	assert_int_equal(out.reset_after_ns, NS_PER_DAY / 2 - PERIOD);
 	assert_int_equal(admitted(9, back_ns + NS_PER_DAY / 2), 3);
+	begin(3, 2); /* the same when there is something left to take */
+	admitted(3, NOON);
+	assert_int_equal(admitted(1, back_ns), 1);
+	assert_int_equal(admitted(9, back_ns + PERIOD), 2);
+}
+
+static void what_another_key_left_in_a_row_says_nothing(void **unused)
+{
+	(void)unused;
+	begin(3, 2);
+	for (unsigned i = 0; i < CELLS; i++)
+		state.row[i] = cell_make(TAG + 1, NOON + 2 * PERIOD, 9, 0);
+	assert_int_equal(admitted(9, NOON), 4);
+	assert_int_equal(out.retry_after_ns, PERIOD);
+	for (unsigned i = 0; i < CELLS; i++) /* nor does it in a damaged file */
+		state.row[i] = cell_make(TAG + 1, NOON + 2 * PERIOD, 2, 0);
+	assert_int_equal(remaining(NOON), 2);
 }
 
 static void clocks_on_both_sides_of_midnight_share_one_quota(void **unused)
@@ -440,6 +456,7 @@ int main(void)
 	    cmocka_unit_test(whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice),
 	    cmocka_unit_test(who_lags_behind_a_window_does_not_end_it_earlier),
 	    cmocka_unit_test(a_clock_set_back_by_days_neither_frees_nor_locks_a_key),
+	    cmocka_unit_test(what_another_key_left_in_a_row_says_nothing),
 	    cmocka_unit_test(clocks_on_both_sides_of_midnight_share_one_quota),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere),
 	    cmocka_unit_test(all_of_2_to_the_32_fits),
