@@ -35,6 +35,7 @@ ALGORITHMS = {
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
     "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
     "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
+    "base": lambda count: weir.options(weir.BASE, (count + 1) // 2, base=count // 2 + 1),
     "pacer": lambda count: weir.options(weir.PACER, count, slack=count - 1 or weir.ZERO,
                                         max_wait_ns=weir.ZERO),
     "leaky_queue": lambda count: weir.options(weir.LEAKY_QUEUE, count, burst=max(count - 1, 1),
