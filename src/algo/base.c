@@ -34,6 +34,7 @@ struct view {
 	uint64_t free;      /* units in use: free ones of today, ... */
 	uint64_t count;     /* and of the window, which has some */
 	uint64_t written;   /* free ones, as other parameters may have had them */
+	struct cell window; /* as it was read */
 	unsigned k;
 	bool day_far, window_far; /* written by a clock that was set back since */
 };
@@ -46,14 +47,14 @@ static bool is_far(const struct base_params *params, int64_t left_ns)
 static void look_at_window(const struct base_params *params, struct cell head, uint64_t now_ns,
                            const struct algo_row *row, struct view *view)
 {
-	struct cell window = algo_row_load(row, view->k);
-	int64_t left_ns = cell_ahead_ns(window, now_ns);
+	int64_t left_ns;
 
-	if (cell_tag(window) != row->tag) { /* of a damaged file */
-		view->written = params->free;
+	view->window = algo_row_load(row, view->k);
+	view->written = params->free;
+	if (cell_tag(view->window) != row->tag) /* of a damaged file */
 		return;
-	}
-	view->written = cell_word(window);
+	view->written = cell_word(view->window);
+	left_ns = cell_ahead_ns(view->window, now_ns);
 	if (left_ns <= 0)
 		return;
 	view->window_far = is_far(params, left_ns);
@@ -103,13 +104,13 @@ static void want_head(const struct base_params *params, const struct algo_row *r
 	change->last = last;
 }
 
-static void want_cell(const struct algo_row *row, unsigned place, uint64_t until_ns, uint64_t free,
+static void want_cell(unsigned place, struct cell before, struct cell after,
                       struct algo_change *change)
 {
 	change->want = ALGO_WANT_CELL;
 	change->place = place;
-	change->before = algo_row_load(row, place);
-	change->after = cell_make(row->tag, until_ns, (uint32_t)free, 0);
+	change->before = before;
+	change->after = after;
 }
 
 /* A window for what is counted in `view`: first its cell, then, once that says so, the head. */
@@ -117,7 +118,7 @@ static void want_window(const struct base_params *params, const struct algo_row 
                         uint64_t now_ns, struct view *view, struct algo_change *change)
 {
 	unsigned place = (view->k + 1) % ALGO_BASE_PLACES;
-	struct cell before = algo_row_load(row, place);
+	struct cell before = algo_row_load(row, place), after;
 	int64_t left_ns = cell_ahead_ns(before, now_ns);
 	uint64_t free = u64_max(view->written, params->free);
 
@@ -126,9 +127,11 @@ static void want_window(const struct base_params *params, const struct algo_row 
 	if (cell_tag(before) == row->tag && left_ns > (int64_t)params->period_ns &&
 	    !is_far(params, left_ns))
 		view->window_ns = (uint64_t)left_ns;
-	want_cell(row, place, now_ns + view->window_ns, free, change);
-	if (cell_bits(change->before) != cell_bits(change->after))
+	after = cell_make(row->tag, now_ns + view->window_ns, (uint32_t)free, 0);
+	if (cell_bits(before) != cell_bits(after)) {
+		want_cell(place, before, after, change);
 		return;
+	}
 	view->k = place;
 	view->written = free;
 	want_head(params, row, view, true, change);
@@ -139,7 +142,8 @@ static void cut_back(const struct base_params *params, const struct algo_row *ro
                      const struct view *view, struct algo_change *change)
 {
 	if (view->window_far)
-		want_cell(row, view->k, now_ns + view->window_ns, view->written, change);
+		want_cell(view->k, view->window,
+		          cell_make(row->tag, now_ns + view->window_ns, (uint32_t)view->written, 0), change);
 	else if (view->day_far)
 		want_head(params, row, view, true, change);
 }

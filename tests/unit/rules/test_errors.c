@@ -228,7 +228,7 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	     "leaky_queue (algorithm, rate, capacity, max_wait, on_store_failure), found \"slack\""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
 	     " timezone: UTC } }",
-	     2, 12, "calendar windows only"},
+	     2, 12, "calendar windows and base only"},
 	};
 
 	(void)state;
