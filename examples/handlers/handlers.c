@@ -42,7 +42,7 @@ static const struct weir_limit_options routes[] = {
      .rate = {20},
      .slack = WEIR_ZERO,
      .max_wait_ns = 200 * MS_NS},
-    /* Every second one, by the toss of a coin. */
+    /* Every second one, by a fair draw each. */
     {.name = "/random", .algorithm = WEIR_RANDOM, .deny = 0.5},
 };
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
@@ -84,8 +84,8 @@ static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connect
 	struct weir_decision d;
 	char text[64] = "served\n", retry_after[24];
 
-	if (weir_acquire(app->table, app->limits[route], &client->sin_addr, sizeof client->sin_addr, 1, WEIR_NOW,
-	                 &d) != WEIR_OK)
+	if (weir_acquire(app->table, app->limits[route], &client->sin_addr, sizeof client->sin_addr, 1,
+	                 WEIR_NOW, &d) != WEIR_OK)
 		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */
@@ -145,7 +145,8 @@ static int serve(struct app *app, in_port_t port)
 	sigaddset(&end, SIGINT);
 	sigaddset(&end, SIGTERM);
 	sigprocmask(SIG_BLOCK, &end, NULL);
-	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL, NULL, handle, app,
+	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0,
+	                          NULL, NULL, handle, app,
 	                          MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_END);
 	if (!server) {
 		fprintf(stderr, "port %u: expected one that is free\n", port);

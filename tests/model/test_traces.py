@@ -131,7 +131,8 @@ def sliding_logs(draw):
     return options, lambda: models.SlidingLog(count, period_ns), [period_ns]
 
 
-any_limit = buckets() | paced() | windows() | days() | bases() | sliding_windows() | sliding_counters() | sliding_logs()
+any_limit = (buckets() | paced() | windows() | days() | bases() | sliding_windows()
+             | sliding_counters() | sliding_logs())
 
 
 def costs(quota):
