@@ -8,9 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <weir/weir.h>
 
-/* Five a minute, five ways. A limit's name is its route. */
+#define MS_NS UINT64_C(1000000)
+#define S_NS  (1000 * MS_NS)
+
+/* Five a minute, four ways; one each 50 ms; and every second one. A limit's name is its route. */
 static const struct weir_limit_options routes[] = {
     /* A count that starts anew a minute after the first request. */
     {.name = "/counter",
@@ -32,6 +36,14 @@ static const struct weir_limit_options routes[] = {
      .algorithm = WEIR_LEAKY_BUCKET,
      .rate = {5, 1, WEIR_MINUTE},
      .burst = 5},
+    /* One each 50 ms, whoever comes earlier waits for his turn, but not for long. */
+    {.name = "/fixed-rate",
+     .algorithm = WEIR_PACER,
+     .rate = {20},
+     .slack = WEIR_ZERO,
+     .max_wait_ns = 200 * MS_NS},
+    /* Every second one, by a fair draw each. */
+    {.name = "/random", .algorithm = WEIR_RANDOM, .deny = 0.5},
 };
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
 
@@ -55,26 +67,36 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, 
 	return result;
 }
 
+/* Each connection has a thread of its own here, so that it may sleep until its turn. */
+static void wait_for(uint64_t ns)
+{
+	struct timespec left = {(time_t)(ns / S_NS), (long)(ns % S_NS)};
+
+	while (nanosleep(&left, &left) != 0)
+		;
+}
+
 /* What a handler does before its work: one decision, by the client's address. */
-static enum MHD_Result limited(struct app *app, const weir_limit *limit,
-                               struct MHD_Connection *connection)
+static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connection *connection)
 {
 	const struct sockaddr_in *client = (const struct sockaddr_in *)MHD_get_connection_info(
 	    connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
 	struct weir_decision d;
-	char text[64], retry_after[24];
+	char text[64] = "served\n", retry_after[24];
 
-	if (weir_acquire(app->table, limit, &client->sin_addr, sizeof client->sin_addr, 1, WEIR_NOW,
-	                 &d) != WEIR_OK)
+	if (weir_acquire(app->table, app->limits[route], &client->sin_addr, sizeof client->sin_addr, 1,
+	                 WEIR_NOW, &d) != WEIR_OK)
 		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */
 		snprintf(retry_after, sizeof retry_after, "%llu",
-		         (unsigned long long)(d.retry_after_ns + 999999999) / 1000000000);
+		         (unsigned long long)((d.retry_after_ns + S_NS - 1) / S_NS));
 		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n", retry_after);
 	}
-	snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
-	         (unsigned long long)d.quota);
+	wait_for(d.wait_ns);
+	if (routes[route].algorithm != WEIR_RANDOM)
+		snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
+		         (unsigned long long)d.quota);
 	return answer(connection, MHD_HTTP_OK, text, NULL);
 }
 
@@ -89,7 +111,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 		return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "expected GET\n", NULL);
 	for (size_t i = 0; i < ROUTE_COUNT; i++)
 		if (strcmp(path, routes[i].name) == 0)
-			return limited(app, app->limits[i], connection);
+			return limited(app, i, connection);
 	return answer(connection, MHD_HTTP_NOT_FOUND, "no such route\n", NULL);
 }
 
@@ -123,7 +145,8 @@ static int serve(struct app *app, in_port_t port)
 	sigaddset(&end, SIGINT);
 	sigaddset(&end, SIGTERM);
 	sigprocmask(SIG_BLOCK, &end, NULL);
-	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, handle, app,
+	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0,
+	                          NULL, NULL, handle, app,
 	                          MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_END);
 	if (!server) {
 		fprintf(stderr, "port %u: expected one that is free\n", port);

@@ -100,6 +100,7 @@ enum weir_algorithm {
 	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
 	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
 	WEIR_SLIDING_COUNTER,  /**< this window's count, and the last one's by its overlap */
+	WEIR_BASE,             /**< `base` a day, beyond that a count in a period */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -149,7 +150,7 @@ struct weir_limit_options {
 	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
 	                                   0: rate.count. burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
-	const char *timezone;         /**< calendar windows: IANA name; NULL: "UTC" */
+	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
 	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
@@ -159,6 +160,9 @@ struct weir_limit_options {
 	double deny;                  /**< random: the share that is denied, 0 to 1 */
 	uint64_t retry_ns;            /**< random: `retry_after_ns` of the denied, a year at most;
 	                                   0: 1 s */
+	uint64_t base;                /**< base: what passes a day before the rate counts, which the
+	                                   last of it does; at least 1; base + rate.count is 2^32 + 1
+	                                   at most */
 	uint64_t reserved[2];
 };
 
@@ -285,8 +289,8 @@ struct weir_table_options {
 	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. 20 bytes each, whatever the
 	                            length of their names. When more are live, the one that
 	                            would be forgotten soonest makes room. Besides these, keys
-	                            of sliding limits have room of their own, in four sizes by
-	                            their limit: for up to 12 slots (11 in a log) as many keys
+	                            of sliding limits and base have room of their own, in four
+	                            sizes by their limit: for up to 12 slots (11 in a log) as many
 	                            as this, for up to 128, 1,024 and 10,240 a 10th, an 85th
 	                            and an 853rd, 40 at least. It takes memory when it is used:
 	                            265 bytes a key of the first size, 1.1 KB in all four. */

@@ -117,6 +117,13 @@ struct log_params {
 	uint64_t period_ns;
 };
 
+/* base, see base.c. */
+struct base_params {
+	uint64_t free;  /* units a day that no window counts: `base` less one */
+	uint64_t count; /* of all others in a period */
+	uint64_t period_ns;
+};
+
 /* random, see random.c. Of 2^63 draws so many are denied. */
 struct random_params {
 	uint64_t deny;             /* as given */
@@ -139,12 +146,13 @@ struct algo_limit {
 		struct window_params window;
 		struct slots_params slots;
 		struct log_params log;
+		struct base_params base;
 		struct random_params random;
 	};
 	bool paced;      /* its requests may have to wait for their turns */
 	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
 	unsigned former; /* one bit for each width that its states may still be in */
-	struct calendar calendar; /* aligned windows only, as is the cache */
+	struct calendar calendar; /* aligned windows and days only, as is the cache */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 };
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/zone.h"
 
-#define ALGORITHMS (WEIR_SLIDING_COUNTER + 1)
+#define ALGORITHMS (WEIR_BASE + 1)
 #define KIND(algorithm) (1U << (algorithm))
 #define BUCKETS                                                                                    \
 	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
@@ -100,12 +100,24 @@ static int init_bucket(struct algo_limit *limit, const struct weir_limit_options
 	return WEIR_OK;
 }
 
+static int init_calendar(struct algo_limit *limit, const struct weir_limit_options *options,
+                         uint64_t period, enum weir_unit unit, struct weir_error *error)
+{
+	int status = zone_open(options->timezone ? options->timezone : "UTC", &limit->calendar.zone,
+	                       error);
+
+	if (status != WEIR_OK)
+		return status;
+	limit->calendar.period = period;
+	limit->calendar.unit = unit;
+	limit->calendar.week_start = options->week_start;
+	limit->cache = calloc(1, sizeof *limit->cache);
+	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
 static int init_window(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
 {
-	const char *timezone = options->timezone ? options->timezone : "UTC";
-	int status;
-
 	limit->window = (struct window_params){
 	    .count = options->rate.count,
 	    .period_ns = limit->period_ns,
@@ -113,14 +125,8 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	};
 	if (!limit->window.aligned)
 		return WEIR_OK;
-	status = zone_open(timezone, &limit->calendar.zone, error);
-	if (status != WEIR_OK)
-		return status;
-	limit->calendar.period = options->rate.period ? options->rate.period : 1;
-	limit->calendar.unit = options->rate.unit;
-	limit->calendar.week_start = options->week_start;
-	limit->cache = calloc(1, sizeof *limit->cache);
-	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	return init_calendar(limit, options, options->rate.period ? options->rate.period : 1,
+	                     options->rate.unit, error);
 }
 
 static unsigned width_of(uint64_t cells)
@@ -179,6 +185,22 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 	return WEIR_OK;
 }
 
+/* What passes at once is what passes in a day, if nothing comes later. */
+static int init_base(struct algo_limit *limit, const struct weir_limit_options *options,
+                     struct weir_error *error)
+{
+	uint64_t count = options->rate.count, most = ALGO_COUNT_MAX - count + 1;
+
+	if (options->base < 1 || options->base > most)
+		return error_set(error, WEIR_ERANGE, "base: expected 1 to %llu, found %llu",
+		                 (unsigned long long)most, (unsigned long long)options->base);
+	limit->base = (struct base_params){options->base - 1, count, limit->period_ns};
+	limit->quota = options->base - 1 + count;
+	limit->window_ns = NS_PER_DAY;
+	limit->width = width_of(ALGO_BASE_PLACES);
+	return init_calendar(limit, options, 1, WEIR_DAY, error);
+}
+
 /* It has no period. Where one is needed, such as to tell rates, that is a second. */
 static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
@@ -199,7 +221,7 @@ static int init_random(struct algo_limit *limit, const struct weir_limit_options
 /* What does not belong to the algorithm is refused, not ignored. */
 static int check_foreign(const struct weir_limit_options *options, struct weir_error *error)
 {
-	bool window = options->algorithm == WEIR_FIXED_WINDOW;
+	bool calendar = options->algorithm == WEIR_FIXED_WINDOW && options->align == WEIR_ALIGN_CALENDAR;
 	const struct {
 		bool given;
 		unsigned kinds;
@@ -212,6 +234,7 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 	    {options->max_wait_ns, KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE),
 	     "max_wait: expected with pacer and leaky_queue only"},
 	    {options->deny != 0, KIND(WEIR_RANDOM), "deny: expected with random only"},
+	    {options->base, KIND(WEIR_BASE), "base: expected with base only"},
 	    {options->retry_ns, KIND(WEIR_RANDOM), "retry: expected with random only"},
 	    {options->rate.count || options->rate.period || options->rate.unit, ~KIND(WEIR_RANDOM),
 	     "rate: expected with any algorithm but random"},
@@ -223,10 +246,11 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 	for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
 		if (parameters[i].given && !(parameters[i].kinds & KIND(options->algorithm)))
 			return error_set(error, WEIR_EINVAL, "%s", parameters[i].expected);
-	if ((options->timezone || options->week_start) &&
-	    !(window && options->align == WEIR_ALIGN_CALENDAR))
-		return error_set(error, WEIR_EINVAL, "%s: expected with calendar windows only",
-		                 options->timezone ? "timezone" : "week_start");
+	if (options->timezone && !calendar && options->algorithm != WEIR_BASE)
+		return error_set(error, WEIR_EINVAL,
+		                 "timezone: expected with calendar windows and base only");
+	if (options->week_start && !calendar)
+		return error_set(error, WEIR_EINVAL, "week_start: expected with calendar windows only");
 	if ((unsigned)options->align > WEIR_ALIGN_FIRST_REQUEST)
 		return error_set(error, WEIR_EINVAL, "align: expected calendar or first_request, found %d",
 		                 (int)options->align);
@@ -271,6 +295,9 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		break;
 	case WEIR_RANDOM:
 		status = init_random(limit, options, error);
+		break;
+	case WEIR_BASE:
+		status = init_base(limit, options, error);
 		break;
 	}
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
@@ -380,6 +407,8 @@ void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call
 	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
 	if (limit->algorithm == WEIR_SLIDING_LOG)
 		sliding_log_step(limit, call, time, head, row, out, change);
+	else if (limit->algorithm == WEIR_BASE)
+		base_step(limit, call, time, head, row, out, change);
 	else
 		sliding_window_step(limit, call, time, head, row, out, change);
 }

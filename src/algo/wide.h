@@ -25,6 +25,9 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 #define ALGO_SLOTS_MAX     1000
 #define ALGO_LOG_MAX       10000
 
+/* The windows that a state of `base` tells apart. */
+#define ALGO_BASE_PLACES 7
+
 /* A number of slots has one of these generations. */
 #define ALGO_SLOTS_GENERATIONS 3
 
@@ -63,6 +66,7 @@ struct algo_change {
 	unsigned place;
 	struct cell before, after;
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
+	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
 };
 
 /**
@@ -86,6 +90,9 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 void sliding_log_step(const struct algo_limit *limit, const struct algo_call *call,
                       const struct algo_time *time, struct cell head, const struct algo_row *row,
                       struct algo_outcome *out, struct algo_change *change);
+void base_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct cell head, const struct algo_row *row,
+               struct algo_outcome *out, struct algo_change *change);
 uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                             const struct algo_row *row);
 uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,

@@ -20,12 +20,13 @@ static const struct node_word algorithms[] = {
     [WEIR_LEAKY_QUEUE] = {"leaky_queue", WEIR_LEAKY_QUEUE},
     [WEIR_RANDOM] = {"random", WEIR_RANDOM},
     [WEIR_SLIDING_COUNTER] = {"sliding_counter", WEIR_SLIDING_COUNTER},
+    [WEIR_BASE] = {"base", WEIR_BASE},
     {0},
 };
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "base", "breaker", "concurrency", "throttle", "adaptive",
+    "breaker", "concurrency", "throttle", "adaptive",
 };
 
 static const struct node_word aligns[] = {
@@ -99,6 +100,7 @@ static int read_share(struct reader *reader, const struct node_key *key, const y
 
 enum {
 	LIMIT_ALGORITHM,
+	LIMIT_BASE,
 	LIMIT_RATE,
 	LIMIT_BURST,
 	LIMIT_CAPACITY,
@@ -116,6 +118,8 @@ enum {
 
 static const struct node_key limit_keys[] = {
     [LIMIT_ALGORITHM] = {"algorithm", .offset = OPTION(algorithm), .words = algorithms},
+    [LIMIT_BASE] = {"base", node_number, OPTION(base), KIND(WEIR_BASE), .required = true, .min = 1,
+                    .max = ALGO_COUNT_MAX},
     [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), ~KIND(WEIR_RANDOM), .required = true},
     [LIMIT_BURST] = {"burst", node_number, OPTION(burst), KIND(WEIR_TOKEN_BUCKET), .min = 1,
                      .max = ALGO_COUNT_MAX},
@@ -123,8 +127,8 @@ static const struct node_key limit_keys[] = {
                         KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_LEAKY_QUEUE), .min = 1,
                         .max = ALGO_COUNT_MAX},
     [LIMIT_ALIGN] = {"align", node_word, OPTION(align), KIND(WEIR_FIXED_WINDOW), .words = aligns},
-    [LIMIT_TIMEZONE] = {"timezone", node_text, OPTION(timezone), KIND(WEIR_FIXED_WINDOW), .min = 1,
-                        .max = NODE_NAME_MAX},
+    [LIMIT_TIMEZONE] = {"timezone", node_text, OPTION(timezone),
+                        KIND(WEIR_FIXED_WINDOW) | KIND(WEIR_BASE), .min = 1, .max = NODE_NAME_MAX},
     [LIMIT_WEEK_START] = {"week_start", node_word, OPTION(week_start), KIND(WEIR_FIXED_WINDOW),
                           .words = weekdays},
     [LIMIT_SLOTS] = {"slots", read_slots, OPTION(slots), KIND(WEIR_SLIDING_WINDOW), .min = 1,

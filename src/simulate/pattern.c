@@ -21,6 +21,7 @@ const char pattern_limits[] =
     "  sliding_window: { algorithm: sliding_window, rate: 100/m }\n"
     "  sliding_log: { algorithm: sliding_log, rate: 100/m }\n"
     "  sliding_counter: { algorithm: sliding_counter, rate: 100/m }\n"
+    "  base: { algorithm: base, base: 50, rate: 100/m }\n"
     "  random: { algorithm: random, deny: 0.2 }\n";
 
 /* From one share of the declared rate, in percent, evenly to another. */

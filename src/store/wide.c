@@ -83,7 +83,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		if ((change.clean && !clean(state)) || !store_head(state, change.head, time->now_ns))
 			return false;
 		call->cost -= change.given_back;
-		*until_ns = until_of(change.head, time->now_ns);
+		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
 		return change.last;
 	}
 	__builtin_unreachable();

@@ -1,4 +1,6 @@
-"""Limits that shed, by both protocols."""
+"""Limits that shed, and that count by the day, by both protocols."""
+
+import time
 
 from harness import Wire
 
@@ -6,7 +8,19 @@ CONFIG = """
 limits:
   relief: { algorithm: random, deny: 0 }
   plain: { algorithm: token_bucket, rate: 1/h }
+  daily: { algorithm: base, base: 3, rate: 2/30d, timezone: %s }
 """
+DAY_MS = 24 * 3_600_000
+
+
+def midday_zone():
+    """Where it is about noon, so that no day ends while a test runs."""
+    hours = 12 - time.gmtime().tm_hour
+    return f"Etc/GMT{-hours:+d}"  # by the sign of POSIX
+
+
+ZONE = midday_zone()
+CONFIG %= ZONE
 
 
 def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
@@ -40,3 +54,26 @@ def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
         assert found in answer.json["error"]["message"]
     refused = server.post("/v1/acquire", {"limit": "plain", "key": key, "deny": 0.5})
     assert refused.status == 400
+
+
+def test_base_passes_so_many_a_day_and_then_its_rate(serve, key):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "daily", key)[:4] == [1, 4, 3, 0]
+        answer = server.get(f"/v1/acquire/daily?key={key}&cost=3")
+        assert (answer.status, answer.json["remaining"]) == (200, 0)
+        assert answer.headers["RateLimit-Policy"] == '"daily";q=4;w=86400'
+        denied = server.get(f"/v1/acquire/daily?key={key}")
+        assert (denied.status, denied.json["reason"]) == (429, "over_limit")
+        # The window would last a month, but not longer than its day.
+        assert DAY_MS // 3 < denied.json["retry_after_ms"] <= denied.json["reset_after_ms"] < DAY_MS
+        assert wire.command("WEIR.REFUND", "daily", key, "COST", 2)[2] == 2
+        assert wire.command("WEIR.PEEK", "daily", key)[:3] == [1, 4, 2]
+        assert wire.command("WEIR.ACQUIRE", "daily", key, "COST", 5).startswith(b"-ERR ")
+        assert wire.command("WEIR.RESET", "daily", key)[2] == 4
+    listed = {limit["name"]: limit for limit in server.get("/v1/limits").json}
+    assert listed["daily"] == {
+        "name": "daily", "algorithm": "base", "base": 3, "rate": "2/30d",
+        "timezone": ZONE, "on_store_failure": "local", "quota": 4, "rules": []}
+    assert re.search('^weir_decisions_total{limit="daily",reason="over_limit",allowed="false"} 1$',
+                     server.get("/metrics").text, re.M)

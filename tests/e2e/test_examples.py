@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import threading
+import time
 
 import pytest
 from harness import BUILD, PATIENCE, Http
@@ -29,3 +31,35 @@ def test_each_route_passes_five_and_tells_the_sixth_when_to_come_back(port):
             assert least <= int(denied.headers["Retry-After"]) <= most
         assert client.request("GET", "/").status == 404
         assert client.request("DELETE", "/counter").status == 405
+
+
+def test_at_a_fixed_rate_each_waits_for_its_turn_and_too_many_are_turned_away(port):
+    answers, gate = [], threading.Barrier(31)
+
+    def ask():
+        with Http(port) as client:
+            gate.wait()
+            answer = client.request("GET", "/fixed-rate")
+            answers.append((time.monotonic(), answer.status, answer.headers["Retry-After"]))
+
+    threads = [threading.Thread(target=ask) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    begin = time.monotonic()
+    gate.wait()
+    for thread in threads:
+        thread.join()
+    passed = sorted(at - begin for at, status, _ in answers if status == 200)
+    assert len(passed) >= 5  # one at once, and four within 200 ms
+    assert all(at >= nth * 0.05 for nth, at in enumerate(passed))
+    denied = [(status, wait) for _, status, wait in answers if status != 200]
+    assert denied == [(429, "1")] * (30 - len(passed))
+    assert denied
+
+
+def test_at_random_some_pass_and_some_do_not(port):
+    with Http(port) as client:
+        answers = [client.request("GET", "/random") for _ in range(100)]
+    assert {(answer.status, answer.text) for answer in answers} == {
+        (200, "served\n"), (429, "too many requests\n")}
+    assert {answer.headers["Retry-After"] for answer in answers} == {None, "1"}

@@ -29,6 +29,7 @@ LIMITS = {
     "leaky_queue": "rate: 11/1400ms, capacity: 1",
     "random": "deny: 0.3",
     "sliding_counter": "rate: 3/s",
+    "base": "base: 4, rate: 3/700ms",
 }
 
 

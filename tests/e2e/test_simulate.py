@@ -28,7 +28,9 @@ limits:
   minute: { algorithm: fixed_window, rate: 10/m }
   slots: { algorithm: sliding_window, rate: 6/3s }
   log: { algorithm: sliding_log, rate: 6/3s }
+  daily: { algorithm: base, base: 20, rate: 2/5s, timezone: America/Anchorage }
 """
+ZONE_NS = -9 * 3600 * S  # there: the trace runs over midnight
 MODELS = {
     "bucket": lambda: models.Bucket(3, S, 5),
     "leaky": lambda: models.Bucket(7, 10 * S, 4),
@@ -37,6 +39,8 @@ MODELS = {
     "minute": lambda: models.Window(10, lambda now: (now // (60 * S) + 1) * 60 * S, 60 * S * 9 // 8),
     "slots": lambda: models.SlidingWindow(6, 3 * S),
     "log": lambda: models.SlidingLog(6, 3 * S),
+    "daily": lambda: models.Base(
+        20, 2, 5 * S, lambda now: models.end_of_utc_day(now + ZONE_NS) - ZONE_NS),
 }
 
 
@@ -108,9 +112,11 @@ limits:
   login: { algorithm: token_bucket, rate: 3/h, burst: 3 }
   all: { algorithm: fixed_window, rate: 8/h, align: first_request }
   trial: { algorithm: token_bucket, rate: 1/h, burst: 1 }
+  daily: { algorithm: base, base: 12, rate: 3/h }
 rules:
   - { name: staff, match: { ip: 10.0.0.0/8 }, answer: allow }
   - { name: login, match: { path: /login* }, key: [ip, user], limits: [login] }
+  - { name: daily, match: { method: GET }, key: [user], limits: [daily] }
   - { name: all, key: [ip], limits: [all] }
   - { name: trial, match: { method: POST }, key: [ip], limits: [trial], mode: shadow }
 """

@@ -254,6 +254,73 @@ class Window(_Model):
         return self.quota - self._count(now)
 
 
+class Base(_Model):
+    """base: today's count up to `base`, then also one in a window that opens when it meets none.
+
+    Kept as two numbers: the units of today that no window counts, base - 1 of them at most,
+    since the one that reaches `base` is the first of a window; and those in the
+    window. A window is one day's, and one whose units are all given back was never opened.
+
+    A day that ends later than tomorrow, and a window a day later than it could, were
+    counted by a clock that was wrong: they keep their counts and end as they should.
+    """
+
+    def __init__(self, base, count, period_ns, end_of):
+        self.free, self.count, self.period = base - 1, count, period_ns
+        self.quota = self.free + count
+        self.end_of = end_of
+        self.state = None
+
+    def _view(self, now):
+        """Today's end and free units in use, the window's end and count."""
+        end, free, window_end, count = self.state or (0, 0, 0, 0)
+        if now >= end:
+            return self.end_of(now), 0, 0, 0
+        if end > self.end_of(now) + DAY_NS + DAY_NS // 8:
+            end = self.end_of(now)
+        if now >= window_end:
+            return end, free, 0, 0
+        if window_end > now + self.period + DAY_NS:
+            window_end = now + self.period
+        return end, free, window_end, count
+
+    def denied(self, now):
+        """Only what was cut back is written; what is over may come back with the time."""
+        cut = self._view(now)
+        if any(before > after for before, after in zip(self.state[::2], cut[::2]) if after):
+            self.state = cut
+
+    def ahead(self, now):
+        end, free, window_end, count = self._view(now)
+        if free:
+            return end - now
+        return min(end, window_end) - now if count else 0
+
+    def wait(self, now, cost):
+        end, free, window_end, count = self._view(now)
+        if free + count + cost <= self.quota:
+            return 0
+        return (min(end, window_end) if count and cost <= self.count else end) - now
+
+    def take(self, now, cost):
+        end, free, window_end, count = self._view(now)
+        of_free = min(cost, self.free - free)
+        if cost > of_free and not count:
+            window_end = now + self.period
+        self.state = (end, free + of_free, window_end, count + cost - of_free)
+
+    def give(self, now, cost):
+        end, free, window_end, count = self._view(now)
+        of_window = min(cost, count)
+        if min(cost, free + count):
+            left = count - of_window
+            self.state = (end, max(free - (cost - of_window), 0), window_end if left else 0, left)
+
+    def remaining(self, now):
+        _, free, _, count = self._view(now)
+        return self.quota - free - count
+
+
 class Sliding(_Model):
     """What was taken, each with the place it was taken at: a slot, or a time.
 
@@ -412,5 +479,9 @@ def first_request(count, period_ns):
     return Window(count, lambda now: now + period_ns)
 
 
+def end_of_utc_day(now):
+    return (now // DAY_NS + 1) * DAY_NS
+
+
 def utc_days(count):
-    return Window(count, lambda now: (now // DAY_NS + 1) * DAY_NS, ahead_max=DAY_NS + DAY_NS // 8)
+    return Window(count, end_of_utc_day, ahead_max=DAY_NS + DAY_NS // 8)

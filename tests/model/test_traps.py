@@ -3,6 +3,7 @@
 import math
 import random
 import threading
+from datetime import datetime, timezone
 from fractions import Fraction
 
 import models
@@ -35,6 +36,7 @@ ALGORITHMS = {
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
     "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
     "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
+    "base": lambda count: weir.options(weir.BASE, count, base=1),
     "pacer": lambda count: weir.options(weir.PACER, count, slack=count - 1 or weir.ZERO,
                                         max_wait_ns=weir.ZERO),
     "leaky_queue": lambda count: weir.options(weir.LEAKY_QUEUE, count, burst=max(count - 1, 1),
@@ -602,6 +604,68 @@ def test_a_resetting_bucket_is_refilled_whole_and_only_when_the_period_ends():
     limiter.call("acquire", NOW, 9)
     assert limiter.call("peek", NOW + S - 1)["remaining"] == 1
     assert limiter.call("peek", NOW + S)["remaining"] == 10
+
+
+# Koala's base
+
+
+def base(base=3, count=1, period=5, **more):
+    return weir.options(weir.BASE, count, period, base=base, **more)
+
+
+def at(*utc):
+    return int(datetime(*utc, tzinfo=timezone.utc).timestamp()) * S
+
+
+def test_koala_1_two_first_requests_at_once_lose_no_count_and_leave_no_key_without_an_end():
+    limit = weir.Limit(base(base=20, count=10))
+    for _ in range(20):
+        table, gate, passed = weir.Table(capacity=100), threading.Barrier(60), []
+
+        def hit():
+            gate.wait()
+            passed.append(table.call(limit, b"k", "acquire", NOW)["allowed"])
+
+        threads = [threading.Thread(target=hit) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(passed) == 29
+        denied = table.call(limit, b"k", "acquire", NOW)
+        assert (denied["retry_after_ns"], denied["reset_after_ns"]) == (5 * S, DAY - NOW % DAY)
+        assert table.call(limit, b"k", "peek", NOW + DAY)["remaining"] == 29
+
+
+def test_koala_2_a_day_in_shanghai_ends_at_midnight_there_after_16_utc_too():
+    limiter = weir.Limiter(base(timezone=b"Asia/Shanghai"))
+    evening = at(2024, 3, 1, 16, 30)  # half past midnight there
+    assert admitted(limiter, [evening] * 9) == 3
+    assert limiter.call("peek", evening)["reset_after_ns"] == 47 * DAY // 48
+    assert limiter.call("peek", at(2024, 3, 2))["remaining"] == 1
+    assert limiter.call("peek", at(2024, 3, 2, 16) - 1)["remaining"] == 1
+    assert admitted(limiter, [at(2024, 3, 2, 16)] * 9) == 3
+
+
+@pytest.mark.parametrize("utc,hours", [((2024, 3, 30, 23), 23), ((2024, 10, 26, 22), 25)])
+def test_a_day_of_base_is_as_long_as_it_is_when_clocks_change(utc, hours):
+    limiter = weir.Limiter(base(timezone=b"Europe/Berlin"))
+    midnight = at(*utc)
+    assert admitted(limiter, [midnight - 1] * 9) == 3
+    assert admitted(limiter, [midnight] * 9) == 3
+    assert limiter.call("peek", midnight)["reset_after_ns"] == hours * 3600 * S
+    assert admitted(limiter, [midnight + hours * 3600 * S - 1] * 9) == 1
+    assert admitted(limiter, [midnight + hours * 3600 * S] * 9) == 3
+
+
+def test_base_denies_no_cost_that_a_whole_day_could_grant():
+    limiter = weir.Limiter(base(base=10, count=3))
+    assert limiter.call("acquire", NOW, 12)["remaining"] == 0
+    for cost, wait in ((3, 5 * S), (4, DAY - NOW % DAY)):
+        assert limiter.call("acquire", NOW, cost)["retry_after_ns"] == wait
+    with pytest.raises(weir.WeirError) as caught:
+        limiter.call("acquire", NOW, 13)
+    assert caught.value.status == weir.ECOST
 
 
 # Refund

@@ -205,6 +205,30 @@ static void test_a_wider_row_goes_on_where_the_narrower_one_was(void **context)
 	}
 }
 
+static struct weir_limit_options base(uint64_t base, uint64_t count)
+{
+	return (struct weir_limit_options){.algorithm = WEIR_BASE, .base = base,
+	                                   .rate = {count, 1, WEIR_HOUR}};
+}
+
+/* Today's units first: where more are free than were, the window's are the next of them. */
+static void test_base_keeps_what_is_used_today(void **context)
+{
+	struct weir_decision d = reloaded(base(10, 2), base(4, 2), 8);
+
+	(void)context;
+	assert_int_equal(d.remaining, 2);
+	d = reloaded(base(10, 2), base(4, 2), 11);
+	assert_int_equal(d.remaining, 0);
+	assert_int_equal(d.retry_after_ns, HOUR);
+	assert_int_equal(reloaded(base(10, 2), base(20, 2), 8).remaining, 13);
+	assert_int_equal(reloaded(base(10, 2), base(20, 2), 11).remaining, 10);
+	assert_int_equal(reloaded(base(10, 5), base(11, 5), 14).remaining, 1);
+	assert_int_equal(reloaded(base(10, 5), base(10, 3), 11).remaining, 1);
+	assert_int_equal(reloaded(base(10, 5), base(10, 3), 14).remaining, 0);
+	assert_int_equal(reloaded(base(10, 5), base(10, 8), 14).remaining, 3);
+}
+
 static void test_another_algorithm_or_period_begins_anew(void **context)
 {
 	struct weir_limit_options minute = bucket(10, 10);
@@ -363,6 +387,7 @@ int main(void)
 	    cmocka_unit_test(test_a_window_keeps_its_count),
 	    cmocka_unit_test(test_a_sliding_limit_keeps_what_is_used),
 	    cmocka_unit_test(test_a_wider_row_goes_on_where_the_narrower_one_was),
+	    cmocka_unit_test(test_base_keeps_what_is_used_today),
 	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
 	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
 	    cmocka_unit_test(test_two_versions_at_once_agree_on_what_is_used),

@@ -172,6 +172,16 @@ static void impossible_values_are_refused(void **state)
 	    {"limits: { a: { algorithm: pacer, rate: 5/s, max_wait: 367d } }", 1, 55, "a time"},
 	    {"limits: { a: { algorithm: leaky_queue, rate: 5/s, max_wait: 99999999999999999999w } }", 1,
 	     61, "a time"},
+	    {"limits: { a: { algorithm: base, rate: 1/5s } }", 1, 14, "base in base, found none"},
+	    {"limits: { a: { algorithm: base, base: 10 } }", 1, 14, "rate in base, found none"},
+	    {"limits: { a: { algorithm: base, base: 0, rate: 1/5s } }", 1, 39,
+	     "a whole number from 1 to 4294967296, found \"0\""},
+	    {"limits: { a: { algorithm: base, base: 4294967295, rate: 3/5s } }", 1, 39,
+	     "1 to 4294967294, found 4294967295"},
+	    {"limits: { a: { algorithm: base, base: 10, rate: 1/month } }", 1, 49, "fixed length"},
+	    {"limits: { a: { algorithm: base, base: 10, rate: 1/5s, timezone: Asia/Shanghia } }", 1, 65,
+	     "found \"Asia/Shanghia\""},
+	    {"limits: { a: { algorithm: token_bucket, base: 10, rate: 1/5s } }", 1, 41, "found \"base\""},
 	    {"limits: { a: { algorithm: random } }", 1, 14, "deny in random, found none"},
 	    {"limits: { a: { algorithm: random, deny: 1.1 } }", 1, 41,
 	     "a number from 0 to 1 such as 0.25, found \"1.1\""},
@@ -218,7 +228,7 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	     "leaky_queue (algorithm, rate, capacity, max_wait, on_store_failure), found \"slack\""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
 	     " timezone: UTC } }",
-	     2, 12, "calendar windows only"},
+	     2, 12, "calendar windows and base only"},
 	};
 
 	(void)state;

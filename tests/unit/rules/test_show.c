@@ -46,6 +46,10 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	     "\"algorithm\":\"random\",\"deny\":1,\"retry\":\"90s\"" TAIL},
 	    {"random, deny: 0.001", "\"algorithm\":\"random\",\"deny\":0.001,\"retry\":\"1s\"" TAIL},
 	    {"sliding_counter, rate: 5/m", "\"algorithm\":\"sliding_counter\",\"rate\":\"5/m\"" TAIL},
+	    {"base, base: 10, rate: 1/5s",
+	     "\"algorithm\":\"base\",\"base\":10,\"rate\":\"1/5s\",\"timezone\":\"UTC\"" TAIL},
+	    {"base, base: 1, rate: 2/m, timezone: Asia/Shanghai",
+	     "\"algorithm\":\"base\",\"base\":1,\"rate\":\"2/m\",\"timezone\":\"Asia/Shanghai\"" TAIL},
 	    {"resetting_bucket, rate: 1/3h", "\"algorithm\":\"resetting_bucket\",\"rate\":\"1/3h\"" TAIL},
 	};
 

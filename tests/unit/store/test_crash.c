@@ -80,6 +80,7 @@ static void check(weir_table *table, weir_limit *limit, uint64_t now_ns, const u
 static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned rounds,
                                     uint64_t step_ns)
 {
+	struct weir_limit_options options = {.algorithm = algorithm, .rate = {QUOTA, 1, WEIR_HOUR}};
 	const char *given = getenv("WEIR_TEST_SEED");
 	unsigned seed = given ? (unsigned)atoi(given) : (unsigned)time(NULL);
 	struct weir_table_stats stats;
@@ -90,11 +91,13 @@ static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned roun
 	unlink(path);
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 2 * KEYS, .path = path},
 	                                 &table, NULL), WEIR_OK);
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = algorithm,
-	                                                              .rate = {QUOTA, 1, WEIR_HOUR}},
-	                                 &limit, NULL), WEIR_OK);
+	if (algorithm == WEIR_BASE) { /* two of the quota are free, the others open a window */
+		options.base = 3;
+		options.rate.count -= 2;
+	}
+	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
 	for (unsigned round = 0; round < rounds; round++) {
-		uint64_t now_ns = NOW + round * 2 * HOUR; /* what was before is spent */
+		uint64_t now_ns = NOW + round * 24 * HOUR; /* what was before is spent */
 		unsigned reported[KEYS] = {0}, wanted = 1 + (unsigned)rand_r(&seed) % (KEYS * QUOTA);
 		pid_t pids[PROCESSES];
 		uint16_t key;
@@ -136,6 +139,7 @@ static void nothing_is_lost_between_a_head_and_its_row(void **state)
 	(void)state;
 	nothing_granted_is_lost(WEIR_SLIDING_WINDOW, ROUNDS, HOUR / 10);
 	nothing_granted_is_lost(WEIR_SLIDING_LOG, ROUNDS, HOUR / 10);
+	nothing_granted_is_lost(WEIR_BASE, ROUNDS, HOUR / 10);
 }
 
 int main(void)

@@ -69,13 +69,15 @@ static void open_all(struct load *load, uint64_t capacity, enum weir_algorithm a
 {
 	struct weir_error error = {0};
 	bool window = algorithm == WEIR_FIXED_WINDOW;
+	uint64_t base = algorithm == WEIR_BASE ? 10 : 0; /* nine are free, the others in a window */
 
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = capacity},
 	                                 &load->table, &error), 0);
 	assert_int_equal(weir_limit_open(
 	                     &(struct weir_limit_options){
 	                         .algorithm = algorithm,
-	                         .rate = {QUOTA, 1, WEIR_HOUR},
+	                         .rate = {QUOTA - (base ? base - 1 : 0), 1, WEIR_HOUR},
+	                         .base = base,
 	                         .align = window ? WEIR_ALIGN_FIRST_REQUEST : WEIR_ALIGN_CALENDAR},
 	                     &load->limit, &error), 0);
 }
@@ -90,9 +92,10 @@ static void close_all(struct load *load)
 static void exactly(uint64_t capacity, unsigned keys, unsigned rounds)
 {
 	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET, WEIR_FIXED_WINDOW,
-	                                                 WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG};
+	                                                 WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG,
+	                                                 WEIR_BASE};
 
-	for (unsigned a = 0; a < 4; a++) {
+	for (unsigned a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
 		for (unsigned threads = 2; threads <= THREADS_MAX; threads *= 2) {
 			struct load load = {.keys = keys, .rounds = rounds};
 
@@ -151,6 +154,7 @@ static void test_refund_and_acquire_at_once(void **context)
 	refund_and_acquire_at_once(WEIR_FIXED_WINDOW);
 	refund_and_acquire_at_once(WEIR_SLIDING_WINDOW);
 	refund_and_acquire_at_once(WEIR_SLIDING_LOG);
+	refund_and_acquire_at_once(WEIR_BASE);
 }
 
 /* Time goes on for all threads together, a hundredth of a period at a time; they read it apart. */

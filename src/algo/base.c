@@ -1,0 +1,225 @@
+/*
+ * base.c: base, where a day's first units are free and the others count in a window.
+ *
+ * The unit that reaches `base` counts in the window as well, so whether it also
+ * counts for today makes no difference: the first base - 1 units of a day are
+ * free, all others pass `count` in a period. A window is opened by the first of
+ * them that meets none, and says nothing once the day is over.
+ *
+ * The head is today, and the only thing that decides; the row remembers times:
+ *
+ *     head      until = end of the day,    generation = 2 * k + kind
+ *       BELOW   word = free units in use
+ *       OPEN    word = count of the window - 1; all free units are in use
+ *     row[k]    until = end of the window, word = free units of a day when it was opened
+ *
+ * So the window of an OPEN head ends with row[k], and the next one with the place
+ * after that, which is written before the head is swapped: on behalf of it, and
+ * never to an earlier time. docs/design/wide-states.md says why that suffices.
+ *
+ * A day's end is judged as window.c does it: tomorrow's stands, one further ahead
+ * is cut back, and the count stays. A window's that is more than ALGO_SKEW_NS too
+ * far ahead is cut back, too.
+ */
+#include "algo/wide.h"
+
+enum { BELOW, OPEN, KINDS };
+
+_Static_assert(ALGO_BASE_PLACES *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
+
+/* A state as it stands for this call; count > 0 only where all that is free is in use. */
+struct view {
+	uint64_t end_ns;    /* of the day */
+	uint64_t window_ns; /* until the window is over; 0: there is none */
+	uint64_t free;      /* units in use: free ones of today, ... */
+	uint64_t count;     /* and of the window, which has some */
+	uint64_t written;   /* free ones, as other parameters may have had them */
+	struct cell window; /* as it was read */
+	unsigned k;
+	bool day_far, window_far; /* written by a clock that was set back since */
+};
+
+static bool is_far(const struct base_params *params, int64_t left_ns)
+{
+	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
+}
+
+static void look_at_window(const struct base_params *params, struct cell head, uint64_t now_ns,
+                           const struct algo_row *row, struct view *view)
+{
+	int64_t left_ns;
+
+	view->window = algo_row_load(row, view->k);
+	view->written = params->free;
+	if (cell_tag(view->window) != row->tag) /* of a damaged file */
+		return;
+	view->written = cell_word(view->window);
+	left_ns = cell_ahead_ns(view->window, now_ns);
+	if (left_ns <= 0)
+		return;
+	view->window_far = is_far(params, left_ns);
+	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
+	view->count = (uint64_t)cell_word(head) + 1;
+}
+
+static struct view view_of(const struct base_params *params, const struct algo_time *time,
+                           struct cell head, const struct algo_row *row)
+{
+	uint64_t now_ns = time->now_ns, more;
+	struct view view = {.end_ns = time->window_end_ns};
+
+	if (cell_is_empty(head) || cell_is_claim(head))
+		return view;
+	view.k = cell_generation(head) / KINDS % ALGO_BASE_PLACES;
+	if (cell_ahead_ns(head, now_ns) <= 0)
+		return view;
+	view.end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
+	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	view.day_far = (int64_t)(view.end_ns - time->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
+	if (view.day_far)
+		view.end_ns = time->window_end_ns;
+	if (cell_generation(head) % KINDS == OPEN)
+		look_at_window(params, head, now_ns, row, &view);
+	else
+		view.written = cell_word(head);
+	/* Where more are free than were, units of the window are the first of them. */
+	view.free = u64_min(view.written, params->free);
+	more = u64_min(view.count, params->free - view.free);
+	view.free += more;
+	view.count = u64_min(view.count - more, params->count);
+	if (view.count == 0)
+		view.window_ns = 0;
+	return view;
+}
+
+static void want_head(const struct base_params *params, const struct algo_row *row,
+                      const struct view *view, bool last, struct algo_change *change)
+{
+	uint64_t were_less = sat_sub(params->free, view->written);
+	unsigned kind = view->count > 0 ? OPEN : BELOW;
+	uint64_t word = kind == OPEN ? view->count + were_less - 1 : view->free;
+
+	change->want = ALGO_WANT_HEAD;
+	change->head = cell_make(row->tag, view->end_ns, (uint32_t)word, KINDS * view->k + kind);
+	change->last = last;
+}
+
+static void want_cell(unsigned place, struct cell before, struct cell after,
+                      struct algo_change *change)
+{
+	change->want = ALGO_WANT_CELL;
+	change->place = place;
+	change->before = before;
+	change->after = after;
+}
+
+/* A window for what is counted in `view`: first its cell, then, once that says so, the head. */
+static void want_window(const struct base_params *params, const struct algo_row *row,
+                        uint64_t now_ns, struct view *view, struct algo_change *change)
+{
+	unsigned place = (view->k + 1) % ALGO_BASE_PLACES;
+	struct cell before = algo_row_load(row, place), after;
+	int64_t left_ns = cell_ahead_ns(before, now_ns);
+	uint64_t free = u64_max(view->written, params->free);
+
+	view->window_ns = params->period_ns;
+	/* Another may have opened it just now, on behalf of the same head. */
+	if (cell_tag(before) == row->tag && left_ns > (int64_t)params->period_ns &&
+	    !is_far(params, left_ns))
+		view->window_ns = (uint64_t)left_ns;
+	after = cell_make(row->tag, now_ns + view->window_ns, (uint32_t)free, 0);
+	if (cell_bits(before) != cell_bits(after)) {
+		want_cell(place, before, after, change);
+		return;
+	}
+	view->k = place;
+	view->written = free;
+	want_head(params, row, view, true, change);
+}
+
+/* What was written too far ahead ends with the day, or a period from now. */
+static void cut_back(const struct base_params *params, const struct algo_row *row, uint64_t now_ns,
+                     const struct view *view, struct algo_change *change)
+{
+	if (view->window_far)
+		want_cell(view->k, view->window,
+		          cell_make(row->tag, now_ns + view->window_ns, (uint32_t)view->written, 0), change);
+	else if (view->day_far)
+		want_head(params, row, view, true, change);
+}
+
+static void take(const struct base_params *params, const struct algo_row *row, uint64_t now_ns,
+                 uint64_t cost, bool live, struct view *view, struct algo_change *change)
+{
+	uint64_t free = u64_min(cost, params->free - view->free);
+	struct view before = *view;
+
+	view->free += free;
+	view->count += cost - free;
+	if (before.window_far)
+		cut_back(params, row, now_ns, &before, change);
+	else if (view->count == 0 || before.count > 0)
+		want_head(params, row, view, true, change);
+	else if (live)
+		want_window(params, row, now_ns, view, change);
+	else /* there is no row yet */
+		want_head(params, row, &before, false, change);
+	if (view->count > 0)
+		change->name_ns = now_ns + view->window_ns;
+}
+
+/* Of the window first. Units that were counted in a window are given back while it lasts. */
+static void refund(const struct base_params *params, const struct algo_call *call,
+                   const struct algo_row *row, uint64_t now_ns, struct view *view,
+                   struct algo_change *change)
+{
+	uint64_t back = u64_min(call->cost, view->free + view->count);
+	uint64_t of_window = u64_min(back, view->count);
+
+	if (back == 0 || (call->until_ns != 0 && call->until_ns != view->end_ns &&
+	                  (view->count == 0 || call->until_ns != now_ns + view->window_ns)))
+		return;
+	view->count -= of_window;
+	view->free -= back - of_window;
+	change->given_back = back;
+	want_head(params, row, view, true, change);
+}
+
+void base_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct cell head, const struct algo_row *row,
+               struct algo_outcome *out, struct algo_change *change)
+{
+	const struct base_params *params = &limit->base;
+	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
+	struct view view = view_of(params, time, head, row);
+	uint64_t day_ns = view.end_ns - now_ns;
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (view.free + view.count + cost > limit->quota) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns =
+			    view.count > 0 && cost <= params->count ? u64_min(view.window_ns, day_ns) : day_ns;
+			if (call->op == ALGO_ACQUIRE)
+				cut_back(params, row, now_ns, &view, change);
+		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			take(params, row, now_ns, cost, algo_head_live(head, now_ns), &view, change);
+		}
+		break;
+	case ALGO_REFUND:
+		refund(params, call, row, now_ns, &view, change);
+		break;
+	case ALGO_RESET:
+		if (view.free + view.count > 0) {
+			view.free = view.count = 0;
+			want_head(params, row, &view, true, change);
+		}
+		break;
+	}
+	out->remaining = limit->quota - (view.free + view.count);
+	out->reset_after_ns = view.free > 0    ? day_ns
+	                      : view.count > 0 ? u64_min(view.window_ns, day_ns)
+	                                       : 0;
+}
