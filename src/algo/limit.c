@@ -149,7 +149,7 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	    .slots = slots,
 	    .whole = limit->period_ns % slots == 0,
 	};
-	limit->generation = sliding_window_generation(slots);
+	limit->generation = sliding_window_generation(slots, options->rate.count);
 	limit->width = width_of(slots);
 	return WEIR_OK;
 }
@@ -164,6 +164,7 @@ static void init_counter(struct algo_limit *limit, const struct weir_limit_optio
 	    .whole = true,
 	    .weighted = true,
 	};
+	limit->generation = sliding_window_generation(limit->slots.slots, options->rate.count);
 	limit->width = width_of(limit->slots.slots);
 }
 
@@ -320,16 +321,19 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 }
 
 /*
- * Of two numbers of slots that follow one another the generations differ. States
- * stay in the widest row that they ever needed: a narrower one would lose them.
+ * Of two numbers of slots that follow one another the generations differ, as those of the
+ * two forms always do. States stay in the widest row that they ever needed: a narrower
+ * one would lose them.
  */
 static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
 {
-	if (limit->algorithm == WEIR_SLIDING_WINDOW) {
+	bool same_form = (limit->generation & 1) == (next->generation & 1);
+
+	if (limit->algorithm != WEIR_SLIDING_LOG && same_form) {
 		if (limit->slots.slots == next->slots.slots)
 			next->generation = limit->generation;
 		else if (limit->generation == next->generation)
-			next->generation = (next->generation + 1) % ALGO_SLOTS_GENERATIONS;
+			next->generation ^= 2;
 	}
 	next->former = limit->former;
 	if (next->width > limit->width)

@@ -25,8 +25,8 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 #define ALGO_SLOTS_MAX     1000
 #define ALGO_LOG_MAX       10000
 
-/* A number of slots has one of these generations. */
-#define ALGO_SLOTS_GENERATIONS 3
+/* A number of slots has one of these generations, and with it the form of a head's word. */
+#define ALGO_SLOTS_GENERATIONS 4
 
 /*
  * In the generation of a head: its use, word + 1, belongs to a row of another
@@ -91,8 +91,11 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                          const struct algo_row *row);
 
-/** The generation of a number of slots, where nobody says otherwise. */
-unsigned sliding_window_generation(uint32_t slots);
+/**
+ * The generation of a number of slots and of the form that a limit of this count has, where
+ * nobody says otherwise; another of the same form is 2 away.
+ */
+unsigned sliding_window_generation(uint32_t slots, uint64_t count);
 
 /** The cell, saying nothing. */
 struct cell sliding_window_void(struct cell cell);
