@@ -150,6 +150,7 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	    .whole = limit->period_ns % slots == 0,
 	};
 	limit->generation = sliding_window_generation(slots, options->rate.count);
+	limit->is_summed = !(limit->generation & SLIDING_WINDOW_BARE);
 	limit->width = width_of(slots);
 	return WEIR_OK;
 }
@@ -327,13 +328,13 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
  */
 static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
 {
-	bool same_form = (limit->generation & 1) == (next->generation & 1);
+	unsigned differ = limit->generation ^ next->generation;
 
-	if (limit->algorithm != WEIR_SLIDING_LOG && same_form) {
+	if (limit->algorithm != WEIR_SLIDING_LOG && !(differ & SLIDING_WINDOW_BARE)) {
 		if (limit->slots.slots == next->slots.slots)
 			next->generation = limit->generation;
-		else if (limit->generation == next->generation)
-			next->generation ^= 2;
+		else if (differ == 0)
+			next->generation ^= SLIDING_WINDOW_OTHER;
 	}
 	next->former = limit->former;
 	if (next->width > limit->width)

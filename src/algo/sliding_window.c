@@ -39,15 +39,16 @@
  */
 #include "algo/wide.h"
 
-/* A cell of the row is open, or void: says nothing. */
-enum { OPEN, SEALED, VOID, KINDS };
-
-/* In the generation of S: the head has no `before`. */
-#define BARE 1u
+/* In short, as wide.h has them. */
+enum {
+	OPEN = SLIDING_WINDOW_OPEN,
+	SEALED = SLIDING_WINDOW_SEALED,
+	VOID = SLIDING_WINDOW_VOID,
+	KINDS = SLIDING_WINDOW_KINDS,
+	BARE = SLIDING_WINDOW_BARE,
+};
 
 #define FIELD 0xffffu /* of 16 bits */
-
-_Static_assert(ALGO_SLOTS_GENERATIONS *KINDS <= ALGO_MOVED, "all generations fit in a cell");
 
 /* A state as it stands for this call. */
 struct view {
@@ -61,7 +62,7 @@ struct view {
 
 unsigned sliding_window_generation(uint32_t slots, uint64_t count)
 {
-	return (slots * UINT32_C(0x9e3779b1) >> 30 & ~BARE) | (count > FIELD ? BARE : 0);
+	return (slots * UINT32_C(0x9e3779b1) >> 30 & SLIDING_WINDOW_OTHER) | (count > FIELD ? BARE : 0);
 }
 
 struct cell sliding_window_void(struct cell cell)
