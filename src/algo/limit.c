@@ -132,6 +132,13 @@ static unsigned width_of(uint64_t cells)
 	return width;
 }
 
+static void join_slots(struct algo_limit *limit)
+{
+	limit->generation = sliding_window_generation(limit->slots.slots, limit->slots.count);
+	limit->is_summed = !(limit->generation & SLIDING_WINDOW_BARE);
+	limit->width = width_of(limit->slots.slots);
+}
+
 static int init_slots(struct algo_limit *limit, const struct weir_limit_options *options,
                       struct weir_error *error)
 {
@@ -149,9 +156,7 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	    .slots = slots,
 	    .whole = limit->period_ns % slots == 0,
 	};
-	limit->generation = sliding_window_generation(slots, options->rate.count);
-	limit->is_summed = !(limit->generation & SLIDING_WINDOW_BARE);
-	limit->width = width_of(slots);
+	join_slots(limit);
 	return WEIR_OK;
 }
 
@@ -165,8 +170,7 @@ static void init_counter(struct algo_limit *limit, const struct weir_limit_optio
 	    .whole = true,
 	    .weighted = true,
 	};
-	limit->generation = sliding_window_generation(limit->slots.slots, options->rate.count);
-	limit->width = width_of(limit->slots.slots);
+	join_slots(limit);
 }
 
 static int init_log(struct algo_limit *limit, const struct weir_limit_options *options,

@@ -248,17 +248,22 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
+uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns)
+{
+	u128 product = (u128)before * (params->slot_ns - age_ns) + params->slot_ns - 1;
+
+	return (uint64_t)(product / params->slot_ns);
+}
+
 /* What is in use, which for a sliding_counter is rounded up. */
 static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
 {
 	struct windows w;
-	uint64_t left_ns;
 
 	if (!params->weighted)
 		return view->before + view->count;
 	w = windows_of(params, view, now_ns);
-	left_ns = params->slot_ns - sat_sub(now_ns, w.start_ns);
-	return w.count + (uint64_t)(((u128)w.before * left_ns + params->slot_ns - 1) / params->slot_ns);
+	return w.count + sliding_window_overlap(params, w.before, sat_sub(now_ns, w.start_ns));
 }
 
 /* Until `before`, which fades to nothing within a window, is down to `room`. */

@@ -102,6 +102,9 @@ unsigned sliding_window_generation(uint32_t slots, uint64_t count);
 /** The cell, saying nothing. */
 struct cell sliding_window_void(struct cell cell);
 
+/** What the window before this one still counts when this one is so old: rounded up. */
+uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns);
+
 /** Whether a step at this time on a head that is live needs the row. */
 static inline bool sliding_window_needs_row(const struct algo_limit *limit, uint64_t now_ns,
                                             struct cell head)
@@ -122,11 +125,16 @@ static inline bool sliding_window_take(const struct algo_limit *limit, struct ce
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t ahead = head.high - (now_ns << 4 | limit->generation * SLIDING_WINDOW_KINDS);
-	uint64_t room = params->count - (cell_word(head) >> 16) - (cell_word(head) & 0xffff);
+	uint64_t age_ns = params->period_ns - (ahead >> 4), before = cell_word(head) >> 16, room;
 
 	/* Open or void; not in a slot that is over, nor one that has not begun. */
 	if ((ahead & 15 & ~(uint64_t)SLIDING_WINDOW_VOID) != SLIDING_WINDOW_OPEN ||
-	    params->period_ns - (ahead >> 4) >= params->slot_ns || cost - 1 >= room)
+	    age_ns >= params->slot_ns)
+		return false;
+	if (params->weighted)
+		before = sliding_window_overlap(params, before, age_ns);
+	room = sat_sub(params->count, before + (cell_word(head) & 0xffff));
+	if (cost - 1 >= room)
 		return false;
 	algo_outcome_open(out);
 	out->remaining = room - cost;

@@ -238,11 +238,12 @@ static inline bool memory_try(struct weir_table *store, const struct algo_limit 
 }
 
 /** The same for an acquire from a summed window, in the slot that the key's head is. */
-static inline bool memory_try_slot(const struct weir_table *store, const struct algo_limit *limit,
-                                   struct cell *cell, uint32_t tag, const struct algo_call *call,
-                                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
+                                   const struct algo_limit *limit, uint32_t tag,
+                                   const struct algo_call *call, uint64_t now_ns,
+                                   struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct cell before = cell_load(cell, store->table.load_is_atomic), after;
+	struct cell before = cell_load(cell, load_is_atomic), after;
 
 	do {
 		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||

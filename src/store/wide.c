@@ -164,6 +164,9 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
+	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
+	                                        time->now_ns, out, &until_ns))
+		return;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
