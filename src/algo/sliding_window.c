@@ -112,7 +112,8 @@ static bool has_before(const struct algo_limit *limit)
 static struct cell make_head(const struct algo_limit *limit, const struct algo_row *row,
                              uint64_t start_ns, unsigned kind, uint64_t before, uint64_t count)
 {
-	uint64_t word = has_before(limit) ? before << 16 | count : count;
+	/* A row may count more than the limit: what came into it late. */
+	uint64_t word = has_before(limit) ? u64_min(before, FIELD) << 16 | count : count;
 
 	if (count == ALGO_COUNT_MAX && kind == OPEN)
 		kind = VOID;
