@@ -400,7 +400,7 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 static void refund_head(const struct algo_limit *limit, uint64_t cost, struct cell head,
                         const struct algo_row *row, struct view *view, struct algo_change *change)
 {
-	uint32_t before = view->kind == VOID ? 0 : cell_word(head) >> 16; /* as of its slot, not of now */
+	uint32_t before = view->kind == VOID ? 0 : cell_word(head) >> 16; /* as of its slot */
 
 	change->given_back = u64_min(cost, view->count);
 	if (change->given_back == 0)

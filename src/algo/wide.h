@@ -103,7 +103,8 @@ unsigned sliding_window_generation(uint32_t slots, uint64_t count);
 struct cell sliding_window_void(struct cell cell);
 
 /** What the window before this one still counts when this one is so old: rounded up. */
-uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns);
+uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before,
+                                uint64_t age_ns);
 
 /** Whether a step at this time on a head that is live needs the row. */
 static inline bool sliding_window_needs_row(const struct algo_limit *limit, uint64_t now_ns,

@@ -122,8 +122,8 @@ static inline uint64_t engine_apply_seen(struct weir_table *table, const struct 
 		if (__builtin_expect(algo->is_whole, 1))
 			done = memory_try(table, algo, key->cell, tag, call, &time, &outcome, &until_ns);
 		else if (algo->is_summed)
-			done = memory_try_slot(key->cell, table->table.load_is_atomic, algo, tag, call, at.now_ns,
-			                       &outcome, &until_ns);
+			done = memory_try_slot(key->cell, table->table.load_is_atomic, algo, tag, call,
+			                       at.now_ns, &outcome, &until_ns);
 	}
 	if (__builtin_expect(!done, 0))
 		return engine_apply_slow(table, limit, *key, *call, at, decision);
