@@ -138,6 +138,13 @@ static unsigned width_of(uint64_t cells)
 	return width;
 }
 
+static void join_slots(struct algo_limit *limit)
+{
+	limit->generation = sliding_window_generation(limit->slots.slots, limit->slots.count);
+	limit->is_summed = !(limit->generation & SLIDING_WINDOW_BARE);
+	limit->width = width_of(limit->slots.slots);
+}
+
 static int init_slots(struct algo_limit *limit, const struct weir_limit_options *options,
                       struct weir_error *error)
 {
@@ -155,8 +162,7 @@ static int init_slots(struct algo_limit *limit, const struct weir_limit_options 
 	    .slots = slots,
 	    .whole = limit->period_ns % slots == 0,
 	};
-	limit->generation = sliding_window_generation(slots);
-	limit->width = width_of(slots);
+	join_slots(limit);
 	return WEIR_OK;
 }
 
@@ -170,7 +176,7 @@ static void init_counter(struct algo_limit *limit, const struct weir_limit_optio
 	    .whole = true,
 	    .weighted = true,
 	};
-	limit->width = width_of(limit->slots.slots);
+	join_slots(limit);
 }
 
 static int init_log(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -347,16 +353,19 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 }
 
 /*
- * Of two numbers of slots that follow one another the generations differ. States
- * stay in the widest row that they ever needed: a narrower one would lose them.
+ * Of two numbers of slots that follow one another the generations differ, as those of the
+ * two forms always do. States stay in the widest row that they ever needed: a narrower
+ * one would lose them.
  */
 static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
 {
-	if (limit->algorithm == WEIR_SLIDING_WINDOW) {
+	unsigned differ = limit->generation ^ next->generation;
+
+	if (limit->algorithm != WEIR_SLIDING_LOG && !(differ & SLIDING_WINDOW_BARE)) {
 		if (limit->slots.slots == next->slots.slots)
 			next->generation = limit->generation;
-		else if (limit->generation == next->generation)
-			next->generation = (next->generation + 1) % ALGO_SLOTS_GENERATIONS;
+		else if (differ == 0)
+			next->generation ^= SLIDING_WINDOW_OTHER;
 	}
 	next->former = limit->former;
 	if (next->width > limit->width)

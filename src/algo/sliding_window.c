@@ -4,21 +4,31 @@
  *
  * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The
  * head is the newest slot that something was taken in, its place in the row is
- * k mod S, and both look alike:
+ * k mod S, and both have
  *
- *     until = start + period,    generation = 4 * that of S + kind,    word = count - 1.
+ *     until = start + period,    generation = 3 * that of S and the form + kind.
  *
  * So a slot is one of the last S exactly while its `until` is ahead of now, and
- * the sum over the row needs neither the number of a slot nor a division.
+ * the sum over the row needs neither the number of a slot nor a division. The words:
+ *
+ *     row cell                          count - 1
+ *     head, of a limit below 2^16       before 16 | count 16
+ *     head, of any other                count; of 2^32 see make_head
+ *
+ * where `before` is what the row's slots count, as long as time is in the head's slot:
+ * slots leave where others begin. So within a slot the head alone is read, and swapped,
+ * and the row when a slot is opened. A refund to an older slot takes from the row's cell
+ * first, and then brings `before` down to the sum of the row. As row cells only lose, a
+ * sum that was read is never too low; whoever dies in between leaves `before` too high
+ * until the next refund or slot.
  *
  * When time has gone on to a later slot, the head is sealed (its count is final),
  * copied to its place, and swapped for the new slot: three compare-and-swaps, and
  * whoever meets a sealed head does what is left of them. A new key's head is
  * void: its row says nothing until the head is sealed, when the row is cleaned
  * of what an earlier life of the key left there. So is a head that takes over
- * all use, because S has changed, or because it lies further ahead than clocks
- * differ (ALGO_SKEW_NS): the clock was set back. An empty head's slot has a count of none,
- * but there may be something in the row; a reset head has neither.
+ * all use, because S or the form has changed, or because it lies further ahead than
+ * clocks differ (ALGO_SKEW_NS): the clock was set back. A reset head counts none.
  *
  * sliding_counter differs only in what its slots weigh: the one that time has left
  * counts by the part of it that still overlaps with the last period.
@@ -29,10 +39,16 @@
  */
 #include "algo/wide.h"
 
-/* A cell of the row is open, or void: says nothing. */
-enum { OPEN, SEALED, VOID, EMPTY, KINDS };
+/* In short, as wide.h has them. */
+enum {
+	OPEN = SLIDING_WINDOW_OPEN,
+	SEALED = SLIDING_WINDOW_SEALED,
+	VOID = SLIDING_WINDOW_VOID,
+	KINDS = SLIDING_WINDOW_KINDS,
+	BARE = SLIDING_WINDOW_BARE,
+};
 
-_Static_assert(ALGO_SLOTS_GENERATIONS *KINDS <= ALGO_MOVED, "all generations fit in a cell");
+#define FIELD 0xffffu /* of 16 bits */
 
 /* A state as it stands for this call. */
 struct view {
@@ -40,19 +56,18 @@ struct view {
 	uint64_t count;    /* in it */
 	uint64_t before;   /* in the row's slots */
 	unsigned kind;
+	bool later; /* time has left that slot */
 	bool moved; /* use that a head has to take over */
 };
 
-unsigned sliding_window_generation(uint32_t slots)
+unsigned sliding_window_generation(uint32_t slots, uint64_t count)
 {
-	return (slots * UINT32_C(0x9e3779b1) >> 16) % ALGO_SLOTS_GENERATIONS;
+	return (slots * UINT32_C(0x9e3779b1) >> 30 & SLIDING_WINDOW_OTHER) | (count > FIELD ? BARE : 0);
 }
 
 struct cell sliding_window_void(struct cell cell)
 {
-	unsigned generation = cell_generation(cell);
-
-	cell.high += VOID - generation % KINDS;
+	cell.high = (cell.high & ~UINT64_C(15)) | VOID;
 	return cell;
 }
 
@@ -77,11 +92,52 @@ static uint64_t start_after(const struct slots_params *params, uint64_t start_ns
 	return start_of(params, slot_at(params, start_ns) + 1);
 }
 
-static struct cell make(const struct algo_limit *limit, const struct algo_row *row,
-                        uint64_t start_ns, unsigned kind, uint64_t count)
+/* Whether now is after the slot; only one that is not whole may end a nanosecond late. */
+static bool is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
 {
-	return cell_make(row->tag, start_ns + limit->slots.period_ns, count ? (uint32_t)(count - 1) : 0,
+	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
+
+	return age > slot_ns || (age == slot_ns && start_after(params, start_ns) == now_ns);
+}
+
+static bool has_before(const struct algo_limit *limit)
+{
+	return !(limit->generation & BARE);
+}
+
+/*
+ * Bare, word 0 is none if the head is open, which a sealed or void one never has: there
+ * it is 2^32. An open head that comes to that has no other slot beside it, and may be void.
+ */
+static struct cell make_head(const struct algo_limit *limit, const struct algo_row *row,
+                             uint64_t start_ns, unsigned kind, uint64_t before, uint64_t count)
+{
+	/* A row may count more than the limit: what came into it late. */
+	uint64_t word = has_before(limit) ? u64_min(before, FIELD) << 16 | count : count;
+
+	if (count == ALGO_COUNT_MAX && kind == OPEN)
+		kind = VOID;
+	return cell_make(row->tag, start_ns + limit->slots.period_ns, (uint32_t)word,
 	                 limit->generation * KINDS + kind);
+}
+
+static unsigned kind_of(struct cell head)
+{
+	unsigned generation = cell_generation(head);
+
+	return generation < ALGO_MOVED ? generation % KINDS : VOID;
+}
+
+static uint64_t count_of(struct cell head)
+{
+	unsigned generation = cell_generation(head);
+	uint32_t word = cell_word(head);
+
+	if (generation >= ALGO_MOVED)
+		return generation == ALGO_MOVED ? (uint64_t)word + 1 : 0;
+	if (!(generation / KINDS & BARE))
+		return word & FIELD;
+	return word == 0 && generation % KINDS != OPEN ? ALGO_COUNT_MAX : word;
 }
 
 /* The slots before the head's that are not over. Times in a cell's unit, 1/16 ns, from now on. */
@@ -120,20 +176,6 @@ static uint64_t row_use(const struct algo_row *row, unsigned width, const struct
 	return use;
 }
 
-static unsigned kind_of(struct cell head)
-{
-	unsigned generation = cell_generation(head);
-
-	return generation < ALGO_MOVED ? generation % KINDS : VOID;
-}
-
-static uint64_t count_of(struct cell head)
-{
-	bool none = kind_of(head) == EMPTY || cell_generation(head) == ALGO_RESET_HEAD;
-
-	return none ? 0 : (uint64_t)cell_word(head) + 1;
-}
-
 uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                             const struct algo_row *row)
 {
@@ -143,6 +185,21 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 	if (kind_of(head) == VOID)
 		return count;
 	return count + row_use(row, row->width, &range);
+}
+
+/* The row is only read where the head does not say what it would come to. */
+static uint64_t before_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                          const struct algo_row *row, const struct view *view)
+{
+	const struct slots_params *params = &limit->slots;
+	struct range range;
+
+	if (view->kind == VOID || cell_ahead_ns(head, now_ns) <= (int64_t)params->slot_ns)
+		return 0; /* the slots before are over */
+	if (has_before(limit) && !view->later)
+		return cell_word(head) >> 16;
+	range = range_of(params->period_ns, now_ns, head, row->tag);
+	return row_use(row, params->slots, &range);
 }
 
 static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
@@ -170,13 +227,10 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 		return view;
 	}
 	view.start_ns = now_ns + (uint64_t)start_ahead;
+	view.later = is_over(params, view.start_ns, now_ns);
 	view.count = count_of(head);
 	view.kind = kind_of(head);
-	if (view.kind != VOID) {
-		struct range range = range_of(params->period_ns, now_ns, head, row->tag);
-
-		view.before = row_use(row, params->slots, &range);
-	}
+	view.before = before_of(limit, now_ns, head, row, &view);
 	return view;
 }
 
@@ -195,17 +249,22 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
+uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns)
+{
+	u128 product = (u128)before * (params->slot_ns - age_ns) + params->slot_ns - 1;
+
+	return (uint64_t)(product / params->slot_ns);
+}
+
 /* What is in use, which for a sliding_counter is rounded up. */
 static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
 {
 	struct windows w;
-	uint64_t left_ns;
 
 	if (!params->weighted)
 		return view->before + view->count;
 	w = windows_of(params, view, now_ns);
-	left_ns = params->slot_ns - sat_sub(now_ns, w.start_ns);
-	return w.count + (uint64_t)(((u128)w.before * left_ns + params->slot_ns - 1) / params->slot_ns);
+	return w.count + sliding_window_overlap(params, w.before, sat_sub(now_ns, w.start_ns));
 }
 
 /* Until `before`, which fades to nothing within a window, is down to `room`. */
@@ -241,43 +300,44 @@ static void want_next(const struct algo_limit *limit, const struct algo_row *row
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t slot = slot_at(params, view->start_ns);
+	struct range range;
+	struct cell next;
 
 	change->place = (unsigned)(slot % params->slots);
 	change->before = algo_row_load(row, change->place);
-	change->after = make(limit, row, view->start_ns, OPEN, view->count);
+	change->after = cell_make(row->tag, view->start_ns + params->period_ns,
+	                          (uint32_t)(view->count - 1), limit->generation * KINDS + OPEN);
 	if (cell_bits(change->before) != cell_bits(change->after)) {
 		change->want = ALGO_WANT_CELL;
 		return;
 	}
 	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
 	view->start_ns = start_of(params, slot);
-	view->before += view->count;
+	next = make_head(limit, row, view->start_ns, OPEN, 0, count);
+	range = range_of(params->period_ns, now_ns, next, row->tag);
+	view->before = row_use(row, params->slots, &range);
 	view->count = count;
-	want_head(change, make(limit, row, view->start_ns, count ? OPEN : EMPTY, count), count > 0);
+	want_head(change, make_head(limit, row, view->start_ns, OPEN, view->before, count), count > 0);
 }
 
-static void take(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
-                 uint64_t cost, struct view *view, struct algo_change *change)
+static void take(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
+                 uint64_t now_ns, uint64_t cost, struct view *view, struct algo_change *change)
 {
-	const struct slots_params *params = &limit->slots;
-	bool later;
-
 	if (view->kind == SEALED) {
 		want_next(limit, row, now_ns, cost, view, change);
 		return;
 	}
-	later = (int64_t)(now_ns - start_after(params, view->start_ns)) >= 0;
-	if (later && view->kind != EMPTY) {
-		want_head(change, make(limit, row, view->start_ns, SEALED, view->count), false);
+	if (view->later && view->count > 0) { /* the word stays: it is right for clocks that lag */
+		head.high = head.high - view->kind + SEALED;
+		want_head(change, head, false);
 		change->clean = view->kind == VOID;
 		return;
 	}
-	if (later)
-		view->start_ns = start_of(params, slot_at(params, now_ns));
+	if (view->later)
+		view->start_ns = start_of(&limit->slots, slot_at(&limit->slots, now_ns));
 	view->count += cost;
 	want_head(change,
-	          make(limit, row, view->start_ns, view->kind == VOID ? VOID : OPEN, view->count),
-	          true);
+	          make_head(limit, row, view->start_ns, view->kind, view->before, view->count), true);
 }
 
 /* All use goes; a slot whose count was final is not begun again. */
@@ -336,52 +396,76 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 	return place;
 }
 
+/* Of the head's own slot. */
+static void refund_head(const struct algo_limit *limit, uint64_t cost, struct cell head,
+                        const struct algo_row *row, struct view *view, struct algo_change *change)
+{
+	uint32_t before = view->kind == VOID ? 0 : cell_word(head) >> 16; /* as of its slot */
+
+	change->given_back = u64_min(cost, view->count);
+	if (change->given_back == 0)
+		return;
+	view->count -= change->given_back;
+	if (view->kind == VOID && view->count == 0)
+		forget(limit, row, view, false, change);
+	else
+		want_head(change,
+		          make_head(limit, row, view->start_ns, view->kind, before, view->count), false);
+	change->last = change->given_back == cost;
+}
+
+/* Takes what was given back in the row from the sum of it in the head. */
+static void settle(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
+                   const struct view *view, struct algo_change *change)
+{
+	const struct slots_params *params = &limit->slots;
+	struct range range = range_of(params->period_ns, view->start_ns, head, row->tag);
+	uint64_t before = row_use(row, params->slots, &range);
+
+	if (!has_before(limit) || cell_word(head) >> 16 <= before)
+		return;
+	head.low -= ((cell_word(head) >> 16) - before) << 16;
+	want_head(change, head, false);
+}
+
 /*
  * Of the slot that ends at `until_ns`, or with 0 of the newest that has a count; a sealed
- * head is completed before.
+ * head is completed before. One that has nothing left to give back settles.
  */
 static void refund(const struct algo_limit *limit, const struct algo_call *call, uint64_t now_ns,
                    struct cell head, const struct algo_row *row, struct view *view,
                    struct algo_change *change)
 {
-	bool head_named = call->until_ns == view->start_ns + limit->slots.period_ns;
-	uint64_t back;
-	int place;
+	bool of_head = call->until_ns == 0 ? view->count > 0
+	                                   : call->until_ns == view->start_ns + limit->slots.period_ns;
+	int place = -1;
 
-	if (call->cost == 0 || view->before + view->count == 0)
+	if (view->before + view->count == 0)
 		return;
 	if (view->kind == SEALED) {
 		want_next(limit, row, now_ns, 0, view, change);
 		return;
 	}
-	if (head_named || (call->until_ns == 0 && view->count > 0)) {
-		back = u64_min(call->cost, view->count);
-		if (view->kind == VOID && back == view->count)
-			forget(limit, row, view, false, change);
-		else
-			want_head(change,
-			          make(limit, row, view->start_ns, back < view->count ? view->kind : EMPTY,
-			               view->count - back),
-			          false);
-		change->given_back = back;
-		if (back == 0)
-			change->want = ALGO_WANT_NOTHING;
+	if (of_head && call->cost > 0) {
+		refund_head(limit, call->cost, head, row, view, change);
 		return;
 	}
 	if (view->kind == VOID)
 		return;
-	place = find_slot(limit, now_ns, head, row, call->until_ns, &change->before);
-	if (place < 0)
+	if (call->cost > 0)
+		place = find_slot(limit, now_ns, head, row, call->until_ns, &change->before);
+	if (place < 0) {
+		settle(limit, head, row, view, change);
 		return;
-	back = u64_min(call->cost, (uint64_t)cell_word(change->before) + 1);
+	}
+	change->given_back = u64_min(call->cost, (uint64_t)cell_word(change->before) + 1);
 	change->want = ALGO_WANT_CELL;
 	change->place = (unsigned)place;
 	change->after = change->before;
-	if (back > cell_word(change->before))
+	if (change->given_back > cell_word(change->before))
 		change->after = sliding_window_void(change->before);
 	else
-		change->after.low -= back;
-	change->given_back = back;
+		change->after.low -= change->given_back;
 }
 
 /* Until nothing is in use. */
@@ -392,8 +476,10 @@ static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, st
 
 	if (view->count > 0)
 		return view->start_ns + limit->slots.period_ns - now_ns;
-	if (view->before == 0 || find_slot(limit, now_ns, head, row, 0, &newest) < 0)
+	if (view->before == 0)
 		return 0;
+	if (find_slot(limit, now_ns, head, row, 0, &newest) < 0) /* given back, but not settled */
+		return start_after(&limit->slots, view->start_ns) - now_ns;
 	return (uint64_t)cell_ahead_ns(newest, now_ns);
 }
 
@@ -417,9 +503,9 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 			        ? when_faded(params, &view, now_ns, cost)
 			        : when_room(limit, now_ns, head, row, &view, use + cost - params->count);
 			if (view.moved && call->op == ALGO_ACQUIRE)
-				want_head(change, make(limit, row, view.start_ns, VOID, view.count), true);
+				want_head(change, make_head(limit, row, view.start_ns, VOID, 0, view.count), true);
 		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
-			take(limit, row, now_ns, cost, &view, change);
+			take(limit, head, row, now_ns, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:

@@ -28,9 +28,6 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 /* The windows that a state of `base` tells apart. */
 #define ALGO_BASE_PLACES 7
 
-/* A number of slots has one of these generations. */
-#define ALGO_SLOTS_GENERATIONS 3
-
 /*
  * In the generation of a head: its use, word + 1, belongs to a row of another
  * width, where it is to be looked for first. Nothing is granted on this one again.
@@ -39,6 +36,14 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 
 /* In the generation of a sliding window's head: nothing is in use, its row says nothing. */
 #define ALGO_RESET_HEAD 13
+
+/*
+ * In the generations of sliding windows: 3 * that of the limit + kind of the cell. The limit's
+ * tells the form of a head's word, and two numbers of slots apart.
+ */
+enum { SLIDING_WINDOW_OPEN, SLIDING_WINDOW_SEALED, SLIDING_WINDOW_VOID, SLIDING_WINDOW_KINDS };
+enum { SLIDING_WINDOW_BARE = 1, SLIDING_WINDOW_OTHER = 2, SLIDING_WINDOW_GENERATIONS = 4 };
+_Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_MOVED, "all fit in a cell");
 
 struct algo_row {
 	struct cell *cells;
@@ -98,11 +103,53 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                          const struct algo_row *row);
 
-/** The generation of a number of slots, where nobody says otherwise. */
-unsigned sliding_window_generation(uint32_t slots);
+/** The generation of a limit of so many slots and such a count, where nobody says otherwise. */
+unsigned sliding_window_generation(uint32_t slots, uint64_t count);
 
 /** The cell, saying nothing. */
 struct cell sliding_window_void(struct cell cell);
+
+/** What the window before this one still counts when this one is so old: rounded up. */
+uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before,
+                                uint64_t age_ns);
+
+/** Whether a step at this time on a head that is live needs the row. */
+static inline bool sliding_window_needs_row(const struct algo_limit *limit, uint64_t now_ns,
+                                            struct cell head)
+{
+	const struct slots_params *params = &limit->slots;
+
+	return limit->generation & SLIDING_WINDOW_BARE ||
+	       cell_ahead_ns(head, now_ns) <= (int64_t)(params->period_ns - params->slot_ns);
+}
+
+/*
+ * At once where it can be: what an acquire takes in the slot of a head that says all. False
+ * if there is more to it; else *after is to be swapped for the head, and the outcome stands.
+ */
+static inline bool sliding_window_take(const struct algo_limit *limit, struct cell head,
+                                       uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+                                       struct cell *after)
+{
+	const struct slots_params *params = &limit->slots;
+	uint64_t ahead = head.high - (now_ns << 4 | limit->generation * SLIDING_WINDOW_KINDS);
+	uint64_t age_ns = params->period_ns - (ahead >> 4), before = cell_word(head) >> 16, room;
+
+	/* Open or void; not in a slot that is over, nor one that has not begun. */
+	if ((ahead & 15 & ~(uint64_t)SLIDING_WINDOW_VOID) != SLIDING_WINDOW_OPEN ||
+	    age_ns >= params->slot_ns)
+		return false;
+	if (params->weighted)
+		before = sliding_window_overlap(params, before, age_ns);
+	room = sat_sub(params->count, before + (cell_word(head) & 0xffff));
+	if (cost - 1 >= room)
+		return false;
+	algo_outcome_open(out);
+	out->remaining = room - cost;
+	out->reset_after_ns = ahead >> 4;
+	*after = (struct cell){head.low + cost, head.high};
+	return true;
+}
 
 static inline bool algo_head_live(struct cell head, uint64_t now_ns)
 {

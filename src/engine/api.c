@@ -263,12 +263,13 @@ __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
 
 /* Whether a key is at home can't be predicted, so nothing branches on it. */
 __attribute__((noinline, flatten)) static void block_locate(struct block *block,
-                                                            const struct weir_table *table)
+                                                            const struct weir_table *table,
+                                                            struct moment at)
 {
 	struct flight **strays = block->strays;
 
 	for (struct flight *f = block->flights, *end = f + block->count; f < end; f++) {
-		memory_locate(table, &f->key);
+		memory_locate(table, &f->key, at.now_ns);
 		*strays = f;
 		strays += !f->key.cell;
 	}
@@ -312,7 +313,7 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 			first_error = first_error ? first_error : status;
 		}
 		if (b - 1 < blocks) /* before 0 is beyond all */
-			block_locate(&ring[(b - 1) % STAGES], table);
+			block_locate(&ring[(b - 1) % STAGES], table, at);
 		if (b - 2 < blocks)
 			block_locate_run(&ring[(b - 2) % STAGES], table);
 		if (b - 3 < blocks)

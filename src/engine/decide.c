@@ -58,19 +58,20 @@ void engine_fetch(const struct weir_table *table, const struct engine_request *r
 		memory_touch(table, &request->charges[i].key);
 }
 
-static void locate(const struct weir_table *table, struct memory_key *key)
+static void locate(const struct weir_table *table, struct memory_key *key, struct moment at)
 {
-	memory_locate(table, key);
+	memory_locate(table, key, at.now_ns);
 	if (!key->cell)
 		memory_fetch_run(table, key);
 }
 
-void engine_locate(const struct weir_table *table, struct engine_request *request)
+void engine_locate(const struct weir_table *table, struct engine_request *request,
+                   struct moment at)
 {
 	if (request->direct.limit)
-		locate(table, &request->direct.key);
+		locate(table, &request->direct.key, at);
 	for (size_t i = 0; i < request->charge_count; i++)
-		locate(table, &request->charges[i].key);
+		locate(table, &request->charges[i].key, at);
 }
 
 __attribute__((flatten)) static void apply(struct weir_table *table, struct engine_charge *charge,

@@ -69,7 +69,8 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
 void engine_fetch(const struct weir_table *table, const struct engine_request *request);
 
 /** Best some requests after `fetch`: looks for the cells. May be left out. */
-void engine_locate(const struct weir_table *table, struct engine_request *request);
+void engine_locate(const struct weir_table *table, struct engine_request *request,
+                   struct moment at);
 
 /** Whether the decision may be to wait. */
 bool engine_may_wait(const struct engine_request *request);
@@ -103,8 +104,8 @@ __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
                                                      struct weir_decision *decision);
 
 /*
- * The same on a key that was seen, at once where it can be: in a whole bucket. The slow
- * one is told by value: nothing here needs an address.
+ * The same on a key that was seen, at once where it can be: in a whole bucket, or in the
+ * slot of a summed window. The slow one is told by value: nothing here needs an address.
  */
 static inline uint64_t engine_apply_seen(struct weir_table *table, const struct weir_limit *limit,
                                          const struct memory_key *key, const struct algo_call *call,
@@ -113,12 +114,18 @@ static inline uint64_t engine_apply_seen(struct weir_table *table, const struct 
 	const struct algo_limit *algo = &limit->algo;
 	struct algo_time time = {at.now_ns, 0}; /* a bucket's */
 	struct algo_outcome outcome;
+	uint32_t tag = table_tag(key->hash);
 	uint64_t until_ns;
+	bool done = false;
 
-	if (__builtin_expect(!key->cell || !algo->is_whole || !algo_is_current(algo) ||
-	                         !memory_try(table, algo, key->cell, table_tag(key->hash), call, &time,
-	                                     &outcome, &until_ns),
-	                     0))
+	if (__builtin_expect(key->cell && algo_is_current(algo), 1)) {
+		if (__builtin_expect(algo->is_whole, 1))
+			done = memory_try(table, algo, key->cell, tag, call, &time, &outcome, &until_ns);
+		else if (algo->is_summed)
+			done = memory_try_slot(key->cell, table->table.load_is_atomic, algo, tag, call,
+			                       at.now_ns, &outcome, &until_ns);
+	}
+	if (__builtin_expect(!done, 0))
 		return engine_apply_slow(table, limit, *key, *call, at, decision);
 	limit_explain(limit, algo, &outcome, decision);
 	return until_ns;
@@ -131,7 +138,7 @@ static inline uint64_t engine_apply(struct weir_table *table, const struct weir_
 {
 	struct memory_key seen = *key;
 
-	if (!seen.cell && seen.width == 0)
+	if (!seen.cell)
 		seen.cell = memory_near(table, &seen);
 	return engine_apply_seen(table, limit, &seen, call, at, decision);
 }

@@ -335,12 +335,12 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 	}
 }
 
-void handle_locate(const struct weir_table *table, struct work *works, size_t n)
+void handle_locate(const struct weir_table *table, struct work *works, size_t n, struct moment at)
 {
 	for (size_t i = 0; i < n; i++) {
-		engine_locate(table, &works[i].engine);
+		engine_locate(table, &works[i].engine, at);
 		if (works[i].item_count > 0)
-			handle_locate(table, works[i].items, works[i].item_count);
+			handle_locate(table, works[i].items, works[i].item_count, at);
 	}
 }
 

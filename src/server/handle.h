@@ -11,7 +11,7 @@ bool handle_may_wait(const struct work *work);
 /** Then, for all that wait: starts fetching the cells. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
 /** Then, for all that wait: looks for the cells that are on their way. */
-void handle_locate(const struct weir_table *table, struct work *works, size_t n);
+void handle_locate(const struct weir_table *table, struct work *works, size_t n, struct moment at);
 /** Last pass, at worker->at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
 /** Whether its reply may be large: such are answered one by one. */

@@ -21,7 +21,7 @@ static void answer(struct worker *worker)
 		return;
 	worker->at = clock_moment(&worker->shared->table->clock);
 	handle_fetch(worker->shared->table, worker->batch, worker->count);
-	handle_locate(worker->shared->table, worker->batch, worker->count);
+	handle_locate(worker->shared->table, worker->batch, worker->count, worker->at);
 	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {

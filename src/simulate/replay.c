@@ -108,7 +108,7 @@ static void locate(struct run *run, struct lane *lane, size_t i)
 
 	if (run->statuses[i] != WEIR_OK)
 		return;
-	engine_locate(lane->table, request);
+	engine_locate(lane->table, request, moment_given(run->batch[i]->time_ns));
 	for (size_t j = 0; j < request->charge_count; j++)
 		burst_prefetch_log(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
 }

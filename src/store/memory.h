@@ -52,12 +52,13 @@ static inline uint64_t memory_hash(const struct weir_table *store, uint64_t iden
 struct memory_key {
 	uint64_t hash;
 	struct cell *cell; /* where it was seen; NULL: not looked for, or not at home */
-	unsigned width;    /* of its limit's states */
+	const struct algo_limit *limit;
+	unsigned width; /* of its limit's states */
 };
 
 static inline struct memory_key memory_key(const struct algo_limit *limit, uint64_t hash)
 {
-	return (struct memory_key){hash, NULL, limit->width};
+	return (struct memory_key){hash, NULL, limit, limit->width};
 }
 
 /* The table that has the states, or the heads, of the key's limit. */
@@ -100,15 +101,16 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 }
 
 /** memory_locate for wide states. */
-void wide_locate(const struct weir_table *store, struct memory_key *key);
+void wide_locate(const struct weir_table *store, struct memory_key *key, uint64_t now_ns);
 
 /** Then, which may be left out as all that follows: looks at home. */
-static inline void memory_locate(const struct weir_table *store, struct memory_key *key)
+static inline void memory_locate(const struct weir_table *store, struct memory_key *key,
+                                 uint64_t now_ns)
 {
 	struct table_place place;
 
 	if (__builtin_expect(key->width != 0, 0)) {
-		wide_locate(store, key);
+		wide_locate(store, key, now_ns);
 		return;
 	}
 	place = table_place(&store->table, key->hash);
@@ -190,13 +192,14 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
 
-/** Where a key of one-word state seems to be: at home, in the next set, or (NULL) not there. */
+/** Where a key seems to be: at home, in the next set, or (NULL) not there. */
 static inline struct cell *memory_near(const struct weir_table *store, const struct memory_key *key)
 {
-	struct table_place place = table_place(&store->table, key->hash);
+	const struct table *table = memory_table(store, key);
+	struct table_place place = table_place(table, key->hash);
 	struct cell *cell = table_glance(place.home, place.tag);
 
-	return cell ? cell : table_glance(table_run(&store->table, &place), place.tag);
+	return cell ? cell : table_glance(table_run(table, &place), place.tag);
 }
 
 /**
@@ -232,6 +235,23 @@ static inline bool memory_try(struct weir_table *store, const struct algo_limit 
 		*until_ns = state.until_ns;
 		return true;
 	}
+}
+
+/** The same for an acquire from a summed window, in the slot that the key's head is. */
+static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
+                                   const struct algo_limit *limit, uint32_t tag,
+                                   const struct algo_call *call, uint64_t now_ns,
+                                   struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct cell before = cell_load(cell, load_is_atomic), after;
+
+	do {
+		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||
+		    !sliding_window_take(limit, before, now_ns, call->cost, out, &after))
+			return false;
+	} while (__builtin_expect(!cell_swap_or_see(cell, &before, after), 0));
+	*until_ns = now_ns + out->reset_after_ns;
+	return true;
 }
 
 /**

@@ -164,27 +164,40 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
+	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
+	                                        time->now_ns, out, &until_ns))
+		return;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
 }
 
-void wide_locate(const struct weir_table *store, struct memory_key *key)
+/* Which of the row's cells a step will read first, as far as the head can tell. */
+static void prefetch_row(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                         const struct algo_row *row)
+{
+	bool log = limit->algorithm == WEIR_SLIDING_LOG;
+	unsigned newest = cell_word(head) >> 4 & 0x3fff; /* of a log */
+
+	if (!log && !sliding_window_needs_row(limit, now_ns, head))
+		return;
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+		prefetch(row->cells + i);
+	if (log && newest < row->width)
+		prefetch(row->cells + newest);
+}
+
+void wide_locate(const struct weir_table *store, struct memory_key *key, uint64_t now_ns)
 {
 	const struct wide_table *wide = &store->wide[key->width];
 	struct table_place place = table_place(&wide->table, key->hash);
-	unsigned hits = table_hits(place.home, place.tag), newest;
 	struct algo_row row;
 
-	if (hits == 0)
+	key->cell = table_glance(place.home, place.tag);
+	if (!key->cell)
 		return;
-	key->cell = &place.home[__builtin_ctz(hits)];
 	row = row_of(wide, key->width, key->cell, place.tag);
-	for (unsigned i = 0; i < algo_widths[1]; i += 4)
-		prefetch(row.cells + i);
-	newest = (unsigned)cell_peek_low(key->cell) >> 4 & 0x3fff; /* if it is a log */
-	if (newest < row.width)
-		prefetch(row.cells + newest);
+	prefetch_row(key->limit, now_ns, cell_load(key->cell, row.load_is_atomic), &row);
 }
 
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)

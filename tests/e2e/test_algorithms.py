@@ -1,5 +1,6 @@
 """Limits that shed, and that count by the day, by both protocols."""
 
+import re
 import time
 
 from harness import Wire

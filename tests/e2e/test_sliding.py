@@ -1,5 +1,6 @@
-"""sliding_window and sliding_log through the server."""
+"""sliding_window, sliding_log and sliding_counter, through the server and in virtual time."""
 
+import json
 import re
 import time
 
@@ -11,6 +12,7 @@ limits:
   slide: { algorithm: sliding_window, rate: 10/h, slots: 12 }
   log: { algorithm: sliding_log, rate: 5/h }
   bucket: { algorithm: token_bucket, rate: 100/h }
+  counter: { algorithm: sliding_counter, rate: 7/d }
 rules:
   - { name: pair, match: { path: /pair }, key: [ip], limits: [bucket, slide, log] }
 """
@@ -23,8 +25,14 @@ def sliding(tmp_path_factory):
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("limit,quota", [("slide", 10), ("log", 5)])
-def test_every_way_in_shares_one_count(sliding, key, limit, quota):
+DAY = 86_400
+
+
+# A full counter waits for the next window, and until its own part of that has faded enough.
+@pytest.mark.parametrize("limit,quota,window,retry,reset", [
+    ("slide", 10, 3600, (3000, 3600), (3000, 3600)), ("log", 5, 3600, (3000, 3600), (3000, 3600)),
+    ("counter", 7, DAY, (DAY / 7, DAY * 8 / 7 + 1), (DAY, 2 * DAY))])
+def test_every_way_in_shares_one_count(sliding, key, limit, quota, window, retry, reset):
     with Wire(sliding.resp) as wire:
         def resp(command, *words):
             return wire.command(f"WEIR.{command}", limit, key, *words)
@@ -32,8 +40,9 @@ def test_every_way_in_shares_one_count(sliding, key, limit, quota):
         assert resp("ACQUIRE")[:4] == [1, quota, quota - 1, 0]
         answer = sliding.get(f"/v1/acquire/{limit}?key={key}&cost=2")
         assert answer.json["remaining"] == quota - 3
-        assert answer.headers["RateLimit-Policy"] == f'"{limit}";q={quota};w=3600'
-        assert re.fullmatch(rf'"{limit}";r={quota - 3};t=3[0-6]\d\d', answer.headers["RateLimit"])
+        assert answer.headers["RateLimit-Policy"] == f'"{limit}";q={quota};w={window}'
+        told = re.fullmatch(rf'"{limit}";r={quota - 3};t=(\d+)', answer.headers["RateLimit"])
+        assert reset[0] < int(told[1]) <= reset[1]
         assert weir("ask", limit, key, "--server", f"127.0.0.1:{sliding.resp}").returncode == 0
         assert [one["remaining"] for one in sliding.post(
             "/v1/batch", [{"limit": limit, "key": key}, {"limit": limit, "key": key + "x"}]).json
@@ -43,12 +52,28 @@ def test_every_way_in_shares_one_count(sliding, key, limit, quota):
         assert resp("ACQUIRE", "COST", quota - 3)[2] == 0
         denied = sliding.get(f"/v1/acquire/{limit}?key={key}")
         assert (denied.status, denied.json["reason"]) == (429, "over_limit")
-        assert 3000 < int(denied.headers["Retry-After"]) <= 3600
+        assert retry[0] < int(denied.headers["Retry-After"]) <= retry[1]
         assert denied.json["retry_after_ms"] <= denied.json["reset_after_ms"]
         assert weir("ask", limit, key, "--server", f"127.0.0.1:{sliding.resp}").returncode == 1
         assert resp("ACQUIRE", "COST", quota + 1).startswith(b"-ERR ")
         assert resp("RESET")[2] == quota
         assert resp("ACQUIRE", "COST", quota)[0] == 1
+
+
+def test_a_counter_weighs_the_last_window_by_what_still_overlaps(tmp_path):
+    config, trace, out = (tmp_path / name for name in ("rules.yaml", "trace", "decisions"))
+    config.write_text("limits: { counter: { algorithm: sliding_counter, rate: 10/m } }")
+    window = 28_333_334 * 60
+    times = [window] * 10 + [window + 90] * 7 + [window + 97, window + 240]
+    trace.write_text("".join(f'{{"time":{time},"ip":"a"}}\n' for time in times))
+    done = weir("simulate", "-c", config, "--limit", "counter", "--key", "ip", "--trace", trace,
+                "--format", "jsonl", "--decisions", out)
+    assert done.returncode == 0, done.stderr
+    decisions = [json.loads(line) for line in out.read_text().splitlines()]
+    # Half of the ten, and five of now; one more once but four of them overlap, at 36 of 60 s.
+    assert [one["allowed"] for one in decisions] == [True] * 15 + [False] * 2 + [True] * 2
+    assert decisions[16]["retry_after_ms"] == 6000
+    assert [one["remaining"] for one in decisions[-2:]] == [0, 9]
 
 
 def test_a_denied_request_consumes_from_none_of_its_limits(sliding):

@@ -9,8 +9,10 @@
  * Checked in every state: no S slots in a row were granted more than LIMIT, less
  * what was given back; every slot that is not over counts what was granted in it since
  * the last reset, answered or not, and no more than that and what the key had in
- * it before; and somebody who comes now, while all others stand still, is done in
- * three rounds and denied only if the limit is used up.
+ * it before; what the head says of the slots before its own is no less than they count,
+ * and more only by what refunders who are not done have taken there; and somebody who
+ * comes now, while all others stand still, is done in three rounds and denied only if the
+ * limit is used up, or such refunders keep it.
  *
  * Left out: clocks that are set back, other numbers of slots, other keys (insert.pml).
  *
@@ -39,13 +41,14 @@
 #define OPEN   0
 #define SEALED 1
 #define VOID   2
-#define EMPTY  3
 
 #define NONE 0
-#define make(slot, kind, count) (16 + (slot) * 16 + (kind) * 4 + (count))
-#define slot(v)                 ((v) / 16 - 1)
-#define kind(v)                 ((v) / 4 % 4)
-#define count(v)                ((v) % 4)
+#define make(slot, kind, before, count) \
+	(48 + (slot) * 48 + (kind) * 16 + (before) * 4 + (count))
+#define slot(v)   ((v) / 48 - 1)
+#define kind(v)   ((v) / 16 % 3)
+#define before(v) ((v) / 4 % 4)
+#define count(v)  ((v) % 4)
 
 #define max(a, b)     ((a) > (b) -> (a) : (b))
 #define live(v, time) ((v) != NONE && slot(v) + S > (time))
@@ -64,6 +67,7 @@ byte head = NONE;
 byte row[S];
 byte granted[TIME + 1]; /* in a slot, since the last reset */
 byte earlier[TIME + 1]; /* before it */
+byte late; /* refunders that have taken from the row and are not done */
 hidden byte each, use, sum;
 
 /* What a slot counts, for those whose clocks do not run ahead of the head. */
@@ -102,6 +106,20 @@ inline check()
 			each++
 		:: else -> break
 		od;
+		if
+		:: head != NONE && kind(head) != VOID ->
+			each = 0;
+			sum = 0;
+			do
+			:: each < S ->
+				sum = sum + (in_range(row[each], head, 0) -> count(row[each]) : 0);
+				each++
+			:: else -> break
+			od;
+			assert(before(head) >= sum);
+			assert(slot(head) < clock || before(head) <= sum + late)
+		:: else
+		fi;
 		each = 0; use = 0; sum = 0
 	}
 }
@@ -144,6 +162,21 @@ inline swap_cell()
 	fi
 }
 
+/* What the row counts beside a head at `time`, cell by cell. */
+inline sum_row(other, time)
+{
+	atomic { i = 0; sums = 0 };
+	do
+	:: i < S ->
+		atomic {
+			cell = row[i];
+			sums = sums + (in_range(cell, other, time) -> count(cell) : 0);
+			i++
+		}
+	:: else -> break
+	od
+}
+
 inline swap_head()
 {
 	ok = (head == seen);
@@ -158,32 +191,24 @@ inline work(counts)
 {
 	skip;
 again:
-	atomic { rounds = rounds + counts; cell = 0; to = 0; ok = false; i = 0; before = 0; seen = head };
+	atomic { rounds = rounds + counts; cell = 0; to = 0; ok = false; i = 0; sums = 0; seen = head };
 	if
-	:: live(seen, now) && kind(seen) != VOID ->
-		do
-		:: i < S ->
-			atomic {
-				cell = row[i];
-				before = before + (in_range(cell, seen, now) -> count(cell) : 0);
-				i++
-			}
-		:: else -> break
-		od
+	:: live(seen, now) && kind(seen) != VOID && now > slot(seen) -> sum_row(seen, now)
+	:: live(seen, now) && kind(seen) != VOID && now <= slot(seen) -> sums = before(seen)
 	:: else
 	fi;
 	atomic { /* as it stands for this call */
 		i = 0;
 		if
-		:: !live(seen, now) -> view = make(now, VOID, 0)
+		:: !live(seen, now) -> view = make(now, VOID, 0, 0)
 		:: live(seen, now) && kind(seen) == VOID && count(seen) == 0 ->
-			view = make(max(slot(seen), now), VOID, 0)
+			view = make(max(slot(seen), now), VOID, 0, 0)
 		:: else -> view = seen
 		fi;
 		cell = 0
 	};
 	if
-	:: op == ACQUIRE && count(view) + before + 1 > LIMIT -> /* denied */
+	:: op == ACQUIRE && count(view) + sums + 1 > LIMIT -> /* denied */
 		atomic {
 			ok = (head == seen);
 			if
@@ -191,7 +216,7 @@ again:
 			:: else -> goto again
 			fi
 		}
-	:: op == RESET || (op == REFUND && count(view) + before == 0) -> skip
+	:: op == RESET || (op == REFUND && count(view) + sums == 0) -> skip
 	:: else ->
 #ifdef BREAK_SEAL
 go_on:
@@ -204,7 +229,7 @@ go_on:
 			atomic {
 				i = slot(view) % S;
 				cell = row[i];
-				to = make(slot(view), OPEN, count(view))
+				to = make(slot(view), OPEN, 0, count(view))
 			};
 			if
 			:: cell != to ->
@@ -213,9 +238,15 @@ go_on:
 			:: else
 			fi;
 #endif
+			atomic {
+				found = make(max(slot(view) + 1, now), OPEN, 0, 0);
+				sums = 0
+			};
+			sum_row(found, 0);
 			atomic { /* (c) */
-				i = max(slot(view) + 1, now);
-				to = (op == ACQUIRE -> make(i, OPEN, 1) : make(i, EMPTY, 0));
+				i = slot(found);
+				found = 0;
+				to = make(i, OPEN, sums, (op == ACQUIRE -> 1 : 0));
 				swap_head();
 				if
 				:: ok && op == ACQUIRE -> granted[i]++; check(); goto done
@@ -226,7 +257,7 @@ go_on:
 		fi
 	fi;
 	if
-	:: op == ACQUIRE && now > slot(view) && kind(view) != EMPTY ->
+	:: op == ACQUIRE && now > slot(view) && count(view) > 0 ->
 		if
 		:: kind(view) == VOID -> /* what an earlier life left */
 			do
@@ -234,7 +265,7 @@ go_on:
 				cell = row[i];
 				if
 				:: cell != NONE && kind(cell) == OPEN ->
-					to = make(slot(cell), VOID, count(cell));
+					to = make(slot(cell), VOID, 0, count(cell));
 					swap_cell()
 				:: else
 				fi;
@@ -244,38 +275,34 @@ go_on:
 		:: else
 		fi;
 #ifdef BREAK_SEAL
-		view = make(slot(view), SEALED, count(view));
+		view = make(slot(view), SEALED, before(view), count(view));
 		goto go_on
 #else
 		atomic { /* (a) */
-			to = make(slot(view), SEALED, count(view));
+			to = make(slot(view), SEALED, before(view), count(view));
 			swap_head();
 			check();
 			goto again
 		}
 #endif
-	:: op == ACQUIRE && !(now > slot(view) && kind(view) != EMPTY) ->
+	:: op == ACQUIRE && !(now > slot(view) && count(view) > 0) ->
 		atomic {
 #ifdef BREAK_BACK
 			i = now;
 #else
 			i = max(slot(view), now);
 #endif
-			to = make(i, (kind(view) == VOID -> VOID : OPEN), count(view) + 1);
+			to = make(i, kind(view), sums, count(view) + 1);
 			swap_head();
 			if
 			:: ok -> granted[i]++; check(); goto done
 			:: else -> goto again
 			fi
 		}
-	:: op == REFUND && count(view) + before > 0 &&
+	:: op == REFUND && !given && count(view) + sums > 0 &&
 	   (name == slot(view) || (name == NEWEST && count(view) > 0)) ->
 		atomic {
-			if
-			:: count(view) == 0 -> to = seen
-			:: count(view) == 1 && kind(view) != VOID -> to = make(slot(view), EMPTY, 0)
-			:: count(view) > 1 || (count(view) == 1 && kind(view) == VOID) -> to = view - 1
-			fi;
+			to = (count(view) > 0 -> view - 1 : seen);
 			swap_head();
 			i = slot(view);
 			if
@@ -284,7 +311,23 @@ go_on:
 			:: else -> goto again
 			fi
 		}
-	:: op == REFUND && kind(view) != VOID && count(view) + before > 0 &&
+	:: op == REFUND && given && kind(view) != VOID && count(view) + sums > 0 -> /* settle */
+#ifdef BREAK_GUARD
+		sum_row(seen, 0);
+		atomic { seen = head; ok = (kind(seen) == OPEN && before(seen) > sums) };
+#else
+		sum_row(seen, 0);
+		ok = (before(seen) > sums);
+#endif
+		atomic {
+			to = (ok -> make(slot(seen), OPEN, sums, count(seen)) : seen);
+			swap_head();
+			if
+			:: ok -> late--; check(); goto done
+			:: else -> goto again
+			fi
+		}
+	:: op == REFUND && !given && kind(view) != VOID && count(view) + sums > 0 &&
 	   !(name == slot(view) || (name == NEWEST && count(view) > 0)) ->
 		found = NONE;
 		do
@@ -315,24 +358,34 @@ go_on:
 		:: head != seen -> goto again
 		:: else
 		fi;
+#ifdef BREAK_ORDER
+		atomic {
+			to = (before(seen) > 0 -> seen - 4 : seen);
+			swap_head();
+			if
+			:: ok -> check()
+			:: else -> goto again
+			fi
+		};
+#endif
 		atomic {
 			i = slot(found) % S;
 			ok = (row[i] == found);
 			if
 			:: ok && count(found) > 1 -> row[i] = found - 1
-			:: ok && count(found) == 1 -> row[i] = make(slot(found), VOID, 1)
+			:: ok && count(found) == 1 -> row[i] = make(slot(found), VOID, 0, 1)
 			:: else
 			fi;
 			i = slot(found);
 			found = 0;
 			if
-			:: ok -> take_back(); check(); goto done
+			:: ok -> take_back(); given = true; late++; check(); goto again
 			:: else -> goto again
 			fi
 		}
 	:: op == RESET && live(seen, now) ->
 		atomic {
-			to = make(slot(view) + (kind(view) == SEALED -> 1 : 0), VOID, 0);
+			to = make(slot(view) + (kind(view) == SEALED -> 1 : 0), VOID, 0, 0);
 			swap_head();
 			if
 			:: ok ->
@@ -353,7 +406,9 @@ go_on:
 		atomic {
 			ok = (head == seen);
 			if
-			:: ok -> goto done
+			:: ok ->
+				late = late - given;
+				goto done
 			:: else -> goto again
 			fi
 		}
@@ -364,8 +419,8 @@ done:
 
 proctype client(byte op)
 {
-	byte now, seen, view, cell, to, found, before, i, name, rounds;
-	bool ok;
+	byte now, seen, view, cell, to, found, sums, i, name, rounds;
+	bool ok, given;
 
 	atomic {
 		read_clock();
@@ -376,28 +431,31 @@ proctype client(byte op)
 		fi
 	};
 	work(0);
-	atomic { now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; before = 0; i = 0; name = 0; ok = false }
+	atomic {
+		now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; sums = 0; i = 0; name = 0;
+		ok = false; given = false
+	}
 }
 
 /* Comes at any time and finds all others standing still. */
 proctype survivor()
 {
-	byte now, seen, view, cell, to, found, before, i, name, op, rounds;
-	bool ok;
+	byte now, seen, view, cell, to, found, sums, i, name, op, rounds;
+	bool ok, given;
 
 	atomic {
 		read_clock();
 		work(1);
 		assert(rounds <= 3);
-		i = 0; before = 0;
+		i = 0; sums = 0;
 		do
 		:: i <= TIME ->
-			before = before + (i + S > slot(seen) -> granted[i] + earlier[i] : 0);
+			sums = sums + (i + S > slot(seen) -> granted[i] + earlier[i] : 0);
 			i++
 		:: else -> break
 		od;
-		assert(ok || before >= LIMIT);
-		now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; before = 0; i = 0; ok = false; rounds = 0
+		assert(ok || sums + late >= LIMIT);
+		now = 0; seen = 0; view = 0; cell = 0; to = 0; found = 0; sums = 0; i = 0; ok = false; rounds = 0
 	}
 }
 
@@ -416,15 +474,15 @@ init
 	atomic {
 #ifdef LEFT /* what an earlier life of the key, that was reset in slot LEFT, may have left */
 #ifndef BREAK_RESET
-		head = make(LEFT, VOID, 0);
+		head = make(LEFT, VOID, 0, 0);
 #endif
 		clock = LEFT;
 		do
 		:: n < LEFT ->
 			if
 			:: skip
-			:: row[n % S] = make(n, OPEN, 1); earlier[n] = 1
-			:: row[n % S] = make(n, OPEN, LIMIT); earlier[n] = LIMIT
+			:: row[n % S] = make(n, OPEN, 0, 1); earlier[n] = 1
+			:: row[n % S] = make(n, OPEN, 0, LIMIT); earlier[n] = LIMIT
 			fi;
 			n++
 		:: else -> break

@@ -1,6 +1,7 @@
 /*
- * sliding_window and sliding_log step by step, in virtual time: against a plain list
- * of what was taken, and with steps left half done as a process that dies leaves them.
+ * sliding_window, sliding_counter and sliding_log step by step, in virtual time: against a
+ * plain list of what was taken, and with steps left half done as a process that dies
+ * leaves them.
  *
  * WEIR_TEST_SEED=N replays the random ones.
  */
@@ -28,6 +29,7 @@ struct state {
 };
 
 static struct state state;
+static unsigned at_once; /* decisions that needed no step */
 
 static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
 {
@@ -50,6 +52,24 @@ static void again(enum weir_algorithm algorithm, uint64_t count, uint64_t period
 	algo_succeed(&before, next);
 }
 
+/* What is decided at once is what the step says, and wants. */
+static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
+                          const struct algo_change *change)
+{
+	struct algo_outcome out;
+	struct cell after;
+
+	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed ||
+	    !sliding_window_take(&state.limit, state.head, now_ns, call->cost, &out, &after))
+		return;
+	assert_true(state.out.allowed && out.allowed);
+	assert_int_equal(out.remaining, state.out.remaining);
+	assert_int_equal(out.reset_after_ns, state.out.reset_after_ns);
+	assert_true(change->want == ALGO_WANT_HEAD && change->last);
+	assert_memory_equal(&after, &change->head, sizeof after);
+	at_once++;
+}
+
 /* What one process does of a call before it dies after `wants` of what its steps want. */
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
@@ -62,6 +82,7 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 		struct algo_change change;
 
 		algo_step_wide(&state.limit, &call, &time, state.head, &row, &state.out, &change);
+		agree_at_once(&call, now_ns, &change);
 		if (change.want == ALGO_WANT_NOTHING)
 			return true;
 		if (wants == 0)
@@ -120,21 +141,52 @@ static uint64_t model_until(uint64_t now_ns)
 
 	if (state.limit.algorithm == WEIR_SLIDING_LOG)
 		return now_ns + (uint64_t)period;
+	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+		return now_ns / (uint64_t)period * (uint64_t)period + 2 * (uint64_t)period;
 	slot = now_ns * slots / period;
 	return (uint64_t)((slot * period + slots - 1) / slots + period);
+}
+
+/* Of windows since 1970: all of now's, and of the one before it what still overlaps. */
+static uint64_t model_counter_use(uint64_t now_ns)
+{
+	uint64_t period_ns = state.limit.period_ns, window_ns = now_ns / period_ns * period_ns;
+	uint64_t use = 0, before = 0;
+
+	for (size_t i = 0; i < model.n; i++) {
+		use += model.taken[i].until_ns == window_ns + 2 * period_ns ? model.taken[i].cost : 0;
+		before += model.taken[i].until_ns == window_ns + period_ns ? model.taken[i].cost : 0;
+	}
+	return use + (uint64_t)(((u128)before * (window_ns + period_ns - now_ns) + period_ns - 1) /
+	                        period_ns);
 }
 
 static uint64_t model_use(uint64_t now_ns)
 {
 	uint64_t use = 0;
 
+	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+		return model_counter_use(now_ns);
 	for (size_t i = 0; i < model.n; i++)
 		use += model.taken[i].until_ns > now_ns ? model.taken[i].cost : 0;
 	return use;
 }
 
+/* The first time that there is room: use falls until something is taken again. */
+static uint64_t model_counter_wait(uint64_t now_ns, uint64_t need)
+{
+	uint64_t most = model_counter_use(now_ns) - need, wait_ns = 2 * state.limit.period_ns;
+
+	for (uint64_t step = wait_ns; step > 0; step /= 2)
+		while (wait_ns > step && model_counter_use(now_ns + wait_ns - step) <= most)
+			wait_ns -= step;
+	return wait_ns;
+}
+
 static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 {
+	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+		return model_counter_wait(now_ns, need);
 	for (size_t i = 0; i < model.n; i++) {
 		if (model.taken[i].until_ns <= now_ns)
 			continue;
@@ -167,14 +219,16 @@ static uint64_t draw(uint64_t *seed, uint64_t bound)
 static void agree_on(uint64_t *seed, unsigned calls)
 {
 	uint64_t now_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
-	uint64_t period_ns = state.limit.period_ns;
+	uint64_t period_ns = state.limit.period_ns, pace = 2 * period_ns / quota;
 
+	if (state.limit.algorithm != WEIR_SLIDING_LOG)
+		pace = u64_max(pace, period_ns / 25); /* from slot to slot, however great the quota */
 	model.n = 0;
 	while (calls-- > 0) {
 		uint64_t cost = 1 + (draw(seed, 4) ? draw(seed, 2) : draw(seed, quota)), use, what;
 
 		if (draw(seed, 3) == 0)
-			now_ns += draw(seed, draw(seed, 50) ? 2 * period_ns / quota : 2 * period_ns) + 1;
+			now_ns += draw(seed, draw(seed, 50) ? pace : 2 * period_ns) + 1;
 		cost = u64_min(cost, quota);
 		use = model_use(now_ns);
 		what = draw(seed, 20);
@@ -219,13 +273,19 @@ static void random_calls_agree_with_a_list(void **unused)
 	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
 	for (int i = 0; i < 40; i++) {
 		static const uint64_t counts[] = {1, 2, 11, 12, 100, 127};
+		static const uint64_t large[] = {65534, 65535, 65536, UINT64_C(1) << 32};
 		static const uint32_t slots[] = {1, 2, 7, 10, 12, 13, 128, 1000};
 
 		begin(WEIR_SLIDING_LOG, counts[i % 6], NS_PER_S, 0);
 		agree_on(&seed, 1500);
 		begin(WEIR_SLIDING_WINDOW, 1 + draw(&seed, 50), NS_PER_S, slots[i % 8]);
 		agree_on(&seed, 300);
+		begin(WEIR_SLIDING_WINDOW, large[i % 4], NS_PER_S, slots[i % 8]);
+		agree_on(&seed, 300);
+		begin(WEIR_SLIDING_COUNTER, i & 1 ? large[i / 2 % 4] : 1 + draw(&seed, 50), NS_PER_S, 0);
+		agree_on(&seed, 300);
 	}
+	assert_true(at_once > 1000);
 	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
 	agree_on(&seed, 15000);
 }
@@ -457,6 +517,67 @@ static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
 	assert_int_equal(state.out.remaining, 5);
 }
 
+/* What the head says of the slots before it may be too much, until the next refund or slot. */
+static void a_refund_that_died_in_the_row_is_completed_by_the_next(void **unused)
+{
+	uint64_t first, now_ns = NOW + NS_PER_S / 10;
+
+	(void)unused;
+	for (unsigned refund = 0; refund < 2; refund++) {
+		begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+		call(ALGO_ACQUIRE, 5, NOW);
+		first = state.until_ns;
+		call(ALGO_ACQUIRE, 1, now_ns);
+		assert_false(call_until(ALGO_REFUND, 3, first, now_ns, 1));
+		assert_int_equal(admitted(9, now_ns), 4);
+		if (refund)
+			call_until(ALGO_REFUND, 1, first, now_ns, 9);
+		else
+			now_ns += NS_PER_S / 10;
+		assert_int_equal(admitted(9, now_ns), 3 + refund);
+		call(ALGO_REFUND, 20, now_ns);
+		assert_int_equal(state.out.remaining, 10);
+		assert_int_equal(state.out.reset_after_ns, 0);
+	}
+}
+
+/* The head's word has another form from 2^16 on. */
+static void a_count_that_crosses_2_to_the_16_keeps_all_use(void **unused)
+{
+	uint64_t now_ns = NOW;
+
+	(void)unused;
+	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_COUNTER;
+	     a += WEIR_SLIDING_COUNTER - WEIR_SLIDING_WINDOW) {
+		begin(a, 70000, NS_PER_S, 10);
+		call(ALGO_ACQUIRE, 40, now_ns);
+		call(ALGO_ACQUIRE, 20, now_ns + NS_PER_S / 10);
+		for (unsigned i = 0; i < 3; i++) {
+			again(a, 100, NS_PER_S, 10);
+			call(ALGO_PEEK, 1, now_ns + NS_PER_S / 10);
+			assert_int_equal(state.out.remaining, 40 - 2 * i);
+			assert_true(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
+			again(a, 70000, NS_PER_S, 10);
+			call(ALGO_PEEK, 1, now_ns + NS_PER_S / 10);
+			assert_int_equal(state.out.remaining, 69939 - 2 * i);
+			assert_true(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
+		}
+		again(a, 50, NS_PER_S, 10);
+		assert_false(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
+		assert_int_equal(state.out.remaining, 0);
+	}
+}
+
+static void a_limit_cut_below_its_use_in_the_slot_has_no_room(void **unused)
+{
+	(void)unused;
+	begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+	admitted(8, NOW);
+	again(WEIR_SLIDING_WINDOW, 6, NS_PER_S, 10);
+	assert_false(call(ALGO_ACQUIRE, 1, NOW));
+	assert_int_equal(state.out.remaining, 0);
+}
+
 static void all_of_2_to_the_32_fits_in_a_slot(void **unused)
 {
 	(void)unused;
@@ -466,6 +587,16 @@ static void all_of_2_to_the_32_fits_in_a_slot(void **unused)
 	call(ALGO_REFUND, 1, NOW + NS_PER_S - 1);
 	assert_int_equal(admitted(2, NOW + NS_PER_S - 1), 1);
 	assert_int_equal(state.out.retry_after_ns, 1);
+	begin(WEIR_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10); /* in an open head */
+	admitted(2, NOW);
+	call(ALGO_ACQUIRE, 1, NOW + NS_PER_S / 10);
+	call(ALGO_REFUND, 3, NOW + NS_PER_S / 10);
+	assert_true(call(ALGO_ACQUIRE, UINT64_C(1) << 32, NOW + NS_PER_S / 10));
+	for (unsigned i = 1; i <= 10; i++)
+		assert_false(call(ALGO_ACQUIRE, 1, NOW + i * NS_PER_S / 10));
+	call(ALGO_REFUND, 5, NOW + NS_PER_S);
+	assert_int_equal(admitted(9, NOW + NS_PER_S), 5);
+	assert_true(call(ALGO_ACQUIRE, (UINT64_C(1) << 32) - 5, NOW + NS_PER_S + NS_PER_S / 10));
 }
 
 int main(void)
@@ -482,6 +613,9 @@ int main(void)
 	    cmocka_unit_test(a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended),
 	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
+	    cmocka_unit_test(a_refund_that_died_in_the_row_is_completed_by_the_next),
+	    cmocka_unit_test(a_count_that_crosses_2_to_the_16_keeps_all_use),
+	    cmocka_unit_test(a_limit_cut_below_its_use_in_the_slot_has_no_room),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
 	};
 

@@ -157,6 +157,57 @@ static void test_refund_and_acquire_at_once(void **context)
 	refund_and_acquire_at_once(WEIR_BASE);
 }
 
+/* A sliding window's older slot, into which the refunds go that find none taken in the newest. */
+#define NEXT_SLOT (NOW + UINT64_C(360000000000))
+
+static void *run_older(void *context)
+{
+	struct load *load = context;
+
+	pthread_barrier_wait(&load->start);
+	for (unsigned r = 0; r < load->rounds; r++) {
+		for (unsigned k = 0; k < load->keys; k++) {
+			struct weir_decision d;
+
+			weir_refund(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+			weir_acquire(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+			if (!d.allowed)
+				abort();
+			weir_refund(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+		}
+	}
+	return NULL;
+}
+
+static void test_refunds_to_older_slots_at_once_are_all_counted(void **context)
+{
+	struct load load = {.keys = 200, .rounds = 8};
+	pthread_t ids[4];
+	struct weir_decision d;
+
+	(void)context;
+	open_all(&load, 1000, WEIR_SLIDING_WINDOW);
+	for (unsigned k = 0; k < load.keys; k++) {
+		weir_acquire(load.table, load.limit, &k, sizeof k, 40, NOW, &d);
+		weir_acquire(load.table, load.limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+	}
+	pthread_barrier_init(&load.start, NULL, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&ids[i], NULL, run_older, &load), 0);
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&load.start);
+	for (unsigned k = 0; k < load.keys; k++) {
+		unsigned granted = 0;
+
+		while (weir_acquire(load.table, load.limit, &k, sizeof k, 1, NEXT_SLOT, &d) == WEIR_OK &&
+		       d.allowed)
+			granted++;
+		assert_int_equal(granted, QUOTA - (41 - 4 * load.rounds));
+	}
+	close_all(&load);
+}
+
 /* Time goes on for all threads together, a hundredth of a period at a time; they read it apart. */
 struct flow {
 	struct load load;
@@ -307,6 +358,7 @@ int main(void)
 	    cmocka_unit_test(test_threads_on_keys_never_seen_get_exactly_the_limit),
 	    cmocka_unit_test(test_threads_on_colliding_keys_get_exactly_the_limit),
 	    cmocka_unit_test(test_refund_and_acquire_at_once),
+	    cmocka_unit_test(test_refunds_to_older_slots_at_once_are_all_counted),
 	    cmocka_unit_test(test_threads_never_get_more_while_time_slides),
 	    cmocka_unit_test(test_a_full_width_evicts_and_counts),
 	    cmocka_unit_test(test_a_full_table_still_decides),
