@@ -101,6 +101,8 @@ enum weir_algorithm {
 	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
 	WEIR_SLIDING_COUNTER,  /**< this window's count, and the last one's by its overlap */
 	WEIR_BASE,             /**< `base` a day, beyond that a count in a period */
+	WEIR_CONCURRENCY,      /**< how many are in flight at once: each holds a place until it is
+	                            given back (weir_refund), or its lease is over */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -146,7 +148,7 @@ struct weir_limit_options {
 	                       same name, algorithm and period share their counts
 	                       in one table. */
 	enum weir_algorithm algorithm;
-	struct weir_rate rate;        /**< required, but none with random */
+	struct weir_rate rate;        /**< required, but none with random and concurrency */
 	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
 	                                   0: rate.count. burst / rate may not exceed 16 years. */
 	enum weir_align align;        /**< fixed_window */
@@ -155,14 +157,19 @@ struct weir_limit_options {
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
 	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
 	                                   0: 10, WEIR_ZERO: none */
-	uint64_t max_wait_ns;         /**< pacer, leaky_queue: a year at most; 0: 30 s, or in a
-	                                   queue as long as there is room; WEIR_ZERO: no wait */
+	uint64_t max_wait_ns;         /**< pacer, leaky_queue, concurrency: a year at most; 0: 30 s,
+	                                   or in a queue as long as there is room; WEIR_ZERO: no
+	                                   wait */
 	double deny;                  /**< random: the share that is denied, 0 to 1 */
-	uint64_t retry_ns;            /**< random: `retry_after_ns` of the denied, a year at most;
-	                                   0: 1 s */
+	uint64_t retry_ns;            /**< random, concurrency: `retry_after_ns` of the denied, a year
+	                                   at most; 0: 1 s */
 	uint64_t base;                /**< base: what passes a day before the rate counts, which the
 	                                   last of it does; at least 1; base + rate.count is 2^32 + 1
 	                                   at most */
+	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
+	uint64_t queue;               /**< concurrency: how many may wait for a place; 0: none */
+	uint64_t lease_ns;            /**< concurrency: how long a place is held at most, a year at
+	                                   most; 0: 30 s */
 	uint64_t reserved[2];
 };
 

@@ -50,8 +50,12 @@
 
 #define ALGO_SLACK_DEFAULT         10
 #define ALGO_SLACK_MAX             (ALGO_COUNT_MAX - 1)
-#define ALGO_PACER_WAIT_DEFAULT_NS (30 * NS_PER_S)
+#define ALGO_WAIT_DEFAULT_NS (30 * NS_PER_S)
 #define ALGO_RETRY_DEFAULT_NS      NS_PER_S
+
+#define ALGO_PERMITS_MAX      10000
+#define ALGO_QUEUE_MAX        UINT64_C(1000000)
+#define ALGO_LEASE_DEFAULT_NS (30 * NS_PER_S)
 
 struct zone;
 struct algo_cache;
@@ -131,6 +135,15 @@ struct random_params {
 	uint64_t retry_ns;
 };
 
+/* concurrency, see concurrency.c. */
+struct permit_params {
+	uint64_t max;
+	uint64_t lease_ns;
+	uint64_t retry_ns;
+	uint64_t queue;       /* who waits is its keeper's business, */
+	uint64_t max_wait_ns; /* as is how long */
+};
+
 struct algo_limit {
 	enum weir_algorithm algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
@@ -149,6 +162,7 @@ struct algo_limit {
 		struct log_params log;
 		struct base_params base;
 		struct random_params random;
+		struct permit_params permit;
 	};
 	bool paced;      /* its requests may have to wait for their turns */
 	unsigned width;  /* of wide states: which of algo_widths; 0: a state is one time and one word */
@@ -199,6 +213,12 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->reason = WEIR_REASON_OK;
 	out->retry_after_ns = 0;
 	out->wait_ns = 0;
+}
+
+/* Denied, since the table has no room for the key until then. */
+static inline void algo_outcome_full(struct algo_outcome *out, uint64_t retry_ns)
+{
+	*out = (struct algo_outcome){.reason = WEIR_REASON_OVER_LIMIT, .retry_after_ns = retry_ns};
 }
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */

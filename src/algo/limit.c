@@ -9,10 +9,11 @@
 #include "base/error.h"
 #include "base/zone.h"
 
-#define ALGORITHMS (WEIR_BASE + 1)
+#define ALGORITHMS (WEIR_CONCURRENCY + 1)
 #define KIND(algorithm) (1U << (algorithm))
 #define BUCKETS                                                                                    \
 	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
+#define TIMELESS (KIND(WEIR_RANDOM) | KIND(WEIR_CONCURRENCY)) /* they have no rate */
 
 /*
  * The last window found, so that the calendar is worked out once a window.
@@ -72,7 +73,7 @@ static int init_bucket(struct algo_limit *limit, const struct weir_limit_options
 	uint64_t burst = options->burst ? options->burst : options->rate.count;
 	uint64_t slack = option(options->slack, ALGO_SLACK_DEFAULT);
 	uint64_t max_wait_ns =
-	    option(options->max_wait_ns, pacer ? ALGO_PACER_WAIT_DEFAULT_NS : ALGO_HORIZON_NS);
+	    option(options->max_wait_ns, pacer ? ALGO_WAIT_DEFAULT_NS : ALGO_HORIZON_NS);
 	const char *word = pacer                                         ? "slack"
 	                   : options->algorithm == WEIR_TOKEN_BUCKET ? "burst"
 	                                                             : "capacity";
@@ -84,8 +85,6 @@ static int init_bucket(struct algo_limit *limit, const struct weir_limit_options
 	if (slack > ALGO_SLACK_MAX)
 		return error_set(error, WEIR_ERANGE, "slack: expected at most %llu, found %llu",
 		                 (unsigned long long)ALGO_SLACK_MAX, (unsigned long long)slack);
-	if (options->max_wait_ns != WEIR_ZERO && options->max_wait_ns > ALGO_PERIOD_MAX_NS)
-		return error_set(error, WEIR_ERANGE, "max_wait: expected a year at most");
 	if (pacer)
 		shape = (struct bucket_shape){slack + 1, ALGO_TURNS_MAX, max_wait_ns};
 	else if (queue)
@@ -215,12 +214,36 @@ static int init_random(struct algo_limit *limit, const struct weir_limit_options
 
 	if (!(options->deny >= 0 && options->deny <= 1))
 		return error_set(error, WEIR_ERANGE, "deny: expected 0 to 1, found %g", options->deny);
-	if (options->retry_ns > ALGO_PERIOD_MAX_NS)
-		return error_set(error, WEIR_ERANGE, "retry: expected a year at most");
 	deny = random_threshold(options->deny);
 	limit->random = (struct random_params){
 	    deny, deny, options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS};
 	limit->quota = ALGO_COUNT_MAX;
+	return WEIR_OK;
+}
+
+static int init_permits(struct algo_limit *limit, const struct weir_limit_options *options,
+                        struct weir_error *error)
+{
+	uint64_t lease_ns = options->lease_ns ? options->lease_ns : ALGO_LEASE_DEFAULT_NS;
+
+	if (options->max < 1 || options->max > ALGO_PERMITS_MAX)
+		return error_set(error, WEIR_ERANGE, "max: expected 1 to %d, found %llu", ALGO_PERMITS_MAX,
+		                 (unsigned long long)options->max);
+	if (options->queue > ALGO_QUEUE_MAX)
+		return error_set(error, WEIR_ERANGE, "queue: expected at most %llu, found %llu",
+		                 (unsigned long long)ALGO_QUEUE_MAX, (unsigned long long)options->queue);
+	if (lease_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "lease: expected a year at most");
+	limit->permit = (struct permit_params){
+	    .max = options->max,
+	    .lease_ns = lease_ns,
+	    .retry_ns = options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS,
+	    .queue = options->queue,
+	    .max_wait_ns = option(options->max_wait_ns, ALGO_WAIT_DEFAULT_NS),
+	};
+	limit->quota = options->max;
+	limit->window_ns = lease_ns;
+	limit->width = width_of(options->max);
 	return WEIR_OK;
 }
 
@@ -237,13 +260,17 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 	    {options->slots, KIND(WEIR_SLIDING_WINDOW), "slots: expected with sliding_window only"},
 	    {options->align, KIND(WEIR_FIXED_WINDOW), "align: expected with fixed_window only"},
 	    {options->slack, KIND(WEIR_PACER), "slack: expected with pacer only"},
-	    {options->max_wait_ns, KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE),
-	     "max_wait: expected with pacer and leaky_queue only"},
+	    {options->max_wait_ns,
+	     KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE) | KIND(WEIR_CONCURRENCY),
+	     "max_wait: expected with pacer, leaky_queue and concurrency only"},
 	    {options->deny != 0, KIND(WEIR_RANDOM), "deny: expected with random only"},
 	    {options->base, KIND(WEIR_BASE), "base: expected with base only"},
-	    {options->retry_ns, KIND(WEIR_RANDOM), "retry: expected with random only"},
-	    {options->rate.count || options->rate.period || options->rate.unit, ~KIND(WEIR_RANDOM),
-	     "rate: expected with any algorithm but random"},
+	    {options->retry_ns, TIMELESS, "retry: expected with random and concurrency only"},
+	    {options->rate.count || options->rate.period || options->rate.unit, ~TIMELESS,
+	     "rate: expected with any algorithm but random and concurrency"},
+	    {options->max, KIND(WEIR_CONCURRENCY), "max: expected with concurrency only"},
+	    {options->queue, KIND(WEIR_CONCURRENCY), "queue: expected with concurrency only"},
+	    {options->lease_ns, KIND(WEIR_CONCURRENCY), "lease: expected with concurrency only"},
 	};
 
 	if ((unsigned)options->algorithm >= ALGORITHMS)
@@ -257,6 +284,10 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 		                 "timezone: expected with calendar windows and base only");
 	if (options->week_start && !calendar)
 		return error_set(error, WEIR_EINVAL, "week_start: expected with calendar windows only");
+	if (options->max_wait_ns != WEIR_ZERO && options->max_wait_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "max_wait: expected a year at most");
+	if (options->retry_ns > ALGO_PERIOD_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "retry: expected a year at most");
 	if ((unsigned)options->align > WEIR_ALIGN_FIRST_REQUEST)
 		return error_set(error, WEIR_EINVAL, "align: expected calendar or first_request, found %d",
 		                 (int)options->align);
@@ -273,7 +304,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 
 	*limit = (struct algo_limit){.algorithm = options->algorithm};
 	limit->period_ns = NS_PER_S;
-	if (status == WEIR_OK && options->algorithm != WEIR_RANDOM)
+	if (status == WEIR_OK && !(TIMELESS & KIND(options->algorithm)))
 		status = period_of(options, &limit->period_ns, error);
 	if (status != WEIR_OK)
 		return status;
@@ -304,6 +335,9 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 		break;
 	case WEIR_BASE:
 		status = init_base(limit, options, error);
+		break;
+	case WEIR_CONCURRENCY:
+		status = init_permits(limit, options, error);
 		break;
 	}
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */

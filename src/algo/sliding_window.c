@@ -125,7 +125,7 @@ static unsigned kind_of(struct cell head)
 {
 	unsigned generation = cell_generation(head);
 
-	return generation < ALGO_MOVED ? generation % KINDS : VOID;
+	return generation < ALGO_RESET_HEAD ? generation % KINDS : VOID;
 }
 
 static uint64_t count_of(struct cell head)
@@ -133,7 +133,7 @@ static uint64_t count_of(struct cell head)
 	unsigned generation = cell_generation(head);
 	uint32_t word = cell_word(head);
 
-	if (generation >= ALGO_MOVED)
+	if (generation >= ALGO_RESET_HEAD)
 		return generation == ALGO_MOVED ? (uint64_t)word + 1 : 0;
 	if (!(generation / KINDS & BARE))
 		return word & FIELD;

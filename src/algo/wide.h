@@ -26,16 +26,17 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 #define ALGO_LOG_MAX       10000
 
 /* The windows that a state of `base` tells apart. */
-#define ALGO_BASE_PLACES 7
+#define ALGO_BASE_PLACES 6
 
 /*
  * In the generation of a head: its use, word + 1, belongs to a row of another
- * width, where it is to be looked for first. Nothing is granted on this one again.
+ * width, where it is to be looked for first. Nothing is granted on this one again,
+ * so it is a note: no state of the key any more.
  */
-#define ALGO_MOVED 12
+#define ALGO_MOVED CELL_NOTE
 
 /* In the generation of a sliding window's head: nothing is in use, its row says nothing. */
-#define ALGO_RESET_HEAD 13
+#define ALGO_RESET_HEAD 12
 
 /*
  * In the generations of sliding windows: 3 * that of the limit + kind of the cell. The limit's
@@ -43,7 +44,7 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
  */
 enum { SLIDING_WINDOW_OPEN, SLIDING_WINDOW_SEALED, SLIDING_WINDOW_VOID, SLIDING_WINDOW_KINDS };
 enum { SLIDING_WINDOW_BARE = 1, SLIDING_WINDOW_OTHER = 2, SLIDING_WINDOW_GENERATIONS = 4 };
-_Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_MOVED, "all fit in a cell");
+_Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_RESET_HEAD, "all fit in a cell");
 
 struct algo_row {
 	struct cell *cells;

@@ -4,7 +4,7 @@
  *
  *     high word   until 60 | generation 4     when the state is spent, in
  *                                             nanoseconds modulo 2^60; which
- *                                             parameters wrote it, NOTE or CLAIM
+ *                                             parameters wrote it, HELD, NOTE or CLAIM
  *     low word    tag 32   | word 32          of the key's hash, never 0; what
  *                                             else the algorithm remembers
  *
@@ -35,7 +35,8 @@ struct cell {
 _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
-#define CELL_GENERATIONS 14 /* 0 to 13; the last values mark what is no state of a key: */
+#define CELL_GENERATIONS 13 /* 0 to 12; the last values mark what is not as any state: */
+#define CELL_HELD        13 /* one that no other key may evict before it is spent */
 #define CELL_NOTE        14 /* what the store keeps for itself */
 #define CELL_CLAIM       15
 
@@ -62,6 +63,11 @@ static inline unsigned cell_generation(struct cell cell)
 static inline bool cell_is_claim(struct cell cell)
 {
 	return cell_generation(cell) == CELL_CLAIM;
+}
+
+static inline bool cell_is_held(struct cell cell)
+{
+	return cell_generation(cell) == CELL_HELD;
 }
 
 static inline bool cell_is_note(struct cell cell)

@@ -5,6 +5,7 @@
 #include "rules/show.h"
 
 #define KIND(algorithm) (1U << (algorithm))
+#define TIMELESS (KIND(WEIR_RANDOM) | KIND(WEIR_CONCURRENCY)) /* they have no rate */
 
 const struct node_word read_failures[] = {
     {"local", RULES_LOCAL}, {"open", RULES_OPEN}, {"closed", RULES_CLOSED}, {0}};
@@ -21,12 +22,13 @@ static const struct node_word algorithms[] = {
     [WEIR_RANDOM] = {"random", WEIR_RANDOM},
     [WEIR_SLIDING_COUNTER] = {"sliding_counter", WEIR_SLIDING_COUNTER},
     [WEIR_BASE] = {"base", WEIR_BASE},
+    [WEIR_CONCURRENCY] = {"concurrency", WEIR_CONCURRENCY},
     {0},
 };
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "breaker", "concurrency", "throttle", "adaptive",
+    "breaker", "throttle", "adaptive",
 };
 
 static const struct node_word aligns[] = {
@@ -111,6 +113,9 @@ enum {
 	LIMIT_SLACK,
 	LIMIT_MAX_WAIT,
 	LIMIT_DENY,
+	LIMIT_MAX,
+	LIMIT_QUEUE,
+	LIMIT_LEASE,
 	LIMIT_RETRY,
 };
 
@@ -120,7 +125,7 @@ static const struct node_key limit_keys[] = {
     [LIMIT_ALGORITHM] = {"algorithm", .offset = OPTION(algorithm), .words = algorithms},
     [LIMIT_BASE] = {"base", node_number, OPTION(base), KIND(WEIR_BASE), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
-    [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), ~KIND(WEIR_RANDOM), .required = true},
+    [LIMIT_RATE] = {"rate", read_rate, OPTION(rate), ~TIMELESS, .required = true},
     [LIMIT_BURST] = {"burst", node_number, OPTION(burst), KIND(WEIR_TOKEN_BUCKET), .min = 1,
                      .max = ALGO_COUNT_MAX},
     [LIMIT_CAPACITY] = {"capacity", node_number, OPTION(burst),
@@ -135,10 +140,17 @@ static const struct node_key limit_keys[] = {
                      .max = ALGO_SLOTS_MAX},
     [LIMIT_SLACK] = {"slack", read_slack, OPTION(slack), KIND(WEIR_PACER), .max = ALGO_SLACK_MAX},
     [LIMIT_MAX_WAIT] = {"max_wait", read_duration, OPTION(max_wait_ns),
-                        KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE), .max = ALGO_PERIOD_MAX_NS},
+                        KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE) | KIND(WEIR_CONCURRENCY),
+                        .max = ALGO_PERIOD_MAX_NS},
     [LIMIT_DENY] = {"deny", read_share, OPTION(deny), KIND(WEIR_RANDOM), .required = true},
-    [LIMIT_RETRY] = {"retry", read_duration, OPTION(retry_ns), KIND(WEIR_RANDOM),
+    [LIMIT_MAX] = {"max", node_number, OPTION(max), KIND(WEIR_CONCURRENCY), .min = 1,
+                   .max = ALGO_PERMITS_MAX, .required = true},
+    [LIMIT_QUEUE] = {"queue", node_number, OPTION(queue), KIND(WEIR_CONCURRENCY),
+                     .max = ALGO_QUEUE_MAX},
+    [LIMIT_LEASE] = {"lease", read_duration, OPTION(lease_ns), KIND(WEIR_CONCURRENCY),
                      .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS},
+    [LIMIT_RETRY] = {"retry", read_duration, OPTION(retry_ns), TIMELESS, .min = NS_PER_MS,
+                     .max = ALGO_PERIOD_MAX_NS},
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = read_failures},
 };
@@ -322,10 +334,12 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		options->slots = ALGO_SLOTS_DEFAULT;
 	if (!options->slack)
 		options->slack = ALGO_SLACK_DEFAULT;
-	if (!options->max_wait_ns && options->algorithm == WEIR_PACER)
-		options->max_wait_ns = ALGO_PACER_WAIT_DEFAULT_NS;
+	if (!options->max_wait_ns && options->algorithm != WEIR_LEAKY_QUEUE)
+		options->max_wait_ns = ALGO_WAIT_DEFAULT_NS;
 	if (!options->retry_ns)
 		options->retry_ns = ALGO_RETRY_DEFAULT_NS;
+	if (!options->lease_ns)
+		options->lease_ns = ALGO_LEASE_DEFAULT_NS;
 	for (size_t i = 0; i < LIMIT_KEYS; i++) {
 		if (!applies(i, options))
 			continue;

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "rules/model.h"
 
-#define NODE_KEYS_MAX  16 /* rows of a table */
+#define NODE_KEYS_MAX  20 /* rows of a table */
 #define NODE_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 

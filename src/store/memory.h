@@ -176,6 +176,11 @@ static inline struct table_slot memory_find(const struct table *table,
 	return table_find(table, place);
 }
 
+/** Whether there is no room for a key that has no cell, which is denied then. */
+__attribute__((noinline, cold)) bool memory_is_full(const struct weir_table *store,
+                                                    const struct table_place *place,
+                                                    uint64_t now_ns, struct algo_outcome *out);
+
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
                                               const struct algo_limit **by,
@@ -283,6 +288,8 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 		    table_store(&store->table, &place, slot,
 		                memory_pack(place.tag, state, limit->generation), time->now_ns))
 			return state.until_ns;
+		if (__builtin_expect(!slot.cell, 0) && memory_is_full(store, &place, time->now_ns, out))
+			return 0;
 	}
 }
 

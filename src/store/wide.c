@@ -7,15 +7,7 @@
  * docs/design/wide-states.md. An answer that changes nothing stands if the head
  * is the same after the row was read.
  */
-#include "store/memory.h"
-
-/* Where a state is, and as what its head was found. */
-struct wide_state {
-	struct table *table; /* NULL: the head is one limit's alone */
-	struct table_place place;
-	struct table_slot slot;
-	struct algo_row row;
-};
+#include "store/wide.h"
 
 static struct algo_row row_of(const struct wide_table *wide, unsigned width, struct cell *head,
                               uint32_t tag)
@@ -26,7 +18,7 @@ static struct algo_row row_of(const struct wide_table *wide, unsigned width, str
 	                         tag, wide->table.load_is_atomic};
 }
 
-static bool still(const struct wide_state *state)
+bool wide_still(const struct wide_state *state)
 {
 	struct cell head;
 
@@ -44,18 +36,23 @@ static bool clean(const struct wide_state *state)
 
 		if (cell_tag(cell) != state->row.tag || cell_bits(cell) == cell_bits(none))
 			continue;
-		if (!still(state))
+		if (!wide_still(state))
 			return false;
 		cell_swap(&state->row.cells[i], cell, none); /* else somebody else has just done it */
 	}
 	return true;
 }
 
-static bool store_head(struct wide_state *state, struct cell after, uint64_t now_ns)
+bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns)
 {
 	if (!state->table)
 		return cell_swap(state->slot.cell, state->slot.value, after);
 	return table_store(state->table, &state->place, state->slot, after, now_ns);
+}
+
+uint64_t wide_held_ns(const struct wide_state *state, uint64_t now_ns)
+{
+	return state->slot.cell ? 0 : table_held_ns(state->table, &state->place, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -74,13 +71,13 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	switch (change.want) {
 	case ALGO_WANT_NOTHING:
 		*until_ns = until_of(head, time->now_ns);
-		return still(state);
+		return wide_still(state);
 	case ALGO_WANT_CELL:
-		if (still(state) && cell_swap(&state->row.cells[change.place], change.before, change.after))
+		if (wide_still(state) && cell_swap(&state->row.cells[change.place], change.before, change.after))
 			call->cost -= change.given_back;
 		return false;
 	case ALGO_WANT_HEAD:
-		if ((change.clean && !clean(state)) || !store_head(state, change.head, time->now_ns))
+		if ((change.clean && !clean(state)) || !wide_store_head(state, change.head, time->now_ns))
 			return false;
 		call->cost -= change.given_back;
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
@@ -89,8 +86,8 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	__builtin_unreachable();
 }
 
-static void find(struct weir_table *store, unsigned width, const struct memory_key *key,
-                 struct wide_state *state)
+void wide_find(struct weir_table *store, unsigned width, const struct memory_key *key,
+               struct wide_state *state)
 {
 	struct wide_table *wide = &store->wide[width];
 
@@ -115,7 +112,7 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 
 		if (!(limit->former & 1u << width))
 			continue;
-		find(store, width, key, &state);
+		wide_find(store, width, key, &state);
 		value = state.slot.value;
 		moved = algo_moved(limit, now_ns, value, &state.row);
 		if (cell_is_empty(moved))
@@ -123,7 +120,7 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 		if (call->op == ALGO_RESET)
 			moved = (struct cell){0, 0};
 		if (cell_bits(moved) != cell_bits(value) &&
-		    (call->op == ALGO_PEEK ? !still(&state) : !cell_swap(state.slot.cell, value, moved)))
+		    (call->op == ALGO_PEEK ? !wide_still(&state) : !cell_swap(state.slot.cell, value, moved)))
 			return false;
 		*head = moved;
 	}
@@ -136,13 +133,15 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 {
 	struct algo_call rest = *call;
 
+	if ((*by)->algorithm == WEIR_CONCURRENCY)
+		return places_apply(store, by, key, call, time, out);
 	for (;;) {
 		const struct algo_limit *limit = *by;
 		struct wide_state state;
 		struct cell head;
-		uint64_t until_ns;
+		uint64_t until_ns, held_ns;
 
-		find(store, limit->width, key, &state);
+		wide_find(store, limit->width, key, &state);
 		*by = algo_current(limit);
 		if (*by != limit) /* it may have closed this width, or given a slot another length */
 			continue;
@@ -152,6 +151,10 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 			continue;
 		if (attempt(&state, limit, &rest, time, head, out, &until_ns))
 			return until_ns;
+		if ((held_ns = wide_held_ns(&state, time->now_ns)) > 0) {
+			algo_outcome_full(out, held_ns);
+			return 0;
+		}
 	}
 }
 
@@ -167,6 +170,10 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
 	                                        time->now_ns, out, &until_ns))
 		return;
+	if (limit->algorithm == WEIR_CONCURRENCY) {
+		places_apply_cell(&state, limit, call, time, out);
+		return;
+	}
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));

@@ -24,16 +24,21 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
 
 /*
  * What is lost by taking a cell, least first: nothing by an empty one, then by
- * those idle longest, then by those idle soonest. Claims under way come last:
- * two keys that take each other's claims get nowhere.
+ * those idle longest, then by those idle soonest. Then what is held, which is
+ * never taken; claims under way come last: two keys that take each other's claims
+ * get nowhere.
  */
+#define LOSS_HELD (INT64_MAX - 1)
+
 static int64_t loss(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
 	if (cell_is_empty(cell))
 		return INT64_MIN;
-	return cell_is_claim(cell) && ahead > 0 ? INT64_MAX : ahead;
+	if (ahead <= 0)
+		return ahead;
+	return cell_is_claim(cell) ? INT64_MAX : cell_is_held(cell) ? LOSS_HELD : ahead;
 }
 
 /*
@@ -69,8 +74,11 @@ static bool claim(struct table *table, const struct table_place *place, struct t
                   uint64_t now_ns)
 {
 	struct table_slot victim = choose(table, place, now_ns);
-	struct cell mine = claim_make(table, place->tag, now_ns);
+	struct cell mine;
 
+	if (loss(victim.value, now_ns) == LOSS_HELD)
+		return false;
+	mine = claim_make(table, place->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
 	if (loss(victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
@@ -115,4 +123,21 @@ bool table_store_slow(struct table *table, const struct table_place *place, stru
 	if (!slot.cell && !claim(table, place, &slot, now_ns))
 		return false;
 	return alone(table, place, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
+}
+
+uint64_t table_held_ns(const struct table *table, const struct table_place *place, uint64_t now_ns)
+{
+	struct cell *run = table_run(table, place);
+	uint64_t first_ns = UINT64_MAX;
+	bool held = false;
+
+	for (unsigned i = 0; i < TABLE_PLACES; i++) {
+		struct cell cell = cell_load(table_cell(place, run, i), table->load_is_atomic);
+
+		if (loss(cell, now_ns) < LOSS_HELD)
+			return 0;
+		held |= cell_is_held(cell);
+		first_ns = u64_min(first_ns, (uint64_t)cell_ahead_ns(cell, now_ns));
+	}
+	return held ? first_ns : 0;
 }

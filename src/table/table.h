@@ -37,7 +37,7 @@
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION    2
+#define TABLE_VERSION    3
 
 /* The part of a header that never changes, from `magic` to `secret`. */
 #define TABLE_FIXED 64
@@ -250,7 +250,8 @@ __attribute__((noinline)) bool table_store_slow(struct table *table,
 /**
  * Puts `after` where `slot` was found, or where there is room when it was not;
  * `after` carries the place's tag, or is empty to forget the key. False when
- * the key has changed meanwhile: find it again, and decide again.
+ * the key has changed meanwhile: find it again, and decide again. False, too, when
+ * there is no room, which of a slot that was not found table_held_ns tells.
  */
 static inline bool table_store(struct table *table, const struct table_place *place,
                                struct table_slot slot, struct cell after, uint64_t now_ns)
@@ -259,6 +260,12 @@ static inline bool table_store(struct table *table, const struct table_place *pl
 		return cell_swap(slot.cell, slot.value, after);
 	return table_store_slow(table, place, slot, after, now_ns);
 }
+
+/**
+ * How long until a key that has no cell may get one: 0 unless all its places are held
+ * (cell_is_held), or claimed by others for the rest.
+ */
+uint64_t table_held_ns(const struct table *table, const struct table_place *place, uint64_t now_ns);
 
 /** Cells of keys whose state has something to say now; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);

@@ -126,7 +126,7 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, magic), 7, "magic: expected WEIRTBL, found other bytes"},
 	    {offsetof(struct table_header, byte_order), UINT64_C(0x104030201),
 	     "byte order: expected 01020304, found 04030201"},
-	    {offsetof(struct table_header, version), 9, "version: expected 2, found 9"},
+	    {offsetof(struct table_header, version), 9, "version: expected 3, found 9"},
 	    {offsetof(struct table_header, header_size), 64, "header size: expected 8192, found 64"},
 	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
 	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},

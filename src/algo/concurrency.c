@@ -1,0 +1,100 @@
+#include "algo/concurrency.h"
+
+#define SPAN_BITS 14
+#define SPAN      ((1U << SPAN_BITS) - 1)
+#define CLOSING   (1U << SPAN_BITS)
+#define RELEASE   (CLOSING << 1)
+
+_Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
+
+uint32_t concurrency_word(uint64_t permit)
+{
+	return permit == 0 ? 0 : (uint32_t)permit ? (uint32_t)permit : 1;
+}
+
+struct cell concurrency_place(const struct algo_limit *limit, const struct algo_call *call,
+                              uint64_t now_ns, uint32_t tag)
+{
+	return cell_make(tag, now_ns + limit->permit.lease_ns, concurrency_word(call->permit),
+	                 CELL_HELD);
+}
+
+bool concurrency_matches(const struct concurrency_match *match, struct cell place)
+{
+	return (match->any_word || cell_word(place) == match->word) &&
+	       (match->until_ns == 0 || cell_ahead_ns(place, match->until_ns) == 0);
+}
+
+unsigned concurrency_span(struct cell head, const struct algo_row *row)
+{
+	if (cell_tag(head) != row->tag || !cell_is_held(head))
+		return 0;
+	return (unsigned)u64_min(cell_word(head) & SPAN, row->width);
+}
+
+void concurrency_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                      const struct algo_row *row, struct concurrency_use *use)
+{
+	unsigned span = concurrency_span(head, row);
+
+	for (unsigned i = 0; i < span; i++) {
+		struct cell place = algo_row_load(row, i);
+		uint64_t ahead_ns;
+
+		if (!concurrency_is_held(place, row->tag, now_ns))
+			continue;
+		ahead_ns = (uint64_t)cell_ahead_ns(place, now_ns);
+		use->held++;
+		use->first_ns = u64_min(use->first_ns, ahead_ns);
+		use->last_ns = u64_max(use->last_ns, ahead_ns);
+		if (cell_word(place) == 0)
+			use->nameless_ns = u64_max(use->nameless_ns, ahead_ns);
+		use->far |= concurrency_is_far(limit, place, now_ns);
+	}
+}
+
+bool concurrency_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                      uint64_t until_ns)
+{
+	return cell_tag(head) == tag && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
+	       (cell_word(head) & SPAN) >= limit->permit.max && cell_ahead_ns(head, until_ns) >= 0;
+}
+
+struct cell concurrency_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                              uint64_t now_ns)
+{
+	uint64_t ahead_ns = limit->permit.lease_ns + limit->permit.lease_ns / 8;
+	uint32_t word = 0, span = (uint32_t)limit->permit.max;
+
+	if (cell_tag(head) == tag && cell_is_held(head)) {
+		word = cell_word(head) & ~(SPAN | CLOSING);
+		if (cell_ahead_ns(head, now_ns) > 0) {
+			span = (uint32_t)u64_max(span, cell_word(head) & SPAN);
+			ahead_ns = u64_max(ahead_ns, (uint64_t)cell_ahead_ns(head, now_ns));
+		}
+	}
+	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_HELD);
+}
+
+struct cell concurrency_released(struct cell head, bool closing)
+{
+	uint32_t word = (cell_word(head) + RELEASE) & ~CLOSING;
+
+	return (struct cell){head.low >> 32 << 32 | word | (closing ? CLOSING : 0), head.high};
+}
+
+struct cell concurrency_idle(struct cell head, uint64_t now_ns)
+{
+	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
+}
+
+void concurrency_explain(const struct algo_limit *limit, const struct concurrency_use *use,
+                         struct algo_outcome *out)
+{
+	out->remaining = sat_sub(limit->permit.max, use->held);
+	out->reset_after_ns = use->last_ns;
+	if (!out->allowed) {
+		out->reason = WEIR_REASON_OVER_LIMIT;
+		out->retry_after_ns = u64_min(limit->permit.retry_ns, use->first_ns);
+	}
+}

@@ -1,0 +1,350 @@
+/*
+ * places.c: the loop in which permits of a concurrency limit meet on places.
+ *
+ * Here not the head decides but each place: it is taken by a compare-and-swap from
+ * free to held, and freed by one from exactly what was taken. The head is there so
+ * that the row stays the key's while places are held:
+ *
+ *   acquire  (1) look, and deny if too many others are held; (2) make the head fit:
+ *            there, not closing, spent no earlier than the lease; (3) take places;
+ *            (4) see that the head still fits, else give back and begin anew.
+ *   release  (1) free places; (2) look, and count a release in the head, which is
+ *            closing if none is held; (3) then, if again none is held, let it go.
+ *
+ * Where there may be places beside those of `max` (it was lowered, or the row is a
+ * wider one by now), (4) is a look over all of them: of those who grant at once the
+ * last to take sees the others. docs/design/wide-states.md has the proof.
+ */
+#include "algo/concurrency.h"
+#include "store/wide.h"
+
+/* Whose places: a key's in a store, or those of one head and row. */
+struct holder {
+	struct weir_table *store;
+	const struct memory_key *key;
+	const struct wide_state *alone;
+};
+
+/* All places of a key: first those of the limit's width, then of its former ones. */
+struct view {
+	struct wide_state states[ALGO_WIDTHS];
+	size_t count;
+	struct concurrency_use use;
+};
+
+static void look(const struct holder *holder, unsigned width, const struct algo_limit *limit,
+                 uint64_t now_ns, struct view *view)
+{
+	struct wide_state *state = &view->states[view->count++];
+
+	if (holder->store) {
+		wide_find(holder->store, width, holder->key, state);
+	} else {
+		*state = *holder->alone;
+		state->slot.value = cell_load(state->slot.cell, state->row.load_is_atomic);
+	}
+	concurrency_look(limit, now_ns, state->slot.value, &state->row, &view->use);
+}
+
+static void look_at_all(const struct holder *holder, const struct algo_limit *limit,
+                        uint64_t now_ns, struct view *view)
+{
+	view->count = 0;
+	view->use = (struct concurrency_use){.first_ns = UINT64_MAX};
+	look(holder, limit->width, limit, now_ns, view);
+	for (unsigned width = 1; limit->former >> width != 0; width++)
+		if (limit->former & 1u << width)
+			look(holder, width, limit, now_ns, view);
+}
+
+/* A release in between may have made the room that was not found. */
+static bool unchanged(const struct view *view)
+{
+	for (size_t i = 0; i < view->count; i++)
+		if (!wide_still(&view->states[i]))
+			return false;
+	return true;
+}
+
+static struct cell head_of(const struct wide_state *state)
+{
+	return cell_load(state->slot.cell, state->row.load_is_atomic);
+}
+
+/* On behalf of a head, which is looked at before each swap. */
+static bool swap_place(const struct wide_state *state, unsigned i, struct cell before,
+                       struct cell after)
+{
+	return cell_tag(head_of(state)) == state->row.tag &&
+	       cell_swap(&state->row.cells[i], before, after);
+}
+
+/* From a place on that depends on the permit, so that threads seldom meet, and it is found again. */
+static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
+{
+	uint32_t mixed = (uint32_t)(((until_ns ^ word) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+
+	return (unsigned)((uint64_t)mixed * places >> 32);
+}
+
+static uint64_t take(const struct wide_state *state, struct cell place, uint64_t max, uint64_t n,
+                     uint64_t now_ns)
+{
+	unsigned places = (unsigned)max, taken = 0;
+	unsigned at = start_of(place.high >> 4, cell_word(place), places);
+
+	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell before = algo_row_load(&state->row, at);
+
+		if (!concurrency_is_held(before, state->row.tag, now_ns))
+			taken += swap_place(state, at, before, place);
+	}
+	return taken;
+}
+
+/* Frees up to `n` of the places that are meant; returns how many. */
+static uint64_t release(const struct wide_state *state, const struct concurrency_match *match,
+                        uint64_t n, uint64_t now_ns)
+{
+	unsigned places = concurrency_span(state->slot.value, &state->row), freed = 0;
+	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
+
+	for (unsigned i = 0; i < places && freed < n; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell place = algo_row_load(&state->row, at);
+
+		if (concurrency_is_held(place, state->row.tag, now_ns) &&
+		    concurrency_matches(match, place))
+			freed += swap_place(state, at, place, concurrency_free(place));
+	}
+	return freed;
+}
+
+static bool is_idle(const struct wide_state *state, const struct algo_limit *limit, uint64_t now_ns,
+                    struct cell head)
+{
+	struct concurrency_use use = {0};
+
+	concurrency_look(limit, now_ns, head, &state->row, &use);
+	return use.held == 0;
+}
+
+/*
+ * Who takes a place sees afterwards that the head is closing, or took it before the
+ * second look here.
+ */
+static void after_release(const struct wide_state *state, const struct algo_limit *limit,
+                          uint64_t now_ns)
+{
+	struct cell head, after;
+	bool idle;
+
+	do {
+		head = head_of(state);
+		if (concurrency_span(head, &state->row) == 0)
+			return; /* another key's by now */
+		idle = is_idle(state, limit, now_ns, head);
+		after = concurrency_released(head, idle);
+	} while (!cell_swap(state->slot.cell, head, after));
+	if (idle && is_idle(state, limit, now_ns, after))
+		cell_swap(state->slot.cell, after, concurrency_idle(after, now_ns));
+}
+
+static uint64_t release_and_tell(const struct view *view, const struct algo_limit *limit,
+                                 const struct concurrency_match *match, uint64_t n, uint64_t now_ns)
+{
+	uint64_t freed = 0;
+
+	for (size_t i = 0; i < view->count && freed < n; i++) {
+		uint64_t here = release(&view->states[i], match, n - freed, now_ns);
+
+		if (here > 0)
+			after_release(&view->states[i], limit, now_ns);
+		freed += here;
+	}
+	return freed;
+}
+
+/* Leases that a clock since set back has put too far ahead begin now. */
+static void cut_back(const struct view *view, const struct algo_limit *limit, uint64_t now_ns)
+{
+	for (size_t i = 0; i < view->count; i++) {
+		const struct wide_state *state = &view->states[i];
+		unsigned places = concurrency_span(state->slot.value, &state->row);
+
+		for (unsigned at = 0; at < places; at++) {
+			struct cell place = algo_row_load(&state->row, at);
+
+			if (concurrency_is_held(place, state->row.tag, now_ns) &&
+			    concurrency_is_far(limit, place, now_ns))
+				swap_place(state, at, place,
+				           cell_make(cell_tag(place), now_ns + limit->permit.lease_ns,
+				                     cell_word(place), CELL_HELD));
+		}
+	}
+}
+
+/* What an acquire has so far: `n` like `place` in the row of `state`. */
+struct taken {
+	struct wide_state state;
+	const struct algo_limit *limit;
+	struct cell place;
+	uint64_t n;
+};
+
+static void put_back(struct taken *taken, uint64_t now_ns)
+{
+	struct concurrency_match match = {.word = cell_word(taken->place)};
+
+	if (taken->n == 0)
+		return;
+	match.until_ns = now_ns + taken->limit->permit.lease_ns;
+	if (release(&taken->state, &match, taken->n, now_ns) > 0)
+		after_release(&taken->state, taken->limit, now_ns);
+	taken->n = 0;
+}
+
+/* Takes what is missing. Whether that can be granted without a look at all places. */
+static bool take_rest(struct taken *taken, const struct view *view, uint64_t cost, uint64_t now_ns)
+{
+	const struct algo_limit *limit = taken->limit;
+	const struct wide_state *state = &view->states[0];
+
+	taken->state = *state;
+	taken->n += take(state, taken->place, limit->permit.max, cost - taken->n, now_ns);
+	return taken->n == cost && view->count == 1 &&
+	       concurrency_span(state->slot.value, &state->row) == limit->permit.max &&
+	       concurrency_fits(limit, head_of(state), state->row.tag,
+	                        now_ns + limit->permit.lease_ns) &&
+	       algo_is_current(limit);
+}
+
+/* `fresh` of the places that are held now the look has not seen. */
+static uint64_t grant(const struct algo_limit *limit, struct concurrency_use *use, uint64_t fresh,
+                      uint64_t now_ns, struct algo_outcome *out)
+{
+	use->held += fresh;
+	use->last_ns = u64_max(use->last_ns, limit->permit.lease_ns);
+	concurrency_explain(limit, use, out);
+	return now_ns + limit->permit.lease_ns;
+}
+
+static bool has_room(const struct algo_limit *limit, const struct view *view, uint64_t cost,
+                     uint64_t own)
+{
+	return sat_sub(view->use.held, own) + cost <= limit->permit.max;
+}
+
+static void peek(const struct holder *holder, const struct algo_limit **by,
+                 const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	struct view view;
+
+	do {
+		*by = algo_current(*by);
+		look_at_all(holder, *by, now_ns, &view);
+		out->allowed = has_room(*by, &view, u64_max(call->cost, 1), 0);
+	} while (!out->allowed && !unchanged(&view));
+	concurrency_explain(*by, &view.use, out);
+}
+
+static void refund(const struct holder *holder, const struct algo_limit **by,
+                   const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	bool newest = call->op == ALGO_REFUND && call->permit == 0 && call->until_ns == 0;
+	struct concurrency_match match = {call->until_ns, concurrency_word(call->permit),
+	                                  call->op == ALGO_RESET};
+	uint64_t cost = call->op == ALGO_RESET ? UINT64_MAX : call->cost, freed = 0;
+	struct view view;
+
+	do {
+		*by = algo_current(*by);
+		look_at_all(holder, *by, now_ns, &view);
+		if (newest) { /* a lease's places at a time */
+			if (view.use.nameless_ns == 0)
+				break;
+			match.until_ns = now_ns + view.use.nameless_ns;
+		}
+		freed += release_and_tell(&view, *by, &match, cost - freed, now_ns);
+	} while (newest && freed < cost);
+	if (freed > 0)
+		look_at_all(holder, *by, now_ns, &view);
+	concurrency_explain(*by, &view.use, out);
+	out->allowed = freed > 0 || call->permit == 0;
+}
+
+static uint64_t acquire(const struct holder *holder, const struct algo_limit **by,
+                        const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	struct taken taken = {.n = 0};
+
+	for (;;) {
+		const struct algo_limit *limit = *by = algo_current(*by);
+		struct view view;
+		struct wide_state *own = &view.states[0];
+		uint64_t missing;
+
+		look_at_all(holder, limit, now_ns, &view);
+		if (taken.n > 0 && (limit != taken.limit || own->slot.cell != taken.state.slot.cell)) {
+			put_back(&taken, now_ns);
+			continue;
+		}
+		if (view.use.far) {
+			cut_back(&view, limit, now_ns);
+			continue;
+		}
+		out->allowed = has_room(limit, &view, call->cost, taken.n);
+		if (!out->allowed) {
+			if (taken.n == 0 && !unchanged(&view))
+				continue;
+			put_back(&taken, now_ns);
+			concurrency_explain(limit, &view.use, out);
+			return 0;
+		}
+		taken.limit = limit;
+		taken.place = concurrency_place(limit, call, now_ns, own->row.tag);
+		if (!concurrency_fits(limit, own->slot.value, own->row.tag,
+		                      now_ns + limit->permit.lease_ns)) {
+			struct cell head = concurrency_raise(limit, own->slot.value, own->row.tag, now_ns);
+			uint64_t full_ns;
+
+			if (wide_store_head(own, head, now_ns) || !(full_ns = wide_held_ns(own, now_ns)))
+				continue;
+			algo_outcome_full(out, u64_min(full_ns, limit->permit.retry_ns));
+			return 0;
+		}
+		missing = call->cost - taken.n;
+		if (missing == 0 || take_rest(&taken, &view, call->cost, now_ns))
+			return grant(limit, &view.use, missing, now_ns, out);
+	}
+}
+
+static uint64_t apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	algo_outcome_open(out);
+	if (call->op == ALGO_ACQUIRE && call->cost > 0)
+		return acquire(holder, by, call, now_ns, out);
+	if (call->op <= ALGO_PEEK)
+		peek(holder, by, call, now_ns, out);
+	else
+		refund(holder, by, call, now_ns, out);
+	return 0;
+}
+
+uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
+                      const struct memory_key *key, const struct algo_call *call,
+                      const struct algo_time *time, struct algo_outcome *out)
+{
+	struct holder holder = {.store = store, .key = key};
+
+	return apply(&holder, by, call, time->now_ns, out);
+}
+
+void places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
+                       const struct algo_call *call, const struct algo_time *time,
+                       struct algo_outcome *out)
+{
+	struct holder holder = {.alone = alone};
+
+	apply(&holder, &limit, call, time->now_ns, out);
+}

@@ -1,0 +1,35 @@
+/* wide.h: a head and its row, wherever they are. */
+#ifndef STORE_WIDE_H
+#define STORE_WIDE_H
+
+#include "store/memory.h"
+
+/* Where a state is, and as what its head was found. */
+struct wide_state {
+	struct table *table; /* NULL: the head is one limit's alone */
+	struct table_place place;
+	struct table_slot slot;
+	struct algo_row row;
+};
+
+void wide_find(struct weir_table *store, unsigned width, const struct memory_key *key,
+               struct wide_state *state);
+
+/** Whether the head is what it was found as. */
+bool wide_still(const struct wide_state *state);
+
+/** Swaps the head for `after`, or makes one. False: it has changed, or wide_held_ns says why not. */
+bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns);
+
+/** How long until there may be room for a head that is missing; 0: there is. */
+uint64_t wide_held_ns(const struct wide_state *state, uint64_t now_ns);
+
+/** wide_apply and wide_apply_cell for a limit of what is in flight; the latter has no store. */
+uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
+                      const struct memory_key *key, const struct algo_call *call,
+                      const struct algo_time *time, struct algo_outcome *out);
+void places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
+                       const struct algo_call *call, const struct algo_time *time,
+                       struct algo_outcome *out);
+
+#endif

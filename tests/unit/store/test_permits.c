@@ -1,0 +1,564 @@
+/*
+ * Permits of a concurrency limit: one by one in virtual time; then by threads, and by
+ * processes that are killed while they hold, where a count that the limit knows nothing
+ * of says how many are in flight.
+ *
+ * WEIR_TEST_SEED=N replays the choices; the scheduler's are its own.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "algo/concurrency.h"
+#include "store/memory.h"
+
+#define NOW   (UINT64_C(1700000000) * NS_PER_S)
+#define LEASE (30 * NS_PER_S)
+#define YEAR  (365 * NS_PER_DAY)
+
+static weir_table *table;
+static struct algo_outcome out;
+
+static void open_table(uint64_t capacity, const char *path)
+{
+	assert_int_equal(
+	    weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = path}, &table,
+	                    NULL), WEIR_OK);
+}
+
+static void make(struct algo_limit *limit, uint64_t max)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_CONCURRENCY, .max = max};
+
+	assert_int_equal(algo_limit_init(limit, &options, NULL), WEIR_OK);
+	limit->identity = 1;
+}
+
+/* Returns when the lease ends, 0 if denied. */
+static uint64_t ask_key(const struct algo_limit *limit, struct algo_call call, uint64_t key,
+                        uint64_t now_ns, struct algo_outcome *answer)
+{
+	struct memory_key wanted = memory_key(limit, memory_hash(table, limit->identity, &key, 8));
+	struct algo_time time = {now_ns, 0};
+
+	return memory_apply(table, &limit, &wanted, &call, &time, answer);
+}
+
+static uint64_t acquire(const struct algo_limit *limit, uint64_t cost, uint64_t permit,
+                        uint64_t now_ns)
+{
+	return ask_key(limit, (struct algo_call){.op = ALGO_ACQUIRE, .cost = cost, .permit = permit}, 0,
+	               now_ns, &out);
+}
+
+static bool give(const struct algo_limit *limit, uint64_t cost, uint64_t permit, uint64_t until_ns,
+                 uint64_t now_ns)
+{
+	ask_key(limit, (struct algo_call){ALGO_REFUND, cost, until_ns, .permit = permit}, 0, now_ns,
+	        &out);
+	return out.allowed;
+}
+
+static uint64_t in_flight(const struct algo_limit *limit, uint64_t now_ns)
+{
+	ask_key(limit, (struct algo_call){.op = ALGO_PEEK, .cost = 1}, 0, now_ns, &out);
+	return limit->quota - out.remaining;
+}
+
+static unsigned admitted(const struct algo_limit *limit, unsigned n, uint64_t now_ns)
+{
+	unsigned allowed = 0;
+
+	while (n-- > 0)
+		allowed += acquire(limit, 1, 0, now_ns) != 0;
+	return allowed;
+}
+
+static int open_small(void **unused)
+{
+	(void)unused;
+	open_table(100, NULL);
+	return 0;
+}
+
+static int close_table(void **unused)
+{
+	(void)unused;
+	weir_table_close(table);
+	return 0;
+}
+
+/* ---- one by one ---- */
+
+static void max_are_in_flight_and_each_release_makes_room(void **unused)
+{
+	static const uint64_t maxima[] = {1, 2, 12, 13, 128, 1000, 10000};
+	struct algo_limit limit;
+
+	(void)unused;
+	for (unsigned i = 0; i < 7; i++) {
+		uint64_t max = maxima[i];
+
+		make(&limit, max);
+		limit.identity = i;
+		for (uint64_t n = 1; n <= max; n += max / 50 + 1) {
+			uint64_t cost = n + max / 50 > max ? max - n + 1 : max / 50 + 1;
+
+			assert_int_equal(acquire(&limit, cost, n, NOW), NOW + LEASE);
+			assert_int_equal(out.remaining, max - n - cost + 1);
+			assert_int_equal(out.reset_after_ns, LEASE);
+		}
+		assert_int_equal(acquire(&limit, 1, 9999, NOW + 1), 0);
+		assert_int_equal(out.reason, WEIR_REASON_OVER_LIMIT);
+		assert_int_equal(out.remaining, 0);
+		assert_int_equal(out.retry_after_ns, NS_PER_S);
+		assert_true(give(&limit, 1, 1, NOW + LEASE, NOW + 1));
+		assert_int_equal(out.remaining, 1);
+		assert_int_equal(acquire(&limit, 1, 9999, NOW + 1), NOW + LEASE + 1);
+		ask_key(&limit, (struct algo_call){.op = ALGO_RESET}, 0, NOW + 1, &out);
+		assert_int_equal(out.remaining, max);
+		assert_int_equal(out.reset_after_ns, 0);
+		assert_int_equal(in_flight(&limit, NOW + 1), 0);
+		assert_int_equal(acquire(&limit, max, 1, NOW + 1), NOW + LEASE + 1);
+	}
+}
+
+static void what_is_given_back_twice_or_too_late_changes_nothing(void **unused)
+{
+	struct algo_limit limit;
+	uint64_t until_ns;
+
+	(void)unused;
+	make(&limit, 5);
+	until_ns = acquire(&limit, 2, 7, NOW);
+	assert_int_equal(acquire(&limit, 2, 8, NOW), until_ns);
+	assert_false(give(&limit, 2, 9, until_ns, NOW));
+	assert_false(give(&limit, 2, 7, until_ns + 1, NOW));
+	assert_false(give(&limit, 2, 0, until_ns, NOW) && in_flight(&limit, NOW) != 4);
+	assert_true(give(&limit, 2, 7, until_ns, NOW));
+	assert_int_equal(out.remaining, 3);
+	assert_false(give(&limit, 2, 7, until_ns, NOW));
+	assert_int_equal(out.remaining, 3);
+	acquire(&limit, 2, 10, NOW + 1); /* where the first was */
+	assert_false(give(&limit, 2, 7, until_ns, NOW + 1));
+	assert_true(give(&limit, 2, 8, until_ns, until_ns - 1));
+	assert_int_equal(out.remaining, 3);
+	assert_false(give(&limit, 2, 10, until_ns + 1, until_ns + 1));
+	assert_int_equal(in_flight(&limit, until_ns + 1), 0);
+}
+
+static void a_lease_ends_to_the_nanosecond_and_retry_says_when(void **unused)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_CONCURRENCY, .max = 2,
+	                                     .lease_ns = 1000, .retry_ns = 700};
+	struct algo_limit limit;
+
+	(void)unused;
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	acquire(&limit, 1, 0, NOW);
+	acquire(&limit, 1, 0, NOW + 600);
+	assert_int_equal(out.reset_after_ns, 1000);
+	acquire(&limit, 1, 0, NOW + 600);
+	assert_int_equal(out.retry_after_ns, 400);
+	assert_int_equal(admitted(&limit, 1, NOW + 999), 0);
+	assert_int_equal(admitted(&limit, 2, NOW + 1000), 1);
+	assert_int_equal(out.retry_after_ns, 600);
+	assert_int_equal(admitted(&limit, 3, NOW + 2000), 2);
+	assert_int_equal(out.retry_after_ns, 700);
+}
+
+static void places_without_a_name_come_back_newest_first_and_those_with_one_stay(void **unused)
+{
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, 10);
+	acquire(&limit, 1, 5, NOW + 9);
+	for (unsigned i = 0; i < 3; i++)
+		acquire(&limit, 2, 0, NOW + i);
+	give(&limit, 3, 0, 0, NOW + 9);
+	assert_int_equal(out.remaining, 6);
+	assert_int_equal(in_flight(&limit, NOW + LEASE), 2); /* the second of the middle, the named */
+	give(&limit, 99, 0, 0, NOW + 9);
+	assert_int_equal(in_flight(&limit, NOW + 9), 1);
+}
+
+static void a_cost_that_does_not_fit_takes_nothing(void **unused)
+{
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, 5);
+	acquire(&limit, 3, 1, NOW);
+	assert_int_equal(acquire(&limit, 3, 2, NOW), 0);
+	assert_int_equal(in_flight(&limit, NOW), 3);
+	assert_int_equal(acquire(&limit, 0, 2, NOW), 0);
+	assert_true(out.allowed);
+	assert_int_equal(in_flight(&limit, NOW), 3);
+}
+
+/* ---- clocks ---- */
+
+static void a_clock_that_lags_has_no_places_of_its_own(void **unused)
+{
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, 10);
+	assert_int_equal(admitted(&limit, 4, NOW), 4);
+	assert_int_equal(admitted(&limit, 20, NOW - NS_PER_DAY + LEASE), 6);
+	assert_int_equal(admitted(&limit, 20, NOW), 6); /* by then those leases were long over */
+	assert_int_equal(admitted(&limit, 20, NOW), 0);
+}
+
+static void a_clock_set_back_by_years_keeps_a_place_for_a_lease(void **unused)
+{
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, 10);
+	acquire(&limit, 4, 1, NOW);
+	assert_int_equal(in_flight(&limit, NOW - YEAR), 4);
+	assert_int_equal(admitted(&limit, 20, NOW - YEAR), 6);
+	assert_int_equal(admitted(&limit, 20, NOW - YEAR + LEASE - 1), 0);
+	assert_int_equal(admitted(&limit, 20, NOW - YEAR + LEASE), 10);
+	assert_int_equal(admitted(&limit, 20, NOW + YEAR), 10); /* and set right again */
+}
+
+/* ---- room for keys ---- */
+
+static uint64_t hold(const struct algo_limit *limit, uint64_t key, uint64_t now_ns)
+{
+	return ask_key(limit, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1, .permit = key + 1}, key,
+	               now_ns, &out);
+}
+
+static void let_go(const struct algo_limit *limit, uint64_t key, uint64_t now_ns)
+{
+	ask_key(limit, (struct algo_call){ALGO_REFUND, 1, 0, .permit = key + 1}, key, now_ns, &out);
+}
+
+static void no_flood_takes_the_room_of_a_key_that_holds(void **unused)
+{
+	struct weir_limit_options log = {.algorithm = WEIR_SLIDING_LOG, .rate = {1, 1, WEIR_HOUR}};
+	struct algo_limit limit, other;
+
+	(void)unused;
+	make(&limit, 1);
+	assert_int_equal(algo_limit_init(&other, &log, NULL), WEIR_OK);
+	other.identity = 2;
+	for (uint64_t key = 0; key < 20; key++)
+		assert_true(hold(&limit, key, NOW));
+	for (uint64_t key = 0; key < 20000; key++) {
+		ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, key, NOW + key, &out);
+		assert_true(out.allowed);
+	}
+	for (uint64_t key = 0; key < 20; key++)
+		assert_false(hold(&limit, key, NOW + LEASE - 1));
+}
+
+static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
+{
+	struct weir_limit_options log = {.algorithm = WEIR_SLIDING_LOG, .rate = {1, 1, WEIR_HOUR}};
+	struct algo_limit limit, other;
+	unsigned held = 0;
+
+	(void)unused;
+	make(&limit, 1);
+	assert_int_equal(algo_limit_init(&other, &log, NULL), WEIR_OK);
+	other.identity = 2;
+	for (uint64_t key = 0; key < 1000; key++)
+		held += hold(&limit, key, NOW) != 0;
+	assert_int_equal(held, table->wide[1].table.sets * TABLE_SET_CELLS);
+	ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, 7, NOW, &out);
+	assert_false(out.allowed);
+	assert_int_equal(out.reason, WEIR_REASON_OVER_LIMIT);
+	assert_in_range(out.retry_after_ns, LEASE, LEASE + LEASE / 8);
+	hold(&limit, 5000, NOW);
+	assert_int_equal(out.retry_after_ns, NS_PER_S);
+	for (uint64_t key = 0; key < 1000; key++)
+		let_go(&limit, key, NOW);
+	ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, 7, NOW, &out);
+	assert_true(out.allowed);
+}
+
+static void keys_that_hold_nothing_need_no_room(void **unused)
+{
+	struct weir_table_stats stats;
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, 3);
+	for (uint64_t key = 0; key < 20000; key++) {
+		assert_true(hold(&limit, key, NOW));
+		assert_true(hold(&limit, key, NOW));
+		let_go(&limit, key, NOW);
+		let_go(&limit, key, NOW);
+	}
+	weir_table_stats(table, NOW, &stats);
+	assert_int_equal(stats.live, 0);
+	assert_int_equal(stats.evictions, 0);
+}
+
+/* ---- reloads ---- */
+
+static void reload(struct algo_limit *old, struct algo_limit *next, uint64_t max)
+{
+	make(next, max);
+	algo_succeed(old, next);
+}
+
+static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
+{
+	static const uint64_t maxima[] = {10, 4, 6, 100, 8, 5000, 20};
+	struct algo_limit limits[7];
+	uint64_t until_ns;
+
+	(void)unused;
+	make(&limits[0], 10);
+	until_ns = acquire(&limits[0], 3, 100, NOW);
+	for (uint64_t i = 0; i < 4; i++)
+		acquire(&limits[0], 1, 1 + i, NOW);
+	for (unsigned i = 1; i < 7; i++) {
+		reload(&limits[i - 1], &limits[i], maxima[i]);
+		assert_int_equal(in_flight(&limits[i], NOW), u64_min(7, maxima[i]));
+		assert_int_equal(admitted(&limits[0], 6000, NOW), maxima[i] > 7 ? maxima[i] - 7 : 0);
+		give(&limits[0], 6000, 0, 0, NOW); /* by who has not heard, too */
+	}
+	for (uint64_t i = 0; i < 4; i++) {
+		assert_true(give(&limits[6], 1, 1 + i, until_ns, NOW));
+		assert_false(give(&limits[6], 1, 1 + i, until_ns, NOW));
+	}
+	assert_int_equal(out.remaining, 17);
+	assert_true(give(&limits[6], 3, 100, until_ns, NOW));
+	assert_int_equal(out.reset_after_ns, 0);
+	assert_int_equal(admitted(&limits[6], 30, NOW), 20);
+	assert_int_equal(admitted(&limits[6], 30, NOW + LEASE), 20);
+}
+
+/* ---- at once ---- */
+
+struct crowd {
+	const struct algo_limit *limit;
+	unsigned max;               /* the greatest that there is */
+	unsigned rounds, number, denied;
+	uint64_t cost;              /* up to it */
+	bool named;
+	unsigned flying, most;
+};
+
+static void *fly(void *context)
+{
+	struct crowd *crowd = context;
+	unsigned number = __atomic_add_fetch(&crowd->number, 1, __ATOMIC_RELAXED), seed = number;
+
+	for (unsigned i = 0; i < crowd->rounds; i++) {
+		uint64_t permit = crowd->named ? (uint64_t)number << 20 | i << 1 | 1 : 0, until_ns;
+		unsigned cost = 1 + (unsigned)rand_r(&seed) % (unsigned)crowd->cost, now;
+		struct algo_outcome answer;
+		struct algo_call call = {.op = ALGO_ACQUIRE, .cost = cost, .permit = permit};
+
+		until_ns = ask_key(crowd->limit, call, 0, NOW, &answer);
+		if (!until_ns) {
+			__atomic_add_fetch(&crowd->denied, 1, __ATOMIC_RELAXED);
+			continue;
+		}
+		now = __atomic_add_fetch(&crowd->flying, cost, __ATOMIC_SEQ_CST);
+		if (now > crowd->max)
+			__atomic_store_n(&crowd->most, now, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&crowd->flying, cost, __ATOMIC_SEQ_CST);
+		call = (struct algo_call){ALGO_REFUND, cost, until_ns, .permit = permit};
+		ask_key(crowd->limit, call, 0, NOW, &answer);
+		if (!answer.allowed)
+			__atomic_store_n(&crowd->most, UINT32_MAX, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+#define THREADS 4
+
+static void let_fly(struct crowd *crowd)
+{
+	pthread_t threads[THREADS];
+
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, fly, crowd), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(crowd->most, 0);
+	assert_int_equal(in_flight(crowd->limit, NOW), 0);
+	assert_int_equal(out.reset_after_ns, 0);
+	assert_int_equal(admitted(crowd->limit, 2 * crowd->max, NOW), crowd->max);
+}
+
+static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
+{
+	struct algo_limit limit;
+
+	(void)unused;
+	for (unsigned named = 0; named < 2; named++)
+		for (unsigned max = 1; max <= 16; max = 2 * max + 1) {
+			struct crowd crowd = {.limit = &limit, .max = max, .rounds = 30000, .cost = max < 3 ? 1 : 3,
+			                      .named = named};
+
+			make(&limit, max);
+			limit.identity = 100 * named + max;
+			let_fly(&crowd);
+		}
+}
+
+/* Holes that move while somebody looks for one. */
+static void as_many_threads_as_places_are_never_denied(void **unused)
+{
+	struct algo_limit limit;
+	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = 100000, .cost = 1};
+
+	(void)unused;
+	make(&limit, THREADS);
+	let_fly(&crowd);
+	assert_int_equal(crowd.denied, 0);
+}
+
+static void reloads_under_load_let_no_more_pass(void **unused)
+{
+	enum { RELOADS = 2000 };
+	static const uint64_t maxima[] = {3, 1, 2, 8, 3, 20, 5};
+	struct algo_limit *limits = calloc(RELOADS + 1, sizeof *limits);
+	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 60000, .cost = 2, .named = true};
+	pthread_t threads[THREADS];
+
+	(void)unused;
+	make(&limits[0], 3);
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, fly, &crowd), 0);
+	for (unsigned i = 1; i <= RELOADS; i++)
+		reload(&limits[i - 1], &limits[i], maxima[i % 7]);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(crowd.most, 0);
+	assert_int_equal(in_flight(&limits[RELOADS], NOW), 0);
+	assert_int_equal(admitted(&limits[0], 50, NOW), limits[RELOADS].quota);
+	free(limits);
+}
+
+/* ---- killed ---- */
+
+#define PROCESSES 3
+#define MAX       5
+#define ROUNDS    60
+
+static char path[] = "/tmp/weir-permits-XXXXXX";
+
+/* How many each of the processes holds, 16 bits each: at once, so it is never seen half. */
+static unsigned sum_of(uint64_t flying)
+{
+	unsigned sum = 0;
+
+	for (; flying != 0; flying >>= 16)
+		sum += flying & 0xffff;
+	return sum;
+}
+
+static void hold_until_killed(const struct algo_limit *limit, uint64_t now_ns, unsigned me,
+                              uint64_t *flying, uint64_t *most)
+{
+	unsigned seed = me + 1;
+	uint64_t one = UINT64_C(1) << 16 * me;
+
+	open_table(0, path);
+	for (uint64_t i = 0;; i++) {
+		uint64_t permit = i << 8 | (me + 1), cost = 1 + (uint64_t)rand_r(&seed) % 3, until_ns;
+		unsigned sum;
+
+		until_ns = acquire(limit, cost, permit, now_ns);
+		if (!until_ns)
+			continue;
+		sum = sum_of(__atomic_add_fetch(flying, cost * one, __ATOMIC_SEQ_CST));
+		if (sum > MAX)
+			__atomic_store_n(most, sum, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&most[1], 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(flying, cost * one, __ATOMIC_SEQ_CST);
+		give(limit, cost, permit, until_ns, now_ns);
+	}
+}
+
+static void the_killed_hold_until_their_leases_end_and_no_longer(void **unused)
+{
+	uint64_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned long lost = 0;
+	struct algo_limit limit;
+
+	(void)unused;
+	make(&limit, MAX);
+	open_table(100, path);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		uint64_t now_ns = NOW + round * LEASE;
+		pid_t pids[PROCESSES];
+
+		shared[0] = shared[2] = 0;
+		for (unsigned i = 0; i < PROCESSES; i++)
+			if ((pids[i] = fork()) == 0)
+				hold_until_killed(&limit, now_ns, i, &shared[0], &shared[1]);
+		for (unsigned i = 0; i < PROCESSES; i++) { /* each while the others go on */
+			uint64_t enough = __atomic_load_n(&shared[2], __ATOMIC_SEQ_CST) + 50 + round % 7;
+
+			while (__atomic_load_n(&shared[2], __ATOMIC_SEQ_CST) < enough &&
+			       in_flight(&limit, now_ns) < MAX)
+				sched_yield();
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
+		assert_int_equal(shared[1], 0);
+		assert_in_range(in_flight(&limit, now_ns), sum_of(shared[0]), MAX);
+		lost += in_flight(&limit, now_ns);
+		assert_int_equal(in_flight(&limit, now_ns), in_flight(&limit, now_ns + LEASE - 1));
+		assert_int_equal(in_flight(&limit, now_ns + LEASE), 0);
+	}
+	print_message("%lu places held by the dead\n", lost);
+	assert_int_equal(admitted(&limit, 9, NOW + ROUNDS * LEASE), MAX);
+	munmap(shared, 4096);
+	weir_table_close(table);
+}
+
+int main(void)
+{
+#define IN_A_SMALL_TABLE(test) cmocka_unit_test_setup_teardown(test, open_small, close_table)
+	const struct CMUnitTest tests[] = {
+	    IN_A_SMALL_TABLE(max_are_in_flight_and_each_release_makes_room),
+	    IN_A_SMALL_TABLE(what_is_given_back_twice_or_too_late_changes_nothing),
+	    IN_A_SMALL_TABLE(a_lease_ends_to_the_nanosecond_and_retry_says_when),
+	    IN_A_SMALL_TABLE(places_without_a_name_come_back_newest_first_and_those_with_one_stay),
+	    IN_A_SMALL_TABLE(a_cost_that_does_not_fit_takes_nothing),
+	    IN_A_SMALL_TABLE(a_clock_that_lags_has_no_places_of_its_own),
+	    IN_A_SMALL_TABLE(a_clock_set_back_by_years_keeps_a_place_for_a_lease),
+	    IN_A_SMALL_TABLE(no_flood_takes_the_room_of_a_key_that_holds),
+	    IN_A_SMALL_TABLE(a_table_full_of_permits_denies_until_there_is_room),
+	    IN_A_SMALL_TABLE(keys_that_hold_nothing_need_no_room),
+	    IN_A_SMALL_TABLE(what_is_in_flight_counts_whatever_max_becomes),
+	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_whatever_threads_do),
+	    IN_A_SMALL_TABLE(as_many_threads_as_places_are_never_denied),
+	    IN_A_SMALL_TABLE(reloads_under_load_let_no_more_pass),
+	    cmocka_unit_test(the_killed_hold_until_their_leases_end_and_no_longer),
+	};
+	int fd = mkstemp(path), failed;
+
+	if (fd < 0)
+		return 1;
+	close(fd);
+	unlink(path);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	return failed;
+}
