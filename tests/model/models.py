@@ -475,6 +475,41 @@ class SlidingLog(Sliding):
         return time + self.period
 
 
+class Concurrency(_Model):
+    """concurrency: places, each held until it is given back or its lease is over.
+
+    Here they have no names, so a refund gives back those whose leases end last.
+    """
+
+    def __init__(self, most, lease_ns, retry_ns):
+        self.quota, self.lease, self.retry = most, lease_ns, retry_ns
+        self.state = []
+
+    def _held(self, now):
+        """When the leases end."""
+        return sorted(end for end in self.state if end > now)
+
+    def wait(self, now, cost):
+        held = self._held(now)
+        return min(self.retry, held[0] - now) if len(held) + cost > self.quota else 0
+
+    def take(self, now, cost):
+        self.state = self._held(now) + cost * [now + self.lease]
+
+    def give(self, now, cost):
+        held = self._held(now)
+        self.state = held[:max(len(held) - cost, 0)]
+
+    def forget(self, now):
+        self.state = []
+
+    def ahead(self, now):
+        return max([0, *(end - now for end in self._held(now))])
+
+    def remaining(self, now):
+        return self.quota - len(self._held(now))
+
+
 def first_request(count, period_ns):
     return Window(count, lambda now: now + period_ns)
 

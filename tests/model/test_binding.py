@@ -46,7 +46,7 @@ def test_every_constant_is_that_of_the_header():
     for enum, names in {
         "weir_algorithm": ["TOKEN_BUCKET", "LEAKY_BUCKET", "FIXED_WINDOW", "RESETTING_BUCKET",
                            "SLIDING_WINDOW", "SLIDING_LOG", "PACER", "LEAKY_QUEUE",
-                           "RANDOM", "SLIDING_COUNTER", "BASE"],
+                           "RANDOM", "SLIDING_COUNTER", "BASE", "CONCURRENCY"],
         "weir_unit": ["SECOND", "NANOSECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK",
                       "MONTH", "YEAR"],
     }.items():

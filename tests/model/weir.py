@@ -12,7 +12,7 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
  EFULL, ESTOPPED, ETIMEDOUT) = range(0, -13, -1)
 (TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
  SLIDING_LOG, PACER, LEAKY_QUEUE, RANDOM,
- SLIDING_COUNTER, BASE) = range(11)
+ SLIDING_COUNTER, BASE, CONCURRENCY) = range(12)
 SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
 CALENDAR, FIRST_REQUEST = range(2)
 NOW = ZERO = 2**64 - 1
@@ -57,6 +57,9 @@ class LimitOptions(ctypes.Structure):
         ("deny", ctypes.c_double),
         ("retry_ns", U64),
         ("base", U64),
+        ("max", U64),
+        ("queue", U64),
+        ("lease_ns", U64),
         ("reserved", U64 * 2),
     ]
 
@@ -161,10 +164,12 @@ def _check(status, message=""):
 
 
 def options(algorithm, count=0, period=0, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None, slots=0, slack=0, max_wait_ns=0, deny=0.0, retry_ns=0, base=0):
+            timezone=None, slots=0, slack=0, max_wait_ns=0, deny=0.0, retry_ns=0, base=0, max=0,
+            queue=0, lease_ns=0):
     return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
                         burst=burst, align=align, timezone=timezone, slots=slots, slack=slack,
-                        max_wait_ns=max_wait_ns, deny=deny, retry_ns=retry_ns, base=base)
+                        max_wait_ns=max_wait_ns, deny=deny, retry_ns=retry_ns, base=base, max=max,
+                        queue=queue, lease_ns=lease_ns)
 
 
 def _plain(raw):
