@@ -68,7 +68,10 @@ static inline struct cell concurrency_free(struct cell place)
 /** How many places of the row may be held: none without a head. */
 unsigned concurrency_span(struct cell head, const struct algo_row *row);
 
-/** Adds up the row's, on top of what `use` has; {.first_ns = UINT64_MAX} at first. */
+/**
+ * Adds up the row's, on top of what `use` has; {.first_ns = UINT64_MAX} at first. A place
+ * that is being taken or freed counts as before or as after.
+ */
 void concurrency_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                       const struct algo_row *row, struct concurrency_use *use);
 

@@ -136,6 +136,16 @@ static inline uint64_t cell_peek_low(const struct cell *cell)
 	return __atomic_load_n(&cell->low, __ATOMIC_RELAXED);
 }
 
+/*
+ * A whole cell in two loads, acquire: when it is being changed, one half may be older than
+ * the other. For who reads thousands of them, and can do with that.
+ */
+static inline struct cell cell_peek(const struct cell *cell)
+{
+	return (struct cell){__atomic_load_n(&cell->low, __ATOMIC_ACQUIRE),
+	                     __atomic_load_n(&cell->high, __ATOMIC_ACQUIRE)};
+}
+
 /* Full barrier. *seen is what is expected there; when something else is, it is that then. */
 CELL_AS_IT_IS static inline bool cell_swap_or_see(struct cell *cell, struct cell *seen,
                                                   struct cell after)

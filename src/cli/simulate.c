@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "server/config.h"
 #include "server/settings.h"
+#include "simulate/leave_out.h"
 #include "simulate/pattern.h"
 #include "simulate/report.h"
 #include "simulate/trace.h"
@@ -256,6 +257,8 @@ static int run(struct simulation *s, struct weir_error *error)
 	struct source source;
 	int status = read_config(s, error);
 
+	if (status == WEIR_OK)
+		status = leave_out(s->config, s->limits, s->limit_count, stderr, error);
 	if (status == WEIR_OK)
 		status = open_lanes(s, error);
 	if (status == WEIR_OK)

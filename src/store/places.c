@@ -119,38 +119,39 @@ static uint64_t release(const struct wide_state *state, const struct concurrency
 	return freed;
 }
 
-static bool is_idle(const struct wide_state *state, const struct algo_limit *limit, uint64_t now_ns,
-                    struct cell head)
+/* Whether a row whose places end at `span` has none that is held. */
+static bool is_idle(const struct wide_state *state, unsigned span, uint64_t now_ns)
 {
-	struct concurrency_use use = {0};
-
-	concurrency_look(limit, now_ns, head, &state->row, &use);
-	return use.held == 0;
+	for (unsigned i = 0; i < span; i++)
+		if (concurrency_is_held(algo_row_load(&state->row, i), state->row.tag, now_ns))
+			return false;
+	return true;
 }
 
 /*
  * Who takes a place sees afterwards that the head is closing, or took it before the
  * second look here.
  */
-static void after_release(const struct wide_state *state, const struct algo_limit *limit,
-                          uint64_t now_ns)
+static void after_release(const struct wide_state *state, uint64_t now_ns)
 {
 	struct cell head, after;
+	unsigned span;
 	bool idle;
 
 	do {
 		head = head_of(state);
-		if (concurrency_span(head, &state->row) == 0)
+		span = concurrency_span(head, &state->row);
+		if (span == 0)
 			return; /* another key's by now */
-		idle = is_idle(state, limit, now_ns, head);
+		idle = is_idle(state, span, now_ns);
 		after = concurrency_released(head, idle);
 	} while (!cell_swap(state->slot.cell, head, after));
-	if (idle && is_idle(state, limit, now_ns, after))
+	if (idle && is_idle(state, span, now_ns))
 		cell_swap(state->slot.cell, after, concurrency_idle(after, now_ns));
 }
 
-static uint64_t release_and_tell(const struct view *view, const struct algo_limit *limit,
-                                 const struct concurrency_match *match, uint64_t n, uint64_t now_ns)
+static uint64_t release_and_tell(const struct view *view, const struct concurrency_match *match,
+                                 uint64_t n, uint64_t now_ns)
 {
 	uint64_t freed = 0;
 
@@ -158,7 +159,7 @@ static uint64_t release_and_tell(const struct view *view, const struct algo_limi
 		uint64_t here = release(&view->states[i], match, n - freed, now_ns);
 
 		if (here > 0)
-			after_release(&view->states[i], limit, now_ns);
+			after_release(&view->states[i], now_ns);
 		freed += here;
 	}
 	return freed;
@@ -199,7 +200,7 @@ static void put_back(struct taken *taken, uint64_t now_ns)
 		return;
 	match.until_ns = now_ns + taken->limit->permit.lease_ns;
 	if (release(&taken->state, &match, taken->n, now_ns) > 0)
-		after_release(&taken->state, taken->limit, now_ns);
+		after_release(&taken->state, now_ns);
 	taken->n = 0;
 }
 
@@ -264,7 +265,7 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 				break;
 			match.until_ns = now_ns + view.use.nameless_ns;
 		}
-		freed += release_and_tell(&view, *by, &match, cost - freed, now_ns);
+		freed += release_and_tell(&view, &match, cost - freed, now_ns);
 	} while (newest && freed < cost);
 	if (freed > 0)
 		look_at_all(holder, *by, now_ns, &view);

@@ -407,3 +407,22 @@ def colours(png):
         data += png[at + 8:at + 8 + length] if kind == b"IDAT" else b""
         at += 12 + length
     return len(set(zlib.decompress(data)))
+
+
+def test_limits_of_what_is_in_flight_are_left_out_and_it_is_said(config):
+    config.write_text("""
+limits:
+  uploads: { algorithm: concurrency, max: 1 }
+  bucket: { algorithm: token_bucket, rate: 1/h }
+rules:
+  - { key: [ip], limits: [uploads, bucket] }
+  - { limits: [uploads] }
+""")
+    trace = lines(*({"time": START + i, "ip": "192.0.2.1"} for i in range(3)))
+    for flags in (), ("--key", "ip"):
+        report, said = simulate(config, trace, *flags)
+        assert list(report["limits"]) == ["bucket"]
+        assert report["limits"]["bucket"]["allowed"] == 1
+        assert "'uploads' is left out" in said
+    _, said = simulate(config, trace, "--limit", "bucket", "uploads", fails=True)
+    assert "found 'uploads', of concurrency" in said

@@ -410,7 +410,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 	(void)unused;
 	for (unsigned named = 0; named < 2; named++)
 		for (unsigned max = 1; max <= 16; max = 2 * max + 1) {
-			struct crowd crowd = {.limit = &limit, .max = max, .rounds = 30000, .cost = max < 3 ? 1 : 3,
+			struct crowd crowd = {.limit = &limit, .max = max, .rounds = 8000, .cost = max < 3 ? 1 : 3,
 			                      .named = named};
 
 			make(&limit, max);
@@ -423,7 +423,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 static void as_many_threads_as_places_are_never_denied(void **unused)
 {
 	struct algo_limit limit;
-	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = 100000, .cost = 1};
+	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = 40000, .cost = 1};
 
 	(void)unused;
 	make(&limit, THREADS);
@@ -433,10 +433,10 @@ static void as_many_threads_as_places_are_never_denied(void **unused)
 
 static void reloads_under_load_let_no_more_pass(void **unused)
 {
-	enum { RELOADS = 2000 };
+	enum { RELOADS = 1000 };
 	static const uint64_t maxima[] = {3, 1, 2, 8, 3, 20, 5};
 	struct algo_limit *limits = calloc(RELOADS + 1, sizeof *limits);
-	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 60000, .cost = 2, .named = true};
+	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 20000, .cost = 2, .named = true};
 	pthread_t threads[THREADS];
 
 	(void)unused;

@@ -1,0 +1,70 @@
+#include "simulate/leave_out.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+#define GONE SIZE_MAX
+
+static bool is_named(const char *name, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Rules keep their limits but for those that are gone; `moved` says where each is now. */
+static int keep_in_rules(struct weir_config *config, const size_t *moved)
+{
+	struct rules_rule *rules = arena_array(&config->arena, config->rule_count, sizeof *rules);
+
+	for (size_t i = 0; rules && i < config->rule_count; i++) {
+		const struct rules_rule *from = &config->rules[i];
+		size_t *kept = arena_array(&config->arena, from->limit_count, sizeof *kept);
+
+		if (!kept)
+			return WEIR_ENOMEM;
+		rules[i] = *from;
+		rules[i].limits = kept;
+		rules[i].limit_count = 0;
+		for (size_t j = 0; j < from->limit_count; j++)
+			if (moved[from->limits[j]] != GONE)
+				kept[rules[i].limit_count++] = moved[from->limits[j]];
+	}
+	config->rules = rules;
+	return rules ? WEIR_OK : WEIR_ENOMEM;
+}
+
+int leave_out(struct weir_config *config, const char *const *names, size_t n, FILE *said,
+              struct weir_error *error)
+{
+	struct rules_limit *kept = arena_array(&config->arena, config->limit_count, sizeof *kept);
+	size_t *moved = arena_array(&config->arena, config->limit_count, sizeof *moved), count = 0;
+
+	if (!kept || !moved)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->limit_count; i++) {
+		const struct weir_limit_options *options = &config->limits[i].options;
+
+		moved[i] = options->algorithm == WEIR_CONCURRENCY ? GONE : count;
+		if (moved[i] != GONE)
+			kept[count++] = config->limits[i];
+		else if (is_named(options->name, names, n))
+			return error_set(error, WEIR_EINVAL,
+			                 "--limit: expected a limit that a log can show, found '%.64s', of "
+			                 "concurrency: no log tells how long requests took", options->name);
+		else
+			fprintf(said, "weir simulate: '%s' is left out: no log tells how long requests took\n",
+			        options->name);
+	}
+	if (count == config->limit_count)
+		return WEIR_OK;
+	if (count == 0)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected a limit that a log can show, found none but concurrency");
+	config->limits = kept;
+	config->limit_count = count;
+	return keep_in_rules(config, moved) == WEIR_OK ? WEIR_OK
+	                                               : error_set(error, WEIR_ENOMEM, "out of memory");
+}
