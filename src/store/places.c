@@ -32,29 +32,33 @@ struct view {
 	struct concurrency_use use;
 };
 
-static void look(const struct holder *holder, unsigned width, const struct algo_limit *limit,
-                 uint64_t now_ns, struct view *view)
+static struct cell head_of(const struct wide_state *state)
 {
-	struct wide_state *state = &view->states[view->count++];
-
-	if (holder->store) {
-		wide_find(holder->store, width, holder->key, state);
-	} else {
-		*state = *holder->alone;
-		state->slot.value = cell_load(state->slot.cell, state->row.load_is_atomic);
-	}
-	concurrency_look(limit, now_ns, state->slot.value, &state->row, &view->use);
+	return cell_load(state->slot.cell, state->row.load_is_atomic);
 }
 
-static void look_at_all(const struct holder *holder, const struct algo_limit *limit,
-                        uint64_t now_ns, struct view *view)
+static void find(const struct holder *holder, const struct algo_limit *limit, struct view *view)
 {
-	view->count = 0;
-	view->use = (struct concurrency_use){.first_ns = UINT64_MAX};
-	look(holder, limit->width, limit, now_ns, view);
+	view->count = 1;
+	if (!holder->store) {
+		view->states[0] = *holder->alone;
+		view->states[0].slot.value = head_of(holder->alone);
+		return;
+	}
+	wide_find(holder->store, limit->width, holder->key, &view->states[0]);
 	for (unsigned width = 1; limit->former >> width != 0; width++)
 		if (limit->former & 1u << width)
-			look(holder, width, limit, now_ns, view);
+			wide_find(holder->store, width, holder->key, &view->states[view->count++]);
+}
+
+static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,
+                 struct view *view)
+{
+	find(holder, limit, view);
+	view->use = (struct concurrency_use){.first_ns = UINT64_MAX};
+	for (size_t i = 0; i < view->count; i++)
+		concurrency_look(limit, now_ns, view->states[i].slot.value, &view->states[i].row,
+		                 &view->use);
 }
 
 /* A release in between may have made the room that was not found. */
@@ -64,11 +68,6 @@ static bool unchanged(const struct view *view)
 		if (!wide_still(&view->states[i]))
 			return false;
 	return true;
-}
-
-static struct cell head_of(const struct wide_state *state)
-{
-	return cell_load(state->slot.cell, state->row.load_is_atomic);
 }
 
 /* On behalf of a head, which is looked at before each swap. */
@@ -123,7 +122,7 @@ static uint64_t release(const struct wide_state *state, const struct concurrency
 static bool is_idle(const struct wide_state *state, unsigned span, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < span; i++)
-		if (concurrency_is_held(algo_row_load(&state->row, i), state->row.tag, now_ns))
+		if (concurrency_is_held(cell_peek(&state->row.cells[i]), state->row.tag, now_ns))
 			return false;
 	return true;
 }
@@ -242,7 +241,7 @@ static void peek(const struct holder *holder, const struct algo_limit **by,
 
 	do {
 		*by = algo_current(*by);
-		look_at_all(holder, *by, now_ns, &view);
+		look(holder, *by, now_ns, &view);
 		out->allowed = has_room(*by, &view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !unchanged(&view));
 	concurrency_explain(*by, &view.use, out);
@@ -259,16 +258,17 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 
 	do {
 		*by = algo_current(*by);
-		look_at_all(holder, *by, now_ns, &view);
 		if (newest) { /* a lease's places at a time */
+			look(holder, *by, now_ns, &view);
 			if (view.use.nameless_ns == 0)
 				break;
 			match.until_ns = now_ns + view.use.nameless_ns;
+		} else {
+			find(holder, *by, &view);
 		}
 		freed += release_and_tell(&view, &match, cost - freed, now_ns);
 	} while (newest && freed < cost);
-	if (freed > 0)
-		look_at_all(holder, *by, now_ns, &view);
+	look(holder, *by, now_ns, &view);
 	concurrency_explain(*by, &view.use, out);
 	out->allowed = freed > 0 || call->permit == 0;
 }
@@ -284,7 +284,7 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		struct wide_state *own = &view.states[0];
 		uint64_t missing;
 
-		look_at_all(holder, limit, now_ns, &view);
+		look(holder, limit, now_ns, &view);
 		if (taken.n > 0 && (limit != taken.limit || own->slot.cell != taken.state.slot.cell)) {
 			put_back(&taken, now_ns);
 			continue;
