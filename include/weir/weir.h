@@ -296,8 +296,9 @@ struct weir_table_options {
 	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. 20 bytes each, whatever the
 	                            length of their names. When more are live, the one that
 	                            would be forgotten soonest makes room. Besides these, keys
-	                            of sliding limits and base have room of their own, in four
-	                            sizes by their limit: for up to 12 slots (11 in a log) as many
+	                            of sliding limits, base and concurrency have room of their
+	                            own, in four sizes by their limit: for up to 12 slots or
+	                            permits (11 in a log) as many
 	                            as this, for up to 128, 1,024 and 10,240 a 10th, an 85th
 	                            and an 853rd, 40 at least. It takes memory when it is used:
 	                            265 bytes a key of the first size, 1.1 KB in all four. */
