@@ -1,0 +1,262 @@
+/*
+ * places.pml: how permits take places and give them back, by docs/design/wide-states.md,
+ * for one key.
+ *
+ * CLIENTS acquire and release ROUNDS times each. The key's head may be in one of two
+ * cells, each with a row of its own; other keys take a cell as soon as it may be
+ * evicted. Each load and each compare-and-swap is a step of its own, and who takes no
+ * further step has died. That a key has one head at most is insert.pml's business.
+ *
+ * Checked: no more than MAX are in flight; whoever releases finds his place; and with
+ * no more clients than places nobody is denied.
+ *
+ * BEFORE: one place beyond MAX is held by a permit from before a reload.
+ *
+ * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ */
+#ifndef CLIENTS
+#define CLIENTS 2
+#endif
+#ifndef ROUNDS
+#define ROUNDS 2
+#endif
+#ifndef MAX
+#define MAX 2
+#endif
+#ifndef MOVES
+#define MOVES 1 /* of other keys */
+#endif
+#define HEADS 2
+
+#ifdef BEFORE
+#define HELD_BEFORE 1
+#else
+#define HELD_BEFORE 0
+#endif
+
+/* A head: none, another key's, or ours: fit, closing or spent, with a version. */
+#define NONE     0
+#define OTHER    1
+#define FIT      2
+#define CLOSING  3
+#define SPENT    4
+#define make(kind, version) ((version) * 8 + (kind))
+#define kind(v)             ((v) % 8)
+#define version(v)          ((v) / 8)
+#define is_ours(v)          (kind(v) >= FIT)
+
+short head[HEADS];
+byte lives; /* of the head: no two have the same end */
+byte row[HEADS * MAX]; /* who holds, 0: nobody */
+byte flying;
+
+inline swap(cell, before, after)
+{
+	atomic {
+		ok = (cell == before);
+		if
+		:: ok -> cell = after
+		:: else
+		fi
+	}
+}
+
+/* What is held in the row of `at`, and a place that is not. */
+inline look()
+{
+	atomic { i = 0; held = HELD_BEFORE; free = MAX };
+	do
+	:: i < MAX ->
+		atomic {
+			if
+			:: row[at * MAX + i] != 0 -> held++
+			:: else -> /* wherever the search begins */
+				if
+				:: free = i
+				:: free != MAX
+				fi
+			fi;
+			i++
+		}
+	:: else -> break
+	od
+}
+
+/* After a place in the row of `at` was freed: (b), (c). */
+inline after_release()
+{
+	do
+	:: atomic { seen = head[at] };
+		if
+		:: !is_ours(seen) -> break
+		:: else
+		fi;
+		look();
+#ifdef BREAK_CLOSING
+		swap(head[at], seen, make((held == 0 -> SPENT : FIT), version(seen) + 1));
+#else
+#ifdef BREAK_COUNT
+		if
+		:: held > 0 -> break
+		:: else
+		fi;
+#endif
+		swap(head[at], seen, make((held == 0 -> CLOSING : FIT), version(seen) + 1));
+		if
+		:: ok && held == 0 ->
+			seen = make(CLOSING, version(seen) + 1);
+			look();
+			if
+			:: held == 0 -> swap(head[at], seen, make(SPENT, version(seen)))
+			:: else
+			fi;
+			ok = true
+		:: else
+		fi;
+#endif
+		if
+		:: ok -> break
+		:: else
+		fi
+	od
+}
+
+proctype client(byte me)
+{
+	byte i, at, held, free, rounds;
+	short seen;
+	byte taken = HEADS; /* where, in which place */
+	byte place;
+	bool ok;
+
+again:
+	atomic { at = 0; i = 0; held = 0; free = 0; ok = false; seen = head[0] };
+	if
+	:: is_ours(seen) -> skip
+	:: else ->
+		atomic { at = 1; seen = head[1] };
+		if
+		:: is_ours(seen) -> skip
+		:: else -> /* made, by the protocol of every insertion */
+			atomic {
+				if
+				:: is_ours(head[0]) || is_ours(head[1]) -> skip
+				:: else ->
+					if
+					:: head[0] <= OTHER -> head[0] = make(FIT, lives * 16)
+					:: head[1] <= OTHER -> head[1] = make(FIT, lives * 16)
+					fi;
+					lives++
+				fi
+			};
+			goto again
+		fi
+	fi;
+#ifndef BREAK_BACK
+	if
+	:: taken != HEADS && taken != at ->
+		at = taken;
+		row[at * MAX + place] = 0;
+		taken = HEADS;
+		after_release();
+		goto again
+	:: else
+	fi;
+#endif
+	look();
+	if
+	:: held - (taken == HEADS -> 0 : 1) >= MAX -> /* denied */
+		if
+		:: taken == HEADS && head[at] != seen -> goto again
+		:: taken != HEADS ->
+			row[at * MAX + place] = 0;
+			taken = HEADS;
+			after_release()
+		:: else -> assert(CLIENTS + HELD_BEFORE > MAX)
+		fi;
+		goto next
+	:: else
+	fi;
+	if
+	:: kind(seen) != FIT ->
+		swap(head[at], seen, make(FIT, version(seen)));
+		goto again
+	:: else
+	fi;
+	if
+	:: taken != HEADS -> goto grant
+	:: else
+	fi;
+	if
+	:: free == MAX -> goto again
+	:: else
+	fi;
+	swap(row[at * MAX + free], 0, me);
+	if
+	:: !ok -> goto again
+	:: else -> atomic { taken = at; place = free }
+	fi;
+#ifndef BREAK_FIT
+#ifdef BEFORE
+#ifndef BREAK_LOOK
+	goto again; /* 4, as a look at all */
+#endif
+#endif
+	if
+	:: kind(head[at]) != FIT -> goto again /* 4 */
+	:: else
+	fi;
+#endif
+grant:
+	atomic { flying++; assert(flying + HELD_BEFORE <= MAX) };
+	atomic {
+		flying--;
+		assert(is_ours(head[taken]) && row[taken * MAX + place] == me);
+		at = taken;
+		taken = HEADS
+	};
+	row[at * MAX + place] = 0; /* (a) */
+	after_release();
+next:
+	atomic { rounds++; place = 0; taken = HEADS };
+	if
+	:: rounds < ROUNDS -> goto again
+	:: else
+	fi
+}
+
+/* They take what says nothing, and leave again. */
+proctype others()
+{
+	byte moves, at;
+
+	do
+	:: moves < MOVES ->
+		select(at : 0 .. HEADS - 1);
+		atomic {
+			if
+			:: head[at] == NONE || kind(head[at]) == SPENT -> head[at] = OTHER
+			:: head[at] == OTHER -> head[at] = NONE
+			:: else
+			fi
+		};
+		moves++
+	:: break
+	od
+}
+
+init
+{
+	byte n;
+
+	atomic {
+#ifdef BEFORE
+		head[0] = make(FIT, 0);
+#endif
+		do
+		:: n < CLIENTS -> n++; run client(n)
+		:: else -> break
+		od;
+		run others()
+	}
+}

@@ -1,0 +1,17 @@
+"""Permits in every order of their steps: no more than there are places, and no denial while
+one is free; and each part of how that is done is needed."""
+
+import pytest
+
+
+@pytest.mark.parametrize("defines", [
+    (), ("MAX=1", "MOVES=3"), ("BEFORE",), ("BEFORE", "MAX=3")])
+def test_no_more_than_max_are_in_flight(defines, errors):
+    assert not errors(*defines)
+
+
+@pytest.mark.parametrize("broken", [
+    ("BREAK_CLOSING",), ("BREAK_FIT",), ("BREAK_BACK",), ("BREAK_COUNT", "BEFORE", "MAX=3"),
+    ("BREAK_LOOK", "BEFORE")])
+def test_each_part_of_it_is_needed(broken, errors):
+    assert errors(*broken)
