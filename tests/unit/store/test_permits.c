@@ -438,7 +438,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 /* Where there are places beyond those that may be taken, no two take the last room at once. */
 static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused)
 {
-	static const uint64_t reloads[][3] = {{10, 1, 3}, {12, 9, 13}, {10, 2, 5}, {3, 3, 14}};
+	static const uint64_t reloads[][3] = {{12, 6, 7}, {12, 9, 13}, {100, 60, 64}, {3, 3, 14}};
 
 	(void)unused;
 	for (unsigned i = 0; i < 16; i++) {
