@@ -186,7 +186,7 @@ static void prefetch_row(const struct algo_limit *limit, uint64_t now_ns, struct
 	bool log = limit->algorithm == WEIR_SLIDING_LOG;
 	unsigned newest = cell_word(head) >> 4 & 0x3fff; /* of a log */
 
-	if (!log && !sliding_window_needs_row(limit, now_ns, head))
+	if (limit->is_summed && !sliding_window_needs_row(limit, now_ns, head))
 		return;
 	for (unsigned i = 0; i < algo_widths[1]; i += 4)
 		prefetch(row->cells + i);
