@@ -29,9 +29,9 @@ struct concurrency_use {
 	bool far; /* some end further ahead than the limit lets them: the clock was set back */
 };
 
-/* Which places: any of 0. */
+/* Which held places are meant. */
 struct concurrency_match {
-	uint64_t until_ns; /* when the lease ends; 0: whenever */
+	uint64_t until_ns; /* when their lease ends; 0: whenever */
 	uint32_t word;     /* concurrency_word's */
 	bool any_word;
 };
