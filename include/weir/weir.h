@@ -298,10 +298,10 @@ struct weir_table_options {
 	                            would be forgotten soonest makes room. Besides these, keys
 	                            of sliding limits, base and concurrency have room of their
 	                            own, in four sizes by their limit: for up to 12 slots or
-	                            permits (11 in a log) as many
-	                            as this, for up to 128, 1,024 and 10,240 a 10th, an 85th
-	                            and an 853rd, 40 at least. It takes memory when it is used:
-	                            265 bytes a key of the first size, 1.1 KB in all four. */
+	                            permits (11 in a log) as many as this, for up to 128, 1,024
+	                            and 10,240 a 10th, an 85th and an 853rd, 40 at least. It
+	                            takes memory when it is used: 265 bytes a key of the first
+	                            size, 1.1 KB in all four. */
 	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
 	                            random source */
 	const char *path;      /**< a file to keep the table in, shared by all processes that

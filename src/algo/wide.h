@@ -44,7 +44,8 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
  */
 enum { SLIDING_WINDOW_OPEN, SLIDING_WINDOW_SEALED, SLIDING_WINDOW_VOID, SLIDING_WINDOW_KINDS };
 enum { SLIDING_WINDOW_BARE = 1, SLIDING_WINDOW_OTHER = 2, SLIDING_WINDOW_GENERATIONS = 4 };
-_Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_RESET_HEAD, "all fit in a cell");
+_Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_RESET_HEAD,
+               "all fit in a cell");
 
 struct algo_row {
 	struct cell *cells;

@@ -78,7 +78,7 @@ static bool swap_place(const struct wide_state *state, unsigned i, struct cell b
 	       cell_swap(&state->row.cells[i], before, after);
 }
 
-/* From a place on that depends on the permit, so that threads seldom meet, and it is found again. */
+/* The place from which a permit's are looked for: threads seldom meet there. */
 static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
 {
 	uint32_t mixed = (uint32_t)(((until_ns ^ word) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);

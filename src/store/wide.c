@@ -73,7 +73,8 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		*until_ns = until_of(head, time->now_ns);
 		return wide_still(state);
 	case ALGO_WANT_CELL:
-		if (wide_still(state) && cell_swap(&state->row.cells[change.place], change.before, change.after))
+		if (wide_still(state) &&
+		    cell_swap(&state->row.cells[change.place], change.before, change.after))
 			call->cost -= change.given_back;
 		return false;
 	case ALGO_WANT_HEAD:
@@ -120,7 +121,8 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 		if (call->op == ALGO_RESET)
 			moved = (struct cell){0, 0};
 		if (cell_bits(moved) != cell_bits(value) &&
-		    (call->op == ALGO_PEEK ? !wide_still(&state) : !cell_swap(state.slot.cell, value, moved)))
+		    (call->op == ALGO_PEEK ? !wide_still(&state)
+		                           : !cell_swap(state.slot.cell, value, moved)))
 			return false;
 		*head = moved;
 	}

@@ -18,7 +18,7 @@ void wide_find(struct weir_table *store, unsigned width, const struct memory_key
 /** Whether the head is what it was found as. */
 bool wide_still(const struct wide_state *state);
 
-/** Swaps the head for `after`, or makes one. False: it has changed, or wide_held_ns says why not. */
+/** Swaps the head for `after`, or makes one. False: it has changed, or wide_held_ns tells. */
 bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns);
 
 /** How long until there may be room for a head that is missing; 0: there is. */

@@ -474,7 +474,8 @@ static void reloads_under_load_let_no_more_pass(void **unused)
 	enum { RELOADS = 1000 };
 	static const uint64_t maxima[] = {3, 1, 2, 8, 3, 20, 5};
 	struct algo_limit *limits = calloc(RELOADS + 1, sizeof *limits);
-	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 20000, .cost = 2, .named = true};
+	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 20000, .cost = 2,
+	                      .named = true};
 	pthread_t threads[THREADS];
 
 	(void)unused;
