@@ -248,6 +248,32 @@ struct weir_decision {
 	uint64_t reserved[2];    /**< 0 */
 };
 
+/**
+ * What an allowed request holds or may give back, once: plain bytes, the caller's
+ * to copy, keep or drop. Good for the limit and key, and the table or limiter,
+ * that it came from.
+ */
+struct weir_permit {
+	uint64_t id;       /**< 0: none, since the request was denied or its cost 0 */
+	uint64_t until_ns; /**< after that there is nothing left to give back */
+	uint64_t cost;     /**< may be lowered by who gives only so much back */
+	uint64_t reserved; /**< 0 */
+};
+
+/** How the work that a permit allowed ended: X(name, text). */
+#define WEIR_OUTCOME_LIST(X)                                                   \
+	X(SUCCESS, "success")                                                      \
+	X(FAILURE, "failure")                                                      \
+	X(TIMEOUT, "timeout")                                                      \
+	X(IGNORED, "ignored")
+
+enum weir_outcome {
+#define WEIR_OUTCOME_ENUM(name, text) WEIR_OUTCOME_##name,
+	WEIR_OUTCOME_LIST(WEIR_OUTCOME_ENUM)
+#undef WEIR_OUTCOME_ENUM
+	WEIR_OUTCOME_COUNT
+};
+
 /* ------------------------------------------------------------------------- */
 /* One limit without keys                                                    */
 
@@ -280,6 +306,17 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
 /** Gives back up to `cost` of what is in use now, never below zero. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
+/**
+ * As weir_acquire_permit, weir_refund_permit and weir_report. But a limiter keeps no
+ * list of permits: whoever refunds one twice gets ENOTFOUND only once its time is over.
+ */
+WEIR_API int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                                         struct weir_decision *decision,
+                                         struct weir_permit *permit);
+WEIR_API int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
+                                        uint64_t now_ns, struct weir_decision *decision);
+WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
+                                 enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
 /** As weir_limit_shed. */
 WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
 /** Forgets all use. */
@@ -351,6 +388,40 @@ WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void 
                          struct weir_decision *decision);
 WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                         uint64_t now_ns, struct weir_decision *decision);
+
+/**
+ * As weir_acquire, and makes *permit of what it took, 0 where that is nothing.
+ * Until it is given back or its time is over, a permit takes the room of a key. Where
+ * that had to make room for others, the permit is as good as given back.
+ * Errors: ECOST, ELONG.
+ */
+WEIR_API int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
+                                 size_t key_len, uint64_t cost, uint64_t now_ns,
+                                 struct weir_decision *decision, struct weir_permit *permit);
+
+/**
+ * Gives back what the permit took, once, to the very window, slot, entry or turn
+ * that it came from: of a bucket what has not leaked since, of turns the newest only.
+ * `decision` tells how the key stands, on ENOTFOUND too.
+ *
+ *     weir_acquire_permit(table, limit, key, len, 1, WEIR_NOW, &d, &permit);
+ *     if (d.allowed && !serve())
+ *         weir_refund_permit(table, limit, key, len, &permit, WEIR_NOW, &d);
+ *
+ * Errors: ENOTFOUND (it was given back before, or its time is over), ELONG.
+ */
+WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *key,
+                                size_t key_len, const struct weir_permit *permit, uint64_t now_ns,
+                                struct weir_decision *decision);
+
+/**
+ * Tells how the work ended. A limit that hands out permits by itself takes its place
+ * back; to any other it makes no difference, and the permit stays as it is.
+ * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome), ELONG.
+ */
+WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void *key,
+                         size_t key_len, const struct weir_permit *permit,
+                         enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
 
 /** One request of a batch. */
 struct weir_request {

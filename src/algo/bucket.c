@@ -105,7 +105,23 @@ uint64_t bucket_quota(const struct bucket_params *params)
 	return tokens_left(params, (struct bucket_time){0, 0});
 }
 
-/* One token is like another, but of turns only the newest can be given to the next who comes. */
+/*
+ * A refund that names `until` takes back what the request still has in the bucket. As
+ * a queue that leaks in order, its c T of water is gone by `until`, so
+ *
+ *     min(c T, until - now)
+ *
+ * of it is left, and the state is not below what it were if the request had never come:
+ * the two differ by c T when it comes. What comes later adds to both. Time takes from both,
+ * until the state without it is at 0, and then they differ by TAT - now >= until - now.
+ *
+ * The proof wants TAT >= until. If an earlier request has been taken back meanwhile, this
+ * one has moved forward in the queue, and its `until` says too much. What a row of such
+ * refunds can save up is the idle time in between: still no more passes, less what was
+ * given back, than the burst and what has leaked since the bucket was idle.
+ *
+ * Of turns only the newest can be given to the next who comes.
+ */
 static bool refund(const struct bucket_params *params, const struct algo_call *call,
                    struct algo_state *state, struct bucket_time *ahead, uint64_t now_ns)
 {
@@ -114,8 +130,14 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 
 	if (ahead->ns == 0 || call->cost == 0)
 		return false;
-	if (turns && call->until_ns != 0 && call->until_ns != state->until_ns)
-		return false;
+	if (call->until_ns != 0 && call->until_ns != state->until_ns) {
+		/* It was rounded up. */
+		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
+
+		if (turns || left.ns == 0)
+			return false;
+		back = time_at_most(left, back) ? left : back;
+	}
 	if (time_at_most(*ahead, back)) {
 		*ahead = (struct bucket_time){0, 0};
 		*state = (struct algo_state){0, 0};

@@ -25,10 +25,16 @@ static inline void sip_round(struct sip *s)
 	s->v2 = rotate(s->v2, 32);
 }
 
-static inline void sip_word(struct sip *s, uint64_t word)
+static inline void sip_rounds(struct sip *s, int n)
+{
+	while (n-- > 0)
+		sip_round(s);
+}
+
+static inline void sip_word(struct sip *s, uint64_t word, int rounds)
 {
 	s->v3 ^= word;
-	sip_round(s);
+	sip_rounds(s, rounds);
 	s->v0 ^= word;
 }
 
@@ -63,29 +69,52 @@ static inline struct sip sip_start(const struct hash_key *key)
 	};
 }
 
-static inline uint64_t sip_finish(struct sip s, const void *data, size_t len, size_t before)
+/* `before`: bytes that came earlier. */
+static inline void sip_data(struct sip *s, const void *data, size_t len, size_t before, int rounds)
 {
 	const unsigned char *p = data;
 
 	for (size_t rest = len; rest >= 8; rest -= 8, p += 8)
-		sip_word(&s, load_le64(p));
-	sip_word(&s, (uint64_t)(len + before) << 56 | load_tail(p, len % 8));
+		sip_word(s, load_le64(p), rounds);
+	sip_word(s, (uint64_t)(len + before) << 56 | load_tail(p, len % 8), rounds);
+}
+
+static inline uint64_t sip_finish(struct sip *s, int rounds)
+{
+	sip_rounds(s, rounds);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+static inline uint64_t sip_1_3(struct sip s, const void *data, size_t len, size_t before)
+{
+	sip_data(&s, data, len, before, 1);
 	s.v2 ^= 0xff;
-	sip_round(&s);
-	sip_round(&s);
-	sip_round(&s);
-	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+	return sip_finish(&s, 3);
 }
 
 uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data, size_t len)
 {
 	struct sip s = sip_start(key);
 
-	sip_word(&s, salt);
-	return sip_finish(s, data, len, 8);
+	sip_word(&s, salt, 1);
+	return sip_1_3(s, data, len, 8);
 }
 
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len)
 {
-	return sip_finish(sip_start(key), data, len, 0);
+	return sip_1_3(sip_start(key), data, len, 0);
+}
+
+struct hash_key hash_mac(const struct hash_key *key, const void *data, size_t len)
+{
+	struct sip s = sip_start(key);
+	struct hash_key out;
+
+	s.v1 ^= 0xee;
+	sip_data(&s, data, len, 0, 2);
+	s.v2 ^= 0xee;
+	out.k0 = sip_finish(&s, 4);
+	s.v1 ^= 0xdd;
+	out.k1 = sip_finish(&s, 4);
+	return out;
 }

@@ -1,5 +1,5 @@
 /*
- * hash.h: SipHash-1-3, the keyed hash of everything that comes from outside.
+ * hash.h: SipHash-1-3, the keyed hash of everything that comes from outside, and 2-4.
  *
  * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012),
  * with one compression and three finalisation rounds, the variant that
@@ -21,5 +21,11 @@ uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data
 
 /** The hash of `data`. */
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len);
+
+/**
+ * 128 bits of SipHash-2-4, the variant for what is shown to those who may not forge it:
+ * twice the rounds, and proposed as a code of authentication.
+ */
+struct hash_key hash_mac(const struct hash_key *key, const void *data, size_t len);
 
 #endif

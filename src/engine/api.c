@@ -73,27 +73,40 @@ void weir_limiter_close(weir_limiter *limiter)
 	free(limiter);
 }
 
+static inline struct algo_time limiter_time(const struct weir_limiter *limiter, uint64_t now_ns)
+{
+	return algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
+}
+
+/* Returns the end of the state that it left. */
+static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct algo_call *call,
+                                    struct algo_time time, struct weir_decision *d)
+{
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (__builtin_expect(limiter->limit.algo.algorithm == WEIR_RANDOM, 0)) {
+		limit_draw(&limiter->limit, call, d);
+		return 0;
+	}
+	if (__builtin_expect(limiter->row != NULL, 0))
+		until_ns = wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
+		                           &limiter->limit.algo, call, &time, &outcome);
+	else
+		until_ns = memory_apply_cell(&limiter->cell, limiter->load_is_atomic,
+		                             &limiter->limit.algo, call, &time, &outcome);
+	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
+	return until_ns;
+}
+
 static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
                                uint64_t now_ns, struct weir_decision *d)
 {
 	struct algo_call call = {op, cost, 0};
-	struct algo_outcome outcome;
-	struct algo_time time;
 
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
-	if (__builtin_expect(limiter->limit.algo.algorithm == WEIR_RANDOM, 0)) {
-		limit_draw(&limiter->limit, &call, d);
-		return WEIR_OK;
-	}
-	time = algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
-	if (__builtin_expect(limiter->row != NULL, 0))
-		wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
-		                &limiter->limit.algo, &call, &time, &outcome);
-	else
-		memory_apply_cell(&limiter->cell, limiter->load_is_atomic, &limiter->limit.algo, &call,
-		                  &time, &outcome);
-	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
+	limiter_step(limiter, &call, limiter_time(limiter, now_ns), d);
 	return WEIR_OK;
 }
 
@@ -127,6 +140,53 @@ int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
 int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
 {
 	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
+}
+
+static void permit_fill(struct weir_permit *permit, bool taken, uint64_t id, uint64_t until_ns,
+                        uint64_t cost)
+{
+	*permit = taken ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
+}
+
+int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                                struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct algo_call call = {ALGO_ACQUIRE, cost, .permit = permit_draw()};
+	uint64_t until_ns;
+
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
+		return WEIR_ECOST;
+	until_ns = limiter_step(limiter, &call, limiter_time(limiter, now_ns), decision);
+	permit_fill(permit, decision->allowed && cost > 0, call.permit, until_ns, cost);
+	return WEIR_OK;
+}
+
+int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
+                               uint64_t now_ns, struct weir_decision *decision)
+{
+	struct algo_time time = limiter_time(limiter, now_ns);
+	bool held = permit->id != 0 && permit->until_ns > time.now_ns;
+	struct algo_call call = {ALGO_REFUND, held ? permit->cost : 0, permit->until_ns,
+	                         .permit = permit->id};
+
+	limiter_step(limiter, &call, time, decision);
+	decision->allowed &= held;
+	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
+}
+
+int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
+                        enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
+{
+	struct weir_decision ignored;
+
+	(void)latency_ns; /* of no limit that is here */
+	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
+		return WEIR_EINVAL;
+	if (limit_has_permits(&limiter->limit))
+		return weir_limiter_refund_permit(limiter, permit, now_ns, &ignored);
+	if (permit->id == 0 || permit->until_ns <= limiter_time(limiter, now_ns).now_ns)
+		return WEIR_ENOTFOUND;
+	return WEIR_OK;
 }
 
 int weir_limiter_shed(weir_limiter *limiter, double deny)
@@ -210,6 +270,68 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
                uint64_t now_ns, struct weir_decision *decision)
 {
 	return table_other(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
+}
+
+int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
+                        size_t key_len, uint64_t cost, uint64_t now_ns,
+                        struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct engine_request request;
+	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
+	                                  cost, &request);
+
+	if (status != WEIR_OK)
+		return status;
+	request.wants_permit = true;
+	engine_decide(table, &request, moment_of(&table->clock, now_ns, limit), NULL, NULL, decision);
+	permit_fill(permit, request.permit.id != 0, request.permit.id, request.direct.until_ns, cost);
+	return WEIR_OK;
+}
+
+/* A refund of the permit; of nothing where there is none. */
+static int prepare_permit(struct weir_table *table, const struct weir_limit *limit, const void *key,
+                          size_t key_len, const struct weir_permit *permit,
+                          struct engine_request *request)
+{
+	int status = engine_prepare_limit(table, limit, ALGO_REFUND, (struct slice){key, key_len},
+	                                  permit->id != 0 ? permit->cost : 0, request);
+
+	if (status == WEIR_OK) {
+		request->permit = (struct permit){permit->id, request->direct.key.hash};
+		request->direct.until_ns = permit->until_ns;
+	}
+	return status;
+}
+
+int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                       const struct weir_permit *permit, uint64_t now_ns,
+                       struct weir_decision *decision)
+{
+	struct engine_request request;
+	int status = prepare_permit(table, limit, key, key_len, permit, &request);
+
+	if (status != WEIR_OK)
+		return status;
+	engine_decide(table, &request, moment_of(&table->clock, now_ns, limit), NULL, NULL, decision);
+	decision->allowed &= permit->id != 0;
+	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
+}
+
+int weir_report(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                const struct weir_permit *permit, enum weir_outcome outcome, uint64_t latency_ns,
+                uint64_t now_ns)
+{
+	struct engine_request request;
+	int status = prepare_permit(table, limit, key, key_len, permit, &request);
+
+	(void)latency_ns; /* of no limit that is here */
+	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
+		return WEIR_EINVAL;
+	if (status == WEIR_OK &&
+	    (permit->id == 0 ||
+	     !engine_report(table, &request, moment_of(&table->clock, now_ns, limit))))
+		status = WEIR_ENOTFOUND;
+	return status;
 }
 
 /*

@@ -47,6 +47,8 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 	};
 	request->charge_count = 0;
 	request->each = NULL;
+	request->permit = (struct permit){0, 0};
+	request->wants_permit = false;
 	return WEIR_OK;
 }
 
@@ -109,7 +111,8 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 		struct weir_decision ignored;
 
 		if (taken) {
-			struct algo_call call = {ALGO_REFUND, cost, taken->until_ns};
+			struct algo_call call = {
+			    ALGO_REFUND, cost, taken->until_ns, .permit = request->permit.id};
 			struct engine_charge charge = *taken;
 
 			apply(table, &charge, &call, at, &ignored);
@@ -173,7 +176,10 @@ static void observe_all(const struct engine_request *request, size_t refused,
 
 static struct algo_call call_of(const struct engine_request *request, enum algo_op op)
 {
-	return (struct algo_call){.op = op, .cost = request->cost, .max_wait_ns = request->max_wait_ns};
+	return (struct algo_call){.op = op,
+	                          .cost = request->cost,
+	                          .permit = request->permit.id,
+	                          .max_wait_ns = request->max_wait_ns};
 }
 
 static void decide_rules(struct weir_table *table, struct engine_request *request, struct moment at,
@@ -199,18 +205,44 @@ static void decide_rules(struct weir_table *table, struct engine_request *reques
 		observe_all(request, refused, observe, context);
 }
 
+bool engine_hands_out_permit(const struct engine_request *request)
+{
+	bool hands_out = request->wants_permit;
+
+	if (request->op != ALGO_ACQUIRE || request->cost == 0)
+		return false;
+	if (request->direct.limit)
+		return hands_out || limit_has_permits(request->direct.limit);
+	for (size_t i = 0; i < request->charge_count; i++)
+		hands_out |= !request->charges[i].shadow && limit_has_permits(request->charges[i].limit);
+	return hands_out;
+}
+
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision)
 {
-	struct algo_call call = call_of(request, request->op);
+	struct algo_call call;
 
-	if (!request->direct.limit) {
-		decide_rules(table, request, at, observe, context, decision);
+	if (request->op == ALGO_REFUND && request->permit.id != 0) {
+		permits_refund(table, request, at, decision);
 		return;
 	}
-	apply(table, &request->direct, &call, at, decision);
-	if (observe)
-		observe(context, &request->direct);
+	if (__builtin_expect(engine_hands_out_permit(request), 0))
+		request->permit.id = permit_draw();
+	if (request->direct.limit) {
+		call = call_of(request, request->op);
+		apply(table, &request->direct, &call, at, decision);
+		if (observe)
+			observe(context, &request->direct);
+	} else {
+		decide_rules(table, request, at, observe, context, decision);
+	}
+	if (__builtin_expect(request->permit.id != 0, 0)) {
+		if (decision->allowed)
+			permits_hold(table, request, at);
+		else
+			request->permit.id = 0;
+	}
 }
 
 static bool takes_turn(const struct engine_charge *charge)
@@ -228,14 +260,14 @@ bool engine_may_wait(const struct engine_request *request)
 	       request->max_wait_ns != WEIR_ZERO;
 }
 
-/* Nothing is taken of a limit that keeps no state. */
-static size_t take(const struct engine_charge *charge, uint64_t cost, struct engine_taken *taken)
+static size_t take(const struct engine_request *request, const struct engine_charge *charge,
+                   struct engine_taken *taken)
 {
-	if (charge->shadow || charge->until_ns == 0)
+	if (!engine_has_taken(charge))
 		return 0;
 	if (taken)
 		*taken = (struct engine_taken){charge->limit->algo.identity, charge->key.hash,
-		                               charge->until_ns, cost};
+		                               charge->until_ns, request->cost, request->permit.id};
 	return 1;
 }
 
@@ -244,17 +276,20 @@ size_t engine_taken(const struct engine_request *request, struct engine_taken *t
 	size_t n = 0;
 
 	if (request->direct.limit)
-		return take(&request->direct, request->cost, taken);
+		return take(request, &request->direct, taken);
 	for (size_t i = 0; i < request->charge_count; i++)
-		n += take(&request->charges[i], request->cost, taken ? taken + n : NULL);
+		n += take(request, &request->charges[i], taken ? taken + n : NULL);
 	return n;
 }
 
-void engine_give_back(struct weir_table *table, struct weir_engine *engine,
+void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
                       const struct engine_taken *taken, struct moment at)
 {
 	const struct weir_limit *limit = engine_limit_of(engine, taken->identity);
-	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .until_ns = taken->until_ns};
+	struct algo_call call = {.op = ALGO_REFUND,
+	                         .cost = taken->cost,
+	                         .until_ns = taken->until_ns,
+	                         .permit = taken->permit};
 	struct weir_decision ignored;
 	struct memory_key key;
 

@@ -20,6 +20,7 @@
 #include "base/slice.h"
 #include "engine/limit.h"
 #include "store/memory.h"
+#include "store/permit.h"
 
 /* A limit, a key under it, the rule that asked, and how it ended. */
 struct engine_charge {
@@ -28,7 +29,7 @@ struct engine_charge {
 	const char *result; /* of the rule */
 	struct memory_key key;
 	struct slice key_name; /* the caller's, or in its arena */
-	uint64_t until_ns;     /* of the state that it left: what a refund names */
+	uint64_t until_ns;     /* of the state that it left: what a refund names, if not 0 */
 	bool shadow;
 	bool allowed;
 	enum weir_reason reason;
@@ -43,6 +44,8 @@ struct engine_request {
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
 	size_t enforced_count;   /* of them not shadow */
+	struct permit permit;    /* acquire: out, what was handed out; refund: which one it is */
+	bool wants_permit;       /* acquire: also where no limit hands out any by itself */
 	struct weir_decision *each; /* NULL, or room for what each charge came to, as they count */
 	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
@@ -75,7 +78,10 @@ void engine_locate(const struct weir_table *table, struct engine_request *reques
 /** Whether the decision may be to wait. */
 bool engine_may_wait(const struct engine_request *request);
 
-/** The last pass. `observe` may be NULL. */
+/**
+ * The last pass. `observe` may be NULL. A refund of a permit that is not held changes
+ * nothing, and is not `allowed`.
+ */
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision);
 
@@ -88,13 +94,36 @@ struct engine_taken {
 	uint64_t hash;     /* of the key */
 	uint64_t until_ns;
 	uint64_t cost;
+	uint64_t permit;   /* the permit's id; 0: none */
 };
+
+/** Of a request that was allowed. Nothing is taken of a limit that keeps no state. */
+static inline bool engine_has_taken(const struct engine_charge *charge)
+{
+	return !charge->shadow && charge->until_ns != 0;
+}
 
 /** How many limits the request, allowed, has taken from; `taken` (or NULL) has room for them. */
 size_t engine_taken(const struct engine_request *request, struct engine_taken *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
-void engine_give_back(struct weir_table *table, struct weir_engine *engine,
+void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
                       const struct engine_taken *taken, struct moment at);
+/** Whether a request will get a permit if it is allowed. */
+bool engine_hands_out_permit(const struct engine_request *request);
+
+/**
+ * A refund of `cost` of what a permit covers, at most all of it: it is of `count` charges,
+ * one or more. What it took from limits that are no more is left out. 0 or ENOMEM.
+ */
+int engine_prepare_permit(const struct weir_engine *engine, const struct engine_taken *taken,
+                          size_t count, uint64_t cost, struct arena *arena,
+                          struct engine_request *request);
+
+/**
+ * Instead of engine_decide, for a refund by permit: the work has ended. Whether it was
+ * held: its places are not any more.
+ */
+bool engine_report(struct weir_table *table, const struct engine_request *request, struct moment at);
 
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
 __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
@@ -151,10 +180,16 @@ static inline uint64_t engine_apply(struct weir_table *table, const struct weir_
  */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
+/** Of decide.c: the permit of an allowed request is held from now on, if it took anything. */
+void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at);
+/** Of decide.c: what engine_decide does for a permit. */
+void permits_refund(struct weir_table *table, const struct engine_request *request, struct moment at,
+                    struct weir_decision *decision);
+
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);
 struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);
 /** The limit whose counts these are, or NULL. */
-struct weir_limit *engine_limit_of(struct weir_engine *engine, uint64_t identity);
+struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity);
 
 #endif

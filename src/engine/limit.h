@@ -28,6 +28,13 @@ void limit_free(struct weir_limit *limit);
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                        struct weir_error *error);
 
+/** Whether its requests hold places until they are reported, and so get permits unasked. */
+static inline bool limit_has_permits(const struct weir_limit *limit)
+{
+	(void)limit;
+	return false;
+}
+
 /** Whether `cost` could ever be granted. */
 static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op op, uint64_t cost)
 {

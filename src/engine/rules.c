@@ -126,7 +126,7 @@ void weir_engine_close(weir_engine *engine)
 	free(engine);
 }
 
-struct weir_limit *engine_limit_of(struct weir_engine *engine, uint64_t identity)
+struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity)
 {
 	for (size_t i = 0; i < engine->limit_count; i++)
 		if (engine->limits[i].algo.identity == identity)

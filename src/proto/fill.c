@@ -14,6 +14,7 @@ int fill_key(struct fill *fill, struct slice key)
 
 int fill_cost(struct fill *fill, struct slice text)
 {
+	fill->has_cost = true;
 	if (!parse_u64(text, &fill->request->cost))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected cost to be a whole number of at least 0, found '%.*s'",
@@ -86,14 +87,67 @@ static int fill_limit(struct fill *fill, struct slice text)
 	return 0;
 }
 
-static int fill_permit(struct fill *fill, struct slice text)
+int fill_permit(struct fill *fill, struct slice text)
 {
-	if (slice_equal(text, SLICE("false")))
-		return 0;
-	return error_set(&fill->error, WEIR_EUNSUPPORTED, "permit is not supported in this version");
+	fill->request->permit = text.data ? text : SLICE("");
+	if (!fill->has_cost)
+		fill->request->cost = REQUEST_COST_ALL;
+	return 0;
 }
 
-enum field { FIELD_LIMIT, FIELD_KEY, FIELD_COST, FIELD_WAIT, FIELD_PERMIT, FIELD_DENY, FIELD_COUNT };
+/* A report and a refund name one, acquiring asks for one. */
+static int fill_permit_field(struct fill *fill, struct slice text)
+{
+	struct request *request = fill->request;
+	bool none = slice_equal(text, SLICE("false"));
+
+	if (request->kind == REQUEST_REPORT || (request->op == REQUEST_REFUND && !none))
+		return fill_permit(fill, text);
+	request->wants_permit = request->op == REQUEST_ACQUIRE && slice_equal(text, SLICE("true"));
+	if (none || request->wants_permit)
+		return 0;
+	return error_set(&fill->error, WEIR_EINVAL, "expected permit to be %s, found '%.*s'",
+	                 request->op == REQUEST_ACQUIRE ? "true or false" : "false", FILL_QUOTE(text));
+}
+
+int fill_outcome(struct fill *fill, struct slice text)
+{
+	static const struct slice names[] = {
+#define NAME(name, text) SLICE(text),
+	    WEIR_OUTCOME_LIST(NAME)
+#undef NAME
+	};
+
+	for (int i = 0; i < WEIR_OUTCOME_COUNT; i++)
+		if (slice_equal(text, names[i])) {
+			fill->request->outcome = (enum weir_outcome)i;
+			return 0;
+		}
+	return error_set(&fill->error, WEIR_EINVAL,
+	                 "expected outcome to be success, failure, timeout or ignored, found '%.*s'",
+	                 FILL_QUOTE(text));
+}
+
+int fill_latency(struct fill *fill, struct slice text)
+{
+	if (!parse_u64(text, &fill->request->latency_ms))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected latency_ms to be a whole number of at least 0, found '%.*s'",
+		                 FILL_QUOTE(text));
+	return 0;
+}
+
+enum field {
+	FIELD_LIMIT,
+	FIELD_KEY,
+	FIELD_COST,
+	FIELD_WAIT,
+	FIELD_PERMIT,
+	FIELD_OUTCOME,
+	FIELD_LATENCY,
+	FIELD_DENY,
+	FIELD_COUNT
+};
 
 static const struct {
 	struct slice name;
@@ -104,7 +158,9 @@ static const struct {
     [FIELD_KEY] = {SLICE("key"), false, fill_key},
     [FIELD_COST] = {SLICE("cost"), true, fill_cost},
     [FIELD_WAIT] = {SLICE("wait_ms"), true, fill_wait},
-    [FIELD_PERMIT] = {SLICE("permit"), false, fill_permit},
+    [FIELD_PERMIT] = {SLICE("permit"), false, fill_permit_field},
+    [FIELD_OUTCOME] = {SLICE("outcome"), false, fill_outcome},
+    [FIELD_LATENCY] = {SLICE("latency_ms"), true, fill_latency},
     [FIELD_DENY] = {SLICE("deny"), true, fill_deny},
 };
 
@@ -127,30 +183,44 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 	                 FILL_QUOTE(name));
 }
 
+#define BIT(field) (1u << FIELD_##field)
+
+/* Requests that take some fields and no others. */
+static int finish_special(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
+{
+	if ((fill->seen & needs) == needs && !(fill->seen & ~takes) && !fill->attributes)
+		return 0;
+	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and nothing else", expected);
+}
+
 int fill_finish(struct fill *fill)
 {
-	unsigned direct = fill->seen & (1u << FIELD_LIMIT | 1u << FIELD_KEY);
-	unsigned shed = 1u << FIELD_LIMIT | 1u << FIELD_DENY;
+	struct request *request = fill->request;
+	unsigned direct = fill->seen & (BIT(LIMIT) | BIT(KEY));
 
-	if (fill->request->kind == REQUEST_SHED) {
-		if (fill->seen == shed && !fill->attributes)
-			return 0;
-		return error_set(&fill->error, WEIR_EINVAL, "expected limit and deny, and nothing else");
-	}
-	if (fill->seen & 1u << FIELD_DENY)
+	if (request->kind == REQUEST_SHED)
+		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY),
+		                      "limit and deny");
+	if (request->kind == REQUEST_REPORT)
+		return finish_special(fill, BIT(PERMIT) | BIT(OUTCOME),
+		                      BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
+		                      "permit, outcome and maybe latency_ms");
+	if (fill->seen & BIT(DENY))
 		return error_set(&fill->error, WEIR_EINVAL, "expected deny at /v1/shed only");
-	if (fill->attributes) {
-		fill->request->kind = REQUEST_RULES;
+	if (fill->seen & (BIT(OUTCOME) | BIT(LATENCY)))
+		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
+	if (fill->attributes || (request->permit.data && direct == 0)) {
+		request->kind = REQUEST_RULES;
 		if (direct == 0)
 			return 0;
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected either attributes, or limit and key, found both");
 	}
-	fill->request->kind = REQUEST_LIMIT;
-	if (direct == (1u << FIELD_LIMIT | 1u << FIELD_KEY))
+	request->kind = REQUEST_LIMIT;
+	if (direct == (BIT(LIMIT) | BIT(KEY)))
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found none",
-	                 direct == 0                  ? "a limit and a key, or attributes"
-	                 : direct & 1u << FIELD_LIMIT ? "a key beside the limit"
-	                                              : "a limit beside the key");
+	                 direct == 0           ? "a limit and a key, or attributes"
+	                 : direct & BIT(LIMIT) ? "a key beside the limit"
+	                                       : "a limit beside the key");
 }

@@ -23,6 +23,7 @@ struct fill {
 	struct weir_error error;
 	struct weir_attribute *attributes; /* of request, still writable */
 	size_t attribute_room;
+	bool has_cost; /* fill_cost was called */
 	unsigned seen; /* fields given, by fill_field */
 };
 
@@ -36,6 +37,10 @@ int fill_cost(struct fill *fill, struct slice text);
 /** Milliseconds, FILL_WAIT_MAX_MS at most. */
 int fill_wait(struct fill *fill, struct slice text);
 int fill_deny(struct fill *fill, struct slice text);
+/** Of a refund or report: of all that it covers, unless there is a cost. */
+int fill_permit(struct fill *fill, struct slice text);
+int fill_outcome(struct fill *fill, struct slice text);
+int fill_latency(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
 int fill_attribute_room(struct fill *fill, size_t n);
 /** Within the room made. A name given twice is refused: which one would count? */
@@ -43,13 +48,13 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
  * A field of a request in JSON, or of a query: limit, key, cost, wait_ms,
- * permit, deny. `quoted`: it was a string where there are numbers, too. Unknown
+ * permit, outcome, latency_ms, deny. `quoted`: it was a string where there are numbers, too. Unknown
  * fields and those given twice are refused.
  */
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
 /**
- * After the last one: is it a limit and a key, or attributes? Sets the request's kind,
- * but of one to shed, which takes a limit and what to deny.
+ * After the last one: is it a limit and a key, attributes, or a permit? Sets the request's
+ * kind, but of one to shed or report, which take other fields.
  */
 int fill_finish(struct fill *fill);
 

@@ -34,16 +34,13 @@ static int read_body(struct call *call)
 	return json_read(&call->fill, call->message.body);
 }
 
-/* /v1/acquire/LIMIT?key=K&cost=N */
+/* /v1/refund?permit=P */
 static int read_query(struct call *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice name, value;
-	int status;
+	int status = 0;
 
-	if (query_decode_path(fill->arena, call->rest, &value) != 0)
-		return out_of_memory(call);
-	status = fill_field(fill, SLICE("limit"), value, false);
 	while (status == 0 && query_next(&call->query, &name, &value)) {
 		if ((status = query_decode(fill->arena, name, &name)) != 0 ||
 		    (status = query_decode(fill->arena, value, &value)) != 0)
@@ -51,6 +48,24 @@ static int read_query(struct call *call)
 		status = fill_field(fill, name, value, false);
 	}
 	return status == 0 ? fill_finish(fill) : status;
+}
+
+/* /v1/acquire/LIMIT?key=K&cost=N */
+static int read_limit_query(struct call *call)
+{
+	struct fill *fill = &call->fill;
+	struct slice value;
+	int status;
+
+	if (query_decode_path(fill->arena, call->rest, &value) != 0)
+		return out_of_memory(call);
+	status = fill_field(fill, SLICE("limit"), value, false);
+	return status == 0 ? read_query(call) : status;
+}
+
+static int read_body_or_query(struct call *call)
+{
+	return strcmp(call->message.method, "POST") == 0 ? read_body(call) : read_query(call);
 }
 
 /* "http://host/path" as "/path": requests to proxies name the whole URL. */
@@ -277,14 +292,15 @@ static int read_nothing(struct call *call)
 static const struct route routes[] = {
     {SLICE("/auth"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth},
     {SLICE("/v1/acquire"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_body},
-    {SLICE("/v1/acquire/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_query},
+    {SLICE("/v1/acquire/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_limit_query},
     {SLICE("/auth/"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth_below},
     {SLICE("/v1/peek"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_PEEK, read_body},
-    {SLICE("/v1/peek/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_PEEK, read_query},
-    {SLICE("/v1/refund"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_body},
-    {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_query},
+    {SLICE("/v1/peek/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_PEEK, read_limit_query},
+    {SLICE("/v1/refund"), HTTP_GETS | HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_body_or_query},
+    {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_limit_query},
     {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
-    {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_query},
+    {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_limit_query},
+    {SLICE("/v1/report"), HTTP_GETS | HTTP_POSTS, REQUEST_REPORT, REQUEST_ACQUIRE, read_body_or_query},
     {SLICE("/v1/shed"), HTTP_POSTS, REQUEST_SHED, REQUEST_ACQUIRE, read_body},
     {SLICE("/v1/batch"), HTTP_POSTS, REQUEST_BATCH, REQUEST_ACQUIRE, read_batch},
     {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
@@ -314,6 +330,13 @@ static unsigned method_set(const char *method)
 	                                                                 : HTTP_OTHERS;
 }
 
+/* By the set of methods that a route has. */
+static const char *const method_names[] = {
+    [HTTP_GETS] = "GET or HEAD",
+    [HTTP_POSTS] = "POST",
+    [HTTP_GETS | HTTP_POSTS] = "GET, HEAD or POST",
+};
+
 static void read_message(struct call *call)
 {
 	struct fill *fill = &call->fill;
@@ -329,7 +352,7 @@ static void read_message(struct call *call)
 	}
 	if (!(route->methods & method_set(call->message.method))) {
 		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
-		          route->methods == HTTP_POSTS ? "POST" : "GET or HEAD", call->message.method);
+		          method_names[route->methods], call->message.method);
 		refuse_as(fill, HTTP_ERROR_METHOD);
 		fill->request->detail = (int)route->methods;
 		return;

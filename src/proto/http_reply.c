@@ -132,8 +132,10 @@ static void add_result(struct buffer *out, const char *result)
 	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
 }
 
-static void add_decision(struct buffer *out, const struct weir_decision *d)
+static void add_decision(struct buffer *out, const struct reply *reply)
 {
+	const struct weir_decision *d = &reply->decision;
+
 	buffer_add_text(out, d->allowed ? "{\"allowed\":true," : "{\"allowed\":false,");
 	add_name(out, "\"limit\":", d->limit);
 	add_parameter(out, ",\"quota\":", d->quota);
@@ -147,6 +149,11 @@ static void add_decision(struct buffer *out, const struct weir_decision *d)
 	buffer_add(out, "\"", 1);
 	if (d->rule)
 		add_name(out, ",\"rule\":", d->rule);
+	if (reply->permit.len > 0) {
+		buffer_add_text(out, ",\"permit\":\"");
+		buffer_add_slice(out, reply->permit);
+		buffer_add(out, "\"", 1);
+	}
 	if (!d->allowed && d->result)
 		add_result(out, d->result);
 	buffer_add(out, "}", 1);
@@ -161,9 +168,10 @@ static const char *denial_status(enum weir_reason reason)
 	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
 }
 
-static void reply_decision(const struct request *request, const struct weir_decision *d,
+static void reply_decision(const struct request *request, const struct reply *reply,
                            struct buffer *out)
 {
+	const struct weir_decision *d = &reply->decision;
 	char room[HEAD_MAX], chosen[] = "000 Denied";
 	struct buffer head = head_open(room);
 	const char *status = "200 OK", *type = JSON_TYPE;
@@ -178,11 +186,11 @@ static void reply_decision(const struct request *request, const struct weir_deci
 	if (request->from_proxy && d->allowed)
 		type = NULL;
 	else
-		add_decision(out, d);
+		add_decision(out, reply);
 	head_start(&head, request, status, type, out->len - body);
 	if (d->limit)
 		add_ratelimit(&head, d);
-	if (!d->allowed) {
+	if (!d->allowed && request->op != REQUEST_REFUND) {
 		add_parameter(&head, "Retry-After: ", u64_max(seconds(d->retry_after_ns), 1));
 		buffer_add(&head, "\r\n", 2);
 	}
@@ -216,6 +224,8 @@ static bool is_error(const struct request *request, const struct reply *reply,
 		return true;
 	}
 	*error = http_error_of(reply->status);
+	if (request->kind == REQUEST_REPORT && reply->status == WEIR_ENOTFOUND)
+		*error = HTTP_ERROR_PERMIT;
 	if (reply->status != 0)
 		*message = slice_of(reply->message ? reply->message : weir_strerror(reply->status));
 	return reply->status != 0;
@@ -224,6 +234,11 @@ static bool is_error(const struct request *request, const struct reply *reply,
 static void reply_error(const struct request *request, enum http_verb error, struct slice message,
                         struct buffer *out)
 {
+	static const char *const allow[] = {
+	    [HTTP_GETS] = "Allow: GET, HEAD\r\n",
+	    [HTTP_POSTS] = "Allow: POST\r\n",
+	    [HTTP_GETS | HTTP_POSTS] = "Allow: GET, HEAD, POST\r\n",
+	};
 	char room[HEAD_MAX];
 	struct buffer head = head_open(room);
 	size_t body = out->len;
@@ -231,8 +246,7 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	add_error(out, error, message);
 	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
-		buffer_add_text(&head,
-		                request->detail & HTTP_GETS ? "Allow: GET, HEAD\r\n" : "Allow: POST\r\n");
+		buffer_add_text(&head, allow[request->detail]);
 	head_finish(&head, request, out, body);
 }
 
@@ -281,7 +295,7 @@ static void reply_batch(const struct request *request, const struct reply *reply
 		if (is_error(&request->items[i], &reply->items[i], &error, &message))
 			add_error(out, error, message);
 		else
-			add_decision(out, &reply->items[i].decision);
+			add_decision(out, &reply->items[i]);
 	}
 	buffer_add(out, "]", 1);
 	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
@@ -306,6 +320,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_error(request, error, message, out);
 	else if (request->kind == REQUEST_SHED)
 		reply_shed(request, out);
+	else if (request->kind == REQUEST_REPORT)
+		reply_text(request, "200 OK", JSON_TYPE, SLICE("{\"ok\":true}"), out);
 	else if (request->kind == REQUEST_BATCH)
 		reply_batch(request, reply, out);
 	else if (page_types[request->kind])
@@ -314,5 +330,5 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_text(request, reply->ready ? "200 OK" : "503 Service Unavailable", PLAIN_TYPE,
 		           reply->ready ? SLICE("ok\n") : SLICE("not ready\n"), out);
 	else
-		reply_decision(request, &reply->decision, out);
+		reply_decision(request, reply, out);
 }

@@ -14,7 +14,7 @@
 
 enum request_kind {
 	REQUEST_LIMIT,   /* `op` on a named limit and a key */
-	REQUEST_RULES,   /* `op` on what the rules say of the attributes */
+	REQUEST_RULES,   /* `op` on what the rules say of the attributes, or the permit alone */
 	REQUEST_ADHOC,   /* CL.THROTTLE and THROTTLE: the limit is in the request */
 	REQUEST_LOCAL,   /* the codec answers by itself: greetings, errors */
 	REQUEST_HEALTH,  /* /healthz */
@@ -23,6 +23,7 @@ enum request_kind {
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_SHED,    /* what a random limit denies from now on */
+	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
 	REQUEST_BATCH,   /* several of the above, decided together */
 	REQUEST_KIND_COUNT
 };
@@ -41,6 +42,9 @@ struct request_adhoc {
 
 #define REQUEST_TOP_MAX 100
 
+/* A cost that was left out where a permit knows it. */
+#define REQUEST_COST_ALL UINT64_MAX
+
 struct request {
 	enum request_kind kind;
 	enum request_op op;
@@ -48,6 +52,10 @@ struct request {
 	struct slice key;
 	uint64_t cost;
 	uint64_t wait_ns;            /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
+	bool wants_permit;           /* REQUEST_ACQUIRE: asks for one */
+	struct slice permit;         /* REQUEST_REPORT, _REFUND: as the client had it; else NULL */
+	enum weir_outcome outcome;   /* REQUEST_REPORT */
+	uint64_t latency_ms;         /* REQUEST_REPORT; 0: not told */
 	double deny;                 /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
@@ -72,6 +80,7 @@ struct reply {
 	int status;                    /* 0: decision holds; else an enum weir_status */
 	const char *message;           /* of an error, in words */
 	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC */
+	struct slice permit;           /* beside it: what was handed out, or empty */
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
 	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */

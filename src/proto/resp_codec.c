@@ -50,29 +50,75 @@ static int read_crab(struct fill *fill, const struct resp_spec *spec, const stru
 	return read_adhoc(fill, args, n, 1);
 }
 
+static int ask_permit(struct fill *fill, struct slice nothing)
+{
+	(void)nothing;
+	fill->request->wants_permit = true;
+	return 0;
+}
+
+#define ON(op) (1u << REQUEST_##op)
+
+/* What may stand behind a limit and a key. */
+static const struct {
+	struct slice name;
+	unsigned ops;
+	unsigned words; /* its own and its value's */
+	int (*set)(struct fill *fill, struct slice value);
+} options[] = {
+    {SLICE("COST"), ON(ACQUIRE) | ON(PEEK) | ON(REFUND), 2, fill_cost},
+    {SLICE("PERMIT"), ON(ACQUIRE), 1, ask_permit},
+    {SLICE("PERMIT"), ON(REFUND), 2, fill_permit},
+    {SLICE("WAIT"), ON(ACQUIRE), 2, fill_wait},
+};
+
+static const char *const option_list[] = {
+    [REQUEST_ACQUIRE] = "COST n, WAIT ms or PERMIT",
+    [REQUEST_PEEK] = "COST n",
+    [REQUEST_REFUND] = "COST n or PERMIT p",
+};
+
+/* Of the first of `n` words. Sets how many it takes. */
+static int read_option(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                       size_t n, size_t *words)
+{
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+		if (!(options[i].ops & 1u << spec->op) || options[i].words > n ||
+		    !slice_equal_nocase(args[0], options[i].name))
+			continue;
+		*words = options[i].words;
+		return options[i].set(fill, args[*words - 1]);
+	}
+	return error_set(&fill->error, WEIR_ESYNTAX,
+	                 "syntax error: expected %s behind the key of %s, found '%.*s'",
+	                 option_list[spec->op], spec->name.data, FILL_QUOTE(args[0]));
+}
+
 static int read_limit(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                       size_t n)
 {
-	bool acquires = spec->op == REQUEST_ACQUIRE;
+	size_t words;
 
 	fill->request->limit = args[1];
-	for (size_t i = 3; i < n; i += 2) {
-		bool wait = acquires && slice_equal_nocase(args[i], SLICE("WAIT"));
-		int status;
+	for (size_t i = 3; i < n; i += words) {
+		int status = read_option(fill, spec, args + i, n - i, &words);
 
-		if (slice_equal_nocase(args[i], SLICE("PERMIT")))
-			return error_set(&fill->error, WEIR_EUNSUPPORTED,
-			                 "%.*s is not supported in this version", FILL_QUOTE(args[i]));
-		if (!(wait || slice_equal_nocase(args[i], SLICE("COST"))) || i + 1 == n)
-			return error_set(&fill->error, WEIR_ESYNTAX,
-			                 "syntax error: expected COST%s and a number behind the key of %s, "
-			                 "found '%.*s'",
-			                 acquires ? " or WAIT" : "", spec->name.data, FILL_QUOTE(args[i]));
-		status = wait ? fill_wait(fill, args[i + 1]) : fill_cost(fill, args[i + 1]);
 		if (status != 0)
 			return status;
 	}
 	return fill_key(fill, args[2]);
+}
+
+/* WEIR.REPORT permit outcome [latency_ms] */
+static int read_report(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                       size_t n)
+{
+	int status = fill_outcome(fill, args[2]);
+
+	(void)spec;
+	if (status == 0 && n > 3)
+		status = fill_latency(fill, args[3]);
+	return status == 0 ? fill_permit(fill, args[1]) : status;
 }
 
 static int read_check(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
@@ -152,7 +198,7 @@ static void write_elements(const struct reply *reply, struct buffer *out, uint64
 
 	resp_write_integers(out, n, values, 5);
 	write_text(out, weir_reason_text(d->reason));
-	write_text(out, NULL); /* no limit of this version hands out permits */
+	resp_write_bulk(out, reply->permit);
 }
 
 static void write_seven(const struct reply *reply, struct buffer *out)
@@ -184,6 +230,7 @@ static const struct resp_spec specs[] = {
     DECIDE("WEIR.PEEK", 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
     DECIDE("WEIR.REFUND", 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
     DECIDE("WEIR.RESET", 3, 3, 2, LIMIT, RESET, limit, seven),
+    DECIDE("WEIR.REPORT", 3, 4, 0, REPORT, ACQUIRE, report, ok),
     DECIDE("WEIR.SHED", 3, 3, 0, SHED, ACQUIRE, shed, ok),
 #undef DECIDE
 #define RUN(name, min, max, run)                                                                   \
@@ -199,7 +246,6 @@ static const struct resp_spec specs[] = {
     RUN("CONFIG", 2, RESP_ARGS_ANY, config),
     RUN("RESET", 1, 1, reset),
     RUN("QUIT", 1, RESP_ARGS_ANY, quit),
-    RUN("WEIR.REPORT", 1, RESP_ARGS_ANY, later),
 #undef RUN
 };
 
@@ -270,7 +316,7 @@ static void read_fresh(struct resp_session *session, struct slice data, struct f
 		return;
 	}
 	spec = &specs[fill->request->verb];
-	if (spec->key != 0 && data.data[0] == '*')
+	if (spec->key != 0 && data.data[0] == '*' && !fill->request->permit.data)
 		resp_form_learn(&session->form, data, command->args, spec->key, fill->request);
 }
 

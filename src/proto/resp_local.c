@@ -99,11 +99,6 @@ void resp_run_quit(const struct resp_call *call)
 	write_ok(call);
 }
 
-void resp_run_later(const struct resp_call *call)
-{
-	write_error(call, "%.*s is not supported in this version", FILL_QUOTE(call->args[0]));
-}
-
 static bool set_name(const struct resp_call *call, struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++) {

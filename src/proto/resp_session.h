@@ -67,6 +67,5 @@ void resp_run_command(const struct resp_call *call);
 void resp_run_info(const struct resp_call *call);
 void resp_run_config(const struct resp_call *call);
 void resp_run_reset(const struct resp_call *call);
-void resp_run_later(const struct resp_call *call);
 
 #endif

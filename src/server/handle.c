@@ -6,6 +6,7 @@
 #include "rules/model.h"
 #include "server/client_ip.h"
 #include "server/limit_list.h"
+#include "server/permit.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
@@ -61,8 +62,10 @@ static void finish_decision(struct worker *worker, struct work *work)
 
 	if (work->reply.status != WEIR_OK)
 		return;
-	engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL,
-	              worker, &work->reply.decision);
+	engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL, worker,
+	              &work->reply.decision);
+	if (work->engine.permit.id != 0)
+		check(work, permit_answer(worker, work));
 	if (engine_may_wait(&work->engine)) {
 		work->wait_ns = work->reply.decision.wait_ns;
 		tell_later(&work->reply.decision, work->wait_ns);
@@ -98,6 +101,17 @@ static void finish_shed(struct worker *worker, struct work *work)
 		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
 }
 
+/* Charges that are known: by the permit that the request names, or by themselves. */
+static void prepare_permit(struct worker *worker, struct work *work)
+{
+	struct weir_error error;
+	int status = work->request.permit.data ? permit_prepare(worker, work, &error)
+	                                       : permit_ask(work, &error);
+
+	if (status != WEIR_OK)
+		fail(worker, work, status, slice_of(error.message));
+}
+
 static void prepare_limit(struct worker *worker, struct work *work)
 {
 	const struct request *r = &work->request;
@@ -108,6 +122,8 @@ static void prepare_limit(struct worker *worker, struct work *work)
 	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
 	                                 &work->engine));
 	work->engine.max_wait_ns = r->wait_ns;
+	if (work->reply.status == WEIR_OK)
+		prepare_permit(worker, work);
 }
 
 /* The attributes with `ip` as the address of who asked the proxy. */
@@ -138,11 +154,13 @@ static void prepare_rules(struct worker *worker, struct work *work)
 	struct request *r = &work->request;
 	int status = r->from_proxy ? add_client(worker, work) : WEIR_OK;
 
-	if (status == WEIR_OK)
+	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(worker->config->engine, ops[r->op], r->attributes,
 		                              r->attribute_count, r->cost, &worker->arena, &work->engine);
 	work->engine.max_wait_ns = r->wait_ns;
 	check(work, status);
+	if (status == WEIR_OK)
+		prepare_permit(worker, work);
 }
 
 static void finish_rules(struct worker *worker, struct work *work)
@@ -185,6 +203,20 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 	work->engine.direct.allowed = d->allowed = false;
 	work->engine.direct.reason = d->reason = WEIR_REASON_OVER_LIMIT;
 	observe(worker, &work->engine.direct);
+}
+
+static void finish_report(struct worker *worker, struct work *work)
+{
+	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	bool held;
+
+	if (work->reply.status != WEIR_OK)
+		return;
+	held = engine_report(worker->shared->table, &work->engine, worker->at);
+	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
+	if (!held)
+		fail(worker, work, WEIR_ENOTFOUND,
+		     SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
 static void nothing(struct worker *worker, struct work *work)
@@ -302,6 +334,7 @@ static const struct {
     [REQUEST_LIMITS] = {nothing, finish_limits, true},
     [REQUEST_TOP] = {nothing, finish_top, true},
     [REQUEST_SHED] = {nothing, finish_shed, false},
+    [REQUEST_REPORT] = {prepare_permit, finish_report, false},
     [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
 };
 
@@ -309,6 +342,7 @@ void handle_prepare(struct worker *worker, struct work *work)
 {
 	work->reply.status = WEIR_OK;
 	work->reply.message = NULL;
+	work->reply.permit = (struct slice){NULL, 0};
 	work->engine.direct.limit = NULL;
 	work->engine.charge_count = 0;
 	work->item_count = 0;

@@ -247,6 +247,27 @@ static void add_errors(struct metrics *metrics, struct buffer *out)
 	}
 }
 
+static void add_permits(struct metrics *metrics, struct buffer *out)
+{
+	static const char *const events[METRICS_PERMIT_COUNT] = {
+	    [METRICS_PERMIT_HANDED_OUT] = "handed_out",
+	    [METRICS_PERMIT_REFUNDED] = "refunded",
+	    [METRICS_PERMIT_REPORTED] = "reported",
+	    [METRICS_PERMIT_NOT_HELD] = "not_held",
+	};
+
+	add_head(out, "weir_permits_total", "counter",
+	         "Permits by what became of them; not_held: refunded or reported too late, or again.");
+	for (int e = 0; e < METRICS_PERMIT_COUNT; e++) {
+		uint64_t value = 0;
+
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			value += read_counter(&metrics->loops[i].permits[e]);
+		buffer_printf(out, "weir_permits_total{event=\"%s\"} %llu\n", events[e],
+		              (unsigned long long)value);
+	}
+}
+
 /* `value` as it is, or nanoseconds in seconds. */
 static void add_value(struct buffer *out, uint64_t value, bool seconds)
 {
@@ -338,6 +359,7 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 	add_decisions(metrics, out);
 	add_requests(metrics, out);
 	add_errors(metrics, out);
+	add_permits(metrics, out);
 	for (int h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
 		add_histogram(metrics, (enum metrics_histogram)h, out);
 	add_reloads(metrics, out);

@@ -28,6 +28,15 @@ enum metrics_histogram {
 	METRICS_HISTOGRAM_COUNT
 };
 
+/* What became of permits. */
+enum metrics_permit {
+	METRICS_PERMIT_HANDED_OUT,
+	METRICS_PERMIT_REFUNDED,
+	METRICS_PERMIT_REPORTED,
+	METRICS_PERMIT_NOT_HELD, /* refunded or reported too late, or again */
+	METRICS_PERMIT_COUNT
+};
+
 #define METRICS_BUCKETS_MAX 14
 
 /* The statuses, WEIR_OK too. */
@@ -41,6 +50,7 @@ enum {
 struct metrics_loop {
 	alignas(64) _Atomic uint64_t requests[METRICS_PROTOCOL_COUNT];
 	_Atomic uint64_t errors[METRICS_PROTOCOL_COUNT][METRICS_STATUS_COUNT]; /* by -status */
+	_Atomic uint64_t permits[METRICS_PERMIT_COUNT];
 	struct {
 		_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* the last: above all bounds */
 		_Atomic uint64_t sum;

@@ -190,9 +190,9 @@ __attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
                                               struct algo_outcome *out);
 
 /** The same on a head and a row that belong to one limit alone. */
-void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
-                     const struct algo_limit *limit, const struct algo_call *call,
-                     const struct algo_time *time, struct algo_outcome *out);
+uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
+                         const struct algo_limit *limit, const struct algo_call *call,
+                         const struct algo_time *time, struct algo_outcome *out);
 
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
@@ -294,9 +294,10 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 }
 
 /** The same on a cell that belongs to one limit alone. */
-static inline void memory_apply_cell(struct cell *cell, bool load_is_atomic,
-                                     const struct algo_limit *limit, const struct algo_call *call,
-                                     const struct algo_time *time, struct algo_outcome *out)
+static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
+                                         const struct algo_limit *limit,
+                                         const struct algo_call *call,
+                                         const struct algo_time *time, struct algo_outcome *out)
 {
 	for (;;) {
 		struct cell before = cell_load(cell, load_is_atomic);
@@ -304,7 +305,7 @@ static inline void memory_apply_cell(struct cell *cell, bool load_is_atomic,
 
 		if (!algo_step(limit, call, time, &state, out) ||
 		    cell_swap(cell, before, memory_pack(1, state, 0)))
-			return;
+			return state.until_ns;
 	}
 }
 

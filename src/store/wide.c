@@ -160,9 +160,9 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 	}
 }
 
-void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
-                     const struct algo_limit *limit, const struct algo_call *call,
-                     const struct algo_time *time, struct algo_outcome *out)
+uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
+                         const struct algo_limit *limit, const struct algo_call *call,
+                         const struct algo_time *time, struct algo_outcome *out)
 {
 	struct wide_state state = {.slot = {.cell = head},
 	                           .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
@@ -179,6 +179,7 @@ void wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
+	return until_ns;
 }
 
 /* Which of the row's cells a step will read first, as far as the head can tell. */

@@ -1,0 +1,131 @@
+/*
+ * permits.c: permits: what a request took, and its way back.
+ *
+ * Places that a request holds are given back by the step that knows them. All else that
+ * a permit covers is given back by whoever takes the permit itself off the list of those
+ * held (store/permit.h), before anything is given back.
+ */
+#include "engine/engine.h"
+
+static size_t charge_count(const struct engine_request *request)
+{
+	return request->direct.limit ? 1 : request->charge_count;
+}
+
+/* What a permit covers of a request, or NULL. */
+static const struct engine_charge *covered(const struct engine_request *request, size_t i)
+{
+	const struct engine_charge *charge =
+	    request->direct.limit ? &request->direct : &request->charges[i];
+
+	return engine_has_taken(charge) ? charge : NULL;
+}
+
+int engine_prepare_permit(const struct weir_engine *engine, const struct engine_taken *taken,
+                          size_t count, uint64_t cost, struct arena *arena,
+                          struct engine_request *request)
+{
+	*request = (struct engine_request){
+	    .op = ALGO_REFUND,
+	    .cost = u64_min(cost, taken->cost),
+	    .charges = arena_array(arena, count, sizeof *request->charges),
+	    .permit = {taken->permit, 0},
+	};
+	if (!request->charges)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const struct weir_limit *limit = engine_limit_of(engine, taken[i].identity);
+
+		request->permit.keys ^= taken[i].hash;
+		if (limit)
+			request->charges[request->charge_count++] = (struct engine_charge){
+			    .limit = limit,
+			    .key = memory_key(&limit->algo, taken[i].hash),
+			    .until_ns = taken[i].until_ns,
+			};
+	}
+	return WEIR_OK;
+}
+
+void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at)
+{
+	uint64_t until_ns = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < charge_count(request); i++) {
+		const struct engine_charge *charge = covered(request, i);
+
+		if (!charge)
+			continue;
+		any = true;
+		request->permit.keys ^= charge->key.hash;
+		if (!limit_has_permits(charge->limit))
+			until_ns = u64_max(until_ns, charge->until_ns);
+	}
+	if (!any)
+		request->permit.id = 0;
+	else if (until_ns > 0)
+		permit_hold(table, request->permit, until_ns, at.now_ns);
+}
+
+/* Whether it covers any places, or (if not `places`) anything else. */
+static bool covers(const struct engine_request *request, bool places)
+{
+	for (size_t i = 0; i < charge_count(request); i++) {
+		const struct engine_charge *charge = covered(request, i);
+
+		if (charge && limit_has_permits(charge->limit) == places)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Gives back all places, and with `rest` all else. Returns whether anything of that was
+ * held, and how the tightest of all stands in *d.
+ */
+static bool give_back(struct weir_table *table, const struct engine_request *request, bool rest,
+                      struct moment at, struct weir_decision *d)
+{
+	bool given = false, first = true;
+
+	for (size_t i = 0; i < charge_count(request); i++) {
+		const struct engine_charge *charge = covered(request, i);
+		struct algo_call call = {ALGO_REFUND, 0, .permit = request->permit.id};
+		struct weir_decision one;
+		bool mine = charge && (rest || limit_has_permits(charge->limit));
+
+		if (!charge)
+			continue;
+		call.cost = mine ? request->cost : 0;
+		call.until_ns = charge->until_ns;
+		engine_apply(table, charge->limit, &charge->key, &call, at, &one);
+		given |= mine && one.allowed;
+		if (first || one.remaining < d->remaining)
+			*d = one;
+		first = false;
+	}
+	return given;
+}
+
+void permits_refund(struct weir_table *table, const struct engine_request *request, struct moment at,
+                    struct weir_decision *d)
+{
+	bool rest = !covers(request, false);
+
+	if (!rest)
+		rest = request->cost == 0 ? permit_is_held(table, request->permit, at.now_ns)
+		                          : permit_take(table, request->permit, at.now_ns);
+	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
+	d->allowed = give_back(table, request, rest, at, d);
+}
+
+bool engine_report(struct weir_table *table, const struct engine_request *request, struct moment at)
+{
+	struct weir_decision ignored;
+
+	if (!covers(request, true))
+		return permit_is_held(table, request->permit, at.now_ns);
+	permit_take(table, request->permit, at.now_ns); /* what else it covers stays taken */
+	return give_back(table, request, false, at, &ignored);
+}

@@ -1,0 +1,38 @@
+/*
+ * permit_text.h: a permit as clients carry it: opaque, and not to be guessed or changed.
+ *
+ *     base64url( tag 16 | words, 8 bytes each, encrypted )
+ *     words: id, then for each charge the limit's identity, the key's hash, until, cost
+ *
+ * The tag is SipHash-2-4's 128 bits of the words, and the words are xored with those of
+ * the tag and a counter, under two keys derived from the table's secret. So the tag
+ * proves that they came from here, and is all the nonce there is: ids differ, so tags do
+ * (the construction of RFC 5297). Encrypted, since who sees hashes of keys finds keys
+ * that share a cell. With the secret in a table's file permits outlive a restart.
+ *
+ * Why SipHash-2-4: a keyed function with no attack better than trying all keys, where
+ * a forger has one try a request; 1-3, which keys are hashed by, is argued for outputs
+ * that nobody sees. A library of ciphers for 56 bytes would be our only such dependency.
+ */
+#ifndef SERVER_PERMIT_TEXT_H
+#define SERVER_PERMIT_TEXT_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "engine/engine.h"
+
+/* The most charges that one permit covers. */
+#define PERMIT_TEXT_CHARGES 16
+
+/** What a request with one permit took, 1 to PERMIT_TEXT_CHARGES. NULL in it: no memory. */
+struct slice permit_text_write(const struct engine_taken *taken, size_t count,
+                               const struct hash_key *secret, struct arena *arena);
+
+/**
+ * How many charges it has, in `taken` then; 0: it was not written under this secret,
+ * whatever is wrong with it.
+ */
+size_t permit_text_read(struct slice text, const struct hash_key *secret,
+                        struct engine_taken taken[PERMIT_TEXT_CHARGES]);
+
+#endif

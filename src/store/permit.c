@@ -1,0 +1,71 @@
+/*
+ * permit.c: a cell for each permit that is held.
+ *
+ *     key      its id and its keys, of the limit below
+ *     until    a little before that of the permit: where cells are scarce it makes room
+ *              before the states that it is of, which would be worth more than it
+ *     word     the id's low half: with the tag, 64 bits tell permits apart
+ */
+#include "store/permit.h"
+
+#include "base/draw.h"
+#include "base/os.h"
+
+/* The identity of no limit: theirs are hashes. */
+#define IDENTITY UINT64_C(0x7065726d69747320)
+
+uint64_t permit_draw(void)
+{
+	uint64_t id = 0;
+
+	while (id == 0)
+		if (os_random(&id, sizeof id) != WEIR_OK)
+			id = draw_next();
+	return id;
+}
+
+/* Of others who are faster; none has so many. */
+#define TRIES 100
+
+static struct table_place place_of(const struct weir_table *store, struct permit permit)
+{
+	return table_place(&store->table, memory_hash(store, IDENTITY, &permit, sizeof permit));
+}
+
+static bool find(const struct weir_table *store, struct permit permit,
+                 const struct table_place *place, uint64_t now_ns, struct table_slot *slot)
+{
+	*slot = table_find(&store->table, place);
+	return slot->cell && memory_unpack(slot->value, now_ns).until_ns != 0 &&
+	       cell_word(slot->value) == (uint32_t)permit.id;
+}
+
+/* Where there is no room, and none can be made, the permit is not held. */
+void permit_hold(struct weir_table *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
+{
+	struct table_place place = place_of(store, permit);
+	struct cell cell = cell_make(place.tag, until_ns - 1, (uint32_t)permit.id, 0);
+
+	for (unsigned tries = 0; tries < TRIES && until_ns > now_ns + 1; tries++)
+		if (table_store(&store->table, &place, table_find(&store->table, &place), cell, now_ns))
+			return;
+}
+
+bool permit_is_held(const struct weir_table *store, struct permit permit, uint64_t now_ns)
+{
+	struct table_place place = place_of(store, permit);
+	struct table_slot slot;
+
+	return find(store, permit, &place, now_ns, &slot);
+}
+
+bool permit_take(struct weir_table *store, struct permit permit, uint64_t now_ns)
+{
+	struct table_place place = place_of(store, permit);
+	struct table_slot slot;
+
+	while (find(store, permit, &place, now_ns, &slot))
+		if (cell_swap(slot.cell, slot.value, (struct cell){0, 0}))
+			return true;
+	return false;
+}

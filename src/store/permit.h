@@ -1,0 +1,31 @@
+/*
+ * permit.h: which permits may still be given back, so that each is given back once.
+ *
+ * A permit that is held has a cell in the table of one-word states, like a key; who
+ * swaps it for an empty one gives the permit back, and nobody else does. Where that cell
+ * had to make room, or a process dies right behind the swap, nothing is given back:
+ * the safe side. Permits that hold a place of their own (concurrency) need no cell.
+ */
+#ifndef STORE_PERMIT_H
+#define STORE_PERMIT_H
+
+#include "store/memory.h"
+
+struct permit {
+	uint64_t id;   /* 0: none */
+	uint64_t keys; /* the hashes of all keys that it was taken from, xored: it is no other's */
+};
+
+/** A new id: 64 random bits, not 0. Of the system, so that children of a fork draw others. */
+uint64_t permit_draw(void);
+
+/** Until `until_ns`, when none of what it was taken from has anything left to give back. */
+void permit_hold(struct weir_table *store, struct permit permit, uint64_t until_ns,
+                 uint64_t now_ns);
+
+bool permit_is_held(const struct weir_table *store, struct permit permit, uint64_t now_ns);
+
+/** Whether it was held, which it is not any more. */
+bool permit_take(struct weir_table *store, struct permit permit, uint64_t now_ns);
+
+#endif
