@@ -41,10 +41,10 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 int permit_ask(struct work *work, struct weir_error *error)
 {
 	work->engine.wants_permit = work->request.wants_permit;
-	if (engine_hands_out_permit(&work->engine) && work->engine.enforced_count > PERMIT_TEXT_CHARGES)
+	if (engine_hands_out_permit(&work->engine) && work->engine.charge_count > PERMIT_TEXT_CHARGES)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %zu",
-		                 PERMIT_TEXT_CHARGES, work->engine.enforced_count);
+		                 PERMIT_TEXT_CHARGES, work->engine.charge_count);
 	return WEIR_OK;
 }
 
