@@ -40,7 +40,7 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
 	static const char *const kinds[] = {"limit",  "rules",   "adhoc",  "local", "health",
-	                                    "ready",  "metrics", "limits", "top",   "shed",    "batch"};
+	                                    "ready",  "metrics", "limits", "top",   "shed",   "report", "batch"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -56,11 +56,21 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 	for (size_t i = 0; i < request->attribute_count; i++)
 		buffer_printf(log, " %s=%.*s", request->attributes[i].name,
 		              (int)request->attributes[i].value_len, request->attributes[i].value);
-	buffer_printf(log, " cost %lu", (unsigned long)request->cost);
+	if (request->cost == REQUEST_COST_ALL)
+		buffer_add_text(log, " cost all");
+	else
+		buffer_printf(log, " cost %lu", (unsigned long)request->cost);
 	if (request->wait_ns == WEIR_ZERO)
 		buffer_add_text(log, " no wait");
 	else if (request->wait_ns > 0)
 		buffer_printf(log, " wait %lu ns", (unsigned long)request->wait_ns);
+	if (request->wants_permit)
+		buffer_add_text(log, " with permit");
+	if (request->permit.data)
+		buffer_printf(log, " of permit [%.*s]", (int)request->permit.len, request->permit.data);
+	if (request->kind == REQUEST_REPORT)
+		buffer_printf(log, " outcome %d after %lu ms", (int)request->outcome,
+		              (unsigned long)request->latency_ms);
 	if (request->from_proxy)
 		buffer_printf(log, " for [%.*s]", (int)request->forwarded_for.len,
 		              request->forwarded_for.data);

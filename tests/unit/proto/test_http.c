@@ -35,10 +35,10 @@ static const struct reply denied = {
 	"{\"allowed\":false,\"limit\":\"login\",\"quota\":10,\"remaining\":0,"                         \
 	"\"retry_after_ms\":1201,\"reset_after_ms\":2000,\"reason\":\"over_limit\","                   \
 	"\"rule\":\"a \\\"b\\\"\",\"code\":1}"
-#define DENIED_REST                                                                                \
+#define DENIED_HEAD                                                                                \
 	"Content-Type: application/json\r\nContent-Length: 150\r\n"                                    \
-	"RateLimit-Policy: \"login\";q=10;w=2\r\nRateLimit: \"login\";r=0;t=2\r\n"                     \
-	"Retry-After: 2\r\n\r\n" DENIED_BODY
+	"RateLimit-Policy: \"login\";q=10;w=2\r\nRateLimit: \"login\";r=0;t=2\r\n"
+#define DENIED_REST DENIED_HEAD "Retry-After: 2\r\n\r\n" DENIED_BODY
 #define HEALTHY                                                                                    \
 	"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
 
@@ -50,14 +50,14 @@ static bool exchange(const struct reply *reply, const char *bytes, const char *r
 	return drive_all(&http_codec, &limits, reply, slice_of(bytes), requests, out);
 }
 
-/* Sends `bytes`; the first line of the reply, its message and whether it closes are as told. */
-static void assert_refused(const char *bytes, const char *status, const char *message, bool closes)
+/* Sends `bytes`; the first line of what is written of `reply`, and some of the rest, are as told. */
+static void assert_answer(const struct reply *reply, const char *bytes, const char *status,
+                          const char *message, bool closes)
 {
 	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
 	struct drive drive;
 
-	assert_int_equal(exchange(&passed, bytes, "", NULL), closes);
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &limits, reply);
 	drive_feed(&drive, slice_of(bytes));
 	buffer_add(&drive.out, "", 1);
 	if (strncmp(drive.out.data + 9, status, strlen(status)) != 0 ||
@@ -65,6 +65,13 @@ static void assert_refused(const char *bytes, const char *status, const char *me
 		fail_msg("%s\nexpected %s and %s\nfound %s", bytes, status, message, drive.out.data);
 	assert_true(!strstr(drive.out.data, "Connection: close") == !closes);
 	drive_close(&drive);
+}
+
+/* The same of what is refused before anybody is asked. */
+static void assert_refused(const char *bytes, const char *status, const char *message, bool closes)
+{
+	assert_int_equal(exchange(&passed, bytes, "", NULL), closes);
+	assert_answer(&passed, bytes, status, message, closes);
 }
 
 #define HOST "Host: h\r\n"
@@ -89,10 +96,20 @@ static void test_queries_and_bodies_become_the_same_requests(void **state)
 	    {"/v1/reset", "{\"attributes\":{\"ip\":\"::1\",\"n\":1.5,\"b\":true},\"cost\":0}",
 	     "reset rules ip=::1 n=1.5 b=true cost 0\n"},
 	    {"/v1/acquire", "{\"attributes\":{}}", "acquire rules cost 1\n"},
+	    {"/v1/acquire", "{\"permit\":true,\"limit\":\"l\",\"key\":\"k\"}",
+	     "acquire limit l/k cost 1 with permit\n"},
+	    {"/v1/refund", "{\"cost\":2,\"permit\":\"p\",\"limit\":\"l\",\"key\":\"k\"}",
+	     "refund limit l/k cost 2 of permit [p]\n"},
+	    {"/v1/refund", "{\"permit\":\"p\",\"attributes\":{\"a\":\"b\"}}",
+	     "refund rules a=b cost all of permit [p]\n"},
+	    {"/v1/refund", "{\"permit\":\"\"}", "refund rules cost all of permit []\n"},
 	};
 	static const char *const queries[][2] = {
 	    {"/v1/acquire/l?key=k", "acquire limit l/k cost 1\n"},
 	    {"/v1/acquire/l?key=k&wait_ms=5", "acquire limit l/k cost 1 wait 5000000 ns\n"},
+	    {"/v1/acquire/l?key=k&permit=true", "acquire limit l/k cost 1 with permit\n"},
+	    {"/v1/refund/l?key=k&permit=p", "refund limit l/k cost all of permit [p]\n"},
+	    {"/v1/refund?permit=p-_&cost=3", "refund rules cost 3 of permit [p-_]\n"},
 	    {"/v1/peek/l?&key=a%2Fb+c&&cost=0", "peek limit l/a/b c cost 0\n"},
 	    {"/v1/refund/%6C?cost=7&key=", "refund limit l/ cost 7\n"},
 	    {"http://weir:8080/v1/reset/l?key=k#f", "reset limit l/k cost 1\n"},
@@ -108,6 +125,26 @@ static void test_queries_and_bodies_become_the_same_requests(void **state)
 		snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\n" HOST "\r\n", queries[i][0]);
 		assert_false(exchange(&passed, bytes, queries[i][1], PASSED));
 	}
+}
+
+static void test_permits_are_in_the_answer_and_reports_have_their_own(void **state)
+{
+	static const char handed_out[] = "\"reason\":\"ok\",\"permit\":\"p-_1\"}";
+	struct reply with = {.decision = {.allowed = true}, .permit = SLICE("p-_1")};
+	struct reply gone = {.status = WEIR_ENOTFOUND, .message = "not held"};
+	char bytes[256];
+
+	(void)state;
+	post(bytes, sizeof bytes, "/v1/acquire", "{\"limit\":\"l\",\"key\":\"k\",\"permit\":true}");
+	assert_answer(&with, bytes, "200 OK", handed_out, false);
+	post(bytes, sizeof bytes, "/v1/report", "{\"permit\":\"p\",\"outcome\":\"timeout\"}");
+	exchange(&passed, bytes, "acquire report cost all of permit [p] outcome 2 after 0 ms\n", NULL);
+	assert_answer(&passed, bytes, "200 OK", "\r\n\r\n{\"ok\":true}", false);
+	assert_answer(&gone, bytes, "404 Not Found",
+	              "{\"error\":{\"code\":\"permit_not_held\",\"message\":\"not held\"}}", false);
+	/* A refund that gave nothing back is no request that may be tried again. */
+	exchange(&denied, "GET /v1/refund?permit=p HTTP/1.1\r\n" HOST "\r\n", NULL,
+	         "HTTP/1.1 200 OK\r\n" DENIED_HEAD "\r\n" DENIED_BODY);
 }
 
 static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
@@ -370,7 +407,15 @@ static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
 	    {"GET /v1/acquire/l?key=%zz", "400", "two hex digits"},
 	    {"GET /v1/acquire/l?key=k&x=1", "400", "found 'x'"},
 	    {"GET /v1/acquire/l?key=k&wait_ms=3600001", "400", "from 0 to 3600000, found '3600001'"},
-	    {"GET /v1/acquire/l?key=k&permit=true", "400", "permit is not supported"},
+	    {"GET /v1/acquire/l?key=k&permit=yes", "400", "permit to be true or false, found 'yes'"},
+	    {"GET /v1/peek/l?key=k&permit=true", "400", "permit to be false, found 'true'"},
+	    {"GET /v1/refund", "400", "a limit and a key, or attributes"},
+	    {"GET /v1/report?permit=p", "400", "expected permit, outcome and maybe latency_ms"},
+	    {"GET /v1/report?permit=p&outcome=good", "400", "timeout or ignored, found 'good'"},
+	    {"GET /v1/report?permit=p&outcome=failure&latency_ms=-1", "400", "found '-1'"},
+	    {"GET /v1/report?permit=p&outcome=failure&key=k", "400", "and nothing else"},
+	    {"GET /v1/acquire/l?key=k&outcome=failure", "400", "outcome at /v1/report only"},
+	    {"DELETE /v1/report", "405", "Allow: GET, HEAD, POST\r\n"},
 	};
 	char bytes[256];
 
@@ -401,7 +446,7 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":\"1\"}", "found a string"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":1e999}", "line 1 column"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"wait_ms\":1.5}", "found '1.5'"},
-	    {"{\"limit\":\"l\",\"key\":\"k\",\"permit\":true}", "not supported in this version"},
+	    {"{\"limit\":\"l\",\"key\":\"k\",\"permit\":1}", "permit to be true or false, found '1'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"surprise\":1}", "found 'surprise'"},
 	    {"{\"attributes\":[]}", "expected attributes to be an object"},
 	    {"{\"attributes\":{\"a\":[]}}", "found an array"},
@@ -511,6 +556,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_queries_and_bodies_become_the_same_requests),
+	    cmocka_unit_test(test_permits_are_in_the_answer_and_reports_have_their_own),
 	    cmocka_unit_test(test_only_a_denied_acquire_has_a_status_of_its_own),
 	    cmocka_unit_test(test_where_no_limit_decided_there_are_no_ratelimit_fields),
 	    cmocka_unit_test(test_an_error_of_the_server_is_told_by_its_status),

@@ -74,6 +74,12 @@ static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(voi
 	    {"WEIR.ACQUIRE l k wait 250 COST 2", "acquire limit l/k cost 2 wait 250000000 ns\n",
 	     "*7\r\n" SEVEN},
 	    {"WEIR.ACQUIRE l k WAIT 0", "acquire limit l/k cost 1 no wait\n", "*7\r\n" SEVEN},
+	    {"WEIR.ACQUIRE l k permit COST 2", "acquire limit l/k cost 2 with permit\n", "*7\r\n" SEVEN},
+	    {"WEIR.REFUND l k PERMIT p", "refund limit l/k cost all of permit [p]\n", "*7\r\n" SEVEN},
+	    {"WEIR.REFUND l k PERMIT p COST 3", "refund limit l/k cost 3 of permit [p]\n",
+	     "*7\r\n" SEVEN},
+	    {"WEIR.REPORT p ignored 12",
+	     "acquire report cost all of permit [p] outcome 3 after 12 ms\n", "+OK\r\n"},
 	    {"weir.acquire login k cost 4", "acquire limit login/k cost 4\n", "*7\r\n" SEVEN},
 	    {"WEIR.PEEK login k COST 0", "peek limit login/k cost 0\n", "*7\r\n" SEVEN},
 	    {"Weir.Refund login k", "refund limit login/k cost 1\n", "*7\r\n" SEVEN},
@@ -138,6 +144,33 @@ static void test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere(void 
 	    {"WEIR.ACQUIRE login k COST 11", NULL, "-ERR cost 11  of 10\r\n"});
 }
 
+/* A memo of the command before it would point at bytes of another time. */
+static void test_every_refund_has_the_permit_that_came_with_it(void **state)
+{
+	struct codec_limits input = limits();
+	char bytes[1024];
+	size_t len = 0;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		len += as_array(i < 2 ? "WEIR.REFUND l k PERMIT p" : "WEIR.REFUND l j PERMIT q",
+		                bytes + len, sizeof bytes - len).len;
+	drive_all(&resp_codec, &input, &passed, (struct slice){bytes, len},
+	          "refund limit l/k cost all of permit [p]\nrefund limit l/k cost all of permit [p]\n"
+	          "refund limit l/j cost all of permit [q]\n",
+	          NULL);
+}
+
+static void test_a_permit_is_the_seventh_element(void **state)
+{
+	struct reply reply = passed;
+
+	(void)state;
+	reply.permit = SLICE("p-_1");
+	RUN(&reply, {"WEIR.ACQUIRE l k PERMIT", NULL,
+	             "*7\r\n:1\r\n:10\r\n:9\r\n:0\r\n:201\r\n$2\r\nok\r\n$4\r\np-_1\r\n"});
+}
+
 static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 {
 	(void)state;
@@ -157,14 +190,14 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"CL.THROTTLE k 1 1 1 -1", "",
 	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
-	     "-ERR syntax error: expected COST or WAIT and a number behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
 	     "found 'COST'\r\n"},
 	    {"WEIR.ACQUIRE l k COST -1", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST 18446744073709551616", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT", "",
-	     "-ERR syntax error: expected COST or WAIT and a number behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
 	     "found 'WAIT'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT 3600001", "",
 	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
@@ -173,11 +206,20 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
 	     "found '-1'\r\n"},
 	    {"WEIR.PEEK l k WAIT 5", "",
-	     "-ERR syntax error: expected COST and a number behind the key of WEIR.PEEK, "
+	     "-ERR syntax error: expected COST n behind the key of WEIR.PEEK, "
 	     "found 'WAIT'\r\n"},
-	    {"WEIR.REFUND l k permit 5", "", "-ERR permit is not supported in this version\r\n"},
+	    {"WEIR.REFUND l k permit", "",
+	     "-ERR syntax error: expected COST n or PERMIT p behind the key of WEIR.REFUND, "
+	     "found 'permit'\r\n"},
+	    {"WEIR.ACQUIRE l k PERMIT p", "",
+	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
+	     "found 'p'\r\n"},
 	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
-	    {"WEIR.REPORT p success", "", "-ERR WEIR.REPORT is not supported in this version\r\n"},
+	    {"WEIR.REPORT p", "", "-ERR wrong number of arguments for 'WEIR.REPORT' command\r\n"},
+	    {"WEIR.REPORT p good", "",
+	     "-ERR expected outcome to be success, failure, timeout or ignored, found 'good'\r\n"},
+	    {"WEIR.REPORT p success fast", "",
+	     "-ERR expected latency_ms to be a whole number of at least 0, found 'fast'\r\n"},
 	    {"WEIR.CHECK a", "", "-ERR wrong number of arguments for 'WEIR.CHECK' command\r\n"},
 	    {"WEIR.CHECK a b c", "",
 	     "-ERR expected pairs of attribute and value behind WEIR.CHECK, found 3 words\r\n"},
@@ -420,6 +462,8 @@ int main(void)
 	    cmocka_unit_test(test_cl_throttle_has_a_token_more_and_throttle_the_other_polarity),
 	    cmocka_unit_test(test_seconds_round_up_as_soon_as_a_millisecond_is_left),
 	    cmocka_unit_test(test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere),
+	    cmocka_unit_test(test_every_refund_has_the_permit_that_came_with_it),
+	    cmocka_unit_test(test_a_permit_is_the_seventh_element),
 	    cmocka_unit_test(test_bad_arguments_are_errors_that_close_nothing),
 	    cmocka_unit_test(test_clients_are_greeted_as_by_redis),
 	    cmocka_unit_test(test_hello_changes_the_form_of_what_follows_and_of_nothing_else),
