@@ -1,4 +1,4 @@
-/* Buckets that lend: turns, and what a refund that names one gives back. */
+/* What a refund by name gives back of buckets, and of those that lend: of turns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,14 +20,20 @@ static void begin(struct weir_limit_options options)
 	state = (struct algo_state){0, 0};
 }
 
-static struct algo_outcome call(enum algo_op op, uint64_t cost, uint64_t until_ns)
+static struct algo_outcome step(struct algo_state *on, uint64_t now_ns, enum algo_op op,
+                                uint64_t cost, uint64_t until_ns)
 {
 	struct algo_call call = {op, cost, until_ns};
-	struct algo_time time = {NOW, 0};
+	struct algo_time time = {now_ns, 0};
 	struct algo_outcome out;
 
-	algo_step(&limit, &call, &time, &state, &out);
+	algo_step(&limit, &call, &time, on, &out);
 	return out;
+}
+
+static struct algo_outcome call(enum algo_op op, uint64_t cost, uint64_t until_ns)
+{
+	return step(&state, NOW, op, cost, until_ns);
 }
 
 static uint64_t acquired(void)
@@ -57,6 +63,126 @@ static void a_turn_is_given_back_only_while_nothing_came_after_it(void **unused)
 		call(ALGO_REFUND, 1, first);
 		assert_int_equal(state.until_ns, 0);
 	}
+}
+
+/* T is whole, and is not. */
+static const struct weir_rate rates[] = {{1, 4, WEIR_NANOSECOND}, {3, 10, WEIR_NANOSECOND}};
+
+static void begin_ns(struct weir_rate rate, uint64_t burst)
+{
+	struct weir_limit_options options = {.rate = rate, .burst = burst};
+
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+}
+
+/* How many of three that come at `times` pass by `now`, and how many could besides. */
+struct history {
+	struct algo_state state;
+	uint64_t passed, next;
+};
+
+static uint64_t passes_by(struct history *h, const uint64_t times[3], uint64_t now)
+{
+	for (; h->next < 3 && times[h->next] <= now; h->next++)
+		h->passed += step(&h->state, NOW + times[h->next], ALGO_ACQUIRE, 1, 0).allowed;
+	return h->passed + step(&h->state, NOW + now, ALGO_PEEK, 1, 0).remaining;
+}
+
+/* Of a request at `x` of cost 2, refunded at `r`, in a history with it and one without. */
+static void compare_with_and_without(const uint64_t times[3], uint64_t x, uint64_t r)
+{
+	struct history with = {.passed = 0}, without = {.passed = 0};
+	bool came;
+	uint64_t until_ns;
+
+	passes_by(&with, times, x);
+	came = step(&with.state, NOW + x, ALGO_ACQUIRE, 2, 0).allowed;
+	until_ns = with.state.until_ns;
+	passes_by(&with, times, r);
+	if (!came)
+		return;
+	step(&with.state, NOW + r, ALGO_REFUND, 2, until_ns);
+	for (uint64_t now = r; now < 40; now++)
+		if (passes_by(&with, times, now) > passes_by(&without, times, now))
+			fail_msg("requests at %d %d %d, one at %d given back at %d: too many by %d",
+			         (int)times[0], (int)times[1], (int)times[2], (int)x, (int)r, (int)now);
+}
+
+static void a_refund_lets_no_more_pass_than_if_its_request_had_not_come(void **unused)
+{
+	(void)unused;
+	for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+		begin_ns(rates[i], 3);
+		for (uint64_t a = 0; a < 14; a++)
+			for (uint64_t b = a; b < 14; b++)
+				for (uint64_t c = b; c < 14; c += 2)
+					for (uint64_t x = 0; x < 10; x++)
+						for (uint64_t r = x; r < 22; r += 2)
+							compare_with_and_without((uint64_t[]){a, b, c}, x, r);
+	}
+}
+
+static void at_once_all_is_given_back(void **unused)
+{
+	(void)unused;
+	for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+		for (uint64_t before = 0; before < 3; before++) {
+			struct algo_state was;
+
+			begin_ns(rates[i], 4);
+			state = (struct algo_state){0, 0};
+			call(ALGO_ACQUIRE, before, 0);
+			was = state;
+			call(ALGO_ACQUIRE, 2, 0);
+			call(ALGO_REFUND, 2, state.until_ns);
+			assert_int_equal(state.until_ns, was.until_ns);
+			assert_int_equal(state.word, was.word);
+		}
+}
+
+/* Out of order they may save up idle time, but nothing is made of nothing. */
+static void refunds_in_any_order_give_back_no_more_than_was_taken(void **unused)
+{
+	uint64_t draw = 1;
+
+	(void)unused;
+	for (int trace = 0; trace < 20000; trace++) {
+		struct weir_rate rate = rates[trace % 2];
+		uint64_t untils[8], held = 0, kept = 0, now = 0;
+
+		begin_ns(rate, 3);
+		state = (struct algo_state){0, 0};
+		for (int i = 0; i < 24; i++) {
+			draw = draw * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+			now += draw >> 60 & 3;
+			if (draw >> 40 & 1 && held > 0) {
+				uint64_t which = (draw >> 48) % held;
+
+				step(&state, NOW + now, ALGO_REFUND, 1, untils[which]);
+				untils[which] = untils[--held];
+			} else if (step(&state, NOW + now, ALGO_ACQUIRE, 1, 0).allowed) {
+				if (draw >> 41 & 1 && held < 8)
+					untils[held++] = state.until_ns;
+				else
+					kept++;
+			}
+			assert_true(kept * rate.period <= 3 * rate.period + now * rate.count);
+		}
+	}
+}
+
+static void of_tokens_what_has_not_leaked_is_given_back(void **unused)
+{
+	uint64_t first, second;
+
+	(void)unused;
+	begin((struct weir_limit_options){.algorithm = WEIR_TOKEN_BUCKET}); /* one per 100 ms */
+	first = acquired();
+	second = acquired();
+	step(&state, NOW + 70 * NS_PER_MS, ALGO_REFUND, 1, first);
+	assert_int_equal(state.until_ns, second - 30 * NS_PER_MS);
+	step(&state, NOW + 101 * NS_PER_MS, ALGO_REFUND, 1, first);
+	assert_int_equal(state.until_ns, second - 30 * NS_PER_MS);
 }
 
 static void of_tokens_any_is_given_back(void **unused)
@@ -158,6 +284,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_turn_is_given_back_only_while_nothing_came_after_it),
 	    cmocka_unit_test(of_tokens_any_is_given_back),
+	    cmocka_unit_test(of_tokens_what_has_not_leaked_is_given_back),
+	    cmocka_unit_test(at_once_all_is_given_back),
+	    cmocka_unit_test(a_refund_lets_no_more_pass_than_if_its_request_had_not_come),
+	    cmocka_unit_test(refunds_in_any_order_give_back_no_more_than_was_taken),
 	    cmocka_unit_test(a_denial_takes_no_turn),
 	    cmocka_unit_test(who_would_not_wait_for_the_turn_is_denied_and_takes_none),
 	    cmocka_unit_test(who_waits_longer_than_the_limit_lets_him_is_denied_as_all),
