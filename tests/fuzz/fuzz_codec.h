@@ -20,7 +20,8 @@ static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4};
 static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,
                       struct slice bytes, struct buffer *out)
 {
-	struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"}};
+	struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"},
+	                      .permit = SLICE("p-_1")};
 	const struct reply items[4] = {reply, reply, reply, reply};
 	enum codec_result result = CODEC_REQUEST;
 	bool open = true;

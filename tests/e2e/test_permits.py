@@ -1,0 +1,221 @@
+"""Permits over both protocols: what was taken goes back to where it was, once."""
+
+import pytest
+from harness import Wire
+
+RULES = """
+limits:
+  user: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+  site: { algorithm: sliding_window, rate: 20/h }
+rules:
+  - { name: by-user, match: { path: /login }, key: [user], limits: [user] }
+  - { name: by-site, match: { path: /login }, limits: [site] }
+"""
+
+
+class HttpPermits:
+    """Each call returns (allowed, remaining, permit), or the message of an error."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def call(self, path, **fields):
+        answer = self.server.post(f"/v1/{path}", fields).json
+        if "error" in answer:
+            return answer["error"]["message"]
+        if path == "report":
+            return answer
+        return answer["allowed"], answer["remaining"], answer.get("permit", "")
+
+    def acquire(self, limit, key, cost=1):
+        return self.call("acquire", limit=limit, key=key, cost=cost, permit=True)
+
+    def refund(self, limit, key, permit, **cost):
+        return self.call("refund", limit=limit, key=key, permit=permit, **cost)
+
+    def report(self, permit, outcome="success"):
+        return self.call("report", permit=permit, outcome=outcome, latency_ms=12)
+
+    def peek(self, limit, key):
+        return self.call("peek", limit=limit, key=key)[1]
+
+
+class RespPermits:
+    def __init__(self, server):
+        self.server = server
+
+    def call(self, *words):
+        with Wire(self.server.resp) as wire:
+            reply = wire.command(*words)
+        if isinstance(reply, bytes):
+            return {"ok": True} if reply == b"+OK" else reply[5:].decode()
+        return bool(reply[0]), reply[2], reply[6].decode()
+
+    def acquire(self, limit, key, cost=1):
+        return self.call("WEIR.ACQUIRE", limit, key, "PERMIT", "COST", cost)
+
+    def refund(self, limit, key, permit, **cost):
+        return self.call("WEIR.REFUND", limit, key, "PERMIT", permit,
+                         *(["COST", cost["cost"]] if cost else []))
+
+    def report(self, permit, outcome="success"):
+        return self.call("WEIR.REPORT", permit, outcome, 12)
+
+    def peek(self, limit, key):
+        return self.call("WEIR.PEEK", limit, key)[1]
+
+
+PROTOCOLS = [HttpPermits, RespPermits]
+
+
+@pytest.fixture(params=PROTOCOLS)
+def client(request, server):
+    return request.param(server)
+
+
+@pytest.mark.parametrize("limit", ["login", "level", "window", "reset"])
+def test_refund_twice(client, key, limit):
+    quota = client.peek(limit, key)
+    allowed, _, permit = client.acquire(limit, key, 2)
+    client.acquire(limit, key)
+    assert allowed and permit
+    assert client.report(permit) == {"ok": True}
+    assert client.refund(limit, key, permit) == (True, quota - 1, "")
+    assert client.refund(limit, key, permit) == (False, quota - 1, "")
+    assert "not held" in client.report(permit)
+
+
+def test_part_of_it_is_given_back_once(client, key):
+    _, _, permit = client.acquire("login", key, 4)
+    assert client.refund("login", key, permit, cost=1) == (True, 7, "")
+    assert client.refund("login", key, permit) == (False, 7, "")
+
+
+def test_a_denied_request_has_no_permit(client, key):
+    client.acquire("one", key)
+    assert client.acquire("one", key) == (False, 0, "")
+
+
+def test_forged_permit(client, key):
+    _, _, permit = client.acquire("login", key)
+    forged = [permit[:-2] + "AA", "A" + permit[1:], permit + "A", permit[:-1], "x", "",
+              "A" * len(permit), "Z" * 5000, "ä" + permit]
+    assert {client.refund("login", key, text) for text in forged} == {
+        "expected a permit as it was handed out here"}
+    assert {client.report(text) for text in forged} == {
+        "expected a permit as it was handed out here"}
+    assert client.refund("login", key, permit) == (True, 10, "")
+
+
+def test_permit_of_another_key(client, key):
+    _, _, permit = client.acquire("login", key)
+    for limit, other in (("login", key + "x"), ("window", key)):
+        client.acquire(limit, other)
+        assert "the limit and the key" in client.refund(limit, other, permit)
+    assert "the name of a limit" in client.refund("nowhere", key, permit)
+    assert client.refund("login", key, permit) == (True, 10, "")
+
+
+def test_permit_of_another_server(client, serve, key):
+    _, _, permit = client.acquire("login", key)
+    other = serve()
+    assert "handed out here" in type(client)(other).refund("login", key, permit)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_permit_across_a_reload(serve, protocol):
+    config = "limits: {{ a: {{ algorithm: fixed_window, rate: {}/d }} }}"
+    server = serve(config=config.format(5))
+    client = protocol(server)
+    _, _, permit = client.acquire("a", "k", 3)
+    server.reload(config.format(8))
+    server.line_with("reloaded")
+    assert client.peek("a", "k") == 5
+    assert client.refund("a", "k", permit) == (True, 8, "")
+    _, _, permit = client.acquire("a", "k", 3)
+    server.reload("limits: { b: { algorithm: fixed_window, rate: 5/d } }")
+    server.line_with("reloaded")
+    assert server.post("/v1/refund", {"permit": permit}).json["allowed"] is False
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_permit_across_a_restart(serve, tmp_path, protocol):
+    flags = ["--store", f"file:{tmp_path}/state"]
+    server = serve(*flags)
+    _, _, first = protocol(server).acquire("login", "k", 2)
+    _, _, second = protocol(server).acquire("login", "k", 3)
+    protocol(server).refund("login", "k", first)
+    assert server.stop() == 0
+    client = protocol(serve(*flags))
+    assert client.refund("login", "k", first) == (False, 7, "")
+    assert client.refund("login", "k", second) == (True, 10, "")
+
+
+def test_a_permit_of_rules_covers_all_that_were_charged(serve):
+    server = serve(config=RULES)
+    request = {"attributes": {"path": "/login", "user": "u"}, "cost": 3, "permit": True}
+    client = HttpPermits(server)
+    first, second = (server.post("/v1/acquire", request).json["permit"] for _ in range(2))
+    # Whatever is asked beside it and whatever the rules say now.
+    server.reload(RULES.replace("/login", "/elsewhere"))
+    server.line_with("reloaded")
+    refund = {"attributes": {"path": "/login", "user": "v"}, "permit": first}
+    assert server.post("/v1/refund", refund).json["allowed"] is True
+    assert (client.peek("user", "u"), client.peek("site", "")) == (7, 17)
+    assert server.post("/v1/refund", refund).json["allowed"] is False
+    assert (client.peek("user", "u"), client.peek("site", "")) == (7, 17)
+    # Named by one of its keys, all comes back as well.
+    assert client.refund("site", "", second) == (True, 10, "")
+    assert (client.peek("user", "u"), client.peek("site", "")) == (10, 20)
+
+
+def test_what_no_rule_charges_has_no_permit(serve):
+    server = serve(config=RULES)
+    answer = server.post("/v1/acquire", {"attributes": {"path": "/other"}, "permit": True})
+    assert answer.json["allowed"] is True and "permit" not in answer.json
+
+
+def test_more_charges_than_a_permit_covers_are_refused_and_take_nothing(serve):
+    limits = "\n".join(f"  l{i}: {{ algorithm: token_bucket, rate: 5/h }}" for i in range(17))
+    server = serve(config=f"limits:\n{limits}\nrules:\n  - {{ limits: "
+                          f"[{', '.join(f'l{i}' for i in range(17))}] }}")
+    answer = server.post("/v1/acquire", {"attributes": {}, "permit": True})
+    assert (answer.status, answer.json["error"]["code"]) == (400, "too_long")
+    assert "at most 16 limits" in answer.json["error"]["message"]
+    assert HttpPermits(server).peek("l0", "") == 5
+    assert server.post("/v1/acquire", {"attributes": {}}).status == 200
+
+
+def test_queries_and_batches_have_permits_too(server, key):
+    permit = server.get(f"/v1/acquire/login?key={key}&cost=2&permit=true").json["permit"]
+    assert server.get(f"/v1/report?permit={permit}&outcome=failure").json == {"ok": True}
+    batch = server.post("/v1/batch", [
+        {"limit": "login", "key": key, "permit": True},
+        {"op": "refund", "permit": permit}, {"op": "refund", "permit": permit},
+        {"op": "refund", "limit": "login", "key": key, "permit": "x"}]).json
+    assert [item.get("allowed") for item in batch] == [True, True, False, None]
+    assert [item.get("remaining") for item in batch] == [7, 9, 9, None]
+    assert server.get(f"/v1/refund?permit={batch[0]['permit']}").json["remaining"] == 10
+
+
+def test_statuses_of_permits(server, key):
+    permit = server.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
+    spent = [server.post("/v1/refund", {"permit": permit}) for _ in range(2)][1]
+    assert (spent.status, spent.json["allowed"]) == (200, False)
+    assert "Retry-After" not in spent.headers
+    gone = server.post("/v1/report", {"permit": permit, "outcome": "success"})
+    assert (gone.status, gone.json["error"]["code"]) == (404, "permit_not_held")
+    forged = server.post("/v1/report", {"permit": permit[1:], "outcome": "success"})
+    assert (forged.status, forged.json["error"]["code"]) == (400, "bad_request")
+
+
+def test_permits_are_counted(serve):
+    server = serve()
+    client = HttpPermits(server)
+    permits = [client.acquire("login", "k")[2] for _ in range(3)]
+    client.report(permits[0])
+    for permit in permits[:2] * 2:
+        client.refund("login", "k", permit)
+    page = server.get("/metrics").text
+    for event, count in {"handed_out": 3, "reported": 1, "refunded": 2, "not_held": 2}.items():
+        assert f'weir_permits_total{{event="{event}"}} {count}\n' in page
