@@ -31,8 +31,7 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
 /** Whether its requests hold places until they are reported, and so get permits unasked. */
 static inline bool limit_has_permits(const struct weir_limit *limit)
 {
-	(void)limit;
-	return false;
+	return limit->algo.algorithm == WEIR_CONCURRENCY;
 }
 
 /** Whether `cost` could ever be granted. */
