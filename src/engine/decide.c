@@ -214,7 +214,7 @@ bool engine_hands_out_permit(const struct engine_request *request)
 	if (request->direct.limit)
 		return hands_out || limit_has_permits(request->direct.limit);
 	for (size_t i = 0; i < request->charge_count; i++)
-		hands_out |= !request->charges[i].shadow && limit_has_permits(request->charges[i].limit);
+		hands_out |= limit_has_permits(request->charges[i].limit);
 	return hands_out;
 }
 
@@ -241,7 +241,7 @@ void engine_decide(struct weir_table *table, struct engine_request *request, str
 		if (decision->allowed)
 			permits_hold(table, request, at);
 		else
-			request->permit.id = 0;
+			permits_drop(table, request, at);
 	}
 }
 

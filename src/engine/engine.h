@@ -97,10 +97,13 @@ struct engine_taken {
 	uint64_t permit;   /* the permit's id; 0: none */
 };
 
-/** Of a request that was allowed. Nothing is taken of a limit that keeps no state. */
+/**
+ * Of a request that was allowed. Nothing is taken of a limit that keeps no state. What shadow
+ * rules take is not given back, but for places: a request holds these until it ends.
+ */
 static inline bool engine_has_taken(const struct engine_charge *charge)
 {
-	return !charge->shadow && charge->until_ns != 0;
+	return charge->until_ns != 0 && (!charge->shadow || limit_has_permits(charge->limit));
 }
 
 /** How many limits the request, allowed, has taken from; `taken` (or NULL) has room for them. */
@@ -180,8 +183,12 @@ static inline uint64_t engine_apply(struct weir_table *table, const struct weir_
  */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
-/** Of decide.c: the permit of an allowed request is held from now on, if it took anything. */
+/**
+ * Of decide.c, when a request with a permit was decided: it is held from now on, if it
+ * took anything. One that was denied has none, and holds no places of shadow rules.
+ */
 void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at);
+void permits_drop(struct weir_table *table, struct engine_request *request, struct moment at);
 /** Of decide.c: what engine_decide does for a permit. */
 void permits_refund(struct weir_table *table, const struct engine_request *request, struct moment at,
                     struct weir_decision *decision);

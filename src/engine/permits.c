@@ -68,6 +68,20 @@ void permits_hold(struct weir_table *table, struct engine_request *request, stru
 		permit_hold(table, request->permit, until_ns, at.now_ns);
 }
 
+void permits_drop(struct weir_table *table, struct engine_request *request, struct moment at)
+{
+	for (size_t i = 0; i < request->charge_count; i++) {
+		const struct engine_charge *charge = &request->charges[i];
+		struct algo_call call = {ALGO_REFUND, request->cost, charge->until_ns,
+		                         .permit = request->permit.id};
+		struct weir_decision ignored;
+
+		if (charge->shadow && engine_has_taken(charge))
+			engine_apply(table, charge->limit, &charge->key, &call, at, &ignored);
+	}
+	request->permit.id = 0;
+}
+
 /* Whether it covers any places, or (if not `places`) anything else. */
 static bool covers(const struct engine_request *request, bool places)
 {

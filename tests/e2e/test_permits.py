@@ -1,7 +1,7 @@
 """Permits over both protocols: what was taken goes back to where it was, once."""
 
 import pytest
-from harness import Wire
+from harness import Wire, until
 
 RULES = """
 limits:
@@ -219,3 +219,84 @@ def test_permits_are_counted(serve):
     page = server.get("/metrics").text
     for event, count in {"handed_out": 3, "reported": 1, "refunded": 2, "not_held": 2}.items():
         assert f'weir_permits_total{{event="{event}"}} {count}\n' in page
+
+
+# What is in flight
+
+FLIGHT = """
+limits:
+  flight: { algorithm: concurrency, max: 2, lease: LEASE }
+  login: { algorithm: token_bucket, rate: 5/h }
+rules:
+  - { name: both, match: { path: /both }, limits: [login, flight] }
+  - { name: shadow, match: { path: /shadow }, limits: [flight], mode: shadow }
+  - { name: beside, match: { path: /shadow }, limits: [login] }
+"""
+
+
+def check(server, path):
+    with Wire(server.resp) as wire:
+        reply = wire.command("WEIR.CHECK", "path", path)
+    return bool(reply[0]), reply[6].decode()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_places_are_taken_without_asking_and_given_back_once(serve, protocol):
+    client = protocol(serve(config=FLIGHT.replace("LEASE", "1h")))
+    take = {HttpPermits: lambda: client.call("acquire", limit="flight", key="k"),
+            RespPermits: lambda: client.call("WEIR.ACQUIRE", "flight", "k")}[protocol]
+    first, second, denied = take(), take(), take()
+    assert [answer[:2] for answer in (first, second, denied)] == [(True, 1), (True, 0), (False, 0)]
+    assert first[2] and second[2] and not denied[2]
+    for outcome in ("failure", "success"):
+        told = client.report(first[2], outcome)
+        assert told == {"ok": True} if outcome == "failure" else "not held" in told
+        assert client.peek("flight", "k") == 1
+    assert client.refund("flight", "k", second[2]) == (True, 2, "")
+    assert client.refund("flight", "k", second[2]) == (False, 2, "")
+    third = take()
+    assert third[:2] == (True, 1)
+    assert client.refund("flight", "k", first[2]) == (False, 1, "")
+
+
+def test_a_place_is_free_when_its_lease_is_over(serve):
+    server = serve(config=FLIGHT.replace("LEASE", "50ms"))
+    client = HttpPermits(server)
+    permits = [client.call("acquire", limit="flight", key="k")[2] for _ in range(2)]
+    until(lambda: client.peek("flight", "k") == 2, "the lease to end")
+    assert [client.report(permit) for permit in permits] == [
+        "the permit is not held: it was given back before, or its time is over"] * 2
+
+
+def test_places_of_rules_come_back_with_the_report_and_counts_with_a_refund(serve):
+    server = serve(config=FLIGHT.replace("LEASE", "1h"))
+    client = RespPermits(server)
+    (_, first), (_, second) = check(server, "/both"), check(server, "/both")
+    assert check(server, "/both") == (False, "")
+    assert (client.peek("flight", ""), client.peek("login", "")) == (0, 3)
+    assert client.report(first) == {"ok": True}
+    assert (client.peek("flight", ""), client.peek("login", "")) == (1, 3)
+    assert "not held" in client.report(first)
+    assert client.refund("login", "", first)[0] is False
+    assert client.refund("login", "", second)[0] is True
+    assert (client.peek("flight", ""), client.peek("login", "")) == (2, 4)
+
+
+def test_a_denied_request_holds_no_place(serve):
+    server = serve(config=FLIGHT.replace("LEASE", "1h"))
+    client = RespPermits(server)
+    for _ in range(5):
+        client.report(check(server, "/both")[1])
+    assert client.peek("login", "") == 0
+    for path in ("/both", "/both", "/both", "/shadow", "/shadow", "/shadow"):
+        assert check(server, path) == (False, "")
+    assert client.peek("flight", "") == 2
+
+
+def test_places_of_shadow_rules_come_back_with_the_report(serve):
+    server = serve(config=FLIGHT.replace("LEASE", "1h"))
+    client = RespPermits(server)
+    permits = [check(server, "/shadow")[1] for _ in range(3)]
+    assert client.peek("flight", "") == 0
+    assert client.report(permits[0]) == client.report(permits[1]) == {"ok": True}
+    assert client.peek("flight", "") == 2
