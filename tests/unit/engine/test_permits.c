@@ -279,6 +279,51 @@ static void a_limiter_names_the_window(void **state)
 	weir_limiter_close(limiter);
 }
 
+static const struct weir_limit_options flight = {
+    .algorithm = WEIR_CONCURRENCY, .max = 2, .lease_ns = 10 * SECOND};
+
+static void a_report_takes_the_place_back_once(void **state)
+{
+	struct weir_permit first, second;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&flight, &limit, NULL), WEIR_OK);
+	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
+	first = acquire("k", 1, NOW);
+	second = acquire("k", 1, NOW);
+	assert_int_equal(acquire("k", 1, NOW).id, 0);
+	assert_int_equal(report("j", &first, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(report("k", &first, NOW), WEIR_OK);
+	assert_int_equal(report("k", &first, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(refund("k", &first, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(remaining("k", NOW), 1);
+	assert_int_equal(refund("k", &second, NOW), WEIR_OK);
+	assert_int_equal(d.remaining, 2);
+	first = acquire("k", 1, NOW);
+	second = acquire("k", 1, first.until_ns);
+	assert_int_equal(report("k", &first, first.until_ns), WEIR_ENOTFOUND);
+	assert_int_equal(remaining("k", first.until_ns), 1);
+	end();
+}
+
+static void a_limiter_takes_a_place_back_once(void **state)
+{
+	weir_limiter *limiter;
+	struct weir_permit permits[3];
+
+	(void)state;
+	assert_int_equal(weir_limiter_open(&flight, &limiter, NULL), WEIR_OK);
+	for (size_t i = 0; i < 3; i++)
+		weir_limiter_acquire_permit(limiter, 1, NOW, &d, &permits[i]);
+	assert_int_equal(permits[2].id, 0);
+	assert_int_equal(weir_limiter_report(limiter, &permits[0], WEIR_OUTCOME_TIMEOUT, 0, NOW), 0);
+	assert_int_equal(weir_limiter_report(limiter, &permits[0], WEIR_OUTCOME_TIMEOUT, 0, NOW),
+	                 WEIR_ENOTFOUND);
+	assert_int_equal(weir_limiter_refund_permit(limiter, &permits[0], NOW, &d), WEIR_ENOTFOUND);
+	assert_int_equal(d.remaining, 1);
+	weir_limiter_close(limiter);
+}
+
 /* And makes it before the count that it is of, which lasts as long. */
 static void a_permit_that_had_to_make_room_gives_nothing_back(void **state)
 {
@@ -395,6 +440,8 @@ int main(void)
 	    cmocka_unit_test(an_invented_or_altered_permit_gives_nothing_back),
 	    cmocka_unit_test(part_of_a_permit_is_given_back_once),
 	    cmocka_unit_test(a_limiter_names_the_window),
+	    cmocka_unit_test(a_report_takes_the_place_back_once),
+	    cmocka_unit_test(a_limiter_takes_a_place_back_once),
 	    cmocka_unit_test(a_permit_that_had_to_make_room_gives_nothing_back),
 	    cmocka_unit_test(permit_across_a_restart),
 	    cmocka_unit_test(of_several_who_give_back_at_once_one_does),
