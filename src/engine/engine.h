@@ -126,7 +126,8 @@ int engine_prepare_permit(const struct weir_engine *engine, const struct engine_
  * Instead of engine_decide, for a refund by permit: the work has ended. Whether it was
  * held: its places are not any more.
  */
-bool engine_report(struct weir_table *table, const struct engine_request *request, struct moment at);
+bool engine_report(struct weir_table *table, const struct engine_request *request,
+                   struct moment at);
 
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
 __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
@@ -190,8 +191,8 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at);
 void permits_drop(struct weir_table *table, struct engine_request *request, struct moment at);
 /** Of decide.c: what engine_decide does for a permit. */
-void permits_refund(struct weir_table *table, const struct engine_request *request, struct moment at,
-                    struct weir_decision *decision);
+void permits_refund(struct weir_table *table, const struct engine_request *request,
+                    struct moment at, struct weir_decision *decision);
 
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);

@@ -122,8 +122,8 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 	return given;
 }
 
-void permits_refund(struct weir_table *table, const struct engine_request *request, struct moment at,
-                    struct weir_decision *d)
+void permits_refund(struct weir_table *table, const struct engine_request *request,
+                    struct moment at, struct weir_decision *d)
 {
 	bool rest = !covers(request, false);
 
@@ -134,7 +134,8 @@ void permits_refund(struct weir_table *table, const struct engine_request *reque
 	d->allowed = give_back(table, request, rest, at, d);
 }
 
-bool engine_report(struct weir_table *table, const struct engine_request *request, struct moment at)
+bool engine_report(struct weir_table *table, const struct engine_request *request,
+                   struct moment at)
 {
 	struct weir_decision ignored;
 

@@ -63,7 +63,7 @@ static int read_limit_query(struct call *call)
 	return status == 0 ? read_query(call) : status;
 }
 
-static int read_body_or_query(struct call *call)
+static int read_either(struct call *call)
 {
 	return strcmp(call->message.method, "POST") == 0 ? read_body(call) : read_query(call);
 }
@@ -296,11 +296,11 @@ static const struct route routes[] = {
     {SLICE("/auth/"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth_below},
     {SLICE("/v1/peek"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_PEEK, read_body},
     {SLICE("/v1/peek/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_PEEK, read_limit_query},
-    {SLICE("/v1/refund"), HTTP_GETS | HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_body_or_query},
+    {SLICE("/v1/refund"), HTTP_GETS | HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_either},
     {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_limit_query},
     {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
     {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_limit_query},
-    {SLICE("/v1/report"), HTTP_GETS | HTTP_POSTS, REQUEST_REPORT, REQUEST_ACQUIRE, read_body_or_query},
+    {SLICE("/v1/report"), HTTP_GETS | HTTP_POSTS, REQUEST_REPORT, REQUEST_ACQUIRE, read_either},
     {SLICE("/v1/shed"), HTTP_POSTS, REQUEST_SHED, REQUEST_ACQUIRE, read_body},
     {SLICE("/v1/batch"), HTTP_POSTS, REQUEST_BATCH, REQUEST_ACQUIRE, read_batch},
     {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
