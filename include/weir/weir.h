@@ -47,6 +47,9 @@ extern "C" {
 /** In place of a time: the library reads its own clock, once. */
 #define WEIR_NOW UINT64_MAX
 
+/** As a deadline: none. */
+#define WEIR_FOREVER (UINT64_MAX - 1)
+
 /* ------------------------------------------------------------------------- */
 /* Errors                                                                    */
 
@@ -244,7 +247,8 @@ struct weir_decision {
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
 	uint64_t wait_ns;        /**< allowed, but act only after so long: nothing here sleeps.
-	                              Who leaves instead refunds */
+	                              Who leaves instead refunds. Of *_acquire_wait: so long it
+	                              took, act now */
 	uint64_t reserved[2];    /**< 0 */
 };
 
@@ -300,6 +304,9 @@ WEIR_API void weir_limiter_close(weir_limiter *limiter);
  */
 WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                   struct weir_decision *decision);
+/** As weir_acquire_wait. */
+WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
+                                       struct weir_decision *decision, struct weir_permit *permit);
 /** Answers as acquire would, and consumes nothing. */
 WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                struct weir_decision *decision);
@@ -381,6 +388,29 @@ WEIR_API int weir_table_sync(weir_table *table);
 WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
                           size_t key_len, uint64_t cost, uint64_t now_ns,
                           struct weir_decision *decision);
+/**
+ * weir_acquire that blocks its thread until the request passes, at `deadline_ns` at
+ * the latest: a time of the system's clock, WEIR_NOW for no waiting, WEIR_FOREVER.
+ * `wait_ns` tells how long it took. Denied at once where it can't be before the
+ * deadline (WEIR_REASON_WAIT_TOO_LONG), else at the deadline.
+ *
+ * Who waits for a key of a limit is served in the order of the calls, in this process;
+ * calls of other processes, and those that do not wait, may come in between. What is
+ * refunded or reset here is given to the first at once. Waiting takes no processor time,
+ * and goes on over steps of the clock and signals. `permit` may be NULL; otherwise it is
+ * filled as by weir_acquire_permit. No longer than the limit's own `max_wait_ns` where it
+ * has one, and at most `queue` threads for a place of what is in flight, if that is set
+ * (WEIR_REASON_QUEUE_FULL).
+ * Errors: ECOST, ELONG, ENOMEM.
+ *
+ *     clock_gettime(CLOCK_REALTIME, &t);
+ *     if (weir_acquire_wait(table, limit, "key", 3, 1, t.tv_sec * 1000000000 + 500000000, &d,
+ *                           NULL) == 0 && d.allowed)
+ *         serve(); // within half a second or so
+ */
+WEIR_API int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key,
+                               size_t key_len, uint64_t cost, uint64_t deadline_ns,
+                               struct weir_decision *decision, struct weir_permit *permit);
 WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,

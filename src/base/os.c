@@ -65,6 +65,11 @@ void *os_pages_reserve(size_t size)
 	return pages == MAP_FAILED ? NULL : pages;
 }
 
+void os_pages_forget_in_child(void *pages, size_t size)
+{
+	madvise(pages, size, MADV_WIPEONFORK);
+}
+
 void os_pages_unmap(void *pages, size_t size)
 {
 	if (pages)

@@ -18,6 +18,8 @@ void *os_pages_map(size_t size);
 void os_pages_scatter(void *pages, size_t size);
 /** Zeroed pages that are not there until they are touched; NULL when there are no addresses. */
 void *os_pages_reserve(size_t size);
+/** The child of a fork finds them zeroed, where the system can do that (Linux 4.14). */
+void os_pages_forget_in_child(void *pages, size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
 /** Waits until what was written to pages of a file is on its disk; 0 or WEIR_EIO. */

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/room.h"
+#include "engine/wait.h"
 #include "store/memory.h"
 
 struct weir_limiter {
@@ -12,6 +14,7 @@ struct weir_limiter {
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock clock;
 	struct cell *row; /* NULL where the cell is all of a state */
+	struct room *room; /* of those who wait, or NULL */
 	bool load_is_atomic;
 };
 
@@ -46,6 +49,7 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->cell = (struct cell){0, 0};
 	limiter->row = NULL;
+	limiter->room = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
 	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
@@ -69,6 +73,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	if (!limiter)
 		return;
 	limit_free(&limiter->limit);
+	room_close(limiter->room);
 	free(limiter->row);
 	free(limiter);
 }
@@ -107,6 +112,8 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
 	limiter_step(limiter, &call, limiter_time(limiter, now_ns), d);
+	if (op >= ALGO_REFUND)
+		room_poke(room_at(&limiter->room), 0);
 	return WEIR_OK;
 }
 
@@ -170,6 +177,7 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	                         .permit = permit->id};
 
 	limiter_step(limiter, &call, time, decision);
+	room_poke(room_at(&limiter->room), 0);
 	decision->allowed &= held;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
@@ -187,6 +195,46 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 	if (permit->id == 0 || permit->until_ns <= limiter_time(limiter, now_ns).now_ns)
 		return WEIR_ENOTFOUND;
 	return WEIR_OK;
+}
+
+struct limiter_wait {
+	struct wait wait; /* first */
+	struct weir_limiter *limiter;
+	uint64_t permit; /* its id, or 0 */
+	uint64_t until_ns;
+};
+
+static void wait_ask_limiter(struct wait *wait, const struct algo_call *call, uint64_t now_ns,
+                             struct weir_decision *d)
+{
+	struct limiter_wait *waiting = (struct limiter_wait *)wait;
+	struct algo_call mine = *call;
+
+	mine.permit = waiting->permit;
+	waiting->until_ns =
+	    limiter_step(waiting->limiter, &mine, limiter_time(waiting->limiter, now_ns), d);
+}
+
+int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
+                              struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct limiter_wait waiting = {
+	    .wait = {.limit = &limiter->limit,
+	             .clock = &limiter->clock,
+	             .room = &limiter->room,
+	             .cost = cost,
+	             .ask = wait_ask_limiter},
+	    .limiter = limiter,
+	    .permit = permit ? permit_draw() : 0,
+	};
+	int status;
+
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
+		return WEIR_ECOST;
+	status = wait_acquire(&waiting.wait, deadline_ns, decision);
+	if (status == WEIR_OK && permit)
+		permit_fill(permit, decision->allowed && cost > 0, waiting.permit, waiting.until_ns, cost);
+	return status;
 }
 
 int weir_limiter_shed(weir_limiter *limiter, double deny)
@@ -213,6 +261,7 @@ void weir_table_close(weir_table *table)
 {
 	if (!table)
 		return;
+	room_close(table->room);
 	memory_close(table);
 	free(table);
 }
@@ -235,6 +284,8 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	wanted = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key, key_len));
 	memory_fetch_all(table, &wanted);
 	engine_apply(table, limit, &wanted, &call, moment_of(&table->clock, now_ns, limit), decision);
+	if (op >= ALGO_REFUND)
+		room_poke(room_at(&table->room), wanted.hash);
 	return WEIR_OK;
 }
 
@@ -331,6 +382,57 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	    (permit->id == 0 ||
 	     !engine_report(table, &request, moment_of(&table->clock, now_ns, limit))))
 		status = WEIR_ENOTFOUND;
+	return status;
+}
+
+struct table_wait {
+	struct wait wait; /* first */
+	struct weir_table *table;
+	struct engine_request request;
+};
+
+/* As weir_acquire, whose places have no name, or as weir_acquire_permit. */
+static void wait_ask_table(struct wait *wait, const struct algo_call *call, uint64_t now_ns,
+                           struct weir_decision *d)
+{
+	struct table_wait *waiting = (struct table_wait *)wait;
+	struct weir_table *table = waiting->table;
+	struct moment at = moment_of(&table->clock, now_ns, wait->limit);
+	struct engine_request *request = &waiting->request;
+
+	if (request->wants_permit) {
+		request->op = call->op;
+		request->max_wait_ns = call->max_wait_ns;
+		engine_decide(table, request, at, NULL, NULL, d);
+	} else {
+		engine_apply(table, wait->limit, &request->direct.key, call, at, d);
+	}
+}
+
+int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                      uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
+                      struct weir_permit *permit)
+{
+	struct table_wait waiting = {
+	    .wait = {.limit = limit,
+	             .clock = &table->clock,
+	             .room = &table->room,
+	             .cost = cost,
+	             .ask = wait_ask_table},
+	    .table = table,
+	};
+	struct engine_request *request = &waiting.request;
+	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
+	                                  cost, request);
+
+	if (status != WEIR_OK)
+		return status;
+	waiting.wait.hash = request->direct.key.hash;
+	request->wants_permit = permit != NULL;
+	status = wait_acquire(&waiting.wait, deadline_ns, decision);
+	if (status == WEIR_OK && permit)
+		permit_fill(permit, request->permit.id != 0, request->permit.id, request->direct.until_ns,
+		            cost);
 	return status;
 }
 

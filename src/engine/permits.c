@@ -7,6 +7,8 @@
  */
 #include "engine/engine.h"
 
+#include "engine/room.h"
+
 static size_t charge_count(const struct engine_request *request)
 {
 	return request->direct.limit ? 1 : request->charge_count;
@@ -114,6 +116,7 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 		call.cost = mine ? request->cost : 0;
 		call.until_ns = charge->until_ns;
 		engine_apply(table, charge->limit, &charge->key, &call, at, &one);
+		room_poke(room_at(&table->room), charge->key.hash);
 		given |= mine && one.allowed;
 		if (first || one.remaining < d->remaining)
 			*d = one;

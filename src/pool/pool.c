@@ -18,9 +18,9 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "base/until.h"
 #include "pool/pace.h"
 #include "pool/ticket.h"
-#include "pool/until.h"
 
 #define WORKERS_MAX    1024
 #define BUCKET_MAX     (1u << 24)

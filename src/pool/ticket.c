@@ -6,7 +6,7 @@
 
 #include "base/number.h"
 #include "base/os.h"
-#include "pool/until.h"
+#include "base/until.h"
 
 struct weir_pool_ticket {
 	pthread_mutex_t lock;

@@ -159,6 +159,7 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	if (status != WEIR_OK)
 		return status;
 	view_wide(store);
+	store->room = NULL;
 	store->is_file = options->path != NULL;
 	store->clock = store->is_file ? file_clock(&store->table) : clock_start(clock_offset(), true);
 	return WEIR_OK;

@@ -27,6 +27,7 @@ struct weir_table {
 	bool is_file;
 	void *wide_memory; /* of the widths; part of the same mapping in a file */
 	struct wide_table wide[ALGO_WIDTHS]; /* 0 is not used */
+	struct room *room; /* the engine's: of those of this process who wait, or NULL */
 };
 
 /** Errors: as weir_table_open. */

@@ -1,6 +1,6 @@
 /* until.h: conditions that are waited for until a time of the monotonic clock. */
-#ifndef POOL_UNTIL_H
-#define POOL_UNTIL_H
+#ifndef BASE_UNTIL_H
+#define BASE_UNTIL_H
 
 #include <pthread.h>
 #include <stdint.h>
