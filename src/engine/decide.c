@@ -9,6 +9,9 @@
  */
 #include "engine/engine.h"
 
+#include "engine/room.h"
+#include "engine/wait.h"
+
 __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
                                                     const struct weir_limit *limit,
                                                     struct memory_key key, struct algo_call call,
@@ -40,6 +43,7 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 	request->op = op;
 	request->cost = cost;
 	request->max_wait_ns = 0;
+	request->place = ENGINE_NEW;
 	request->direct = (struct engine_charge){
 	    .limit = limit,
 	    .key = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key.data, key.len)),
@@ -81,6 +85,8 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
                                            struct weir_decision *d)
 {
 	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
+	if (call->op >= ALGO_REFUND)
+		room_poke(room_at(&table->room), charge->key.hash);
 	charge->allowed = d->allowed;
 	charge->reason = d->reason;
 	d->rule = charge->rule;
@@ -166,11 +172,11 @@ static void run_shadow(struct weir_table *table, const struct engine_request *re
 			      request->each ? &request->each[i] : &ignored);
 }
 
-static void observe_all(const struct engine_request *request, size_t refused,
+static void observe_all(const struct engine_request *request, const struct engine_charge *refused,
                         engine_observer *observe, void *context)
 {
 	for (size_t i = 0; i < request->charge_count; i++)
-		if (request->charges[i].shadow || refused == request->charge_count || refused == i)
+		if (request->charges[i].shadow || !refused || refused == &request->charges[i])
 			observe(context, &request->charges[i]);
 }
 
@@ -180,29 +186,6 @@ static struct algo_call call_of(const struct engine_request *request, enum algo_
 	                          .cost = request->cost,
 	                          .permit = request->permit.id,
 	                          .max_wait_ns = request->max_wait_ns};
-}
-
-static void decide_rules(struct weir_table *table, struct engine_request *request, struct moment at,
-                         engine_observer *observe, void *context, struct weir_decision *d)
-{
-	struct algo_call call = call_of(request, request->op), peek = call_of(request, ALGO_PEEK);
-	size_t refused = request->charge_count;
-
-	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
-	if (request->listed_rule) {
-		d->allowed = request->listed_allowed;
-		d->reason = WEIR_REASON_LISTED;
-		d->rule = request->listed_rule;
-		d->result = d->allowed ? NULL : request->listed_result;
-		return;
-	}
-	if (call.op == ALGO_ACQUIRE && request->enforced_count > 1)
-		refused = run_enforced(table, request, &peek, at, d);
-	if (refused == request->charge_count)
-		refused = run_enforced(table, request, &call, at, d);
-	run_shadow(table, request, &call, at);
-	if (observe)
-		observe_all(request, refused, observe, context);
 }
 
 bool engine_hands_out_permit(const struct engine_request *request)
@@ -218,45 +201,154 @@ bool engine_hands_out_permit(const struct engine_request *request)
 	return hands_out;
 }
 
+static void draw_permit(struct engine_request *request)
+{
+	if (__builtin_expect(engine_hands_out_permit(request), 0))
+		request->permit.id = permit_draw();
+}
+
+/* Takes from all enforced charges, or from none and returns the one that refused. */
+static struct engine_charge *run(struct weir_table *table, struct engine_request *request,
+                                 struct moment at, struct weir_decision *d)
+{
+	struct algo_call call = call_of(request, request->op), peek = call_of(request, ALGO_PEEK);
+	size_t refused = request->charge_count;
+
+	if (request->direct.limit) {
+		apply(table, &request->direct, &call, at, d);
+		return d->allowed ? NULL : &request->direct;
+	}
+	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
+	if (request->listed_rule) {
+		d->allowed = request->listed_allowed;
+		d->reason = WEIR_REASON_LISTED;
+		d->rule = request->listed_rule;
+		d->result = d->allowed ? NULL : request->listed_result;
+		return NULL;
+	}
+	if (call.op == ALGO_ACQUIRE && request->enforced_count > 1)
+		refused = run_enforced(table, request, &peek, at, d);
+	if (refused == request->charge_count)
+		refused = run_enforced(table, request, &call, at, d);
+	return refused < request->charge_count ? &request->charges[refused] : NULL;
+}
+
+/* What is left to do when it is decided, by whom it was refused. */
+static void conclude(struct weir_table *table, struct engine_request *request,
+                     const struct engine_charge *refused, struct moment at,
+                     engine_observer *observe, void *context)
+{
+	struct algo_call call = call_of(request, request->op);
+
+	if (request->direct.limit) {
+		if (observe)
+			observe(context, &request->direct);
+	} else if (!request->listed_rule) {
+		run_shadow(table, request, &call, at);
+		if (observe)
+			observe_all(request, refused, observe, context);
+	}
+	if (__builtin_expect(request->permit.id != 0, 0)) {
+		if (refused)
+			permits_drop(table, request, at);
+		else
+			permits_hold(table, request, at);
+	}
+}
+
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision)
 {
-	struct algo_call call;
+	struct engine_charge *refused;
 
 	if (request->op == ALGO_REFUND && request->permit.id != 0) {
 		permits_refund(table, request, at, decision);
 		return;
 	}
-	if (__builtin_expect(engine_hands_out_permit(request), 0))
-		request->permit.id = permit_draw();
-	if (request->direct.limit) {
-		call = call_of(request, request->op);
-		apply(table, &request->direct, &call, at, decision);
-		if (observe)
-			observe(context, &request->direct);
-	} else {
-		decide_rules(table, request, at, observe, context, decision);
-	}
-	if (__builtin_expect(request->permit.id != 0, 0)) {
-		if (decision->allowed)
-			permits_hold(table, request, at);
-		else
-			permits_drop(table, request, at);
-	}
+	draw_permit(request);
+	refused = run(table, request, at, decision);
+	conclude(table, request, refused, at, observe, context);
 }
 
-static bool takes_turn(const struct engine_charge *charge)
+bool engine_others_wait(const struct weir_table *table)
 {
-	return charge->limit->algo.paced && !charge->shadow;
+	const struct room *room = room_at(&table->room);
+
+	return room && room_count(room) > 0;
+}
+
+/* The first whose key others wait for. */
+static struct engine_charge *waited_for(const struct weir_table *table,
+                                        struct engine_request *request)
+{
+	struct room *room = room_at(&table->room);
+
+	if (request->direct.limit)
+		return room_has(room, request->direct.key.hash) ? &request->direct : NULL;
+	for (size_t i = 0; i < request->charge_count; i++)
+		if (!request->charges[i].shadow && room_has(room, request->charges[i].key.hash))
+			return &request->charges[i];
+	return NULL;
+}
+
+void engine_deny(struct weir_table *table, struct engine_request *request,
+                 struct engine_charge *charge, enum weir_reason reason, struct moment at,
+                 engine_observer *observe, void *context, struct weir_decision *decision)
+{
+	wait_deny(decision, reason);
+	decision->result = charge->result;
+	charge->allowed = false;
+	charge->reason = reason;
+	conclude(table, request, charge, at, observe, context);
+}
+
+struct engine_charge *engine_decide_in_order(struct weir_table *table,
+                                             struct engine_request *request, struct moment at,
+                                             engine_observer *observe, void *context,
+                                             struct weir_decision *d)
+{
+	struct engine_charge *charge = NULL;
+	struct algo_call peek;
+	enum weir_reason reason;
+	uint64_t patience_ns;
+
+	if (request->op != ALGO_ACQUIRE || request->cost == 0) {
+		engine_decide(table, request, at, observe, context, d);
+		return NULL;
+	}
+	draw_permit(request);
+	peek = call_of(request, ALGO_PEEK);
+	if (request->place != ENGINE_FIRST)
+		charge = waited_for(table, request);
+	if (charge) {
+		apply(table, charge, &peek, at, d);
+	} else if (!(charge = run(table, request, at, d))) {
+		conclude(table, request, NULL, at, observe, context);
+		return NULL;
+	}
+	patience_ns = wait_patience_ns(charge->limit, request->max_wait_ns);
+	if (!wait_is_vain(charge->limit, d, patience_ns))
+		return charge;
+	reason = d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;
+	if (!charge->limit->algo.paced && (request->place != ENGINE_NEW || patience_ns > 0))
+		reason = WEIR_REASON_WAIT_TOO_LONG;
+	engine_deny(table, request, charge, reason, at, observe, context, d);
+	return NULL;
+}
+
+static bool may_wait(const struct engine_charge *charge, uint64_t max_wait_ns)
+{
+	return !charge->shadow &&
+	       (charge->limit->algo.paced || wait_patience_ns(charge->limit, max_wait_ns) > 0);
 }
 
 bool engine_may_wait(const struct engine_request *request)
 {
-	bool paced = request->direct.limit && takes_turn(&request->direct);
+	bool may = request->direct.limit && may_wait(&request->direct, request->max_wait_ns);
 
-	for (size_t i = 0; i < request->charge_count && !paced; i++)
-		paced = takes_turn(&request->charges[i]);
-	return paced && request->op == ALGO_ACQUIRE && request->cost > 0 &&
+	for (size_t i = 0; i < request->charge_count && !may; i++)
+		may = may_wait(&request->charges[i], request->max_wait_ns);
+	return may && request->op == ALGO_ACQUIRE && request->cost > 0 &&
 	       request->max_wait_ns != WEIR_ZERO;
 }
 
@@ -297,4 +389,5 @@ void engine_give_back(struct weir_table *table, const struct weir_engine *engine
 		return;
 	key = memory_key(&limit->algo, taken->hash);
 	engine_apply_slow(table, limit, key, call, at, &ignored);
+	room_poke(room_at(&table->room), taken->hash);
 }

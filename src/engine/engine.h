@@ -35,11 +35,19 @@ struct engine_charge {
 	enum weir_reason reason;
 };
 
+/* Where a request stands among those that wait for its key. */
+enum engine_place {
+	ENGINE_NEW,
+	ENGINE_BEHIND, /* it waits, and is not the first */
+	ENGINE_FIRST,
+};
+
 /* A request on its way through the passes. */
 struct engine_request {
 	enum algo_op op;
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
+	enum engine_place place; /* ENGINE_NEW when it was prepared */
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
@@ -84,6 +92,25 @@ bool engine_may_wait(const struct engine_request *request);
  */
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
                    engine_observer *observe, void *context, struct weir_decision *decision);
+
+/** Whether anybody waits for a key. */
+bool engine_others_wait(const struct weir_table *table);
+
+/**
+ * engine_decide where somebody may wait: the request, or others, whom it does not
+ * overtake. NULL when it is decided. Else nothing was taken or observed, and it is to
+ * wait for the key of the charge that is returned; as the first of those who do it
+ * would pass after `decision->retry_after_ns`.
+ */
+struct engine_charge *engine_decide_in_order(struct weir_table *table,
+                                             struct engine_request *request, struct moment at,
+                                             engine_observer *observe, void *context,
+                                             struct weir_decision *decision);
+
+/** Instead of waiting for that charge: makes `decision` a denial. */
+void engine_deny(struct weir_table *table, struct engine_request *request,
+                 struct engine_charge *charge, enum weir_reason reason, struct moment at,
+                 engine_observer *observe, void *context, struct weir_decision *decision);
 
 /*
  * What a request took of one limit: all that is needed to give it back later,

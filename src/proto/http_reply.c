@@ -142,7 +142,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	add_parameter(out, ",\"remaining\":", d->remaining);
 	add_parameter(out, ",\"retry_after_ms\":", milliseconds(d->retry_after_ns));
 	add_parameter(out, ",\"reset_after_ms\":", milliseconds(d->reset_after_ns));
-	if (d->paced)
+	if (d->paced || d->wait_ns > 0)
 		add_parameter(out, ",\"wait_ms\":", milliseconds(d->wait_ns));
 	buffer_add_text(out, ",\"reason\":\"");
 	buffer_add_text(out, weir_reason_text(d->reason));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/room.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
 #include "server/limit_list.h"
@@ -58,18 +59,33 @@ static void tell_later(struct weir_decision *d, uint64_t wait_ns)
 static void finish_decision(struct worker *worker, struct work *work)
 {
 	/* Only acquiring passes or denies anything. */
-	bool counts = work->engine.op == ALGO_ACQUIRE;
+	engine_observer *observer = work->engine.op == ALGO_ACQUIRE ? observe : NULL;
+	bool may_wait;
 
 	if (work->reply.status != WEIR_OK)
 		return;
-	engine_decide(worker->shared->table, &work->engine, worker->at, counts ? observe : NULL, worker,
-	              &work->reply.decision);
+	may_wait = engine_may_wait(&work->engine);
+	if (may_wait || engine_others_wait(worker->shared->table))
+		work->waits_for = engine_decide_in_order(worker->shared->table, &work->engine, worker->at,
+		                                         observer, worker, &work->reply.decision);
+	else
+		engine_decide(worker->shared->table, &work->engine, worker->at, observer, worker,
+		              &work->reply.decision);
+	if (work->waits_for)
+		return;
 	if (work->engine.permit.id != 0)
 		check(work, permit_answer(worker, work));
-	if (engine_may_wait(&work->engine)) {
+	if (may_wait) {
 		work->wait_ns = work->reply.decision.wait_ns;
 		tell_later(&work->reply.decision, work->wait_ns);
 	}
+}
+
+void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
+{
+	engine_deny(worker->shared->table, &work->engine, work->waits_for, reason, worker->at, observe,
+	            worker, &work->reply.decision);
+	work->waits_for = NULL;
 }
 
 static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected)
@@ -97,7 +113,11 @@ static void finish_shed(struct worker *worker, struct work *work)
 {
 	const weir_limit *limit = find_limit(worker, work);
 
-	if (limit && weir_limit_shed(limit, work->request.deny) != WEIR_OK)
+	if (!limit)
+		return;
+	if (weir_limit_shed(limit, work->request.deny) == WEIR_OK)
+		room_poke_all(room_at(&worker->shared->table->room));
+	else
 		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
 }
 
@@ -168,7 +188,8 @@ static void finish_rules(struct worker *worker, struct work *work)
 	const struct weir_decision *d = &work->reply.decision;
 
 	finish_decision(worker, work);
-	if (work->reply.status == WEIR_OK && work->engine.op == ALGO_ACQUIRE && !d->limit)
+	if (work->reply.status == WEIR_OK && work->engine.op == ALGO_ACQUIRE && !work->waits_for &&
+	    !d->limit)
 		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
 }
 
@@ -297,6 +318,15 @@ static void prepare_batch(struct worker *worker, struct work *work)
 	}
 }
 
+/* A batch waits for turns, but not for keys. */
+static void refuse_waiting(struct worker *worker, struct work *item)
+{
+	const struct weir_decision *d = &item->reply.decision;
+
+	if (item->waits_for)
+		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason);
+}
+
 static void finish_batch(struct worker *worker, struct work *work)
 {
 	size_t n = work->item_count;
@@ -311,6 +341,7 @@ static void finish_batch(struct worker *worker, struct work *work)
 	}
 	for (size_t i = 0; i < n; i++) {
 		handle_finish(worker, &work->items[i]);
+		refuse_waiting(worker, &work->items[i]);
 		replies[i] = work->items[i].reply;
 		work->wait_ns = u64_max(work->wait_ns, work->items[i].wait_ns);
 	}
@@ -347,6 +378,7 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->engine.charge_count = 0;
 	work->item_count = 0;
 	work->wait_ns = 0;
+	work->waits_for = NULL;
 	kinds[work->request.kind].prepare(worker, work);
 }
 

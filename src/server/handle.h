@@ -8,6 +8,8 @@
 void handle_prepare(struct worker *worker, struct work *work);
 /** Whether the answer may have to be held. */
 bool handle_may_wait(const struct work *work);
+/** A work that was to wait is denied instead. */
+void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason);
 /** Then, for all that wait: starts fetching the cells. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
 /** Then, for all that wait: looks for the cells that are on their way. */

@@ -5,11 +5,25 @@
 
 #include "server/handle.h"
 #include "server/hold.h"
+#include "server/queue.h"
 
 #define HTTP_IDLE_MS (5 * 60 * 1000)
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP, HTTP_IDLE_MS};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP, 0};
+
+void worker_answer(struct worker *worker, struct work *work)
+{
+	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	struct client *client = net_conn_data(work->conn);
+
+	if (work->waits_for && queue_join(worker, work))
+		return;
+	if (work->wait_ns == 0 || !hold_answer(worker, work))
+		work->protocol->codec->reply(client->session, &work->request, &work->reply,
+		                             net_conn_out(work->conn));
+	metrics_add(&metrics->requests[work->protocol->metric], 1);
+}
 
 /* Decides and answers what waits, in the order it came. */
 static void answer(struct worker *worker)
@@ -25,15 +39,8 @@ static void answer(struct worker *worker)
 	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
-		struct work *work = &worker->batch[i];
-		enum metrics_protocol metric = work->protocol->metric;
-		struct client *client = net_conn_data(work->conn);
-
-		client->undecided = false;
-		if (work->wait_ns == 0 || !hold_answer(worker, work))
-			work->protocol->codec->reply(client->session, &work->request, &work->reply,
-			                             net_conn_out(work->conn));
-		metrics_add(&metrics->requests[metric], 1);
+		((struct client *)net_conn_data(worker->batch[i].conn))->undecided = false;
+		worker_answer(worker, &worker->batch[i]);
 	}
 	net_loop_flush(worker->loop);
 	end_ns = os_monotonic_ns();
@@ -106,9 +113,13 @@ static void on_turn(void *context)
 	uint64_t generation;
 
 	answer(worker);
+	if (worker->holds.count > 0) {
+		begin_turn(worker);
+		queue_run(worker);
+	}
 	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
 		hold_give_up(worker);
-	hold_release(worker);
+	hold_run(worker);
 	worker->config = NULL;
 	generation = atomic_load_explicit(&worker->shared->generation, memory_order_acquire);
 	if (generation != worker->generation) {
@@ -138,7 +149,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 
-	*worker = (struct worker){.shared = shared, .index = index};
+	*worker = (struct worker){.shared = shared, .index = index, .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);

@@ -72,6 +72,7 @@ struct work {
 	struct reply reply;
 	struct engine_request engine;
 	uint64_t wait_ns;   /* decided: until it is its turn */
+	struct engine_charge *waits_for; /* decided: not yet, but to be when its key is free; or NULL */
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
 	size_t item_count;
 };
@@ -92,6 +93,8 @@ struct worker {
 	size_t count;
 	struct heap holds;  /* see hold.h */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
+	pthread_mutex_t lock;
+	struct queued *woken; /* under the lock; see queue.c */
 	struct buffer page; /* what handle_is_large */
 };
 
@@ -102,5 +105,8 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 int worker_start(struct worker *worker);
 void worker_join(struct worker *worker);
 void worker_close(struct worker *worker);
+
+/** Answers a work that is decided, or holds it. */
+void worker_answer(struct worker *worker, struct work *work);
 
 #endif

@@ -1,0 +1,240 @@
+#include "server/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/room.h"
+#include "engine/wait.h"
+#include "server/handle.h"
+#include "server/hold.h"
+
+struct queued {
+	struct hold hold; /* first; due when it is to be tried, or has waited long enough */
+	struct room_waiter waiter;
+	struct worker *worker;
+	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
+	bool is_first;                           /* as its own loop knows */
+	uint64_t start_ns, end_ns;               /* of the monotonic clock */
+	const struct worker_protocol *protocol;
+	struct request request; /* what it points to is in `bytes` */
+	alignas(max_align_t) char bytes[];
+};
+
+static size_t bytes_of(const struct request *r)
+{
+	size_t size = r->attribute_count * sizeof *r->attributes + r->limit.len + r->key.len +
+	              r->forwarded_for.len;
+
+	for (size_t i = 0; i < r->attribute_count; i++)
+		size += strlen(r->attributes[i].name) + 1 + r->attributes[i].value_len;
+	return size;
+}
+
+static void *put(char **end, const void *data, size_t len)
+{
+	char *copy = *end;
+
+	if (len > 0)
+		memcpy(copy, data, len);
+	*end += len;
+	return copy;
+}
+
+static void put_slice(char **end, struct slice *slice)
+{
+	slice->data = put(end, slice->data, slice->len);
+}
+
+/* All that a request to acquire points to is in `bytes` then. */
+static void keep(struct request *r, char *bytes)
+{
+	struct weir_attribute *attributes =
+	    put(&bytes, r->attributes, r->attribute_count * sizeof *attributes);
+
+	for (size_t i = 0; i < r->attribute_count; i++) {
+		struct weir_attribute *a = &attributes[i];
+
+		a->name = put(&bytes, a->name, strlen(a->name) + 1);
+		a->value = put(&bytes, a->value, a->value_len);
+	}
+	r->attributes = attributes;
+	put_slice(&bytes, &r->limit);
+	put_slice(&bytes, &r->key);
+	put_slice(&bytes, &r->forwarded_for);
+	r->text = (struct slice){NULL, 0}; /* of what the codec answers by itself */
+	r->args = NULL;
+	r->arg_count = 0;
+}
+
+static struct queued *queued_of(struct room_waiter *waiter)
+{
+	return (struct queued *)((char *)waiter - offsetof(struct queued, waiter));
+}
+
+/* From any thread. */
+static void wake(struct room_waiter *waiter)
+{
+	struct queued *queued = queued_of(waiter);
+	struct worker *worker = queued->worker;
+
+	pthread_mutex_lock(&worker->lock);
+	if (!queued->woken_link) {
+		queued->next_woken = worker->woken;
+		queued->woken_link = &worker->woken;
+		if (queued->next_woken)
+			queued->next_woken->woken_link = &queued->next_woken;
+		worker->woken = queued;
+		net_loop_wake(worker->loop);
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* Under the lock. */
+static void forget_woken(struct queued *queued)
+{
+	if (!queued->woken_link)
+		return;
+	*queued->woken_link = queued->next_woken;
+	if (queued->next_woken)
+		queued->next_woken->woken_link = queued->woken_link;
+	queued->woken_link = NULL;
+}
+
+static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge)
+{
+	enum room_place place;
+
+	queued->waiter = (struct room_waiter){.hash = charge->key.hash, .wake = wake};
+	place = room_join(room_at(&worker->shared->table->room), &queued->waiter,
+	                  wait_queue_max(charge->limit));
+	queued->is_first = place == ROOM_FIRST;
+	return place != ROOM_FULL;
+}
+
+static void leave(struct worker *worker, struct queued *queued)
+{
+	room_leave(room_at(&worker->shared->table->room), &queued->waiter);
+	pthread_mutex_lock(&worker->lock);
+	forget_woken(queued);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void queue_run(struct worker *worker)
+{
+	struct queued *queued;
+
+	pthread_mutex_lock(&worker->lock);
+	while ((queued = worker->woken)) {
+		forget_woken(queued);
+		queued->is_first = true;
+		hold_put_off(worker, &queued->hold, os_monotonic_ns());
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+static void end(struct worker *worker, struct queued *queued)
+{
+	hold_close(worker, &queued->hold);
+	free(queued);
+}
+
+/* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
+static bool stays(struct worker *worker, struct queued *queued, struct work *work, uint64_t now_ns)
+{
+	const struct engine_charge *charge = work->waits_for;
+	uint64_t due_ns = queued->end_ns;
+
+	if (charge && charge->key.hash == queued->waiter.hash) {
+		if (queued->is_first)
+			due_ns = sat_add(now_ns, work->reply.decision.retry_after_ns);
+	} else {
+		leave(worker, queued);
+		if (!charge)
+			return false;
+		if (!enter(worker, queued, charge)) {
+			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
+			return false;
+		}
+		if (queued->is_first) /* in the next turn */
+			due_ns = now_ns + 1;
+	}
+	hold_put_off(worker, &queued->hold, u64_min(due_ns, queued->end_ns));
+	return true;
+}
+
+static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_ns)
+{
+	struct queued *queued = (struct queued *)hold;
+	uint64_t left_ns = sat_sub(queued->end_ns, now_ns);
+	struct work work = {
+	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
+
+	worker->at = clock_moment(&worker->shared->table->clock);
+	work.request.wait_ns = left_ns > 0 ? left_ns : WEIR_ZERO;
+	handle_prepare(worker, &work);
+	work.engine.place = queued->is_first ? ENGINE_FIRST : ENGINE_BEHIND;
+	handle_finish(worker, &work);
+	if (!stays(worker, queued, &work, now_ns)) {
+		if (work.reply.status == WEIR_OK && work.reply.decision.allowed)
+			work.reply.decision.wait_ns += now_ns - queued->start_ns;
+		hold_count(worker, now_ns - queued->start_ns);
+		hold_close(worker, hold);
+		net_conn_release(hold->conn);
+		worker_answer(worker, &work);
+		free(queued);
+	}
+	arena_reset(&worker->arena);
+}
+
+static void cancel(struct worker *worker, struct hold *hold)
+{
+	struct queued *queued = (struct queued *)hold;
+
+	leave(worker, queued);
+	end(worker, queued);
+}
+
+static const struct hold_kind queued_kind = {decide_again, cancel};
+
+static struct queued *open_queued(struct worker *worker, const struct work *work)
+{
+	const struct engine_charge *charge = work->waits_for;
+	struct queued *queued;
+
+	if (!room_make(&worker->shared->table->room))
+		return NULL;
+	queued = calloc(1, sizeof *queued + bytes_of(&work->request));
+	if (!queued)
+		return NULL;
+	queued->worker = worker;
+	queued->protocol = work->protocol;
+	queued->request = work->request;
+	keep(&queued->request, queued->bytes);
+	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->at.now_ns);
+	queued->end_ns = sat_add(queued->start_ns,
+	                         wait_patience_ns(charge->limit, work->engine.max_wait_ns));
+	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->end_ns))
+		return queued;
+	free(queued);
+	return NULL;
+}
+
+bool queue_join(struct worker *worker, struct work *work)
+{
+	struct queued *queued = open_queued(worker, work);
+
+	if (!queued) {
+		work->reply.status = WEIR_ENOMEM;
+		work->reply.message = weir_strerror(WEIR_ENOMEM);
+		return false;
+	}
+	if (!enter(worker, queued, work->waits_for)) {
+		end(worker, queued);
+		net_conn_release(work->conn);
+		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
+		return false;
+	}
+	if (queued->is_first)
+		hold_put_off(worker, &queued->hold, queued->start_ns);
+	return true;
+}

@@ -1,0 +1,399 @@
+"""Requests that wait for limits that are not paced: first come, first served."""
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import time
+
+import pytest
+from harness import BUILD, Server, Wire, encode, until
+
+# Of the limits by the hour nothing comes back by itself in a test.
+CONFIG = """
+limits:
+  hour: { algorithm: token_bucket, rate: 12/h, burst: 12 }
+  quick: { algorithm: token_bucket, rate: 25/s, burst: 1 }
+  window: { algorithm: fixed_window, rate: 3/200ms, align: first_request }
+  brief: { algorithm: sliding_log, rate: 1/100ms }
+  chance: { algorithm: random, deny: 1 }
+  lanes: { algorithm: concurrency, max: 2, queue: 3, lease: 1h }
+  strict: { algorithm: concurrency, max: 1, lease: 1h }
+  hasty: { algorithm: concurrency, max: 1, queue: 1, max_wait: 100ms, lease: 1h }
+  pace: { algorithm: pacer, rate: 10/s, slack: 0 }
+  slow: { algorithm: pacer, rate: 2/h, slack: 0, max_wait: 1h }
+rules:
+  - { name: far, match: { path: /far }, key: [ip], limits: [slow, hour] }
+  - { name: both, match: { path: /both }, key: [ip], limits: [pace, hour] }
+  - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
+  - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
+  - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
+trusted_proxies: [127.0.0.0/8]
+"""
+LONG = 3_000_000  # ms
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server("--threads", "2", config=CONFIG, directory=tmp_path_factory.mktemp("queues"))
+    yield server
+    assert server.process.poll() is None, f"died: {server.log}"
+    assert server.stop() == 0
+
+
+def held(server, n):
+    """Waits until as many answers are held."""
+    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
+
+
+class Client:
+    """Waits over either protocol."""
+
+    def __init__(self, server, limit, key, wait=LONG, cost=1, http=False):
+        self.http = http
+        self.wire = Wire(server.http if http else server.resp)
+        if http:
+            body = json.dumps({"limit": limit, "key": key, "cost": cost, "wait_ms": wait}).encode()
+            self.wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                           b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        else:
+            self.wire.send(encode("WEIR.ACQUIRE", limit, key, "COST", cost, "WAIT", wait))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.wire.__exit__()
+
+    def answer(self):
+        """Whether it was allowed, and the reason."""
+        if self.http:
+            answer = json.loads(self.wire.rest().split(b"\r\n\r\n")[1])
+            return answer["allowed"], answer["reason"]
+        reply = self.wire.reply()
+        return bool(reply[0]), reply[5].decode()
+
+
+def crowd(stack, server, n, *arguments, **more):
+    """Clients that came one after the other, over both protocols."""
+    clients = []
+    for i in range(n):
+        clients.append(stack.enter_context(Client(server, *arguments, http=i % 2 == 1, **more)))
+        held(server, len(clients))
+    return clients
+
+
+def order(clients, n):
+    """The first `n` of them to be answered, as they were."""
+    answered = []
+    with selectors.DefaultSelector() as selector:
+        for i, client in enumerate(clients):
+            selector.register(client.wire.socket, selectors.EVENT_READ, i)
+        while len(answered) < n:
+            ready = selector.select(20)
+            assert ready, f"only {answered} were answered"
+            for entry, _ in ready:
+                selector.unregister(entry.fileobj)
+                answered.append(entry.data)
+    return answered
+
+
+def drain(server, key):
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "COST", 12)[0] == 1
+
+
+def refund(server, key, cost=1):
+    with Wire(server.resp) as wire:
+        wire.command("WEIR.REFUND", "hour", key, "COST", cost)
+
+
+def test_what_is_given_back_goes_to_who_came_first(server, key):
+    drain(server, key)
+    with contextlib.ExitStack() as stack:
+        clients = crowd(stack, server, 10, "hour", key)
+        for i in range(9):
+            refund(server, key)
+            assert order(clients[i:], 1) == [0]
+            assert clients[i].answer() == (True, "ok")
+            held(server, 9 - i)
+        server.post("/v1/reset", {"limit": "hour", "key": key})
+        assert clients[9].answer() == (True, "ok")
+
+
+def test_time_serves_them_in_order(server, key):
+    with contextlib.ExitStack() as stack, Wire(server.resp) as wire:
+        for _ in range(2):  # until a token has just been taken, all come while it is not back
+            begun = time.monotonic()
+            wire.command("WEIR.ACQUIRE", "quick", key, "WAIT", 1000)
+        clients = [stack.enter_context(Client(server, "quick", key, http=i % 2 == 1))
+                   for i in range(12)]
+        assert sorted(order(clients, 12)) == list(range(12))
+        assert all(client.answer()[0] for client in clients)
+        assert time.monotonic() - begun >= 12 * 0.04
+
+
+def test_a_reset_serves_a_whole_crowd_in_order(server, key):
+    drain(server, key)
+    with contextlib.ExitStack() as stack:
+        clients = crowd(stack, server, 8, "hour", key)
+        server.post("/v1/reset", {"limit": "hour", "key": key})
+        replies = [client.wire.reply() for client in clients[::2]]
+        assert [reply[2] for reply in replies] == [11, 9, 7, 5]
+
+
+@pytest.mark.parametrize("limit", ["window", "brief"])
+def test_any_limit_is_waited_for(server, limit, key):
+    with contextlib.ExitStack() as stack:
+        begun = time.monotonic()
+        clients = [stack.enter_context(Client(server, limit, key, http=i % 2)) for i in range(6)]
+        assert [client.answer()[0] for client in clients] == [True] * 6
+        assert time.monotonic() - begun >= {"window": 0.2, "brief": 0.5}[limit]
+
+
+def test_the_answer_tells_how_long_it_was_held(server, key):
+    begun = time.monotonic()
+    waits = [server.get(f"/v1/acquire/quick?key={key}&wait_ms=1000").json.get("wait_ms", 0)
+             for _ in range(3)]
+    assert 0 < sum(waits) <= (time.monotonic() - begun) * 1000 + 3
+    assert waits[0] == 0
+
+
+def test_nobody_overtakes_who_waits(server, key):
+    drain(server, key)
+    with Client(server, "hour", key, cost=2) as first, Wire(server.resp) as wire:
+        held(server, 1)
+        refund(server, key)
+        denied = wire.command("WEIR.ACQUIRE", "hour", key)
+        assert (denied[0], denied[5]) == (0, b"over_limit")
+        assert denied[3] > 0
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 0)[5] == b"over_limit"
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 20)[5] == b"wait_too_long"
+        by_rule = server.post("/v1/acquire", {"attributes": {"path": "/both", "ip": key}}).json
+        assert (by_rule["allowed"], by_rule["limit"], by_rule["rule"]) == (False, "hour", "both")
+        batch = server.post("/v1/batch", [{"limit": "hour", "key": key, "wait_ms": 1000}]).json
+        assert (batch[0]["allowed"], batch[0]["reason"]) == (False, "over_limit")
+        assert wire.command("WEIR.PEEK", "hour", key)[2] == 1
+        assert wire.command("WEIR.ACQUIRE", "hour", key + "x")[0] == 1
+        refund(server, key)
+        assert first.answer() == (True, "ok")
+
+
+def test_hammering_does_not_starve_who_waits(server, key):
+    hammer = encode("WEIR.ACQUIRE", "quick", key) * 100
+    with contextlib.ExitStack() as stack, Wire(server.resp) as wire:
+        wire.command("WEIR.ACQUIRE", "quick", key)
+        last = [stack.enter_context(Client(server, "quick", key)) for _ in range(10)][-1]
+        until(lambda: server.get(f"/v1/acquire/quick?key={key}").status == 429, "somebody to wait")
+        granted = 0
+        with selectors.DefaultSelector() as selector:
+            selector.register(last.wire.socket, selectors.EVENT_READ)
+            while not selector.select(0):
+                wire.send(hammer)
+                granted += sum(wire.reply()[0] for _ in range(100))
+        assert granted <= 2  # before the first waited, or when the last was answered
+
+
+def test_who_leaves_makes_room(server, key):
+    drain(server, key)
+    with contextlib.ExitStack() as stack:
+        clients = crowd(stack, server, 4, "hour", key)
+        clients[0].wire.__exit__()
+        held(server, 3)
+        clients[2].wire.__exit__()
+        held(server, 2)
+        refund(server, key, 2)
+        assert [clients[i].answer()[0] for i in (1, 3)] == [True, True]
+
+
+def test_what_comes_too_late_is_denied_at_once(server, key):
+    drain(server, key)
+    begun = time.monotonic()
+    with Client(server, "hour", key, wait=100_000) as client:
+        assert client.answer() == (False, "wait_too_long")
+    assert time.monotonic() - begun < 10
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 0)[5] == b"over_limit"
+
+
+def test_a_wait_ends_in_time(server, key):
+    begun = time.monotonic()
+    with Client(server, "chance", key, wait=100) as first, \
+            Client(server, "chance", key, wait=150, http=True) as second:
+        assert first.answer() == (False, "wait_too_long")
+        assert time.monotonic() - begun >= 0.1
+        assert second.answer() == (False, "wait_too_long")
+        assert time.monotonic() - begun >= 0.15
+
+
+def test_rules_wait_for_the_limit_that_denied(server, key):
+    attributes = {"path": "/both", "ip": key}
+    body = json.dumps({"attributes": attributes, "wait_ms": LONG}).encode()
+    drain(server, key)
+    with Wire(server.http) as wire:
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
+                  b"GET /auth HTTP/1.0\r\nX-Forwarded-Uri: /other\r\n\r\n"
+                  % (len(body), body))
+        held(server, 1)
+        assert server.get(f"/v1/peek/pace?key={key}").json["wait_ms"] == 0  # it took no turn
+        refund(server, key)
+        answers = wire.rest()
+    assert b'"rule":"both"' in answers
+    assert answers.count(b" 200 OK") == 2
+
+
+def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
+    body = json.dumps({"attributes": {"path": "/far", "ip": key}, "wait_ms": LONG}).encode()
+    server.get(f"/v1/acquire/slow?key={key}")
+    drain(server, key)
+    with Wire(server.http) as wire:
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
+                  % (len(body), body))
+        held(server, 1)
+        refund(server, key, 2)
+        until(lambda: server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 1, "its token")
+        held(server, 1)
+    held(server, 0)
+    assert server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 2  # and its turn:
+    assert server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] <= 1_800_000
+
+
+def take(server, limit, key):
+    """A permit."""
+    with Wire(server.resp) as wire:
+        reply = wire.command("WEIR.ACQUIRE", limit, key)
+        assert reply[0] == 1
+        return reply[6]
+
+
+def report(server, permit):
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.REPORT", permit, "success") == b"+OK"
+
+
+def test_a_queue_waits_for_places_without_being_asked_to(server, key):
+    permits = [take(server, "lanes", key) for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        waiting = []
+        for i in range(3):
+            waiting.append(stack.enter_context(Wire(server.resp)))
+            waiting[i].send(encode("WEIR.ACQUIRE", "lanes", key))
+            held(server, i + 1)
+        with Wire(server.resp) as wire:
+            assert wire.command("WEIR.ACQUIRE", "lanes", key)[5] == b"queue_full"
+            assert wire.command("WEIR.ACQUIRE", "lanes", key, "WAIT", 0)[5] == b"over_limit"
+        for wire in waiting:
+            report(server, permits.pop(0))
+            reply = wire.reply()
+            assert reply[:2] == [1, 2]
+            permits.append(reply[6])
+        for permit in permits:
+            report(server, permit)
+    assert server.get(f"/v1/peek/lanes?key={key}").json["remaining"] == 2
+
+
+def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
+    permit = take(server, "strict", key)
+    with Wire(server.resp) as wire, Client(server, "strict", key) as first:
+        held(server, 1)
+        denied = wire.command("WEIR.ACQUIRE", "strict", key)
+        assert (denied[0], denied[5]) == (0, b"over_limit")
+        report(server, permit)
+        assert first.answer() == (True, "ok")
+    with Client(server, "strict", key, wait=50) as late:
+        assert late.answer() == (False, "wait_too_long")
+
+
+def test_a_limit_says_how_long_its_queue_waits_at_most(server, key):
+    take(server, "hasty", key)
+    begun = time.monotonic()
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "hasty", key)[5] == b"wait_too_long"
+        assert wire.command("WEIR.ACQUIRE", "hasty", key, "WAIT", LONG)[5] == b"wait_too_long"
+    assert 0.2 <= time.monotonic() - begun < 10
+
+
+def decisions(server, name, limit):
+    return [float(line.rsplit(" ", 1)[1]) for line in server.get("/metrics").text.splitlines()
+            if line.startswith(name) and f'limit="{limit}"' in line and not line.endswith(" 0")]
+
+
+def test_a_decision_is_counted_once_however_often_it_was_tried(serve, key):
+    server = serve("--threads", "1", config=CONFIG)
+    drain(server, key)
+    with Wire(server.http) as wire:
+        body = json.dumps({"attributes": {"path": "/shade", "ip": key}, "wait_ms": LONG}).encode()
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)
+        for _ in range(3):
+            refund(server, key, 0)
+        refund(server, key)
+        assert b'"allowed":true' in wire.rest()
+    assert decisions(server, "weir_decisions_total", "hour") == [2]
+    assert decisions(server, "weir_shadow_decisions_total", "quick") == [1]
+
+
+def test_a_reload_reaches_who_waits(serve, key):
+    server = serve("--threads", "2", config=CONFIG)
+    drain(server, key)
+
+    def reload(config):
+        server.reload(config)
+        server.line_with("reloaded")
+
+    with contextlib.ExitStack() as stack:
+        clients = crowd(stack, server, 2, "hour", key)
+        reload(CONFIG.replace("12/h, burst: 12", "12/h, burst: 13"))
+        assert clients[0].answer() == (True, "ok")  # of the token that is new
+        shed = stack.enter_context(Client(server, "chance", key))
+        held(server, 2)
+        with Wire(server.resp) as wire:
+            assert wire.command("WEIR.SHED", "chance", "0") == b"+OK"
+            assert shed.answer() == (True, "ok")
+            wire.command("WEIR.SHED", "chance", "1")
+        gone = stack.enter_context(Client(server, "chance", key, wait=500))
+        held(server, 2)
+        reload(CONFIG.replace("chance:", "other:"))
+        assert b"ERR" in gone.wire.reply()
+        assert server.stop() == 0
+
+
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
+def test_thousands_that_wait_cost_memory_alone(serve):
+    many = 9_900
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < many + 100:
+        pytest.skip(f"{limits[1]} descriptors are too few")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    server = serve("--threads", "2", config=CONFIG)
+    keys = [f"key-{i}" for i in range(many // 3)]
+    try:
+        with contextlib.ExitStack() as stack:
+            with Wire(server.resp) as wire:
+                for key in keys:
+                    wire.send(encode("WEIR.ACQUIRE", "hour", key, "COST", 12))
+                for _ in keys:
+                    wire.reply()
+            clients = [stack.enter_context(Client(server, "hour", keys[i % len(keys)]))
+                       for i in range(many)]
+            held(server, many)
+            before = cpu_seconds(server)
+            time.sleep(1)
+            assert cpu_seconds(server) - before <= 0.05
+            with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
+                assert int(statm.read().split()[1]) * 4096 < 80 << 20
+            for key in keys:
+                refund(server, key)
+            assert all(client.answer()[0] for client in clients[:len(keys)])
+            held(server, many - len(keys))
+        held(server, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
