@@ -97,7 +97,7 @@ static int read_option(struct fill *fill, const struct resp_spec *spec, const st
 static int read_limit(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                       size_t n)
 {
-	size_t words;
+	size_t words = 1;
 
 	fill->request->limit = args[1];
 	for (size_t i = 3; i < n; i += words) {
