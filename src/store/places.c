@@ -341,11 +341,11 @@ uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
 	return apply(&holder, by, call, time->now_ns, out);
 }
 
-void places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
-                       const struct algo_call *call, const struct algo_time *time,
-                       struct algo_outcome *out)
+uint64_t places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
+                           const struct algo_call *call, const struct algo_time *time,
+                           struct algo_outcome *out)
 {
 	struct holder holder = {.alone = alone};
 
-	apply(&holder, &limit, call, time->now_ns, out);
+	return apply(&holder, &limit, call, time->now_ns, out);
 }

@@ -171,11 +171,9 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 
 	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
 	                                        time->now_ns, out, &until_ns))
-		return;
-	if (limit->algorithm == WEIR_CONCURRENCY) {
-		places_apply_cell(&state, limit, call, time, out);
-		return;
-	}
+		return until_ns;
+	if (limit->algorithm == WEIR_CONCURRENCY)
+		return places_apply_cell(&state, limit, call, time, out);
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));

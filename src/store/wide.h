@@ -28,8 +28,8 @@ uint64_t wide_held_ns(const struct wide_state *state, uint64_t now_ns);
 uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
                       const struct memory_key *key, const struct algo_call *call,
                       const struct algo_time *time, struct algo_outcome *out);
-void places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
-                       const struct algo_call *call, const struct algo_time *time,
-                       struct algo_outcome *out);
+uint64_t places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
+                           const struct algo_call *call, const struct algo_time *time,
+                           struct algo_outcome *out);
 
 #endif
