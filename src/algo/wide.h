@@ -47,6 +47,27 @@ enum { SLIDING_WINDOW_BARE = 1, SLIDING_WINDOW_OTHER = 2, SLIDING_WINDOW_GENERAT
 _Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_RESET_HEAD,
                "all fit in a cell");
 
+/*
+ * The word of a sliding_log's head, see there. Here because who is about to decide
+ * can fetch what it points at.
+ */
+struct algo_log_head {
+	unsigned cost, place, span, lead; /* in rows that are not narrow the last two are unknown */
+};
+
+static inline bool algo_log_is_narrow(unsigned row_cells)
+{
+	return row_cells <= 128;
+}
+
+static inline struct algo_log_head algo_log_head(unsigned row_cells, uint32_t word)
+{
+	if (algo_log_is_narrow(row_cells))
+		return (struct algo_log_head){word >> 25, word >> 18 & 0x7f, word >> 11 & 0x7f,
+		                              word >> 4 & 0x7f};
+	return (struct algo_log_head){word >> 18, word >> 4 & 0x3fff, 0, 0};
+}
+
 struct algo_row {
 	struct cell *cells;
 	unsigned width;
@@ -61,6 +82,7 @@ static inline struct cell algo_row_load(const struct algo_row *row, unsigned pla
 
 enum algo_want {
 	ALGO_WANT_NOTHING, /* the outcome stands, if the head is still the same */
+	ALGO_WANT_AGAIN,   /* others were at it meanwhile */
 	ALGO_WANT_HEAD,    /* swap the head for `head` */
 	ALGO_WANT_CELL,    /* if the head is still the same, swap `before` at `place` for `after` */
 };
@@ -72,8 +94,10 @@ struct algo_change {
 	struct cell head;
 	unsigned place;
 	struct cell before, after;
+	bool then_head; /* cell: once that is done, swap the head for `head` as well */
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
 	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
+	uint64_t until_ns;   /* and which name it then goes on with, if not 0 */
 };
 
 /**

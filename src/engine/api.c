@@ -503,10 +503,11 @@ __attribute__((noinline, flatten)) static void block_locate(struct block *block,
 }
 
 __attribute__((noinline, flatten)) static void block_locate_run(struct block *block,
-                                                                const struct weir_table *table)
+                                                                const struct weir_table *table,
+                                                                struct moment at)
 {
 	for (size_t i = 0; i < block->stray_count; i++)
-		memory_locate_run(table, &block->strays[i]->key);
+		memory_locate_run(table, &block->strays[i]->key, at.now_ns);
 }
 
 __attribute__((noinline, flatten)) static void block_decide(const struct block *block,
@@ -539,7 +540,7 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 		if (b - 1 < blocks) /* before 0 is beyond all */
 			block_locate(&ring[(b - 1) % STAGES], table, at);
 		if (b - 2 < blocks)
-			block_locate_run(&ring[(b - 2) % STAGES], table);
+			block_locate_run(&ring[(b - 2) % STAGES], table, at);
 		if (b - 3 < blocks)
 			block_decide(&ring[(b - 3) % STAGES], table, at);
 	}

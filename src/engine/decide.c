@@ -95,15 +95,14 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 
 /*
  * The enforced charge whose turn it is of twice as many turns as there are charges,
- * or NULL. Logs and turns are charged in the second half: they can give back their
- * newest only, so they had better not be asked to.
+ * or NULL. Turns are charged in the second half: they can give back their newest
+ * only, so they had better not be asked to.
  */
 static struct engine_charge *in_turn(const struct engine_request *request, size_t turn,
                                      enum algo_op op)
 {
 	struct engine_charge *charge = &request->charges[turn % request->charge_count];
-	const struct algo_limit *algo = &charge->limit->algo;
-	bool last = op == ALGO_ACQUIRE && (algo->algorithm == WEIR_SLIDING_LOG || algo->paced);
+	bool last = op == ALGO_ACQUIRE && charge->limit->algo.paced;
 
 	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
 }

@@ -101,21 +101,19 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 	table_prefetch_run(table, &place, 0, 1);
 }
 
-/** memory_locate for wide states. */
-void wide_locate(const struct weir_table *store, struct memory_key *key, uint64_t now_ns);
+/** Starts fetching what a decision will read of the row behind the key's cell. */
+void wide_fetch_row(const struct weir_table *store, const struct memory_key *key,
+                    uint64_t now_ns);
 
 /** Then, which may be left out as all that follows: looks at home. */
 static inline void memory_locate(const struct weir_table *store, struct memory_key *key,
                                  uint64_t now_ns)
 {
-	struct table_place place;
+	struct table_place place = table_place(memory_table(store, key), key->hash);
 
-	if (__builtin_expect(key->width != 0, 0)) {
-		wide_locate(store, key, now_ns);
-		return;
-	}
-	place = table_place(&store->table, key->hash);
 	key->cell = table_glance(place.home, place.tag);
+	if (__builtin_expect(key->width != 0, 0) && key->cell)
+		wide_fetch_row(store, key, now_ns);
 }
 
 /** Then, for a key that is not there: starts fetching the next set. */
@@ -128,7 +126,8 @@ static inline void memory_fetch_run(const struct weir_table *store, const struct
 }
 
 /** At last, for such a key: looks into that set, or starts fetching all others. */
-static inline void memory_locate_run(const struct weir_table *store, struct memory_key *key)
+static inline void memory_locate_run(const struct weir_table *store, struct memory_key *key,
+                                     uint64_t now_ns)
 {
 	const struct table *table = memory_table(store, key);
 	struct table_place place = table_place(table, key->hash);
@@ -136,6 +135,8 @@ static inline void memory_locate_run(const struct weir_table *store, struct memo
 	key->cell = table_glance(table_run(table, &place), place.tag);
 	if (!key->cell)
 		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
+	else if (__builtin_expect(key->width != 0, 0))
+		wide_fetch_row(store, key, now_ns);
 }
 
 /* What a cell with a tag and no claim says. A state that is over equals none. */

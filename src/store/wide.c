@@ -60,6 +60,14 @@ static uint64_t until_of(struct cell head, uint64_t now_ns)
 	return cell_is_empty(head) ? 0 : now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
 }
 
+/* What is left of a call once a change is done. */
+static void go_on(struct algo_call *call, const struct algo_change *change)
+{
+	call->cost -= change->given_back;
+	if (call->until_ns != 0 && change->until_ns != 0)
+		call->until_ns = change->until_ns;
+}
+
 /* One step and what it wants; true when its outcome stands. `call` is left with what is to do. */
 static bool attempt(struct wide_state *state, const struct algo_limit *limit,
                     struct algo_call *call, const struct algo_time *time, struct cell head,
@@ -72,15 +80,21 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	case ALGO_WANT_NOTHING:
 		*until_ns = until_of(head, time->now_ns);
 		return wide_still(state);
-	case ALGO_WANT_CELL:
-		if (wide_still(state) &&
-		    cell_swap(&state->row.cells[change.place], change.before, change.after))
-			call->cost -= change.given_back;
+	case ALGO_WANT_AGAIN:
 		return false;
+	case ALGO_WANT_CELL:
+		if (!wide_still(state) ||
+		    !cell_swap(&state->row.cells[change.place], change.before, change.after))
+			return false;
+		if (!change.then_head) {
+			go_on(call, &change);
+			return false;
+		}
+		__attribute__((fallthrough));
 	case ALGO_WANT_HEAD:
 		if ((change.clean && !clean(state)) || !wide_store_head(state, change.head, time->now_ns))
 			return false;
-		call->cost -= change.given_back;
+		go_on(call, &change);
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
 		return change.last;
 	}
@@ -180,32 +194,34 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	return until_ns;
 }
 
-/* Which of the row's cells a step will read first, as far as the head can tell. */
-static void prefetch_row(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                         const struct algo_row *row)
+static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
 {
-	bool log = limit->algorithm == WEIR_SLIDING_LOG;
-	unsigned newest = cell_word(head) >> 4 & 0x3fff; /* of a log */
+	unsigned at = place >= back ? place - back : place + row->width - back;
 
-	if (limit->is_summed && !sliding_window_needs_row(limit, now_ns, head))
-		return;
-	for (unsigned i = 0; i < algo_widths[1]; i += 4)
-		prefetch(row->cells + i);
-	if (log && newest < row->width)
-		prefetch(row->cells + newest);
+	if (at < row->width) /* else it is damaged, or no log */
+		prefetch(&row->cells[at]);
 }
 
-void wide_locate(const struct weir_table *store, struct memory_key *key, uint64_t now_ns)
+/* Of a log the places of the head, the newest and the oldest. */
+static void fetch_log(const struct algo_row *row, struct algo_log_head head)
+{
+	fetch_back(row, head.place, 0);
+	fetch_back(row, head.place, 1);
+	if (algo_log_is_narrow(row->width))
+		fetch_back(row, head.place, head.span);
+}
+
+void wide_fetch_row(const struct weir_table *store, const struct memory_key *key, uint64_t now_ns)
 {
 	const struct wide_table *wide = &store->wide[key->width];
-	struct table_place place = table_place(&wide->table, key->hash);
-	struct algo_row row;
+	struct cell head = cell_load(key->cell, wide->table.load_is_atomic);
+	struct algo_row row = row_of(wide, key->width, key->cell, 0);
 
-	key->cell = table_glance(place.home, place.tag);
-	if (!key->cell)
-		return;
-	row = row_of(wide, key->width, key->cell, place.tag);
-	prefetch_row(key->limit, now_ns, cell_load(key->cell, row.load_is_atomic), &row);
+	if (key->limit->algorithm == WEIR_SLIDING_LOG)
+		fetch_log(&row, algo_log_head(row.width, cell_word(head)));
+	else if (!key->limit->is_summed || sliding_window_needs_row(key->limit, now_ns, head))
+		for (unsigned i = 0; i < algo_widths[1]; i += 4)
+			prefetch(row.cells + i);
 }
 
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)

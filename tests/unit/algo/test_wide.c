@@ -87,13 +87,20 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 			return true;
 		if (wants == 0)
 			return false;
-		call.cost -= change.given_back;
 		if (change.want == ALGO_WANT_CELL) {
 			assert_true(change.place < row.width);
 			assert_memory_equal(&state.row[change.place], &change.before, sizeof change.before);
 			state.row[change.place] = change.after;
-			continue;
+			if (change.then_head && --wants == 0)
+				return false;
 		}
+		if (change.want == ALGO_WANT_HEAD || !change.then_head) {
+			call.cost -= change.given_back;
+			if (call.until_ns != 0 && change.until_ns != 0)
+				call.until_ns = change.until_ns;
+		}
+		if (change.want == ALGO_WANT_CELL && !change.then_head)
+			continue;
 		if (change.clean)
 			for (unsigned i = 0; i < row.width; i++)
 				if (cell_tag(state.row[i]) == TAG)
@@ -123,7 +130,7 @@ static unsigned admitted(unsigned n, uint64_t now_ns)
 /* ---- against a list ---- */
 
 struct taken {
-	uint64_t until_ns, cost;
+	uint64_t name_ns, until_ns, cost;
 };
 
 #define TAKEN_MAX 20000
@@ -131,6 +138,7 @@ struct taken {
 struct model {
 	struct taken taken[TAKEN_MAX];
 	size_t n;
+	uint64_t name_ns; /* the last given in a log: the next is later */
 };
 
 static struct model model;
@@ -198,6 +206,24 @@ static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 	return 0;
 }
 
+/* Each of a log has a name of its own; one of many entries keeps them so long. */
+static void model_take(uint64_t now_ns, uint64_t cost)
+{
+	struct taken taken = {model_until(now_ns), model_until(now_ns), cost};
+
+	if (state.limit.algorithm == WEIR_SLIDING_LOG)
+		taken.name_ns = model.name_ns = u64_max(taken.until_ns, model.name_ns + 1);
+	if (state.limit.algorithm == WEIR_SLIDING_LOG && state.limit.quota > 127)
+		taken.until_ns = taken.name_ns;
+	assert_true(model.n < TAKEN_MAX);
+	model.taken[model.n++] = taken;
+}
+
+static void model_remove(size_t i)
+{
+	memmove(&model.taken[i], &model.taken[i + 1], (--model.n - i) * sizeof *model.taken);
+}
+
 static void model_give(uint64_t now_ns, uint64_t cost)
 {
 	while (cost > 0 && model.n > 0 && model.taken[model.n - 1].until_ns > now_ns) {
@@ -220,10 +246,11 @@ static void agree_on(uint64_t *seed, unsigned calls)
 {
 	uint64_t now_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
 	uint64_t period_ns = state.limit.period_ns, pace = 2 * period_ns / quota;
+	bool log = state.limit.algorithm == WEIR_SLIDING_LOG;
 
-	if (state.limit.algorithm != WEIR_SLIDING_LOG)
+	if (!log)
 		pace = u64_max(pace, period_ns / 25); /* from slot to slot, however great the quota */
-	model.n = 0;
+	model.n = model.name_ns = 0;
 	while (calls-- > 0) {
 		uint64_t cost = 1 + (draw(seed, 4) ? draw(seed, 2) : draw(seed, quota)), use, what;
 
@@ -236,12 +263,18 @@ static void agree_on(uint64_t *seed, unsigned calls)
 			call(ALGO_REFUND, cost, now_ns);
 			model_give(now_ns, cost);
 		} else if (what == 2 && model.n > 0) { /* by the name of the newest */
-			uint64_t until_ns = model.taken[model.n - 1].until_ns;
-			bool live = until_ns > now_ns;
+			struct taken *last = &model.taken[model.n - 1];
 
-			assert_true(call_until(ALGO_REFUND, 1, until_ns, now_ns, 9));
-			if (live)
+			assert_true(call_until(ALGO_REFUND, 1, last->name_ns, now_ns, 9));
+			if (last->until_ns > now_ns)
 				model_give(now_ns, 1);
+		} else if (what == 19 && log && model.n > 0) { /* or of any: all of it */
+			size_t i = draw(seed, model.n);
+			struct taken named = model.taken[i];
+
+			assert_true(call_until(ALGO_REFUND, named.cost, named.name_ns, now_ns, 100000));
+			if (named.until_ns > now_ns)
+				model_remove(i);
 		} else if (what == 3 && draw(seed, 10) == 0) {
 			call(ALGO_RESET, 0, now_ns);
 			model.n = 0;
@@ -252,10 +285,8 @@ static void agree_on(uint64_t *seed, unsigned calls)
 			if (!allowed)
 				assert_int_equal(state.out.retry_after_ns,
 				                 model_wait(now_ns, use + cost - quota));
-			if (allowed && what >= 6) {
-				assert_true(model.n < TAKEN_MAX);
-				model.taken[model.n++] = (struct taken){model_until(now_ns), cost};
-			}
+			if (allowed && what >= 6)
+				model_take(now_ns, cost);
 		}
 		use = model_use(now_ns);
 		assert_int_equal(state.out.remaining, quota - use);
@@ -509,12 +540,95 @@ static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
 	assert_int_equal(state.out.remaining, 8); /* the two of now stay */
 	call_until(ALGO_REFUND, 9, first + 1, now_ns, 9);
 	assert_int_equal(state.out.remaining, 8);
-	begin(WEIR_SLIDING_LOG, 10, NS_PER_S, 0); /* an entry behind others: nowhere */
-	call(ALGO_ACQUIRE, 3, NOW);
-	first = state.until_ns;
-	call(ALGO_ACQUIRE, 2, now_ns);
-	call_until(ALGO_REFUND, 3, first, now_ns, 9);
-	assert_int_equal(state.out.remaining, 5);
+}
+
+static uint64_t take(uint64_t cost, uint64_t now_ns)
+{
+	assert_true(call(ALGO_ACQUIRE, cost, now_ns));
+	return state.until_ns;
+}
+
+static uint64_t give_back(uint64_t cost, uint64_t until_ns, uint64_t now_ns)
+{
+	assert_true(call_until(ALGO_REFUND, cost, until_ns, now_ns, 100));
+	return state.limit.quota - state.out.remaining;
+}
+
+/* Twice; into a later entry; of one that is over: all of the same instant, too. */
+static void a_refund_from_a_log_takes_out_its_entry_or_nothing(void **unused)
+{
+	uint64_t names[5], later_ns = NOW + NS_PER_S / 2;
+
+	(void)unused;
+	for (unsigned apart = 0; apart < 2; apart++) {
+		begin(WEIR_SLIDING_LOG, 20, NS_PER_S, 0);
+		for (unsigned i = 0; i < 5; i++)
+			names[i] = take(i + 1, NOW + apart * i * NS_PER_S / 10);
+		assert_int_equal(give_back(2, names[1], later_ns), 13);
+		assert_int_equal(give_back(2, names[1], later_ns), 13);
+		assert_int_equal(give_back(5, names[4], later_ns), 8);
+		assert_int_equal(give_back(5, names[4], later_ns), 8);
+		assert_int_equal(give_back(2, names[2], later_ns), 8); /* whole or not */
+		assert_int_equal(give_back(3, names[2] + 1000, later_ns), 8);
+		take(7, later_ns);
+		assert_int_equal(give_back(1, names[0], later_ns), 14);
+		assert_int_equal(give_back(1, names[0], NOW + NS_PER_S), apart ? 14 : 7);
+		assert_int_equal(give_back(4, names[3], NOW + NS_PER_S), apart ? 10 : 7);
+		assert_int_equal(admitted(30, later_ns + NS_PER_S - 1), 13);
+		call(ALGO_PEEK, 1, later_ns + NS_PER_S);
+		assert_int_equal(state.out.remaining, 7);
+		assert_int_equal(give_back(7, later_ns + NS_PER_S, later_ns + NS_PER_S), 13);
+	}
+}
+
+/* An instant's entries are over with it, whatever their names are. */
+static void entries_of_one_instant_have_names_of_their_own_and_end_together(void **unused)
+{
+	uint64_t name = 0;
+
+	(void)unused;
+	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t next = take(1, NOW);
+
+		assert_true(next > name);
+		name = next;
+	}
+	assert_int_equal(admitted(200, NOW + NS_PER_S - 1), 0);
+	assert_int_equal(state.out.retry_after_ns, 1);
+	call(ALGO_PEEK, 1, NOW + NS_PER_S);
+	assert_int_equal(state.out.remaining, 100);
+	assert_int_equal(state.out.reset_after_ns, 0);
+	assert_int_equal(admitted(200, NOW + NS_PER_S), 100);
+	begin(WEIR_SLIDING_LOG, 1, NS_PER_S, 0); /* nor are they used again */
+	name = take(1, NOW);
+	give_back(1, name, NOW);
+	assert_int_not_equal(take(1, NOW), name);
+	assert_int_equal(give_back(1, name, NOW), 1);
+	call(ALGO_RESET, 0, NOW);
+	assert_true(take(1, NOW) > name + 1);
+}
+
+/* Others wait for their room, which they would not have had anyway; none get more. */
+static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 0; wants < 16; wants++) {
+		uint64_t names[4], later_ns = NOW + NS_PER_S / 2;
+
+		begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+		for (unsigned i = 0; i < 4; i++)
+			names[i] = take(i + 1, NOW + i * NS_PER_MS);
+		call_until(ALGO_REFUND, 1, names[0], later_ns, wants);
+		assert_in_range(give_back(1, names[0], later_ns), 9, 10);
+		assert_in_range(give_back(2, names[1], later_ns), 7, 8);
+		assert_int_equal(give_back(3, names[2], later_ns) + admitted(20, later_ns), 11);
+		assert_in_range(give_back(1, names[0], later_ns), 11, 11);
+		assert_in_range(give_back(4, names[3], later_ns), 7, 7);
+		call(ALGO_PEEK, 1, NOW + NS_PER_S + 3 * NS_PER_MS); /* what was lost ends with the newest */
+		assert_in_range(state.out.remaining, 4, 5);
+		assert_int_equal(admitted(20, later_ns + NS_PER_S), 11);
+	}
 }
 
 /* What the head says of the slots before it may be too much, until the next refund or slot. */
@@ -616,6 +730,9 @@ int main(void)
 	    cmocka_unit_test(a_refund_that_died_in_the_row_is_completed_by_the_next),
 	    cmocka_unit_test(a_count_that_crosses_2_to_the_16_keeps_all_use),
 	    cmocka_unit_test(a_limit_cut_below_its_use_in_the_slot_has_no_room),
+	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
+	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
+	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
 	};
 
