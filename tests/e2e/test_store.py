@@ -221,14 +221,15 @@ def test_a_header_of_wide_states_is_repaired_too(serve, state, offset, length):
 
 
 def test_a_header_that_is_lost_twice_is_not_guessed(used):
+    version, = struct.unpack_from("<I", used.read_bytes(), 12)
     for offset in (0, COPY):
         change(used, offset + 12, struct.pack("<II", 8, 8))
     before = used.read_bytes()
     for action in ("check", "repair"):
         done = weir("store", action, used)
         assert done.returncode == 1
-        assert f"{used}: version: expected 2, found 8\n{used}: header size: expected {HEADER}, found 8" \
-            in done.stderr
+        assert (f"{used}: version: expected {version}, found 8\n"
+                f"{used}: header size: expected {HEADER}, found 8") in done.stderr
     assert "neither the header nor its copy" in done.stderr
     assert weir("store", "dump", used).returncode == 1
     assert used.read_bytes() == before
