@@ -30,7 +30,9 @@ LIMITS = {
     "random": "deny: 0.3",
     "sliding_counter": "rate: 3/s",
     "base": "base: 4, rate: 3/700ms",
+    "concurrency": "max: 6, lease: 700ms",
 }
+NOT_SIMULATED = {"concurrency"}  # no log tells how long a request took: of these the library decides
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def simulated(config, trace, number):
     done = weir("simulate", "-c", config, "--trace", config.parent / "trace", "--key", "user",
                 "--decisions", out, "--json")
     assert done.returncode == 0, done
-    by_limit = {name: [] for name in LIMITS}
+    by_limit = {name: [] for name in LIMITS if name not in NOT_SIMULATED}
     for line in out.read_text().splitlines():
         decision = json.loads(line)
         by_limit[decision["limit"]].append(decision)
@@ -95,30 +97,36 @@ class Library:
             self.table.handle, handle, key, len(key), cost, now, ctypes.byref(decision)) == 0
         return decision
 
+    def answer(self, d):
+        """A decision's fields as the server tells them."""
+        fields = {
+            "allowed": d.allowed, "remaining": d.remaining, "retry_after_ms": ms_up(d.retry_after_ns),
+            "reset_after_ms": ms_up(d.reset_after_ns),
+            "reason": self.binding.lib.weir_reason_text(d.reason).decode()}
+        return fields | {"wait_ms": ms_up(d.wait_ns)} if d.paced else fields
+
+
+@pytest.fixture
+def library(config):
+    made = Library(config.read_bytes())
+    yield made
+    made.close()
+
 
 @plain_build_only
-def test_the_library_decides_as_the_simulator_to_the_last_field(config):
+def test_the_library_decides_as_the_simulator_to_the_last_field(config, library):
     chance, now, trace = random.Random(11), START * S, []
     for _ in range(3000):
         now += chance.choice([0, 0, 1, chance.randrange(S // 30), chance.randrange(S // 2), S // 5, 3 * S])
         trace.append((now, chance.choice("ab"), chance.choice([1, 1, 2])))
-    library = Library(config.read_bytes())
-    try:
-        for name, decisions in simulated(config, trace, 0).items():
-            library.binding.lib.weir_seed(1)  # as the simulator's draws
-            for (at, key, cost), line in zip(trace, decisions, strict=True):
-                d = library.decide(name.encode(), key.encode(), at, cost)
-                expected = {
-                    "allowed": d.allowed, "remaining": d.remaining, "retry_after_ms": ms_up(d.retry_after_ns),
-                    "reset_after_ms": ms_up(d.reset_after_ns),
-                    "reason": library.binding.lib.weir_reason_text(d.reason).decode()}
-                if d.paced:
-                    expected["wait_ms"] = ms_up(d.wait_ns)
-                assert {field: line.get(field) for field in expected} == expected, (name, line)
-                assert ("wait_ms" in line) == d.paced
-            assert {line["allowed"] for line in decisions} == {True, False}, name
-    finally:
-        library.close()
+    for name, decisions in simulated(config, trace, 0).items():
+        library.binding.lib.weir_seed(1)  # as the simulator's draws
+        for (at, key, cost), line in zip(trace, decisions, strict=True):
+            d = library.decide(name.encode(), key.encode(), at, cost)
+            expected = library.answer(d)
+            assert {field: line.get(field) for field in expected} == expected, (name, line)
+            assert ("wait_ms" in line) == d.paced
+        assert {line["allowed"] for line in decisions} == {True, False}, name
 
 
 def ask_live(server, limit, key, delay_ns, asked):
@@ -141,18 +149,22 @@ def ask_live(server, limit, key, delay_ns, asked):
             asked.append((before, after - held * 10**6, answers))
 
 
-def replays(config, asked):
+def replays(config, library, asked):
     """What each limit decides if all came as early as can be, as late, or by turns."""
     for number, late in enumerate(([0, 0], [1, 1], [0, 1], [1, 0])):
         trace = sorted(((request[late[i % 2]], limit, cost)
                         for limit, requests in asked.items() for i, request in enumerate(requests)
                         for cost in COSTS), key=lambda request: request[0])
         decisions = simulated(config, trace, number)
+        for name in NOT_SIMULATED:
+            decisions[name] = [
+                {"key": limit} | library.answer(library.decide(name.encode(), b"%d" % number, at, cost))
+                for at, limit, cost in trace if limit == name]
         yield {limit: [d for d in decisions[limit] if d["key"] == limit] for limit in asked}
 
 
 @plain_build_only
-def test_a_live_server_decides_as_the_simulator_replays_it(serve, config):
+def test_a_live_server_decides_as_the_simulator_replays_it(serve, config, library):
     """
     A decision's time is known to lie between asking and the answer. Where it could matter when in
     between, since the machine was slow, the limit is asked again.
@@ -170,7 +182,7 @@ def test_a_live_server_decides_as_the_simulator_replays_it(serve, config):
             thread.start()
         for thread in threads:
             thread.join()
-        versions = list(replays(config, asked))
+        versions = list(replays(config, library, asked))
         for limit, requests in asked.items():
             width = max(after - before for before, after, _ in requests)
             found = [[tuple(d[field] for field in EXACT) for d in v[limit]] for v in versions]
