@@ -47,11 +47,11 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	    {"random, deny: 0.001", "\"algorithm\":\"random\",\"deny\":0.001,\"retry\":\"1s\"" TAIL},
 	    {"sliding_counter, rate: 5/m", "\"algorithm\":\"sliding_counter\",\"rate\":\"5/m\"" TAIL},
 	    {"concurrency, max: 7",
-     "\"algorithm\":\"concurrency\",\"max_wait\":\"30s\",\"max\":7,\"queue\":0,\"lease\":\"30s\","
-     "\"retry\":\"1s\"" TAIL},
-    {"concurrency, max: 10000, queue: 5, max_wait: 0s, lease: 1m, retry: 3s",
-     "\"algorithm\":\"concurrency\",\"max_wait\":\"0s\",\"max\":10000,\"queue\":5,"
-     "\"lease\":\"1m\",\"retry\":\"3s\"" TAIL},
+	     "\"algorithm\":\"concurrency\",\"max_wait\":\"30s\",\"max\":7,\"queue\":0,\"lease\":\"30s\","
+	     "\"retry\":\"1s\"" TAIL},
+	    {"concurrency, max: 10000, queue: 5, max_wait: 0s, lease: 1m, retry: 3s",
+	     "\"algorithm\":\"concurrency\",\"max_wait\":\"0s\",\"max\":10000,\"queue\":5,"
+	     "\"lease\":\"1m\",\"retry\":\"3s\"" TAIL},
 	    {"base, base: 10, rate: 1/5s",
 	     "\"algorithm\":\"base\",\"base\":10,\"rate\":\"1/5s\",\"timezone\":\"UTC\"" TAIL},
 	    {"base, base: 1, rate: 2/m, timezone: Asia/Shanghai",
