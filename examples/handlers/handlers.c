@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <weir/weir.h>
 
 #define MS_NS UINT64_C(1000000)
@@ -67,25 +66,18 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, 
 	return result;
 }
 
-/* Each connection has a thread of its own here, so that it may sleep until its turn. */
-static void wait_for(uint64_t ns)
-{
-	struct timespec left = {(time_t)(ns / S_NS), (long)(ns % S_NS)};
-
-	while (nanosleep(&left, &left) != 0)
-		;
-}
-
 /* What a handler does before its work: one decision, by the client's address. */
 static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connection *connection)
 {
 	const struct sockaddr_in *client = (const struct sockaddr_in *)MHD_get_connection_info(
 	    connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+	/* Each connection has a thread of its own here, so that it may sleep until its turn. */
+	uint64_t deadline = routes[route].max_wait_ns > 0 ? WEIR_FOREVER : WEIR_NOW;
 	struct weir_decision d;
 	char text[64] = "served\n", retry_after[24];
 
-	if (weir_acquire(app->table, app->limits[route], &client->sin_addr, sizeof client->sin_addr, 1,
-	                 WEIR_NOW, &d) != WEIR_OK)
+	if (weir_acquire_wait(app->table, app->limits[route], &client->sin_addr,
+	                      sizeof client->sin_addr, 1, deadline, &d, NULL) != WEIR_OK)
 		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */
@@ -93,7 +85,6 @@ static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connect
 		         (unsigned long long)((d.retry_after_ns + S_NS - 1) / S_NS));
 		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n", retry_after);
 	}
-	wait_for(d.wait_ns);
 	if (routes[route].algorithm != WEIR_RANDOM)
 		snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
 		         (unsigned long long)d.quota);
