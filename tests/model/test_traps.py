@@ -36,6 +36,7 @@ ALGORITHMS = {
     "resetting_bucket": lambda count: weir.options(weir.RESETTING_BUCKET, count),
     "sliding_window": lambda count: weir.options(weir.SLIDING_WINDOW, count),
     "sliding_log": lambda count: weir.options(weir.SLIDING_LOG, min(count, 10_000)),
+    "sliding_counter": lambda count: weir.options(weir.SLIDING_COUNTER, count),
     "base": lambda count: weir.options(weir.BASE, count, base=1),
     "concurrency": lambda count: weir.options(weir.CONCURRENCY, max=min(count, 10_000), lease_ns=S),
     "pacer": lambda count: weir.options(weir.PACER, count, slack=count - 1 or weir.ZERO,
@@ -166,11 +167,11 @@ def test_whole_second_clocks_double_nothing_at_a_boundary():
 
 def test_a_step_of_the_clock_back_frees_no_key_and_locks_none_longer_than_it_was_ahead(algorithm):
     limiter = weir.Limiter(algorithm(5))
-    limiter.call("acquire", NOW, 5)
+    reset = limiter.call("acquire", NOW, 5)["reset_after_ns"]
     for step in (1, S, 3600 * S):
         decision = limiter.call("peek", NOW - step)
         assert not decision["allowed"]
-        assert decision["retry_after_ns"] <= step + S
+        assert decision["retry_after_ns"] <= step + reset
 
 
 @pytest.mark.parametrize("step", [S, 3600 * S, 365 * DAY])
@@ -269,14 +270,10 @@ def test_no_extra_cell_after_idleness(algorithm):
 def test_remaining_is_never_above_a_limit_that_was_lowered():
     # Two limits of one name, algorithm and period share their counts.
     table = weir.Table(capacity=100)
-    for algorithm, align in ((weir.TOKEN_BUCKET, 0), (weir.FIXED_WINDOW, weir.FIRST_REQUEST),
-                             (weir.RESETTING_BUCKET, 0), (weir.SLIDING_WINDOW, 0),
-                             (weir.SLIDING_LOG, 0), (weir.PACER, 0)):
-        wide, narrow = (
-            weir.Limit(weir.options(
-                algorithm, count, 1, weir.HOUR, align=align, name=b"lowered",
-                **({"slack": count - 1, "max_wait_ns": weir.ZERO} if algorithm == weir.PACER else {})))
-            for count in (10, 3))
+    for make in ALGORITHMS.values():
+        wide, narrow = (make(count) for count in (10, 3))
+        wide.name = narrow.name = b"lowered"
+        wide, narrow = weir.Limit(wide), weir.Limit(narrow)
         assert table.call(wide, b"k", "acquire", NOW, 10)["remaining"] == 0
         decision = table.call(narrow, b"k", "acquire", NOW)
         assert (decision["allowed"], decision["quota"], decision["remaining"]) == (False, 3, 0)
@@ -306,15 +303,16 @@ def test_reset_is_rounded_up():
 
 def test_limit_1(algorithm):
     limiter = weir.Limiter(algorithm(1))
-    assert admitted(limiter, [NOW] * 10) == 1
-    assert admitted(limiter, [NOW + S] * 10) == 1
+    reset = limiter.call("acquire", NOW)["reset_after_ns"]
+    assert S <= reset <= 2 * S  # a sliding counter also looks at the last period
+    assert admitted(limiter, [NOW] * 10 + [NOW + reset] * 10) == 1
 
 
 def test_cost_equal_to_burst(algorithm):
     limiter = weir.Limiter(algorithm(10))
-    assert limiter.call("acquire", NOW, 10)["allowed"]
+    reset = limiter.call("acquire", NOW, 10)["reset_after_ns"]
     assert not limiter.call("acquire", NOW, 10)["allowed"]
-    assert limiter.call("acquire", NOW + S, 10)["allowed"]
+    assert limiter.call("acquire", NOW + reset, 10)["allowed"]
 
 
 def test_cost_above_burst_is_an_error_and_consumes_nothing(algorithm):
@@ -482,7 +480,7 @@ def test_both_halves_of_an_edge_burst_pass_a_fixed_window_by_design():
 def test_denied_requests_are_not_counted_and_steady_excess_does_not_block(algorithm):
     limiter = weir.Limiter(algorithm(10))
     times = [NOW + i * S // 100 for i in range(1000)]  # ten times too many for ten seconds
-    assert 100 <= admitted(limiter, times) <= 110
+    assert 90 <= admitted(limiter, times) <= 110  # a sliding counter falls short by one a period
 
 
 def sliding_window(count, slots):
