@@ -26,6 +26,7 @@ static void begin(enum weir_algorithm algorithm)
 	    .rate = {10, 10, WEIR_SECOND},
 	    .slack = algorithm == WEIR_PACER ? 9 : 0,
 	    .max_wait_ns = algorithm == WEIR_PACER ? WEIR_ZERO : 0,
+	    .base = algorithm == WEIR_BASE,
 	};
 
 	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
@@ -68,7 +69,7 @@ static uint64_t remaining(const char *key, uint64_t now_ns)
 static const enum weir_algorithm counting[] = {
     WEIR_TOKEN_BUCKET,   WEIR_LEAKY_BUCKET, WEIR_FIXED_WINDOW,    WEIR_RESETTING_BUCKET,
     WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG,  WEIR_SLIDING_COUNTER, WEIR_PACER,
-    WEIR_LEAKY_QUEUE,
+    WEIR_LEAKY_QUEUE,    WEIR_BASE,
 };
 
 #define FOR_EACH_COUNTING(i) for (size_t i = 0; i < sizeof counting / sizeof *counting; i++)
@@ -125,6 +126,7 @@ static void a_late_refund_goes_where_its_request_was(void **state)
 	} cases[] = {
 	    {WEIR_FIXED_WINDOW, 3, 5, 2, 5},   {WEIR_RESETTING_BUCKET, 3, 5, 2, 5},
 	    {WEIR_SLIDING_WINDOW, 3, 5, 2, 5}, {WEIR_SLIDING_COUNTER, 3, 5, 2, 5},
+	    {WEIR_BASE, 3, 5, 2, 5},
 	    {WEIR_TOKEN_BUCKET, 8, 1, 7, 9}, /* 6 of the 8 have leaked */
 	    {WEIR_LEAKY_BUCKET, 7, 3, 6, 7},
 	};
@@ -142,6 +144,29 @@ static void a_late_refund_goes_where_its_request_was(void **state)
 		assert_int_equal(d.remaining, cases[i].after);
 		end();
 	}
+}
+
+static void what_a_window_of_base_counted_is_not_given_back_to_the_day(void **state)
+{
+	const struct weir_limit_options options = {
+	    .algorithm = WEIR_BASE, .base = 5, .rate = {2, 10, WEIR_SECOND}};
+	struct weir_permit free, windows;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
+	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
+	free = acquire("k", 2, NOW);
+	acquire("k", 2, NOW);
+	windows = acquire("k", 2, NOW);
+	assert_int_equal(windows.until_ns, NOW + 10 * SECOND);
+	/* Given back without it; what stands then is of another window. */
+	weir_refund(table, limit, "k", 1, 2, NOW, &d);
+	acquire("k", 1, NOW + SECOND);
+	assert_int_equal(refund("k", &windows, NOW + SECOND), WEIR_OK);
+	assert_int_equal(d.remaining, 1);
+	assert_int_equal(refund("k", &free, NOW + 11 * SECOND), WEIR_OK);
+	assert_int_equal(d.remaining, 4);
+	end();
 }
 
 static void a_turn_behind_which_others_stand_is_not_given_back(void **state)
@@ -433,6 +458,7 @@ int main(void)
 	    cmocka_unit_test(refund_twice),
 	    cmocka_unit_test(refund_into_the_next_window),
 	    cmocka_unit_test(a_late_refund_goes_where_its_request_was),
+	    cmocka_unit_test(what_a_window_of_base_counted_is_not_given_back_to_the_day),
 	    cmocka_unit_test(a_turn_behind_which_others_stand_is_not_given_back),
 	    cmocka_unit_test(refund_of_a_denied_request),
 	    cmocka_unit_test(what_takes_nothing_gets_no_permit),
