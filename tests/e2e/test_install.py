@@ -81,7 +81,10 @@ PACKAGED = {
              "usr/share/doc/weir/examples/first.c",
              "usr/share/doc/weir/examples/handlers/README.md",
              "usr/share/doc/weir/examples/handlers/handlers.c",
-             "usr/share/doc/weir/examples/trace.csv", "usr/share/doc/weir/examples/weir.yaml"},
+             "usr/share/doc/weir/examples/trace.csv", "usr/share/doc/weir/examples/weir.yaml",
+             # Of a document that is packaged.
+             *(f"usr/share/doc/weir/pictures/{path.name}"
+               for path in (ROOT / "docs/pictures").glob("*.svg"))},
     "libweir0": {"usr/lib/libweir.so.0", "usr/lib/libweir.so.0.1.0"},
     "libweir-rules0": {"usr/lib/libweir_rules.so.0", "usr/lib/libweir_rules.so.0.1.0"},
     "libweir-dev": {
