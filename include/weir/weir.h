@@ -264,6 +264,28 @@ struct weir_permit {
 	uint64_t reserved; /**< 0 */
 };
 
+/** The most limits that a request by rules may be charged by, if it is to have permits. */
+#define WEIR_PERMITS_MAX 16
+
+/** What a request took of one limit. The library's: good for nothing but to be kept. */
+struct weir_charge {
+	uint64_t limit;
+	uint64_t key;
+	uint64_t until_ns; /**< after that there is nothing left of it to give back */
+};
+
+/**
+ * What a request by rules took, of all limits together: as struct weir_permit, good for
+ * every engine of the table that it came from, whatever its rules are by then.
+ */
+struct weir_permits {
+	uint64_t id;    /**< 0: none, since the request was denied, its cost 0, or nothing taken */
+	uint64_t cost;  /**< may be lowered by who gives only so much back */
+	uint64_t count; /**< of `charges` */
+	uint64_t reserved[3]; /**< 0 */
+	struct weir_charge charges[WEIR_PERMITS_MAX];
+};
+
 /** How the work that a permit allowed ended: X(name, text). */
 #define WEIR_OUTCOME_LIST(X)                                                   \
 	X(SUCCESS, "success")                                                      \
@@ -522,6 +544,51 @@ WEIR_API void weir_engine_close(weir_engine *engine);
 WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes,
                                size_t n, uint64_t cost, uint64_t now_ns,
                                struct weir_decision *decision);
+
+/**
+ * weir_engine_check that tells in *permits what was taken, so that all of it can be
+ * given back together, and places of `concurrency` before their leases end.
+ * `permits` may be NULL; otherwise it is filled whatever the outcome.
+ *
+ *     struct weir_permits permits;
+ *     weir_engine_acquire(engine, attributes, n, 1, WEIR_NOW, &d, &permits);
+ *     if (d.allowed)
+ *         weir_engine_report(engine, &permits, serve(), 0, WEIR_NOW);
+ *
+ * Errors: ECOST, ELONG (also more than WEIR_PERMITS_MAX limits apply), ENOMEM.
+ */
+WEIR_API int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attributes,
+                                 size_t n, uint64_t cost, uint64_t now_ns,
+                                 struct weir_decision *decision, struct weir_permits *permits);
+
+/**
+ * weir_engine_acquire that blocks its thread, as weir_acquire_wait: for the key that denies
+ * it, then for the next that does, and at last for the latest turn of all.
+ * Errors: as weir_engine_acquire.
+ */
+WEIR_API int weir_engine_acquire_wait(weir_engine *engine,
+                                      const struct weir_attribute *attributes, size_t n,
+                                      uint64_t cost, uint64_t deadline_ns,
+                                      struct weir_decision *decision,
+                                      struct weir_permits *permits);
+
+/**
+ * As weir_refund_permit, of all that the permits cover together. `decision` tells how
+ * the tightest of these limits stands. What limits took that `engine` has no more is
+ * left out.
+ * Errors: ENOTFOUND (given back before, its time is over, or there is none), EINVAL (no
+ * such `count`), ENOMEM.
+ */
+WEIR_API int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits,
+                                uint64_t now_ns, struct weir_decision *decision);
+
+/**
+ * As weir_report: places are free, all else stays taken. With places the permits have
+ * ended; others stay as they are.
+ * Errors: ENOTFOUND as weir_engine_refund, EINVAL (no such outcome or `count`), ENOMEM.
+ */
+WEIR_API int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
+                                enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
 
 /** The engine's limit of that name, or NULL; lives as long as the engine. */
 WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,

@@ -200,31 +200,51 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 struct limiter_wait {
 	struct wait wait; /* first */
 	struct weir_limiter *limiter;
+	uint64_t cost;
 	uint64_t permit; /* its id, or 0 */
 	uint64_t until_ns;
 };
 
-static void wait_ask_limiter(struct wait *wait, const struct algo_call *call, uint64_t now_ns,
-                             struct weir_decision *d)
+/* As engine_decide_in_order. */
+static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t max_wait_ns,
+                           struct moment at, struct weir_decision *d)
 {
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
-	struct algo_call mine = *call;
+	struct weir_limiter *limiter = waiting->limiter;
+	bool is_behind = waiting->cost > 0 && place != ENGINE_FIRST &&
+	                 room_has(room_at(&limiter->room), wait->hash);
+	struct algo_call call = {is_behind ? ALGO_PEEK : ALGO_ACQUIRE, waiting->cost,
+	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};
+	enum weir_reason reason;
 
-	mine.permit = waiting->permit;
-	waiting->until_ns =
-	    limiter_step(waiting->limiter, &mine, limiter_time(waiting->limiter, now_ns), d);
+	waiting->until_ns = limiter_step(limiter, &call, algo_time_at(&limiter->limit.algo, at), d);
+	if (waiting->cost == 0 || (d->allowed && !is_behind))
+		return true;
+	reason = wait_refusal(wait->limit, place, max_wait_ns, d);
+	if (reason != WEIR_REASON_OK)
+		wait_deny(d, reason);
+	return reason != WEIR_REASON_OK;
+}
+
+static void deny_limiter(struct wait *wait, enum weir_reason reason, struct moment at,
+                         struct weir_decision *d)
+{
+	(void)wait;
+	(void)at;
+	wait_deny(d, reason);
 }
 
 int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
                               struct weir_decision *decision, struct weir_permit *permit)
 {
 	struct limiter_wait waiting = {
-	    .wait = {.limit = &limiter->limit,
-	             .clock = &limiter->clock,
+	    .wait = {.clock = &limiter->clock,
 	             .room = &limiter->room,
-	             .cost = cost,
-	             .ask = wait_ask_limiter},
+	             .decide = decide_limiter,
+	             .deny = deny_limiter,
+	             .limit = &limiter->limit},
 	    .limiter = limiter,
+	    .cost = cost,
 	    .permit = permit ? permit_draw() : 0,
 	};
 	int status;
@@ -331,9 +351,10 @@ int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *
 	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
 	                                  cost, &request);
 
+	if (status == WEIR_OK)
+		status = engine_want_permit(&request);
 	if (status != WEIR_OK)
 		return status;
-	request.wants_permit = true;
 	engine_decide(table, &request, moment_of(&table->clock, now_ns, limit), NULL, NULL, decision);
 	permit_fill(permit, request.permit.id != 0, request.permit.id, request.direct.until_ns, cost);
 	return WEIR_OK;
@@ -385,53 +406,20 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	return status;
 }
 
-struct table_wait {
-	struct wait wait; /* first */
-	struct weir_table *table;
-	struct engine_request request;
-};
-
-/* As weir_acquire, whose places have no name, or as weir_acquire_permit. */
-static void wait_ask_table(struct wait *wait, const struct algo_call *call, uint64_t now_ns,
-                           struct weir_decision *d)
-{
-	struct table_wait *waiting = (struct table_wait *)wait;
-	struct weir_table *table = waiting->table;
-	struct moment at = moment_of(&table->clock, now_ns, wait->limit);
-	struct engine_request *request = &waiting->request;
-
-	if (request->wants_permit) {
-		request->op = call->op;
-		request->max_wait_ns = call->max_wait_ns;
-		engine_decide(table, request, at, NULL, NULL, d);
-	} else {
-		engine_apply(table, wait->limit, &request->direct.key, call, at, d);
-	}
-}
-
 int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                       uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
                       struct weir_permit *permit)
 {
-	struct table_wait waiting = {
-	    .wait = {.limit = limit,
-	             .clock = &table->clock,
-	             .room = &table->room,
-	             .cost = cost,
-	             .ask = wait_ask_table},
-	    .table = table,
-	};
-	struct engine_request *request = &waiting.request;
+	struct engine_request request;
 	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
-	                                  cost, request);
+	                                  cost, &request);
 
-	if (status != WEIR_OK)
-		return status;
-	waiting.wait.hash = request->direct.key.hash;
-	request->wants_permit = permit != NULL;
-	status = wait_acquire(&waiting.wait, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		permit_fill(permit, request->permit.id != 0, request->permit.id, request->direct.until_ns,
+		status = engine_want_permit(&request);
+	if (status == WEIR_OK)
+		status = wait_request(table, &request, deadline_ns, decision);
+	if (status == WEIR_OK && permit)
+		permit_fill(permit, request.permit.id != 0, request.permit.id, request.direct.until_ns,
 		            cost);
 	return status;
 }

@@ -187,22 +187,9 @@ static struct algo_call call_of(const struct engine_request *request, enum algo_
 	                          .max_wait_ns = request->max_wait_ns};
 }
 
-bool engine_hands_out_permit(const struct engine_request *request)
-{
-	bool hands_out = request->wants_permit;
-
-	if (request->op != ALGO_ACQUIRE || request->cost == 0)
-		return false;
-	if (request->direct.limit)
-		return hands_out || limit_has_permits(request->direct.limit);
-	for (size_t i = 0; i < request->charge_count; i++)
-		hands_out |= limit_has_permits(request->charges[i].limit);
-	return hands_out;
-}
-
 static void draw_permit(struct engine_request *request)
 {
-	if (__builtin_expect(engine_hands_out_permit(request), 0))
+	if (__builtin_expect(request->wants_permit, 0))
 		request->permit.id = permit_draw();
 }
 
@@ -247,12 +234,10 @@ static void conclude(struct weir_table *table, struct engine_request *request,
 		if (observe)
 			observe_all(request, refused, observe, context);
 	}
-	if (__builtin_expect(request->permit.id != 0, 0)) {
-		if (refused)
-			permits_drop(table, request, at);
-		else
-			permits_hold(table, request, at);
-	}
+	if (refused && request->op == ALGO_ACQUIRE)
+		permits_drop(table, request, at);
+	else if (__builtin_expect(request->permit.id != 0, 0))
+		permits_hold(table, request, at);
 }
 
 void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
@@ -309,7 +294,6 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 	struct engine_charge *charge = NULL;
 	struct algo_call peek;
 	enum weir_reason reason;
-	uint64_t patience_ns;
 
 	if (request->op != ALGO_ACQUIRE || request->cost == 0) {
 		engine_decide(table, request, at, observe, context, d);
@@ -325,12 +309,9 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 		conclude(table, request, NULL, at, observe, context);
 		return NULL;
 	}
-	patience_ns = wait_patience_ns(charge->limit, request->max_wait_ns);
-	if (!wait_is_vain(charge->limit, d, patience_ns))
+	reason = wait_refusal(charge->limit, request->place, request->max_wait_ns, d);
+	if (reason == WEIR_REASON_OK)
 		return charge;
-	reason = d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;
-	if (!charge->limit->algo.paced && (request->place != ENGINE_NEW || patience_ns > 0))
-		reason = WEIR_REASON_WAIT_TOO_LONG;
 	engine_deny(table, request, charge, reason, at, observe, context, d);
 	return NULL;
 }
@@ -349,44 +330,4 @@ bool engine_may_wait(const struct engine_request *request)
 		may = may_wait(&request->charges[i], request->max_wait_ns);
 	return may && request->op == ALGO_ACQUIRE && request->cost > 0 &&
 	       request->max_wait_ns != WEIR_ZERO;
-}
-
-static size_t take(const struct engine_request *request, const struct engine_charge *charge,
-                   struct engine_taken *taken)
-{
-	if (!engine_has_taken(charge))
-		return 0;
-	if (taken)
-		*taken = (struct engine_taken){charge->limit->algo.identity, charge->key.hash,
-		                               charge->until_ns, request->cost, request->permit.id};
-	return 1;
-}
-
-size_t engine_taken(const struct engine_request *request, struct engine_taken *taken)
-{
-	size_t n = 0;
-
-	if (request->direct.limit)
-		return take(request, &request->direct, taken);
-	for (size_t i = 0; i < request->charge_count; i++)
-		n += take(request, &request->charges[i], taken ? taken + n : NULL);
-	return n;
-}
-
-void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
-                      const struct engine_taken *taken, struct moment at)
-{
-	const struct weir_limit *limit = engine_limit_of(engine, taken->identity);
-	struct algo_call call = {.op = ALGO_REFUND,
-	                         .cost = taken->cost,
-	                         .until_ns = taken->until_ns,
-	                         .permit = taken->permit};
-	struct weir_decision ignored;
-	struct memory_key key;
-
-	if (!limit)
-		return;
-	key = memory_key(&limit->algo, taken->hash);
-	engine_apply_slow(table, limit, key, call, at, &ignored);
-	room_poke(room_at(&table->room), taken->hash);
 }

@@ -53,7 +53,7 @@ struct engine_request {
 	size_t charge_count;
 	size_t enforced_count;   /* of them not shadow */
 	struct permit permit;    /* acquire: out, what was handed out; refund: which one it is */
-	bool wants_permit;       /* acquire: also where no limit hands out any by itself */
+	bool wants_permit;       /* see engine_want_permit */
 	struct weir_decision *each; /* NULL, or room for what each charge came to, as they count */
 	const char *listed_rule; /* the rule that answers by itself, or NULL */
 	const char *listed_result;
@@ -112,16 +112,11 @@ void engine_deny(struct weir_table *table, struct engine_request *request,
                  struct engine_charge *charge, enum weir_reason reason, struct moment at,
                  engine_observer *observe, void *context, struct weir_decision *decision);
 
-/*
- * What a request took of one limit: all that is needed to give it back later,
- * and nothing that a reload frees.
- */
+/* What a request took of one limit: nothing that a reload frees. */
 struct engine_taken {
-	uint64_t identity; /* of the limit */
-	uint64_t hash;     /* of the key */
-	uint64_t until_ns;
+	struct weir_charge charge;
 	uint64_t cost;
-	uint64_t permit;   /* the permit's id; 0: none */
+	uint64_t permit; /* the permit's id; 0: none */
 };
 
 /**
@@ -138,16 +133,22 @@ size_t engine_taken(const struct engine_request *request, struct engine_taken *t
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
 void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
                       const struct engine_taken *taken, struct moment at);
-/** Whether a request will get a permit if it is allowed. */
-bool engine_hands_out_permit(const struct engine_request *request);
 
+/** Whether it would hold places until it ends: then only a permit can tell that it has. */
+bool engine_holds_places(const struct engine_request *request);
 /**
- * A refund of `cost` of what a permit covers, at most all of it: it is of `count` charges,
- * one or more. What it took from limits that are no more is left out. 0 or ENOMEM.
+ * Of a request that was prepared: one that acquires shall get a permit, if it takes
+ * anything. 0, or ELONG: it has more charges than one covers.
  */
-int engine_prepare_permit(const struct weir_engine *engine, const struct engine_taken *taken,
-                          size_t count, uint64_t cost, struct arena *arena,
-                          struct engine_request *request);
+int engine_want_permit(struct engine_request *request);
+/** What a request that was decided took, by its permit; without one all is 0. */
+void engine_permits(const struct engine_request *request, struct weir_permits *permits);
+/**
+ * A refund of what they cover. What was taken from limits that are no more is left out.
+ * 0, EINVAL (more charges than there can be) or ENOMEM.
+ */
+int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
+                           struct arena *arena, struct engine_request *request);
 
 /**
  * Instead of engine_decide, for a refund by permit: the work has ended. Whether it was
@@ -217,10 +218,12 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
  */
 void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at);
 void permits_drop(struct weir_table *table, struct engine_request *request, struct moment at);
-/** Of decide.c: what engine_decide does for a permit. */
+/** Instead of engine_decide, for a refund by permit, and what that does for one. */
 void permits_refund(struct weir_table *table, const struct engine_request *request,
                     struct moment at, struct weir_decision *decision);
 
+/** What it decides in. */
+struct weir_table *engine_table(const struct weir_engine *engine);
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);
 struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);

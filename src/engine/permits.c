@@ -23,27 +23,94 @@ static const struct engine_charge *covered(const struct engine_request *request,
 	return engine_has_taken(charge) ? charge : NULL;
 }
 
-int engine_prepare_permit(const struct weir_engine *engine, const struct engine_taken *taken,
-                          size_t count, uint64_t cost, struct arena *arena,
-                          struct engine_request *request)
+static struct weir_charge charge_of(const struct engine_charge *charge)
 {
+	return (struct weir_charge){charge->limit->algo.identity, charge->key.hash, charge->until_ns};
+}
+
+size_t engine_taken(const struct engine_request *request, struct engine_taken *taken)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < charge_count(request); i++) {
+		const struct engine_charge *charge = covered(request, i);
+
+		if (charge && taken)
+			taken[n] = (struct engine_taken){charge_of(charge), request->cost, request->permit.id};
+		n += charge != NULL;
+	}
+	return n;
+}
+
+void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
+                      const struct engine_taken *taken, struct moment at)
+{
+	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
+	struct algo_call call = {.op = ALGO_REFUND,
+	                         .cost = taken->cost,
+	                         .until_ns = taken->charge.until_ns,
+	                         .permit = taken->permit};
+	struct weir_decision ignored;
+	struct memory_key key;
+
+	if (!limit)
+		return;
+	key = memory_key(&limit->algo, taken->charge.key);
+	engine_apply_slow(table, limit, key, call, at, &ignored);
+	room_poke(room_at(&table->room), taken->charge.key);
+}
+
+bool engine_holds_places(const struct engine_request *request)
+{
+	bool holds = request->direct.limit && limit_has_permits(request->direct.limit);
+
+	for (size_t i = 0; i < request->charge_count; i++)
+		holds |= limit_has_permits(request->charges[i].limit);
+	return holds;
+}
+
+int engine_want_permit(struct engine_request *request)
+{
+	request->wants_permit = request->op == ALGO_ACQUIRE && request->cost > 0;
+	return request->wants_permit && charge_count(request) > WEIR_PERMITS_MAX ? WEIR_ELONG : WEIR_OK;
+}
+
+void engine_permits(const struct engine_request *request, struct weir_permits *permits)
+{
+	*permits = (struct weir_permits){.id = request->permit.id};
+	if (permits->id == 0)
+		return;
+	permits->cost = request->cost;
+	for (size_t i = 0; i < charge_count(request); i++) {
+		const struct engine_charge *charge = covered(request, i);
+
+		if (charge)
+			permits->charges[permits->count++] = charge_of(charge);
+	}
+}
+
+int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
+                           struct arena *arena, struct engine_request *request)
+{
+	size_t count = permits->id == 0 ? 0 : permits->count;
+
 	*request = (struct engine_request){
-	    .op = ALGO_REFUND,
-	    .cost = u64_min(cost, taken->cost),
-	    .charges = arena_array(arena, count, sizeof *request->charges),
-	    .permit = {taken->permit, 0},
-	};
+	    .op = ALGO_REFUND, .cost = permits->cost, .permit = {permits->id, 0}};
+	if (count > WEIR_PERMITS_MAX)
+		return WEIR_EINVAL;
+	request->charges = arena_array(arena, count, sizeof *request->charges);
 	if (!request->charges)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		const struct weir_limit *limit = engine_limit_of(engine, taken[i].identity);
+		const struct weir_charge *taken = &permits->charges[i];
+		const struct weir_limit *limit = engine_limit_of(engine, taken->limit);
 
-		request->permit.keys ^= taken[i].hash;
+		request->permit.keys ^= taken->key;
 		if (limit)
 			request->charges[request->charge_count++] = (struct engine_charge){
 			    .limit = limit,
-			    .key = memory_key(&limit->algo, taken[i].hash),
-			    .until_ns = taken[i].until_ns,
+			    .key = memory_key(&limit->algo, taken->key),
+			    .until_ns = taken->until_ns,
 			};
 	}
 	return WEIR_OK;
@@ -78,7 +145,8 @@ void permits_drop(struct weir_table *table, struct engine_request *request, stru
 		                         .permit = request->permit.id};
 		struct weir_decision ignored;
 
-		if (charge->shadow && engine_has_taken(charge))
+		/* Without a name it would be another's place, had it none. */
+		if (charge->shadow && charge->allowed && engine_has_taken(charge))
 			engine_apply(table, charge->limit, &charge->key, &call, at, &ignored);
 	}
 	request->permit.id = 0;

@@ -149,6 +149,11 @@ size_t engine_limit_count(const struct weir_engine *engine)
 	return engine->limit_count;
 }
 
+struct weir_table *engine_table(const struct weir_engine *engine)
+{
+	return engine->table;
+}
+
 struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index)
 {
 	return &engine->limits[index];
@@ -301,29 +306,5 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
 		if (status == WEIR_OK)
 			status = charge_rule(engine, number, values, arena, request);
 	}
-	return status;
-}
-
-/* What a request takes that a dozen limits apply to; more comes from the heap. */
-#define CHECK_ROOM 4096
-
-int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
-                      uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
-{
-	alignas(max_align_t) char room[CHECK_ROOM];
-	struct engine_request request;
-	struct arena arena;
-	int status;
-
-	arena_borrow(&arena, room, sizeof room);
-	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &arena, &request);
-	if (status == WEIR_OK) {
-		engine_fetch(engine->table, &request);
-		engine_decide(engine->table, &request,
-		              now_ns == WEIR_NOW ? clock_moment(&engine->table->clock)
-		                                 : moment_given(now_ns),
-		              NULL, NULL, decision);
-	}
-	arena_free(&arena);
 	return status;
 }

@@ -3,8 +3,8 @@
  *
  * Limits that are paced keep the order in their states: a turn is taken at once and
  * slept for. For all others the thread stands in the room, and tries when it is the
- * first and its time has come. It sleeps by the monotonic clock, to which the deadline
- * is carried over once.
+ * first and its time has come; what is denied by another key then waits for that. It
+ * sleeps by the monotonic clock, to which the deadline is carried over once.
  */
 #include "engine/wait.h"
 
@@ -35,11 +35,6 @@ uint64_t wait_patience_ns(const struct weir_limit *limit, uint64_t asked_ns)
 	return asked_ns == 0 ? permit->max_wait_ns : u64_min(asked_ns, permit->max_wait_ns);
 }
 
-bool wait_is_exact(const struct weir_limit *limit)
-{
-	return limit->algo.algorithm != WEIR_RANDOM && !limit_has_permits(limit);
-}
-
 size_t wait_queue_max(const struct weir_limit *limit)
 {
 	bool bounded = limit->algo.algorithm == WEIR_CONCURRENCY && limit->algo.permit.queue > 0;
@@ -47,11 +42,23 @@ size_t wait_queue_max(const struct weir_limit *limit)
 	return bounded ? limit->algo.permit.queue : SIZE_MAX;
 }
 
-bool wait_is_vain(const struct weir_limit *limit, const struct weir_decision *decision,
-                  uint64_t patience_ns)
+/* Whether `retry_after_ns` tells when it passes, were nobody else to come. */
+static bool is_exact(const struct weir_limit *limit)
 {
-	return patience_ns == 0 || (!decision->allowed && wait_is_exact(limit) &&
-	                            decision->retry_after_ns > patience_ns);
+	return limit->algo.algorithm != WEIR_RANDOM && !limit_has_permits(limit);
+}
+
+enum weir_reason wait_refusal(const struct weir_limit *limit, enum engine_place place,
+                              uint64_t max_wait_ns, const struct weir_decision *d)
+{
+	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
+
+	if (patience_ns > 0 &&
+	    (d->allowed || !is_exact(limit) || d->retry_after_ns <= patience_ns))
+		return WEIR_REASON_OK;
+	if (!limit->algo.paced && (place != ENGINE_NEW || patience_ns > 0))
+		return WEIR_REASON_WAIT_TOO_LONG;
+	return d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;
 }
 
 void wait_deny(struct weir_decision *decision, enum weir_reason reason)
@@ -99,61 +106,78 @@ static void leave(void *sleeper)
 	room_leave(self->room, &self->waiter);
 }
 
-static void ask(struct wait *wait, enum algo_op op, struct weir_decision *d)
+/* As it is said in requests, where 0 says nothing. */
+static uint64_t max_wait(uint64_t left_ns)
 {
-	struct algo_call call = {.op = op, .cost = wait->cost};
-
-	wait->ask(wait, &call, WEIR_NOW, d);
+	return left_ns > 0 ? left_ns : WEIR_ZERO;
 }
 
-/* Whether there is nothing to wait for. Then it is denied. */
-static bool give_up(const struct wait *wait, uint64_t left_ns, struct weir_decision *d)
+static bool decide(struct wait *wait, enum engine_place place, uint64_t left_ns,
+                   struct weir_decision *d)
 {
-	if (!wait_is_vain(wait->limit, d, left_ns))
-		return false;
-	wait_deny(d, WEIR_REASON_WAIT_TOO_LONG);
-	return true;
+	struct moment at = clock_moment(wait->clock);
+	bool decided = wait->decide(wait, place, max_wait(left_ns), at, d);
+
+	wait->turn_ns = clock_monotonic(wait->clock, at.now_ns) + d->wait_ns;
+	return decided;
 }
 
 /* The first tries; the others only learn how the key stands, when their time is over. */
-static void try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns,
+static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns,
                         struct weir_decision *d)
 {
 	uint64_t next_ns = end_ns;
 
 	for (;;) {
 		bool is_first = doze(self, next_ns);
-		uint64_t now_ns;
+		uint64_t now_ns = os_monotonic_ns();
 
-		ask(wait, is_first ? ALGO_ACQUIRE : ALGO_PEEK, d);
-		now_ns = os_monotonic_ns();
-		if ((is_first && d->allowed) || give_up(wait, sat_sub(end_ns, now_ns), d))
-			return;
+		if (decide(wait, is_first ? ENGINE_FIRST : ENGINE_BEHIND, sat_sub(end_ns, now_ns), d))
+			return true;
+		if (wait->hash != self->waiter.hash)
+			return false;
 		next_ns = u64_min(end_ns, sat_add(now_ns, d->retry_after_ns));
 	}
 }
 
-static int stand(struct wait *wait, uint64_t end_ns, struct weir_decision *d)
+/* In the queue of the key that is to be waited for, until it is decided or to be another. */
+static bool stand(struct wait *wait, struct sleeper *self, uint64_t end_ns,
+                  struct weir_decision *d)
+{
+	enum room_place place;
+	bool decided;
+
+	self->waiter.hash = wait->hash;
+	self->is_first = self->stirred = false;
+	place = room_join(self->room, &self->waiter, wait_queue_max(wait->limit));
+	if (place == ROOM_FULL) {
+		wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
+		return true;
+	}
+	if (place == ROOM_FIRST)
+		wake(&self->waiter);
+	pthread_cleanup_push(leave, self); /* a thread that is cancelled, too */
+	decided = try_in_turn(wait, self, end_ns, d);
+	pthread_cleanup_pop(true);
+	return decided;
+}
+
+/* In one queue after the other, in each no longer than its limit lets it. */
+static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision *d)
 {
 	struct room *room = room_make(wait->room);
-	struct sleeper self = {.waiter = {.hash = wait->hash, .wake = wake},
-	                       .room = room,
-	                       .lock = PTHREAD_MUTEX_INITIALIZER};
-	enum room_place place;
+	struct sleeper self = {
+	    .waiter = {.wake = wake}, .room = room, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 	if (!room)
 		return WEIR_ENOMEM;
 	until_init(&self.woken);
-	place = room_join(room, &self.waiter, wait_queue_max(wait->limit));
-	if (place == ROOM_FIRST)
-		wake(&self.waiter);
-	if (place == ROOM_FULL) {
-		wait_deny(d, WEIR_REASON_QUEUE_FULL);
-	} else {
-		pthread_cleanup_push(leave, &self); /* a thread that is cancelled, too */
-		try_in_turn(wait, &self, end_ns, d);
-		pthread_cleanup_pop(true);
-	}
+	do {
+		uint64_t now_ns = os_monotonic_ns();
+		uint64_t left_ns = wait_patience_ns(wait->limit, max_wait(sat_sub(end_ns, now_ns)));
+
+		end_ns = sat_add(now_ns, left_ns);
+	} while (!stand(wait, &self, end_ns, d));
 	pthread_cond_destroy(&self.woken);
 	pthread_mutex_destroy(&self.lock);
 	return WEIR_OK;
@@ -167,42 +191,68 @@ static void sleep_until(uint64_t until_ns)
 		;
 }
 
-static void take_turn(struct wait *wait, uint64_t left_ns, struct weir_decision *d)
-{
-	struct algo_call call = {.op = ALGO_ACQUIRE, .cost = wait->cost};
-	uint64_t now_ns = clock_now(wait->clock);
-
-	call.max_wait_ns = left_ns > 0 ? left_ns : WEIR_ZERO;
-	wait->ask(wait, &call, now_ns, d);
-	if (d->allowed && d->wait_ns > 0)
-		sleep_until(clock_monotonic(wait->clock, now_ns) + d->wait_ns);
-}
-
 int wait_acquire(struct wait *wait, uint64_t deadline_ns, struct weir_decision *d)
 {
-	bool waits = deadline_ns != WEIR_NOW && wait->cost > 0;
-	uint64_t left_ns = waits ? sat_sub(deadline_ns, os_wall_ns()) : 0;
-	uint64_t start_ns = os_monotonic_ns();
-	bool is_behind;
+	uint64_t left_ns = deadline_ns != WEIR_NOW ? sat_sub(deadline_ns, os_wall_ns()) : 0;
+	uint64_t start_ns = os_monotonic_ns(), stood_ns = 0;
 	int status;
 
-	if (wait->limit->algo.paced) {
-		take_turn(wait, left_ns, d);
-		return WEIR_OK;
+	if (!decide(wait, ENGINE_NEW, left_ns, d)) {
+		status = stand_in_all(wait, sat_add(start_ns, left_ns), d);
+		if (status != WEIR_OK)
+			return status;
+		stood_ns = os_monotonic_ns() - start_ns;
 	}
-	left_ns = wait_patience_ns(wait->limit, left_ns > 0 ? left_ns : WEIR_ZERO);
-	is_behind = room_has(room_at(wait->room), wait->hash);
-	ask(wait, is_behind ? ALGO_PEEK : ALGO_ACQUIRE, d);
-	if (d->allowed && !is_behind)
+	if (!d->allowed)
 		return WEIR_OK;
-	if (left_ns == 0) {
-		wait_deny(d, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason);
-		return WEIR_OK;
-	}
-	if (give_up(wait, left_ns, d))
-		return WEIR_OK;
-	status = stand(wait, sat_add(start_ns, left_ns), d);
-	if (status == WEIR_OK && d->allowed)
-		d->wait_ns = os_monotonic_ns() - start_ns;
-	return status;
+	if (d->wait_ns > 0)
+		sleep_until(wait->turn_ns);
+	d->wait_ns += stood_ns;
+	return WEIR_OK;
+}
+
+struct request_wait {
+	struct wait wait; /* first */
+	struct weir_table *table;
+	struct engine_request *request;
+	struct engine_charge *charge; /* that is waited for */
+};
+
+static bool decide_request(struct wait *wait, enum engine_place place, uint64_t max_wait_ns,
+                           struct moment at, struct weir_decision *d)
+{
+	struct request_wait *waiting = (struct request_wait *)wait;
+
+	waiting->request->place = place;
+	waiting->request->max_wait_ns = max_wait_ns;
+	waiting->charge =
+	    engine_decide_in_order(waiting->table, waiting->request, at, NULL, NULL, d);
+	if (!waiting->charge)
+		return true;
+	wait->limit = waiting->charge->limit;
+	wait->hash = waiting->charge->key.hash;
+	return false;
+}
+
+static void deny_request(struct wait *wait, enum weir_reason reason, struct moment at,
+                         struct weir_decision *d)
+{
+	struct request_wait *waiting = (struct request_wait *)wait;
+
+	engine_deny(waiting->table, waiting->request, waiting->charge, reason, at, NULL, NULL, d);
+}
+
+int wait_request(struct weir_table *table, struct engine_request *request, uint64_t deadline_ns,
+                 struct weir_decision *decision)
+{
+	struct request_wait waiting = {
+	    .wait = {.clock = &table->clock,
+	             .room = &table->room,
+	             .decide = decide_request,
+	             .deny = deny_request},
+	    .table = table,
+	    .request = request,
+	};
+
+	return wait_acquire(&waiting.wait, deadline_ns, decision);
 }

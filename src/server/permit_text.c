@@ -3,8 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define WORDS_CHARGE 4
-#define WORDS_MAX    (1 + WORDS_CHARGE * PERMIT_TEXT_CHARGES)
+#define WORDS_HEAD   2
+#define WORDS_CHARGE 3
+#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX)
 
 /* What is encoded. */
 struct sealed {
@@ -82,21 +83,20 @@ static size_t decode(struct slice text, uint8_t *bytes, size_t room)
 	return held < 6 && (bits & ((1u << held) - 1)) == 0 ? n : 0;
 }
 
-struct slice permit_text_write(const struct engine_taken *taken, size_t count,
-                               const struct hash_key *secret, struct arena *arena)
+struct slice permit_text_write(const struct weir_permits *permits, const struct hash_key *secret,
+                               struct arena *arena)
 {
 	struct keys keys = keys_of(secret);
-	struct sealed sealed = {.words = {taken->permit}};
-	size_t words = 1;
+	struct sealed sealed = {.words = {permits->id, permits->cost}};
+	size_t words = WORDS_HEAD;
 	char *text = arena_alloc(arena, sizeof sealed * 4 / 3 + 4);
 
 	if (!text)
 		return (struct slice){NULL, 0};
-	for (size_t i = 0; i < count; i++) {
-		sealed.words[words++] = taken[i].identity;
-		sealed.words[words++] = taken[i].hash;
-		sealed.words[words++] = taken[i].until_ns;
-		sealed.words[words++] = taken[i].cost;
+	for (size_t i = 0; i < permits->count; i++) {
+		sealed.words[words++] = permits->charges[i].limit;
+		sealed.words[words++] = permits->charges[i].key;
+		sealed.words[words++] = permits->charges[i].until_ns;
 	}
 	sealed.tag = hash_mac(&keys.tag, sealed.words, words * sizeof *sealed.words);
 	apply_stream(&sealed, words, &keys.stream);
@@ -104,24 +104,27 @@ struct slice permit_text_write(const struct engine_taken *taken, size_t count,
 	                                   offsetof(struct sealed, words[words]), text)};
 }
 
-size_t permit_text_read(struct slice text, const struct hash_key *secret,
-                        struct engine_taken taken[PERMIT_TEXT_CHARGES])
+bool permit_text_read(struct slice text, const struct hash_key *secret,
+                      struct weir_permits *permits)
 {
 	struct keys keys = keys_of(secret);
 	struct sealed sealed;
-	size_t len = decode(text, (uint8_t *)&sealed, sizeof sealed), words, count = 0;
+	size_t len = decode(text, (uint8_t *)&sealed, sizeof sealed), words;
 	struct hash_key tag;
 
-	if (len < offsetof(struct sealed, words[1 + WORDS_CHARGE]) ||
-	    (len - offsetof(struct sealed, words[1])) % (WORDS_CHARGE * sizeof *sealed.words) != 0)
-		return 0;
+	if (len < offsetof(struct sealed, words[WORDS_HEAD + WORDS_CHARGE]) ||
+	    (len - offsetof(struct sealed, words[WORDS_HEAD])) %
+	            (WORDS_CHARGE * sizeof *sealed.words) != 0)
+		return false;
 	words = (len - offsetof(struct sealed, words)) / sizeof *sealed.words;
 	apply_stream(&sealed, words, &keys.stream);
 	tag = hash_mac(&keys.tag, sealed.words, words * sizeof *sealed.words);
 	/* No branch on a part of it: time would tell how much of a forged tag is right. */
 	if (((tag.k0 ^ sealed.tag.k0) | (tag.k1 ^ sealed.tag.k1)) != 0)
-		return 0;
-	for (const uint64_t *word = sealed.words + 1; word < sealed.words + words; word += WORDS_CHARGE)
-		taken[count++] = (struct engine_taken){word[0], word[1], word[2], word[3], *sealed.words};
-	return count;
+		return false;
+	*permits = (struct weir_permits){.id = sealed.words[0], .cost = sealed.words[1]};
+	for (const uint64_t *word = sealed.words + WORDS_HEAD; word < sealed.words + words;
+	     word += WORDS_CHARGE)
+		permits->charges[permits->count++] = (struct weir_charge){word[0], word[1], word[2]};
+	return true;
 }

@@ -2,7 +2,7 @@
  * permit_text.h: a permit as clients carry it: opaque, and not to be guessed or changed.
  *
  *     base64url( tag 16 | words, 8 bytes each, encrypted )
- *     words: id, then for each charge the limit's identity, the key's hash, until, cost
+ *     words: id, cost, then for each charge its limit, key, until
  *
  * The tag is SipHash-2-4's 128 bits of the words, and the words are xored with those of
  * the tag and a counter, under two keys derived from the table's secret. So the tag
@@ -21,18 +21,12 @@
 #include "base/hash.h"
 #include "engine/engine.h"
 
-/* The most charges that one permit covers. */
-#define PERMIT_TEXT_CHARGES 16
+/** Of one charge or more. NULL in it: no memory. */
+struct slice permit_text_write(const struct weir_permits *permits, const struct hash_key *secret,
+                               struct arena *arena);
 
-/** What a request with one permit took, 1 to PERMIT_TEXT_CHARGES. NULL in it: no memory. */
-struct slice permit_text_write(const struct engine_taken *taken, size_t count,
-                               const struct hash_key *secret, struct arena *arena);
-
-/**
- * How many charges it has, in `taken` then; 0: it was not written under this secret,
- * whatever is wrong with it.
- */
-size_t permit_text_read(struct slice text, const struct hash_key *secret,
-                        struct engine_taken taken[PERMIT_TEXT_CHARGES]);
+/** False: it was not written under this secret, whatever is wrong with it. */
+bool permit_text_read(struct slice text, const struct hash_key *secret,
+                      struct weir_permits *permits);
 
 #endif

@@ -1,6 +1,7 @@
 /* A text either is one of ours, which is then written alike, or it is refused. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/permit_text.h"
 
@@ -10,22 +11,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct hash_key secret = {1, 2};
 	struct slice text = {(const char *)data, size}, again;
-	struct engine_taken taken[PERMIT_TEXT_CHARGES] = {0}, found[PERMIT_TEXT_CHARGES];
-	size_t n = permit_text_read(text, &secret, taken);
+	struct weir_permits permits, found;
 	struct arena arena = {0};
 
-	if (n > 0) {
-		again = permit_text_write(taken, n, &secret, &arena);
+	if (permit_text_read(text, &secret, &permits)) {
+		again = permit_text_write(&permits, &secret, &arena);
 		if (!slice_equal(text, again))
 			abort();
-	} else if (size >= sizeof *taken) { /* nobody guesses, so what is in it comes as words, too */
-		n = size / sizeof *taken < PERMIT_TEXT_CHARGES ? size / sizeof *taken : PERMIT_TEXT_CHARGES;
-		memcpy(taken, data, n * sizeof *taken);
-		for (size_t i = 0; i < n; i++)
-			taken[i].permit = taken[0].permit;
-		again = permit_text_write(taken, n, &secret, &arena);
-		if (permit_text_read(again, &secret, found) != n ||
-		    memcmp(found, taken, n * sizeof *taken) != 0)
+	} else if (size >= sizeof *permits.charges) { /* nobody guesses: it comes as words, too */
+		permits = (struct weir_permits){.id = size, .cost = data[0]};
+		permits.count = u64_min(size / sizeof *permits.charges, WEIR_PERMITS_MAX);
+		memcpy(permits.charges, data, permits.count * sizeof *permits.charges);
+		again = permit_text_write(&permits, &secret, &arena);
+		if (!permit_text_read(again, &secret, &found) ||
+		    memcmp(&found, &permits, sizeof found) != 0)
 			abort();
 	}
 	arena_free(&arena);
