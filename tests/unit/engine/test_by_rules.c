@@ -1,0 +1,458 @@
+/* What rules took, given back together; and threads that wait by rules. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <weir/weir.h>
+
+#include "base/os.h"
+#include "config.h"
+#include "engine/limit.h"
+#include "engine/room.h"
+#include "store/memory.h"
+
+#define SECOND UINT64_C(1000000000)
+#define NOW    (UINT64_C(1700000000) * SECOND)
+
+enum { PLACES, HOURLY, FLIGHT, PACED, OTHER };
+
+static const struct rules_limit limits[] = {
+    [PLACES] = {.options = {.name = "places",
+                            .algorithm = WEIR_CONCURRENCY,
+                            .max = 3,
+                            .queue = 1,
+                            .lease_ns = 1000 * SECOND}},
+    [HOURLY] = {.options = {.name = "hourly", .rate = {3, 1, WEIR_HOUR}}},
+    [FLIGHT] = {.options = {.name = "flight", .algorithm = WEIR_CONCURRENCY, .max = 1}},
+    [PACED] = {.options = {.name = "paced",
+                           .algorithm = WEIR_PACER,
+                           .rate = {1, 10, WEIR_MILLISECOND},
+                           .slack = WEIR_ZERO}},
+    [OTHER] = {.options = {.name = "other", .rate = {3, 1, WEIR_HOUR}}},
+};
+static const char *const by_key[] = {"key"}, *const by_user[] = {"user"};
+static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {HOURLY},
+                    flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER};
+
+#define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
+
+static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(places)},
+                               twice[] = {RULE(places), RULE(places)},
+                               by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
+                               in_shadow[] = {RULE(hourly),
+                                              {.name = "shadow",
+                                               .key = by_user,
+                                               .key_count = 1,
+                                               LIMITS_OF(flight),
+                                               .mode = RULES_SHADOW}};
+
+struct scene {
+	struct weir_config config;
+	weir_table *table;
+	weir_engine *engine;
+	const char *user;
+	struct weir_decision d;
+	struct weir_permits permits;
+};
+
+static void open_engine(struct scene *s, const struct rules_rule *rules, size_t n)
+{
+	s->config = (struct weir_config){LIMITS_OF(limits), .rules = rules, .rule_count = n};
+	assert_int_equal(weir_engine_open(&s->config, s->table, &s->engine, NULL), 0);
+}
+
+#define OPEN(s, rules) (open_scene(s), open_engine(s, rules, sizeof(rules) / sizeof *(rules)))
+
+static void open_scene(struct scene *s)
+{
+	memset(s, 0xff, sizeof *s);
+	s->user = "u";
+	assert_int_equal(
+	    weir_table_open(&(struct weir_table_options){.capacity = 1000}, &s->table, NULL), 0);
+}
+
+static void close_scene(struct scene *s)
+{
+	weir_engine_close(s->engine);
+	weir_table_close(s->table);
+}
+
+static int acquire_with(struct scene *s, uint64_t cost, struct weir_permits *permits)
+{
+	struct weir_attribute attributes[] = {{"key", "k", 1}, {"user", s->user, 1}};
+
+	return weir_engine_acquire(s->engine, attributes, 2, cost, NOW, &s->d, permits);
+}
+
+static bool acquire(struct scene *s, uint64_t cost)
+{
+	assert_int_equal(acquire_with(s, cost, &s->permits), 0);
+	assert_int_equal(s->permits.id != 0, s->d.allowed);
+	return s->d.allowed;
+}
+
+static int refund(struct scene *s, uint64_t now_ns)
+{
+	return weir_engine_refund(s->engine, &s->permits, now_ns, &s->d);
+}
+
+static int report(struct scene *s)
+{
+	return weir_engine_report(s->engine, &s->permits, WEIR_OUTCOME_SUCCESS, 0, NOW);
+}
+
+static uint64_t left(struct scene *s, const char *limit, const char *key)
+{
+	struct weir_decision d;
+
+	assert_int_equal(weir_peek(s->table, weir_engine_limit(s->engine, limit, strlen(limit)), key, 1,
+	                           1, NOW, &d), 0);
+	return d.remaining;
+}
+
+static void assert_left(struct scene *s, uint64_t of_places, uint64_t of_hour)
+{
+	assert_int_equal(left(s, "places", "k"), of_places);
+	assert_int_equal(left(s, "hourly", "k"), of_hour);
+}
+
+static void what_is_denied_has_no_permits_and_holds_nothing(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	assert_true(acquire(&s, 2));
+	assert_int_equal(s.permits.count, 2);
+	assert_left(&s, 1, 1);
+	assert_false(acquire(&s, 2));
+	assert_int_equal(s.permits.count, 0);
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(report(&s), WEIR_ENOTFOUND);
+	assert_left(&s, 1, 1);
+	close_scene(&s);
+}
+
+/* It is seen only when the first place is taken that there is none for the second. */
+static void places_are_given_back_when_a_later_limit_refuses(void **state)
+{
+	(void)state;
+	for (int named = 0; named < 2; named++) {
+		struct weir_permits permits;
+		struct scene s;
+
+		OPEN(&s, twice);
+		assert_int_equal(acquire_with(&s, 1, named ? &permits : NULL), 0);
+		assert_true(s.d.allowed);
+		assert_int_equal(acquire_with(&s, 1, named ? &permits : NULL), 0);
+		assert_false(s.d.allowed);
+		assert_int_equal(left(&s, "places", "k"), 1);
+		close_scene(&s);
+	}
+}
+
+static void a_refund_gives_all_back_once(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	acquire(&s, 1);
+	acquire(&s, 2);
+	assert_int_equal(refund(&s, NOW), 0);
+	assert_true(s.d.allowed);
+	assert_int_equal(s.d.remaining, 2);
+	assert_left(&s, 2, 2);
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	assert_false(s.d.allowed);
+	assert_left(&s, 2, 2);
+	acquire(&s, 1);
+	assert_int_equal(refund(&s, NOW + 3600 * SECOND), WEIR_ENOTFOUND);
+	close_scene(&s);
+}
+
+static void part_of_it_is_given_back(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_buckets);
+	acquire(&s, 3);
+	s.permits.cost = 1;
+	assert_int_equal(refund(&s, NOW), 0);
+	assert_int_equal(left(&s, "hourly", "k"), 1);
+	assert_int_equal(left(&s, "other", "k"), 1);
+	close_scene(&s);
+}
+
+static void a_report_frees_places_once_and_all_else_stays_taken(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	acquire(&s, 1);
+	acquire(&s, 1);
+	assert_int_equal(
+	    weir_engine_report(s.engine, &s.permits, WEIR_OUTCOME_COUNT, 0, NOW), WEIR_EINVAL);
+	assert_int_equal(report(&s), 0);
+	assert_left(&s, 2, 1);
+	assert_int_equal(report(&s), WEIR_ENOTFOUND);
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	assert_left(&s, 2, 1);
+	close_scene(&s);
+}
+
+/* Of a limit that is no more nothing comes back, and of the others all does. */
+static void permits_outlive_the_engine(void **state)
+{
+	const struct rules_limit fewer[] = {limits[PLACES]};
+	struct scene s;
+	const struct weir_config config = {LIMITS_OF(fewer), RULES_OF(by_places)};
+	weir_engine *first;
+
+	(void)state;
+	OPEN(&s, by_both);
+	first = s.engine;
+	acquire(&s, 1);
+	acquire(&s, 2);
+	assert_int_equal(weir_engine_open(&config, s.table, &s.engine, NULL), 0);
+	assert_int_equal(refund(&s, NOW), 0);
+	assert_int_equal(left(&s, "places", "k"), 2);
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	weir_engine_close(s.engine);
+	s.engine = first;
+	assert_left(&s, 2, 0);
+	close_scene(&s);
+}
+
+static void seventeen_charges_are_too_long(void **state)
+{
+	struct weir_limit_options options = {.rate = {3, 1, WEIR_HOUR}};
+	struct rules_limit many[WEIR_PERMITS_MAX + 1];
+	size_t all[WEIR_PERMITS_MAX + 1];
+	char names[WEIR_PERMITS_MAX + 1][2] = {0};
+	struct rules_rule rule = {.key = by_key, .key_count = 1, .limits = all};
+	struct weir_config config = {LIMITS_OF(many), .rules = &rule, .rule_count = 1};
+	struct scene s;
+
+	(void)state;
+	open_scene(&s);
+	for (size_t i = 0; i <= WEIR_PERMITS_MAX; i++) {
+		names[i][0] = (char)('a' + i);
+		options.name = names[i];
+		many[i] = (struct rules_limit){.options = options};
+		all[i] = i;
+	}
+	rule.limit_count = WEIR_PERMITS_MAX + 1;
+	assert_int_equal(weir_engine_open(&config, s.table, &s.engine, NULL), 0);
+	assert_int_equal(acquire_with(&s, 1, &s.permits), WEIR_ELONG);
+	assert_int_equal(s.permits.id, 0);
+	assert_int_equal(left(&s, "a", "k"), 3);
+	assert_int_equal(acquire_with(&s, 0, &s.permits), 0);
+	assert_int_equal(acquire_with(&s, 1, NULL), 0);
+	assert_int_equal(left(&s, "a", "k"), 2);
+	weir_engine_close(s.engine);
+
+	rule.limit_count = WEIR_PERMITS_MAX;
+	assert_int_equal(weir_engine_open(&config, s.table, &s.engine, NULL), 0);
+	assert_true(acquire(&s, 1));
+	assert_int_equal(s.permits.count, WEIR_PERMITS_MAX);
+	assert_int_equal(refund(&s, NOW), 0);
+	for (size_t i = 0; i < WEIR_PERMITS_MAX; i++)
+		assert_int_equal(left(&s, names[i], "k"), 2);
+	s.permits.count = WEIR_PERMITS_MAX + 1;
+	assert_int_equal(refund(&s, NOW), WEIR_EINVAL);
+	assert_int_equal(report(&s), WEIR_EINVAL);
+	close_scene(&s);
+}
+
+static void there_are_no_permits_of_nothing(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	assert_int_equal(acquire_with(&s, 0, &s.permits), 0);
+	assert_int_equal(s.permits.id, 0);
+	memset(&s.permits, 0xff, sizeof s.permits);
+	assert_int_equal(acquire_with(&s, 4, &s.permits), WEIR_ECOST);
+	assert_int_equal(s.permits.id, 0);
+	weir_engine_close(s.engine);
+	open_engine(&s, NULL, 0);
+	assert_int_equal(acquire_with(&s, 1, &s.permits), 0);
+	assert_true(s.d.allowed);
+	assert_int_equal(s.permits.id, 0);
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	close_scene(&s);
+}
+
+/* Even where its place has no name, and another's could be taken for it. */
+static void what_is_denied_holds_no_place_of_a_shadow_rule_nor_frees_anothers(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, in_shadow);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(acquire_with(&s, 1, NULL), 0);
+		assert_int_equal(s.d.allowed, i < 3);
+		assert_int_equal(left(&s, "flight", "u"), 0);
+	}
+	s.user = "v";
+	assert_int_equal(acquire_with(&s, 1, NULL), 0);
+	assert_false(s.d.allowed);
+	assert_int_equal(left(&s, "flight", "v"), 1);
+	close_scene(&s);
+}
+
+struct caller {
+	struct scene *scene;
+	uint64_t deadline_ns;
+	struct weir_decision d;
+	struct weir_permits permits;
+	pthread_t thread;
+	int status;
+};
+
+static void *call(void *context)
+{
+	struct caller *caller = context;
+	struct weir_attribute key = {"key", "k", 1};
+
+	caller->status = weir_engine_acquire_wait(caller->scene->engine, &key, 1, 1,
+	                                          caller->deadline_ns, &caller->d, &caller->permits);
+	return NULL;
+}
+
+static void until_it_waits_for(struct scene *s, const char *name)
+{
+	const struct weir_limit *limit = weir_engine_limit(s->engine, name, strlen(name));
+	uint64_t hash = memory_hash(s->table, limit->algo.identity, "k", 1);
+
+	while (!room_has(room_at(&s->table->room), hash))
+		sched_yield();
+}
+
+/* By the library's own clock, as those who wait. */
+static struct weir_permits take_now(struct scene *s, uint64_t cost)
+{
+	struct weir_attribute key = {"key", "k", 1};
+	struct weir_permits permits;
+
+	assert_int_equal(
+	    weir_engine_acquire(s->engine, &key, 1, cost, WEIR_NOW, &s->d, &permits), 0);
+	assert_true(s->d.allowed);
+	return permits;
+}
+
+static void reset(struct scene *s, const char *limit)
+{
+	weir_reset(s->table, weir_engine_limit(s->engine, limit, strlen(limit)), "k", 1, WEIR_NOW,
+	           &s->d);
+}
+
+static void a_place_is_waited_for_and_its_queue_is_bounded(void **state)
+{
+	struct weir_permits first;
+	struct caller next, third;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_places);
+	take_now(&s, 2);
+	first = take_now(&s, 1);
+	next = third = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	third.permits.id = 1;
+	pthread_create(&next.thread, NULL, call, &next);
+	until_it_waits_for(&s, "places");
+	call(&third);
+	assert_false(third.d.allowed);
+	assert_int_equal(third.d.reason, WEIR_REASON_QUEUE_FULL);
+	assert_string_equal(third.d.rule, "places");
+	assert_int_equal(third.permits.id, 0);
+	third.deadline_ns = WEIR_NOW;
+	call(&third);
+	assert_int_equal(third.d.reason, WEIR_REASON_OVER_LIMIT);
+
+	assert_int_equal(weir_engine_report(s.engine, &first, WEIR_OUTCOME_FAILURE, 0, WEIR_NOW), 0);
+	pthread_join(next.thread, NULL);
+	assert_int_equal(next.status, 0);
+	assert_true(next.d.allowed);
+	assert_true(next.d.wait_ns > 0);
+	assert_int_equal(weir_engine_refund(s.engine, &next.permits, WEIR_NOW, &s.d), 0);
+	assert_int_equal(s.d.remaining, 1);
+	close_scene(&s);
+}
+
+static void each_key_that_denies_is_waited_for(void **state)
+{
+	struct caller caller;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_buckets);
+	take_now(&s, 3);
+	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	pthread_create(&caller.thread, NULL, call, &caller);
+	until_it_waits_for(&s, "hourly");
+	reset(&s, "hourly");
+	until_it_waits_for(&s, "other");
+	weir_peek(s.table, weir_engine_limit(s.engine, "hourly", 6), "k", 1, 1, WEIR_NOW, &s.d);
+	assert_int_equal(s.d.remaining, 3);
+	reset(&s, "other");
+	pthread_join(caller.thread, NULL);
+	assert_true(caller.d.allowed);
+	assert_int_equal(caller.permits.count, 2);
+	assert_int_equal(room_count(room_at(&s.table->room)), 0);
+
+	/* Known to come too late, at once. */
+	take_now(&s, 2);
+	caller.deadline_ns = os_wall_ns() + 60 * SECOND;
+	call(&caller);
+	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
+	assert_int_equal(caller.permits.id, 0);
+	close_scene(&s);
+}
+
+static void a_turn_is_slept_for(void **state)
+{
+	uint64_t start_ns = os_monotonic_ns();
+	struct caller caller;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_pace);
+	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	call(&caller);
+	call(&caller);
+	assert_true(caller.d.allowed);
+	assert_true(os_monotonic_ns() - start_ns >= 9 * SECOND / 1000);
+	close_scene(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_is_denied_has_no_permits_and_holds_nothing),
+	    cmocka_unit_test(places_are_given_back_when_a_later_limit_refuses),
+	    cmocka_unit_test(a_refund_gives_all_back_once),
+	    cmocka_unit_test(part_of_it_is_given_back),
+	    cmocka_unit_test(a_report_frees_places_once_and_all_else_stays_taken),
+	    cmocka_unit_test(permits_outlive_the_engine),
+	    cmocka_unit_test(seventeen_charges_are_too_long),
+	    cmocka_unit_test(there_are_no_permits_of_nothing),
+	    cmocka_unit_test(what_is_denied_holds_no_place_of_a_shadow_rule_nor_frees_anothers),
+	    cmocka_unit_test(a_place_is_waited_for_and_its_queue_is_bounded),
+	    cmocka_unit_test(each_key_that_denies_is_waited_for),
+	    cmocka_unit_test(a_turn_is_slept_for),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
