@@ -3,10 +3,11 @@
  *
  * Conventions that hold for every function here:
  *
- *   units     Durations and times are nanoseconds (`_ns`). A time is Unix time
+ *   units     Durations and times are nanoseconds (`_ns`). `now_ns` is Unix time
  *             in nanoseconds, passed in by the caller, or WEIR_NOW to have the
  *             library read its clock once. Passing times in gives virtual
- *             time: the library then reads no clock at all.
+ *             time: the library then reads no clock at all. `cost` is in what the
+ *             limit's rate counts: requests, bytes, ...
  *   errors    A function that can fail returns int: 0 or a negative
  *             enum weir_status, whose text is weir_strerror(). A denied
  *             request is not an error. Where a `struct weir_error *` is taken
@@ -14,11 +15,13 @@
  *             The library never prints, aborts or exits.
  *   memory    Handles are made by *_open and freed by *_close; *_close(NULL)
  *             does nothing. Strings and option structs passed in are copied.
- *             Deciding does not allocate (weir_engine_check does for a request
- *             that dozens of limits apply to).
+ *             Results are written where the caller says; pointers may be NULL only
+ *             where that is said. Deciding does not allocate, but by rules for a
+ *             request that dozens of limits apply to, and where somebody waits.
  *   threads   Every function may be called from any thread on the same handle
- *             at once, except *_close, which must be the last call. There are
- *             no threads but the workers of a pool, no global state.
+ *             at once, except *_close, which must be the last call. Only
+ *             *_acquire_wait and some of pools block. There are no threads but the
+ *             workers of a pool, no global state.
  *   options   In option structs zero means the default, so
  *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket
  *             of five a second. `reserved` fields must be zero.
@@ -49,6 +52,9 @@ extern "C" {
 
 /** As a deadline: none. */
 #define WEIR_FOREVER (UINT64_MAX - 1)
+
+/** An explicit 0 in options where 0 means the default. */
+#define WEIR_ZERO UINT64_MAX
 
 /* ------------------------------------------------------------------------- */
 /* Errors                                                                    */
@@ -92,20 +98,25 @@ WEIR_API const char *weir_version(void);
 /* ------------------------------------------------------------------------- */
 /* Limits                                                                    */
 
+/** When a request passes; T = period / rate.count. */
 enum weir_algorithm {
-	WEIR_TOKEN_BUCKET = 0, /**< bursts up to `burst`, refilled continuously */
-	WEIR_LEAKY_BUCKET,     /**< the same seen from the other side: a level that leaks */
-	WEIR_FIXED_WINDOW,     /**< a count per window, see `align` */
-	WEIR_RESETTING_BUCKET, /**< fixed_window from the first request on */
-	WEIR_SLIDING_WINDOW,   /**< a count over the last period, which leaves slot by slot */
-	WEIR_SLIDING_LOG,      /**< exactly the period before now; count at most 10,000 */
-	WEIR_PACER,            /**< spaced evenly: allowed to wait for its turn, see `wait_ns` */
-	WEIR_LEAKY_QUEUE,      /**< the same, where `burst` requests may wait, and none goes ahead */
-	WEIR_RANDOM,           /**< denies a share of all, by a fair draw each; keeps no counts */
-	WEIR_SLIDING_COUNTER,  /**< this window's count, and the last one's by its overlap */
-	WEIR_BASE,             /**< `base` a day, beyond that a count in a period */
-	WEIR_CONCURRENCY,      /**< how many are in flight at once: each holds a place until it is
-	                            given back (weir_refund), or its lease is over */
+	WEIR_TOKEN_BUCKET = 0, /**< `cost` tokens are there of at most `burst`, one more each T (GCRA,
+	                            ITU-T I.371: max(TAT, now) + cost T - now <= burst T) */
+	WEIR_LEAKY_BUCKET,     /**< level + cost <= burst, where one leaks each T: decides the same */
+	WEIR_FIXED_WINDOW,     /**< count + cost <= rate.count in the window, see `align` */
+	WEIR_RESETTING_BUCKET, /**< fixed_window, each window from its first request on */
+	WEIR_SLIDING_WINDOW,   /**< the same for the slot of now and the slots - 1 before it; they are
+	                            aligned to the Unix epoch */
+	WEIR_SLIDING_LOG,      /**< the same for (now - period, now], exactly; rate.count <= 10,000 */
+	WEIR_PACER,            /**< its turn max(last turn + T, now - slack T) is within max_wait_ns:
+	                            until then it waits, see `wait_ns` */
+	WEIR_LEAKY_QUEUE,      /**< the same, turn max(last turn + T, now), and at most `burst` wait */
+	WEIR_RANDOM,           /**< a fair draw says so, with 1 - deny; keeps no counts */
+	WEIR_SLIDING_COUNTER,  /**< the last window's count by its overlap with the period before now,
+	                            + this one's + cost <= rate.count; aligned to the Unix epoch */
+	WEIR_BASE,             /**< fewer than `base` today, or the window of the rate has room */
+	WEIR_CONCURRENCY,      /**< in flight + cost <= max: each holds a place until it is given back
+	                            (weir_report, weir_refund), or its lease is over */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -143,34 +154,31 @@ enum weir_weekday {
 	WEIR_SUNDAY,
 };
 
-/** An explicit 0 in options where 0 means the default. */
-#define WEIR_ZERO UINT64_MAX
-
+/** What does not belong to the algorithm must be 0, or is refused. */
 struct weir_limit_options {
-	const char *name; /**< up to 64 bytes; NULL: "default". Two limits with the
-	                       same name, algorithm and period share their counts
-	                       in one table. */
+	const char *name; /**< 1 to 64 bytes; NULL: "default". Limits of the same name,
+	                       algorithm and period (calendar: zone and week_start, too)
+	                       share their counts in one table. */
 	enum weir_algorithm algorithm;
 	struct weir_rate rate;        /**< required, but none with random and concurrency */
-	uint64_t burst;               /**< buckets, leaky_queue: burst or capacity, 1 to 2^32;
-	                                   0: rate.count. burst / rate may not exceed 16 years. */
-	enum weir_align align;        /**< fixed_window */
+	uint64_t burst;               /**< buckets: burst or capacity, leaky_queue: how many may wait;
+	                                   1 to 2^32; 0: rate.count. At the rate 16 years at most. */
+	enum weir_align align;        /**< fixed_window; 0: calendar */
 	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
-	enum weir_weekday week_start; /**< calendar windows of weeks */
+	enum weir_weekday week_start; /**< calendar windows of weeks; 0: monday */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
-	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
-	                                   0: 10, WEIR_ZERO: none */
-	uint64_t max_wait_ns;         /**< pacer, leaky_queue, concurrency: a year at most; 0: 30 s,
-	                                   or in a queue as long as there is room; WEIR_ZERO: no
-	                                   wait */
-	double deny;                  /**< random: the share that is denied, 0 to 1 */
+	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32, at the
+	                                   rate 16 years at most; 0: 10, WEIR_ZERO: none */
+	uint64_t max_wait_ns;         /**< pacer, concurrency: a year at most; 0: 30 s. leaky_queue:
+	                                   the same; 0: as long as there is room. WEIR_ZERO: no wait */
+	double deny;                  /**< random: the share that is denied, 0 to 1; 0: none */
 	uint64_t retry_ns;            /**< random, concurrency: `retry_after_ns` of the denied, a year
 	                                   at most; 0: 1 s */
 	uint64_t base;                /**< base: what passes a day before the rate counts, which the
-	                                   last of it does; at least 1; base + rate.count is 2^32 + 1
-	                                   at most */
+	                                   last of it does; 1 to 2^32 + 1 - rate.count; required */
 	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
-	uint64_t queue;               /**< concurrency: how many may wait for a place; 0: none */
+	uint64_t queue;               /**< concurrency: how many may wait for a key's place, 1,000,000 at
+	                                   most; 0: none by itself, any number by *_acquire_wait */
 	uint64_t lease_ns;            /**< concurrency: how long a place is held at most, a year at
 	                                   most; 0: 30 s */
 	uint64_t reserved[2];
@@ -239,7 +247,8 @@ struct weir_decision {
 	                              one that makes wait, those that wait included */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
 	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: the same request
-	                              would pass then if nothing else came */
+	                              would pass then if nothing else came; with random and
+	                              concurrency a guess */
 	uint64_t reset_after_ns; /**< until the key is as if never used */
 	uint64_t window_ns;      /**< the limit's period (burst / rate for buckets) */
 	const char *limit;       /**< name of the limit that decided, or NULL where no rule
@@ -311,7 +320,7 @@ typedef struct weir_limiter weir_limiter;
  *
  *     weir_limiter *limiter;
  *     struct weir_decision d;
- *     weir_limiter_open(&(struct weir_limit_options){ .rate = { 5 }, .burst = 10 }, &limiter, NULL);
+ *     weir_limiter_open(&(struct weir_limit_options){ .rate = { 5 } }, &limiter, NULL);
  *     if (weir_limiter_acquire(limiter, 1, WEIR_NOW, &d) == 0 && d.allowed)
  *         serve();
  */
@@ -326,13 +335,10 @@ WEIR_API void weir_limiter_close(weir_limiter *limiter);
  */
 WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                   struct weir_decision *decision);
-/** As weir_acquire_wait. */
-WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
-                                       struct weir_decision *decision, struct weir_permit *permit);
-/** Answers as acquire would, and consumes nothing. */
+/** Answers as acquire would, and consumes nothing. Errors: ECOST. */
 WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                struct weir_decision *decision);
-/** Gives back up to `cost` of what is in use now, never below zero. */
+/** Gives back up to `cost` of what is in use now, never below zero; of turns the newest. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
 /**
@@ -346,6 +352,9 @@ WEIR_API int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir
                                         uint64_t now_ns, struct weir_decision *decision);
 WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
                                  enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
+/** As weir_acquire_wait. */
+WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
+                                       struct weir_decision *decision, struct weir_permit *permit);
 /** As weir_limit_shed. */
 WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
 /** Forgets all use. */
@@ -410,29 +419,7 @@ WEIR_API int weir_table_sync(weir_table *table);
 WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
                           size_t key_len, uint64_t cost, uint64_t now_ns,
                           struct weir_decision *decision);
-/**
- * weir_acquire that blocks its thread until the request passes, at `deadline_ns` at
- * the latest: a time of the system's clock, WEIR_NOW for no waiting, WEIR_FOREVER.
- * `wait_ns` tells how long it took. Denied at once where it can't be before the
- * deadline (WEIR_REASON_WAIT_TOO_LONG), else at the deadline.
- *
- * Who waits for a key of a limit is served in the order of the calls, in this process;
- * calls of other processes, and those that do not wait, may come in between. What is
- * refunded or reset here is given to the first at once. Waiting takes no processor time,
- * and goes on over steps of the clock and signals. `permit` may be NULL; otherwise it is
- * filled as by weir_acquire_permit. No longer than the limit's own `max_wait_ns` where it
- * has one, and at most `queue` threads for a place of what is in flight, if that is set
- * (WEIR_REASON_QUEUE_FULL).
- * Errors: ECOST, ELONG, ENOMEM.
- *
- *     clock_gettime(CLOCK_REALTIME, &t);
- *     if (weir_acquire_wait(table, limit, "key", 3, 1, t.tv_sec * 1000000000 + 500000000, &d,
- *                           NULL) == 0 && d.allowed)
- *         serve(); // within half a second or so
- */
-WEIR_API int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key,
-                               size_t key_len, uint64_t cost, uint64_t deadline_ns,
-                               struct weir_decision *decision, struct weir_permit *permit);
+/** As the calls on a limiter, for one key of one limit. Errors: ELONG, of peek ECOST. */
 WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,
@@ -443,8 +430,16 @@ WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, const void *
 
 /**
  * As weir_acquire, and makes *permit of what it took, 0 where that is nothing.
- * Until it is given back or its time is over, a permit takes the room of a key. Where
- * that had to make room for others, the permit is as good as given back.
+ * Until it is given back or its time is over, a permit takes the room of a key (of
+ * concurrency, that of its place). Where that had to make room for others, the permit is
+ * as good as given back.
+ *
+ *     weir_acquire_permit(table, at_once, key, len, 1, WEIR_NOW, &d, &permit);
+ *     if (d.allowed) {
+ *         serve(); // at most `max` at once
+ *         weir_report(table, at_once, key, len, &permit, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW);
+ *     }
+ *
  * Errors: ECOST, ELONG.
  */
 WEIR_API int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
@@ -467,13 +462,38 @@ WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, cons
                                 struct weir_decision *decision);
 
 /**
- * Tells how the work ended. A limit that hands out permits by itself takes its place
- * back; to any other it makes no difference, and the permit stays as it is.
+ * Tells how the work ended, and how long it took: to concurrency that its places are
+ * free, however that was; to any other limit it makes no difference, and the permit stays
+ * as it is.
  * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome), ELONG.
  */
 WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void *key,
                          size_t key_len, const struct weir_permit *permit,
                          enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
+
+/**
+ * weir_acquire that blocks its thread until the request passes, at `deadline_ns` at
+ * the latest: a time of the system's clock, WEIR_NOW for no waiting, WEIR_FOREVER. Denied
+ * at once where it can't be before the deadline (WEIR_REASON_WAIT_TOO_LONG), else at the
+ * deadline. `wait_ns` tells how long it took.
+ *
+ *     clock_gettime(CLOCK_REALTIME, &t);
+ *     weir_acquire_wait(table, limit, key, len, 1, t.tv_sec * 1000000000 + 500000000, &d, NULL);
+ *     if (d.allowed)
+ *         serve(); // within half a second or so
+ *
+ * Who waits for a key of a limit is served in the order of the calls, in this process;
+ * calls of other processes, and those that do not wait, may come in between. What is
+ * refunded or reset here is given to the first at once. Waiting takes no processor time,
+ * and goes on over steps of the clock and signals. `permit` may be NULL; otherwise it is
+ * filled as by weir_acquire_permit. It waits no longer than the limit's own `max_wait_ns`
+ * where that has one, and at most `queue` threads wait for a place of what is in flight,
+ * if that is set (WEIR_REASON_QUEUE_FULL).
+ * Errors: ECOST, ELONG, ENOMEM.
+ */
+WEIR_API int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key,
+                               size_t key_len, uint64_t cost, uint64_t deadline_ns,
+                               struct weir_decision *decision, struct weir_permit *permit);
 
 /** One request of a batch. */
 struct weir_request {
@@ -538,17 +558,17 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * Decides a request by all rules that apply to it, all or nothing: a denied
  * request consumes from none of the enforced limits. Where no rule applies the
  * request is allowed. An allowed answer reports the tightest limit, a denied
- * one the first that denied.
- * Errors: ECOST, ELONG.
+ * one the first that denied. Places of `concurrency` are held until their leases end;
+ * weir_engine_acquire gives them back before.
+ * Errors: ECOST, ELONG (too many attributes, too long a key), ENOMEM.
  */
 WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes,
                                size_t n, uint64_t cost, uint64_t now_ns,
                                struct weir_decision *decision);
 
 /**
- * weir_engine_check that tells in *permits what was taken, so that all of it can be
- * given back together, and places of `concurrency` before their leases end.
- * `permits` may be NULL; otherwise it is filled whatever the outcome.
+ * weir_engine_check that tells in *permits what was taken, so that all of it can be given
+ * back together. `permits` may be NULL; otherwise it is filled whatever the outcome.
  *
  *     struct weir_permits permits;
  *     weir_engine_acquire(engine, attributes, n, 1, WEIR_NOW, &d, &permits);

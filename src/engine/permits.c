@@ -145,8 +145,7 @@ void permits_drop(struct weir_table *table, struct engine_request *request, stru
 		                         .permit = request->permit.id};
 		struct weir_decision ignored;
 
-		/* Without a name it would be another's place, had it none. */
-		if (charge->shadow && charge->allowed && engine_has_taken(charge))
+		if (charge->shadow && engine_has_taken(charge))
 			engine_apply(table, charge->limit, &charge->key, &call, at, &ignored);
 	}
 	request->permit.id = 0;

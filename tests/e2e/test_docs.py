@@ -73,7 +73,8 @@ def test_c_code_compiles_and_decides(document, tmp_path):
         source.write_text(code if "int main" in code else PROGRAM % code)
         # What a sanitizer build of the library needs stands in its own link line.
         subprocess.run(["gcc", "-Wall", "-Wextra", f"-I{ROOT}/include", source, "-o",
-                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir", *sanitize()],
+                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir_rules", "-lweir",
+                        *sanitize()],
                        check=True, timeout=PATIENCE)
         subprocess.run([tmp_path / "snippet"], env={"LD_LIBRARY_PATH": f"{BUILD}/src"},
                        cwd=tmp_path, check=True, timeout=PATIENCE)
