@@ -71,8 +71,10 @@ bool engine_holds_places(const struct engine_request *request)
 
 int engine_want_permit(struct engine_request *request)
 {
-	request->wants_permit = request->op == ALGO_ACQUIRE && request->cost > 0;
-	return request->wants_permit && charge_count(request) > WEIR_PERMITS_MAX ? WEIR_ELONG : WEIR_OK;
+	if (request->op != ALGO_ACQUIRE || request->cost == 0)
+		return WEIR_OK;
+	request->wants_permit = charge_count(request) <= WEIR_PERMITS_MAX;
+	return request->wants_permit ? WEIR_OK : WEIR_ELONG;
 }
 
 void engine_permits(const struct engine_request *request, struct weir_permits *permits)
