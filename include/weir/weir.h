@@ -112,8 +112,8 @@ enum weir_algorithm {
 	                            until then it waits, see `wait_ns` */
 	WEIR_LEAKY_QUEUE,      /**< the same, turn max(last turn + T, now), and at most `burst` wait */
 	WEIR_RANDOM,           /**< a fair draw says so, with 1 - deny; keeps no counts */
-	WEIR_SLIDING_COUNTER,  /**< the last window's count by its overlap with the period before now,
-	                            + this one's + cost <= rate.count; aligned to the Unix epoch */
+	WEIR_SLIDING_COUNTER,  /**< previous (1 - elapsed / period) + current + cost <= rate.count, the
+	                            counts of two windows, which are aligned to the Unix epoch */
 	WEIR_BASE,             /**< fewer than `base` today, or the window of the rate has room */
 	WEIR_CONCURRENCY,      /**< in flight + cost <= max: each holds a place until it is given back
 	                            (weir_report, weir_refund), or its lease is over */
@@ -250,7 +250,8 @@ struct weir_decision {
 	                              would pass then if nothing else came; with random and
 	                              concurrency a guess */
 	uint64_t reset_after_ns; /**< until the key is as if never used */
-	uint64_t window_ns;      /**< the limit's period (burst / rate for buckets) */
+	uint64_t window_ns;      /**< the limit's period; of buckets burst / rate, of concurrency
+	                              the lease */
 	const char *limit;       /**< name of the limit that decided, or NULL where no rule
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
@@ -288,9 +289,9 @@ struct weir_charge {
  * every engine of the table that it came from, whatever its rules are by then.
  */
 struct weir_permits {
-	uint64_t id;    /**< 0: none, since the request was denied, its cost 0, or nothing taken */
-	uint64_t cost;  /**< may be lowered by who gives only so much back */
-	uint64_t count; /**< of `charges` */
+	uint64_t id;          /**< 0: none, since nothing was taken */
+	uint64_t cost;        /**< may be lowered by who gives only so much back */
+	uint64_t count;       /**< of `charges` */
 	uint64_t reserved[3]; /**< 0 */
 	struct weir_charge charges[WEIR_PERMITS_MAX];
 };
