@@ -117,7 +117,8 @@ def test_who_gives_no_time_is_answered_at_once(server, key):
 
 
 def test_a_client_that_leaves_gives_back_its_turn_if_it_was_the_last(server, key):
-    with hold_slow(server, key):  # goes ahead, and takes the turn that is now
+    with hold_slow(server, key) as first:  # goes ahead, and takes the turn that is now
+        first.reply()
         assert is_after(wait_ms(server, "slow", key), 1)
         with hold_slow(server, key):
             held(server, 1)
