@@ -342,6 +342,9 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
 /** Gives back up to `cost` of what is in use now, never below zero; of turns the newest. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
+/** Forgets all use. */
+WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
+                                struct weir_decision *decision);
 /**
  * As weir_acquire_permit, weir_refund_permit and weir_report. But a limiter keeps no
  * list of permits: whoever refunds one twice gets ENOTFOUND only once its time is over.
@@ -358,9 +361,6 @@ WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uin
                                        struct weir_decision *decision, struct weir_permit *permit);
 /** As weir_limit_shed. */
 WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
-/** Forgets all use. */
-WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
-                                struct weir_decision *decision);
 
 /* ------------------------------------------------------------------------- */
 /* Keyed tables                                                              */
@@ -420,7 +420,7 @@ WEIR_API int weir_table_sync(weir_table *table);
 WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
                           size_t key_len, uint64_t cost, uint64_t now_ns,
                           struct weir_decision *decision);
-/** As the calls on a limiter, for one key of one limit. Errors: ELONG, of peek ECOST. */
+/** These as the calls on a limiter, for one key of one limit. Errors: ELONG, of peek ECOST. */
 WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,
@@ -536,6 +536,7 @@ WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
 typedef struct weir_engine weir_engine;
 typedef struct weir_config weir_config;
 
+/** After the engines that were made of it. */
 WEIR_API void weir_config_close(weir_config *config);
 
 struct weir_attribute {
