@@ -517,6 +517,8 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 
 		if (until_ns != state->until_ns) {
 			state->until_ns = until_ns;
+			if (algo_is_bucket(limit))
+				state->word = limit->bucket.depth.under;
 			dispatch(limit, call, time, state, out);
 			changed = call->op == ALGO_ACQUIRE; /* a peek writes nothing */
 		}

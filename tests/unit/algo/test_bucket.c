@@ -279,6 +279,19 @@ static void what_is_admitted_comes_within_the_horizon(void **unused)
 	assert_int_equal(limit.quota, ALGO_TURNS_MAX + ALGO_SLACK_DEFAULT + 1);
 }
 
+/* T = 10/7 ns: a fraction of the time that was cut off must not be left over. */
+static void what_is_cut_back_is_a_full_bucket_to_the_fraction(void **unused)
+{
+	struct weir_limit_options options = {.rate = {7, 10, WEIR_NANOSECOND}};
+
+	(void)unused;
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	state = (struct algo_state){NOW + 2 * ALGO_SKEW_NS, 6};
+	assert_int_equal(call(ALGO_ACQUIRE, 1, 0).retry_after_ns, 2);
+	assert_int_equal(state.until_ns, NOW + 10);
+	assert_int_equal(state.word, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +305,7 @@ int main(void)
 	    cmocka_unit_test(who_would_not_wait_for_the_turn_is_denied_and_takes_none),
 	    cmocka_unit_test(who_waits_longer_than_the_limit_lets_him_is_denied_as_all),
 	    cmocka_unit_test(what_is_admitted_comes_within_the_horizon),
+	    cmocka_unit_test(what_is_cut_back_is_a_full_bucket_to_the_fraction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
