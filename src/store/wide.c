@@ -179,13 +179,10 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_time *time, struct algo_outcome *out)
 {
 	struct wide_state state = {.slot = {.cell = head},
-	                           .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
+	                           .row = {row, algo_widths[limit->width], MEMORY_TAG, load_is_atomic}};
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
-	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
-	                                        time->now_ns, out, &until_ns))
-		return until_ns;
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
 	do
