@@ -29,7 +29,7 @@ struct state {
 };
 
 static struct state state;
-static unsigned at_once; /* decisions that needed no step */
+static unsigned at_once, logged; /* decisions that needed no step */
 
 static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
 {
@@ -70,6 +70,33 @@ static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
 	at_once++;
 }
 
+static void log_agrees_at_once(const struct algo_call *call, uint64_t now_ns,
+                               const struct algo_row *row, const struct algo_change *change)
+{
+	struct algo_outcome out = {0};
+	struct algo_append append;
+
+	if (call->op != ALGO_ACQUIRE || !state.limit.is_narrow ||
+	    !sliding_log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
+		return;
+	assert_int_equal(out.allowed, state.out.allowed);
+	assert_memory_equal(&out, &state.out, sizeof out);
+	if (out.allowed) {
+		assert_true(change->last);
+		assert_memory_equal(&append.head, &change->head, sizeof append.head);
+		assert_int_equal(change->want, append.is_there ? ALGO_WANT_HEAD : ALGO_WANT_CELL);
+	} else {
+		assert_int_equal(change->want, ALGO_WANT_NOTHING);
+	}
+	if (change->want == ALGO_WANT_CELL) {
+		assert_true(change->then_head);
+		assert_int_equal(append.place, change->place);
+		assert_memory_equal(&append.before, &change->before, sizeof append.before);
+		assert_memory_equal(&append.entry, &change->after, sizeof append.entry);
+	}
+	logged++;
+}
+
 /* What one process does of a call before it dies after `wants` of what its steps want. */
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
@@ -83,6 +110,7 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 
 		algo_step_wide(&state.limit, &call, &time, state.head, &row, &state.out, &change);
 		agree_at_once(&call, now_ns, &change);
+		log_agrees_at_once(&call, now_ns, &row, &change);
 		if (change.want == ALGO_WANT_NOTHING)
 			return true;
 		if (wants == 0)
@@ -316,7 +344,8 @@ static void random_calls_agree_with_a_list(void **unused)
 		begin(WEIR_SLIDING_COUNTER, i & 1 ? large[i / 2 % 4] : 1 + draw(&seed, 50), NS_PER_S, 0);
 		agree_on(&seed, 300);
 	}
-	assert_true(at_once > 1000);
+	assert_true(at_once > 1000 && logged > 1000);
+	print_message("at once: %u, of logs %u\n", at_once, logged);
 	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
 	agree_on(&seed, 15000);
 }

@@ -1,0 +1,112 @@
+/*
+ * sliding_log_try.c: most acquires from a narrow log, without sliding_log.c's general step.
+ *
+ * That reads what is to be known one after the other, for any row and operation: 500
+ * instructions. A head of a narrow row tells all places at once.
+ */
+#include "algo/wide.h"
+
+#define SUM 0x7fffu
+
+/* The cell `back` places before `place`. */
+static struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
+{
+	return algo_row_load(row, place >= back ? place - back : place + row->width - back);
+}
+
+static unsigned sum_of(struct cell entry)
+{
+	return cell_word(entry) >> 17;
+}
+
+static bool is_first(struct cell entry)
+{
+	return cell_generation(entry) & ALGO_LOG_FIRST;
+}
+
+/* How long the entry counts. */
+static int64_t left_ns(struct cell entry, uint64_t now_ns)
+{
+	return cell_ahead_ns(entry, now_ns) - (cell_word(entry) >> 3 & 0x7f);
+}
+
+static bool is_before(struct cell entry, struct cell newest)
+{
+	return ((sum_of(newest) - sum_of(entry)) & SUM) <= ALGO_LOG_MAX;
+}
+
+static bool is_live(uint32_t tag, struct cell entry, uint64_t now_ns, struct cell newest)
+{
+	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 && is_before(entry, newest);
+}
+
+/* Both cells of an acquire that is granted, with `live` entries in the row before it. */
+static uint64_t append_to(const struct algo_row *row, struct cell head, struct cell own,
+                          unsigned sum, unsigned live, unsigned cost, uint64_t until_ns,
+                          uint64_t least_ns, struct algo_append *append)
+{
+	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
+	unsigned place = last.place + 1 < row->width ? last.place + 1 : 0;
+	uint64_t end_ns = until_ns > least_ns ? until_ns : least_ns;
+	unsigned lead = (unsigned)u64_min(end_ns - least_ns, 0x7f);
+	uint64_t tag = head.low >> 32 << 32;
+
+	append->place = last.place;
+	append->before = own;
+	append->entry = (struct cell){tag | sum << 17 | (live + 1) << 10 | last.lead << 3, head.high};
+	/* Whose clock lags sees more live: then that span stays. */
+	append->is_there = own.high == head.high && own.low >> 17 == append->entry.low >> 17 &&
+	                   own.low >> 10 >= append->entry.low >> 10;
+	append->head = (struct cell){
+	    tag | cost << 25 | place << 18 | (live + 1) << 11 | lead << 4, end_ns << 4};
+	return end_ns - lead;
+}
+
+bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
+                     uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+                     struct algo_append *append)
+{
+	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
+	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
+	uint64_t count = limit->log.count, use;
+	unsigned live = last.span, base = 0;
+	struct cell own, newest, oldest;
+
+	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
+	    live == 0 || live + 1 >= row->width || left <= 0 || left > (int64_t)limit->period_ns)
+		return false;
+	own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
+	newest = behind(row, last.place, 1);
+	oldest = behind(row, last.place, live);
+	while (!is_live(row->tag, oldest, now_ns, newest)) {
+		if (--live == 0)
+			return false;
+		oldest = behind(row, last.place, live);
+	}
+	if (!is_first(oldest)) { /* else what is behind it is on a line that nobody else needs */
+		struct cell spent = behind(row, last.place, live + 1);
+
+		if (!is_before(spent, oldest) || is_live(row->tag, spent, now_ns, newest))
+			return false;
+		base = sum_of(spent);
+	}
+	use = last.cost + ((sum_of(newest) - base) & SUM);
+	algo_outcome_open(out);
+	if (use + cost > count) {
+		if (((sum_of(oldest) - base) & SUM) < use + cost - count)
+			return false; /* who has to wait for more than the oldest */
+		out->allowed = false;
+		out->reason = WEIR_REASON_OVER_LIMIT;
+		out->remaining = sat_sub(count, use);
+		out->retry_after_ns = (uint64_t)left_ns(oldest, now_ns);
+		out->reset_after_ns = (uint64_t)left;
+		append->head = head;
+		return true;
+	}
+	out->remaining = count - use - cost;
+	out->reset_after_ns =
+	    append_to(row, head, own, (sum_of(newest) + last.cost) & SUM, live, (unsigned)cost,
+	              now_ns + (uint64_t)ahead + 1, now_ns + limit->period_ns, append) -
+	    now_ns;
+	return true;
+}
