@@ -1,7 +1,7 @@
 /*
  * sliding_log_try.c: most acquires from a narrow log, without sliding_log.c's general step.
  *
- * That reads what is to be known one after the other, for any row and operation: 500
+ * That reads one thing after the other, of any row and for any operation: 500
  * instructions. A head of a narrow row tells all places at once.
  */
 #include "algo/wide.h"
@@ -9,9 +9,9 @@
 #define SUM 0x7fffu
 
 /* The cell `back` places before `place`. */
-static struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
+static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
 {
-	return algo_row_load(row, place >= back ? place - back : place + row->width - back);
+	return cell_load(&row->cells[place >= back ? place - back : place + row->width - back], true);
 }
 
 static unsigned sum_of(struct cell entry)
@@ -40,26 +40,11 @@ static bool is_live(uint32_t tag, struct cell entry, uint64_t now_ns, struct cel
 	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 && is_before(entry, newest);
 }
 
-/* Both cells of an acquire that is granted, with `live` entries in the row before it. */
-static uint64_t append_to(const struct algo_row *row, struct cell head, struct cell own,
-                          unsigned sum, unsigned live, unsigned cost, uint64_t until_ns,
-                          uint64_t least_ns, struct algo_append *append)
+/* Whether `own` is the head's entry: whose clock lags sees more live, and that span stays. */
+static bool is_there(struct cell own, struct cell entry)
 {
-	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
-	unsigned place = last.place + 1 < row->width ? last.place + 1 : 0;
-	uint64_t end_ns = until_ns > least_ns ? until_ns : least_ns;
-	unsigned lead = (unsigned)u64_min(end_ns - least_ns, 0x7f);
-	uint64_t tag = head.low >> 32 << 32;
-
-	append->place = last.place;
-	append->before = own;
-	append->entry = (struct cell){tag | sum << 17 | (live + 1) << 10 | last.lead << 3, head.high};
-	/* Whose clock lags sees more live: then that span stays. */
-	append->is_there = own.high == head.high && own.low >> 17 == append->entry.low >> 17 &&
-	                   own.low >> 10 >= append->entry.low >> 10;
-	append->head = (struct cell){
-	    tag | cost << 25 | place << 18 | (live + 1) << 11 | lead << 4, end_ns << 4};
-	return end_ns - lead;
+	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
+	       own.low >> 10 >= entry.low >> 10;
 }
 
 bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
@@ -67,13 +52,14 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
                      struct algo_append *append)
 {
 	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
+	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
 	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
-	uint64_t count = limit->log.count, use;
-	unsigned live = last.span, base = 0;
+	unsigned live = last.span, base = 0, next, lead;
 	struct cell own, newest, oldest;
 
 	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
-	    live == 0 || live + 1 >= row->width || left <= 0 || left > (int64_t)limit->period_ns)
+	    live == 0 || live + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
+	    !row->load_is_atomic)
 		return false;
 	own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
 	newest = behind(row, last.place, 1);
@@ -91,22 +77,31 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 		base = sum_of(spent);
 	}
 	use = last.cost + ((sum_of(newest) - base) & SUM);
-	algo_outcome_open(out);
 	if (use + cost > count) {
 		if (((sum_of(oldest) - base) & SUM) < use + cost - count)
 			return false; /* who has to wait for more than the oldest */
-		out->allowed = false;
-		out->reason = WEIR_REASON_OVER_LIMIT;
-		out->remaining = sat_sub(count, use);
-		out->retry_after_ns = (uint64_t)left_ns(oldest, now_ns);
-		out->reset_after_ns = (uint64_t)left;
+		*out = (struct algo_outcome){
+		    .reason = WEIR_REASON_OVER_LIMIT,
+		    .remaining = sat_sub(count, use),
+		    .retry_after_ns = (uint64_t)left_ns(oldest, now_ns),
+		    .reset_after_ns = (uint64_t)left,
+		};
 		append->head = head;
 		return true;
 	}
+	append->place = last.place;
+	append->before = own;
+	append->entry = (struct cell){tag << 32 | ((sum_of(newest) + last.cost) & SUM) << 17 |
+	                                  (live + 1) << 10 | last.lead << 3,
+	                              head.high};
+	append->is_there = is_there(own, append->entry);
+	next = last.place + 1 < row->width ? last.place + 1 : 0;
+	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
+	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
+	append->head = (struct cell){
+	    tag << 32 | cost << 25 | next << 18 | (live + 1) << 11 | lead << 4, (now_ns + end_ns) << 4};
+	algo_outcome_open(out);
 	out->remaining = count - use - cost;
-	out->reset_after_ns =
-	    append_to(row, head, own, (sum_of(newest) + last.cost) & SUM, live, (unsigned)cost,
-	              now_ns + (uint64_t)ahead + 1, now_ns + limit->period_ns, append) -
-	    now_ns;
+	out->reset_after_ns = end_ns - lead;
 	return true;
 }

@@ -143,55 +143,34 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 	return true;
 }
 
-static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
+static inline bool try_log(struct cell *cell, const struct algo_row *row,
+                           const struct algo_limit *limit, const struct algo_call *call,
+                           uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
-	unsigned at = place >= back ? place - back : place + row->width - back;
-
-	if (at < row->width) /* else it is damaged, or no log */
-		prefetch(&row->cells[at]);
-}
-
-/* Of a log the places of the head, the newest and the oldest. */
-static void fetch_log(const struct algo_row *row, struct algo_log_head head)
-{
-	fetch_back(row, head.place, 0);
-	fetch_back(row, head.place, 1);
-	if (algo_log_is_narrow(row->width))
-		fetch_back(row, head.place, head.span);
-}
-
-static bool try_log(struct wide_state *state, const struct algo_limit *limit,
-                    const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out,
-                    uint64_t *until_ns)
-{
+	struct cell head = cell_load(cell, row->load_is_atomic);
 	struct algo_append append;
-	struct cell head = state->slot.value;
 
-	if (call->op != ALGO_ACQUIRE ||
-	    !sliding_log_try(limit, head, &state->row, now_ns, call->cost, out, &append))
+	if (call->op != ALGO_ACQUIRE || cell_tag(head) != row->tag || !algo_is_current(limit) ||
+	    !sliding_log_try(limit, head, row, now_ns, call->cost, out, &append))
 		return false;
 	*until_ns = until_of(append.head, now_ns);
 	if (!out->allowed)
-		return wide_still(state);
+		return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(head);
 	if (!append.is_there &&
-	    (!wide_still(state) ||
-	     !cell_swap(&state->row.cells[append.place], append.before, append.entry)))
+	    (cell_bits(cell_load(cell, row->load_is_atomic)) != cell_bits(head) ||
+	     !cell_swap(&row->cells[append.place], append.before, append.entry)))
 		return false;
-	return cell_swap(state->slot.cell, head, append.head);
+	return cell_swap(cell, head, append.head);
 }
 
 bool wide_try_log(struct weir_table *store, const struct algo_limit *limit,
                   const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
                   struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct wide_table *wide = &store->wide[limit->width];
-	uint32_t tag = table_tag(key->hash);
-	struct wide_state state = {.row = row_of(wide, limit->width, key->cell, tag)};
+	struct algo_row row =
+	    row_of(&store->wide[limit->width], limit->width, key->cell, table_tag(key->hash));
 
-	state.slot = (struct table_slot){key->cell, cell_load(key->cell, wide->table.load_is_atomic)};
-	fetch_log(&state.row, algo_log_head(state.row.width, cell_word(state.slot.value)));
-	return cell_tag(state.slot.value) == tag && algo_is_current(limit) &&
-	       try_log(&state, limit, call, now_ns, out, until_ns);
+	return try_log(key->cell, &row, limit, call, now_ns, out, until_ns);
 }
 
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
@@ -236,13 +215,30 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
-	state.slot.value = cell_load(head, load_is_atomic);
-	if (limit->is_narrow && try_log(&state, limit, call, time->now_ns, out, &until_ns))
+	if (limit->is_narrow &&
+	    try_log(head, &state.row, limit, call, time->now_ns, out, &until_ns))
 		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
 	return until_ns;
+}
+
+static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
+{
+	unsigned at = place >= back ? place - back : place + row->width - back;
+
+	if (at < row->width) /* else it is damaged, or no log */
+		prefetch(&row->cells[at]);
+}
+
+/* Of a log the places of the head, the newest and the oldest. */
+static void fetch_log(const struct algo_row *row, struct algo_log_head head)
+{
+	fetch_back(row, head.place, 0);
+	fetch_back(row, head.place, 1);
+	if (algo_log_is_narrow(row->width))
+		fetch_back(row, head.place, head.span);
 }
 
 void wide_fetch_row(const struct weir_table *store, const struct memory_key *key, uint64_t now_ns)
