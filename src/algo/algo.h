@@ -150,7 +150,6 @@ struct algo_limit {
 	uint16_t generation; /* of these parameters; store/history.h */
 	bool is_whole;       /* a bucket whose tokens come in whole nanoseconds */
 	bool is_summed;      /* a sliding window whose heads say all that is in use */
-	bool is_narrow;      /* a log whose heads say where its entries are */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;     /* what it grants at once; also the greatest cost */
 	uint64_t period_ns; /* the rate's; of months and years the longest */

@@ -137,13 +137,6 @@ static unsigned width_of(uint64_t cells)
 	return width;
 }
 
-static void widen(struct algo_limit *limit, unsigned width)
-{
-	limit->width = width;
-	limit->is_narrow =
-	    limit->algorithm == WEIR_SLIDING_LOG && algo_log_is_narrow(algo_widths[width]);
-}
-
 static void join_slots(struct algo_limit *limit)
 {
 	limit->generation = sliding_window_generation(limit->slots.slots, limit->slots.count);
@@ -193,7 +186,7 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 		                 "rate: expected a count of 1 to %d in a log, found %llu", ALGO_LOG_MAX,
 		                 (unsigned long long)options->rate.count);
 	limit->log = (struct log_params){options->rate.count, limit->period_ns};
-	widen(limit, width_of(options->rate.count + 1));
+	limit->width = width_of(options->rate.count + 1);
 	return WEIR_OK;
 }
 
@@ -412,7 +405,7 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 	if (next->width > limit->width)
 		next->former |= 1u << limit->width;
 	else
-		widen(next, limit->width);
+		next->width = limit->width;
 }
 
 /*

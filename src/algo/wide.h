@@ -132,6 +132,18 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                          const struct algo_row *row);
 
+/**
+ * Whether an acquire is granted by a head, open and all that is in use, whose slot time has
+ * left: by a swap for change->head, which is sealed, and what sliding_window_open wants then.
+ */
+bool sliding_window_seal(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_change *change);
+/** What it wants next, CELL or HEAD; the outcome stands after the latter. */
+void sliding_window_open(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_outcome *out, struct algo_change *change);
+
 /* What an acquire from a log is to swap, one after the other. */
 struct algo_append {
 	unsigned place;

@@ -176,11 +176,10 @@ static inline bool engine_try(struct weir_table *table, const struct weir_limit 
 
 	if (__builtin_expect(!key->cell || !algo_is_current(algo), 0))
 		return false;
-	if (!algo->is_whole && algo->is_narrow)
-		done = wide_try_log(table, algo, key, call, at.now_ns, &outcome, until_ns);
-	else
-		done = memory_try(key->cell, table->table.load_is_atomic, algo, table_tag(key->hash), call,
-		                  at.now_ns, &outcome, until_ns);
+	done = memory_try(key->cell, table->table.load_is_atomic, algo, table_tag(key->hash), call,
+	                  at.now_ns, &outcome, until_ns) ||
+	       (algo->width != 0 &&
+	        wide_try(table, algo, key, call, at.now_ns, &outcome, until_ns));
 	if (__builtin_expect(!done, 0))
 		return false;
 	limit_explain(limit, algo, &outcome, decision);

@@ -143,34 +143,76 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 	return true;
 }
 
-static inline bool try_log(struct cell *cell, const struct algo_row *row,
-                           const struct algo_limit *limit, const struct algo_call *call,
-                           uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
 {
-	struct cell head = cell_load(cell, row->load_is_atomic);
+	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
+}
+
+static bool try_log(struct cell *cell, struct cell head, const struct algo_row *row,
+                    const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+                    struct algo_outcome *out, uint64_t *until_ns)
+{
 	struct algo_append append;
 
-	if (call->op != ALGO_ACQUIRE || cell_tag(head) != row->tag || !algo_is_current(limit) ||
-	    !sliding_log_try(limit, head, row, now_ns, call->cost, out, &append))
+	if (!sliding_log_try(limit, head, row, now_ns, cost, out, &append))
 		return false;
 	*until_ns = until_of(append.head, now_ns);
 	if (!out->allowed)
-		return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(head);
+		return is_still(cell, head, row);
 	if (!append.is_there &&
-	    (cell_bits(cell_load(cell, row->load_is_atomic)) != cell_bits(head) ||
+	    (!is_still(cell, head, row) ||
 	     !cell_swap(&row->cells[append.place], append.before, append.entry)))
 		return false;
 	return cell_swap(cell, head, append.head);
 }
 
-bool wide_try_log(struct weir_table *store, const struct algo_limit *limit,
-                  const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
-                  struct algo_outcome *out, uint64_t *until_ns)
+/* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
+static bool try_open(struct cell *cell, struct cell head, const struct algo_row *row,
+                     const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+                     struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct algo_change change;
+
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+		prefetch(row->cells + i);
+	if (!sliding_window_seal(limit, head, row, now_ns, cost, &change) ||
+	    !cell_swap(cell, head, change.head))
+		return false;
+	head = change.head;
+	sliding_window_open(limit, head, row, now_ns, cost, out, &change);
+	if (change.want == ALGO_WANT_CELL) {
+		if (!is_still(cell, head, row) ||
+		    !cell_swap(&row->cells[change.place], change.before, change.after))
+			return false;
+		sliding_window_open(limit, head, row, now_ns, cost, out, &change);
+	}
+	*until_ns = until_of(change.head, now_ns);
+	return change.want == ALGO_WANT_HEAD && cell_swap(cell, head, change.head);
+}
+
+static bool try_row(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
+                    const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out,
+                    uint64_t *until_ns)
+{
+	struct cell head = cell_load(cell, row->load_is_atomic);
+
+	if (call->op != ALGO_ACQUIRE || call->cost == 0 || cell_tag(head) != row->tag ||
+	    !algo_is_current(limit))
+		return false;
+	if (limit->is_summed)
+		return try_open(cell, head, row, limit, call->cost, now_ns, out, until_ns);
+	return limit->algorithm == WEIR_SLIDING_LOG && algo_log_is_narrow(row->width) &&
+	       try_log(cell, head, row, limit, call->cost, now_ns, out, until_ns);
+}
+
+bool wide_try(struct weir_table *store, const struct algo_limit *limit,
+              const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
+              struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct algo_row row =
 	    row_of(&store->wide[limit->width], limit->width, key->cell, table_tag(key->hash));
 
-	return try_log(key->cell, &row, limit, call, now_ns, out, until_ns);
+	return try_row(key->cell, &row, limit, call, now_ns, out, until_ns);
 }
 
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
@@ -215,8 +257,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
-	if (limit->is_narrow &&
-	    try_log(head, &state.row, limit, call, time->now_ns, out, &until_ns))
+	if (try_row(head, &state.row, limit, call, time->now_ns, out, &until_ns))
 		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
