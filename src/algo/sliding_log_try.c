@@ -47,6 +47,36 @@ static bool is_there(struct cell own, struct cell entry)
 	       own.low >> 10 >= entry.low >> 10;
 }
 
+/* What an acquire reads. */
+struct found {
+	struct cell own, newest, oldest;
+	unsigned live; /* entries of the row that are */
+	unsigned base; /* sum before the oldest of them */
+};
+
+static inline bool look(const struct algo_row *row, struct algo_log_head last, uint64_t now_ns,
+                        struct found *f)
+{
+	f->own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
+	f->newest = behind(row, last.place, 1);
+	f->oldest = behind(row, last.place, last.span);
+	f->live = last.span;
+	f->base = 0;
+	while (!is_live(row->tag, f->oldest, now_ns, f->newest)) {
+		if (--f->live == 0)
+			return false;
+		f->oldest = behind(row, last.place, f->live);
+	}
+	if (!is_first(f->oldest)) { /* else what is behind it is on a line that nobody else needs */
+		struct cell spent = behind(row, last.place, f->live + 1);
+
+		if (!is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
+			return false;
+		f->base = sum_of(spent);
+	}
+	return true;
+}
+
 bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
                      uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
                      struct algo_append *append)
@@ -54,53 +84,36 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
 	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
 	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
-	unsigned live = last.span, base = 0, next, lead;
-	struct cell own, newest, oldest;
+	unsigned next = last.place + 1 < row->width ? last.place + 1 : 0, lead;
+	struct found f;
 
 	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
-	    live == 0 || live + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
-	    !row->load_is_atomic)
+	    last.span == 0 || last.span + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
+	    !row->load_is_atomic || !look(row, last, now_ns, &f))
 		return false;
-	own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
-	newest = behind(row, last.place, 1);
-	oldest = behind(row, last.place, live);
-	while (!is_live(row->tag, oldest, now_ns, newest)) {
-		if (--live == 0)
-			return false;
-		oldest = behind(row, last.place, live);
-	}
-	if (!is_first(oldest)) { /* else what is behind it is on a line that nobody else needs */
-		struct cell spent = behind(row, last.place, live + 1);
-
-		if (!is_before(spent, oldest) || is_live(row->tag, spent, now_ns, newest))
-			return false;
-		base = sum_of(spent);
-	}
-	use = last.cost + ((sum_of(newest) - base) & SUM);
+	use = last.cost + ((sum_of(f.newest) - f.base) & SUM);
+	algo_outcome_open(out);
 	if (use + cost > count) {
-		if (((sum_of(oldest) - base) & SUM) < use + cost - count)
-			return false; /* who has to wait for more than the oldest */
-		*out = (struct algo_outcome){
-		    .reason = WEIR_REASON_OVER_LIMIT,
-		    .remaining = sat_sub(count, use),
-		    .retry_after_ns = (uint64_t)left_ns(oldest, now_ns),
-		    .reset_after_ns = (uint64_t)left,
-		};
+		out->allowed = false;
+		out->reason = WEIR_REASON_OVER_LIMIT;
+		out->remaining = sat_sub(count, use);
+		out->retry_after_ns = (uint64_t)left_ns(f.oldest, now_ns);
+		out->reset_after_ns = (uint64_t)left;
 		append->head = head;
-		return true;
+		/* Else it is not the oldest alone that has to go. */
+		return ((sum_of(f.oldest) - f.base) & SUM) >= use + cost - count;
 	}
 	append->place = last.place;
-	append->before = own;
-	append->entry = (struct cell){tag << 32 | ((sum_of(newest) + last.cost) & SUM) << 17 |
-	                                  (live + 1) << 10 | last.lead << 3,
+	append->before = f.own;
+	append->entry = (struct cell){tag << 32 | ((sum_of(f.newest) + last.cost) & SUM) << 17 |
+	                                  (f.live + 1) << 10 | last.lead << 3,
 	                              head.high};
-	append->is_there = is_there(own, append->entry);
-	next = last.place + 1 < row->width ? last.place + 1 : 0;
+	append->is_there = is_there(f.own, append->entry);
 	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
 	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
-	append->head = (struct cell){
-	    tag << 32 | cost << 25 | next << 18 | (live + 1) << 11 | lead << 4, (now_ns + end_ns) << 4};
-	algo_outcome_open(out);
+	append->head = (struct cell){tag << 32 | cost << 25 | next << 18 | (f.live + 1) << 11 |
+	                                 lead << 4,
+	                             (now_ns + end_ns) << 4};
 	out->remaining = count - use - cost;
 	out->reset_after_ns = end_ns - lead;
 	return true;

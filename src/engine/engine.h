@@ -164,24 +164,35 @@ __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
                                                      struct moment at,
                                                      struct weir_decision *decision);
 
+/**
+ * An acquire from a wide state that is in `cell`, where it is done at once. Returns the end
+ * of the state that it left; 0: nothing has happened.
+ */
+__attribute__((noinline)) uint64_t engine_try_row(struct weir_table *table,
+                                                  const struct weir_limit *limit,
+                                                  struct cell *cell, uint32_t tag, uint64_t cost,
+                                                  uint64_t now_ns,
+                                                  struct weir_decision *decision);
+
 /* The same on a key that was seen, where it is done at once; false: nothing has happened. */
 static inline bool engine_try(struct weir_table *table, const struct weir_limit *limit,
                               const struct memory_key *key, const struct algo_call *call,
                               struct moment at, struct weir_decision *decision, uint64_t *until_ns)
 {
 	const struct algo_limit *algo = &limit->algo;
+	uint32_t tag = table_tag(key->hash);
 	struct algo_outcome outcome;
-
-	bool done;
 
 	if (__builtin_expect(!key->cell || !algo_is_current(algo), 0))
 		return false;
-	done = memory_try(key->cell, table->table.load_is_atomic, algo, table_tag(key->hash), call,
-	                  at.now_ns, &outcome, until_ns) ||
-	       (algo->width != 0 &&
-	        wide_try(table, algo, key, call, at.now_ns, &outcome, until_ns));
-	if (__builtin_expect(!done, 0))
-		return false;
+	if (__builtin_expect(!memory_try(key->cell, table->table.load_is_atomic, algo, tag, call,
+	                                 at.now_ns, &outcome, until_ns),
+	                     0)) {
+		if (algo->width == 0 || call->op != ALGO_ACQUIRE)
+			return false;
+		*until_ns = engine_try_row(table, limit, key->cell, tag, call->cost, at.now_ns, decision);
+		return *until_ns != 0;
+	}
 	limit_explain(limit, algo, &outcome, decision);
 	return true;
 }

@@ -191,28 +191,25 @@ static bool try_open(struct cell *cell, struct cell head, const struct algo_row 
 }
 
 static bool try_row(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
-                    const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out,
-                    uint64_t *until_ns)
+                    uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct cell head = cell_load(cell, row->load_is_atomic);
 
-	if (call->op != ALGO_ACQUIRE || call->cost == 0 || cell_tag(head) != row->tag ||
-	    !algo_is_current(limit))
+	if (cost == 0 || cell_tag(head) != row->tag || !algo_is_current(limit))
 		return false;
 	if (limit->is_summed)
-		return try_open(cell, head, row, limit, call->cost, now_ns, out, until_ns);
+		return try_open(cell, head, row, limit, cost, now_ns, out, until_ns);
 	return limit->algorithm == WEIR_SLIDING_LOG && algo_log_is_narrow(row->width) &&
-	       try_log(cell, head, row, limit, call->cost, now_ns, out, until_ns);
+	       try_log(cell, head, row, limit, cost, now_ns, out, until_ns);
 }
 
-bool wide_try(struct weir_table *store, const struct algo_limit *limit,
-              const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
-              struct algo_outcome *out, uint64_t *until_ns)
+bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+              uint64_t *until_ns)
 {
-	struct algo_row row =
-	    row_of(&store->wide[limit->width], limit->width, key->cell, table_tag(key->hash));
+	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
 
-	return try_row(key->cell, &row, limit, call, now_ns, out, until_ns);
+	return try_row(cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
@@ -257,7 +254,8 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
-	if (try_row(head, &state.row, limit, call, time->now_ns, out, &until_ns))
+	if (call->op == ALGO_ACQUIRE &&
+	    try_row(head, &state.row, limit, call->cost, time->now_ns, out, &until_ns))
 		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
