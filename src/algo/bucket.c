@@ -173,6 +173,29 @@ static uint64_t patience_ns(const struct algo_call *call)
 	return call->max_wait_ns ? call->max_wait_ns : UINT64_MAX;
 }
 
+/* Whether what goes past `at_once` passes all the same, for a wait. */
+static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
+                        struct bucket_time after, struct algo_outcome *out)
+{
+	uint64_t wait_ns;
+
+	if (!time_at_most(after, params->depth)) {
+		out->allowed = false;
+		out->reason = params->denial;
+		out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
+		return false;
+	}
+	wait_ns = time_sub(after, params->at_once, params->q).ns;
+	if (wait_ns > patience_ns(call)) {
+		out->allowed = false;
+		out->reason = WEIR_REASON_WAIT_TOO_LONG;
+		out->retry_after_ns = wait_ns - patience_ns(call);
+		return false;
+	}
+	out->wait_ns = wait_ns;
+	return true;
+}
+
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,
                         const struct algo_time *time, struct algo_state *state,
                         struct algo_outcome *out)
@@ -189,23 +212,8 @@ static inline bool step(const struct bucket_params *params, const struct algo_ca
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
-		if (!time_at_most(after, params->depth)) {
-			out->allowed = false;
-			out->reason = params->denial;
-			out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
+		if (!time_at_most(after, params->at_once) && !lend(params, call, after, out))
 			break;
-		}
-		if (!time_at_most(after, params->at_once)) {
-			uint64_t wait_ns = time_sub(after, params->at_once, params->q).ns;
-
-			if (wait_ns > patience_ns(call)) {
-				out->allowed = false;
-				out->reason = WEIR_REASON_WAIT_TOO_LONG;
-				out->retry_after_ns = wait_ns - patience_ns(call);
-				break;
-			}
-			out->wait_ns = wait_ns;
-		}
 		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;

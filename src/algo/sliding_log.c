@@ -35,7 +35,7 @@
 #include "algo/wide.h"
 
 /* Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. */
-enum { LATER = 0, FIRST = 1, GONE = 2, MOVING = 4 };
+enum { LATER = 0, FIRST = ALGO_LOG_FIRST, GONE = 2, MOVING = 4 };
 
 #define FIELD 0x3fffu /* of 14 bits */
 #define SUM   0x7fffu

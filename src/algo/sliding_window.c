@@ -520,3 +520,36 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));
 	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
 }
+
+bool sliding_window_seal(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_change *change)
+{
+	const struct slots_params *params = &limit->slots;
+	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
+	                                params->period_ns,
+	                    .count = count_of(head),
+	                    .later = true};
+
+	if (cell_generation(head) != limit->generation * KINDS + OPEN || params->weighted ||
+	    view.count == 0 || cell_ahead_ns(head, now_ns) <= 0 ||
+	    !is_over(params, view.start_ns, now_ns) ||
+	    before_of(limit, now_ns, head, row, &view) + view.count + cost > params->count)
+		return false;
+	change->head = (struct cell){head.low, head.high - OPEN + SEALED};
+	return true;
+}
+
+void sliding_window_open(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_outcome *out, struct algo_change *change)
+{
+	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
+	                                limit->slots.period_ns,
+	                    .count = count_of(head)};
+
+	want_next(limit, row, now_ns, cost, &view, change);
+	algo_outcome_open(out);
+	out->remaining = sat_sub(limit->slots.count, view.before + view.count);
+	out->reset_after_ns = view.start_ns + limit->slots.period_ns - now_ns;
+}

@@ -68,6 +68,9 @@ static inline struct algo_log_head algo_log_head(unsigned row_cells, uint32_t wo
 	return (struct algo_log_head){word >> 18, word >> 4 & 0x3fff, 0, 0};
 }
 
+/* In the generation of a log's cell: nothing before it is to be looked at. */
+#define ALGO_LOG_FIRST 1
+
 struct algo_row {
 	struct cell *cells;
 	unsigned width;
@@ -128,6 +131,35 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
                             const struct algo_row *row);
 uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                          const struct algo_row *row);
+
+/**
+ * Whether an acquire is granted by a head, open and all that is in use, whose slot time has
+ * left: by a swap for change->head, which is sealed, and what sliding_window_open wants then.
+ */
+bool sliding_window_seal(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_change *change);
+/** What it wants next, CELL or HEAD; the outcome stands after the latter. */
+void sliding_window_open(const struct algo_limit *limit, struct cell head,
+                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
+                         struct algo_outcome *out, struct algo_change *change);
+
+/* What an acquire from a log is to swap, one after the other. */
+struct algo_append {
+	unsigned place;
+	bool is_there; /* the head's entry, in its place; else: */
+	struct cell before, entry;
+	struct cell head;
+};
+
+/**
+ * At once where it can be: what an acquire wants of a narrow log with entries in its row.
+ * False if there is more to it; else the outcome stands once *append is done, or of a
+ * denial, while the head stays the same.
+ */
+bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
+                     uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+                     struct algo_append *append);
 
 /** The generation of a limit of so many slots and such a count, where nobody says otherwise. */
 unsigned sliding_window_generation(uint32_t slots, uint64_t count);

@@ -78,29 +78,48 @@ void weir_limiter_close(weir_limiter *limiter)
 	free(limiter);
 }
 
-static inline struct algo_time limiter_time(const struct weir_limiter *limiter, uint64_t now_ns)
+static inline struct moment limiter_moment(const struct weir_limiter *limiter, uint64_t now_ns)
 {
-	return algo_time_at(&limiter->limit.algo, moment_of(&limiter->clock, now_ns, &limiter->limit));
+	return moment_of(&limiter->clock, now_ns, &limiter->limit);
+}
+
+__attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter *limiter,
+                                                            struct algo_call call,
+                                                            struct moment at,
+                                                            struct weir_decision *d)
+{
+	const struct algo_limit *algo = &limiter->limit.algo;
+	struct algo_time time = algo_time_at(algo, at);
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (algo->algorithm == WEIR_RANDOM) {
+		limit_draw(&limiter->limit, &call, d);
+		return 0;
+	}
+	if (limiter->row)
+		until_ns = wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic, algo,
+		                           &call, &time, &outcome);
+	else
+		until_ns = memory_apply_cell(&limiter->cell, limiter->load_is_atomic, algo, &call, &time,
+		                             &outcome);
+	limit_explain(&limiter->limit, algo, &outcome, d);
+	return until_ns;
 }
 
 /* Returns the end of the state that it left. */
 static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct algo_call *call,
-                                    struct algo_time time, struct weir_decision *d)
+                                    struct moment at, struct weir_decision *d)
 {
+	const struct algo_limit *algo = &limiter->limit.algo;
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (__builtin_expect(limiter->limit.algo.algorithm == WEIR_RANDOM, 0)) {
-		limit_draw(&limiter->limit, call, d);
-		return 0;
-	}
-	if (__builtin_expect(limiter->row != NULL, 0))
-		until_ns = wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic,
-		                           &limiter->limit.algo, call, &time, &outcome);
-	else
-		until_ns = memory_apply_cell(&limiter->cell, limiter->load_is_atomic,
-		                             &limiter->limit.algo, call, &time, &outcome);
-	limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, d);
+	if (__builtin_expect(!memory_try(&limiter->cell, limiter->load_is_atomic, algo, MEMORY_TAG,
+	                                 call, at.now_ns, &outcome, &until_ns),
+	                     0))
+		return limiter_step_slow(limiter, *call, at, d);
+	limit_explain(&limiter->limit, algo, &outcome, d);
 	return until_ns;
 }
 
@@ -111,7 +130,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
-	limiter_step(limiter, &call, limiter_time(limiter, now_ns), d);
+	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
 	if (op >= ALGO_REFUND)
 		room_poke(room_at(&limiter->room), 0);
 	return WEIR_OK;
@@ -163,20 +182,27 @@ int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t n
 
 	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
 		return WEIR_ECOST;
-	until_ns = limiter_step(limiter, &call, limiter_time(limiter, now_ns), decision);
+	until_ns = limiter_step(limiter, &call, limiter_moment(limiter, now_ns), decision);
 	permit_fill(permit, decision->allowed && cost > 0, call.permit, until_ns, cost);
 	return WEIR_OK;
+}
+
+/* Whether there may be something of it to give back. */
+static bool limiter_has(const struct weir_limiter *limiter, const struct weir_permit *permit,
+                        struct moment at)
+{
+	return permit->id != 0 && permit->until_ns > algo_time_at(&limiter->limit.algo, at).now_ns;
 }
 
 int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
                                uint64_t now_ns, struct weir_decision *decision)
 {
-	struct algo_time time = limiter_time(limiter, now_ns);
-	bool held = permit->id != 0 && permit->until_ns > time.now_ns;
+	struct moment at = limiter_moment(limiter, now_ns);
+	bool held = limiter_has(limiter, permit, at);
 	struct algo_call call = {ALGO_REFUND, held ? permit->cost : 0, permit->until_ns,
 	                         .permit = permit->id};
 
-	limiter_step(limiter, &call, time, decision);
+	limiter_step(limiter, &call, at, decision);
 	room_poke(room_at(&limiter->room), 0);
 	decision->allowed &= held;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
@@ -192,9 +218,7 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 		return WEIR_EINVAL;
 	if (limit_has_permits(&limiter->limit))
 		return weir_limiter_refund_permit(limiter, permit, now_ns, &ignored);
-	if (permit->id == 0 || permit->until_ns <= limiter_time(limiter, now_ns).now_ns)
-		return WEIR_ENOTFOUND;
-	return WEIR_OK;
+	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
 struct limiter_wait {
@@ -217,7 +241,7 @@ static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t 
 	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};
 	enum weir_reason reason;
 
-	waiting->until_ns = limiter_step(limiter, &call, algo_time_at(&limiter->limit.algo, at), d);
+	waiting->until_ns = limiter_step(limiter, &call, at, d);
 	if (waiting->cost == 0 || (d->allowed && !is_behind))
 		return true;
 	reason = wait_refusal(wait->limit, place, max_wait_ns, d);
@@ -503,9 +527,13 @@ __attribute__((noinline, flatten)) static void block_decide(const struct block *
                                                             struct moment at)
 {
 	for (const struct flight *f = block->flights, *end = f + block->count; f < end; f++) {
+		const struct weir_limit *limit = f->request->limit;
 		struct algo_call call = {ALGO_ACQUIRE, f->request->cost, 0};
+		uint64_t until_ns;
 
-		engine_apply_seen(table, f->request->limit, &f->key, &call, at, f->decision);
+		if (__builtin_expect(!engine_try(table, limit, &f->key, &call, at, f->decision, &until_ns),
+		                     0))
+			engine_apply_slow(table, limit, f->key, call, at, f->decision);
 	}
 }
 

@@ -32,6 +32,19 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	return until_ns;
 }
 
+uint64_t engine_try_row(struct weir_table *table, const struct weir_limit *limit,
+                        struct cell *cell, uint32_t tag, uint64_t cost, uint64_t now_ns,
+                        struct weir_decision *decision)
+{
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (!wide_try(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
+		return 0;
+	limit_explain(limit, &limit->algo, &outcome, decision);
+	return until_ns;
+}
+
 int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request)

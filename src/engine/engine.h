@@ -164,32 +164,37 @@ __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
                                                      struct moment at,
                                                      struct weir_decision *decision);
 
-/*
- * The same on a key that was seen, at once where it can be: in a whole bucket, or in the
- * slot of a summed window. The slow one is told by value: nothing here needs an address.
+/**
+ * An acquire from a wide state that is in `cell`, where it is done at once. Returns the end
+ * of the state that it left; 0: nothing has happened.
  */
-static inline uint64_t engine_apply_seen(struct weir_table *table, const struct weir_limit *limit,
-                                         const struct memory_key *key, const struct algo_call *call,
-                                         struct moment at, struct weir_decision *decision)
+__attribute__((noinline)) uint64_t engine_try_row(struct weir_table *table,
+                                                  const struct weir_limit *limit,
+                                                  struct cell *cell, uint32_t tag, uint64_t cost,
+                                                  uint64_t now_ns,
+                                                  struct weir_decision *decision);
+
+/* The same on a key that was seen, where it is done at once; false: nothing has happened. */
+static inline bool engine_try(struct weir_table *table, const struct weir_limit *limit,
+                              const struct memory_key *key, const struct algo_call *call,
+                              struct moment at, struct weir_decision *decision, uint64_t *until_ns)
 {
 	const struct algo_limit *algo = &limit->algo;
-	struct algo_time time = {at.now_ns, 0}; /* a bucket's */
-	struct algo_outcome outcome;
 	uint32_t tag = table_tag(key->hash);
-	uint64_t until_ns;
-	bool done = false;
+	struct algo_outcome outcome;
 
-	if (__builtin_expect(key->cell && algo_is_current(algo), 1)) {
-		if (__builtin_expect(algo->is_whole, 1))
-			done = memory_try(table, algo, key->cell, tag, call, &time, &outcome, &until_ns);
-		else if (algo->is_summed)
-			done = memory_try_slot(key->cell, table->table.load_is_atomic, algo, tag, call,
-			                       at.now_ns, &outcome, &until_ns);
+	if (__builtin_expect(!key->cell || !algo_is_current(algo), 0))
+		return false;
+	if (__builtin_expect(!memory_try(key->cell, table->table.load_is_atomic, algo, tag, call,
+	                                 at.now_ns, &outcome, until_ns),
+	                     0)) {
+		if (algo->width == 0 || call->op != ALGO_ACQUIRE)
+			return false;
+		*until_ns = engine_try_row(table, limit, key->cell, tag, call->cost, at.now_ns, decision);
+		return *until_ns != 0;
 	}
-	if (__builtin_expect(!done, 0))
-		return engine_apply_slow(table, limit, *key, *call, at, decision);
 	limit_explain(limit, algo, &outcome, decision);
-	return until_ns;
+	return true;
 }
 
 /* The same on any key. */
@@ -198,10 +203,13 @@ static inline uint64_t engine_apply(struct weir_table *table, const struct weir_
                                     struct moment at, struct weir_decision *decision)
 {
 	struct memory_key seen = *key;
+	uint64_t until_ns;
 
 	if (!seen.cell)
 		seen.cell = memory_near(table, &seen);
-	return engine_apply_seen(table, limit, &seen, call, at, decision);
+	if (__builtin_expect(!engine_try(table, limit, &seen, call, at, decision, &until_ns), 0))
+		return engine_apply_slow(table, limit, seen, *call, at, decision);
+	return until_ns;
 }
 
 /**

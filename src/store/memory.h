@@ -15,6 +15,9 @@
 #include "store/history.h"
 #include "table/table.h"
 
+/* Of a state that belongs to one limit alone, and has no key. */
+#define MEMORY_TAG 1
+
 /* States of one width: their heads, and the row behind each cell. */
 struct wide_table {
 	struct table table;
@@ -196,6 +199,11 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, struct algo_outcome *out);
 
+/** As memory_try, for an acquire from a wide state, where that needs the row. */
+bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+              uint64_t *until_ns);
+
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
 
@@ -210,18 +218,17 @@ static inline struct cell *memory_near(const struct weir_table *store, const str
 }
 
 /**
- * One step on a key that is in `cell`, with a state that `limit`, a whole bucket,
- * wrote itself. False when it is none of that: then nothing has happened, and
- * memory_apply does it. Inline, so that the step's results stay in registers: a
- * result that is stored and loaded in other pieces makes the processor wait for
- * all that came before it.
+ * One step on the state of this tag that is in `cell`, where that is done at once: see
+ * memory_try. Inline, so that the step's results stay in registers: a result that is
+ * stored and loaded in other pieces makes the processor wait for all that came before it.
  */
-static inline bool memory_try(struct weir_table *store, const struct algo_limit *limit,
-                              struct cell *cell, uint32_t tag, const struct algo_call *call,
-                              const struct algo_time *time, struct algo_outcome *out,
-                              uint64_t *until_ns)
+static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
+                                     const struct algo_limit *limit, uint32_t tag,
+                                     const struct algo_call *call, uint64_t now_ns,
+                                     struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct cell before = cell_load(cell, store->table.load_is_atomic);
+	struct cell before = cell_load(cell, load_is_atomic);
+	struct algo_time time = {now_ns, 0};
 
 	for (;;) {
 		struct algo_state state;
@@ -230,9 +237,9 @@ static inline bool memory_try(struct weir_table *store, const struct algo_limit 
 		if (__builtin_expect(cell_tag(before) != tag, 0) ||
 		    __builtin_expect(cell_generation(before) != limit->generation, 0))
 			return false;
-		state = memory_state(before, time->now_ns);
-		if (!algo_step_whole(limit, call, time, &state, out)) {
-			if (__builtin_expect(!out->allowed && algo_is_far(limit, time, &state), 0))
+		state = memory_state(before, now_ns);
+		if (!algo_step_whole(limit, call, &time, &state, out)) {
+			if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
 				return false;
 		} else if (__builtin_expect(!cell_swap_or_see(cell, &before,
 		                                              memory_pack(tag, state, limit->generation)),
@@ -244,7 +251,7 @@ static inline bool memory_try(struct weir_table *store, const struct algo_limit 
 	}
 }
 
-/** The same for an acquire from a summed window, in the slot that the key's head is. */
+/* The same for an acquire from a summed window, in the slot that the key's head is. */
 static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
                                    const struct algo_limit *limit, uint32_t tag,
                                    const struct algo_call *call, uint64_t now_ns,
@@ -259,6 +266,22 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
 	} while (__builtin_expect(!cell_swap_or_see(cell, &before, after), 0));
 	*until_ns = now_ns + out->reset_after_ns;
 	return true;
+}
+
+/**
+ * One step on a key that is in `cell`, with a state that `limit` wrote itself: at once
+ * where it is a whole bucket, or in the slot of a summed window. False when it is none
+ * of that: then nothing has happened, and memory_apply or its like does it.
+ */
+static inline bool memory_try(struct cell *cell, bool load_is_atomic,
+                              const struct algo_limit *limit, uint32_t tag,
+                              const struct algo_call *call, uint64_t now_ns,
+                              struct algo_outcome *out, uint64_t *until_ns)
+{
+	if (__builtin_expect(limit->is_whole, 1))
+		return memory_try_bucket(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
+	return limit->is_summed &&
+	       memory_try_slot(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
 }
 
 /**
@@ -295,7 +318,7 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 	}
 }
 
-/** The same on a cell that belongs to one limit alone. */
+/** The same on a cell that belongs to one limit alone, of MEMORY_TAG. */
 static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
                                          const struct algo_limit *limit,
                                          const struct algo_call *call,
@@ -306,7 +329,7 @@ static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
 		struct algo_state state = memory_unpack(before, time->now_ns);
 
 		if (!algo_step(limit, call, time, &state, out) ||
-		    cell_swap(cell, before, memory_pack(1, state, 0)))
+		    cell_swap(cell, before, memory_pack(MEMORY_TAG, state, limit->generation)))
 			return state.until_ns;
 	}
 }

@@ -143,6 +143,75 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 	return true;
 }
 
+static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
+{
+	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
+}
+
+static bool try_log(struct cell *cell, struct cell head, const struct algo_row *row,
+                    const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+                    struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct algo_append append;
+
+	if (!sliding_log_try(limit, head, row, now_ns, cost, out, &append))
+		return false;
+	*until_ns = until_of(append.head, now_ns);
+	if (!out->allowed)
+		return is_still(cell, head, row);
+	if (!append.is_there &&
+	    (!is_still(cell, head, row) ||
+	     !cell_swap(&row->cells[append.place], append.before, append.entry)))
+		return false;
+	return cell_swap(cell, head, append.head);
+}
+
+/* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
+static bool try_open(struct cell *cell, struct cell head, const struct algo_row *row,
+                     const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+                     struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct algo_change change;
+
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+		prefetch(row->cells + i);
+	if (!sliding_window_seal(limit, head, row, now_ns, cost, &change) ||
+	    !cell_swap(cell, head, change.head))
+		return false;
+	head = change.head;
+	sliding_window_open(limit, head, row, now_ns, cost, out, &change);
+	if (change.want == ALGO_WANT_CELL) {
+		if (!is_still(cell, head, row) ||
+		    !cell_swap(&row->cells[change.place], change.before, change.after))
+			return false;
+		sliding_window_open(limit, head, row, now_ns, cost, out, &change);
+	}
+	*until_ns = until_of(change.head, now_ns);
+	return change.want == ALGO_WANT_HEAD && cell_swap(cell, head, change.head);
+}
+
+static bool try_row(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
+                    uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct cell head = cell_load(cell, row->load_is_atomic);
+
+	if (cost == 0 || cell_tag(head) != row->tag || !algo_is_current(limit))
+		return false;
+	if (limit->is_summed)
+		return try_open(cell, head, row, limit, cost, now_ns, out, until_ns);
+	return limit->algorithm == WEIR_SLIDING_LOG && algo_log_is_narrow(row->width) &&
+	       try_log(cell, head, row, limit, cost, now_ns, out, until_ns);
+}
+
+bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+              uint64_t *until_ns)
+{
+	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
+
+	return try_row(cell, &row, limit, cost, now_ns, out, until_ns);
+}
+
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
                     const struct memory_key *key, const struct algo_call *call,
                     const struct algo_time *time, struct algo_outcome *out)
@@ -179,15 +248,15 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_time *time, struct algo_outcome *out)
 {
 	struct wide_state state = {.slot = {.cell = head},
-	                           .row = {row, algo_widths[limit->width], 1, load_is_atomic}};
+	                           .row = {row, algo_widths[limit->width], MEMORY_TAG, load_is_atomic}};
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
-	if (limit->is_summed && memory_try_slot(head, load_is_atomic, limit, state.row.tag, call,
-	                                        time->now_ns, out, &until_ns))
-		return until_ns;
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
+	if (call->op == ALGO_ACQUIRE &&
+	    try_row(head, &state.row, limit, call->cost, time->now_ns, out, &until_ns))
+		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));

@@ -29,7 +29,7 @@ struct state {
 };
 
 static struct state state;
-static unsigned at_once; /* decisions that needed no step */
+static unsigned at_once, opened, appended; /* decisions that needed no step */
 
 static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
 {
@@ -70,6 +70,80 @@ static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
 	at_once++;
 }
 
+static void same_outcome(const struct algo_outcome *out)
+{
+	assert_int_equal(out->allowed, state.out.allowed);
+	assert_int_equal(out->reason, state.out.reason);
+	assert_int_equal(out->remaining, state.out.remaining);
+	assert_int_equal(out->retry_after_ns, state.out.retry_after_ns);
+	assert_int_equal(out->reset_after_ns, state.out.reset_after_ns);
+	assert_int_equal(out->wait_ns, state.out.wait_ns);
+}
+
+static void same_change(const struct algo_change *change, const struct algo_change *step)
+{
+	assert_int_equal(change->want, step->want);
+	assert_false(step->clean);
+	if (step->want == ALGO_WANT_CELL) {
+		assert_int_equal(change->place, step->place);
+		assert_memory_equal(&change->before, &step->before, sizeof change->before);
+		assert_memory_equal(&change->after, &step->after, sizeof change->after);
+	}
+	if (step->want == ALGO_WANT_HEAD || step->then_head)
+		assert_memory_equal(&change->head, &step->head, sizeof change->head);
+}
+
+/* The same of what goes to another slot; `opening`: whether its head was just sealed. */
+static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const struct algo_row *row,
+                          const struct algo_change *step, bool *opening)
+{
+	struct algo_change change = {.want = ALGO_WANT_HEAD};
+	struct algo_outcome out;
+
+	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed || call->cost == 0)
+		return;
+	if (!*opening) {
+		*opening =
+		    sliding_window_seal(&state.limit, state.head, row, now_ns, call->cost, &change);
+		if (*opening)
+			same_change(&change, step);
+		return;
+	}
+	sliding_window_open(&state.limit, state.head, row, now_ns, call->cost, &out, &change);
+	same_change(&change, step);
+	if (step->want == ALGO_WANT_HEAD) {
+		assert_true(step->last);
+		same_outcome(&out);
+		opened++;
+	}
+}
+
+static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
+                            const struct algo_row *row, const struct algo_change *step)
+{
+	struct algo_outcome out;
+	struct algo_append append;
+
+	if (call->op != ALGO_ACQUIRE || state.limit.algorithm != WEIR_SLIDING_LOG ||
+	    !algo_log_is_narrow(row->width) ||
+	    !sliding_log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
+		return;
+	same_outcome(&out);
+	if (out.allowed) {
+		struct algo_change change = {.want = append.is_there ? ALGO_WANT_HEAD : ALGO_WANT_CELL,
+		                             .head = append.head,
+		                             .place = append.place,
+		                             .before = append.before,
+		                             .after = append.entry};
+
+		same_change(&change, step);
+		assert_true(step->last && step->then_head != append.is_there);
+	} else {
+		assert_int_equal(step->want, ALGO_WANT_NOTHING);
+	}
+	appended++;
+}
+
 /* What one process does of a call before it dies after `wants` of what its steps want. */
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
@@ -77,12 +151,15 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 	struct algo_row row = {state.row, algo_widths[state.limit.width], TAG, true};
 	struct algo_call call = {op, cost, until_ns};
 	struct algo_time time = {now_ns, 0};
+	bool opening = false;
 
 	for (;; wants--) {
 		struct algo_change change;
 
 		algo_step_wide(&state.limit, &call, &time, state.head, &row, &state.out, &change);
 		agree_at_once(&call, now_ns, &change);
+		agree_to_open(&call, now_ns, &row, &change, &opening);
+		agree_to_append(&call, now_ns, &row, &change);
 		if (change.want == ALGO_WANT_NOTHING)
 			return true;
 		if (wants == 0)
@@ -316,7 +393,7 @@ static void random_calls_agree_with_a_list(void **unused)
 		begin(WEIR_SLIDING_COUNTER, i & 1 ? large[i / 2 % 4] : 1 + draw(&seed, 50), NS_PER_S, 0);
 		agree_on(&seed, 300);
 	}
-	assert_true(at_once > 1000);
+	assert_true(at_once > 1000 && opened > 500 && appended > 1000);
 	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
 	agree_on(&seed, 15000);
 }

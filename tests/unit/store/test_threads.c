@@ -267,6 +267,45 @@ static void test_threads_never_get_more_while_time_slides(void **context)
 	}
 }
 
+static void *run_slots(void *context)
+{
+	struct load *load = context;
+	struct weir_decision d;
+
+	pthread_barrier_wait(&load->start);
+	for (unsigned k = 0; k < load->keys; k++)
+		for (unsigned r = 0; r < load->rounds; r++)
+			weir_acquire(load->table, load->limit, &k, sizeof k, 1, NOW + r * TICK, &d);
+	return NULL;
+}
+
+/* Each request goes on to another slot, or finds that others are about to. */
+static void test_threads_that_open_slots_at_once_lose_no_grant(void **context)
+{
+	struct load load = {.keys = 200, .rounds = 100};
+	pthread_t ids[4];
+	struct weir_decision d;
+
+	(void)context;
+	assert_int_equal(weir_table_open(NULL, &load.table, NULL), 0);
+	assert_int_equal(
+	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_WINDOW,
+	                                                 .rate = {1000, 100 * TICK, WEIR_NANOSECOND},
+	                                                 .slots = 100},
+	                    &load.limit, NULL), 0);
+	pthread_barrier_init(&load.start, NULL, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&ids[i], NULL, run_slots, &load), 0);
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&load.start);
+	for (unsigned k = 0; k < load.keys; k++) {
+		weir_peek(load.table, load.limit, &k, sizeof k, 1, NOW + 99 * TICK, &d);
+		assert_int_equal(d.remaining, 1000 - 4 * load.rounds);
+	}
+	close_all(&load);
+}
+
 /* A width of its own for a limit of many entries, and as bounded. */
 static void test_a_full_width_evicts_and_counts(void **context)
 {
@@ -360,6 +399,7 @@ int main(void)
 	    cmocka_unit_test(test_refund_and_acquire_at_once),
 	    cmocka_unit_test(test_refunds_to_older_slots_at_once_are_all_counted),
 	    cmocka_unit_test(test_threads_never_get_more_while_time_slides),
+	    cmocka_unit_test(test_threads_that_open_slots_at_once_lose_no_grant),
 	    cmocka_unit_test(test_a_full_width_evicts_and_counts),
 	    cmocka_unit_test(test_a_full_table_still_decides),
 	    cmocka_unit_test(test_threads_on_a_limiter_without_keys),

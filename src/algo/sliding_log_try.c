@@ -1,0 +1,120 @@
+/*
+ * sliding_log_try.c: most acquires from a narrow log, without sliding_log.c's general step.
+ *
+ * That reads one thing after the other, of any row and for any operation: 500
+ * instructions. A head of a narrow row tells all places at once.
+ */
+#include "algo/wide.h"
+
+#define SUM 0x7fffu
+
+/* The cell `back` places before `place`. */
+static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
+{
+	return cell_load(&row->cells[place >= back ? place - back : place + row->width - back], true);
+}
+
+static unsigned sum_of(struct cell entry)
+{
+	return cell_word(entry) >> 17;
+}
+
+static bool is_first(struct cell entry)
+{
+	return cell_generation(entry) & ALGO_LOG_FIRST;
+}
+
+/* How long the entry counts. */
+static int64_t left_ns(struct cell entry, uint64_t now_ns)
+{
+	return cell_ahead_ns(entry, now_ns) - (cell_word(entry) >> 3 & 0x7f);
+}
+
+static bool is_before(struct cell entry, struct cell newest)
+{
+	return ((sum_of(newest) - sum_of(entry)) & SUM) <= ALGO_LOG_MAX;
+}
+
+static bool is_live(uint32_t tag, struct cell entry, uint64_t now_ns, struct cell newest)
+{
+	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 && is_before(entry, newest);
+}
+
+/* Whether `own` is the head's entry: whose clock lags sees more live, and that span stays. */
+static bool is_there(struct cell own, struct cell entry)
+{
+	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
+	       own.low >> 10 >= entry.low >> 10;
+}
+
+/* What an acquire reads. */
+struct found {
+	struct cell own, newest, oldest;
+	unsigned live; /* entries of the row that are */
+	unsigned base; /* sum before the oldest of them */
+};
+
+static inline bool look(const struct algo_row *row, struct algo_log_head last, uint64_t now_ns,
+                        struct found *f)
+{
+	f->own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
+	f->newest = behind(row, last.place, 1);
+	f->oldest = behind(row, last.place, last.span);
+	f->live = last.span;
+	f->base = 0;
+	while (!is_live(row->tag, f->oldest, now_ns, f->newest)) {
+		if (--f->live == 0)
+			return false;
+		f->oldest = behind(row, last.place, f->live);
+	}
+	if (!is_first(f->oldest)) { /* else what is behind it is on a line that nobody else needs */
+		struct cell spent = behind(row, last.place, f->live + 1);
+
+		if (!is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
+			return false;
+		f->base = sum_of(spent);
+	}
+	return true;
+}
+
+bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
+                     uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+                     struct algo_append *append)
+{
+	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
+	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
+	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
+	unsigned next = last.place + 1 < row->width ? last.place + 1 : 0, lead;
+	struct found f;
+
+	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
+	    last.span == 0 || last.span + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
+	    !row->load_is_atomic || !look(row, last, now_ns, &f))
+		return false;
+	use = last.cost + ((sum_of(f.newest) - f.base) & SUM);
+	algo_outcome_open(out);
+	if (use + cost > count) {
+		out->allowed = false;
+		out->reason = WEIR_REASON_OVER_LIMIT;
+		out->remaining = sat_sub(count, use);
+		out->retry_after_ns = (uint64_t)left_ns(f.oldest, now_ns);
+		out->reset_after_ns = (uint64_t)left;
+		append->head = head;
+		/* Else it is not the oldest alone that has to go. */
+		return ((sum_of(f.oldest) - f.base) & SUM) >= use + cost - count;
+	}
+	append->place = last.place;
+	append->before = f.own;
+	append->entry = (struct cell){tag << 32 | ((sum_of(f.newest) + last.cost) & SUM) << 17 |
+	                                  (f.live + 1) << 10 | last.lead << 3,
+	                              head.high};
+	append->is_there = is_there(f.own, append->entry);
+	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
+	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
+	append->head = (struct cell){tag << 32 | cost << 25 | next << 18 | (f.live + 1) << 11 |
+	                                 lead << 4,
+	                             (now_ns + end_ns) << 4};
+	out->remaining = count - use - cost;
+	out->reset_after_ns = end_ns - lead;
+	return true;
+}
