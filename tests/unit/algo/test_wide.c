@@ -138,7 +138,7 @@ struct taken {
 struct model {
 	struct taken taken[TAKEN_MAX];
 	size_t n;
-	uint64_t name_ns; /* the last given in a log: the next is later */
+	uint64_t name_ns; /* the last given in a log */
 };
 
 static struct model model;
@@ -206,15 +206,15 @@ static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 	return 0;
 }
 
-/* Each of a log has a name of its own; one of many entries keeps them so long. */
+/* Each of a log has a name of its own, which is that of the head it left, and later than all. */
 static void model_take(uint64_t now_ns, uint64_t cost)
 {
 	struct taken taken = {model_until(now_ns), model_until(now_ns), cost};
 
-	if (state.limit.algorithm == WEIR_SLIDING_LOG)
-		taken.name_ns = model.name_ns = u64_max(taken.until_ns, model.name_ns + 1);
-	if (state.limit.algorithm == WEIR_SLIDING_LOG && state.limit.quota > 127)
-		taken.until_ns = taken.name_ns;
+	if (state.limit.algorithm == WEIR_SLIDING_LOG) {
+		assert_true(state.until_ns > model.name_ns && state.until_ns >= taken.until_ns);
+		taken.name_ns = model.name_ns = state.until_ns;
+	}
 	assert_true(model.n < TAKEN_MAX);
 	model.taken[model.n++] = taken;
 }
