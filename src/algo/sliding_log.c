@@ -40,33 +40,30 @@ static bool ends_with_newest(const struct algo_row *row, const struct log_view *
 	return !head->first && ends_then(row, head->newest, end_ns);
 }
 
-void sliding_log_name(const struct algo_row *row, struct log_view *head, uint64_t least_ns,
-                      uint64_t end_ns)
-{
-	unsigned most = log_lead_max(row),
-	         lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), most + 1);
-
-	if (algo_log_is_narrow(row->width))
-		lead = (unsigned)u64_min(lead, most);
-	else if (lead > 0 && (lead > most || !ends_with_newest(row, head, end_ns)))
-		lead = 1u << u64_min(bits_of(lead - 1), SIMPLE_BITS - 1);
-	head->lead = lead;
-	head->until_ns = u64_max(least_ns, end_ns + lead);
-}
-
 static unsigned pack_lead(const struct algo_row *row, const struct log_view *head)
 {
-	uint64_t end_ns = head->until_ns - head->lead;
+	unsigned bits = bits_of(head->lead);
 
-	if ((head->lead & (head->lead - 1)) == 0)
-		return bits_of(head->lead);
-	return ends_with_newest(row, head, end_ns) ? LIKE_NEWEST : LIKE_OWN;
+	if ((head->lead & (head->lead - 1)) == 0 && bits <= SIMPLE_BITS)
+		return bits;
+	return ends_with_newest(row, head, head->until_ns - head->lead) ? LIKE_NEWEST : LIKE_OWN;
 }
 
 bool sliding_log_fits(const struct algo_row *row, const struct log_view *head)
 {
 	return algo_log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
 	       ends_then(row, head->own, head->until_ns - head->lead);
+}
+
+void sliding_log_name(const struct algo_row *row, struct log_view *head, uint64_t least_ns,
+                      uint64_t end_ns)
+{
+	head->lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), log_lead_max(row));
+	head->until_ns = u64_max(least_ns, end_ns);
+	if (sliding_log_fits(row, head))
+		return;
+	head->lead = 1u << u64_min(bits_of(head->lead - 1), SIMPLE_BITS - 1);
+	head->until_ns = u64_max(least_ns, end_ns + head->lead);
 }
 
 void sliding_log_want_head(struct algo_change *change, const struct algo_row *row,
@@ -273,9 +270,33 @@ static void want_moved(const struct algo_row *row, const struct log_view *view,
 	sliding_log_want_head(change, row, &head, true);
 }
 
+/*
+ * A head in the same place, which takes that of one that is given back or forgotten. What its
+ * word has no room for is told by a note under that one's name, GONE. There may be only
+ * one: another that decides for the same head must not find it to end at another time.
+ */
+static void want_instead(struct algo_change *change, const struct algo_row *row,
+                         const struct log_view *view, uint64_t least_ns, uint64_t end_ns,
+                         struct log_view *head)
+{
+	int64_t lead = (int64_t)(view->until_ns - end_ns);
+	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
+
+	if (lead >= 0 && lead <= log_lead_max(row) && !known)
+		head->own = sliding_log_entry(row, view->until_ns, 0, 1, (unsigned)lead, LOG_GONE);
+	sliding_log_name(row, head, least_ns, end_ns);
+	sliding_log_want_head(change, row, head, true);
+	if (algo_log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
+	    cell_bits(head->own) == cell_bits(view->own))
+		return;
+	sliding_log_want_entry(change, row, view, 0, view->own, head->own);
+	change->then_head = true;
+}
+
 static void take(const struct algo_limit *limit, const struct algo_row *row, struct cell head,
                  unsigned cost, struct log_view *view, struct algo_change *change)
 {
+	uint64_t end_ns = view->at + limit->period_ns;
 	struct log_view next;
 
 	view->use += cost;
@@ -285,18 +306,31 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, str
 	}
 	next = *view;
 	next.cost = cost;
-	next.span = view->live;
-	if (view->cost > 0) {
+	if (view->cost == 0) {
+		next.span = view->live;
+		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
+		want_instead(change, row, view, view->until_ns + 1, end_ns, &next);
+	} else {
 		next.place = view->place + 1 < row->width ? view->place + 1 : 0;
-		next.span++;
+		next.span = view->live + 1;
+		next.first = LOG_LATER;
+		next.own = (struct cell){0, 0}; /* unknown */
 		next.newest = sliding_log_entry(row, view->until_ns, 0, 1, view->lead, LOG_LATER);
-	}
-	next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
-	sliding_log_name(row, &next, view->until_ns + 1, view->at + limit->period_ns);
-	sliding_log_want_head(change, row, &next, true);
-	if (view->cost > 0)
+		sliding_log_name(row, &next, view->until_ns + 1, end_ns);
+		sliding_log_want_head(change, row, &next, true);
 		want_place(row, head, view, change);
+	}
 	*view = next;
+}
+
+static void forget(const struct algo_row *row, struct log_view *view, struct algo_change *change)
+{
+	struct log_view head = *view;
+
+	head.cost = head.span = 0;
+	head.first = LOG_FIRST;
+	want_instead(change, row, view, view->until_ns, view->until_ns - view->lead, &head);
+	view->use = 0;
 }
 
 static uint64_t when_room(const struct algo_row *row, uint64_t now_ns, const struct log_view *view,
@@ -354,12 +388,8 @@ void sliding_log_step(const struct algo_limit *limit, const struct algo_call *ca
 		sliding_log_refund(row, call, &view, change);
 		break;
 	case ALGO_RESET:
-		if (view.use > 0) {
-			view.use = view.cost = 0;
-			view.first = LOG_FIRST;
-			sliding_log_name(row, &view, view.until_ns, view.until_ns - view.lead);
-			sliding_log_want_head(change, row, &view, true);
-		}
+		if (view.use > 0)
+			forget(row, &view, change);
 		break;
 	}
 	out->remaining = sat_sub(limit->log.count, view.use);

@@ -20,9 +20,9 @@
  * No two of a key have the same `until`, so it names one entry, and no head comes back. An
  * entry is over `lead` nanoseconds before, when its own time is. In 4 bits a lead is 0, a
  * power of two up to 2^12, or that which makes the head end when the entry before it does, or
- * when what is in its place does, which may be GONE. A name can be chosen so that one of them
- * fits. Only when more than 2^14 come at one instant, or 2^12 after all others of that instant
- * were given back, they end a nanosecond apart from there.
+ * when what is in its place does, which may be a note, GONE. Names are chosen so that one of
+ * them fits. Only where more than 2^14 come at one instant, given back ones included, they
+ * end later: by a nanosecond for each.
  */
 #ifndef ALGO_SLIDING_LOG_H
 #define ALGO_SLIDING_LOG_H
