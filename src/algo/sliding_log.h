@@ -21,8 +21,8 @@
  * entry is over `lead` nanoseconds before, when its own time is. In 4 bits a lead is 0, a
  * power of two up to 2^12, or that which makes the head end when the entry before it does, or
  * when what is in its place does, which may be a note, GONE. Names are chosen so that one of
- * them fits. Only where more than 2^14 come at one instant, given back ones included, they
- * end later: by a nanosecond for each.
+ * them fits. Only where more names are given out at one instant than a lead can tell,
+ * entries end later than they should, by microseconds at most.
  */
 #ifndef ALGO_SLIDING_LOG_H
 #define ALGO_SLIDING_LOG_H
