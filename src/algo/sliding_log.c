@@ -90,12 +90,12 @@ void sliding_log_want_entry(struct algo_change *change, const struct algo_row *r
 	change->after = after;
 }
 
-/* Whether it is an entry that is live, from before one that is. */
+/* Whether it is an entry that is live, from before one that is, or a copy of that. */
 static bool is_live_before(const struct algo_row *row, const struct log_view *view,
                            struct cell entry, struct cell later)
 {
 	return cell_tag(entry) == row->tag && log_ahead_ns(row, entry, view->at) > 0 &&
-	       cell_ahead_ns(entry, view->at) < cell_ahead_ns(later, view->at);
+	       cell_ahead_ns(entry, view->at) <= cell_ahead_ns(later, view->at);
 }
 
 /*

@@ -74,7 +74,7 @@
 #ifdef BREAK_RING
 #define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at)
 #else
-#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at && time(r[b]) < time(r[later]))
+#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at && time(r[b]) <= time(r[later]))
 #endif
 /* As much as the bits of a span tell. */
 #define hint(n)         ((n) >= 4 -> 4 : ((n) >= 2 -> 2 : 1))
