@@ -48,7 +48,7 @@ static unsigned find(const struct algo_row *row, const struct log_view *view, ui
 }
 
 /*
- * What a LOG_MOVING entry wants next: to be in the place of the one LOG_GONE, or to be LOG_GONE
+ * What a MOVING entry wants next: to be in the place of the one GONE, or to be GONE
  * where it was. Where neither fits others were at it, or the row is damaged; then it stays.
  */
 static void want_moved_on(const struct algo_row *row, const struct log_view *view, unsigned back,
@@ -94,9 +94,9 @@ static void want_newest_out(const struct algo_row *row, const struct log_view *v
 }
 
 /*
- * The next change that takes out an entry that is LOG_GONE, of those up to `back`;
- * false: there is none. The entry after it is marked LOG_MOVING, so that it is not
- * given back meanwhile, copied to its place, and is then itself LOG_GONE; the newest
+ * The next change that takes out an entry that is GONE, of those up to `back`;
+ * false: there is none. The entry after it is marked MOVING, so that it is not
+ * given back meanwhile, copied to its place, and is then itself GONE; the newest
  * goes with the head's swap. All but that leaves the sum of all as it is, so
  * whoever dies before it has given nothing back. In each place times only grow,
  * and in each time an entry goes through its states once, so a writer that stalls

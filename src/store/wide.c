@@ -68,11 +68,12 @@ static void go_on(struct algo_call *rest, const struct algo_change *change)
 		rest->until_ns = change->until_ns;
 }
 
-/* Of a refund that names what it is to give back, and did not find it. */
-static bool found_nothing(const struct algo_call *asked, const struct algo_call *rest)
+/* Of a refund that names a log's entry, which is one request's alone; a window is many's. */
+static bool found_nothing(const struct algo_limit *limit, const struct algo_call *asked,
+                          const struct algo_call *rest)
 {
-	return asked->op == ALGO_REFUND && asked->until_ns != 0 && asked->cost > 0 &&
-	       rest->cost == asked->cost;
+	return limit->algorithm == WEIR_SLIDING_LOG && asked->op == ALGO_REFUND &&
+	       asked->until_ns != 0 && asked->cost > 0 && rest->cost == asked->cost;
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
@@ -86,7 +87,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	algo_step_wide(limit, rest, time, head, &state->row, out, &change);
 	switch (change.want) {
 	case ALGO_WANT_NOTHING:
-		out->allowed &= !found_nothing(asked, rest);
+		out->allowed &= !found_nothing(limit, asked, rest);
 		*until_ns = until_of(head, time->now_ns);
 		return wide_still(state);
 	case ALGO_WANT_AGAIN:
