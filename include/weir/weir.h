@@ -347,7 +347,8 @@ WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
                                 struct weir_decision *decision);
 /**
  * As weir_acquire_permit, weir_refund_permit and weir_report. But a limiter keeps no
- * list of permits: whoever refunds one twice gets ENOTFOUND only once its time is over.
+ * list of permits: whoever refunds one twice gets ENOTFOUND only once its time is over, but
+ * for places and a log's entries.
  */
 WEIR_API int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                          struct weir_decision *decision,

@@ -4,9 +4,7 @@
  * That reads one thing after the other, of any row and for any operation: 500
  * instructions. A head of a narrow row tells all places at once.
  */
-#include "algo/wide.h"
-
-#define SUM 0x7fffu
+#include "algo/sliding_log.h"
 
 /* The cell `back` places before `place`. */
 static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
@@ -14,37 +12,23 @@ static inline struct cell behind(const struct algo_row *row, unsigned place, uns
 	return cell_load(&row->cells[place >= back ? place - back : place + row->width - back], true);
 }
 
-static unsigned sum_of(struct cell entry)
-{
-	return cell_word(entry) >> 17;
-}
-
-static bool is_first(struct cell entry)
-{
-	return cell_generation(entry) & ALGO_LOG_FIRST;
-}
-
 /* How long the entry counts. */
 static int64_t left_ns(struct cell entry, uint64_t now_ns)
 {
-	return cell_ahead_ns(entry, now_ns) - (cell_word(entry) >> 3 & 0x7f);
-}
-
-static bool is_before(struct cell entry, struct cell newest)
-{
-	return ((sum_of(newest) - sum_of(entry)) & SUM) <= ALGO_LOG_MAX;
+	return cell_ahead_ns(entry, now_ns) - (cell_word(entry) & 0x7f);
 }
 
 static bool is_live(uint32_t tag, struct cell entry, uint64_t now_ns, struct cell newest)
 {
-	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 && is_before(entry, newest);
+	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 &&
+	       cell_ahead_ns(entry, now_ns) <= cell_ahead_ns(newest, now_ns);
 }
 
 /* Whether `own` is the head's entry: whose clock lags sees more live, and that span stays. */
 static bool is_there(struct cell own, struct cell entry)
 {
 	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
-	       own.low >> 10 >= entry.low >> 10;
+	       own.low >> 7 >= entry.low >> 7;
 }
 
 /* What an acquire reads. */
@@ -67,12 +51,12 @@ static inline bool look(const struct algo_row *row, struct algo_log_head last, u
 			return false;
 		f->oldest = behind(row, last.place, f->live);
 	}
-	if (!is_first(f->oldest)) { /* else what is behind it is on a line that nobody else needs */
+	if (!log_is(f->oldest, LOG_FIRST)) { /* else what is behind it is on a line that nobody else needs */
 		struct cell spent = behind(row, last.place, f->live + 1);
 
-		if (!is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
+		if (!log_is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
 			return false;
-		f->base = sum_of(spent);
+		f->base = log_sum(spent);
 	}
 	return true;
 }
@@ -91,7 +75,7 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 	    last.span == 0 || last.span + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
 	    !row->load_is_atomic || !look(row, last, now_ns, &f))
 		return false;
-	use = last.cost + ((sum_of(f.newest) - f.base) & SUM);
+	use = last.cost + ((log_sum(f.newest) - f.base) & LOG_SUM);
 	algo_outcome_open(out);
 	if (use + cost > count) {
 		out->allowed = false;
@@ -101,12 +85,12 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 		out->reset_after_ns = (uint64_t)left;
 		append->head = head;
 		/* Else it is not the oldest alone that has to go. */
-		return ((sum_of(f.oldest) - f.base) & SUM) >= use + cost - count;
+		return ((log_sum(f.oldest) - f.base) & LOG_SUM) >= use + cost - count;
 	}
 	append->place = last.place;
 	append->before = f.own;
-	append->entry = (struct cell){tag << 32 | ((sum_of(f.newest) + last.cost) & SUM) << 17 |
-	                                  (f.live + 1) << 10 | last.lead << 3,
+	append->entry = (struct cell){tag << 32 | ((log_sum(f.newest) + last.cost) & LOG_SUM) << 17 |
+	                                  (f.live + 1) << 7 | last.lead,
 	                              head.high};
 	append->is_there = is_there(f.own, append->entry);
 	end_ns = u64_max((uint64_t)ahead + 1, period_ns);

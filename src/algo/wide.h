@@ -48,11 +48,11 @@ _Static_assert(SLIDING_WINDOW_GENERATIONS *SLIDING_WINDOW_KINDS <= ALGO_RESET_HE
                "all fit in a cell");
 
 /*
- * The word of a sliding_log's head, see there. Here because who is about to decide
+ * The word of a sliding_log's head, see sliding_log.h. Here because who is about to decide
  * can fetch what it points at.
  */
 struct algo_log_head {
-	unsigned cost, place, span, lead; /* in rows that are not narrow the last two are unknown */
+	unsigned cost, place, span, lead; /* of rows that are not narrow no span, and a code */
 };
 
 static inline bool algo_log_is_narrow(unsigned row_cells)
@@ -65,11 +65,8 @@ static inline struct algo_log_head algo_log_head(unsigned row_cells, uint32_t wo
 	if (algo_log_is_narrow(row_cells))
 		return (struct algo_log_head){word >> 25, word >> 18 & 0x7f, word >> 11 & 0x7f,
 		                              word >> 4 & 0x7f};
-	return (struct algo_log_head){word >> 18, word >> 4 & 0x3fff, 0, 0};
+	return (struct algo_log_head){word >> 18, word >> 4 & 0x3fff, 0, word & 15};
 }
-
-/* In the generation of a log's cell: nothing before it is to be looked at. */
-#define ALGO_LOG_FIRST 1
 
 struct algo_row {
 	struct cell *cells;

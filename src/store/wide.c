@@ -61,23 +61,33 @@ static uint64_t until_of(struct cell head, uint64_t now_ns)
 }
 
 /* What is left of a call once a change is done. */
-static void go_on(struct algo_call *call, const struct algo_change *change)
+static void go_on(struct algo_call *rest, const struct algo_change *change)
 {
-	call->cost -= change->given_back;
-	if (call->until_ns != 0 && change->until_ns != 0)
-		call->until_ns = change->until_ns;
+	rest->cost -= change->given_back;
+	if (rest->until_ns != 0 && change->until_ns != 0)
+		rest->until_ns = change->until_ns;
 }
 
-/* One step and what it wants; true when its outcome stands. `call` is left with what is to do. */
+/* Of a refund that names a log's entry, which is one request's alone; a window is many's. */
+static bool found_nothing(const struct algo_limit *limit, const struct algo_call *asked,
+                          const struct algo_call *rest)
+{
+	return limit->algorithm == WEIR_SLIDING_LOG && asked->op == ALGO_REFUND &&
+	       asked->until_ns != 0 && asked->cost > 0 && rest->cost == asked->cost;
+}
+
+/* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
 static bool attempt(struct wide_state *state, const struct algo_limit *limit,
-                    struct algo_call *call, const struct algo_time *time, struct cell head,
-                    struct algo_outcome *out, uint64_t *until_ns)
+                    const struct algo_call *asked, struct algo_call *rest,
+                    const struct algo_time *time, struct cell head, struct algo_outcome *out,
+                    uint64_t *until_ns)
 {
 	struct algo_change change;
 
-	algo_step_wide(limit, call, time, head, &state->row, out, &change);
+	algo_step_wide(limit, rest, time, head, &state->row, out, &change);
 	switch (change.want) {
 	case ALGO_WANT_NOTHING:
+		out->allowed &= !found_nothing(limit, asked, rest);
 		*until_ns = until_of(head, time->now_ns);
 		return wide_still(state);
 	case ALGO_WANT_AGAIN:
@@ -87,14 +97,14 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		    !cell_swap(&state->row.cells[change.place], change.before, change.after))
 			return false;
 		if (!change.then_head) {
-			go_on(call, &change);
+			go_on(rest, &change);
 			return false;
 		}
 		__attribute__((fallthrough));
 	case ALGO_WANT_HEAD:
 		if ((change.clean && !clean(state)) || !wide_store_head(state, change.head, time->now_ns))
 			return false;
-		go_on(call, &change);
+		go_on(rest, &change);
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
 		return change.last;
 	}
@@ -234,7 +244,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		if (limit->former != 0 && !algo_head_live(head, time->now_ns) &&
 		    !find_former(store, limit, key, &rest, time->now_ns, &head))
 			continue;
-		if (attempt(&state, limit, &rest, time, head, out, &until_ns))
+		if (attempt(&state, limit, call, &rest, time, head, out, &until_ns))
 			return until_ns;
 		if ((held_ns = wide_held_ns(&state, time->now_ns)) > 0) {
 			algo_outcome_full(out, held_ns);
@@ -259,7 +269,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
-	while (!attempt(&state, limit, &rest, time, state.slot.value, out, &until_ns));
+	while (!attempt(&state, limit, call, &rest, time, state.slot.value, out, &until_ns));
 	return until_ns;
 }
 

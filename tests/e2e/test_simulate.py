@@ -182,6 +182,16 @@ def test_keys_and_paths_of_a_combined_log_are_those_that_the_server_sees(config)
     assert [(d["key"], d["time"]) for d in got] == [('/a"b', START), ("", START), ("/c", START)]
 
 
+@pytest.mark.parametrize("count", [100, 200, 3000])
+def test_a_log_in_whole_seconds_lets_all_of_a_second_go_when_its_period_is_over(config, count):
+    config.write_text(f"limits:\n  log: {{ algorithm: sliding_log, rate: {count}/m }}\n")
+    rounds = [(0, count), (59, 2), (60, count + 1), (119, 1), (120, count)]
+    trace = "".join(combined("1.1.1.1", second, "GET /") * n for second, n in rounds)
+    limit = simulate(config, trace)[0]["limits"]["log"]
+    assert (limit["allowed"], limit["denied"]) == (3 * count, 4)
+    assert limit["worst"]["granted"] == count
+
+
 def test_the_worst_period_is_found_between_windows(config):
     """Ten at the end of a minute and ten at the start of the next: twenty in a second."""
     times = [START + 59.5] * 10 + [START + 60.2] * 10 + [START + 300] * 3

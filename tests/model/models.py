@@ -459,28 +459,11 @@ class SlidingCounter(SlidingWindow):
 
 
 class SlidingLog(Sliding):
-    """sliding_log: places are the very times; in use is what lies in (now - period, now].
-
-    A log of more than 127 has no two at one time: each is a nanosecond later at least. So it
-    may be ahead of now by so many nanoseconds as there are requests, and is no clock's fault.
-    """
+    """sliding_log: places are the very times; in use is what lies in (now - period, now]."""
 
     def __init__(self, count, period_ns):
         super().__init__(count)
         self.period = period_ns
-        self.ahead_max = count - 1 if count > 127 else 0
-
-    def _clock_was_set_back(self, now):
-        return super()._clock_was_set_back(now + self.ahead_max)
-
-    def _view(self, now):
-        place, in_use = super()._view(now)
-        if self.ahead_max and self.state and not self._clock_was_set_back(now):
-            newest = self.state[-1][0]
-            judged = max(now, newest - self.ahead_max)
-            place = max(now, newest + 1)
-            in_use = [[at, cost] for at, cost in self.state if self.end(at) > judged]
-        return place, in_use
 
     def kept(self, in_use, emptied):
         """The newest stays the newest, with nothing taken: no time is used again."""

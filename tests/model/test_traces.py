@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import models
 import weir
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 YEAR_NS = 365 * 86400 * 10**9
@@ -247,6 +247,19 @@ def test_sliding_counters_agree_with_the_model(data):
 @given(st.data())
 def test_sliding_logs_agree_with_the_model(data):
     agree(data.draw, data.draw(sliding_logs()))
+
+
+@settings(max_examples=20)
+@given(st.integers(128, 150), st.sampled_from([10**6, 10**9]),
+       st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100), st.integers(0, 120)), max_size=6))
+def test_long_logs_in_whole_ticks_agree_with_the_model(count, tick, rounds):
+    """Many at each tick, some of which are given back at once."""
+    options = weir.options(weir.SLIDING_LOG, count, 4 * tick, weir.NANOSECOND)
+    limiter, model, now = weir.Limiter(options), models.SlidingLog(count, 4 * tick), 10**18
+    for ticks, taken, back in rounds:
+        now += ticks * tick
+        for call in [("acquire", now, 1)] * taken + [("refund", now, back), ("peek", now, 1)]:
+            assert limiter.call(*call) == model.call(*call), call
 
 
 @given(st.data())

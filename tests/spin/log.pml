@@ -10,8 +10,9 @@
  * granted and not given back, so no period has more than LIMIT; a name is given back once.
  * When all have come to their end, no more is in use either.
  *
- * Left out: names that run ahead of time by a lead, clocks that are set back,
- * other keys (insert.pml), spans in the head, which repeat those in the row.
+ * Left out: names that run ahead of time by a lead (but the notes that tell it are
+ * written), clocks that are set back, other keys (insert.pml), spans in the head, which
+ * repeat those in the row. Those in the row are powers of 2.
  *
  * BREAK_* leaves one thing out; each must make spin find a counterexample.
  */
@@ -70,7 +71,13 @@
 #define minus(a, b)     (((a) + 16 - (b)) % 16)
 #define place_of(b)     ((place(seen) + W - (b)) % W)
 #define is(b, bits)     (state(r[b]) & (bits))
-#define is_live(b, at)  (time(r[b]) + PERIOD > (at) && minus(sum(r[1]), sum(r[b])) <= LIMIT)
+#ifdef BREAK_RING
+#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at)
+#else
+#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at && time(r[b]) <= time(r[later]))
+#endif
+/* As much as the bits of a span tell. */
+#define hint(n)         ((n) >= 4 -> 4 : ((n) >= 2 -> 2 : 1))
 /* What an entry counts; 0 if the one before it is not there. */
 #define cost_of(b) \
 	(is(b, FIRST) -> sum(r[b]) : ((b) + 1 >= W || time(r[(b) + 1]) > time(r[b]) || \
@@ -93,19 +100,24 @@ inline view(moment)
 	live = 0;
 	use = cost(seen);
 	if
-	:: !first(seen) ->
-		live = max(span(r[1]), 1);
-		live = min(live, W - 1);
+	:: !first(seen) && time(r[1]) + PERIOD > at ->
+		live = 1;
 		do
-		:: live > 0 && !is_live(live, at) -> live--
-		:: else -> break
+		:: live == W - 1 || is(live, FIRST) -> i = live; break
+#ifdef BREAK_SPENT
+		:: live > 1 -> i = live; break
+#endif
+		:: else ->
+			i = min(live + max(span(r[live]), 2) - 1, W - 1);
+			if
+			:: is_live(i, live) -> live = i
+			:: else -> break
+			fi
 		od;
-#ifndef BREAK_SPENT
 		do
-		:: live > 0 && live < W - 1 && !is(live, FIRST) && is_live(live + 1, at) -> live++
+		:: live + 1 < i && is_live(live + 1, live) -> live++
 		:: else -> break
 		od
-#endif
 	:: else
 	fi;
 	if
@@ -167,7 +179,7 @@ inline want_moved_on(b)
 	:: else ->
 #endif
 		p = b + 1;
-		to = entry(time(r[b]), minus(sum(r[b]), cost_of(b + 1)), max(span(r[b]), 2) - 1,
+		to = entry(time(r[b]), minus(sum(r[b]), cost_of(b + 1)), hint(live > (b) -> live - (b) : 1),
 		           state(r[b + 1]) & FIRST)
 	fi
 }
@@ -192,12 +204,14 @@ inline want_move(from)
 		:: is(p, GONE) && p > 1 ->
 			p--;
 #ifdef BREAK_MOVING
-			to = entry(time(r[p]), minus(sum(r[p]), cost_of(p + 1)), max(span(r[p]), 2) - 1,
-			           state(r[p + 1]) & FIRST);
+			to = entry(time(r[p]), minus(sum(r[p]), cost_of(p + 1)),
+			           hint(live > p -> live - p : 1), state(r[p + 1]) & FIRST);
 			p++
 #else
 			to = entry(time(r[p]), sum(r[p]), span(r[p]), MOVING)
 #endif
+		:: is(p, GONE) && p == 1 && time(r[1]) < head_time(seen) - 1 -> /* a note */
+			to = entry(head_time(seen) - 1, sum(r[1]), span(r[1]), state(r[1]))
 		:: else ->
 			p = 255;
 			to_head = head_of(head_time(seen), cost(seen), place_of(1),
@@ -253,17 +267,24 @@ inline step()
 			:: live == 0 && r[0] != 0 && time(r[0]) == head_time(seen) && state(r[0]) == FIRST &&
 			   sum(r[0]) == cost(seen)
 			:: !first(seen) && time(r[0]) == head_time(seen) && state(r[0]) == 0 &&
-			   sum(r[0]) == (sum(r[1]) + cost(seen)) % 16 && span(r[0]) > live
+			   sum(r[0]) == (sum(r[1]) + cost(seen)) % 16 && span(r[0]) >= hint(live + 1)
 			:: else ->
 #ifndef BREAK_PLACE
 				p = 0;
-				to = entry(head_time(seen), i, live + 1, (live == 0 -> FIRST : 0));
+				to = entry(head_time(seen), i, hint(live + 1), (live == 0 -> FIRST : 0));
 				then_head = true
 #endif
 			fi;
 			i = 0
 		:: op == ACQUIRE && use + left <= LIMIT && cost(seen) == 0 ->
-			to_head = head_of(max(now, head_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0))
+			to_head = head_of(max(now, head_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0));
+			if
+			:: time(r[0]) != head_time(seen) -> /* a note */
+				p = 0;
+				to = entry(head_time(seen), 0, 1, GONE);
+				then_head = true
+			:: else
+			fi
 		:: op == RESET ->
 			to_head = head_of(head_time(seen), 0, place(seen), 1)
 		:: (op == REFUND || op == TAKE) && left > 0 && cost(seen) > 0 &&
@@ -291,9 +312,8 @@ inline step()
 			:: i > 0 && time(r[i]) < name -> i--
 			:: else -> break
 			od;
-			live = i;
+			want_move(i);
 			i = 0;
-			want_move(live);
 			done = (p == 255 && to_head == 0)
 		:: op == TAKE && !(left > 0 && cost(seen) > 0) ->
 			if

@@ -215,7 +215,7 @@ struct taken {
 struct model {
 	struct taken taken[TAKEN_MAX];
 	size_t n;
-	uint64_t name_ns; /* the last given in a log: the next is later */
+	uint64_t name_ns; /* the last given in a log */
 };
 
 static struct model model;
@@ -283,15 +283,15 @@ static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 	return 0;
 }
 
-/* Each of a log has a name of its own; one of many entries keeps them so long. */
+/* Each of a log has a name of its own, which is that of the head it left, and later than all. */
 static void model_take(uint64_t now_ns, uint64_t cost)
 {
 	struct taken taken = {model_until(now_ns), model_until(now_ns), cost};
 
-	if (state.limit.algorithm == WEIR_SLIDING_LOG)
-		taken.name_ns = model.name_ns = u64_max(taken.until_ns, model.name_ns + 1);
-	if (state.limit.algorithm == WEIR_SLIDING_LOG && state.limit.quota > 127)
-		taken.until_ns = taken.name_ns;
+	if (state.limit.algorithm == WEIR_SLIDING_LOG) {
+		assert_true(state.until_ns > model.name_ns && state.until_ns >= taken.until_ns);
+		taken.name_ns = model.name_ns = state.until_ns;
+	}
 	assert_true(model.n < TAKEN_MAX);
 	model.taken[model.n++] = taken;
 }
@@ -319,9 +319,10 @@ static uint64_t draw(uint64_t *seed, uint64_t bound)
 	return (uint64_t)(((u128)*seed * bound) >> 64);
 }
 
-static void agree_on(uint64_t *seed, unsigned calls)
+/* Clocks say whole ticks. */
+static void agree_on_ticks(uint64_t *seed, unsigned calls, uint64_t tick_ns)
 {
-	uint64_t now_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
+	uint64_t at_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
 	uint64_t period_ns = state.limit.period_ns, pace = 2 * period_ns / quota;
 	bool log = state.limit.algorithm == WEIR_SLIDING_LOG;
 
@@ -329,10 +330,11 @@ static void agree_on(uint64_t *seed, unsigned calls)
 		pace = u64_max(pace, period_ns / 25); /* from slot to slot, however great the quota */
 	model.n = model.name_ns = 0;
 	while (calls-- > 0) {
-		uint64_t cost = 1 + (draw(seed, 4) ? draw(seed, 2) : draw(seed, quota)), use, what;
+		uint64_t cost = 1 + (draw(seed, 4) ? draw(seed, 2) : draw(seed, quota)), use, what, now_ns;
 
 		if (draw(seed, 3) == 0)
-			now_ns += draw(seed, draw(seed, 50) ? pace : 2 * period_ns) + 1;
+			at_ns += draw(seed, draw(seed, 50) ? pace : 2 * period_ns) + 1;
+		now_ns = at_ns / tick_ns * tick_ns;
 		cost = u64_min(cost, quota);
 		use = model_use(now_ns);
 		what = draw(seed, 20);
@@ -372,6 +374,11 @@ static void agree_on(uint64_t *seed, unsigned calls)
 	}
 }
 
+static void agree_on(uint64_t *seed, unsigned calls)
+{
+	agree_on_ticks(seed, calls, 1);
+}
+
 static void random_calls_agree_with_a_list(void **unused)
 {
 	const char *given = getenv("WEIR_TEST_SEED");
@@ -396,6 +403,12 @@ static void random_calls_agree_with_a_list(void **unused)
 	assert_true(at_once > 1000 && opened > 500 && appended > 1000);
 	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
 	agree_on(&seed, 15000);
+	for (unsigned i = 0; i < 16; i++) {
+		static const uint64_t counts[] = {128, 200, 1000, 10000};
+
+		begin(WEIR_SLIDING_LOG, counts[i / 4], 60 * NS_PER_S, 0);
+		agree_on_ticks(&seed, 1500, i & 1 ? NS_PER_S : NS_PER_MS);
+	}
 }
 
 /* ---- half done ---- */
@@ -686,6 +699,40 @@ static void entries_of_one_instant_have_names_of_their_own_and_end_together(void
 	assert_true(take(1, NOW) > name + 1);
 }
 
+/* As times in whole seconds have it: all that came with one tick is out when that is over. */
+static void long_logs_end_with_their_ticks(void **unused)
+{
+	static const uint64_t counts[] = {128, 200, 1000, 10000};
+
+	(void)unused;
+	for (unsigned i = 0; i < 8; i++) {
+		uint64_t tick_ns = i & 1 ? NS_PER_S : NS_PER_MS, end_ns = NOW + 60 * tick_ns, first, middle;
+		unsigned count = (unsigned)counts[i / 2];
+
+		begin(WEIR_SLIDING_LOG, count, 60 * tick_ns, 0);
+		take(1, NOW - 7 * tick_ns); /* all of it given back, so that nothing of it tells */
+		call(ALGO_REFUND, 1, NOW - 7 * tick_ns);
+		first = take(1, NOW);
+		middle = take(1, NOW);
+		take(1, NOW);
+		give_back(1, first, NOW);
+		give_back(1, middle, NOW);
+		assert_int_equal(admitted(count, NOW), count - 1);
+		assert_int_equal(state.out.retry_after_ns, 60 * tick_ns);
+		assert_int_equal(state.out.reset_after_ns, 60 * tick_ns);
+		assert_int_equal(admitted(1, end_ns - 1), 0);
+		assert_int_equal(state.out.retry_after_ns, 1);
+		assert_int_equal(admitted(count + 1, end_ns), count);
+		call(ALGO_RESET, 0, end_ns);
+		first = take(1, end_ns);
+		take(1, end_ns);
+		give_back(1, first, end_ns);
+		assert_int_equal(state.out.reset_after_ns, 60 * tick_ns);
+		call(ALGO_PEEK, 1, end_ns + 60 * tick_ns);
+		assert_int_equal(state.out.remaining, count);
+	}
+}
+
 /* Others wait for their room, which they would not have had anyway; none get more. */
 static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
 {
@@ -809,6 +856,7 @@ int main(void)
 	    cmocka_unit_test(a_limit_cut_below_its_use_in_the_slot_has_no_room),
 	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
 	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
+	    cmocka_unit_test(long_logs_end_with_their_ticks),
 	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
 	};

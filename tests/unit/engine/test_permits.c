@@ -452,6 +452,107 @@ static void of_several_who_give_back_at_once_one_does(void **state)
 	end();
 }
 
+/* Whether the log is narrow or wide; and each permit's entry is told from what it has become. */
+static void a_log_tells_when_it_has_no_entry_of_the_name(void **state)
+{
+	static const uint64_t counts[] = {10, 200};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct weir_limit_options options = {.algorithm = WEIR_SLIDING_LOG,
+		                                     .rate = {counts[i], 10, WEIR_SECOND}};
+		struct weir_permit first, second, third;
+		weir_limiter *limiter;
+
+		assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
+		assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
+		first = acquire("k", 2, NOW);
+		second = acquire("k", 3, NOW);
+		weir_reset(table, limit, "k", 1, NOW, &d);
+		third = acquire("k", 4, NOW);
+		assert_int_equal(refund("k", &first, NOW), WEIR_ENOTFOUND);
+		assert_int_equal(refund("k", &second, NOW), WEIR_ENOTFOUND);
+		assert_int_equal(d.remaining, counts[i] - 4);
+		assert_int_equal(refund("k", &third, NOW), WEIR_OK);
+		assert_int_equal(d.remaining, counts[i]);
+		end();
+		assert_int_equal(weir_limiter_open(&options, &limiter, NULL), WEIR_OK);
+		weir_limiter_acquire_permit(limiter, 2, NOW, &d, &first);
+		weir_limiter_acquire_permit(limiter, 3, NOW, &d, &second);
+		assert_int_equal(weir_limiter_refund_permit(limiter, &first, NOW, &d), WEIR_OK);
+		assert_int_equal(weir_limiter_refund_permit(limiter, &first, NOW, &d), WEIR_ENOTFOUND);
+		assert_int_equal(d.remaining, counts[i] - 3);
+		weir_limiter_close(limiter);
+	}
+}
+
+#define HELD 5
+
+struct user {
+	unsigned *in_use; /* of all, and a little more at times: counted after and given up before */
+	unsigned over;
+	unsigned quota, lost;
+	pthread_t thread;
+};
+
+static void *use_and_give_back(void *argument)
+{
+	struct user *user = argument;
+	struct weir_permit held[HELD] = {{0}};
+	struct weir_decision mine;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct weir_permit *permit = &held[i * 3 % HELD];
+		unsigned cost = 1 + i % 2;
+
+		if (permit->id != 0) { /* the oldest, or one with later ones of its own */
+			__atomic_fetch_sub(user->in_use, (unsigned)permit->cost, __ATOMIC_SEQ_CST);
+			user->lost += weir_refund_permit(table, limit, "k", 1, permit, NOW, &mine) != WEIR_OK;
+		}
+		weir_acquire_permit(table, limit, "k", 1, cost, NOW + i % 3, &mine, permit);
+		if (mine.allowed)
+			user->over += __atomic_add_fetch(user->in_use, cost, __ATOMIC_SEQ_CST) > user->quota;
+	}
+	for (unsigned i = 1; i < HELD; i++) /* one of them is kept */
+		if (held[i].id != 0) {
+			__atomic_fetch_sub(user->in_use, (unsigned)held[i].cost, __ATOMIC_SEQ_CST);
+			user->lost += weir_refund_permit(table, limit, "k", 1, &held[i], NOW, &mine) != WEIR_OK;
+		}
+	return NULL;
+}
+
+static void entries_given_back_while_others_are_taken_leave_an_exact_count(void **state)
+{
+	static const unsigned counts[] = {7, 11, 140};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		struct user users[THREADS];
+		unsigned in_use = 0;
+
+		assert_int_equal(
+		    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG,
+		                                                 .rate = {counts[i], 1, WEIR_DAY}},
+		                    &limit, NULL), WEIR_OK);
+		assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
+		if (counts[i] > 127) { /* all that there is room for, too */
+			acquire("k", 129, NOW);
+			in_use = 129;
+		}
+		for (unsigned j = 0; j < THREADS; j++) {
+			users[j] = (struct user){.in_use = &in_use, .quota = counts[i]};
+			pthread_create(&users[j].thread, NULL, use_and_give_back, &users[j]);
+		}
+		for (unsigned j = 0; j < THREADS; j++) {
+			pthread_join(users[j].thread, NULL);
+			assert_int_equal(users[j].over, 0);
+			assert_int_equal(users[j].lost, 0);
+		}
+		assert_int_equal(remaining("k", NOW), counts[i] - in_use);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -471,6 +572,8 @@ int main(void)
 	    cmocka_unit_test(a_permit_that_had_to_make_room_gives_nothing_back),
 	    cmocka_unit_test(permit_across_a_restart),
 	    cmocka_unit_test(of_several_who_give_back_at_once_one_does),
+	    cmocka_unit_test(a_log_tells_when_it_has_no_entry_of_the_name),
+	    cmocka_unit_test(entries_given_back_while_others_are_taken_leave_an_exact_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,132 @@
+/*
+ * sliding_log.h: the cells of a log, as sliding_log.c and sliding_log_refund.c see them.
+ *
+ * An entry is an allowed request: its time T and its cost. The head is the newest; the
+ * others stand in the row in the order in which they came, round and round. In both
+ * `until` = T + period + lead, and the word is
+ *
+ *                       head                                  row
+ *     up to 128 cells   cost 7 | place 7 | span 7 | lead 7 | 4   sum 15 | 3 | span 7 | lead 7
+ *     more              cost 14 | place 14 | lead 4              sum 15 | span 3 | lead 14
+ *
+ * where place is the head's own in the row; sum is that of all costs up to and with
+ * this entry, modulo 2^15, so what is in use is a difference of two; and span is a hint
+ * how many entries of the row were live when the next one came: of a row's entry
+ * itself included, and a head repeats that of the entry before it. In 3 bits it is
+ * the greatest power of 4 that is not more. FIRST: nothing before this entry is to be looked
+ * at, and no span reaches there. A head of cost 0 was given back, or is a reset, and its
+ * place is free.
+ *
+ * No two of a key have the same `until`, so it names one entry, and no head comes back. An
+ * entry is over `lead` nanoseconds before, when its own time is. In 4 bits a lead is 0, a
+ * power of two up to 2^12, or that which makes the head end when the entry before it does, or
+ * when what is in its place does, which may be a note, GONE. Names are chosen so that one of
+ * them fits. Only where more names are given out at one instant than a lead can tell,
+ * entries end later than they should, by microseconds at most.
+ */
+#ifndef ALGO_SLIDING_LOG_H
+#define ALGO_SLIDING_LOG_H
+
+#include "algo/wide.h"
+
+/* Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. */
+enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4 };
+
+#define LOG_SUM 0x7fffu
+
+_Static_assert(2 * ALGO_LOG_MAX <= LOG_SUM, "before and after are told apart");
+
+/* A state as it stands for this call. */
+struct log_view {
+	uint64_t until_ns; /* the head's name */
+	uint64_t use;      /* all of it */
+	unsigned cost, place, span, lead, first;
+	unsigned live;           /* entries of the row that are */
+	unsigned base;           /* sum before the oldest live one */
+	struct cell own, newest; /* what is in the head's place, and in the one before */
+	uint64_t at;             /* now, or the newest entry's time if that is ahead */
+	bool written;            /* the head says so; else there is nothing, or: */
+	bool moved;              /* use that a head has to take over as one entry */
+};
+
+static inline unsigned log_sum(struct cell entry)
+{
+	return cell_word(entry) >> 17;
+}
+
+/* Bits of the lead in a row's entry. */
+static inline unsigned log_lead_bits(const struct algo_row *row)
+{
+	return algo_log_is_narrow(row->width) ? 7 : 14;
+}
+
+static inline unsigned log_lead_max(const struct algo_row *row)
+{
+	return (1u << log_lead_bits(row)) - 1;
+}
+
+static inline unsigned log_lead(const struct algo_row *row, struct cell entry)
+{
+	return cell_word(entry) & log_lead_max(row);
+}
+
+static inline unsigned log_span(const struct algo_row *row, struct cell entry)
+{
+	unsigned field = (cell_word(entry) & 0x1ffff) >> log_lead_bits(row);
+
+	return algo_log_is_narrow(row->width) ? field : 1u << 2 * field;
+}
+
+static inline bool log_is(struct cell entry, unsigned state)
+{
+	return cell_generation(entry) & state;
+}
+
+/* How long the entry counts from then on. */
+static inline int64_t log_ahead_ns(const struct algo_row *row, struct cell entry, uint64_t at)
+{
+	return cell_ahead_ns(entry, at) - log_lead(row, entry);
+}
+
+static inline unsigned log_place(const struct algo_row *row, const struct log_view *view,
+                                 unsigned back)
+{
+	return view->place >= back ? view->place - back : view->place + row->width - back;
+}
+
+/* The entry `back` places before the head's. */
+static inline struct cell log_entry(const struct algo_row *row, const struct log_view *view,
+                                    unsigned back)
+{
+	return algo_row_load(row, log_place(row, view, back));
+}
+
+static inline bool log_is_before(struct cell entry, struct cell newest)
+{
+	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
+}
+
+/* An entry of the row. `span` is at least 1. */
+struct cell sliding_log_entry(const struct algo_row *row, uint64_t until_ns, unsigned sum,
+                              unsigned span, unsigned lead, unsigned state);
+
+/* Gives a head that is to be a name, `least_ns` or later, and the lead that makes it end then. */
+void sliding_log_name(const struct algo_row *row, struct log_view *head, uint64_t least_ns,
+                      uint64_t end_ns);
+
+/* Whether a head with that name, lead, first, own and newest can be told from its cell. */
+bool sliding_log_fits(const struct algo_row *row, const struct log_view *head);
+
+/* Wants the head of which the view has name, cost, place, span, lead, first, own and newest. */
+void sliding_log_want_head(struct algo_change *change, const struct algo_row *row,
+                           const struct log_view *head, bool last);
+
+void sliding_log_want_entry(struct algo_change *change, const struct algo_row *row,
+                            const struct log_view *view, unsigned back, struct cell before,
+                            struct cell after);
+
+/* The next change that a refund wants. */
+void sliding_log_refund(const struct algo_row *row, const struct algo_call *call,
+                        const struct log_view *view, struct algo_change *change);
+
+#endif

@@ -1,0 +1,183 @@
+/*
+ * sliding_log_refund.c: to take an entry out of a log.
+ *
+ * To give back an entry behind others is to take it out of the row. It is marked
+ * GONE, which nobody does twice, and counts until those after it have moved one
+ * place each, and the head, whose swap gives the cost back. See want_move.
+ */
+#include "algo/sliding_log.h"
+
+/* An entry of the row with something else in it; it stays the same request. */
+static struct cell altered(const struct algo_row *row, struct cell entry, unsigned sum,
+                           unsigned span, unsigned state)
+{
+	return sliding_log_entry(row, entry.high >> 4, sum, span, log_lead(row, entry), state);
+}
+
+/* What the entry counts; 0 if the one before it is not there any more. */
+static unsigned cost_of(const struct algo_row *row, const struct log_view *view, unsigned back)
+{
+	struct cell cell = log_entry(row, view, back), earlier;
+
+	if (log_is(cell, LOG_FIRST))
+		return log_sum(cell);
+	if (back + 1 >= row->width)
+		return 0;
+	earlier = log_entry(row, view, back + 1);
+	if (cell_tag(earlier) != row->tag || !log_is_before(earlier, cell) ||
+	    cell_ahead_ns(earlier, view->at) > cell_ahead_ns(cell, view->at))
+		return 0;
+	return (log_sum(cell) - log_sum(earlier)) & LOG_SUM;
+}
+
+/* How many places back the oldest live entry is that is not over before `until_ns`; 0: none. */
+static unsigned find(const struct algo_row *row, const struct log_view *view, uint64_t until_ns)
+{
+	int64_t wanted = (int64_t)(until_ns - view->at);
+	unsigned found = 0, earlier = view->live + 1;
+
+	while (earlier > found + 1) {
+		unsigned middle = found + (earlier - found) / 2;
+
+		if (cell_ahead_ns(log_entry(row, view, middle), view->at) >= wanted)
+			found = middle;
+		else
+			earlier = middle;
+	}
+	return found;
+}
+
+/*
+ * What a MOVING entry wants next: to be in the place of the one GONE, or to be GONE
+ * where it was. Where neither fits others were at it, or the row is damaged; then it stays.
+ */
+static void want_moved_on(const struct algo_row *row, const struct log_view *view, unsigned back,
+                          struct algo_change *change)
+{
+	struct cell cell = log_entry(row, view, back), gap = log_entry(row, view, back + 1);
+	unsigned sum = log_sum(cell);
+	bool copied = (cell.high ^ gap.high) >> 4 == 0;
+
+	if (!copied && log_is(gap, LOG_GONE))
+		sliding_log_want_entry(change, row, view, back + 1, gap,
+		                       altered(row, cell, sum - cost_of(row, view, back + 1),
+		                               (unsigned)u64_max(sat_sub(view->live, back), 1),
+		                               cell_generation(gap) & LOG_FIRST));
+	else
+		sliding_log_want_entry(
+		    change, row, view, back, cell,
+		    altered(row, cell, sum, log_span(row, cell), copied ? LOG_GONE : LOG_LATER));
+}
+
+/*
+ * The head's place becomes that of the newest, which is GONE. Where the head's word has no
+ * room for its lead, something that ends when it does is to be in that place before: by a
+ * name that had its time, and is GONE as well.
+ */
+static void want_newest_out(const struct algo_row *row, const struct log_view *view,
+                            struct cell newest, struct algo_change *change)
+{
+	struct log_view head = *view;
+
+	head.place = log_place(row, view, 1);
+	head.first = cell_generation(newest) & LOG_FIRST;
+	head.span = view->live - 1;
+	head.own = newest;
+	head.newest = (struct cell){0, 0};
+	if (sliding_log_fits(row, &head))
+		sliding_log_want_head(change, row, &head, false);
+	else
+		sliding_log_want_entry(change, row, view, 1, newest,
+		                       sliding_log_entry(row, view->until_ns - 1, log_sum(newest),
+		                                         log_span(row, newest), view->lead - 1,
+		                                         cell_generation(newest)));
+}
+
+/*
+ * The next change that takes out an entry that is GONE, of those up to `back`;
+ * false: there is none. The entry after it is marked MOVING, so that it is not
+ * given back meanwhile, copied to its place, and is then itself GONE; the newest
+ * goes with the head's swap. All but that leaves the sum of all as it is, so
+ * whoever dies before it has given nothing back. In each place times only grow,
+ * and in each time an entry goes through its states once, so a writer that stalls
+ * finds that it comes too late; whoever finds a step undone can do it.
+ */
+static bool want_move(const struct algo_row *row, const struct log_view *view, unsigned back,
+                      struct algo_change *change)
+{
+	struct cell cell, next;
+
+	while (back > 0 && !log_is(log_entry(row, view, back), LOG_GONE | LOG_MOVING))
+		back--;
+	if (back == 0)
+		return false;
+	cell = log_entry(row, view, back);
+	change->until_ns = view->at + (uint64_t)cell_ahead_ns(cell, view->at);
+	while (back > 1 && log_is(cell, LOG_GONE) &&
+	       log_is(next = log_entry(row, view, back - 1), LOG_GONE | LOG_MOVING)) {
+		cell = next;
+		back--;
+	}
+	if (log_is(cell, LOG_MOVING)) {
+		want_moved_on(row, view, back, change);
+	} else if (back > 1 && cell_bits(log_entry(row, view, back)) != cell_bits(cell)) {
+		change->want = ALGO_WANT_AGAIN; /* what was read next may have been in this place */
+	} else if (back > 1) {
+		sliding_log_want_entry(change, row, view, back - 1, next,
+		                       altered(row, next, log_sum(next), log_span(row, next), LOG_MOVING));
+	} else {
+		want_newest_out(row, view, cell, change);
+	}
+	return true;
+}
+
+/* Of one entry of the row, whole, or less of the newest. */
+static void refund_entry(const struct algo_row *row, const struct algo_call *call,
+                         const struct log_view *view, unsigned back, struct algo_change *change)
+{
+	struct cell cell = log_entry(row, view, back);
+	unsigned cost = cost_of(row, view, back), sum = log_sum(cell), span = log_span(row, cell);
+
+	if (log_is(cell, LOG_MOVING)) {
+		want_moved_on(row, view, back, change);
+	} else if (call->cost >= cost) {
+		sliding_log_want_entry(change, row, view, back, cell,
+		                       altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
+		change->given_back = call->until_ns ? call->cost : cost;
+	} else if (back == 1) {
+		sliding_log_want_entry(
+		    change, row, view, back, cell,
+		    altered(row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
+		change->given_back = call->cost;
+	}
+}
+
+/* The newest first, or the one that is named; once that is done, only its place is to be closed. */
+void sliding_log_refund(const struct algo_row *row, const struct algo_call *call,
+                        const struct log_view *view, struct algo_change *change)
+{
+	uint64_t mine = view->moved ? view->use : view->cost, given = u64_min(call->cost, mine);
+	bool named = call->until_ns != 0;
+	unsigned back = 1;
+
+	if (given > 0 && (!named || call->until_ns == view->until_ns)) {
+		struct log_view head = *view;
+
+		head.cost = (unsigned)(mine - given);
+		change->given_back = given;
+		sliding_log_want_head(change, row, &head, false);
+		return;
+	}
+	if (view->live == 0)
+		return;
+	if (named)
+		back = find(row, view, call->until_ns);
+	if (named && call->cost > 0) {
+		struct cell cell = log_entry(row, view, back);
+
+		if (back > 0 && cell.high >> 4 == call->until_ns << 4 >> 4 && !log_is(cell, LOG_GONE))
+			refund_entry(row, call, view, back, change);
+	} else if (!want_move(row, view, back, change) && call->cost > 0) {
+		refund_entry(row, call, view, 1, change);
+	}
+}
