@@ -120,6 +120,12 @@ static struct engine_charge *in_turn(const struct engine_request *request, size_
 	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
 }
 
+/* It would wake itself, and take and give back for ever, where two rules charge one key. */
+static bool is_first_of(const struct engine_request *request, uint64_t hash)
+{
+	return request->place == ENGINE_FIRST && request->first_of == hash;
+}
+
 /* Each goes back to the very window that it was taken from. */
 static void give_back(struct weir_table *table, const struct engine_request *request, size_t turns,
                       uint64_t cost, struct moment at)
@@ -133,7 +139,9 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 			    ALGO_REFUND, cost, taken->until_ns, .permit = request->permit.id};
 			struct engine_charge charge = *taken;
 
-			apply(table, &charge, &call, at, &ignored);
+			engine_apply(table, taken->limit, &key, &call, at, &ignored);
+			if (!is_first_of(request, key.hash))
+				room_poke(room_at(&table->room), key.hash);
 		}
 	}
 }

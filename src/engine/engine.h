@@ -48,6 +48,7 @@ struct engine_request {
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
 	enum engine_place place; /* ENGINE_NEW when it was prepared */
+	uint64_t first_of;       /* ENGINE_FIRST: the hash of that key */
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;

@@ -176,6 +176,7 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
 		if (work.reply.status == WEIR_OK && work.reply.decision.allowed)
+	work.engine.first_of = queued->waiter.hash;
 			work.reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
 		hold_close(worker, hold);

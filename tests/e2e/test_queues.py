@@ -29,6 +29,9 @@ rules:
   - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
   - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
   - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
+  - { name: once, match: { path: /twice }, key: [ip], limits: [hour] }
+  - { name: again, match: { path: /twice }, key: [ip], limits: [hour] }
+  - { name: lane, match: { path: /lane }, key: [ip], limits: [single, calm] }
 trusted_proxies: [127.0.0.0/8]
 """
 LONG = 3_000_000  # ms
@@ -254,6 +257,32 @@ def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
         refund(server, key, 2)
         until(lambda: server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 1, "its token")
         held(server, 1)
+def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
+    server = serve("--threads", "1", config=CONFIG)
+    with Wire(server.resp) as wire, Wire(server.http) as client:
+        wire.command("WEIR.ACQUIRE", "hour", key, "COST", 11)
+        body = json.dumps({"attributes": {"path": "/twice", "ip": key}, "wait_ms": LONG}).encode()
+        client.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)
+        before = cpu_seconds(server)
+        time.sleep(0.5)
+        assert cpu_seconds(server) - before <= 0.05
+        refund(server, key)
+        assert b'"allowed":true' in client.rest()
+
+
+def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key):
+    permit = take(server, "single", key)
+    server.get(f"/v1/acquire/calm?key={key}")
+    with Wire(server.http) as wire:
+        body = json.dumps({"attributes": {"path": "/lane", "ip": key}}).encode()
+        wire.send(b"POST /v1/acquire HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)
+        report(server, permit)
+        assert b'"allowed":true' in wire.rest()
+
+
     held(server, 0)
     assert server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 2  # and its turn:
     assert server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] <= 1_800_000
