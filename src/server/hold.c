@@ -43,7 +43,10 @@ void hold_run(struct worker *worker)
 	while ((first = heap_first(&worker->holds)) && first->due <= now_ns) {
 		struct hold *hold = (struct hold *)first;
 
-		hold->kind->due(worker, hold, now_ns);
+		if (net_conn_is_gone(hold->conn))
+			hold_cancel(worker, hold);
+		else
+			hold->kind->due(worker, hold, now_ns);
 	}
 	net_loop_alarm(worker->loop, first ? first->due : 0);
 }

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import selectors
+import signal
 import time
 
 import pytest
@@ -332,6 +333,24 @@ def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
         assert first.answer() == (True, "ok")
     with Client(server, "strict", key, wait=50) as late:
         assert late.answer() == (False, "wait_too_long")
+def test_who_left_just_before_its_place_came_takes_none(serve, key):
+    server = serve("--threads", "2", config=CONFIG)
+    permit = take(server, "strict", key)
+    with Wire(server.resp) as wire:
+        gone = Client(server, "strict", key)
+        silent = Client(server, "strict", key)
+        held(server, 2)
+        silent.wire.send(b"*1" + b"\r\n$4\r\nPING" * 15_000)  # more than is read while it waits
+        server.process.send_signal(signal.SIGSTOP)
+        gone.__exit__()
+        silent.__exit__()
+        wire.send(encode("WEIR.REPORT", permit, "success"))
+        server.process.send_signal(signal.SIGCONT)
+        assert wire.reply() == b"+OK"
+        held(server, 0)
+        assert wire.command("WEIR.ACQUIRE", "strict", key)[0] == 1
+
+
 
 
 def test_a_limit_says_how_long_its_queue_waits_at_most(server, key):
