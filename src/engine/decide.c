@@ -137,7 +137,7 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 		if (taken) {
 			struct algo_call call = {
 			    ALGO_REFUND, cost, taken->until_ns, .permit = request->permit.id};
-			struct engine_charge charge = *taken;
+			struct memory_key key = taken->key;
 
 			engine_apply(table, taken->limit, &key, &call, at, &ignored);
 			if (!is_first_of(request, key.hash))

@@ -170,13 +170,16 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
 
 	worker->at = clock_moment(&worker->shared->table->clock);
-	work.request.wait_ns = left_ns > 0 ? left_ns : WEIR_ZERO;
+	if (left_ns == 0)
+		work.request.wait_ns = WEIR_ZERO;
+	else if (work.request.wait_ns != 0) /* else each limit has its own */
+		work.request.wait_ns = left_ns;
 	handle_prepare(worker, &work);
 	work.engine.place = queued->is_first ? ENGINE_FIRST : ENGINE_BEHIND;
+	work.engine.first_of = queued->waiter.hash;
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
-		if (work.reply.status == WEIR_OK && work.reply.decision.allowed)
-	work.engine.first_of = queued->waiter.hash;
+		if (work.reply.status == WEIR_OK)
 			work.reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
 		hold_close(worker, hold);

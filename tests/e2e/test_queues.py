@@ -22,17 +22,19 @@ limits:
   lanes: { algorithm: concurrency, max: 2, queue: 3, lease: 1h }
   strict: { algorithm: concurrency, max: 1, lease: 1h }
   hasty: { algorithm: concurrency, max: 1, queue: 1, max_wait: 100ms, lease: 1h }
+  single: { algorithm: concurrency, max: 1, queue: 1, max_wait: 1s, lease: 1h }
   pace: { algorithm: pacer, rate: 10/s, slack: 0 }
   slow: { algorithm: pacer, rate: 2/h, slack: 0, max_wait: 1h }
+  calm: { algorithm: pacer, rate: 1/1200ms, slack: 0 }
 rules:
   - { name: far, match: { path: /far }, key: [ip], limits: [slow, hour] }
   - { name: both, match: { path: /both }, key: [ip], limits: [pace, hour] }
-  - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
-  - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
-  - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
   - { name: once, match: { path: /twice }, key: [ip], limits: [hour] }
   - { name: again, match: { path: /twice }, key: [ip], limits: [hour] }
   - { name: lane, match: { path: /lane }, key: [ip], limits: [single, calm] }
+  - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
+  - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
+  - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
 trusted_proxies: [127.0.0.0/8]
 """
 LONG = 3_000_000  # ms
@@ -221,6 +223,14 @@ def test_what_comes_too_late_is_denied_at_once(server, key):
         assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 0)[5] == b"over_limit"
 
 
+def test_a_denial_tells_how_long_it_was_held(server, key):
+    drain(server, key)
+    with Client(server, "hour", key):
+        held(server, 1)
+        answer = server.get(f"/v1/acquire/chance?key={key}&wait_ms=30").json
+        assert (answer["allowed"], 30 <= answer["wait_ms"] < 10_000) == (False, True)
+
+
 def test_a_wait_ends_in_time(server, key):
     begun = time.monotonic()
     with Client(server, "chance", key, wait=100) as first, \
@@ -247,17 +257,6 @@ def test_rules_wait_for_the_limit_that_denied(server, key):
     assert answers.count(b" 200 OK") == 2
 
 
-def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
-    body = json.dumps({"attributes": {"path": "/far", "ip": key}, "wait_ms": LONG}).encode()
-    server.get(f"/v1/acquire/slow?key={key}")
-    drain(server, key)
-    with Wire(server.http) as wire:
-        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
-                  % (len(body), body))
-        held(server, 1)
-        refund(server, key, 2)
-        until(lambda: server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 1, "its token")
-        held(server, 1)
 def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
     server = serve("--threads", "1", config=CONFIG)
     with Wire(server.resp) as wire, Wire(server.http) as client:
@@ -284,6 +283,17 @@ def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key):
         assert b'"allowed":true' in wire.rest()
 
 
+def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
+    body = json.dumps({"attributes": {"path": "/far", "ip": key}, "wait_ms": LONG}).encode()
+    server.get(f"/v1/acquire/slow?key={key}")
+    drain(server, key)
+    with Wire(server.http) as wire:
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
+                  % (len(body), body))
+        held(server, 1)
+        refund(server, key, 2)
+        until(lambda: server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 1, "its token")
+        held(server, 1)
     held(server, 0)
     assert server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 2  # and its turn:
     assert server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] <= 1_800_000
@@ -323,16 +333,6 @@ def test_a_queue_waits_for_places_without_being_asked_to(server, key):
     assert server.get(f"/v1/peek/lanes?key={key}").json["remaining"] == 2
 
 
-def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
-    permit = take(server, "strict", key)
-    with Wire(server.resp) as wire, Client(server, "strict", key) as first:
-        held(server, 1)
-        denied = wire.command("WEIR.ACQUIRE", "strict", key)
-        assert (denied[0], denied[5]) == (0, b"over_limit")
-        report(server, permit)
-        assert first.answer() == (True, "ok")
-    with Client(server, "strict", key, wait=50) as late:
-        assert late.answer() == (False, "wait_too_long")
 def test_who_left_just_before_its_place_came_takes_none(serve, key):
     server = serve("--threads", "2", config=CONFIG)
     permit = take(server, "strict", key)
@@ -351,6 +351,16 @@ def test_who_left_just_before_its_place_came_takes_none(serve, key):
         assert wire.command("WEIR.ACQUIRE", "strict", key)[0] == 1
 
 
+def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
+    permit = take(server, "strict", key)
+    with Wire(server.resp) as wire, Client(server, "strict", key) as first:
+        held(server, 1)
+        denied = wire.command("WEIR.ACQUIRE", "strict", key)
+        assert (denied[0], denied[5]) == (0, b"over_limit")
+        report(server, permit)
+        assert first.answer() == (True, "ok")
+    with Client(server, "strict", key, wait=50) as late:
+        assert late.answer() == (False, "wait_too_long")
 
 
 def test_a_limit_says_how_long_its_queue_waits_at_most(server, key):
