@@ -314,9 +314,10 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 {
 	struct engine_charge *charge = NULL;
 	struct algo_call peek;
+	bool asks = request->op != ALGO_ACQUIRE || request->cost == 0; /* it waits for nobody */
 	enum weir_reason reason;
 
-	if (request->op != ALGO_ACQUIRE || request->cost == 0) {
+	if (request->op > ALGO_PEEK) {
 		engine_decide(table, request, at, observe, context, d);
 		return NULL;
 	}
@@ -330,7 +331,7 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 		conclude(table, request, NULL, at, observe, context);
 		return NULL;
 	}
-	reason = wait_refusal(charge->limit, request->place, request->max_wait_ns, d);
+	reason = wait_refusal(charge->limit, request->place, asks ? WEIR_ZERO : request->max_wait_ns, d);
 	if (reason == WEIR_REASON_OK)
 		return charge;
 	engine_deny(table, request, charge, reason, at, observe, context, d);

@@ -180,7 +180,8 @@ def test_nobody_overtakes_who_waits(server, key):
         assert (by_rule["allowed"], by_rule["limit"], by_rule["rule"]) == (False, "hour", "both")
         batch = server.post("/v1/batch", [{"limit": "hour", "key": key, "wait_ms": 1000}]).json
         assert (batch[0]["allowed"], batch[0]["reason"]) == (False, "over_limit")
-        assert wire.command("WEIR.PEEK", "hour", key)[2] == 1
+        assert wire.command("WEIR.PEEK", "hour", key)[:3] == [0, 12, 1]
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "COST", 0, "WAIT", 20)[:3] == [0, 12, 1]
         assert wire.command("WEIR.ACQUIRE", "hour", key + "x")[0] == 1
         refund(server, key)
         assert first.answer() == (True, "ok")
