@@ -14,6 +14,7 @@ struct queued {
 	struct worker *worker;
 	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
 	bool is_first;                           /* as its own loop knows */
+	bool has_moved;                          /* from one key's queue to another's */
 	uint64_t start_ns, end_ns;               /* of the monotonic clock */
 	const struct worker_protocol *protocol;
 	struct request request; /* what it points to is in `bytes` */
@@ -151,6 +152,7 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 		leave(worker, queued);
 		if (!charge)
 			return false;
+		queued->has_moved = true;
 		if (!enter(worker, queued, charge)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
@@ -175,8 +177,10 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 	else if (work.request.wait_ns != 0) /* else each limit has its own */
 		work.request.wait_ns = left_ns;
 	handle_prepare(worker, &work);
-	work.engine.place = queued->is_first ? ENGINE_FIRST : ENGINE_BEHIND;
-	work.engine.first_of = queued->waiter.hash;
+	work.engine.place = !queued->is_first    ? ENGINE_BEHIND
+	                    : queued->has_moved ? ENGINE_FREE
+	                                        : ENGINE_FIRST;
+	work.engine.waits_at = queued->waiter.hash;
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
 		if (work.reply.status == WEIR_OK)

@@ -32,6 +32,7 @@ rules:
   - { name: once, match: { path: /twice }, key: [ip], limits: [hour] }
   - { name: again, match: { path: /twice }, key: [ip], limits: [hour] }
   - { name: lane, match: { path: /lane }, key: [ip], limits: [single, calm] }
+  - { name: narrow, match: { path: /narrow }, key: [ip], limits: [strict, hour] }
   - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
   - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
   - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
@@ -350,6 +351,27 @@ def test_who_left_just_before_its_place_came_takes_none(serve, key):
         assert wire.reply() == b"+OK"
         held(server, 0)
         assert wire.command("WEIR.ACQUIRE", "strict", key)[0] == 1
+
+
+def test_who_is_first_for_one_key_does_not_overtake_at_another(server, key):
+    permit = take(server, "strict", key)
+    drain(server, key)
+    body = json.dumps({"attributes": {"path": "/narrow", "ip": key}, "wait_ms": LONG}).encode()
+    with Wire(server.http) as both:
+        both.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)  # for a place
+        with Client(server, "hour", key, cost=2) as other:
+            held(server, 2)
+            refund(server, key)
+            report(server, permit)
+            held(server, 2)
+            assert server.get(f"/v1/peek/strict?key={key}").json["remaining"] == 1
+            refund(server, key)
+            assert other.answer() == (True, "ok")
+        held(server, 1)
+        refund(server, key)
+        assert b'"allowed":true' in both.rest()
 
 
 def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
