@@ -1,11 +1,14 @@
 """Requests that wait for limits that are not paced: first come, first served."""
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
 import selectors
 import signal
+import struct
+import termios
 import time
 
 import pytest
@@ -274,11 +277,12 @@ def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
         assert b'"allowed":true' in client.rest()
 
 
-def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key):
+@pytest.mark.parametrize("wait", [{}, {"wait_ms": 5_000}])
+def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key, wait):
     permit = take(server, "single", key)
     server.get(f"/v1/acquire/calm?key={key}")
     with Wire(server.http) as wire:
-        body = json.dumps({"attributes": {"path": "/lane", "ip": key}}).encode()
+        body = json.dumps({"attributes": {"path": "/lane", "ip": key}, **wait}).encode()
         wire.send(b"POST /v1/acquire HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         held(server, 1)
         report(server, permit)
@@ -335,6 +339,11 @@ def test_a_queue_waits_for_places_without_being_asked_to(server, key):
     assert server.get(f"/v1/peek/lanes?key={key}").json["remaining"] == 2
 
 
+def unsent(wire):
+    """Bytes that the other side's kernel has not taken yet."""
+    return struct.unpack("i", fcntl.ioctl(wire.socket, termios.TIOCOUTQ, bytes(4)))[0]
+
+
 def test_who_left_just_before_its_place_came_takes_none(serve, key):
     server = serve("--threads", "2", config=CONFIG)
     permit = take(server, "strict", key)
@@ -342,7 +351,8 @@ def test_who_left_just_before_its_place_came_takes_none(serve, key):
         gone = Client(server, "strict", key)
         silent = Client(server, "strict", key)
         held(server, 2)
-        silent.wire.send(b"*1" + b"\r\n$4\r\nPING" * 15_000)  # more than is read while it waits
+        silent.wire.send(encode("PING") * 7_200)  # more than is read while it waits
+        until(lambda: not unsent(silent.wire), "all to be sent")
         server.process.send_signal(signal.SIGSTOP)
         gone.__exit__()
         silent.__exit__()
