@@ -15,7 +15,9 @@ struct queued {
 	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
 	bool is_first;                           /* as its own loop knows */
 	bool has_moved;                          /* from one key's queue to another's */
-	uint64_t start_ns, end_ns;               /* of the monotonic clock */
+	uint64_t start_ns;    /* of the monotonic clock, as all that follow */
+	uint64_t end_ns;      /* in this queue */
+	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
 	const struct worker_protocol *protocol;
 	struct request request; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
@@ -101,10 +103,13 @@ static void forget_woken(struct queued *queued)
 	queued->woken_link = NULL;
 }
 
-static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge)
+/* `max_wait_ns` as in struct engine_request. */
+static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge,
+                  uint64_t max_wait_ns, uint64_t now_ns)
 {
 	enum room_place place;
 
+	queued->end_ns = sat_add(now_ns, wait_patience_ns(charge->limit, max_wait_ns));
 	queued->waiter = (struct room_waiter){.hash = charge->key.hash, .wake = wake};
 	place = room_join(room_at(&worker->shared->table->room), &queued->waiter,
 	                  wait_queue_max(charge->limit));
@@ -143,7 +148,7 @@ static void end(struct worker *worker, struct queued *queued)
 static bool stays(struct worker *worker, struct queued *queued, struct work *work, uint64_t now_ns)
 {
 	const struct engine_charge *charge = work->waits_for;
-	uint64_t due_ns = queued->end_ns;
+	uint64_t due_ns = UINT64_MAX;
 
 	if (charge && charge->key.hash == queued->waiter.hash) {
 		if (queued->is_first)
@@ -153,7 +158,7 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 		if (!charge)
 			return false;
 		queued->has_moved = true;
-		if (!enter(worker, queued, charge)) {
+		if (!enter(worker, queued, charge, work->engine.max_wait_ns, now_ns)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
 		}
@@ -167,15 +172,14 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_ns)
 {
 	struct queued *queued = (struct queued *)hold;
-	uint64_t left_ns = sat_sub(queued->end_ns, now_ns);
 	struct work work = {
 	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
 
 	worker->at = clock_moment(&worker->shared->table->clock);
-	if (left_ns == 0)
+	if (now_ns >= queued->end_ns)
 		work.request.wait_ns = WEIR_ZERO;
-	else if (work.request.wait_ns != 0) /* else each limit has its own */
-		work.request.wait_ns = left_ns;
+	else if (work.request.wait_ns != 0)
+		work.request.wait_ns = queued->deadline_ns - now_ns;
 	handle_prepare(worker, &work);
 	work.engine.place = !queued->is_first    ? ENGINE_BEHIND
 	                    : queued->has_moved ? ENGINE_FREE
@@ -206,7 +210,6 @@ static const struct hold_kind queued_kind = {decide_again, cancel};
 
 static struct queued *open_queued(struct worker *worker, const struct work *work)
 {
-	const struct engine_charge *charge = work->waits_for;
 	struct queued *queued;
 
 	if (!room_make(&worker->shared->table->room))
@@ -219,9 +222,8 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	queued->request = work->request;
 	keep(&queued->request, queued->bytes);
 	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->at.now_ns);
-	queued->end_ns = sat_add(queued->start_ns,
-	                         wait_patience_ns(charge->limit, work->engine.max_wait_ns));
-	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->end_ns))
+	queued->deadline_ns = sat_add(queued->start_ns, work->engine.max_wait_ns);
+	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->start_ns))
 		return queued;
 	free(queued);
 	return NULL;
@@ -236,13 +238,13 @@ bool queue_join(struct worker *worker, struct work *work)
 		work->reply.message = weir_strerror(WEIR_ENOMEM);
 		return false;
 	}
-	if (!enter(worker, queued, work->waits_for)) {
+	if (!enter(worker, queued, work->waits_for, work->engine.max_wait_ns, queued->start_ns)) {
 		end(worker, queued);
 		net_conn_release(work->conn);
 		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 		return false;
 	}
-	if (queued->is_first)
-		hold_put_off(worker, &queued->hold, queued->start_ns);
+	if (!queued->is_first)
+		hold_put_off(worker, &queued->hold, queued->end_ns);
 	return true;
 }
