@@ -172,8 +172,11 @@ static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision
 {
 	struct room *room = room_make(wait->room);
 	struct sleeper self = {
-	    .waiter = {.wake = wake}, .room = room, .lock = PTHREAD_MUTEX_INITIALIZER,
-	    .as_first = ENGINE_FIRST};
+	    .waiter = {.wake = wake},
+	    .room = room,
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .as_first = ENGINE_FIRST,
+	};
 
 	if (!room)
 		return WEIR_ENOMEM;

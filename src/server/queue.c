@@ -103,13 +103,17 @@ static void forget_woken(struct queued *queued)
 	queued->woken_link = NULL;
 }
 
-/* `max_wait_ns` as in struct engine_request. */
+/*
+ * `max_wait_ns` as in struct engine_request. From its second move on its time does not
+ * begin anew: it may be sent from one queue to the other for ever.
+ */
 static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge,
                   uint64_t max_wait_ns, uint64_t now_ns)
 {
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(charge->limit, max_wait_ns));
 	enum room_place place;
 
-	queued->end_ns = sat_add(now_ns, wait_patience_ns(charge->limit, max_wait_ns));
+	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
 	queued->waiter = (struct room_waiter){.hash = charge->key.hash, .wake = wake};
 	place = room_join(room_at(&worker->shared->table->room), &queued->waiter,
 	                  wait_queue_max(charge->limit));
@@ -157,11 +161,11 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 		leave(worker, queued);
 		if (!charge)
 			return false;
-		queued->has_moved = true;
 		if (!enter(worker, queued, charge, work->engine.max_wait_ns, now_ns)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
 		}
+		queued->has_moved = true;
 		if (queued->is_first) /* in the next turn */
 			due_ns = now_ns + 1;
 	}
