@@ -235,7 +235,7 @@ static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t 
 {
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
 	struct weir_limiter *limiter = waiting->limiter;
-	bool is_behind = waiting->cost > 0 && place != ENGINE_FIRST &&
+	bool is_behind = waiting->cost > 0 && place < ENGINE_FIRST &&
 	                 room_has(room_at(&limiter->room), wait->hash);
 	struct algo_call call = {is_behind ? ALGO_PEEK : ALGO_ACQUIRE, waiting->cost,
 	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};

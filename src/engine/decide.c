@@ -120,6 +120,12 @@ static struct engine_charge *in_turn(const struct engine_request *request, size_
 	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
 }
 
+/* It would wake itself, and take and give back for ever, where two rules charge one key. */
+static bool is_first_of(const struct engine_request *request, uint64_t hash)
+{
+	return request->place >= ENGINE_FIRST && request->waits_at == hash;
+}
+
 /* Each goes back to the very window that it was taken from. */
 static void give_back(struct weir_table *table, const struct engine_request *request, size_t turns,
                       uint64_t cost, struct moment at)
@@ -131,9 +137,11 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 		if (taken) {
 			struct algo_call call = {
 			    ALGO_REFUND, cost, taken->until_ns, .permit = request->permit.id};
-			struct engine_charge charge = *taken;
+			struct memory_key key = taken->key;
 
-			apply(table, &charge, &call, at, &ignored);
+			engine_apply(table, taken->limit, &key, &call, at, &ignored);
+			if (!is_first_of(request, key.hash))
+				room_poke(room_at(&table->room), key.hash);
 		}
 	}
 }
@@ -274,18 +282,44 @@ bool engine_others_wait(const struct weir_table *table)
 	return room && room_count(room) > 0;
 }
 
-/* The first whose key others wait for. */
+/* Of the keys that others wait for the first, or NULL. */
 static struct engine_charge *waited_for(const struct weir_table *table,
                                         struct engine_request *request)
 {
 	struct room *room = room_at(&table->room);
 
-	if (request->direct.limit)
-		return room_has(room, request->direct.key.hash) ? &request->direct : NULL;
-	for (size_t i = 0; i < request->charge_count; i++)
-		if (!request->charges[i].shadow && room_has(room, request->charges[i].key.hash))
-			return &request->charges[i];
+	for (size_t i = 0; i < (request->direct.limit ? 1 : request->charge_count); i++) {
+		struct engine_charge *charge =
+		    request->direct.limit ? &request->direct : &request->charges[i];
+
+		if (!charge->shadow && !is_first_of(request, charge->key.hash) &&
+		    room_has(room, charge->key.hash))
+			return charge;
+	}
 	return NULL;
+}
+
+/* What a request has to wait for before it may try, or NULL; how that stands is in *d. */
+static struct engine_charge *goes_behind(struct weir_table *table, struct engine_request *request,
+                                         const struct algo_call *peek, struct moment at,
+                                         struct weir_decision *d)
+{
+	struct engine_charge *others =
+	    request->place == ENGINE_FREE ? NULL : waited_for(table, request);
+
+	/* It lets nobody go ahead for nothing. */
+	for (size_t i = 0; others && i < request->charge_count; i++) {
+		struct engine_charge *own = &request->charges[i];
+
+		if (own->shadow || !is_first_of(request, own->key.hash))
+			continue;
+		apply(table, own, peek, at, d);
+		if (!d->allowed)
+			return own;
+	}
+	if (others)
+		apply(table, others, peek, at, d);
+	return others;
 }
 
 void engine_deny(struct weir_table *table, struct engine_request *request,
@@ -304,25 +338,23 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
                                              engine_observer *observe, void *context,
                                              struct weir_decision *d)
 {
-	struct engine_charge *charge = NULL;
+	struct engine_charge *charge;
 	struct algo_call peek;
+	bool asks = request->op != ALGO_ACQUIRE || request->cost == 0; /* it waits for nobody */
 	enum weir_reason reason;
 
-	if (request->op != ALGO_ACQUIRE || request->cost == 0) {
+	if (request->op > ALGO_PEEK) {
 		engine_decide(table, request, at, observe, context, d);
 		return NULL;
 	}
 	draw_permit(request);
 	peek = call_of(request, ALGO_PEEK);
-	if (request->place != ENGINE_FIRST)
-		charge = waited_for(table, request);
-	if (charge) {
-		apply(table, charge, &peek, at, d);
-	} else if (!(charge = run(table, request, at, d))) {
+	charge = goes_behind(table, request, &peek, at, d);
+	if (!charge && !(charge = run(table, request, at, d))) {
 		conclude(table, request, NULL, at, observe, context);
 		return NULL;
 	}
-	reason = wait_refusal(charge->limit, request->place, request->max_wait_ns, d);
+	reason = wait_refusal(charge->limit, request->place, asks ? WEIR_ZERO : request->max_wait_ns, d);
 	if (reason == WEIR_REASON_OK)
 		return charge;
 	engine_deny(table, request, charge, reason, at, observe, context, d);

@@ -39,7 +39,8 @@ struct engine_charge {
 enum engine_place {
 	ENGINE_NEW,
 	ENGINE_BEHIND, /* it waits, and is not the first */
-	ENGINE_FIRST,
+	ENGINE_FIRST,  /* others may still wait for another of its keys */
+	ENGINE_FREE,   /* the first, and it has let others go ahead once: that is enough */
 };
 
 /* A request on its way through the passes. */
@@ -48,6 +49,7 @@ struct engine_request {
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
 	enum engine_place place; /* ENGINE_NEW when it was prepared */
+	uint64_t waits_at;       /* the hash of that key, but for ENGINE_NEW */
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;

@@ -20,7 +20,9 @@ struct sleeper {
 	struct room *room;
 	pthread_mutex_t lock;
 	pthread_cond_t woken;
-	bool is_first; /* known to be */
+	enum engine_place as_first; /* what it is then */
+	uint64_t end_ns; /* in this queue */
+	bool is_first;   /* known to be */
 	bool stirred;  /* woken since it tried last */
 };
 
@@ -126,17 +128,20 @@ static bool decide(struct wait *wait, enum engine_place place, uint64_t left_ns,
 static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns,
                         struct weir_decision *d)
 {
-	uint64_t next_ns = end_ns;
+	uint64_t next_ns = self->end_ns;
 
 	for (;;) {
 		bool is_first = doze(self, next_ns);
 		uint64_t now_ns = os_monotonic_ns();
+		uint64_t left_ns = now_ns < self->end_ns ? sat_sub(end_ns, now_ns) : 0;
 
-		if (decide(wait, is_first ? ENGINE_FIRST : ENGINE_BEHIND, sat_sub(end_ns, now_ns), d))
+		if (decide(wait, is_first ? self->as_first : ENGINE_BEHIND, left_ns, d))
 			return true;
-		if (wait->hash != self->waiter.hash)
+		if (wait->hash != self->waiter.hash) {
+			self->as_first = ENGINE_FREE;
 			return false;
-		next_ns = u64_min(end_ns, sat_add(now_ns, d->retry_after_ns));
+		}
+		next_ns = u64_min(self->end_ns, sat_add(now_ns, d->retry_after_ns));
 	}
 }
 
@@ -167,7 +172,11 @@ static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision
 {
 	struct room *room = room_make(wait->room);
 	struct sleeper self = {
-	    .waiter = {.wake = wake}, .room = room, .lock = PTHREAD_MUTEX_INITIALIZER};
+	    .waiter = {.wake = wake},
+	    .room = room,
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .as_first = ENGINE_FIRST,
+	};
 
 	if (!room)
 		return WEIR_ENOMEM;
@@ -176,7 +185,7 @@ static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision
 		uint64_t now_ns = os_monotonic_ns();
 		uint64_t left_ns = wait_patience_ns(wait->limit, max_wait(sat_sub(end_ns, now_ns)));
 
-		end_ns = sat_add(now_ns, left_ns);
+		self.end_ns = sat_add(now_ns, left_ns);
 	} while (!stand(wait, &self, end_ns, d));
 	pthread_cond_destroy(&self.woken);
 	pthread_mutex_destroy(&self.lock);
@@ -224,6 +233,7 @@ static bool decide_request(struct wait *wait, enum engine_place place, uint64_t 
 	struct request_wait *waiting = (struct request_wait *)wait;
 
 	waiting->request->place = place;
+	waiting->request->waits_at = wait->hash;
 	waiting->request->max_wait_ns = max_wait_ns;
 	waiting->charge =
 	    engine_decide_in_order(waiting->table, waiting->request, at, NULL, NULL, d);

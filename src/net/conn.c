@@ -1,5 +1,7 @@
 #include "net/internal.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -405,6 +407,20 @@ bool net_conn_is_held(const struct net_conn *conn)
 	return conn->held;
 }
 
+/* TCP knows of an end that comes behind what was not read. */
+bool net_conn_is_gone(const struct net_conn *conn)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof info;
+	int fd;
+
+	if (conn->eof || conn->state == CONN_DEAD)
+		return true;
+	return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
+	       getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       info.tcpi_state != TCP_ESTABLISHED;
+}
+
 bool conn_is_idle(const struct net_conn *conn)
 {
 	return !conn->held && conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
@@ -427,6 +443,8 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 		conn->left = left;
 		limit = options->write_timeout_ms;
 	} else if (conn->held) {
+		if (conn->paused && net_conn_is_gone(conn))
+			conn_kill(conn);
 		return;
 	} else if (conn->in.len > 0) {
 		since = conn->since_ms;

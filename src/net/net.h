@@ -118,6 +118,8 @@ void net_conn_hold(struct net_conn *conn);
 /** The answer is in net_conn_out. */
 void net_conn_release(struct net_conn *conn);
 bool net_conn_is_held(const struct net_conn *conn);
+/** Whether its peer has left, even behind input that was not read yet. It will be closed. */
+bool net_conn_is_gone(const struct net_conn *conn);
 
 /** The owner's `conn_size` bytes, zeroed at first, aligned for any type. */
 void *net_conn_data(struct net_conn *conn);

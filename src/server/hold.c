@@ -43,7 +43,10 @@ void hold_run(struct worker *worker)
 	while ((first = heap_first(&worker->holds)) && first->due <= now_ns) {
 		struct hold *hold = (struct hold *)first;
 
-		hold->kind->due(worker, hold, now_ns);
+		if (net_conn_is_gone(hold->conn))
+			hold_cancel(worker, hold);
+		else
+			hold->kind->due(worker, hold, now_ns);
 	}
 	net_loop_alarm(worker->loop, first ? first->due : 0);
 }
@@ -84,7 +87,10 @@ struct answer {
 	struct engine_taken taken[];
 };
 
-/* Of a batch what its waiting items took: the others had their turns. */
+/*
+ * Of a batch what its waiting items took, and those whose permits nobody knows yet:
+ * the others had their turns.
+ */
 static size_t taken_of(const struct work *work, struct engine_taken *taken)
 {
 	size_t n = 0;
@@ -92,7 +98,7 @@ static size_t taken_of(const struct work *work, struct engine_taken *taken)
 	if (work->item_count == 0)
 		return engine_taken(&work->engine, taken);
 	for (size_t i = 0; i < work->item_count; i++)
-		if (work->items[i].wait_ns > 0)
+		if (work->items[i].wait_ns > 0 || work->items[i].reply.permit.len > 0)
 			n += engine_taken(&work->items[i].engine, taken ? taken + n : NULL);
 	return n;
 }

@@ -14,7 +14,10 @@ struct queued {
 	struct worker *worker;
 	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
 	bool is_first;                           /* as its own loop knows */
-	uint64_t start_ns, end_ns;               /* of the monotonic clock */
+	bool has_moved;                          /* from one key's queue to another's */
+	uint64_t start_ns;    /* of the monotonic clock, as all that follow */
+	uint64_t end_ns;      /* in this queue */
+	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
 	const struct worker_protocol *protocol;
 	struct request request; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
@@ -100,10 +103,17 @@ static void forget_woken(struct queued *queued)
 	queued->woken_link = NULL;
 }
 
-static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge)
+/*
+ * `max_wait_ns` as in struct engine_request. From its second move on its time does not
+ * begin anew: it may be sent from one queue to the other for ever.
+ */
+static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge,
+                  uint64_t max_wait_ns, uint64_t now_ns)
 {
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(charge->limit, max_wait_ns));
 	enum room_place place;
 
+	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
 	queued->waiter = (struct room_waiter){.hash = charge->key.hash, .wake = wake};
 	place = room_join(room_at(&worker->shared->table->room), &queued->waiter,
 	                  wait_queue_max(charge->limit));
@@ -142,7 +152,7 @@ static void end(struct worker *worker, struct queued *queued)
 static bool stays(struct worker *worker, struct queued *queued, struct work *work, uint64_t now_ns)
 {
 	const struct engine_charge *charge = work->waits_for;
-	uint64_t due_ns = queued->end_ns;
+	uint64_t due_ns = UINT64_MAX;
 
 	if (charge && charge->key.hash == queued->waiter.hash) {
 		if (queued->is_first)
@@ -151,10 +161,11 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 		leave(worker, queued);
 		if (!charge)
 			return false;
-		if (!enter(worker, queued, charge)) {
+		if (!enter(worker, queued, charge, work->engine.max_wait_ns, now_ns)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
 		}
+		queued->has_moved = true;
 		if (queued->is_first) /* in the next turn */
 			due_ns = now_ns + 1;
 	}
@@ -165,17 +176,22 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_ns)
 {
 	struct queued *queued = (struct queued *)hold;
-	uint64_t left_ns = sat_sub(queued->end_ns, now_ns);
 	struct work work = {
 	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
 
 	worker->at = clock_moment(&worker->shared->table->clock);
-	work.request.wait_ns = left_ns > 0 ? left_ns : WEIR_ZERO;
+	if (now_ns >= queued->end_ns)
+		work.request.wait_ns = WEIR_ZERO;
+	else if (work.request.wait_ns != 0)
+		work.request.wait_ns = queued->deadline_ns - now_ns;
 	handle_prepare(worker, &work);
-	work.engine.place = queued->is_first ? ENGINE_FIRST : ENGINE_BEHIND;
+	work.engine.place = !queued->is_first    ? ENGINE_BEHIND
+	                    : queued->has_moved ? ENGINE_FREE
+	                                        : ENGINE_FIRST;
+	work.engine.waits_at = queued->waiter.hash;
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
-		if (work.reply.status == WEIR_OK && work.reply.decision.allowed)
+		if (work.reply.status == WEIR_OK)
 			work.reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
 		hold_close(worker, hold);
@@ -198,7 +214,6 @@ static const struct hold_kind queued_kind = {decide_again, cancel};
 
 static struct queued *open_queued(struct worker *worker, const struct work *work)
 {
-	const struct engine_charge *charge = work->waits_for;
 	struct queued *queued;
 
 	if (!room_make(&worker->shared->table->room))
@@ -211,9 +226,8 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	queued->request = work->request;
 	keep(&queued->request, queued->bytes);
 	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->at.now_ns);
-	queued->end_ns = sat_add(queued->start_ns,
-	                         wait_patience_ns(charge->limit, work->engine.max_wait_ns));
-	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->end_ns))
+	queued->deadline_ns = sat_add(queued->start_ns, work->engine.max_wait_ns);
+	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->start_ns))
 		return queued;
 	free(queued);
 	return NULL;
@@ -228,13 +242,13 @@ bool queue_join(struct worker *worker, struct work *work)
 		work->reply.message = weir_strerror(WEIR_ENOMEM);
 		return false;
 	}
-	if (!enter(worker, queued, work->waits_for)) {
+	if (!enter(worker, queued, work->waits_for, work->engine.max_wait_ns, queued->start_ns)) {
 		end(worker, queued);
 		net_conn_release(work->conn);
 		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 		return false;
 	}
-	if (queued->is_first)
-		hold_put_off(worker, &queued->hold, queued->start_ns);
+	if (!queued->is_first)
+		hold_put_off(worker, &queued->hold, queued->end_ns);
 	return true;
 }

@@ -18,6 +18,7 @@ limits:
   queue: { algorithm: leaky_queue, rate: 1/h, capacity: 1 }
   brisk: { algorithm: leaky_queue, rate: 10/s, capacity: 5 }
   plain: { algorithm: token_bucket, rate: 9/h }
+  place: { algorithm: concurrency, max: 1, lease: 1h }
   watched: { algorithm: token_bucket, rate: 9/h }
 rules:
   - { name: both, match: { path: /both }, key: [ip], limits: [plain, slow, pace] }
@@ -194,6 +195,17 @@ def test_a_batch_that_is_left_gives_back_the_turns_that_it_waited_for(server, ke
     held(server, 0)
     assert is_after(wait_ms(server, "slow", key), 1)
     assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 8
+
+
+def test_a_batch_that_is_left_gives_back_its_places(server, key):
+    hold_slow(server, key).reply()
+    with Http(server.http) as client:
+        client.connection.request("POST", "/v1/batch", json.dumps(
+            [{"limit": "place", "key": key}, {"limit": "slow", "key": key}]))
+        held(server, 1)
+        assert server.get(f"/v1/peek/place?key={key}").json["remaining"] == 0
+    held(server, 0)
+    assert server.get(f"/v1/peek/place?key={key}").json["remaining"] == 1
 
 
 def test_a_full_queue_denies_at_once_and_what_waits_comes_evenly(server, key):

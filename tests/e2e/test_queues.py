@@ -1,10 +1,14 @@
 """Requests that wait for limits that are not paced: first come, first served."""
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
 import selectors
+import signal
+import struct
+import termios
 import time
 
 import pytest
@@ -21,11 +25,17 @@ limits:
   lanes: { algorithm: concurrency, max: 2, queue: 3, lease: 1h }
   strict: { algorithm: concurrency, max: 1, lease: 1h }
   hasty: { algorithm: concurrency, max: 1, queue: 1, max_wait: 100ms, lease: 1h }
+  single: { algorithm: concurrency, max: 1, queue: 1, max_wait: 1s, lease: 1h }
   pace: { algorithm: pacer, rate: 10/s, slack: 0 }
   slow: { algorithm: pacer, rate: 2/h, slack: 0, max_wait: 1h }
+  calm: { algorithm: pacer, rate: 1/1200ms, slack: 0 }
 rules:
   - { name: far, match: { path: /far }, key: [ip], limits: [slow, hour] }
   - { name: both, match: { path: /both }, key: [ip], limits: [pace, hour] }
+  - { name: once, match: { path: /twice }, key: [ip], limits: [hour] }
+  - { name: again, match: { path: /twice }, key: [ip], limits: [hour] }
+  - { name: lane, match: { path: /lane }, key: [ip], limits: [single, calm] }
+  - { name: narrow, match: { path: /narrow }, key: [ip], limits: [strict, hour] }
   - { name: shade, match: { path: /shade }, key: [path], limits: [quick], mode: shadow }
   - { name: shaded, match: { path: /shade }, key: [ip], limits: [hour] }
   - { name: proxied, match: { path: /proxied }, key: [path], limits: [hour] }
@@ -174,7 +184,8 @@ def test_nobody_overtakes_who_waits(server, key):
         assert (by_rule["allowed"], by_rule["limit"], by_rule["rule"]) == (False, "hour", "both")
         batch = server.post("/v1/batch", [{"limit": "hour", "key": key, "wait_ms": 1000}]).json
         assert (batch[0]["allowed"], batch[0]["reason"]) == (False, "over_limit")
-        assert wire.command("WEIR.PEEK", "hour", key)[2] == 1
+        assert wire.command("WEIR.PEEK", "hour", key)[:3] == [0, 12, 1]
+        assert wire.command("WEIR.ACQUIRE", "hour", key, "COST", 0, "WAIT", 20)[:3] == [0, 12, 1]
         assert wire.command("WEIR.ACQUIRE", "hour", key + "x")[0] == 1
         refund(server, key)
         assert first.answer() == (True, "ok")
@@ -217,6 +228,14 @@ def test_what_comes_too_late_is_denied_at_once(server, key):
         assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 0)[5] == b"over_limit"
 
 
+def test_a_denial_tells_how_long_it_was_held(server, key):
+    drain(server, key)
+    with Client(server, "hour", key):
+        held(server, 1)
+        answer = server.get(f"/v1/acquire/chance?key={key}&wait_ms=30").json
+        assert (answer["allowed"], 30 <= answer["wait_ms"] < 10_000) == (False, True)
+
+
 def test_a_wait_ends_in_time(server, key):
     begun = time.monotonic()
     with Client(server, "chance", key, wait=100) as first, \
@@ -241,6 +260,33 @@ def test_rules_wait_for_the_limit_that_denied(server, key):
         answers = wire.rest()
     assert b'"rule":"both"' in answers
     assert answers.count(b" 200 OK") == 2
+
+
+def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
+    server = serve("--threads", "1", config=CONFIG)
+    with Wire(server.resp) as wire, Wire(server.http) as client:
+        wire.command("WEIR.ACQUIRE", "hour", key, "COST", 11)
+        body = json.dumps({"attributes": {"path": "/twice", "ip": key}, "wait_ms": LONG}).encode()
+        client.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)
+        before = cpu_seconds(server)
+        time.sleep(0.5)
+        assert cpu_seconds(server) - before <= 0.05
+        refund(server, key)
+        assert b'"allowed":true' in client.rest()
+
+
+@pytest.mark.parametrize("wait", [{}, {"wait_ms": 5_000}])
+def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key, wait):
+    permit = take(server, "single", key)
+    server.get(f"/v1/acquire/calm?key={key}")
+    with Wire(server.http) as wire:
+        body = json.dumps({"attributes": {"path": "/lane", "ip": key}, **wait}).encode()
+        wire.send(b"POST /v1/acquire HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)
+        report(server, permit)
+        assert b'"allowed":true' in wire.rest()
 
 
 def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
@@ -291,6 +337,51 @@ def test_a_queue_waits_for_places_without_being_asked_to(server, key):
         for permit in permits:
             report(server, permit)
     assert server.get(f"/v1/peek/lanes?key={key}").json["remaining"] == 2
+
+
+def unsent(wire):
+    """Bytes that the other side's kernel has not taken yet."""
+    return struct.unpack("i", fcntl.ioctl(wire.socket, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def test_who_left_just_before_its_place_came_takes_none(serve, key):
+    server = serve("--threads", "2", config=CONFIG)
+    permit = take(server, "strict", key)
+    with Wire(server.resp) as wire:
+        gone = Client(server, "strict", key)
+        silent = Client(server, "strict", key)
+        held(server, 2)
+        silent.wire.send(encode("PING") * 7_200)  # more than is read while it waits
+        until(lambda: not unsent(silent.wire), "all to be sent")
+        server.process.send_signal(signal.SIGSTOP)
+        gone.__exit__()
+        silent.__exit__()
+        wire.send(encode("WEIR.REPORT", permit, "success"))
+        server.process.send_signal(signal.SIGCONT)
+        assert wire.reply() == b"+OK"
+        held(server, 0)
+        assert wire.command("WEIR.ACQUIRE", "strict", key)[0] == 1
+
+
+def test_who_is_first_for_one_key_does_not_overtake_at_another(server, key):
+    permit = take(server, "strict", key)
+    drain(server, key)
+    body = json.dumps({"attributes": {"path": "/narrow", "ip": key}, "wait_ms": LONG}).encode()
+    with Wire(server.http) as both:
+        both.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        held(server, 1)  # for a place
+        with Client(server, "hour", key, cost=2) as other:
+            held(server, 2)
+            refund(server, key)
+            report(server, permit)
+            held(server, 2)
+            assert server.get(f"/v1/peek/strict?key={key}").json["remaining"] == 1
+            refund(server, key)
+            assert other.answer() == (True, "ok")
+        held(server, 1)
+        refund(server, key)
+        assert b'"allowed":true' in both.rest()
 
 
 def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):

@@ -331,10 +331,16 @@ static void *call(void *context)
 	return NULL;
 }
 
-static void until_it_waits_for(struct scene *s, const char *name)
+static uint64_t hash_of(struct scene *s, const char *name)
 {
 	const struct weir_limit *limit = weir_engine_limit(s->engine, name, strlen(name));
-	uint64_t hash = memory_hash(s->table, limit->algo.identity, "k", 1);
+
+	return memory_hash(s->table, limit->algo.identity, "k", 1);
+}
+
+static void until_it_waits_for(struct scene *s, const char *name)
+{
+	uint64_t hash = hash_of(s, name);
 
 	while (!room_has(room_at(&s->table->room), hash))
 		sched_yield();
@@ -421,6 +427,41 @@ static void each_key_that_denies_is_waited_for(void **state)
 	close_scene(&s);
 }
 
+static void no_wake(struct room_waiter *waiter)
+{
+	(void)waiter;
+}
+
+static void the_first_for_one_key_does_not_overtake_at_another(void **state)
+{
+	struct room_waiter other = {.wake = no_wake};
+	struct caller caller;
+	struct room *room;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_buckets);
+	take_now(&s, 3);
+	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	pthread_create(&caller.thread, NULL, call, &caller);
+	until_it_waits_for(&s, "hourly");
+	room = room_at(&s.table->room);
+	other.hash = hash_of(&s, "other");
+	assert_int_equal(room_join(room, &other, 1), ROOM_FIRST);
+	reset(&s, "other");
+	reset(&s, "hourly");
+	while (room_has(room, hash_of(&s, "hourly")))
+		sched_yield();
+	weir_peek(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, WEIR_NOW, &s.d);
+	assert_int_equal(s.d.remaining, 3);
+	while (room_count(room) < 2)
+		sched_yield();
+	room_leave(room, &other);
+	pthread_join(caller.thread, NULL);
+	assert_true(caller.d.allowed);
+	close_scene(&s);
+}
+
 static void a_turn_is_slept_for(void **state)
 {
 	uint64_t start_ns = os_monotonic_ns();
@@ -451,6 +492,7 @@ int main(void)
 	    cmocka_unit_test(what_is_denied_holds_no_place_of_a_shadow_rule_nor_frees_anothers),
 	    cmocka_unit_test(a_place_is_waited_for_and_its_queue_is_bounded),
 	    cmocka_unit_test(each_key_that_denies_is_waited_for),
+	    cmocka_unit_test(the_first_for_one_key_does_not_overtake_at_another),
 	    cmocka_unit_test(a_turn_is_slept_for),
 	};
 
