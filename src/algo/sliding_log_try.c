@@ -51,7 +51,7 @@ static inline bool look(const struct algo_row *row, struct algo_log_head last, u
 			return false;
 		f->oldest = behind(row, last.place, f->live);
 	}
-	if (!log_is(f->oldest, LOG_FIRST)) { /* else what is behind it is on a line that nobody else needs */
+	if (!log_is(f->oldest, LOG_FIRST)) { /* else the line behind it is not needed */
 		struct cell spent = behind(row, last.place, f->live + 1);
 
 		if (!log_is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
