@@ -20,6 +20,8 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <weir/weir.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -146,6 +148,12 @@ static inline struct moment clock_moment(const struct clock *clock)
 static inline struct moment moment_given(uint64_t now_ns)
 {
 	return (struct moment){now_ns, now_ns};
+}
+
+/** The moment that a call is for: given, or WEIR_NOW. */
+static inline struct moment clock_moment_at(const struct clock *clock, uint64_t now_ns)
+{
+	return now_ns == WEIR_NOW ? clock_moment(clock) : moment_given(now_ns);
 }
 
 #endif

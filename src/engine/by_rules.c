@@ -16,11 +16,6 @@ struct call {
 	alignas(max_align_t) char room[CALL_ROOM];
 };
 
-static struct moment moment_of(const struct weir_table *table, uint64_t now_ns)
-{
-	return now_ns == WEIR_NOW ? clock_moment(&table->clock) : moment_given(now_ns);
-}
-
 static void open_call(struct call *call, const struct weir_engine *engine)
 {
 	call->table = engine_table(engine);
@@ -62,8 +57,8 @@ int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attrib
 
 	if (status == WEIR_OK) {
 		engine_fetch(call.table, &call.request);
-		engine_decide(call.table, &call.request, moment_of(call.table, now_ns), NULL, NULL,
-		              decision);
+		engine_decide(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns), NULL,
+		              NULL, decision);
 	}
 	return close_acquire(&call, status, permits);
 }
@@ -95,7 +90,8 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	open_call(&call, engine);
 	status = engine_prepare_permits(engine, permits, &call.arena, &call.request);
 	if (status == WEIR_OK) {
-		permits_refund(call.table, &call.request, moment_of(call.table, now_ns), decision);
+		permits_refund(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns),
+		               decision);
 		status = decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);
@@ -114,7 +110,7 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	open_call(&call, engine);
 	status = engine_prepare_permits(engine, permits, &call.arena, &call.request);
 	if (status == WEIR_OK &&
-	    !engine_report(call.table, &call.request, moment_of(call.table, now_ns)))
+	    !engine_report(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns)))
 		status = WEIR_ENOTFOUND;
 	arena_free(&call.arena);
 	return status;

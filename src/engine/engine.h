@@ -145,6 +145,13 @@ bool engine_holds_places(const struct engine_request *request);
 int engine_want_permit(struct engine_request *request);
 /** What a request that was decided took, by its permit; without one all is 0. */
 void engine_permits(const struct engine_request *request, struct weir_permits *permits);
+
+/* The one of a single key, as the public calls tell it. */
+static inline void engine_fill_permit(struct weir_permit *permit, bool taken, uint64_t id,
+                                      uint64_t until_ns, uint64_t cost)
+{
+	*permit = taken ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
+}
 /**
  * A refund of what they cover. What was taken from limits that are no more is left out.
  * 0, EINVAL (more charges than there can be) or ENOMEM.

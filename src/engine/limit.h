@@ -28,6 +28,17 @@ void limit_free(struct weir_limit *limit);
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                        struct weir_error *error);
 
+/** When a call is that gives a time, or WEIR_NOW. */
+static inline struct moment limit_moment(const struct clock *clock, uint64_t now_ns,
+                                         const struct weir_limit *limit)
+{
+	if (now_ns != WEIR_NOW)
+		return moment_given(now_ns);
+	if (limit->algo.cache)
+		return clock_moment(clock);
+	return moment_given(clock_now(clock));
+}
+
 /** Whether its requests hold places until they are reported, and so get permits unasked. */
 static inline bool limit_has_permits(const struct weir_limit *limit)
 {

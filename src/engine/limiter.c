@@ -1,0 +1,271 @@
+/* limiter.c: the public calls on limits without keys. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/room.h"
+#include "engine/wait.h"
+#include "store/memory.h"
+
+struct weir_limiter {
+	struct cell cell;
+	_Alignas(
+	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
+	struct clock clock;
+	struct cell *row; /* NULL where the cell is all of a state */
+	struct room *room; /* of those who wait, or NULL */
+	bool load_is_atomic;
+};
+
+static struct cell *row_open(const struct algo_limit *limit)
+{
+	size_t size = algo_widths[limit->width] * sizeof(struct cell);
+	void *row;
+
+	if (posix_memalign(&row, 64, size) != 0)
+		return NULL;
+	return memset(row, 0, size);
+}
+
+int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
+                      struct weir_error *error)
+{
+	struct weir_limiter *limiter = NULL;
+	int status;
+
+	*out = NULL;
+	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	limiter->cell = (struct cell){0, 0};
+	limiter->row = NULL;
+	limiter->room = NULL;
+	limiter->clock = clock_start(clock_offset(), true);
+	limiter->load_is_atomic = cell_load_is_atomic();
+	status = limit_init(&limiter->limit, options, error);
+	if (status != WEIR_OK) {
+		free(limiter);
+		return status;
+	}
+	if (limiter->limit.algo.width != 0) {
+		limiter->row = row_open(&limiter->limit.algo);
+		if (!limiter->row) {
+			weir_limiter_close(limiter);
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+		}
+	}
+	*out = limiter;
+	return WEIR_OK;
+}
+
+void weir_limiter_close(weir_limiter *limiter)
+{
+	if (!limiter)
+		return;
+	limit_free(&limiter->limit);
+	room_close(limiter->room);
+	free(limiter->row);
+	free(limiter);
+}
+
+static inline struct moment limiter_moment(const struct weir_limiter *limiter, uint64_t now_ns)
+{
+	return limit_moment(&limiter->clock, now_ns, &limiter->limit);
+}
+
+__attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter *limiter,
+                                                            struct algo_call call,
+                                                            struct moment at,
+                                                            struct weir_decision *d)
+{
+	const struct algo_limit *algo = &limiter->limit.algo;
+	struct algo_time time = algo_time_at(algo, at);
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (algo->algorithm == WEIR_RANDOM) {
+		limit_draw(&limiter->limit, &call, d);
+		return 0;
+	}
+	if (limiter->row)
+		until_ns = wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic, algo,
+		                           &call, &time, &outcome);
+	else
+		until_ns = memory_apply_cell(&limiter->cell, limiter->load_is_atomic, algo, &call, &time,
+		                             &outcome);
+	limit_explain(&limiter->limit, algo, &outcome, d);
+	return until_ns;
+}
+
+/* Returns the end of the state that it left. */
+static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct algo_call *call,
+                                    struct moment at, struct weir_decision *d)
+{
+	const struct algo_limit *algo = &limiter->limit.algo;
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (__builtin_expect(!memory_try(&limiter->cell, limiter->load_is_atomic, algo, MEMORY_TAG,
+	                                 call, at.now_ns, &outcome, &until_ns),
+	                     0))
+		return limiter_step_slow(limiter, *call, at, d);
+	limit_explain(&limiter->limit, algo, &outcome, d);
+	return until_ns;
+}
+
+static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
+                               uint64_t now_ns, struct weir_decision *d)
+{
+	struct algo_call call = {op, cost, 0};
+
+	if (!limit_cost_fits(&limiter->limit, op, cost))
+		return WEIR_ECOST;
+	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
+	if (op >= ALGO_REFUND)
+		room_poke(room_at(&limiter->room), 0);
+	return WEIR_OK;
+}
+
+/* Acquiring has all of a decision inlined and its kind known; the other calls share one that asks.
+ */
+__attribute__((flatten)) int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost,
+                                                  uint64_t now_ns, struct weir_decision *decision)
+{
+	return limiter_call(limiter, ALGO_ACQUIRE, cost, now_ns, decision);
+}
+
+__attribute__((noinline)) static int limiter_other(struct weir_limiter *limiter, enum algo_op op,
+                                                   uint64_t cost, uint64_t now_ns,
+                                                   struct weir_decision *decision)
+{
+	return limiter_call(limiter, op, cost, now_ns, decision);
+}
+
+int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                      struct weir_decision *decision)
+{
+	return limiter_other(limiter, ALGO_PEEK, cost, now_ns, decision);
+}
+
+int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                        struct weir_decision *decision)
+{
+	return limiter_other(limiter, ALGO_REFUND, cost, now_ns, decision);
+}
+
+int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
+{
+	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
+}
+
+int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
+                                struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct algo_call call = {ALGO_ACQUIRE, cost, .permit = permit_draw()};
+	uint64_t until_ns;
+
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
+		return WEIR_ECOST;
+	until_ns = limiter_step(limiter, &call, limiter_moment(limiter, now_ns), decision);
+	engine_fill_permit(permit, decision->allowed && cost > 0, call.permit, until_ns, cost);
+	return WEIR_OK;
+}
+
+/* Whether there may be something of it to give back. */
+static bool limiter_has(const struct weir_limiter *limiter, const struct weir_permit *permit,
+                        struct moment at)
+{
+	return permit->id != 0 && permit->until_ns > algo_time_at(&limiter->limit.algo, at).now_ns;
+}
+
+int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
+                               uint64_t now_ns, struct weir_decision *decision)
+{
+	struct moment at = limiter_moment(limiter, now_ns);
+	bool held = limiter_has(limiter, permit, at);
+	struct algo_call call = {ALGO_REFUND, held ? permit->cost : 0, permit->until_ns,
+	                         .permit = permit->id};
+
+	limiter_step(limiter, &call, at, decision);
+	room_poke(room_at(&limiter->room), 0);
+	decision->allowed &= held;
+	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
+}
+
+int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
+                        enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
+{
+	struct weir_decision ignored;
+
+	(void)latency_ns; /* of no limit that is here */
+	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
+		return WEIR_EINVAL;
+	if (limit_has_permits(&limiter->limit))
+		return weir_limiter_refund_permit(limiter, permit, now_ns, &ignored);
+	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
+}
+
+struct limiter_wait {
+	struct wait wait; /* first */
+	struct weir_limiter *limiter;
+	uint64_t cost;
+	uint64_t permit; /* its id, or 0 */
+	uint64_t until_ns;
+};
+
+/* As engine_decide_in_order. */
+static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t max_wait_ns,
+                           struct moment at, struct weir_decision *d)
+{
+	struct limiter_wait *waiting = (struct limiter_wait *)wait;
+	struct weir_limiter *limiter = waiting->limiter;
+	bool is_behind = waiting->cost > 0 && place < ENGINE_FIRST &&
+	                 room_has(room_at(&limiter->room), wait->hash);
+	struct algo_call call = {is_behind ? ALGO_PEEK : ALGO_ACQUIRE, waiting->cost,
+	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};
+	enum weir_reason reason;
+
+	waiting->until_ns = limiter_step(limiter, &call, at, d);
+	if (waiting->cost == 0 || (d->allowed && !is_behind))
+		return true;
+	reason = wait_refusal(wait->limit, place, max_wait_ns, d);
+	if (reason != WEIR_REASON_OK)
+		wait_deny(d, reason);
+	return reason != WEIR_REASON_OK;
+}
+
+static void deny_limiter(struct wait *wait, enum weir_reason reason, struct moment at,
+                         struct weir_decision *d)
+{
+	(void)wait;
+	(void)at;
+	wait_deny(d, reason);
+}
+
+int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
+                              struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct limiter_wait waiting = {
+	    .wait = {.clock = &limiter->clock,
+	             .room = &limiter->room,
+	             .decide = decide_limiter,
+	             .deny = deny_limiter,
+	             .limit = &limiter->limit},
+	    .limiter = limiter,
+	    .cost = cost,
+	    .permit = permit ? permit_draw() : 0,
+	};
+	int status;
+
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
+		return WEIR_ECOST;
+	status = wait_acquire(&waiting.wait, deadline_ns, decision);
+	if (status == WEIR_OK && permit)
+		engine_fill_permit(permit, decision->allowed && cost > 0, waiting.permit, waiting.until_ns, cost);
+	return status;
+}
+
+int weir_limiter_shed(weir_limiter *limiter, double deny)
+{
+	return weir_limit_shed(&limiter->limit, deny);
+}
