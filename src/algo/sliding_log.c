@@ -85,7 +85,7 @@ void sliding_log_want_entry(struct algo_change *change, const struct algo_row *r
                             struct cell after)
 {
 	change->want = ALGO_WANT_CELL;
-	change->place = log_place(row, view, back);
+	change->place = algo_row_back(row, view->place, back);
 	change->before = before;
 	change->after = after;
 }
@@ -311,7 +311,7 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, str
 		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
 		want_instead(change, row, view, view->until_ns + 1, end_ns, &next);
 	} else {
-		next.place = view->place + 1 < row->width ? view->place + 1 : 0;
+		next.place = algo_row_next(row, view->place);
 		next.span = view->live + 1;
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */

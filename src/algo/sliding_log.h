@@ -88,17 +88,11 @@ static inline int64_t log_ahead_ns(const struct algo_row *row, struct cell entry
 	return cell_ahead_ns(entry, at) - log_lead(row, entry);
 }
 
-static inline unsigned log_place(const struct algo_row *row, const struct log_view *view,
-                                 unsigned back)
-{
-	return view->place >= back ? view->place - back : view->place + row->width - back;
-}
-
 /* The entry `back` places before the head's. */
 static inline struct cell log_entry(const struct algo_row *row, const struct log_view *view,
                                     unsigned back)
 {
-	return algo_row_load(row, log_place(row, view, back));
+	return algo_row_load(row, algo_row_back(row, view->place, back));
 }
 
 static inline bool log_is_before(struct cell entry, struct cell newest)

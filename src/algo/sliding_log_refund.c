@@ -79,7 +79,7 @@ static void want_newest_out(const struct algo_row *row, const struct log_view *v
 {
 	struct log_view head = *view;
 
-	head.place = log_place(row, view, 1);
+	head.place = algo_row_back(row, view->place, 1);
 	head.first = cell_generation(newest) & LOG_FIRST;
 	head.span = view->live - 1;
 	head.own = newest;

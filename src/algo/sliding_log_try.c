@@ -9,7 +9,7 @@
 /* The cell `back` places before `place`. */
 static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
 {
-	return cell_load(&row->cells[place >= back ? place - back : place + row->width - back], true);
+	return cell_load(&row->cells[algo_row_back(row, place, back)], true);
 }
 
 /* How long the entry counts. */
@@ -68,7 +68,7 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
 	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
 	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
-	unsigned next = last.place + 1 < row->width ? last.place + 1 : 0, lead;
+	unsigned next = algo_row_next(row, last.place), lead;
 	struct found f;
 
 	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||

@@ -80,6 +80,17 @@ static inline struct cell algo_row_load(const struct algo_row *row, unsigned pla
 	return cell_load(&row->cells[place], row->load_is_atomic);
 }
 
+/* The place after another, and that so many before it, round and round. */
+static inline unsigned algo_row_next(const struct algo_row *row, unsigned place)
+{
+	return place + 1 < row->width ? place + 1 : 0;
+}
+
+static inline unsigned algo_row_back(const struct algo_row *row, unsigned place, unsigned back)
+{
+	return place >= back ? place - back : place + row->width - back;
+}
+
 enum algo_want {
 	ALGO_WANT_NOTHING, /* the outcome stands, if the head is still the same */
 	ALGO_WANT_AGAIN,   /* others were at it meanwhile */

@@ -18,14 +18,14 @@ static struct algo_row row_of(const struct wide_table *wide, unsigned width, str
 	                         tag, wide->table.load_is_atomic};
 }
 
+static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
+{
+	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
+}
+
 bool wide_still(const struct wide_state *state)
 {
-	struct cell head;
-
-	if (!state->slot.cell)
-		return true;
-	head = cell_load(state->slot.cell, state->row.load_is_atomic);
-	return cell_bits(head) == cell_bits(state->slot.value);
+	return !state->slot.cell || is_still(state->slot.cell, state->slot.value, &state->row);
 }
 
 /* What an earlier life of the key left in the row would count once the row is looked at. */
@@ -153,11 +153,6 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 	return true;
 }
 
-static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
-{
-	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
-}
-
 static bool try_log(struct cell *cell, struct cell head, const struct algo_row *row,
                     const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
                     struct algo_outcome *out, uint64_t *until_ns)
@@ -176,6 +171,13 @@ static bool try_log(struct cell *cell, struct cell head, const struct algo_row *
 	return cell_swap(cell, head, append.head);
 }
 
+/* All of a narrow row. */
+static void fetch_slots(const struct algo_row *row)
+{
+	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+		prefetch(row->cells + i);
+}
+
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
 static bool try_open(struct cell *cell, struct cell head, const struct algo_row *row,
                      const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
@@ -183,8 +185,7 @@ static bool try_open(struct cell *cell, struct cell head, const struct algo_row 
 {
 	struct algo_change change;
 
-	for (unsigned i = 0; i < algo_widths[1]; i += 4)
-		prefetch(row->cells + i);
+	fetch_slots(row);
 	if (!sliding_window_seal(limit, head, row, now_ns, cost, &change) ||
 	    !cell_swap(cell, head, change.head))
 		return false;
@@ -275,7 +276,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 
 static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
 {
-	unsigned at = place >= back ? place - back : place + row->width - back;
+	unsigned at = algo_row_back(row, place, back);
 
 	if (at < row->width) /* else it is damaged, or no log */
 		prefetch(&row->cells[at]);
@@ -299,8 +300,7 @@ void wide_fetch_row(const struct weir_table *store, const struct memory_key *key
 	if (key->limit->algorithm == WEIR_SLIDING_LOG)
 		fetch_log(&row, algo_log_head(row.width, cell_word(head)));
 	else if (!key->limit->is_summed || sliding_window_needs_row(key->limit, now_ns, head))
-		for (unsigned i = 0; i < algo_widths[1]; i += 4)
-			prefetch(row.cells + i);
+		fetch_slots(&row);
 }
 
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
