@@ -101,8 +101,7 @@ int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *
 	if (status != WEIR_OK)
 		return status;
 	engine_decide(table, &request, limit_moment(&table->clock, now_ns, limit), NULL, NULL, decision);
-	engine_fill_permit(permit, request.permit.id != 0, request.permit.id,
-	                   request.direct.until_ns, cost);
+	*permit = engine_permit_of(request.permit.id, request.direct.until_ns, cost);
 	return WEIR_OK;
 }
 
@@ -165,8 +164,7 @@ int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *ke
 	if (status == WEIR_OK)
 		status = wait_request(table, &request, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		engine_fill_permit(permit, request.permit.id != 0, request.permit.id,
-		                   request.direct.until_ns, cost);
+		*permit = engine_permit_of(request.permit.id, request.direct.until_ns, cost);
 	return status;
 }
 

@@ -288,9 +288,8 @@ static struct engine_charge *waited_for(const struct weir_table *table,
 {
 	struct room *room = room_at(&table->room);
 
-	for (size_t i = 0; i < (request->direct.limit ? 1 : request->charge_count); i++) {
-		struct engine_charge *charge =
-		    request->direct.limit ? &request->direct : &request->charges[i];
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
+		struct engine_charge *charge = engine_charge_at(request, i);
 
 		if (!charge->shadow && !is_first_of(request, charge->key.hash) &&
 		    room_has(room, charge->key.hash))
@@ -369,10 +368,10 @@ static bool may_wait(const struct engine_charge *charge, uint64_t max_wait_ns)
 
 bool engine_may_wait(const struct engine_request *request)
 {
-	bool may = request->direct.limit && may_wait(&request->direct, request->max_wait_ns);
+	bool may = false;
 
-	for (size_t i = 0; i < request->charge_count && !may; i++)
-		may = may_wait(&request->charges[i], request->max_wait_ns);
+	for (size_t i = 0; i < engine_charge_count(request) && !may; i++)
+		may = may_wait(engine_charge_at(request, i), request->max_wait_ns);
 	return may && request->op == ALGO_ACQUIRE && request->cost > 0 &&
 	       request->max_wait_ns != WEIR_ZERO;
 }

@@ -114,6 +114,17 @@ void engine_deny(struct weir_table *table, struct engine_request *request,
                  struct engine_charge *charge, enum weir_reason reason, struct moment at,
                  engine_observer *observe, void *context, struct weir_decision *decision);
 
+/* All charges alike, whether it is a direct call's one or those of the rules. */
+static inline size_t engine_charge_count(const struct engine_request *request)
+{
+	return request->direct.limit ? 1 : request->charge_count;
+}
+
+static inline struct engine_charge *engine_charge_at(const struct engine_request *request, size_t i)
+{
+	return request->direct.limit ? (struct engine_charge *)&request->direct : &request->charges[i];
+}
+
 /* What a request took of one limit: nothing that a reload frees. */
 struct engine_taken {
 	struct weir_charge charge;
@@ -146,11 +157,10 @@ int engine_want_permit(struct engine_request *request);
 /** What a request that was decided took, by its permit; without one all is 0. */
 void engine_permits(const struct engine_request *request, struct weir_permits *permits);
 
-/* The one of a single key, as the public calls tell it. */
-static inline void engine_fill_permit(struct weir_permit *permit, bool taken, uint64_t id,
-                                      uint64_t until_ns, uint64_t cost)
+/* The one of a single key, as the public calls tell it; `id` 0: nothing was taken. */
+static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)
 {
-	*permit = taken ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
+	return id != 0 ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
 }
 /**
  * A refund of what they cover. What was taken from limits that are no more is left out.

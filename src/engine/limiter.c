@@ -167,7 +167,7 @@ int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t n
 	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
 		return WEIR_ECOST;
 	until_ns = limiter_step(limiter, &call, limiter_moment(limiter, now_ns), decision);
-	engine_fill_permit(permit, decision->allowed && cost > 0, call.permit, until_ns, cost);
+	*permit = engine_permit_of(decision->allowed && cost > 0 ? call.permit : 0, until_ns, cost);
 	return WEIR_OK;
 }
 
@@ -261,7 +261,8 @@ int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t dea
 		return WEIR_ECOST;
 	status = wait_acquire(&waiting.wait, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		engine_fill_permit(permit, decision->allowed && cost > 0, waiting.permit, waiting.until_ns, cost);
+		*permit = engine_permit_of(decision->allowed && cost > 0 ? waiting.permit : 0,
+		                           waiting.until_ns, cost);
 	return status;
 }
 

@@ -9,16 +9,10 @@
 
 #include "engine/room.h"
 
-static size_t charge_count(const struct engine_request *request)
-{
-	return request->direct.limit ? 1 : request->charge_count;
-}
-
 /* What a permit covers of a request, or NULL. */
 static const struct engine_charge *covered(const struct engine_request *request, size_t i)
 {
-	const struct engine_charge *charge =
-	    request->direct.limit ? &request->direct : &request->charges[i];
+	const struct engine_charge *charge = engine_charge_at(request, i);
 
 	return engine_has_taken(charge) ? charge : NULL;
 }
@@ -32,7 +26,7 @@ size_t engine_taken(const struct engine_request *request, struct engine_taken *t
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < charge_count(request); i++) {
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 
 		if (charge && taken)
@@ -40,6 +34,15 @@ size_t engine_taken(const struct engine_request *request, struct engine_taken *t
 		n += charge != NULL;
 	}
 	return n;
+}
+
+/* Whoever waits for the key may try then. */
+static void refund(struct weir_table *table, const struct weir_limit *limit,
+                   const struct memory_key *key, const struct algo_call *call, struct moment at,
+                   struct weir_decision *d)
+{
+	engine_apply_slow(table, limit, *key, *call, at, d);
+	room_poke(room_at(&table->room), key->hash);
 }
 
 void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
@@ -56,24 +59,22 @@ void engine_give_back(struct weir_table *table, const struct weir_engine *engine
 	if (!limit)
 		return;
 	key = memory_key(&limit->algo, taken->charge.key);
-	engine_apply_slow(table, limit, key, call, at, &ignored);
-	room_poke(room_at(&table->room), taken->charge.key);
+	refund(table, limit, &key, &call, at, &ignored);
 }
 
 bool engine_holds_places(const struct engine_request *request)
 {
-	bool holds = request->direct.limit && limit_has_permits(request->direct.limit);
-
-	for (size_t i = 0; i < request->charge_count; i++)
-		holds |= limit_has_permits(request->charges[i].limit);
-	return holds;
+	for (size_t i = 0; i < engine_charge_count(request); i++)
+		if (limit_has_permits(engine_charge_at(request, i)->limit))
+			return true;
+	return false;
 }
 
 int engine_want_permit(struct engine_request *request)
 {
 	if (request->op != ALGO_ACQUIRE || request->cost == 0)
 		return WEIR_OK;
-	request->wants_permit = charge_count(request) <= WEIR_PERMITS_MAX;
+	request->wants_permit = engine_charge_count(request) <= WEIR_PERMITS_MAX;
 	return request->wants_permit ? WEIR_OK : WEIR_ELONG;
 }
 
@@ -83,7 +84,7 @@ void engine_permits(const struct engine_request *request, struct weir_permits *p
 	if (permits->id == 0)
 		return;
 	permits->cost = request->cost;
-	for (size_t i = 0; i < charge_count(request); i++) {
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 
 		if (charge)
@@ -123,7 +124,7 @@ void permits_hold(struct weir_table *table, struct engine_request *request, stru
 	uint64_t until_ns = 0;
 	bool any = false;
 
-	for (size_t i = 0; i < charge_count(request); i++) {
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 
 		if (!charge)
@@ -148,7 +149,7 @@ void permits_drop(struct weir_table *table, struct engine_request *request, stru
 		struct weir_decision ignored;
 
 		if (charge->shadow && engine_has_taken(charge))
-			engine_apply(table, charge->limit, &charge->key, &call, at, &ignored);
+			refund(table, charge->limit, &charge->key, &call, at, &ignored);
 	}
 	request->permit.id = 0;
 }
@@ -156,7 +157,7 @@ void permits_drop(struct weir_table *table, struct engine_request *request, stru
 /* Whether it covers any places, or (if not `places`) anything else. */
 static bool covers(const struct engine_request *request, bool places)
 {
-	for (size_t i = 0; i < charge_count(request); i++) {
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 
 		if (charge && limit_has_permits(charge->limit) == places)
@@ -174,7 +175,7 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 {
 	bool given = false, first = true;
 
-	for (size_t i = 0; i < charge_count(request); i++) {
+	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 		struct algo_call call = {ALGO_REFUND, 0, .permit = request->permit.id};
 		struct weir_decision one;
@@ -184,8 +185,7 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 			continue;
 		call.cost = mine ? request->cost : 0;
 		call.until_ns = charge->until_ns;
-		engine_apply(table, charge->limit, &charge->key, &call, at, &one);
-		room_poke(room_at(&table->room), charge->key.hash);
+		refund(table, charge->limit, &charge->key, &call, at, &one);
 		given |= mine && one.allowed;
 		if (first || one.remaining < d->remaining)
 			*d = one;
