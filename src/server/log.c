@@ -50,10 +50,11 @@ void log_close(struct log *log)
 	free(log);
 }
 
-static void count_dropped(struct log *log, uint64_t lines)
+/* A line is left out, and with it the word of `untold` others. */
+static void drop(struct log *log, uint64_t untold)
 {
-	atomic_fetch_add_explicit(&log->dropped, lines, memory_order_relaxed);
-	atomic_fetch_add_explicit(&log->untold, lines, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->untold, 1 + untold, memory_order_relaxed);
 }
 
 static void add_time(struct buffer *out)
@@ -109,7 +110,7 @@ static void add_text(struct buffer *out, const struct log_field *field)
 		add_quoted(out, field->text);
 }
 
-static void write_all(struct log *log, const struct buffer *line)
+static bool write_all(const struct log *log, const struct buffer *line)
 {
 	size_t written = 0;
 
@@ -118,12 +119,11 @@ static void write_all(struct log *log, const struct buffer *line)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0) {
-			count_dropped(log, 1);
-			return;
-		}
+		if (n < 0)
+			return false;
 		written += (size_t)n;
 	}
+	return true;
 }
 
 void log_write(struct log *log, enum log_level level, const char *event,
@@ -138,7 +138,7 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	if (weir_acquire(log->buckets, log->limit, event, strlen(event), 1, WEIR_NOW, &decision) ==
 	        WEIR_OK &&
 	    !decision.allowed) {
-		count_dropped(log, 1);
+		drop(log, 0);
 		return;
 	}
 	buffer_add_text(&line, json ? "{\"time\":\"" : "");
@@ -151,10 +151,8 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	for (size_t i = 0; i < n; i++)
 		add(&line, &fields[i]);
 	buffer_add_text(&line, json ? "}\n" : "\n");
-	if (line.failed)
-		count_dropped(log, 1 + untold.number);
-	else
-		write_all(log, &line);
+	if (line.failed || !write_all(log, &line))
+		drop(log, untold.number);
 	buffer_free(&line);
 }
 

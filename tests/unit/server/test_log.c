@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -135,12 +136,42 @@ static void a_flood_is_cut_and_told_and_hides_no_other_event(void **state)
 	close_log(&f);
 }
 
+/* The disk is full, and then has room again. */
+static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(void **state)
+{
+	unsigned long long dropped;
+	struct fixture f;
+	const char *told;
+	int file, full;
+
+	(void)state;
+	open_log(&f, LOG_TEXT);
+	for (unsigned i = 0; i < 2 * LOG_BURST; i++)
+		log_say(f.log, LOG_WARNING, "trouble");
+	dropped = log_dropped(f.log);
+	assert_true(dropped > 0);
+	file = dup(f.fd);
+	full = open("/dev/full", O_WRONLY);
+	assert_int_equal(dup2(full, f.fd), f.fd);
+	log_say(f.log, LOG_ERROR, "reload_failed");
+	assert_int_equal(log_dropped(f.log), dropped + 1);
+	assert_int_equal(dup2(file, f.fd), f.fd);
+	log_say(f.log, LOG_INFO, "stopping");
+	told = strstr(text_of(&f), " info stopping dropped=");
+	assert_non_null(told);
+	assert_int_equal(strtoull(told + strlen(" info stopping dropped="), NULL, 10), dropped + 1);
+	close(file);
+	close(full);
+	close_log(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_line_is_time_level_event_and_fields),
 	    cmocka_unit_test(an_error_has_its_place_where_there_is_one),
 	    cmocka_unit_test(a_flood_is_cut_and_told_and_hides_no_other_event),
+	    cmocka_unit_test(a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
