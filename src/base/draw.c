@@ -41,3 +41,8 @@ uint64_t draw_next(void)
 	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
 	return z ^ z >> 31;
 }
+
+double draw_share(void)
+{
+	return (double)(draw_next() >> 11) * 0x1p-53;
+}

@@ -91,15 +91,6 @@ static int read_duration(struct reader *reader, const struct node_key *key,
 	return WEIR_OK;
 }
 
-static int read_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                      void *field)
-{
-	(void)key;
-	if (value->type == YAML_SCALAR_NODE && parse_share(node_slice(value), field))
-		return WEIR_OK;
-	return node_expected(reader, value, "a number from 0 to 1 such as 0.25");
-}
-
 enum {
 	LIMIT_ALGORITHM,
 	LIMIT_BASE,
@@ -142,7 +133,7 @@ static const struct node_key limit_keys[] = {
     [LIMIT_MAX_WAIT] = {"max_wait", read_duration, OPTION(max_wait_ns),
                         KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE) | KIND(WEIR_CONCURRENCY),
                         .max = ALGO_PERIOD_MAX_NS},
-    [LIMIT_DENY] = {"deny", read_share, OPTION(deny), KIND(WEIR_RANDOM), .required = true},
+    [LIMIT_DENY] = {"deny", node_share, OPTION(deny), KIND(WEIR_RANDOM), .required = true},
     [LIMIT_MAX] = {"max", node_number, OPTION(max), KIND(WEIR_CONCURRENCY), .min = 1,
                    .max = ALGO_PERMITS_MAX, .required = true},
     [LIMIT_QUEUE] = {"queue", node_number, OPTION(queue), KIND(WEIR_CONCURRENCY),
@@ -295,7 +286,7 @@ static void show(const struct node_key *key, const void *field, struct buffer *o
 {
 	const struct node_word *word = key->words;
 
-	if (key->read == read_share) {
+	if (key->read == node_share) {
 		char text[SHARE_TEXT_MAX];
 
 		format_share(text, *(const double *)field);

@@ -70,6 +70,7 @@ struct weir_config {
 	uint64_t nodes;                                      /* 1 */
 	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */
 	const char *prefix;                                  /* "weir:" */
+	double retry_jitter;                                 /* 0 */
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
 	const struct rules_limit *limits;

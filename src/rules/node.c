@@ -203,6 +203,15 @@ int node_number(struct reader *reader, const struct node_key *key, const yaml_no
 	return node_expected(reader, value, expected);
 }
 
+int node_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	(void)key;
+	if (value->type == YAML_SCALAR_NODE && parse_share(node_slice(value), field))
+		return WEIR_OK;
+	return node_expected(reader, value, "a number from 0 to 1 such as 0.25");
+}
+
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field)
 {

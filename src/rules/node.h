@@ -69,6 +69,8 @@ int node_text(struct reader *reader, const struct node_key *key, const yaml_node
               void *field); /* const char * without NUL or control characters */
 int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field); /* uint64_t */
+int node_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field); /* double, 0 to 1 */
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field); /* an enum */
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/draw.h"
 #include "engine/room.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
@@ -56,6 +57,16 @@ static void tell_later(struct weir_decision *d, uint64_t wait_ns)
 	d->reset_after_ns = sat_sub(d->reset_after_ns, wait_ns);
 }
 
+/* So that those who are denied together do not come back together. */
+static void spread(const struct worker *worker, struct weir_decision *d)
+{
+	double jitter = worker->config->rules->retry_jitter;
+
+	if (!d->allowed && jitter > 0)
+		d->retry_after_ns = sat_add(d->retry_after_ns,
+		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
+}
+
 static void finish_decision(struct worker *worker, struct work *work)
 {
 	/* Only acquiring passes or denies anything. */
@@ -79,6 +90,8 @@ static void finish_decision(struct worker *worker, struct work *work)
 		work->wait_ns = work->reply.decision.wait_ns;
 		tell_later(&work->reply.decision, work->wait_ns);
 	}
+	if (work->engine.op == ALGO_ACQUIRE)
+		spread(worker, &work->reply.decision);
 }
 
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
@@ -86,6 +99,7 @@ void handle_deny(struct worker *worker, struct work *work, enum weir_reason reas
 	engine_deny(worker->shared->table, &work->engine, work->waits_for, reason, worker->at, observe,
 	            worker, &work->reply.decision);
 	work->waits_for = NULL;
+	spread(worker, &work->reply.decision);
 }
 
 static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected)

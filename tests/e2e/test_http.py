@@ -46,6 +46,40 @@ def test_retry_after_is_at_least_1(serve, key):
     assert {answer.headers["Retry-After"] for answer in denied} == {"1"}
 
 
+def test_identical_retry_after_synchronises_callers_unless_jittered(serve, key):
+    limits = "limits: { daily: { algorithm: token_bucket, rate: 1/d } }\n"
+    server = serve(config=limits)
+    day_ms = 24 * HOUR_MS
+
+    def told():
+        """What ten are told who are denied one after the other, by each protocol."""
+        answers = [server.get(f"/v1/acquire/daily?key={key}") for _ in range(10)]
+        batch = server.post("/v1/batch", 10 * [{"limit": "daily", "key": key}]).json
+        with Wire(server.resp) as wire:
+            plain = [wire.command("WEIR.ACQUIRE", "daily", key)[3] for _ in range(10)]
+            cell = [wire.command("CL.THROTTLE", key, 0, 1, 86400)[3] * 1000 for _ in range(10)]
+        return [[answer.json["retry_after_ms"] for answer in answers],
+                [int(answer.headers["Retry-After"]) * 1000 for answer in answers],
+                [item["retry_after_ms"] for item in batch], plain, cell]
+
+    def peek():
+        return server.get(f"/v1/peek/daily?key={key}").json["retry_after_ms"]
+
+    assert server.get(f"/v1/acquire/daily?key={key}").status == 200
+    with Wire(server.resp) as wire:
+        assert wire.command("CL.THROTTLE", key, 0, 1, 86400)[0] == 0
+    begin = peek()
+    for times in told():
+        assert sorted(times, reverse=True) == times
+        assert all(peek() <= ms < begin + 1000 for ms in times)
+    server.reload(limits + "retry_jitter: 0.5\n")
+    server.line_with("reloaded")
+    for times in told():
+        assert all(peek() <= ms <= 1.5 * day_ms + 1000 for ms in times)
+        assert max(times) - min(times) > day_ms / 100
+    assert peek() <= begin
+
+
 def test_rate_limit_headers_are_structured_fields(server, key):
     answer = server.get(f"/v1/acquire/window?key={key}")
     assert answer.headers["RateLimit-Policy"] == '"window";q=3;w=3600'

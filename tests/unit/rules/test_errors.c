@@ -134,6 +134,7 @@ static void impossible_values_are_refused(void **state)
 	    {"nodes: 65537", 1, 8, "from 1 to 65536"},
 	    {"ipv6_prefix: 0", 1, 14, "from 1 to 128, found \"0\""},
 	    {"ipv6_prefix: 129", 1, 14, "from 1 to 128, found \"129\""},
+	    {"retry_jitter: 1.5", 1, 15, "expected a number from 0 to 1 such as 0.25, found \"1.5\""},
 	    {"ipv6_prefix: /64", 1, 14, "from 1 to 128, found \"/64\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ limits: [a], key: [ip], ipv6_prefix: 129 }]",

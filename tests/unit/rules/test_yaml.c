@@ -58,7 +58,7 @@ static void the_top_level_is_read(void **state)
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
-	              "ipv6_prefix: 48\n"
+	              "ipv6_prefix: 48\nretry_jitter: 0.25\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
@@ -71,6 +71,7 @@ static void the_top_level_is_read(void **state)
 	assert_int_equal(config->sync_ns, 250 * 1000000);
 	assert_int_equal(config->nodes, 3);
 	assert_int_equal(config->ipv6_prefix, 48);
+	assert_true(config->retry_jitter == 0.25);
 	assert_string_equal(config->prefix, "");
 	assert_int_equal(config->trusted_proxy_count, 2);
 	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
