@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "base/number.h"
 #include "base/os.h"
+#include "path.h"
 
 #define KEYS  1000 /* that are put into each at most */
 #define QUOTA 2
@@ -28,8 +28,6 @@
 #define BILLION UINT64_C(1000000000)
 #define MOST    WEIR_CAPACITY_MAX
 #endif
-
-static char path[] = "/tmp/weir-capacity-XXXXXX";
 
 static weir_table *open_table(uint64_t capacity, const char *file)
 {
@@ -125,13 +123,6 @@ int main(void)
 	    cmocka_unit_test(tables_of_all_sizes_work_in_memory),
 	    cmocka_unit_test(tables_of_all_sizes_work_in_a_file),
 	};
-	int fd = mkstemp(path), failed;
 
-	if (fd < 0)
-		return 1;
-	close(fd);
-	unlink(path);
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	unlink(path);
-	return failed;
+	return cmocka_run_group_tests(tests, path_choose, path_remove);
 }

@@ -19,6 +19,8 @@
 #include <cmocka.h>
 #include <weir/weir.h>
 
+#include "path.h"
+
 #define NOW       UINT64_C(1700000000000000000)
 #define HOUR      UINT64_C(3600000000000)
 #define ROUNDS    300
@@ -26,8 +28,6 @@
 #define KEYS      400
 #define QUOTA     5
 #define TRIES     4 /* by each process at each key: together more than the quota */
-
-static char path[] = "/tmp/weir-crash-XXXXXX";
 
 static int key_name(char *to, size_t size, unsigned key)
 {
@@ -148,13 +148,6 @@ int main(void)
 	    cmocka_unit_test(nothing_granted_is_lost_when_processes_are_killed),
 	    cmocka_unit_test(nothing_is_lost_between_a_head_and_its_row),
 	};
-	int fd = mkstemp(path), failed;
 
-	if (fd < 0)
-		return 1;
-	close(fd);
-	unlink(path);
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	unlink(path);
-	return failed;
+	return cmocka_run_group_tests(tests, path_choose, path_remove);
 }

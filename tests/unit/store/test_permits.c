@@ -23,6 +23,7 @@
 
 #include "algo/concurrency.h"
 #include "store/memory.h"
+#include "path.h"
 
 #define NOW   (UINT64_C(1700000000) * NS_PER_S)
 #define LEASE (30 * NS_PER_S)
@@ -31,10 +32,10 @@
 static weir_table *table;
 static struct algo_outcome out;
 
-static void open_table(uint64_t capacity, const char *path)
+static void open_table(uint64_t capacity, const char *file)
 {
 	assert_int_equal(
-	    weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = path}, &table,
+	    weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = file}, &table,
 	                    NULL), WEIR_OK);
 }
 
@@ -498,8 +499,6 @@ static void reloads_under_load_let_no_more_pass(void **unused)
 #define MAX       5
 #define ROUNDS    60
 
-static char path[] = "/tmp/weir-permits-XXXXXX";
-
 /* How many each of the processes holds, 16 bits each: at once, so it is never seen half. */
 static unsigned sum_of(uint64_t flying)
 {
@@ -592,13 +591,6 @@ int main(void)
 	    IN_A_SMALL_TABLE(reloads_under_load_let_no_more_pass),
 	    cmocka_unit_test(the_killed_hold_until_their_leases_end_and_no_longer),
 	};
-	int fd = mkstemp(path), failed;
 
-	if (fd < 0)
-		return 1;
-	close(fd);
-	unlink(path);
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	unlink(path);
-	return failed;
+	return cmocka_run_group_tests(tests, path_choose, path_remove);
 }
