@@ -110,19 +110,24 @@ static bool take_second(struct scan *s)
 	return true;
 }
 
+/* A user's name may have brackets in it, but no time: in a header it ends at the first colon. */
 static int take_time(struct scan *s)
 {
-	const char *open = find(s, '[');
+	const char *user = s->at, *open = find(s, '[');
 
 	if (!open) {
 		s->at = s->end;
 		return expected(s, "a time in brackets");
 	}
-	if (open - s->at < 2 || open[-1] != ' ')
-		return expected(s, "a user, a blank and a time in brackets");
-	keep(s, USER, s->at, open - 1);
+	for (const char *next = open; next; next = find(s, '[')) {
+		s->at = next + 1;
+		if (next - user >= 2 && next[-1] == ' ' && take_second(s)) {
+			keep(s, USER, user, unescape((char *)user, next - 1));
+			return WEIR_OK;
+		}
+	}
 	s->at = open + 1;
-	return take_second(s) ? WEIR_OK : expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
+	return expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
 }
 
 /* The path is without the query, as it is in rules. */

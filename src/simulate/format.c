@@ -26,23 +26,28 @@ const struct format *format_named(const char *name)
 	return NULL;
 }
 
+static bool has_log_time(struct slice line)
+{
+	const char *at = line.data, *end = line.data + line.len;
+	uint64_t ignored;
+
+	for (; at < end && (at = memchr(at, '[', (size_t)(end - at))); at++)
+		if (end - at > FORMAT_SECOND + 1 && at[FORMAT_SECOND + 1] == ']' &&
+		    when_parse_log((struct slice){at + 1, FORMAT_SECOND}, &ignored))
+			return true;
+	return false;
+}
+
 /* A time in brackets is in no header of a CSV, and a brace begins nothing else. */
 const struct format *format_guess(struct slice line)
 {
-	const char *bracket = line.len > 0 ? memchr(line.data, '[', line.len) : NULL;
-	const char *close =
-	    bracket ? memchr(bracket, ']', line.len - (size_t)(bracket - line.data)) : NULL;
-	uint64_t ignored;
 	size_t blanks = 0;
 
-	while (blanks < line.len && line.data[blanks] == ' ')
+	while (blanks < line.len && (line.data[blanks] == ' ' || line.data[blanks] == '\t'))
 		blanks++;
 	if (blanks < line.len && line.data[blanks] == '{')
 		return format_named("jsonl");
-	if (close &&
-	    when_parse_log((struct slice){bracket + 1, (size_t)(close - bracket) - 1}, &ignored))
-		return format_named("combined");
-	return format_named("csv");
+	return format_named(has_log_time(line) ? "combined" : "csv");
 }
 
 int format_target(const struct fields *fields, struct slice name)

@@ -175,10 +175,12 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	return value <= WHEN_MAX_NS;
 }
 
+/* A date's fourth byte is a digit: not so in 170e-2. */
 bool when_parse(struct slice text, uint64_t *out_ns)
 {
-	return text.len > 4 && text.data[4] == '-' ? parse_rfc3339(text, out_ns)
-	                                           : parse_seconds(text, out_ns);
+	bool is_date = text.len > 4 && text.data[4] == '-' && text.data[3] <= '9';
+
+	return is_date ? parse_rfc3339(text, out_ns) : parse_seconds(text, out_ns);
 }
 
 static bool take_month(struct cursor *c, int *month)
