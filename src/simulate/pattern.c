@@ -8,6 +8,7 @@
 
 #define EPOCH_NS (UINT64_C(1767225600) * NS_PER_S) /* 2026-01-01T00:00:00Z: any time would do */
 #define PARTS    60                                /* of a period: phases are in these */
+#define EDGE     2                                 /* periods before the one of edge-burst */
 
 /* Algorithms join by a line. */
 const char pattern_limits[] =
@@ -49,7 +50,9 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
                  uint64_t count, const struct fields *fields, struct weir_error *error)
 {
 	uint64_t period_ns = limit->algo.period_ns;
-	uint64_t edge_ns = algo_time_at(&limit->algo, moment_given(EPOCH_NS)).window_end_ns;
+	/* Months differ: where a pattern has its burst, a window shall end. */
+	uint64_t before_ns = EDGE * period_ns, at_ns = EPOCH_NS + before_ns;
+	uint64_t edge_ns = algo_time_at(&limit->algo, moment_given(at_ns)).window_end_ns;
 	size_t i = 0;
 
 	while (i < sizeof patterns / sizeof *patterns && strcmp(patterns[i].name, name) != 0)
@@ -70,14 +73,9 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
 	    .clients = patterns[i].clients,
 	    .count = count,
 	    .period_ns = period_ns,
-	    .begin_ns = edge_ns ? edge_ns : (EPOCH_NS / period_ns + 1) * period_ns,
+	    .begin_ns = (edge_ns ? edge_ns : (at_ns / period_ns + 1) * period_ns) - before_ns,
 	};
 	return WEIR_OK;
-}
-
-static uint64_t phase_length_ns(const struct pattern *pattern)
-{
-	return pattern->period_ns / PARTS * pattern->phase->parts;
 }
 
 /* Requests of all clients in the phase: its mean share of the rate, for its length. */
@@ -113,10 +111,10 @@ static struct slice value_of(const struct pattern *pattern, struct slice name)
 int pattern_next(struct pattern *pattern, struct record *record)
 {
 	uint64_t client;
-	double place;
+	double place, parts;
 
 	while (pattern->sent == phase_requests(pattern)) {
-		pattern->begin_ns += phase_length_ns(pattern);
+		pattern->parts += pattern->phase->parts;
 		pattern->sent = 0;
 		if (++pattern->phase == pattern->end)
 			return 0;
@@ -124,7 +122,10 @@ int pattern_next(struct pattern *pattern, struct record *record)
 	place = place_of(pattern->phase, (double)pattern->sent++ / (double)phase_requests(pattern));
 	client = pattern->number++ % pattern->clients;
 	snprintf(pattern->address, sizeof pattern->address, "192.0.2.%u", (unsigned)client + 1);
-	record->time_ns = pattern->begin_ns + (uint64_t)(place * (double)phase_length_ns(pattern));
+	/* Rounded but once: what belongs behind a window's edge is not a nanosecond before it. */
+	parts = (double)pattern->parts + place * (double)pattern->phase->parts;
+	record->time_ns =
+	    pattern->begin_ns + (uint64_t)(parts / PARTS * (double)pattern->period_ns + 0.5);
 	record->cost = 1;
 	for (size_t i = 0; i < pattern->fields->count; i++)
 		record->values[i] = value_of(pattern, pattern->fields->names[i]);

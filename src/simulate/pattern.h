@@ -21,7 +21,8 @@ struct pattern {
 	const struct fields *fields;
 	uint64_t clients;
 	uint64_t count, period_ns;
-	uint64_t begin_ns; /* of the phase */
+	uint64_t begin_ns; /* of the first phase */
+	uint64_t parts;    /* of a period, before this phase */
 	uint64_t sent;     /* in the phase */
 	uint64_t number;   /* of the request, from 0 */
 	char address[32];

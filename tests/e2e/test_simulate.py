@@ -301,6 +301,17 @@ def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
     assert limit["worst"]["granted"] == 5
 
 
+@pytest.mark.parametrize("flags, trace, field", [
+    (["--key", "usr"], lines({"time": START, "user": "a"}, {"time": START, "usr": ""}), "usr"),
+    ([], f"time, ip\n{START}, a\n{START}, b\n", "ip"),
+])
+def test_requests_without_the_field_that_makes_the_key_are_told(config, flags, trace, field):
+    report, _ = simulate(config, trace, *flags)
+    assert report["without"] == {field: 2}
+    text = weir("simulate", "-c", config, "--trace", config.parent / "trace", *flags).stdout
+    assert f'2 requests had no "{field}": they share a key\n' in text
+
+
 def test_what_a_small_table_forgets_is_said(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(5000)))
     limit = simulate(config, trace, "--limit", "minute", "--capacity", "100")[0]["limits"]["minute"]
@@ -337,11 +348,38 @@ def test_every_pattern_runs_and_an_edge_burst_passes_twice_through_a_fixed_windo
     (["--trace", "/dev/null", "--format", "xml"], 1, "expected combined, jsonl or csv, found 'xml'"),
     (["--pattern", "steady", "--html", "/nonexistent/x"], 1, "expected a file to write to"),
     (["--pattern", "steady", "--decisions", "/dev/full"], 1, "expected room for the decisions"),
+    (["--pattern", "steady", "--key", "cost"], 1, "--key: expected an attribute, found 'cost'"),
     (["--pattern", "steady", "stray"], 2, "expected an option, found 'stray'"),
 ])
 def test_mistakes_are_told(config, flags, status, said):
     done = weir("simulate", "-c", config, *flags)
     assert done.returncode == status and said in done.stderr, done
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_the_log_is_read(config):
+    _, said = simulate(config, "{\n", "--html", "/nonexistent/x", fails=True)
+    assert "/nonexistent/x: expected a file to write to" in said and "trace:1:" not in said
+
+
+@pytest.mark.parametrize("flag", ["--html", "--decisions"])
+def test_the_log_is_not_written_over(config, flag):
+    trace = lines({"time": START, "ip": "a"})
+    _, said = simulate(config, trace, flag, config.parent / "trace", fails=True)
+    assert "expected a file to write to, found the log" in said
+    assert (config.parent / "trace").read_text() == trace
+
+
+def test_a_log_that_begins_in_the_middle_of_a_line_is_told_what_it_was_taken_for(config):
+    trace = combined("1.1.1.1", 0)[40:] + combined("1.1.1.1", 0)
+    assert "(read as CSV: --format if it is none)" in simulate(config, trace, fails=True)[1]
+    assert simulate(config, trace, "--format", "combined")[0]["requests"] == 1
+
+
+@pytest.mark.parametrize("rate", ["100/s", "1/ms", "7/7h", "50/month"])
+def test_an_edge_burst_is_a_quota_on_each_side_of_a_windows_edge(config, rate):
+    config.write_text(f"limits:\n  a: {{ algorithm: fixed_window, rate: {rate} }}\n")
+    done = weir("simulate", "-c", config, "--pattern", "edge-burst", "--json")
+    assert json.loads(done.stdout)["limits"]["a"]["denied"] == 0
 
 
 def test_the_table_is_plain_in_a_pipe_and_has_charts(config):
@@ -353,12 +391,14 @@ def test_the_table_is_plain_in_a_pipe_and_has_charts(config):
 
 def test_a_terminal_gets_a_progress_bar_and_colours(config):
     log = config.parent / "log"
-    log.write_text(lines(*({"time": START + i, "ip": "a"} for i in range(3))))
+    log.write_text(lines(*({"time": START + i, "ip": "a"} for i in range(3))) + "nothing\n")
     done = subprocess.run(["script", "-qec", f"{WEIR} simulate -c {config} --trace {log}", "/dev/null"],
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=True)
     shown = done.stdout.decode()
     assert re.search(r"\[#* *\] +\d+%", shown)
     assert "\033[32m" in shown and "█" in shown
+    # What is wrong stands on a line of its own.
+    assert re.search(rf"\r\033\[K{re.escape(str(log))}:4:1: error", shown)
 
 
 HOSTILE = "</script><script>document.title='x'</script><b>&amp;"
