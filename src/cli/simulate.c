@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -14,6 +16,8 @@
 #include "simulate/trace.h"
 
 #define EXIT_TROUBLE 1
+#define BAR          30
+#define CLEAR_LINE   "\r\033[K"
 
 enum { TRACE, FORMAT, PATTERN, LIMIT, KEY, CAPACITY, HTML, JSON, DECISIONS, HELP, FLAG_COUNT };
 
@@ -43,6 +47,7 @@ struct simulation {
 	struct lane *lanes;
 	struct replay replay;
 	struct trace trace;
+	FILE *page; /* NULL: not wanted */
 	struct pattern pattern;
 };
 
@@ -140,6 +145,9 @@ static int open_lanes(struct simulation *s, struct weir_error *error)
 
 	if (s->config->limit_count == 0)
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
+	if (s->text[KEY] && format_target(&s->replay.fields, slice_of(s->text[KEY])) != TARGET_NONE)
+		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
+		                 s->text[KEY]);
 	s->replay.lanes = s->lanes = calloc(n, sizeof *s->lanes);
 	if (!s->lanes)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
@@ -201,25 +209,61 @@ static void show_progress(void *context, uint64_t requests)
 {
 	const struct simulation *s = context;
 	uint64_t percent = s->trace.size ? s->trace.lines.consumed * 100 / s->trace.size : 0;
-	int bars = (int)(u64_min(percent, 100) * 30 / 100);
+	int bars = (int)(u64_min(percent, 100) * BAR / 100);
+	struct winsize window = {0};
 
+	fputc('\r', stderr);
+	/* A line that wraps can't be drawn over. */
+	ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+	if (s->trace.size && (window.ws_col == 0 || window.ws_col >= 2 * BAR))
+		fprintf(stderr, "[%.*s%*s]", bars, "##############################", BAR - bars, "");
 	if (s->trace.size)
-		fprintf(stderr, "\r[%.*s%*s] %3llu%%", bars, "##############################", 30 - bars,
-		        "", (unsigned long long)percent);
-	else
-		fputc('\r', stderr);
+		fprintf(stderr, " %3llu%%", (unsigned long long)percent);
 	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
 }
 
-static int write_file(const char *path, const struct buffer *text, struct weir_error *error)
+/* Before the replay, which should not be for nothing; and never over the log itself. */
+static int open_output(const struct simulation *s, const char *path, FILE **out,
+                       struct weir_error *error)
 {
-	FILE *file = fopen(path, "wbe");
-	bool written = file && fwrite(text->data, 1, text->len, file) == text->len;
+	struct stat file, log;
 
-	if (file && fclose(file) != 0)
+	if (s->text[TRACE] && stat(path, &file) == 0 && fstat(s->trace.lines.fd, &log) == 0 &&
+	    S_ISREG(file.st_mode) && file.st_ino == log.st_ino && file.st_dev == log.st_dev)
+		return error_set(error, WEIR_EINVAL, "%s: expected a file to write to, found the log",
+		                 path);
+	*out = fopen(path, "wbe");
+	return *out ? WEIR_OK
+	            : error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", path);
+}
+
+static int open_outputs(struct simulation *s, struct weir_error *error)
+{
+	const char *decisions = s->text[DECISIONS], *page = s->text[HTML];
+	int status = WEIR_OK;
+
+	if (decisions && strcmp(decisions, "-") == 0)
+		s->replay.decisions = fdopen(dup(STDOUT_FILENO), "we");
+	else if (decisions)
+		status = open_output(s, decisions, &s->replay.decisions, error);
+	if (status == WEIR_OK && decisions && !s->replay.decisions)
+		status = error_set(error, WEIR_EIO, "expected room for the decisions, found: %m");
+	if (status == WEIR_OK && page)
+		status = open_output(s, page, &s->page, error);
+	return status;
+}
+
+/* Closes it, too. */
+static int write_page(struct simulation *s, const struct buffer *page, struct weir_error *error)
+{
+	bool written = fwrite(page->data, 1, page->len, s->page) == page->len;
+
+	if (fclose(s->page) != 0)
 		written = false;
+	s->page = NULL;
 	return written ? WEIR_OK
-	               : error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", path);
+	               : error_set(error, WEIR_EIO, "%s: expected room for the page, found: %m",
+	                           s->text[HTML]);
 }
 
 static int write_reports(struct simulation *s, struct weir_error *error)
@@ -230,19 +274,20 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	    .malformed = s->trace.malformed,
 	    .as_rules = s->lanes[0].own == NULL,
 	};
+	const char *no_color = getenv("NO_COLOR");
 	struct buffer out = {0}, page = {0};
 	int status = WEIR_OK;
 
 	if (s->text[JSON])
 		report_json(&report, &out);
 	else
-		report_text(&report, !isatty(STDOUT_FILENO) || getenv("NO_COLOR"), &out);
-	if (s->text[HTML])
+		report_text(&report, !isatty(STDOUT_FILENO) || (no_color && *no_color), &out);
+	if (s->page)
 		report_html(&report, &page);
 	if (out.failed || page.failed)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
-	if (status == WEIR_OK && s->text[HTML])
-		status = write_file(s->text[HTML], &page, error);
+	if (status == WEIR_OK && s->page)
+		status = write_page(s, &page, error);
 	if (status == WEIR_OK &&
 	    (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0))
 		status = error_set(error, WEIR_EIO, "can't write the result: %m");
@@ -253,7 +298,6 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 
 static int run(struct simulation *s, struct weir_error *error)
 {
-	const char *decisions = s->text[DECISIONS];
 	struct source source;
 	int status = read_config(s, error);
 
@@ -263,28 +307,26 @@ static int run(struct simulation *s, struct weir_error *error)
 		status = open_lanes(s, error);
 	if (status == WEIR_OK)
 		status = open_source(s, &source, error);
-	if (status == WEIR_OK && decisions) {
-		s->replay.decisions = strcmp(decisions, "-") == 0 ? fdopen(dup(STDOUT_FILENO), "we")
-		                                                  : fopen(decisions, "wbe");
-		if (!s->replay.decisions)
-			status =
-			    error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", decisions);
-	}
+	if (status == WEIR_OK)
+		status = open_outputs(s, error);
 	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
 		s->replay.progress = show_progress;
 		s->replay.progress_context = s;
+		s->trace.before_report = CLEAR_LINE;
 	}
 	if (status == WEIR_OK)
 		status = replay_run(&s->replay, &source, error);
 	if (s->replay.progress)
-		fputs("\r\033[K", stderr);
+		fputs(CLEAR_LINE, stderr);
 	if (status == WEIR_OK && s->replay.requests == 0)
 		status =
 		    error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none", s->text[TRACE]);
 	if (status == WEIR_OK)
 		status = write_reports(s, error);
 	if (s->replay.decisions && fclose(s->replay.decisions) != 0 && status == WEIR_OK)
-		status = error_set(error, WEIR_EIO, "%s: %m", decisions);
+		status = error_set(error, WEIR_EIO, "%s: %m", s->text[DECISIONS]);
+	if (s->page)
+		fclose(s->page);
 	return status;
 }
 

@@ -97,17 +97,19 @@ void lane_close(struct lane *lane)
 	weir_config_close(lane->own);
 }
 
-static int add_field(struct fields *fields, const char *name, struct weir_error *error)
+static int add_field(struct fields *fields, const char *name, bool is_key, struct weir_error *error)
 {
 	struct slice text = slice_of(name);
+	size_t i = 0;
 
-	for (size_t i = 0; i < fields->count; i++)
-		if (slice_equal(fields->names[i], text))
-			return WEIR_OK;
-	if (fields->count == FORMAT_FIELDS_MAX)
+	while (i < fields->count && !slice_equal(fields->names[i], text))
+		i++;
+	if (i == FORMAT_FIELDS_MAX)
 		return error_set(error, WEIR_ELONG, "expected rules with at most %d attributes, found more",
 		                 FORMAT_FIELDS_MAX);
-	fields->names[fields->count++] = text;
+	if (i == fields->count)
+		fields->names[fields->count++] = text;
+	fields->are_keys[i] |= is_key;
 	return WEIR_OK;
 }
 
@@ -119,9 +121,9 @@ int lane_fields(const struct lane *lane, struct fields *fields, struct weir_erro
 		const struct rules_rule *rule = &lane->config->rules[i];
 
 		for (size_t j = 0; status == WEIR_OK && j < rule->key_count; j++)
-			status = add_field(fields, rule->key[j], error);
+			status = add_field(fields, rule->key[j], true, error);
 		for (size_t j = 0; status == WEIR_OK && j < rule->condition_count; j++)
-			status = add_field(fields, rule->conditions[j].attribute, error);
+			status = add_field(fields, rule->conditions[j].attribute, false, error);
 	}
 	return status;
 }

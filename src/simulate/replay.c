@@ -188,6 +188,8 @@ static void flush(struct run *run)
 
 static void take(struct run *run, struct held *held)
 {
+	for (size_t i = 0; i < held->value_count; i++)
+		run->replay->without[i] += held->values[i].len == 0;
 	run->batch[run->count++] = held;
 	if (run->count == BATCH)
 		flush(run);

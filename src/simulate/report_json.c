@@ -131,6 +131,22 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	buffer_add_text(out, "}");
 }
 
+/* Of the fields that make keys, those that requests did not have. */
+static void add_without(const struct replay *replay, struct buffer *out)
+{
+	const char *between = "\"";
+
+	buffer_add_text(out, ",\"without\":{");
+	for (size_t i = 0; i < replay->fields.count; i++) {
+		if (!replay->fields.are_keys[i] || replay->without[i] == 0)
+			continue;
+		add_key(out, between, replay->fields.names[i], false);
+		add_number(out, ":", replay->without[i]);
+		between = ",\"";
+	}
+	buffer_add_text(out, "}");
+}
+
 void report_json(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
@@ -146,6 +162,7 @@ void report_json(const struct report *report, struct buffer *out)
 	add_number(out, ",\"late\":", replay->order.late);
 	add_number(out, ",\"ahead\":", replay->order.ahead);
 	buffer_add_text(out, "}");
+	add_without(replay, out);
 	if (report->as_rules) {
 		const struct lane *lane = &replay->lanes[0];
 

@@ -145,13 +145,24 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	arena_free(&arena);
 }
 
-static void add_row(const struct tally *tally, struct buffer *out)
+/* Of the column of limits' names. */
+static int name_width(const struct replay *replay)
+{
+	size_t width = 16;
+
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
+			width = u64_max(width, strlen(replay->lanes[l].tallies[i].limit->name));
+	return (int)width;
+}
+
+static void add_row(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct histogram *retry = &tally->retry_after;
 	uint64_t declared = tally->declared->options.rate.count;
 	struct burst_stats stats = burst_stats(tally->burst);
 
-	buffer_printf(out, "%-16s %9llu %9llu %7llu %8llu", tally->limit->name,
+	buffer_printf(out, "%-*s %9llu %9llu %7llu %8llu", width, tally->limit->name,
 	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
 	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted);
 	if (declared > 0)
@@ -163,11 +174,12 @@ static void add_row(const struct tally *tally, struct buffer *out)
 	buffer_add_text(out, "\n");
 }
 
-static void add_waits(const struct tally *tally, struct buffer *out)
+static void add_waits(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct histogram *waits = &tally->waits.waits;
 
-	buffer_printf(out, "%-16s %9llu", tally->limit->name, (unsigned long long)tally->waits.waited);
+	buffer_printf(out, "%-*s %9llu", width, tally->limit->name,
+	              (unsigned long long)tally->waits.waited);
 	add_duration(out, 10, (uint64_t)tally_wait_mean_ns(&tally->waits));
 	add_duration(out, 10, histogram_quantile(waits, 0.5));
 	add_duration(out, 10, histogram_quantile(waits, 0.99));
@@ -176,7 +188,7 @@ static void add_waits(const struct tally *tally, struct buffer *out)
 }
 
 /* Only where there are limits that make requests wait. */
-static void add_waiting(const struct replay *replay, struct buffer *out)
+static void add_waiting(const struct replay *replay, int width, struct buffer *out)
 {
 	bool any = false;
 
@@ -187,10 +199,10 @@ static void add_waiting(const struct replay *replay, struct buffer *out)
 			if (tally->waits.waits.count == 0)
 				continue;
 			if (!any)
-				buffer_printf(out, "\n%-16s %9s %9s %9s %9s %9s\n", "limit", "waited", "mean wait",
-				              "p50", "p99", "max");
+				buffer_printf(out, "\n%-*s %9s %9s %9s %9s %9s\n", width, "limit", "waited",
+				              "mean wait", "p50", "p99", "max");
 			any = true;
-			add_waits(tally, out);
+			add_waits(tally, width, out);
 		}
 }
 
@@ -249,12 +261,17 @@ static void add_notes(const struct report *report, struct buffer *out)
 	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
 		if (notes[i].n > 0)
 			buffer_printf(out, "%llu %s\n", (unsigned long long)notes[i].n, notes[i].text);
+	for (size_t i = 0; i < replay->fields.count; i++)
+		if (replay->fields.are_keys[i] && replay->without[i] > 0)
+			buffer_printf(out, "%llu requests had no \"%s\": they share a key\n",
+			              (unsigned long long)replay->without[i], replay->fields.names[i].data);
 }
 
 void report_text(const struct report *report, bool plain, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
 	struct chart chart = plan(replay, plain);
+	int width = name_width(replay);
 
 	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
 	when_add_date(out, replay->first_ns);
@@ -265,12 +282,12 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 		              (unsigned long long)replay->lanes[0].allowed,
 		              (unsigned long long)replay->lanes[0].denied,
 		              (unsigned long long)replay->lanes[0].unlimited);
-	buffer_printf(out, "\n\n%-16s %9s %9s %7s %8s %8s %9s %7s\n", "limit", "allowed", "denied",
-	              "keys", "worst", "declared", "retry p50", "max");
+	buffer_printf(out, "\n\n%-*s %9s %9s %7s %8s %8s %9s %7s\n", width, "limit", "allowed",
+	              "denied", "keys", "worst", "declared", "retry p50", "max");
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			add_row(&replay->lanes[l].tallies[i], out);
-	add_waiting(replay, out);
+			add_row(&replay->lanes[l].tallies[i], width, out);
+	add_waiting(replay, width, out);
 	if (!report->as_rules) {
 		struct bars traffic = bars_of(&chart, &replay->lanes[0].tallies[0].timeline);
 

@@ -53,7 +53,8 @@ static void report(struct trace *trace, const struct weir_error *error)
 {
 	if (++trace->malformed > TRACE_REPORTS_MAX)
 		return;
-	fprintf(trace->reports, "%s:%llu:%u: error: %s\n", trace->path,
+	fprintf(trace->reports, "%s%s:%llu:%u: error: %s\n",
+	        trace->before_report ? trace->before_report : "", trace->path,
 	        (unsigned long long)trace->lines.number, error->column ? error->column : 1,
 	        error->message);
 	if (trace->malformed == TRACE_REPORTS_MAX)
@@ -64,9 +65,10 @@ static void report(struct trace *trace, const struct weir_error *error)
 static int begin(struct trace *trace, struct slice line, bool *is_header, struct weir_error *error)
 {
 	const struct fields *fields = trace->columns.fields;
+	bool guessed = !trace->format;
 	int status;
 
-	if (!trace->format)
+	if (guessed)
 		trace->format = format_guess(line);
 	format_columns(trace->format, fields, &trace->columns);
 	*is_header = trace->format->header != NULL;
@@ -76,9 +78,9 @@ static int begin(struct trace *trace, struct slice line, bool *is_header, struct
 	if (status != WEIR_OK) {
 		struct weir_error inner = *error;
 
-		error_set(error, status, "%s:%llu:%u: error: %s", trace->path,
+		error_set(error, status, "%s:%llu:%u: error: %s%s", trace->path,
 		          (unsigned long long)trace->lines.number, inner.column ? inner.column : 1,
-		          inner.message);
+		          inner.message, guessed ? " (read as CSV: --format if it is none)" : "");
 	}
 	return status;
 }

@@ -21,6 +21,7 @@ struct trace {
 	const struct format *format;
 	struct columns columns;
 	FILE *reports;
+	const char *before_report; /* what clears the line that it goes to; may be NULL */
 	bool begun;         /* the first line was seen */
 	uint64_t size;      /* of the file; 0: not known */
 	uint64_t malformed; /* lines so far */
