@@ -13,6 +13,8 @@
 #define MS_NS UINT64_C(1000000)
 #define S_NS  (1000 * MS_NS)
 
+#define SILENCE_S 5u
+
 /* Five a minute, four ways; one each 50 ms; and every second one. A limit's name is its route. */
 static const struct weir_limit_options routes[] = {
     /* A count that starts anew a minute after the first request. */
@@ -52,15 +54,15 @@ struct app {
 };
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, const char *text,
-                              const char *retry_after)
+                              const char *header, const char *value)
 {
 	struct MHD_Response *response =
 	    MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result result;
 
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain");
-	if (retry_after)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
+	if (header)
+		MHD_add_response_header(response, header, value);
 	result = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
 	return result;
@@ -78,17 +80,18 @@ static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connect
 
 	if (weir_acquire_wait(app->table, app->limits[route], &client->sin_addr,
 	                      sizeof client->sin_addr, 1, deadline, &d, NULL) != WEIR_OK)
-		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL);
+		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL, NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */
 		snprintf(retry_after, sizeof retry_after, "%llu",
 		         (unsigned long long)((d.retry_after_ns + S_NS - 1) / S_NS));
-		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n", retry_after);
+		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n",
+		              MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
 	}
 	if (routes[route].algorithm != WEIR_RANDOM)
 		snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
 		         (unsigned long long)d.quota);
-	return answer(connection, MHD_HTTP_OK, text, NULL);
+	return answer(connection, MHD_HTTP_OK, text, NULL, NULL);
 }
 
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *path,
@@ -99,11 +102,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 
 	(void)version, (void)body, (void)body_len, (void)request;
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0)
-		return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "expected GET\n", NULL);
+		return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "expected GET\n",
+		              MHD_HTTP_HEADER_ALLOW, MHD_HTTP_METHOD_GET);
 	for (size_t i = 0; i < ROUTE_COUNT; i++)
 		if (strcmp(path, routes[i].name) == 0)
 			return limited(app, i, connection);
-	return answer(connection, MHD_HTTP_NOT_FOUND, "no such route\n", NULL);
+	return answer(connection, MHD_HTTP_NOT_FOUND, "no such route\n", NULL, NULL);
 }
 
 static void close_app(struct app *app)
@@ -138,7 +142,9 @@ static int serve(struct app *app, in_port_t port)
 	sigprocmask(SIG_BLOCK, &end, NULL);
 	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0,
 	                          NULL, NULL, handle, app,
-	                          MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_END);
+	                          MHD_OPTION_SOCK_ADDR, &address,
+	                          /* Who sends half a request has a thread no longer than this. */
+	                          MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_END);
 	if (!server) {
 		fprintf(stderr, "port %u: expected one that is free\n", port);
 		return 1;

@@ -1,6 +1,7 @@
 """The examples that are programs of their own."""
 
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -30,7 +31,14 @@ def test_each_route_passes_five_and_tells_the_sixth_when_to_come_back(port):
             assert (denied.status, denied.text) == (429, "too many requests\n")
             assert least <= int(denied.headers["Retry-After"]) <= most
         assert client.request("GET", "/").status == 404
-        assert client.request("DELETE", "/counter").status == 405
+        refused = client.request("DELETE", "/counter")
+        assert (refused.status, refused.headers["Allow"]) == (405, "GET")
+
+
+def test_half_a_request_does_not_keep_a_thread(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+        client.sendall(b"GET /counter HTT")
+        assert client.recv(1000) == b""
 
 
 def test_at_a_fixed_rate_each_waits_for_its_turn_and_too_many_are_turned_away(port):
