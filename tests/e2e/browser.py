@@ -80,6 +80,7 @@ class Browser:
         return json.loads(text)
 
     def open(self, path):
+        self.events.clear()
         self.call("Page.navigate", url=path.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message())
