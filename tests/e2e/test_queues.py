@@ -52,9 +52,13 @@ def server(tmp_path_factory):
     assert server.stop() == 0
 
 
+def are_held(server, n):
+    return f"\nweir_answers_held {n}\n" in server.get("/metrics").text
+
+
 def held(server, n):
     """Waits until as many answers are held."""
-    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
+    until(lambda: are_held(server, n), f"{n} to be held")
 
 
 class Client:
@@ -163,11 +167,14 @@ def test_any_limit_is_waited_for(server, limit, key):
 
 
 def test_the_answer_tells_how_long_it_was_held(server, key):
-    begun = time.monotonic()
-    waits = [server.get(f"/v1/acquire/quick?key={key}&wait_ms=1000").json.get("wait_ms", 0)
-             for _ in range(3)]
-    assert 0 < sum(waits) <= (time.monotonic() - begun) * 1000 + 3
-    assert waits[0] == 0
+    def ask():
+        begun = time.monotonic()
+        told = server.get(f"/v1/acquire/quick?key={key}&wait_ms={LONG}").json.get("wait_ms", 0)
+        assert told <= (time.monotonic() - begun) * 1000 + 1
+        return told
+
+    assert ask() == 0
+    until(ask, "an answer to be held")  # who comes when the token is back is not
 
 
 def test_nobody_overtakes_who_waits(server, key):
@@ -192,18 +199,14 @@ def test_nobody_overtakes_who_waits(server, key):
 
 
 def test_hammering_does_not_starve_who_waits(server, key):
-    hammer = encode("WEIR.ACQUIRE", "quick", key) * 100
+    drain(server, key)
     with contextlib.ExitStack() as stack, Wire(server.resp) as wire:
-        wire.command("WEIR.ACQUIRE", "quick", key)
-        last = [stack.enter_context(Client(server, "quick", key)) for _ in range(10)][-1]
-        until(lambda: server.get(f"/v1/acquire/quick?key={key}").status == 429, "somebody to wait")
-        granted = 0
-        with selectors.DefaultSelector() as selector:
-            selector.register(last.wire.socket, selectors.EVENT_READ)
-            while not selector.select(0):
-                wire.send(hammer)
-                granted += sum(wire.reply()[0] for _ in range(100))
-        assert granted <= 2  # before the first waited, or when the last was answered
+        clients = crowd(stack, server, 10, "hour", key)
+        for client in clients:
+            wire.send(encode("WEIR.ACQUIRE", "hour", key) * 100)
+            refund(server, key)
+            assert [wire.reply()[0] for _ in range(100)] == [0] * 100
+            assert client.answer() == (True, "ok")
 
 
 def test_who_leaves_makes_room(server, key):
@@ -279,14 +282,17 @@ def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
 
 @pytest.mark.parametrize("wait", [{}, {"wait_ms": 5_000}])
 def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key, wait):
-    permit = take(server, "single", key)
+    permit, patience = take(server, "single", key), wait.get("wait_ms", 1000) / 1000
     server.get(f"/v1/acquire/calm?key={key}")
     with Wire(server.http) as wire:
         body = json.dumps({"attributes": {"path": "/lane", "ip": key}, **wait}).encode()
+        sent = time.monotonic()
         wire.send(b"POST /v1/acquire HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        held(server, 1)
+        until(lambda: are_held(server, 1) or time.monotonic() - sent >= patience, "it to be held")
         report(server, permit)
-        assert b'"allowed":true' in wire.rest()
+        reported = time.monotonic()
+        # If the machine stood still, so may it have, in the queue.
+        assert b'"allowed":true' in wire.rest() or reported - sent >= patience
 
 
 def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
@@ -444,7 +450,7 @@ def test_a_reload_reaches_who_waits(serve, key):
             assert wire.command("WEIR.SHED", "chance", "0") == b"+OK"
             assert shed.answer() == (True, "ok")
             wire.command("WEIR.SHED", "chance", "1")
-        gone = stack.enter_context(Client(server, "chance", key, wait=500))
+        gone = stack.enter_context(Client(server, "chance", key))
         held(server, 2)
         reload(CONFIG.replace("chance:", "other:"))
         assert b"ERR" in gone.wire.reply()
