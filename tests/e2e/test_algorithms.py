@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import Wire
+from harness import Wire, until
 
 CONFIG = """
 limits:
@@ -33,8 +33,7 @@ def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
         assert (denied.status, denied.json["reason"], denied.json["retry_after_ms"]) == (
             503, "shed", 1000)
         server.reload(CONFIG + "  fresh: { algorithm: token_bucket, rate: 1/s }\n")
-        while server.get(f"/v1/peek/fresh?key={key}").status != 200:
-            pass
+        until(lambda: server.get(f"/v1/peek/fresh?key={key}").status == 200, "the reload")
         assert wire.command("WEIR.ACQUIRE", "relief", key)[0] == 0
         assert '"deny":1,' in server.get("/v1/limits").text
         answer = server.post("/v1/shed", {"limit": "relief", "deny": 0.0})

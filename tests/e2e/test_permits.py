@@ -124,7 +124,7 @@ def test_permit_of_another_server(client, serve, key):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_permit_across_a_reload(serve, protocol):
-    config = "limits: {{ a: {{ algorithm: fixed_window, rate: {}/d }} }}"
+    config = "limits: {{ a: {{ algorithm: fixed_window, rate: {}/d, align: first_request }} }}"
     server = serve(config=config.format(5))
     client = protocol(server)
     _, _, permit = client.acquire("a", "k", 3)
@@ -133,7 +133,7 @@ def test_permit_across_a_reload(serve, protocol):
     assert client.peek("a", "k") == 5
     assert client.refund("a", "k", permit) == (True, 8, "")
     _, _, permit = client.acquire("a", "k", 3)
-    server.reload("limits: { b: { algorithm: fixed_window, rate: 5/d } }")
+    server.reload("limits: { b: { algorithm: token_bucket, rate: 5/h } }")
     server.line_with("reloaded")
     assert server.post("/v1/refund", {"permit": permit}).json["allowed"] is False
 
