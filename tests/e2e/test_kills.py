@@ -207,7 +207,7 @@ class Run:
         return heard, made, answers
 
     def gaps(self):
-        """The longest gaps between two answers of a survivor: around kills, and else."""
+        """The most time of the processor between two answers of a survivor: around kills, and else."""
         return [[max(taker.report.gap_ns[epoch] for taker in self.takers) / 1e6
                  for epoch in range(parity, self.takers[0].report.epoch, 2)] for parity in (1, 0)]
 
@@ -232,7 +232,7 @@ def test_killed_under_load_nothing_that_was_answered_is_lost(tmp_path):
         (directory / "state").unlink()
     median = lambda values: sorted(values)[len(values) // 2]
     print(f"{kills} kills on {runs} files: {answers} answers, {heard} grants heard of {made} made; "
-          f"longest gap of a survivor around a kill: median {median(around):.2f} ms, "
+          f"a survivor works for an answer around a kill: median {median(around):.2f} ms, "
           f"most {max(around):.1f} ms; without: {median(quiet):.2f} and {max(quiet):.1f} ms")
     assert heard > 100 * runs
     assert max(around) < 1000
