@@ -35,7 +35,7 @@ struct caller {
 	pthread_t thread;
 	struct weir_decision d;
 	int status;
-	bool done;
+	bool done, seen; /* waiting, by call_in_order */
 };
 
 static struct scene open_scene(const struct weir_limit_options *options)
@@ -102,7 +102,7 @@ static void call_in_order(struct caller *callers, size_t n, struct scene *scene,
 
 		callers[i] = (struct caller){scene, key, cost, deadline_ns};
 		pthread_create(&callers[i].thread, NULL, call, &callers[i]);
-		while (waiting(scene) <= before && !is_done(&callers[i]))
+		while (!(callers[i].seen = waiting(scene) > before) && !is_done(&callers[i]))
 			sched_yield();
 	}
 }
@@ -189,8 +189,11 @@ static void test_a_new_window_is_granted_in_the_order_of_arrival(void **state)
 	call_in_order(callers, THREADS, &scene, "key", 1, WEIR_FOREVER);
 	join_all(callers, THREADS);
 	for (size_t i = 0; i < THREADS; i++) {
+		/* Or in a third window, if the machine stood still. */
+		uint64_t left = i > 0 ? callers[i - 1].d.remaining : THREADS;
+
 		assert_true(callers[i].d.allowed);
-		assert_int_equal(callers[i].d.remaining, THREADS - 1 - i);
+		assert_true(callers[i].d.remaining == left - 1 || callers[i].d.remaining == THREADS - 1);
 	}
 	close_scene(&scene);
 }
@@ -366,7 +369,8 @@ static void test_a_deadline_is_kept(void **state)
 	assert_true(os_monotonic_ns() - start_ns >= 39 * MS);
 	for (size_t i = 0; i < 2; i++) {
 		assert_false(callers[i].d.allowed);
-		assert_int_equal(callers[i].d.reason, WEIR_REASON_WAIT_TOO_LONG);
+		/* Not of who came after its deadline, if the machine stood still. */
+		assert_true(callers[i].d.reason == WEIR_REASON_WAIT_TOO_LONG || !callers[i].seen);
 		assert_int_equal(callers[i].d.retry_after_ns, 1000 * MS);
 	}
 	assert_int_equal(waiting(&scene), 0);
@@ -378,16 +382,16 @@ static void test_turns_are_slept_for(void **state)
 	struct scene scene = open_scene(&(struct weir_limit_options){
 	    .algorithm = WEIR_PACER, .rate = {1, 10, WEIR_MILLISECOND}, .slack = WEIR_ZERO});
 	uint64_t start_ns = os_monotonic_ns();
-	struct caller callers[3], late;
+	struct caller caller, late;
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
-		callers[i] = (struct caller){&scene, "key", 1, WEIR_FOREVER};
-		call(&callers[i]);
-		assert_true(callers[i].d.allowed);
+	/* Who comes later than a turn after the last is not held. */
+	for (size_t i = 0, held = 0; held < 2; i++, held += caller.d.wait_ns > 0) {
+		caller = (struct caller){&scene, "key", 1, WEIR_FOREVER};
+		call(&caller);
+		assert_true(caller.d.allowed);
 		assert_true(os_monotonic_ns() - start_ns + MS / 1000 >= 10 * MS * i);
 	}
-	assert_true(callers[2].d.wait_ns > 0);
 	take(&scene, "key", 500);
 	late = (struct caller){&scene, "key", 1, os_wall_ns() + MS};
 	call(&late);
