@@ -74,7 +74,8 @@ def test_an_open_loop_shows_a_stall_to_all_whom_it_delays():
     with toy(stalling(after=200)) as port:
         result, code, _ = bench(port, "--command", "PING", "--rate", rate, "--connections", 4,
                                 "--duration", "1s", "--warmup", "0s")
-    assert (code, result["loop"], result["sent"], result["unsent"]) == (0, "open", rate, 0)
+    # What is due when a pause of the machine outlasts the load is not sent, but has waited as well.
+    assert (code, result["loop"], result["sent"] + result["unsent"]) == (0, "open", rate)
     # Due at an even pace during the stall: half of them wait for more than half of it.
     assert result["slower_than_ms"]["100"] >= rate * STALL / 2 * 0.9
     assert result["slower_than_ms"]["10"] >= rate * STALL * 0.9
