@@ -57,14 +57,17 @@ def test_a_client_that_has_said_all_gets_its_answers(server, key):
         assert wire.rest() == b""
 
 
-def test_a_thousand_idle_connections_while_others_are_served(server, key):
+IDLE = 900  # many systems give a process a thousand descriptors
+
+
+def test_hundreds_of_idle_connections_while_others_are_served(server, key):
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(Wire(server.resp if i % 2 else server.http))
-                for i in range(1000)]
+                for i in range(IDLE)]
         with Wire(server.resp) as wire:
             assert [wire.command("WEIR.ACQUIRE", "login", key)[0] for _ in range(12)] == (
                 [1] * 10 + [0] * 2)
-        assert idle[999].command("PING") == b"+PONG"
+        assert idle[IDLE - 1].command("PING") == b"+PONG"
 
 
 def test_a_full_table_still_answers_exactly_for_the_worst_offender(serve):
