@@ -45,6 +45,13 @@ def held(server, n):
     until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_left(server):
+    """So that the next test counts its own."""
+    yield
+    held(server, 0)
+
+
 def wait_ms(server, limit, key):
     """What the next one would wait; peeking is never held."""
     return server.get(f"/v1/peek/{limit}?key={key}").json["wait_ms"]

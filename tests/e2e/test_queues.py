@@ -61,6 +61,13 @@ def held(server, n):
     until(lambda: are_held(server, n), f"{n} to be held")
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_left(server):
+    """So that the next test counts its own."""
+    yield
+    held(server, 0)
+
+
 class Client:
     """Waits over either protocol."""
 
