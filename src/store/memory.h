@@ -93,6 +93,10 @@ static inline void memory_touch(const struct weir_table *store, const struct mem
 	prefetch(place.home + TABLE_SET_CELLS / 2);
 }
 
+/** Starts what can be done for a key's row before it is known which one that is. */
+__attribute__((noinline)) void wide_touch_rows(const struct weir_table *store, unsigned width,
+                                               uint64_t hash);
+
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
 static inline void memory_fetch_all(const struct weir_table *store, const struct memory_key *key)
@@ -102,6 +106,8 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 
 	table_prefetch(&place);
 	table_prefetch_run(table, &place, 0, 1);
+	if (__builtin_expect(key->width != 0, 0) && !key->limit->is_summed)
+		wide_touch_rows(store, key->width, key->hash);
 }
 
 /** Starts fetching what a decision will read of the row behind the key's cell. */

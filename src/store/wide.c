@@ -9,6 +9,12 @@
  */
 #include "store/wide.h"
 
+/* Cells of a page, if it is a small one. */
+#define PAGE_CELLS (4096 / sizeof(struct cell))
+
+/* Rows of a set that are wider have too many pages. */
+#define TOUCHED_WIDTH 128
+
 static struct algo_row row_of(const struct wide_table *wide, unsigned width, struct cell *head,
                               uint32_t tag)
 {
@@ -272,6 +278,27 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, call, &rest, time, state.slot.value, out, &until_ns));
 	return until_ns;
+}
+
+/*
+ * Only the head tells which row it is, and in it the place. But rows stand in the order of
+ * their cells, so those of a set are in a few pages, and a walk through the page tables takes
+ * longer than the line behind it: that walk goes on while the head is still on its way.
+ */
+void wide_touch_rows(const struct weir_table *store, unsigned width, uint64_t hash)
+{
+	const struct wide_table *wide = &store->wide[width];
+	struct table_place place = table_place(&wide->table, hash);
+	ptrdiff_t cells = algo_widths[width];
+	const struct cell *rows = wide->rows + (place.home - wide->table.cells) * cells;
+	ptrdiff_t run = (table_run(&wide->table, &place) - place.home) * cells;
+
+	if (cells > TOUCHED_WIDTH)
+		return;
+	for (ptrdiff_t i = 0; i < cells * TABLE_SET_CELLS; i += PAGE_CELLS) {
+		prefetch(rows + i);
+		prefetch(rows + run + i);
+	}
 }
 
 static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
