@@ -205,10 +205,15 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, struct algo_outcome *out);
 
-/** As memory_try, for an acquire from a wide state, where that needs the row. */
-bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-              uint64_t *until_ns);
+/** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
+bool wide_try_log(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+                  uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+                  uint64_t *until_ns);
+
+/** As memory_try, for an acquire from a summed window that time has left. */
+bool wide_try_open(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+                   uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+                   uint64_t *until_ns);
 
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
