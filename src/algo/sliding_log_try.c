@@ -3,8 +3,13 @@
  *
  * That reads one thing after the other, of any row and for any operation: 500
  * instructions. A head of a narrow row tells all places at once.
+ *
+ * Times are compared as they stand in cells, in sixteenths of a nanosecond.
  */
 #include "algo/sliding_log.h"
+
+/* Of a cell's `high`, without the generation. */
+#define TIME (~UINT64_C(15))
 
 /* The cell `back` places before `place`. */
 static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
@@ -13,15 +18,15 @@ static inline struct cell behind(const struct algo_row *row, unsigned place, uns
 }
 
 /* How long the entry counts. */
-static int64_t left_ns(struct cell entry, uint64_t now_ns)
+static int64_t left(struct cell entry, uint64_t now)
 {
-	return cell_ahead_ns(entry, now_ns) - (cell_word(entry) & 0x7f);
+	return (int64_t)((entry.high & TIME) - (entry.low & 0x7f) * 16 - now);
 }
 
-static bool is_live(uint32_t tag, struct cell entry, uint64_t now_ns, struct cell newest)
+static bool is_live(uint32_t tag, struct cell entry, uint64_t now, struct cell newest)
 {
-	return cell_tag(entry) == tag && left_ns(entry, now_ns) > 0 &&
-	       cell_ahead_ns(entry, now_ns) <= cell_ahead_ns(newest, now_ns);
+	return cell_tag(entry) == tag && left(entry, now) > 0 &&
+	       (int64_t)((newest.high & TIME) - (entry.high & TIME)) >= 0;
 }
 
 /* Whether `own` is the head's entry: whose clock lags sees more live, and that span stays. */
@@ -38,7 +43,7 @@ struct found {
 	unsigned base; /* sum before the oldest of them */
 };
 
-static inline bool look(const struct algo_row *row, struct algo_log_head last, uint64_t now_ns,
+static inline bool look(const struct algo_row *row, struct algo_log_head last, uint64_t now,
                         struct found *f)
 {
 	f->own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
@@ -46,7 +51,7 @@ static inline bool look(const struct algo_row *row, struct algo_log_head last, u
 	f->oldest = behind(row, last.place, last.span);
 	f->live = last.span;
 	f->base = 0;
-	while (!is_live(row->tag, f->oldest, now_ns, f->newest)) {
+	while (!is_live(row->tag, f->oldest, now, f->newest)) {
 		if (--f->live == 0)
 			return false;
 		f->oldest = behind(row, last.place, f->live);
@@ -54,26 +59,28 @@ static inline bool look(const struct algo_row *row, struct algo_log_head last, u
 	if (!log_is(f->oldest, LOG_FIRST)) { /* else the line behind it is not needed */
 		struct cell spent = behind(row, last.place, f->live + 1);
 
-		if (!log_is_before(spent, f->oldest) || is_live(row->tag, spent, now_ns, f->newest))
+		if (!log_is_before(spent, f->oldest) || is_live(row->tag, spent, now, f->newest))
 			return false;
 		f->base = log_sum(spent);
 	}
 	return true;
 }
 
-bool sliding_log_try(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
-                     uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
-                     struct algo_append *append)
+/* Flat, so that the callers that it is inlined into keep all in registers. */
+__attribute__((flatten)) bool sliding_log_try(const struct algo_limit *limit, struct cell head,
+                                              const struct algo_row *row, uint64_t now_ns,
+                                              uint64_t cost, struct algo_outcome *out,
+                                              struct algo_append *append)
 {
 	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
 	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
-	int64_t ahead = cell_ahead_ns(head, now_ns), left = ahead - last.lead;
+	int64_t ahead = cell_ahead_ns(head, now_ns), left_ns = ahead - last.lead;
 	unsigned next = algo_row_next(row, last.place), lead;
 	struct found f;
 
 	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
-	    last.span == 0 || last.span + 1 >= row->width || left <= 0 || left > (int64_t)period_ns ||
-	    !row->load_is_atomic || !look(row, last, now_ns, &f))
+	    last.span == 0 || last.span + 1 >= row->width || (uint64_t)left_ns - 1 >= period_ns ||
+	    !row->load_is_atomic || !look(row, last, now_ns << 4, &f))
 		return false;
 	use = last.cost + ((log_sum(f.newest) - f.base) & LOG_SUM);
 	algo_outcome_open(out);
@@ -81,23 +88,24 @@ bool sliding_log_try(const struct algo_limit *limit, struct cell head, const str
 		out->allowed = false;
 		out->reason = WEIR_REASON_OVER_LIMIT;
 		out->remaining = sat_sub(count, use);
-		out->retry_after_ns = (uint64_t)left_ns(f.oldest, now_ns);
-		out->reset_after_ns = (uint64_t)left;
-		append->head = head;
+		out->retry_after_ns = (uint64_t)left(f.oldest, now_ns << 4) >> 4;
+		out->reset_after_ns = (uint64_t)left_ns;
+		append->until_ns = now_ns + (uint64_t)ahead;
 		/* Else it is not the oldest alone that has to go. */
 		return ((log_sum(f.oldest) - f.base) & LOG_SUM) >= use + cost - count;
 	}
 	append->place = last.place;
 	append->before = f.own;
-	append->entry = (struct cell){tag << 32 | ((log_sum(f.newest) + last.cost) & LOG_SUM) << 17 |
+	append->entry = (struct cell){tag << 32 | (log_sum(f.newest) + last.cost) << 17 |
 	                                  (f.live + 1) << 7 | last.lead,
 	                              head.high};
 	append->is_there = is_there(f.own, append->entry);
 	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
 	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
+	append->until_ns = now_ns + end_ns;
 	append->head = (struct cell){tag << 32 | cost << 25 | next << 18 | (f.live + 1) << 11 |
 	                                 lead << 4,
-	                             (now_ns + end_ns) << 4};
+	                             append->until_ns << 4};
 	out->remaining = count - use - cost;
 	out->reset_after_ns = end_ns - lead;
 	return true;

@@ -158,6 +158,7 @@ struct algo_append {
 	bool is_there; /* the head's entry, in its place; else: */
 	struct cell before, entry;
 	struct cell head;
+	uint64_t until_ns; /* the head's, also of one that stays */
 };
 
 /**

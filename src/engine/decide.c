@@ -32,6 +32,21 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	return until_ns;
 }
 
+__attribute__((noinline)) static uint64_t try_open(struct weir_table *table,
+                                                   const struct weir_limit *limit,
+                                                   struct cell *cell, uint32_t tag, uint64_t cost,
+                                                   uint64_t now_ns, struct weir_decision *decision)
+{
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (!wide_try_open(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
+		return 0;
+	limit_explain(limit, &limit->algo, &outcome, decision);
+	return until_ns;
+}
+
+/* A call of its own for windows: a log's outcome has no address then (docs/design/speed.md). */
 uint64_t engine_try_row(struct weir_table *table, const struct weir_limit *limit,
                         struct cell *cell, uint32_t tag, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision)
@@ -39,7 +54,9 @@ uint64_t engine_try_row(struct weir_table *table, const struct weir_limit *limit
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (!wide_try(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
+	if (limit->algo.is_summed)
+		return try_open(table, limit, cell, tag, cost, now_ns, decision);
+	if (!wide_try_log(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
 		return 0;
 	limit_explain(limit, &limit->algo, &outcome, decision);
 	return until_ns;

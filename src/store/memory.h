@@ -93,6 +93,10 @@ static inline void memory_touch(const struct weir_table *store, const struct mem
 	prefetch(place.home + TABLE_SET_CELLS / 2);
 }
 
+/** Starts what can be done for a key's row before it is known which one that is. */
+__attribute__((noinline)) void wide_touch_rows(const struct weir_table *store, unsigned width,
+                                               uint64_t hash);
+
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
 static inline void memory_fetch_all(const struct weir_table *store, const struct memory_key *key)
@@ -102,6 +106,8 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 
 	table_prefetch(&place);
 	table_prefetch_run(table, &place, 0, 1);
+	if (__builtin_expect(key->width != 0, 0) && !key->limit->is_summed)
+		wide_touch_rows(store, key->width, key->hash);
 }
 
 /** Starts fetching what a decision will read of the row behind the key's cell. */
@@ -199,10 +205,15 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, struct algo_outcome *out);
 
-/** As memory_try, for an acquire from a wide state, where that needs the row. */
-bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-              uint64_t *until_ns);
+/** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
+bool wide_try_log(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+                  uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+                  uint64_t *until_ns);
+
+/** As memory_try, for an acquire from a summed window that time has left. */
+bool wide_try_open(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+                   uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+                   uint64_t *until_ns);
 
 /** Adds the widths in use. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);

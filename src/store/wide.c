@@ -9,6 +9,12 @@
  */
 #include "store/wide.h"
 
+/* Cells of a page, if it is a small one. */
+#define PAGE_CELLS (4096 / sizeof(struct cell))
+
+/* Rows of a set that are wider have too many pages. */
+#define TOUCHED_WIDTH 128
+
 static struct algo_row row_of(const struct wide_table *wide, unsigned width, struct cell *head,
                               uint32_t tag)
 {
@@ -153,15 +159,25 @@ static bool find_former(struct weir_table *store, const struct algo_limit *limit
 	return true;
 }
 
-static bool try_log(struct cell *cell, struct cell head, const struct algo_row *row,
-                    const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
-                    struct algo_outcome *out, uint64_t *until_ns)
+/* Whether the head is of this key, and nothing has taken over from the limit. */
+static inline bool is_own(struct cell head, const struct algo_row *row,
+                          const struct algo_limit *limit)
 {
+	return cell_tag(head) == row->tag && algo_is_current(limit);
+}
+
+static inline bool try_log(struct cell *cell, const struct algo_row *row,
+                           const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+                           struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct cell head = cell_load(cell, row->load_is_atomic);
 	struct algo_append append;
 
-	if (!sliding_log_try(limit, head, row, now_ns, cost, out, &append))
+	if (limit->algorithm != WEIR_SLIDING_LOG || !algo_log_is_narrow(row->width) ||
+	    !is_own(head, row, limit) ||
+	    !sliding_log_try(limit, head, row, now_ns, cost, out, &append))
 		return false;
-	*until_ns = until_of(append.head, now_ns);
+	*until_ns = append.until_ns;
 	if (!out->allowed)
 		return is_still(cell, head, row);
 	if (!append.is_there &&
@@ -179,12 +195,14 @@ static void fetch_slots(const struct algo_row *row)
 }
 
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
-static bool try_open(struct cell *cell, struct cell head, const struct algo_row *row,
-                     const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
-                     struct algo_outcome *out, uint64_t *until_ns)
+static bool try_open(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
+                     uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
+	struct cell head = cell_load(cell, row->load_is_atomic);
 	struct algo_change change;
 
+	if (cost == 0 || !is_own(head, row, limit))
+		return false;
 	fetch_slots(row);
 	if (!sliding_window_seal(limit, head, row, now_ns, cost, &change) ||
 	    !cell_swap(cell, head, change.head))
@@ -201,26 +219,23 @@ static bool try_open(struct cell *cell, struct cell head, const struct algo_row 
 	return change.want == ALGO_WANT_HEAD && cell_swap(cell, head, change.head);
 }
 
-static bool try_row(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
-                    uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
-{
-	struct cell head = cell_load(cell, row->load_is_atomic);
-
-	if (cost == 0 || cell_tag(head) != row->tag || !algo_is_current(limit))
-		return false;
-	if (limit->is_summed)
-		return try_open(cell, head, row, limit, cost, now_ns, out, until_ns);
-	return limit->algorithm == WEIR_SLIDING_LOG && algo_log_is_narrow(row->width) &&
-	       try_log(cell, head, row, limit, cost, now_ns, out, until_ns);
-}
-
-bool wide_try(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-              uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-              uint64_t *until_ns)
+__attribute__((flatten)) bool wide_try_log(struct weir_table *store, const struct algo_limit *limit,
+                                           struct cell *cell, uint32_t tag, uint64_t cost,
+                                           uint64_t now_ns, struct algo_outcome *out,
+                                           uint64_t *until_ns)
 {
 	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
 
-	return try_row(cell, &row, limit, cost, now_ns, out, until_ns);
+	return try_log(cell, &row, limit, cost, now_ns, out, until_ns);
+}
+
+bool wide_try_open(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
+                   uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
+                   uint64_t *until_ns)
+{
+	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
+
+	return try_open(cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
@@ -266,12 +281,34 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	if (limit->algorithm == WEIR_CONCURRENCY)
 		return places_apply_cell(&state, limit, call, time, out);
 	if (call->op == ALGO_ACQUIRE &&
-	    try_row(head, &state.row, limit, call->cost, time->now_ns, out, &until_ns))
+	    (limit->is_summed ? try_open : try_log)(head, &state.row, limit, call->cost, time->now_ns,
+	                                            out, &until_ns))
 		return until_ns;
 	do
 		state.slot.value = cell_load(head, load_is_atomic);
 	while (!attempt(&state, limit, call, &rest, time, state.slot.value, out, &until_ns));
 	return until_ns;
+}
+
+/*
+ * Only the head tells which row it is, and in it the place. But rows stand in the order of
+ * their cells, so those of a set are in a few pages, and a walk through the page tables takes
+ * longer than the line behind it: that walk goes on while the head is still on its way.
+ */
+void wide_touch_rows(const struct weir_table *store, unsigned width, uint64_t hash)
+{
+	const struct wide_table *wide = &store->wide[width];
+	struct table_place place = table_place(&wide->table, hash);
+	ptrdiff_t cells = algo_widths[width];
+	const struct cell *rows = wide->rows + (place.home - wide->table.cells) * cells;
+	ptrdiff_t run = (table_run(&wide->table, &place) - place.home) * cells;
+
+	if (cells > TOUCHED_WIDTH)
+		return;
+	for (ptrdiff_t i = 0; i < cells * TABLE_SET_CELLS; i += PAGE_CELLS) {
+		prefetch(rows + i);
+		prefetch(rows + run + i);
+	}
 }
 
 static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)

@@ -129,6 +129,9 @@ static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
 	    !sliding_log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
 		return;
 	same_outcome(&out);
+	assert_int_equal(append.until_ns,
+	                 (int64_t)now_ns +
+	                     cell_ahead_ns(out.allowed ? append.head : state.head, now_ns));
 	if (out.allowed) {
 		struct algo_change change = {.want = append.is_there ? ALGO_WANT_HEAD : ALGO_WANT_CELL,
 		                             .head = append.head,
