@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-#include "base/arena.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "base/prefetch.h"
 
 #define SLOTS_FIRST 1024
-#define ROOM_FIRST  4  /* of a log; one entry needs none */
+#define ROOM_FIRST  4  /* entries of a log; one needs none */
 #define ROOMS       11 /* powers of two up to BURST_LOG_MAX */
 
 struct entry {
@@ -15,21 +15,21 @@ struct entry {
 	uint64_t granted;
 };
 
+/*
+ * Its newest entry's time is here, and what its entries come to, so that a grant
+ * writes to the log and waits for nothing in it; a single entry needs none.
+ */
 struct key {
 	uint64_t hash; /* 0: free */
-	uint64_t sum;  /* of the entries */
-	uint16_t first, count;
-	uint16_t room; /* a power of two */
-	bool in_slots;
-	union {
-		struct entry one; /* where room is 1 */
-		struct entry *log;
-	};
+	uint64_t sum;  /* of the entries; those of an older period may still be among them */
+	uint64_t last_ns;
+	uint32_t log; /* where it begins, in ROOM_FIRST entries */
+	uint32_t first : ROOMS - 1, count : ROOMS, power : 4 /* of its room */, in_slots : 1;
 };
 
-/* A log that its key has outgrown, by the power of its room. */
+/* A log that its key has outgrown. */
 struct free_log {
-	struct free_log *next;
+	uint32_t next; /* 1-based; 0: the last */
 };
 
 struct burst {
@@ -37,23 +37,31 @@ struct burst {
 	struct burst_stats stats;
 	struct key *keys; /* open addressing; at most 3/4 are taken */
 	size_t mask;
-	struct arena arena; /* of the logs */
-	struct free_log *free[ROOMS];
+	struct entry *logs; /* taken from its beginning on */
+	uint32_t logs_used, logs_max;
+	uint32_t free[ROOMS]; /* by the power of their room, as free_log.next */
 };
 
-_Static_assert(BURST_LOG_MAX == 1 << (ROOMS - 1), "a list for each room");
+_Static_assert(sizeof(struct key) == 32, "two keys are a line");
+_Static_assert(BURST_LOG_MAX == 1 << (ROOMS - 1) && ROOMS <= 1 << 4, "a power for each room");
+
+#define LOG_BYTES (ROOM_FIRST * sizeof(struct entry))
 
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 {
+	/* Each has its first log, and what the logs may take and one more is beside that. */
+	uint64_t logs = u64_min(keys_max, UINT32_MAX / 4) * (1 + BURST_BYTES_PER_KEY / LOG_BYTES);
 	struct burst *burst = calloc(1, sizeof *burst);
 
 	if (!burst)
 		return NULL;
 	*burst = (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = SLOTS_FIRST - 1};
+	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / ROOM_FIRST;
 	burst->keys = os_pages_map(SLOTS_FIRST * sizeof *burst->keys);
-	if (burst->keys)
+	burst->logs = os_pages_map(burst->logs_max * LOG_BYTES);
+	if (burst->keys && burst->logs)
 		return burst;
-	free(burst);
+	burst_close(burst);
 	return NULL;
 }
 
@@ -61,8 +69,10 @@ void burst_close(struct burst *burst)
 {
 	if (!burst)
 		return;
-	arena_free(&burst->arena);
-	os_pages_unmap(burst->keys, (burst->mask + 1) * sizeof *burst->keys);
+	if (burst->keys)
+		os_pages_unmap(burst->keys, (burst->mask + 1) * sizeof *burst->keys);
+	if (burst->logs)
+		os_pages_unmap(burst->logs, burst->logs_max * LOG_BYTES);
 	free(burst);
 }
 
@@ -75,22 +85,28 @@ static struct key *find(struct key *keys, size_t mask, uint64_t hash)
 	return &keys[i];
 }
 
+static uint32_t room_of(const struct key *key)
+{
+	return UINT32_C(1) << key->power;
+}
+
+/* Of a key that has a log. */
+static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
+{
+	return &burst->logs[(size_t)key->log * ROOM_FIRST + ((key->first + i) & (room_of(key) - 1))];
+}
+
 void burst_prefetch(const struct burst *burst, uint64_t hash)
 {
-	const struct key *key = &burst->keys[hash & burst->mask];
-
-	__builtin_prefetch(key, 1);
-	__builtin_prefetch((const char *)(key + 1) - 1, 1);
+	prefetch(&burst->keys[hash & burst->mask]);
 }
 
 void burst_prefetch_log(const struct burst *burst, uint64_t hash)
 {
 	const struct key *key = find(burst->keys, burst->mask, hash ? hash : 1);
 
-	if (key->room <= 1)
-		return;
-	__builtin_prefetch(&key->log[key->first], 1);
-	__builtin_prefetch(&key->log[(key->first + key->count) & (key->room - 1)], 1);
+	if (key->power > 0)
+		prefetch(entry_at(burst, key, key->count));
 }
 
 /* Without memory, the keys there are are all that are tracked. */
@@ -124,61 +140,42 @@ static struct key *take(struct burst *burst, uint64_t hash)
 		key = find(burst->keys, burst->mask, hash);
 	}
 	burst->stats.keys++;
-	*key = (struct key){.hash = hash, .room = 1};
+	key->hash = hash;
 	return key;
-}
-
-static struct entry *log_of(struct key *key)
-{
-	return key->room > 1 ? key->log : &key->one;
-}
-
-static struct entry *entry_at(struct key *key, size_t i)
-{
-	return &log_of(key)[(key->first + i) & (key->room - 1)];
-}
-
-static struct free_log **free_logs(struct burst *burst, uint16_t room)
-{
-	return &burst->free[__builtin_ctz(room)];
-}
-
-static struct entry *take_log(struct burst *burst, uint16_t room)
-{
-	struct free_log **list = free_logs(burst, room), *log = *list;
-
-	if (!log)
-		return arena_array(&burst->arena, room, sizeof(struct entry));
-	*list = log->next;
-	return (struct entry *)log;
-}
-
-static void give_log(struct burst *burst, struct key *key)
-{
-	struct free_log **list = free_logs(burst, key->room), *log = (struct free_log *)key->log;
-
-	log->next = *list;
-	*list = log;
 }
 
 /* Twice the room, while there is memory for it. */
 static bool grow_log(struct burst *burst, struct key *key)
 {
-	uint16_t room = key->room > 1 ? 2 * key->room : ROOM_FIRST;
-	struct entry *log;
+	unsigned power = key->power > 0 ? key->power + 1u : (unsigned)__builtin_ctz(ROOM_FIRST);
+	uint32_t room = UINT32_C(1) << power, log = burst->free[power];
+	struct entry *entries;
 
 	if (room > BURST_LOG_MAX ||
-	    (room > ROOM_FIRST && burst->arena.used > burst->keys_max * BURST_BYTES_PER_KEY))
+	    (room > ROOM_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
 		return false;
-	log = take_log(burst, room);
-	if (!log)
+	if (log != 0) {
+		log--;
+		burst->free[power] = ((struct free_log *)&burst->logs[(size_t)log * ROOM_FIRST])->next;
+	} else if (burst->logs_max - burst->logs_used >= room / ROOM_FIRST) {
+		log = burst->logs_used;
+		burst->logs_used += room / ROOM_FIRST;
+	} else {
 		return false;
-	for (size_t i = 0; i < key->count; i++)
-		log[i] = *entry_at(key, i);
-	if (key->room > 1)
-		give_log(burst, key);
+	}
+	entries = &burst->logs[(size_t)log * ROOM_FIRST];
+	if (key->power > 0) {
+		struct entry *old = entry_at(burst, key, 0) - key->first;
+
+		for (uint32_t i = 0; i < key->count; i++)
+			entries[i] = *entry_at(burst, key, i);
+		((struct free_log *)old)->next = burst->free[key->power];
+		burst->free[key->power] = key->log + 1;
+	} else {
+		entries[0] = (struct entry){key->last_ns, key->sum};
+	}
 	key->log = log;
-	key->room = room;
+	key->power = power & 15;
 	key->first = 0;
 	return true;
 }
@@ -186,43 +183,62 @@ static bool grow_log(struct burst *burst, struct key *key)
 /* So wide that a period never touches more of them than there is room for. */
 static uint64_t slot_of(const struct burst *burst, const struct key *key, uint64_t time_ns)
 {
-	return time_ns / (burst->period_ns / (key->room > 2 ? key->room - 2u : 1u) + 1);
+	return time_ns / (burst->period_ns / (room_of(key) > 2 ? room_of(key) - 2 : 1) + 1);
 }
 
-static bool joins(const struct burst *burst, const struct key *key, const struct entry *last,
-                  uint64_t now_ns)
+static bool joins_last(const struct burst *burst, const struct key *key, uint64_t now_ns)
 {
-	return last->last_ns == now_ns ||
-	       (key->in_slots && slot_of(burst, key, last->last_ns) == slot_of(burst, key, now_ns));
+	return key->count > 0 &&
+	       (key->last_ns == now_ns ||
+	        (key->in_slots && slot_of(burst, key, key->last_ns) == slot_of(burst, key, now_ns)));
 }
 
 static void append(struct burst *burst, struct key *key, uint64_t now_ns, uint64_t granted)
 {
-	struct entry *last = key->count > 0 ? entry_at(key, key->count - 1u) : NULL;
+	bool joins = key->count == room_of(key) || joins_last(burst, key, now_ns);
 
-	if (last && joins(burst, key, last, now_ns)) {
-		last->last_ns = now_ns;
-		last->granted += granted;
-	} else {
-		*entry_at(key, key->count++) = (struct entry){now_ns, granted};
+	key->last_ns = now_ns;
+	key->count += !joins;
+	if (key->power > 0) {
+		struct entry *last = entry_at(burst, key, key->count - 1u);
+
+		*last = (struct entry){now_ns, joins ? last->granted + granted : granted};
 	}
 }
 
 static void go_to_slots(struct burst *burst, struct key *key)
 {
-	size_t count = key->count;
+	uint32_t count = key->count;
 
+	burst->stats.estimated++;
 	key->in_slots = true;
+	if (key->power == 0)
+		return;
 	key->count = 0;
-	for (size_t i = 0; i < count; i++) {
-		struct entry entry = *entry_at(key, i);
+	for (uint32_t i = 0; i < count; i++) {
+		struct entry entry = *entry_at(burst, key, i);
 
 		append(burst, key, entry.last_ns, entry.granted);
 	}
-	burst->stats.estimated++;
 }
 
-uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted)
+/* Forgets what is a period old. */
+static void expire(struct burst *burst, struct key *key, uint64_t now_ns)
+{
+	if (now_ns - key->last_ns >= burst->period_ns) {
+		key->sum = 0;
+		key->count = 0;
+	}
+	/* The newest ends this at the latest; alone, it is nowhere else. */
+	while (key->count > 1 && now_ns - entry_at(burst, key, 0)->last_ns >= burst->period_ns) {
+		key->sum -= entry_at(burst, key, 0)->granted;
+		key->first = (key->first + 1) & (room_of(key) - 1);
+		key->count--;
+	}
+}
+
+uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
+                   uint64_t least)
 {
 	struct key *key = take(burst, hash ? hash : 1);
 
@@ -232,15 +248,11 @@ uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t 
 	}
 	if (granted == 0)
 		return 0;
-	if (key->count > 0)
-		at_ns = u64_max(at_ns, entry_at(key, key->count - 1u)->last_ns);
-	while (key->count > 0 && at_ns - entry_at(key, 0)->last_ns >= burst->period_ns) {
-		key->sum -= entry_at(key, 0)->granted;
-		key->first = (key->first + 1) & (key->room - 1);
-		key->count--;
-	}
-	if (key->count == key->room && !joins(burst, key, entry_at(key, key->count - 1u), at_ns) &&
-	    !grow_log(burst, key) && !key->in_slots)
+	at_ns = u64_max(at_ns, key->last_ns);
+	if (key->count == room_of(key) || sat_add(key->sum, granted) > least)
+		expire(burst, key, at_ns);
+	if (key->count == room_of(key) && !joins_last(burst, key, at_ns) && !grow_log(burst, key) &&
+	    !key->in_slots)
 		go_to_slots(burst, key);
 	append(burst, key, at_ns, granted);
 	key->sum += granted;

@@ -38,9 +38,10 @@ void burst_prefetch_log(const struct burst *burst, uint64_t hash);
  * turn. A key's turns never go back, but where its state was evicted: what would
  * pass before another of its key counts with that one. Keys need no order among
  * them. Returns what the key was granted in the period that ends then, the start
- * not included.
+ * not included; where that is not more than `least`, it may return any such number.
  */
-uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted);
+uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
+                   uint64_t least);
 
 struct burst_stats burst_stats(const struct burst *burst);
 

@@ -98,8 +98,10 @@ static void prepare(struct run *run, struct lane *lane, size_t i)
 			status = WEIR_ENOMEM;
 	}
 	run->statuses[i] = status;
-	for (size_t j = 0; status == WEIR_OK && j < request->charge_count; j++)
+	for (size_t j = 0; status == WEIR_OK && j < request->charge_count; j++) {
+		memory_fetch(lane->table, &request->charges[j].key);
 		burst_prefetch(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
+	}
 }
 
 static void locate(struct run *run, struct lane *lane, size_t i)

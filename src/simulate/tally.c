@@ -41,7 +41,8 @@ void tally_count(struct tally *tally, const struct engine_charge *charge, uint64
 	bool allowed = decision->allowed;
 	uint64_t wait_ns = allowed && cost > 0 ? decision->wait_ns : 0; /* a question has no turn */
 	uint64_t turn_ns = now_ns + wait_ns;
-	uint64_t granted = burst_add(tally->burst, charge->key.hash, turn_ns, allowed ? cost : 0);
+	uint64_t granted = burst_add(tally->burst, charge->key.hash, turn_ns, allowed ? cost : 0,
+	                             tally->worst.granted);
 
 	timeline_add(&tally->timeline, now_ns,
 	             (struct timeline_counts){1, allowed && wait_ns == 0, !allowed});

@@ -41,7 +41,7 @@ static void sums_are_exact_for_keys_with_less_than_a_log_full(void **state)
 			now += 1000;
 		grants[i] =
 		    (struct grant){(unsigned)nrand48(seed) % KEYS, now, (uint64_t)nrand48(seed) % 3 + 1};
-		assert_int_equal(burst_add(burst, grants[i].key * 77, now, grants[i].granted),
+		assert_int_equal(burst_add(burst, grants[i].key * 77, now, grants[i].granted, 0),
 		                 sum_of(grants, i + 1, 1000));
 	}
 	assert_int_equal(burst_stats(burst).keys, KEYS);
@@ -58,14 +58,14 @@ static void a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most(void **st
 	(void)state;
 	/* One in each 100 ns: 10,000 in a period. */
 	for (uint64_t i = 1; i <= 60000; i++) {
-		uint64_t exact = i < 10000 ? i : 10000, sum = burst_add(burst, 3, now, 1);
+		uint64_t exact = i < 10000 ? i : 10000, sum = burst_add(burst, 3, now, 1, 0);
 
 		assert_true(sum >= exact);
 		assert_true(sum <= exact + slot / 100 + 2);
 		now += 100;
 	}
 	assert_int_equal(burst_stats(burst).estimated, 1);
-	assert_int_equal(burst_add(burst, 3, now + period, 1), 1);
+	assert_int_equal(burst_add(burst, 3, now + period, 1, 0), 1);
 	burst_close(burst);
 }
 
@@ -77,7 +77,7 @@ static void logs_that_have_taken_their_memory_go_on_in_slots(void **state)
 	(void)state;
 	for (uint64_t i = 0; i < 500; i++)
 		for (uint64_t key = 1; key <= 10; key++)
-			last = burst_add(burst, key, 1000 + i, 1);
+			last = burst_add(burst, key, 1000 + i, 1, 0);
 	assert_int_equal(last, 500);
 	assert_true(burst_stats(burst).estimated > 0);
 	burst_close(burst);
@@ -90,7 +90,7 @@ static void keys_past_the_most_are_counted_and_disturb_nobody(void **state)
 	(void)state;
 	for (uint64_t round = 1; round <= 2; round++)
 		for (uint64_t key = 1; key <= 6000; key++)
-			assert_int_equal(burst_add(burst, key, 100 + round, 1), key <= 5000 ? round : 0);
+			assert_int_equal(burst_add(burst, key, 100 + round, 1, 0), key <= 5000 ? round : 0);
 	assert_int_equal(burst_stats(burst).keys, 5000);
 	assert_int_equal(burst_stats(burst).untracked, 2000);
 	burst_close(burst);
@@ -101,12 +101,12 @@ static void a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_ord
 	struct burst *burst = burst_open(1000, 10);
 
 	(void)state;
-	assert_int_equal(burst_add(burst, 1, 9000, 1), 1);
-	assert_int_equal(burst_add(burst, 1, 9500, 1), 2);
-	assert_int_equal(burst_add(burst, 2, 5000, 1), 1);
-	assert_int_equal(burst_add(burst, 1, 5000, 1), 3);
-	assert_int_equal(burst_add(burst, 1, 9999, 1), 4);
-	assert_int_equal(burst_add(burst, 1, 10000, 1), 4);
+	assert_int_equal(burst_add(burst, 1, 9000, 1, 0), 1);
+	assert_int_equal(burst_add(burst, 1, 9500, 1, 0), 2);
+	assert_int_equal(burst_add(burst, 2, 5000, 1, 0), 1);
+	assert_int_equal(burst_add(burst, 1, 5000, 1, 0), 3);
+	assert_int_equal(burst_add(burst, 1, 9999, 1, 0), 4);
+	assert_int_equal(burst_add(burst, 1, 10000, 1, 0), 4);
 	burst_close(burst);
 }
 
