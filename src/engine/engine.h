@@ -78,6 +78,17 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          const struct weir_attribute *attributes, size_t n, uint64_t cost,
                          struct arena *arena, struct engine_request *request);
 
+/** The number of an attribute that a rule asks for, which lives as long as the engine; or -1. */
+int engine_attribute(const struct weir_engine *engine, struct slice name);
+
+/**
+ * The same for whoever brings attributes in one order always: `numbers` are theirs, once
+ * each, those of -1 are passed over, and a value of NULL is absent.
+ */
+int engine_prepare_values(const struct weir_engine *engine, enum algo_op op, const int *numbers,
+                          const struct slice *values, size_t n, uint64_t cost, struct arena *arena,
+                          struct engine_request *request);
+
 /** Starts fetching the cells; where no limit is and no charge, nothing. May be left out. */
 void engine_fetch(const struct weir_table *table, const struct engine_request *request);
 

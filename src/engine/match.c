@@ -239,10 +239,15 @@ struct match *match_new(const struct weir_config *config, const struct hash_key 
 	return match;
 }
 
+struct match_value *match_no_values(const struct match *match, struct arena *arena)
+{
+	return arena_array(arena, match->attribute_count, sizeof(struct match_value));
+}
+
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
                                  size_t n, struct arena *arena)
 {
-	struct match_value *values = arena_array(arena, match->attribute_count, sizeof *values);
+	struct match_value *values = match_no_values(match, arena);
 
 	if (!values)
 		return NULL;

@@ -31,8 +31,10 @@ struct match *match_new(const struct weir_config *config, const struct hash_key 
 /** The number that stands for an attribute's name, or -1 where no rule names it. */
 int match_attribute(const struct match *match, struct slice name);
 
-/** Attributes as numbered by match_attribute, from 0; where several have one name the first counts.
- */
+/** Room for the values of a request, as numbered by match_attribute, from 0: all absent. */
+struct match_value *match_no_values(const struct match *match, struct arena *arena);
+
+/** The same with the attributes there are; where several have one name the first counts. */
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
                                  size_t n, struct arena *arena);
 

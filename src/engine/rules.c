@@ -271,21 +271,15 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		     rest_ != 0 && ((number) = 64 * w_ + (size_t)__builtin_ctzll(rest_), true);            \
 		     rest_ &= rest_ - 1)
 
-int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
-                         const struct weir_attribute *attributes, size_t n, uint64_t cost,
-                         struct arena *arena, struct engine_request *request)
+/* `values` NULL: no memory. */
+static int prepare(const struct weir_engine *engine, struct match_value *values,
+                   struct arena *arena, struct engine_request *request)
 {
 	const struct weir_config *config = engine->config;
 	size_t words = match_words(engine->match), room = 0, number;
-	struct match_value *values;
-	uint64_t *found;
+	uint64_t *found = values ? match_rules(engine->match, values, arena) : NULL;
 	int status = WEIR_OK;
 
-	*request = (struct engine_request){.op = op, .cost = cost};
-	if (n > WEIR_ATTRIBUTES_MAX)
-		return WEIR_ELONG;
-	values = match_values(engine->match, attributes, n, arena);
-	found = values ? match_rules(engine->match, values, arena) : NULL;
 	if (!found)
 		return WEIR_ENOMEM;
 	FOR_EACH_RULE (number, found, words) {
@@ -307,4 +301,32 @@ int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
 			status = charge_rule(engine, number, values, arena, request);
 	}
 	return status;
+}
+
+int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
+                         const struct weir_attribute *attributes, size_t n, uint64_t cost,
+                         struct arena *arena, struct engine_request *request)
+{
+	*request = (struct engine_request){.op = op, .cost = cost};
+	if (n > WEIR_ATTRIBUTES_MAX)
+		return WEIR_ELONG;
+	return prepare(engine, match_values(engine->match, attributes, n, arena), arena, request);
+}
+
+int engine_attribute(const struct weir_engine *engine, struct slice name)
+{
+	return match_attribute(engine->match, name);
+}
+
+int engine_prepare_values(const struct weir_engine *engine, enum algo_op op, const int *numbers,
+                          const struct slice *values, size_t n, uint64_t cost, struct arena *arena,
+                          struct engine_request *request)
+{
+	struct match_value *numbered = match_no_values(engine->match, arena);
+
+	*request = (struct engine_request){.op = op, .cost = cost};
+	for (size_t i = 0; numbered && i < n; i++)
+		if (numbers[i] >= 0)
+			numbered[numbers[i]].text = values[i];
+	return prepare(engine, numbered, arena, request);
 }

@@ -127,3 +127,9 @@ int lane_fields(const struct lane *lane, struct fields *fields, struct weir_erro
 	}
 	return status;
 }
+
+void lane_bind(struct lane *lane, const struct fields *fields)
+{
+	for (size_t i = 0; i < fields->count; i++)
+		lane->attributes[i] = engine_attribute(lane->engine, fields->names[i]);
+}

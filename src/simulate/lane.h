@@ -18,6 +18,7 @@ struct lane {
 	const struct weir_config *config;
 	struct tally *tallies; /* as the engine's limits */
 	size_t tally_count;
+	int attributes[FORMAT_FIELDS_MAX]; /* of each field, its number in the engine, or -1 */
 	uint64_t allowed, denied; /* requests, as their answers say */
 	uint64_t unlimited;       /* of the allowed ones, those that no limit applied to */
 	uint64_t errors;          /* requests that could not be decided: cost or key too large */
@@ -42,5 +43,7 @@ void lane_close(struct lane *lane);
 
 /** Adds the attributes that the lane's rules ask for. ELONG: more than FORMAT_FIELDS_MAX. */
 int lane_fields(const struct lane *lane, struct fields *fields, struct weir_error *error);
+/** When all fields are there. */
+void lane_bind(struct lane *lane, const struct fields *fields);
 
 #endif

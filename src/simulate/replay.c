@@ -79,19 +79,11 @@ static const struct burst *burst_of(const struct lane *lane, const struct engine
 
 static void prepare(struct run *run, struct lane *lane, size_t i)
 {
-	const struct fields *fields = &run->replay->fields;
 	struct engine_request *request = &run->requests[i];
 	const struct held *held = run->batch[i];
-	struct weir_attribute attributes[FORMAT_FIELDS_MAX];
-	size_t n = 0;
-	int status;
+	int status = engine_prepare_values(lane->engine, ALGO_ACQUIRE, lane->attributes, held->values,
+	                                   held->value_count, held->cost, &run->arena, request);
 
-	for (size_t j = 0; j < held->value_count; j++)
-		if (held->values[j].data)
-			attributes[n++] = (struct weir_attribute){fields->names[j].data, held->values[j].data,
-			                                          held->values[j].len};
-	status = engine_prepare_rules(lane->engine, ALGO_ACQUIRE, attributes, n, held->cost,
-	                              &run->arena, request);
 	if (status == WEIR_OK && request->charge_count > 0) {
 		request->each = arena_array(&run->arena, request->charge_count, sizeof *request->each);
 		if (!request->each)
@@ -255,6 +247,8 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 	if (run && record && order) {
 		run->replay = replay;
 		run->order = order;
+		for (size_t l = 0; l < replay->lane_count; l++)
+			lane_bind(&replay->lanes[l], &replay->fields);
 		status = read_all(run, source, record, error);
 		replay->order = *order_stats(order);
 		align(replay);
