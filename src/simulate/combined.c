@@ -154,15 +154,18 @@ static int take_request(struct scan *s)
 
 static int take_number(struct scan *s, int column)
 {
-	const char *from = s->at + 1;
+	const char *from = s->at + 1, *end = s->end, *p = from;
 
-	if (take(s, ' '))
-		for (; s->at < s->end && *s->at != ' '; s->at++)
-			if ((unsigned char)(*s->at - '0') > 9 && *s->at != '-')
-				return expected(s, "a number or -");
+	if (take(s, ' ')) {
+		while (p < end && ((unsigned char)(*p - '0') <= 9 || *p == '-'))
+			p++;
+		s->at = p;
+		if (p < end && *p != ' ')
+			return expected(s, "a number or -");
+	}
 	if (s->at <= from)
 		return expected(s, "a blank and a number");
-	keep(s, column, from, s->at);
+	keep(s, column, from, p);
 	return WEIR_OK;
 }
 

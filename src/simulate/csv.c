@@ -26,16 +26,19 @@ static int take_value(struct slice line, const char **at, struct slice *value,
 		return WEIR_OK;
 	}
 	value->data = out;
-	for (p++; p < end; p++) {
-		if (*p == '"' && !(p + 1 < end && p[1] == '"'))
+	for (p++;; *out++ = *p++) {
+		const char *quote = p < end ? memchr(p, '"', (size_t)(end - p)) : NULL;
+
+		if (!quote)
+			return format_expected(error, line, end, "the end of a quoted value");
+		memmove(out, p, (size_t)(quote - p));
+		out += quote - p;
+		p = quote + 1;
+		if (p == end || *p != '"')
 			break;
-		p += *p == '"';
-		*out++ = *p;
 	}
-	if (p == end)
-		return format_expected(error, line, end, "the end of a quoted value");
 	value->len = (size_t)(out - value->data);
-	*at = p + 1;
+	*at = p;
 	if (*at < end && **at != ',')
 		return format_expected(error, line, *at, "a comma");
 	return WEIR_OK;

@@ -5,6 +5,7 @@
  * (a time never becomes a float); null is as if it were absent. Arrays and
  * objects inside are stepped over, not checked.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "base/number.h"
@@ -25,8 +26,11 @@ static int expected(const struct scan *s, const char *what)
 
 static void skip_blanks(struct scan *s)
 {
-	while (s->at < s->end && (*s->at == ' ' || *s->at == '\t'))
-		s->at++;
+	const char *p = s->at;
+
+	while (p < s->end && (*p == ' ' || *p == '\t'))
+		p++;
+	s->at = p;
 }
 
 static bool take(struct scan *s, char c)
@@ -114,6 +118,29 @@ static char *take_escape(struct scan *s, char *out)
 	return out;
 }
 
+/* The first quote, backslash or control character, eight bytes at a time; or the end. */
+static const char *plain_end(const char *p, const char *end)
+{
+	const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
+	uint64_t word;
+
+	for (; end - p >= (ptrdiff_t)sizeof word; p += sizeof word) {
+		uint64_t quote, slash, found;
+
+		memcpy(&word, p, sizeof word);
+		word = le64toh(word);
+		quote = word ^ ones * '"';
+		slash = word ^ ones * '\\';
+		/* A byte less than n borrows; what it borrows from may be marked too, but lies behind it. */
+		found = ((word - ones * ' ') & ~word) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+		if (found & tops)
+			return p + __builtin_ctzll(found & tops) / 8;
+	}
+	while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= ' ')
+		p++;
+	return p;
+}
+
 /* From behind the quote; what it becomes is never longer than what stood there. */
 static int take_string(struct scan *s, struct slice *value)
 {
@@ -121,16 +148,18 @@ static int take_string(struct scan *s, struct slice *value)
 
 	value->data = s->at;
 	for (;;) {
+		const char *from = s->at;
+
+		s->at = plain_end(from, s->end);
+		if (out != from)
+			memmove(out, from, (size_t)(s->at - from));
+		out += s->at - from;
 		if (s->at == s->end)
 			return expected(s, "the end of a string");
 		if (*s->at == '"')
 			break;
-		if ((unsigned char)*s->at < ' ')
+		if (*s->at != '\\')
 			return expected(s, "no control character in a string");
-		if (*s->at != '\\') {
-			*out++ = *s->at++;
-			continue;
-		}
 		s->at++;
 		out = take_escape(s, out);
 		if (!out)
@@ -166,22 +195,31 @@ static int skip_nested(struct scan *s)
 	return WEIR_OK;
 }
 
+enum { WORD_OTHER, WORD_NUMBER, WORD_END };
+
 /* Numbers, true, false; for null *value stays absent. */
 static int take_word(struct scan *s, struct slice *value)
 {
-	const char *from = s->at;
+	static const uint8_t kinds[256] = {
+	    ['0' ... '9'] = WORD_NUMBER, ['+'] = WORD_NUMBER, ['-'] = WORD_NUMBER,
+	    ['.'] = WORD_NUMBER,         ['e'] = WORD_NUMBER, ['E'] = WORD_NUMBER,
+	    [','] = WORD_END,            [' '] = WORD_END,    ['\t'] = WORD_END,
+	    ['}'] = WORD_END,
+	};
+	const char *from = s->at, *p = from;
 	bool number = true;
 	struct slice word;
 
-	for (; s->at < s->end && !memchr(", \t}", *s->at, 4); s->at++)
-		number &= memchr("0123456789+-.eE", *s->at, 15) != NULL;
-	word = (struct slice){from, (size_t)(s->at - from)};
+	for (; p < s->end && kinds[(unsigned char)*p] != WORD_END; p++)
+		number &= kinds[(unsigned char)*p] == WORD_NUMBER;
+	word = (struct slice){from, (size_t)(p - from)};
+	s->at = p;
 	if (slice_equal(word, SLICE("null")))
 		return WEIR_OK;
 	*value = word;
-	if (slice_equal(word, SLICE("true")) || slice_equal(word, SLICE("false")))
-		return WEIR_OK;
 	if (word.len > 0 && number && (hex_digit(*from) >= 0 || *from == '-'))
+		return WEIR_OK;
+	if (slice_equal(word, SLICE("true")) || slice_equal(word, SLICE("false")))
 		return WEIR_OK;
 	s->at = from;
 	return expected(s, "a value of JSON");

@@ -175,12 +175,42 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	return value <= WHEN_MAX_NS;
 }
 
+/* What logs have, at a sixth of its cost: few digits, a point among them at most. */
+static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
+{
+	static const uint64_t units[] = {1000000000, 100000000, 10000000, 1000000, 100000,
+	                                 10000,      1000,      100,      10,      1};
+	size_t point = text.len, places;
+	uint64_t value = 0;
+
+	if (text.len > 20) /* 19 digits and a point */
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned digit = (unsigned char)text.data[i] - '0';
+
+		if (digit <= 9)
+			value = value * 10 + digit;
+		else if (text.data[i] == '.' && point == text.len)
+			point = i;
+		else
+			return false;
+	}
+	places = point < text.len ? text.len - point - 1 : 0;
+	if (point == 0 || point + 1 == text.len || places > 9 || text.len - (places > 0) > 19 ||
+	    value > WHEN_MAX_NS / units[places])
+		return false;
+	*out_ns = value * units[places];
+	return true;
+}
+
 /* A date's fourth byte is a digit: not so in 170e-2. */
 bool when_parse(struct slice text, uint64_t *out_ns)
 {
 	bool is_date = text.len > 4 && text.data[4] == '-' && text.data[3] <= '9';
 
-	return is_date ? parse_rfc3339(text, out_ns) : parse_seconds(text, out_ns);
+	if (is_date)
+		return parse_rfc3339(text, out_ns);
+	return parse_short_seconds(text, out_ns) || parse_seconds(text, out_ns);
 }
 
 static bool take_month(struct cursor *c, int *month)
