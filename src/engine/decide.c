@@ -131,10 +131,11 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 static struct engine_charge *in_turn(const struct engine_request *request, size_t turn,
                                      enum algo_op op)
 {
-	struct engine_charge *charge = &request->charges[turn % request->charge_count];
+	bool second = turn >= request->charge_count;
+	struct engine_charge *charge = &request->charges[second ? turn - request->charge_count : turn];
 	bool last = op == ALGO_ACQUIRE && charge->limit->algo.paced;
 
-	return charge->shadow || last != (turn >= request->charge_count) ? NULL : charge;
+	return charge->shadow || last != second ? NULL : charge;
 }
 
 /* It would wake itself, and take and give back for ever, where two rules charge one key. */
@@ -173,11 +174,12 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
 
 	for (size_t turn = 0; turn < 2 * request->charge_count; turn++) {
 		struct engine_charge *charge = in_turn(request, turn, call->op);
-		size_t i = turn % request->charge_count;
 		struct weir_decision one;
+		size_t i;
 
 		if (!charge)
 			continue;
+		i = (size_t)(charge - request->charges);
 		apply(table, charge, call, at, &one);
 		if (request->each)
 			request->each[i] = one;

@@ -29,6 +29,16 @@ static const char *find(const struct scan *s, char c)
 	return s->at < s->end ? memchr(s->at, c, (size_t)(s->end - s->at)) : NULL;
 }
 
+/* The same, for what is a few bytes away. */
+static const char *find_near(const struct scan *s, char c)
+{
+	const char *p = s->at, *end = s->end;
+
+	while (p < end && *p != c)
+		p++;
+	return p < end ? p : NULL;
+}
+
 static bool take(struct scan *s, char c)
 {
 	if (s->at == s->end || *s->at != c)
@@ -113,7 +123,7 @@ static bool take_second(struct scan *s)
 /* A user's name may have brackets in it, but no time: in a header it ends at the first colon. */
 static int take_time(struct scan *s)
 {
-	const char *user = s->at, *open = find(s, '[');
+	const char *user = s->at, *open = find_near(s, '[');
 
 	if (!open) {
 		s->at = s->end;
@@ -137,6 +147,8 @@ static int take_request(struct scan *s)
 
 	if (!take(s, ' ') || !(from = take_string(s, &end)))
 		return expected(s, "a request in quotes");
+	if (s->columns->targets[METHOD] < 0 && s->columns->targets[PATH] < 0)
+		return WEIR_OK;
 	blank = memchr(from, ' ', (size_t)(end - from));
 	if (!blank)
 		return WEIR_OK;
@@ -192,7 +204,7 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 		return expected(&s, "an address and a blank");
 	keep(&s, IP, s.at, blank);
 	s.at = blank + 1;
-	blank = find(&s, ' ');
+	blank = find_near(&s, ' ');
 	if (!blank)
 		return expected(&s, "- and a blank");
 	s.at = blank + 1;

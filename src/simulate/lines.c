@@ -7,7 +7,7 @@
 
 #include <weir/weir.h>
 
-#define BUFFER_SIZE ((size_t)1 << 20)
+#define BUFFER_SIZE ((size_t)1 << 18)
 
 int lines_open(struct lines *lines, int fd)
 {

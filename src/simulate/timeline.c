@@ -1,6 +1,6 @@
 #include "simulate/timeline.h"
 
-#include <string.h>
+#include <stdbool.h>
 
 #include "base/number.h"
 
@@ -41,9 +41,11 @@ static void widen(struct timeline *t)
 		t->count = (size_t)((t->first + t->count - 1) / factor - first) + 1;
 	t->first = first;
 	t->width++;
+	t->latest_width_ns = 0;
 }
 
-void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts more)
+/* The index of the interval of `at_ns`. */
+static size_t place(struct timeline *t, uint64_t at_ns)
 {
 	size_t i;
 
@@ -53,7 +55,17 @@ void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts mor
 		widen(t);
 	i = (size_t)(at_ns / widths[t->width] - t->first);
 	t->count = i >= t->count ? i + 1 : t->count;
-	add(&t->counts[i], &more);
+	t->latest = i;
+	t->latest_width_ns = widths[t->width];
+	t->latest_ns = (t->first + i) * widths[t->width];
+	return i;
+}
+
+void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts more)
+{
+	bool same = at_ns - t->latest_ns < t->latest_width_ns;
+
+	add(&t->counts[same ? t->latest : place(t, at_ns)], &more);
 }
 
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other)

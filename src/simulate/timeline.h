@@ -22,6 +22,8 @@ struct timeline {
 	size_t width;   /* index of timeline_width_ns */
 	uint64_t first; /* interval since 1970 that counts[0] is */
 	size_t count;
+	size_t latest; /* the index last counted at, and from when it is good for how long */
+	uint64_t latest_ns, latest_width_ns;
 	struct timeline_counts counts[TIMELINE_MAX];
 };
 
