@@ -49,6 +49,29 @@ static void sums_are_exact_for_keys_with_less_than_a_log_full(void **state)
 	burst_close(burst);
 }
 
+static void sums_above_the_least_asked_for_are_exact_and_others_are_not_above_it(void **state)
+{
+	static struct grant grants[REQUESTS];
+	unsigned short seed[3] = {1, 2, 3};
+	struct burst *burst = burst_open(1000, 1000);
+	uint64_t now = 1000000;
+
+	(void)state;
+	for (size_t i = 0; i < REQUESTS; i++) {
+		uint64_t least = (uint64_t)nrand48(seed) % 120, exact, sum;
+
+		now += (uint64_t)nrand48(seed) % 100;
+		grants[i] = (struct grant){1 + (unsigned)nrand48(seed) % KEYS, now, 1 + i % 3};
+		exact = sum_of(grants, i + 1, 1000);
+		sum = burst_add(burst, grants[i].key, now, grants[i].granted, least);
+		if (exact > least)
+			assert_int_equal(sum, exact);
+		else
+			assert_true(sum <= least);
+	}
+	burst_close(burst);
+}
+
 static void a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most(void **state)
 {
 	const uint64_t period = 1000000, slot = period / (BURST_LOG_MAX - 2) + 1;
@@ -114,6 +137,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(sums_are_exact_for_keys_with_less_than_a_log_full),
+	    cmocka_unit_test(sums_above_the_least_asked_for_are_exact_and_others_are_not_above_it),
 	    cmocka_unit_test(a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most),
 	    cmocka_unit_test(logs_that_have_taken_their_memory_go_on_in_slots),
 	    cmocka_unit_test(keys_past_the_most_are_counted_and_disturb_nobody),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "simulate/format.h"
@@ -94,6 +95,38 @@ static void lines_become_requests_or_errors_with_a_place(void **state)
 	}
 }
 
+static void what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word(void **state)
+{
+	static const struct {
+		const char *text, *becomes; /* NULL: refused */
+	} ends[] = {{"\\\"", "\""}, {"\\\\", "\\"}, {"\x1f", NULL}, {"\xa2", "\xa2"}, {" !#[]", " !#[]"}};
+	struct columns columns;
+
+	(void)state;
+	format_columns(format_named("jsonl"), &fields, &columns);
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		for (int before = 0; before < 20; before++)
+			for (int behind = 0; behind < 20; behind++) {
+				struct weir_error error = {0};
+				struct record record = {0};
+				char line[128], value[64];
+				int len = snprintf(line, sizeof line, "{\"time\":1,\"ip\":\"%.*s%s%.*s\"}", before,
+				                   "aaaaaaaaaaaaaaaaaaaa", ends[i].text, behind,
+				                   "bbbbbbbbbbbbbbbbbbbb");
+				int status =
+				    format_jsonl(&columns, (struct slice){line, (size_t)len}, &record, &error);
+
+				assert_int_equal(status, ends[i].becomes ? WEIR_OK : WEIR_ESYNTAX);
+				if (!ends[i].becomes) {
+					assert_int_equal(error.column, 17 + before);
+					continue;
+				}
+				snprintf(value, sizeof value, "%.*s%s%.*s", before, "aaaaaaaaaaaaaaaaaaaa",
+				         ends[i].becomes, behind, "bbbbbbbbbbbbbbbbbbbb");
+				assert_true(slice_equal(record.values[0], slice_of(value)));
+			}
+}
+
 static void columns_of_a_csv_are_found_by_name_and_quotes_are_undone(void **state)
 {
 	const struct format *format = format_named("csv");
@@ -121,6 +154,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_become_requests_or_errors_with_a_place),
+	    cmocka_unit_test(what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word),
 	    cmocka_unit_test(columns_of_a_csv_are_found_by_name_and_quotes_are_undone),
 	};
 
