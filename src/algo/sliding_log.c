@@ -90,12 +90,27 @@ void sliding_log_want_entry(struct algo_change *change, const struct algo_row *r
 	change->after = after;
 }
 
-/* Whether it is an entry that is live, from before one that is, or a copy of that. */
-static bool is_live_before(const struct algo_row *row, const struct log_view *view,
-                           struct cell entry, struct cell later)
+/*
+ * Whether what is `back` places before is an entry that is live, from before `later`, which is live
+ * and was `known` places back, or a copy of it. One that came after it is what is left of others,
+ * unless it was moved there since: then a later one is in the place of that as well.
+ */
+static bool is_live_before(const struct algo_row *row, const struct log_view *view, unsigned back,
+                           unsigned known, struct cell later, struct cell *entry)
 {
-	return cell_tag(entry) == row->tag && log_ahead_ns(row, entry, view->at) > 0 &&
-	       cell_ahead_ns(entry, view->at) <= cell_ahead_ns(later, view->at);
+	int64_t ahead, before;
+
+	do {
+		*entry = log_entry(row, view, back);
+		if (cell_tag(*entry) != row->tag || log_ahead_ns(row, *entry, view->at) <= 0)
+			return false;
+		before = cell_ahead_ns(later, view->at);
+		ahead = cell_ahead_ns(*entry, view->at);
+		if (ahead <= before)
+			return true;
+		later = log_entry(row, view, known);
+	} while (cell_ahead_ns(later, view->at) != before);
+	return false;
 }
 
 /*
@@ -114,8 +129,7 @@ static unsigned count_live(const struct algo_row *row, const struct log_view *vi
 		if (known == row->width - 1 || log_is(oldest, LOG_FIRST))
 			return known;
 		dead = (unsigned)u64_min(known + u64_max(span, 2) - 1, row->width - 1);
-		cell = log_entry(row, view, dead);
-		if (!is_live_before(row, view, cell, oldest))
+		if (!is_live_before(row, view, dead, known, oldest, &cell))
 			break;
 	}
 	/* In a narrow row it is not far from there. */
@@ -123,8 +137,7 @@ static unsigned count_live(const struct algo_row *row, const struct log_view *vi
 	while (dead > known + 1) {
 		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
 
-		cell = log_entry(row, view, probe);
-		if (is_live_before(row, view, cell, oldest)) {
+		if (is_live_before(row, view, probe, known, oldest, &cell)) {
 			known = probe;
 			oldest = cell;
 			step = (unsigned)u64_max((dead - known) / 2, 1);

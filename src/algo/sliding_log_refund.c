@@ -14,10 +14,11 @@ static struct cell altered(const struct algo_row *row, struct cell entry, unsign
 	return sliding_log_entry(row, entry.high >> 4, sum, span, log_lead(row, entry), state);
 }
 
-/* What the entry counts; 0 if the one before it is not there any more. */
-static unsigned cost_of(const struct algo_row *row, const struct log_view *view, unsigned back)
+/* What `cell`, there, counts; 0 if the one before it is not there any more. */
+static unsigned cost_of(const struct algo_row *row, const struct log_view *view, unsigned back,
+                        struct cell cell)
 {
-	struct cell cell = log_entry(row, view, back), earlier;
+	struct cell earlier;
 
 	if (log_is(cell, LOG_FIRST))
 		return log_sum(cell);
@@ -48,19 +49,50 @@ static unsigned find(const struct algo_row *row, const struct log_view *view, ui
 }
 
 /*
- * What a MOVING entry wants next: to be in the place of the one GONE, or to be GONE
+ * The entry of that name, which is that many places back or, since that was looked up, more:
+ * others may have moved it. Whoever goes the way that entries move does not miss it, though it
+ * is GONE where it was. Returns 0 when there is none, or it is given back.
+ */
+static unsigned follow(const struct algo_row *row, const struct log_view *view, uint64_t until_ns,
+                       unsigned back, struct cell *entry)
+{
+	int64_t wanted = (int64_t)(until_ns - view->at);
+
+	for (; back > 0 && back <= view->live; back++) {
+		int64_t ahead;
+
+		*entry = log_entry(row, view, back);
+		ahead = cell_ahead_ns(*entry, view->at);
+		if (ahead < wanted)
+			break;
+		if (ahead == wanted && !log_is(*entry, LOG_GONE))
+			return back;
+	}
+	return 0;
+}
+
+static bool is_there(const struct algo_row *row, const struct log_view *view, unsigned back,
+                     struct cell cell)
+{
+	return cell_bits(log_entry(row, view, back)) == cell_bits(cell);
+}
+
+/*
+ * What `cell`, which is MOVING, wants next: to be in the place of the one GONE, or to be GONE
  * where it was. Where neither fits others were at it, or the row is damaged; then it stays.
  */
 static void want_moved_on(const struct algo_row *row, const struct log_view *view, unsigned back,
-                          struct algo_change *change)
+                          struct cell cell, struct algo_change *change)
 {
-	struct cell cell = log_entry(row, view, back), gap = log_entry(row, view, back + 1);
+	struct cell gap = log_entry(row, view, back + 1);
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
-	if (!copied && log_is(gap, LOG_GONE))
+	if (!is_there(row, view, back, cell)) /* the one GONE may have come after it */
+		change->want = ALGO_WANT_AGAIN;
+	else if (!copied && log_is(gap, LOG_GONE))
 		sliding_log_want_entry(change, row, view, back + 1, gap,
-		                       altered(row, cell, sum - cost_of(row, view, back + 1),
+		                       altered(row, cell, sum - cost_of(row, view, back + 1, gap),
 		                               (unsigned)u64_max(sat_sub(view->live, back), 1),
 		                               cell_generation(gap) & LOG_FIRST));
 	else
@@ -105,13 +137,12 @@ static void want_newest_out(const struct algo_row *row, const struct log_view *v
 static bool want_move(const struct algo_row *row, const struct log_view *view, unsigned back,
                       struct algo_change *change)
 {
-	struct cell cell, next;
+	struct cell cell = {0, 0}, next;
 
-	while (back > 0 && !log_is(log_entry(row, view, back), LOG_GONE | LOG_MOVING))
-		back--;
+	for (; back > 0 && !log_is(cell = log_entry(row, view, back), LOG_GONE | LOG_MOVING); back--)
+		;
 	if (back == 0)
 		return false;
-	cell = log_entry(row, view, back);
 	change->until_ns = view->at + (uint64_t)cell_ahead_ns(cell, view->at);
 	while (back > 1 && log_is(cell, LOG_GONE) &&
 	       log_is(next = log_entry(row, view, back - 1), LOG_GONE | LOG_MOVING)) {
@@ -119,8 +150,8 @@ static bool want_move(const struct algo_row *row, const struct log_view *view, u
 		back--;
 	}
 	if (log_is(cell, LOG_MOVING)) {
-		want_moved_on(row, view, back, change);
-	} else if (back > 1 && cell_bits(log_entry(row, view, back)) != cell_bits(cell)) {
+		want_moved_on(row, view, back, cell, change);
+	} else if (back > 1 && !is_there(row, view, back, cell)) {
 		change->want = ALGO_WANT_AGAIN; /* what was read next may have been in this place */
 	} else if (back > 1) {
 		sliding_log_want_entry(change, row, view, back - 1, next,
@@ -133,13 +164,16 @@ static bool want_move(const struct algo_row *row, const struct log_view *view, u
 
 /* Of one entry of the row, whole, or less of the newest. */
 static void refund_entry(const struct algo_row *row, const struct algo_call *call,
-                         const struct log_view *view, unsigned back, struct algo_change *change)
+                         const struct log_view *view, unsigned back, struct cell cell,
+                         struct algo_change *change)
 {
-	struct cell cell = log_entry(row, view, back);
-	unsigned cost = cost_of(row, view, back), sum = log_sum(cell), span = log_span(row, cell);
+	unsigned cost = cost_of(row, view, back, cell), sum = log_sum(cell);
+	unsigned span = log_span(row, cell);
 
-	if (log_is(cell, LOG_MOVING)) {
-		want_moved_on(row, view, back, change);
+	if (!is_there(row, view, back, cell)) { /* it may be what was read as the one before it */
+		change->want = ALGO_WANT_AGAIN;
+	} else if (log_is(cell, LOG_MOVING)) {
+		want_moved_on(row, view, back, cell, change);
 	} else if (call->cost >= cost) {
 		sliding_log_want_entry(change, row, view, back, cell,
 		                       altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
@@ -158,6 +192,7 @@ void sliding_log_refund(const struct algo_row *row, const struct algo_call *call
 {
 	uint64_t mine = view->moved ? view->use : view->cost, given = u64_min(call->cost, mine);
 	bool named = call->until_ns != 0;
+	struct cell entry;
 	unsigned back = 1;
 
 	if (given > 0 && (!named || call->until_ns == view->until_ns)) {
@@ -173,11 +208,10 @@ void sliding_log_refund(const struct algo_row *row, const struct algo_call *call
 	if (named)
 		back = find(row, view, call->until_ns);
 	if (named && call->cost > 0) {
-		struct cell cell = log_entry(row, view, back);
-
-		if (back > 0 && cell.high >> 4 == call->until_ns << 4 >> 4 && !log_is(cell, LOG_GONE))
-			refund_entry(row, call, view, back, change);
+		back = follow(row, view, call->until_ns, back, &entry);
+		if (back > 0)
+			refund_entry(row, call, view, back, entry, change);
 	} else if (!want_move(row, view, back, change) && call->cost > 0) {
-		refund_entry(row, call, view, 1, change);
+		refund_entry(row, call, view, 1, log_entry(row, view, 1), change);
 	}
 }
