@@ -20,7 +20,7 @@
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND)
 
-enum { PLACES, HOURLY, FLIGHT, PACED, OTHER };
+enum { PLACES, HOURLY, FLIGHT, PACED, OTHER, BRIEF };
 
 static const struct rules_limit limits[] = {
     [PLACES] = {.options = {.name = "places",
@@ -35,16 +35,23 @@ static const struct rules_limit limits[] = {
                            .rate = {1, 10, WEIR_MILLISECOND},
                            .slack = WEIR_ZERO}},
     [OTHER] = {.options = {.name = "other", .rate = {3, 1, WEIR_HOUR}}},
+    [BRIEF] = {.options = {.name = "brief",
+                           .algorithm = WEIR_CONCURRENCY,
+                           .max = 3,
+                           .queue = 2,
+                           .max_wait_ns = 20 * SECOND / 1000}},
 };
 static const char *const by_key[] = {"key"}, *const by_user[] = {"user"};
 static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {HOURLY},
-                    flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER};
+                    flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER},
+                    brief[] = {HOURLY, BRIEF};
 
 #define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
 
 static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(places)},
                                twice[] = {RULE(places), RULE(places)},
                                by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
+                               by_brief[] = {RULE(brief)},
                                in_shadow[] = {RULE(hourly),
                                               {.name = "shadow",
                                                .key = by_user,
@@ -432,9 +439,10 @@ static void no_wake(struct room_waiter *waiter)
 	(void)waiter;
 }
 
+/* Once: who then is the first there goes before those who have come to the first key since. */
 static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 {
-	struct room_waiter other = {.wake = no_wake};
+	struct room_waiter other = {.wake = no_wake}, since = other;
 	struct caller caller;
 	struct room *room;
 	struct scene s;
@@ -456,9 +464,36 @@ static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 	assert_int_equal(s.d.remaining, 3);
 	while (room_count(room) < 2)
 		sched_yield();
+	since.hash = hash_of(&s, "hourly");
+	assert_int_equal(room_join(room, &since, 1), ROOM_FIRST);
 	room_leave(room, &other);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
+	room_leave(room, &since);
+	close_scene(&s);
+}
+
+/* Nor when its time there is over, though the place is free. */
+static void the_first_for_one_key_is_denied_behind_others_at_another(void **state)
+{
+	struct room_waiter other = {.wake = no_wake};
+	struct caller caller;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_brief);
+	take_now(&s, 3);
+	reset(&s, "brief");
+	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	pthread_create(&caller.thread, NULL, call, &caller);
+	until_it_waits_for(&s, "hourly");
+	other.hash = hash_of(&s, "brief");
+	assert_int_equal(room_join(room_at(&s.table->room), &other, 1), ROOM_FIRST);
+	reset(&s, "hourly");
+	pthread_join(caller.thread, NULL);
+	assert_false(caller.d.allowed);
+	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
+	room_leave(room_at(&s.table->room), &other);
 	close_scene(&s);
 }
 
@@ -493,6 +528,7 @@ int main(void)
 	    cmocka_unit_test(a_place_is_waited_for_and_its_queue_is_bounded),
 	    cmocka_unit_test(each_key_that_denies_is_waited_for),
 	    cmocka_unit_test(the_first_for_one_key_does_not_overtake_at_another),
+	    cmocka_unit_test(the_first_for_one_key_is_denied_behind_others_at_another),
 	    cmocka_unit_test(a_turn_is_slept_for),
 	};
 
