@@ -211,8 +211,6 @@ int wait_acquire(struct wait *wait, uint64_t deadline_ns, struct weir_decision *
 			return status;
 		stood_ns = os_monotonic_ns() - start_ns;
 	}
-	if (!d->allowed)
-		return WEIR_OK;
 	if (d->wait_ns > 0)
 		sleep_until(wait->turn_ns);
 	d->wait_ns += stood_ns;
