@@ -152,7 +152,7 @@ def test_time_serves_them_in_order(server, key):
                    for i in range(12)]
         assert sorted(order(clients, 12)) == list(range(12))
         assert all(client.answer()[0] for client in clients)
-        assert time.monotonic() - begun >= 12 * 0.04
+        assert 12 * 0.04 <= time.monotonic() - begun < 2.5  # nobody waits for the next to come
 
 
 def test_a_reset_serves_a_whole_crowd_in_order(server, key):
