@@ -296,6 +296,7 @@ def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
                   {"time": START, "ip": "a", "cost": 0}, {"time": START, "ip": "a", "cost": 5})
     got = decisions_of(config, trace, "--limit", "bucket")
     assert ["error" in d for d in got] == [True, True, False, False]
+    assert {d["limit"] for d in got} == {"bucket"}
     limit = simulate(config, trace, "--limit", "bucket")[0]["limits"]["bucket"]
     assert (limit["allowed"], limit["denied"], limit["errors"]) == (2, 0, 2)
     assert limit["worst"]["granted"] == 5
