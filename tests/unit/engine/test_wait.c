@@ -434,7 +434,7 @@ static void test_a_deadline_is_kept(void **state)
 		/* Not of who came after its deadline, if the machine stood still. */
 		assert_true(callers[i].d.reason == WEIR_REASON_WAIT_TOO_LONG || !callers[i].seen);
 		assert_int_equal(callers[i].d.retry_after_ns, 3600 * 1000 * MS);
-		assert_true(callers[i].d.wait_ns > 0);
+		assert_true(callers[i].d.wait_ns > 0 || !callers[i].seen);
 	}
 	assert_int_equal(waiting(&scene), 0);
 	close_scene(&scene);
