@@ -54,12 +54,12 @@ static void look_at_window(const struct base_params *params, struct cell head, u
 	if (cell_tag(view->window) != row->tag) /* of a damaged file */
 		return;
 	view->written = cell_word(view->window);
+	view->count = (uint64_t)cell_word(head) + 1;
 	left_ns = cell_ahead_ns(view->window, now_ns);
 	if (left_ns <= 0)
 		return;
 	view->window_far = is_far(params, left_ns);
 	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
-	view->count = (uint64_t)cell_word(head) + 1;
 }
 
 static struct view view_of(const struct base_params *params, const struct algo_time *time,
@@ -82,11 +82,11 @@ static struct view view_of(const struct base_params *params, const struct algo_t
 		look_at_window(params, head, now_ns, row, &view);
 	else
 		view.written = cell_word(head);
-	/* Where more are free than were, units of the window are the first of them. */
+	/* Where more are free than were, units of the window, even if it is over, are the first. */
 	view.free = u64_min(view.written, params->free);
 	more = u64_min(view.count, params->free - view.free);
 	view.free += more;
-	view.count = u64_min(view.count - more, params->count);
+	view.count = view.window_ns > 0 ? u64_min(view.count - more, params->count) : 0;
 	if (view.count == 0)
 		view.window_ns = 0;
 	return view;
@@ -181,7 +181,6 @@ static void refund(const struct base_params *params, const struct algo_call *cal
 		return;
 	view->count -= of_window;
 	view->free -= back - of_window;
-	change->given_back = back;
 	want_head(params, row, view, true, change);
 }
 

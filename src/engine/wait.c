@@ -55,8 +55,7 @@ enum weir_reason wait_refusal(const struct weir_limit *limit, enum engine_place 
 {
 	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
 
-	if (patience_ns > 0 &&
-	    (d->allowed || !is_exact(limit) || d->retry_after_ns <= patience_ns))
+	if (patience_ns > 0 && (!is_exact(limit) || d->retry_after_ns <= patience_ns))
 		return WEIR_REASON_OK;
 	if (!limit->algo.paced && (place != ENGINE_NEW || patience_ns > 0))
 		return WEIR_REASON_WAIT_TOO_LONG;
@@ -212,8 +211,6 @@ int wait_acquire(struct wait *wait, uint64_t deadline_ns, struct weir_decision *
 			return status;
 		stood_ns = os_monotonic_ns() - start_ns;
 	}
-	if (!d->allowed)
-		return WEIR_OK;
 	if (d->wait_ns > 0)
 		sleep_until(wait->turn_ns);
 	d->wait_ns += stood_ns;

@@ -4,13 +4,10 @@
 #include "server/permit_text.h"
 
 /* Any of its charges may be named: what was taken together is given back together. */
-static bool covers(const struct weir_table *table, const struct weir_permits *permits,
-                   const struct weir_limit *limit, struct slice key)
+static bool covers(const struct weir_permits *permits, uint64_t key)
 {
-	uint64_t hash = memory_hash(table, limit->algo.identity, key.data, key.len);
-
 	for (size_t i = 0; i < permits->count; i++)
-		if (permits->charges[i].limit == limit->algo.identity && permits->charges[i].key == hash)
+		if (permits->charges[i].key == key) /* a hash of the limit, too */
 			return true;
 	return false;
 }
@@ -18,21 +15,16 @@ static bool covers(const struct weir_table *table, const struct weir_permits *pe
 int permit_prepare(struct worker *worker, struct work *work, struct weir_error *error)
 {
 	const struct request *r = &work->request;
-	struct weir_table *table = worker->shared->table;
-	const struct weir_engine *engine = worker->config->engine;
 	struct weir_permits permits;
 
-	if (!permit_text_read(r->permit, &table->table.header->secret, &permits))
+	if (!permit_text_read(r->permit, &worker->shared->table->table.header->secret, &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
-	if (r->kind == REQUEST_LIMIT) {
-		const weir_limit *limit = weir_engine_limit(engine, r->limit.data, r->limit.len);
-
-		if (!limit || !covers(table, &permits, limit, r->key))
-			return error_set(error, WEIR_EINVAL,
-			                 "expected the limit and the key that the permit is of, found others");
-	}
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->engine.direct.key.hash))
+		return error_set(error, WEIR_EINVAL,
+		                 "expected the limit and the key that the permit is of, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
-	if (engine_prepare_permits(engine, &permits, &worker->arena, &work->engine) != WEIR_OK)
+	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, &work->engine) !=
+	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	return WEIR_OK;
 }

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -52,6 +53,10 @@ def nobody_is_left(server):
     held(server, 0)
 
 
+def metric(server, name):
+    return float(re.search(rf"^{name} (\S+)$", server.get("/metrics").text, re.MULTILINE)[1])
+
+
 def wait_ms(server, limit, key):
     """What the next one would wait; peeking is never held."""
     return server.get(f"/v1/peek/{limit}?key={key}").json["wait_ms"]
@@ -70,6 +75,7 @@ def hold_slow(server, key):
 
 
 def test_an_answer_comes_when_it_is_the_turn_and_tells_how_long_it_was_held(server, key):
+    counted, waited = metric(server, "weir_wait_duration_seconds_sum"), []
     begun, turns = time.monotonic(), itertools.count()
 
     def is_held():
@@ -80,10 +86,13 @@ def test_an_answer_comes_when_it_is_the_turn_and_tells_how_long_it_was_held(serv
         assert now - begun >= next(turns) * TURN
         assert answer["wait_ms"] <= (now - sent) * 1000 + 1
         assert answer["reset_after_ms"] <= TURN * 1000
+        waited.append(answer["wait_ms"])
         return answer["wait_ms"] > 0
 
     for _ in range(3):  # who comes later than a turn after the last is not held
         until(is_held, "an answer to be held")
+    counted = metric(server, "weir_wait_duration_seconds_sum") - counted
+    assert counted >= sum(max(ms - 1, 0) for ms in waited) / 1000
 
 
 def test_pipelined_requests_behind_a_held_one_stay_in_order(server, key):
@@ -128,6 +137,7 @@ def test_who_gives_no_time_is_answered_at_once(server, key):
 
 
 def test_a_client_that_leaves_gives_back_its_turn_if_it_was_the_last(server, key):
+    before = metric(server, "weir_waits_cancelled_total")
     with hold_slow(server, key) as first:  # goes ahead, and takes the turn that is now
         first.reply()
         assert is_after(wait_ms(server, "slow", key), 1)
@@ -141,6 +151,7 @@ def test_a_client_that_leaves_gives_back_its_turn_if_it_was_the_last(server, key
             assert is_after(wait_ms(server, "slow", key), 2)
         held(server, 0)
         assert is_after(wait_ms(server, "slow", key), 1)
+    until(lambda: metric(server, "weir_waits_cancelled_total") == before + 2, "both to be counted")
 
 
 def test_a_client_that_leaves_before_others_leaves_a_hole(server, key):
@@ -283,6 +294,7 @@ def test_when_it_stops_what_is_soon_due_is_answered_and_the_rest_given_back(serv
         for _ in range(2):
             late.append(stack.enter_context(hold_slow(server, key)))
             held(server, len(late))
+        late[0].send(encode("ECHO", "behind"))
         soon.send(encode("WEIR.ACQUIRE", "pace", key) * 6)
         assert soon.reply()[0] == 1
         server.process.send_signal(signal.SIGTERM)

@@ -237,6 +237,20 @@ def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
         ["limit", "waited"], ["pace", "40"], ["queue", "20"]]
 
 
+def test_the_same_log_gives_the_same_report(config):
+    config.write_text("limits: { half: { algorithm: random, deny: 0.5 } }")
+    trace = lines(*({"time": START + i, "ip": "a"} for i in range(200)))
+    reports = [simulate(config, trace)[0] for _ in range(2)]
+    assert reports[0] == reports[1]
+    assert (reports[0]["from"], reports[0]["to"]) == (START, START + 199)
+
+
+def test_decisions_that_find_no_room_are_an_error(config):
+    said = simulate(config, lines({"time": START, "ip": "a"}), "--decisions", "/dev/full",
+                    fails=True)[1]
+    assert "expected room for the decisions" in said
+
+
 def test_the_keys_that_are_denied_most_and_what_they_are_told(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(20) for _ in range(5 + i)))
     limit = simulate(config, trace, "--limit", "first")[0]["limits"]["first"]
@@ -296,6 +310,7 @@ def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
                   {"time": START, "ip": "a", "cost": 0}, {"time": START, "ip": "a", "cost": 5})
     got = decisions_of(config, trace, "--limit", "bucket")
     assert ["error" in d for d in got] == [True, True, False, False]
+    assert {d["limit"] for d in got} == {"bucket"}
     limit = simulate(config, trace, "--limit", "bucket")[0]["limits"]["bucket"]
     assert (limit["allowed"], limit["denied"], limit["errors"]) == (2, 0, 2)
     assert limit["worst"]["granted"] == 5

@@ -29,19 +29,28 @@ static struct algo_limit limit;
 static struct state state;
 static struct algo_outcome out;
 static uint64_t name_ns; /* that the last call left */
+static uint64_t first_day_ns = NS_PER_DAY; /* how long DAY is */
 
-static void begin(uint64_t base, uint64_t count)
+/* The same key's, from now on. */
+static void become(uint64_t base, uint64_t count)
 {
 	struct weir_limit_options options = {
 	    .algorithm = WEIR_BASE, .base = base, .rate = {count, PERIOD, WEIR_NANOSECOND}};
 
 	algo_limit_free(&limit);
-	state = (struct state){0};
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+}
+
+static void begin(uint64_t base, uint64_t count)
+{
+	state = (struct state){0};
+	become(base, count);
 }
 
 static struct algo_time at(uint64_t now_ns)
 {
+	if (now_ns >= DAY && now_ns < DAY + first_day_ns)
+		return (struct algo_time){now_ns, DAY + first_day_ns};
 	return (struct algo_time){now_ns, (now_ns / NS_PER_DAY + 1) * NS_PER_DAY};
 }
 
@@ -115,6 +124,10 @@ static void the_unit_that_reaches_base_counts_in_the_window_too(void **unused)
 	assert_int_equal(admitted(9, NOON), 2);
 	assert_int_equal(out.reset_after_ns, PERIOD);
 	assert_int_equal(remaining(NOON + PERIOD), 2);
+	assert_int_equal(admitted(9, DAY + NS_PER_DAY - 1), 2);
+	assert_int_equal(out.reset_after_ns, 1);
+	call(ALGO_RESET, 0, DAY + NS_PER_DAY - 1);
+	assert_int_equal(remaining(DAY + NS_PER_DAY - 1), 2);
 }
 
 static void a_window_ends_with_its_day(void **unused)
@@ -369,7 +382,10 @@ static void a_clock_set_back_by_days_neither_frees_nor_locks_a_key(void **unused
 	(void)unused;
 	begin(3, 1);
 	admitted(3, NOON);
-	assert_int_equal(remaining(back_ns), 0);
+	assert_true(call_until(ALGO_PEEK, 1, 0, back_ns, 0)); /* it writes nothing */
+	assert_int_equal(out.remaining, 0);
+	assert_false(call(ALGO_ACQUIRE, 1, back_ns));
+	assert_int_equal(remaining(back_ns + NS_PER_DAY / 2), 3);
 	assert_false(call(ALGO_ACQUIRE, 1, back_ns));
 	assert_int_equal(out.retry_after_ns, PERIOD);
 	assert_int_equal(admitted(2, back_ns + PERIOD), 1);
@@ -379,6 +395,47 @@ static void a_clock_set_back_by_days_neither_frees_nor_locks_a_key(void **unused
 	admitted(3, NOON);
 	assert_int_equal(admitted(1, back_ns), 1);
 	assert_int_equal(admitted(9, back_ns + PERIOD), 2);
+}
+
+static void a_window_that_a_clock_since_set_back_prepared_lasts_no_longer(void **unused)
+{
+	(void)unused;
+	begin(1, 1);
+	/* Dies before it has opened it, and so nobody has seen it. */
+	assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOON + 3 * NS_PER_DAY, 2));
+	assert_true(call(ALGO_ACQUIRE, 1, NOON));
+	assert_int_equal(name_ns, NOON + PERIOD);
+}
+
+/* What the window counts is the first of the units that are free now, and the other way round. */
+static void another_base_keeps_all_use(void **unused)
+{
+	(void)unused;
+	begin(3, 2);
+	admitted(3, NOON);
+	become(5, 2);
+	assert_int_equal(remaining(NOON), 3);
+	for (unsigned left = 3; left-- > 0;) {
+		assert_int_equal(admitted(1, NOON), 1);
+		assert_int_equal(remaining(NOON), left);
+	}
+	assert_int_equal(remaining(NOON + PERIOD), 2);
+
+	begin(3, 4);
+	admitted(6, NOON);
+	become(4, 4);
+	assert_int_equal(admitted(9, NOON), 1);
+	assert_int_equal(remaining(NOON + PERIOD), 4);
+
+	begin(5, 2);
+	admitted(6, NOON);
+	become(3, 2);
+	assert_int_equal(remaining(NOON), 0);
+	assert_int_equal(admitted(9, NOON + PERIOD), 2);
+	become(6, 2); /* four that were free units, and the two of the window */
+	assert_int_equal(remaining(NOON + PERIOD), 1);
+	call(ALGO_REFUND, 1, NOON + PERIOD);
+	assert_int_equal(remaining(NOON + 2 * PERIOD), 2);
 }
 
 static void what_another_key_left_in_a_row_says_nothing(void **unused)
@@ -397,10 +454,15 @@ static void what_another_key_left_in_a_row_says_nothing(void **unused)
 static void clocks_on_both_sides_of_midnight_share_one_quota(void **unused)
 {
 	(void)unused;
-	begin(3, 1);
-	assert_int_equal(admitted(2, DAY), 2);
-	assert_int_equal(admitted(9, DAY - 1), 1);
-	assert_int_equal(admitted(9, DAY), 0);
+	for (unsigned hours = 23; hours <= 25; hours++) {
+		first_day_ns = hours * 3600 * NS_PER_S;
+		begin(3, 1);
+		assert_int_equal(admitted(2, DAY), 2);
+		assert_int_equal(admitted(9, DAY - 1), 1);
+		assert_int_equal(admitted(9, DAY), 0);
+		assert_int_equal(out.reset_after_ns, first_day_ns);
+	}
+	first_day_ns = NS_PER_DAY;
 }
 
 static void a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere(void **unused)
@@ -456,6 +518,8 @@ int main(void)
 	    cmocka_unit_test(whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice),
 	    cmocka_unit_test(who_lags_behind_a_window_does_not_end_it_earlier),
 	    cmocka_unit_test(a_clock_set_back_by_days_neither_frees_nor_locks_a_key),
+	    cmocka_unit_test(a_window_that_a_clock_since_set_back_prepared_lasts_no_longer),
+	    cmocka_unit_test(another_base_keeps_all_use),
 	    cmocka_unit_test(what_another_key_left_in_a_row_says_nothing),
 	    cmocka_unit_test(clocks_on_both_sides_of_midnight_share_one_quota),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere),

@@ -292,6 +292,23 @@ static void what_is_cut_back_is_a_full_bucket_to_the_fraction(void **unused)
 	assert_int_equal(state.word, 0);
 }
 
+/* The wait is of a turn and a half, so that what is in use is more than two at once. */
+static void a_refund_of_more_than_there_is_takes_all_back(void **unused)
+{
+	const uint64_t costs[] = {100, UINT64_C(1) << 63, UINT64_MAX};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+		begin((struct weir_limit_options){.algorithm = WEIR_LEAKY_QUEUE,
+		                                  .max_wait_ns = 150 * NS_PER_MS});
+		acquired();
+		acquired();
+		assert_true(step(&state, NOW + 50 * NS_PER_MS, ALGO_ACQUIRE, 1, 0).allowed);
+		step(&state, NOW + 50 * NS_PER_MS, ALGO_REFUND, costs[i], 0);
+		assert_int_equal(state.until_ns, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +318,7 @@ int main(void)
 	    cmocka_unit_test(at_once_all_is_given_back),
 	    cmocka_unit_test(a_refund_lets_no_more_pass_than_if_its_request_had_not_come),
 	    cmocka_unit_test(refunds_in_any_order_give_back_no_more_than_was_taken),
+	    cmocka_unit_test(a_refund_of_more_than_there_is_takes_all_back),
 	    cmocka_unit_test(a_denial_takes_no_turn),
 	    cmocka_unit_test(who_would_not_wait_for_the_turn_is_denied_and_takes_none),
 	    cmocka_unit_test(who_waits_longer_than_the_limit_lets_him_is_denied_as_all),

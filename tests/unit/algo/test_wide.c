@@ -538,9 +538,15 @@ static void a_clock_set_back_by_years_neither_frees_nor_locks_a_key(void **unuse
 	(void)unused;
 	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
 		begin(a, 10, NS_PER_S, 10);
+		call(ALGO_ACQUIRE, 1, NOW);
+		call(ALGO_RESET, 0, NOW);
+		assert_int_equal(admitted(1, back), 1);
+		assert_in_range(state.out.reset_after_ns, 1, 2 * NS_PER_S);
+
+		begin(a, 10, NS_PER_S, 10);
 		for (unsigned j = 0; j < 10; j++)
 			admitted(1, NOW + j * NS_PER_S / 10);
-		call(ALGO_PEEK, 1, back);
+		assert_true(call_until(ALGO_PEEK, 1, 0, back, 0)); /* it writes nothing */
 		assert_int_equal(state.out.remaining, 0);
 		/* denied for a period, however far the clock went and whoever asks meanwhile */
 		for (unsigned j = 0; j < 10; j++)
@@ -595,6 +601,19 @@ static void a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended(void
 			assert_false(call(ALGO_ACQUIRE, 1, later_ns));
 			assert_int_equal(admitted(20, NOW + NS_PER_S + NS_PER_S / 10), 10);
 		}
+}
+
+/* Nor the slot of a head that is sealed, and of which the row knows already. */
+static void a_lagging_clock_goes_on_behind_a_sealed_head(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 1; wants <= 2; wants++) {
+		begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+		call(ALGO_ACQUIRE, 5, NOW);
+		assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOW + NS_PER_S / 10, wants));
+		assert_int_equal(admitted(20, NOW), 5);
+		assert_int_equal(admitted(20, NOW + NS_PER_S / 10), 0);
+	}
 }
 
 static void another_number_of_slots_keeps_all_use_in_the_current_one(void **unused)
@@ -803,9 +822,30 @@ static void a_count_that_crosses_2_to_the_16_keeps_all_use(void **unused)
 			assert_int_equal(state.out.remaining, 69939 - 2 * i);
 			assert_true(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
 		}
+		assert_true(call(ALGO_ACQUIRE, 65480, now_ns + NS_PER_S / 10));
 		again(a, 50, NS_PER_S, 10);
-		assert_false(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
-		assert_int_equal(state.out.remaining, 0);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_false(call(ALGO_ACQUIRE, 1, now_ns + NS_PER_S / 10));
+			assert_int_equal(state.out.remaining, 0);
+		}
+	}
+}
+
+/* As a wider row of the same key leaves it, and more than there may be now. */
+static void a_log_that_takes_over_use_keeps_it(void **unused)
+{
+	(void)unused;
+	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	for (unsigned used = 50; used <= 150; used += 100) {
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
+		for (unsigned i = 0; i < 2; i++) {
+			assert_false(call(ALGO_ACQUIRE, 60, NOW));
+			assert_int_equal(state.out.remaining, used > 100 ? 0 : 50);
+		}
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		call(ALGO_REFUND, 10, NOW);
+		assert_int_equal(state.out.remaining, used > 100 ? 10 : 60);
 	}
 }
 
@@ -852,10 +892,12 @@ int main(void)
 	    cmocka_unit_test(a_clock_set_back_by_years_neither_frees_nor_locks_a_key),
 	    cmocka_unit_test(clocks_up_to_a_day_apart_share_one_quota),
 	    cmocka_unit_test(a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended),
+	    cmocka_unit_test(a_lagging_clock_goes_on_behind_a_sealed_head),
 	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
 	    cmocka_unit_test(a_refund_that_died_in_the_row_is_completed_by_the_next),
 	    cmocka_unit_test(a_count_that_crosses_2_to_the_16_keeps_all_use),
+	    cmocka_unit_test(a_log_that_takes_over_use_keeps_it),
 	    cmocka_unit_test(a_limit_cut_below_its_use_in_the_slot_has_no_room),
 	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
 	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),

@@ -20,7 +20,7 @@
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND)
 
-enum { PLACES, HOURLY, FLIGHT, PACED, OTHER };
+enum { PLACES, HOURLY, FLIGHT, PACED, OTHER, BRIEF, MINUTE };
 
 static const struct rules_limit limits[] = {
     [PLACES] = {.options = {.name = "places",
@@ -35,16 +35,24 @@ static const struct rules_limit limits[] = {
                            .rate = {1, 10, WEIR_MILLISECOND},
                            .slack = WEIR_ZERO}},
     [OTHER] = {.options = {.name = "other", .rate = {3, 1, WEIR_HOUR}}},
+    [MINUTE] = {.options = {.name = "minute", .rate = {3, 1, WEIR_MINUTE}}},
+    [BRIEF] = {.options = {.name = "brief",
+                           .algorithm = WEIR_CONCURRENCY,
+                           .max = 3,
+                           .queue = 2,
+                           .max_wait_ns = 20 * SECOND / 1000}},
 };
 static const char *const by_key[] = {"key"}, *const by_user[] = {"user"};
 static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {HOURLY},
-                    flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER};
+                    flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER},
+                    brief[] = {HOURLY, BRIEF}, mixed[] = {HOURLY, MINUTE};
 
 #define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
 
 static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(places)},
                                twice[] = {RULE(places), RULE(places)},
                                by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
+                               by_brief[] = {RULE(brief)}, by_mixed[] = {RULE(mixed)},
                                in_shadow[] = {RULE(hourly),
                                               {.name = "shadow",
                                                .key = by_user,
@@ -183,11 +191,45 @@ static void part_of_it_is_given_back(void **state)
 
 	(void)state;
 	OPEN(&s, by_buckets);
-	acquire(&s, 3);
+	weir_acquire(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, NOW, &s.d);
+	acquire(&s, 2);
+	s.permits.cost = 0;
+	assert_int_equal(refund(&s, NOW), 0); /* it asks, and is still held */
+	assert_int_equal(s.d.remaining, 0);
 	s.permits.cost = 1;
 	assert_int_equal(refund(&s, NOW), 0);
-	assert_int_equal(left(&s, "hourly", "k"), 1);
+	assert_int_equal(s.d.remaining, 1); /* of the tightest */
+	assert_int_equal(left(&s, "hourly", "k"), 2);
 	assert_int_equal(left(&s, "other", "k"), 1);
+	close_scene(&s);
+}
+
+static void permits_are_good_while_any_of_their_limits_knows_of_them(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_mixed);
+	acquire(&s, 1);
+	assert_int_equal(refund(&s, NOW + 60 * SECOND), 0);
+	assert_string_equal(s.d.limit, "hourly");
+	assert_int_equal(s.d.remaining, 3);
+	close_scene(&s);
+}
+
+/* Places that were taken without one are told by when their leases end. */
+static void permits_without_a_name_give_nothing_back(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	assert_int_equal(acquire_with(&s, 1, NULL), 0);
+	acquire(&s, 1);
+	s.permits.id = 0;
+	assert_int_equal(refund(&s, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(report(&s), WEIR_ENOTFOUND);
+	assert_left(&s, 1, 1);
 	close_scene(&s);
 }
 
@@ -201,6 +243,8 @@ static void a_report_frees_places_once_and_all_else_stays_taken(void **state)
 	acquire(&s, 1);
 	assert_int_equal(
 	    weir_engine_report(s.engine, &s.permits, WEIR_OUTCOME_COUNT, 0, NOW), WEIR_EINVAL);
+	assert_int_equal(
+	    weir_engine_report(s.engine, &s.permits, (enum weir_outcome)-1, 0, NOW), WEIR_EINVAL);
 	assert_int_equal(report(&s), 0);
 	assert_left(&s, 2, 1);
 	assert_int_equal(report(&s), WEIR_ENOTFOUND);
@@ -309,6 +353,8 @@ static void what_is_denied_holds_no_place_of_a_shadow_rule_nor_frees_anothers(vo
 	assert_int_equal(acquire_with(&s, 1, NULL), 0);
 	assert_false(s.d.allowed);
 	assert_int_equal(left(&s, "flight", "v"), 1);
+	assert_false(acquire(&s, 1));
+	assert_int_equal(s.permits.count, 0);
 	close_scene(&s);
 }
 
@@ -432,9 +478,10 @@ static void no_wake(struct room_waiter *waiter)
 	(void)waiter;
 }
 
+/* Once: who then is the first there goes before those who have come to the first key since. */
 static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 {
-	struct room_waiter other = {.wake = no_wake};
+	struct room_waiter other = {.wake = no_wake}, since = other;
 	struct caller caller;
 	struct room *room;
 	struct scene s;
@@ -456,9 +503,36 @@ static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 	assert_int_equal(s.d.remaining, 3);
 	while (room_count(room) < 2)
 		sched_yield();
+	since.hash = hash_of(&s, "hourly");
+	assert_int_equal(room_join(room, &since, 1), ROOM_FIRST);
 	room_leave(room, &other);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
+	room_leave(room, &since);
+	close_scene(&s);
+}
+
+/* Nor when its time there is over, though the place is free. */
+static void the_first_for_one_key_is_denied_behind_others_at_another(void **state)
+{
+	struct room_waiter other = {.wake = no_wake};
+	struct caller caller;
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_brief);
+	take_now(&s, 3);
+	reset(&s, "brief");
+	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
+	pthread_create(&caller.thread, NULL, call, &caller);
+	until_it_waits_for(&s, "hourly");
+	other.hash = hash_of(&s, "brief");
+	assert_int_equal(room_join(room_at(&s.table->room), &other, 1), ROOM_FIRST);
+	reset(&s, "hourly");
+	pthread_join(caller.thread, NULL);
+	assert_false(caller.d.allowed);
+	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
+	room_leave(room_at(&s.table->room), &other);
 	close_scene(&s);
 }
 
@@ -485,6 +559,8 @@ int main(void)
 	    cmocka_unit_test(places_are_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(a_refund_gives_all_back_once),
 	    cmocka_unit_test(part_of_it_is_given_back),
+	    cmocka_unit_test(permits_are_good_while_any_of_their_limits_knows_of_them),
+	    cmocka_unit_test(permits_without_a_name_give_nothing_back),
 	    cmocka_unit_test(a_report_frees_places_once_and_all_else_stays_taken),
 	    cmocka_unit_test(permits_outlive_the_engine),
 	    cmocka_unit_test(seventeen_charges_are_too_long),
@@ -493,6 +569,7 @@ int main(void)
 	    cmocka_unit_test(a_place_is_waited_for_and_its_queue_is_bounded),
 	    cmocka_unit_test(each_key_that_denies_is_waited_for),
 	    cmocka_unit_test(the_first_for_one_key_does_not_overtake_at_another),
+	    cmocka_unit_test(the_first_for_one_key_is_denied_behind_others_at_another),
 	    cmocka_unit_test(a_turn_is_slept_for),
 	};
 

@@ -391,6 +391,24 @@ static void permit_across_a_restart(void **state)
 	unlink(path);
 }
 
+/* What is left of an entry behind others is not told apart: it is given back whole or not. */
+static void part_of_an_older_entry_of_a_log_is_not_given_back(void **state)
+{
+	struct weir_permit older, newer;
+
+	(void)state;
+	begin(WEIR_SLIDING_LOG);
+	older = acquire("k", 3, NOW);
+	newer = acquire("k", 1, NOW);
+	acquire("k", 1, NOW);
+	older.cost = 1;
+	assert_int_equal(refund("k", &older, NOW), WEIR_ENOTFOUND);
+	assert_int_equal(d.remaining, 5);
+	assert_int_equal(refund("k", &newer, NOW), WEIR_OK);
+	assert_int_equal(d.remaining, 6);
+	end();
+}
+
 #define THREADS 3
 #define ROUNDS  3000
 
@@ -574,6 +592,7 @@ int main(void)
 	    cmocka_unit_test(permit_of_another_key_or_limit),
 	    cmocka_unit_test(an_invented_or_altered_permit_gives_nothing_back),
 	    cmocka_unit_test(part_of_a_permit_is_given_back_once),
+	    cmocka_unit_test(part_of_an_older_entry_of_a_log_is_not_given_back),
 	    cmocka_unit_test(a_limiter_names_the_window),
 	    cmocka_unit_test(a_report_takes_the_place_back_once),
 	    cmocka_unit_test(a_limiter_takes_a_place_back_once),

@@ -15,7 +15,8 @@
 #include "engine/room.h"
 
 #define WAITERS 64
-#define KEYS    3
+#define KEYS    24  /* so many that queues end and begin again all the time, ... */
+#define APART   512 /* ... of two buckets */
 
 struct person {
 	struct room_waiter waiter; /* first */
@@ -55,11 +56,17 @@ static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 	room_poke(NULL, 7);
 }
 
-/* The queues as arrays. All keys fall into one bucket. */
+/* The queues as arrays. */
 struct model {
 	struct person *queue[KEYS][WAITERS];
 	size_t count[KEYS];
 };
+
+static void model_poke(struct model *model, size_t key)
+{
+	if (model->count[key] > 0)
+		model->queue[key][0]->woken--;
+}
 
 static void model_leave(struct model *model, size_t key, struct person *person)
 {
@@ -69,8 +76,8 @@ static void model_leave(struct model *model, size_t key, struct person *person)
 	while (queue[i] != person)
 		i++;
 	memmove(queue + i, queue + i + 1, (--model->count[key] - i) * sizeof *queue);
-	if (i == 0 && model->count[key] > 0)
-		queue[0]->woken--;
+	if (i == 0)
+		model_poke(model, key);
 }
 
 static void test_queues_are_those_of_a_model(void **state)
@@ -88,17 +95,20 @@ static void test_queues_are_those_of_a_model(void **state)
 		struct person *person = &people[rand() % WAITERS];
 		size_t key = (size_t)rand() % KEYS, total = 0;
 
-		if (rand() % 4 == 0) {
-			room_poke(room, key * 1024);
-			if (model.count[key] > 0)
-				model.queue[key][0]->woken--;
+		if (step % 64 == 0) {
+			room_poke_all(room);
+			for (size_t k = 0; k < KEYS; k++)
+				model_poke(&model, k);
+		} else if (rand() % 4 == 0) {
+			room_poke(room, key * APART);
+			model_poke(&model, key);
 		} else if (person->waits) {
-			key = person->waiter.hash / 1024;
+			key = person->waiter.hash / APART;
 			room_leave(room, &person->waiter);
 			model_leave(&model, key, person);
 			person->waits = false;
 		} else {
-			person->waiter = (struct room_waiter){.hash = key * 1024, .wake = wake};
+			person->waiter = (struct room_waiter){.hash = key * APART, .wake = wake};
 			person->waits = true;
 			assert_int_equal(room_join(room, &person->waiter, WAITERS),
 			                 model.count[key] == 0 ? ROOM_FIRST : ROOM_BEHIND);
@@ -107,7 +117,7 @@ static void test_queues_are_those_of_a_model(void **state)
 		for (size_t i = 0; i < WAITERS; i++)
 			assert_int_equal(people[i].woken, 0); /* the model took back what it expected */
 		for (size_t k = 0; k < KEYS; k++) {
-			assert_int_equal(room_has(room, k * 1024), model.count[k] > 0);
+			assert_int_equal(room_has(room, k * APART), model.count[k] > 0);
 			total += model.count[k];
 		}
 		assert_int_equal(room_count(room), total);

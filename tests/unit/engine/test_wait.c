@@ -16,6 +16,7 @@
 
 #include "base/os.h"
 #include "engine/room.h"
+#include "engine/wait.h"
 #include "store/memory.h"
 
 #define MS      UINT64_C(1000000)
@@ -111,6 +112,63 @@ static void join_all(struct caller *callers, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		pthread_join(callers[i].thread, NULL);
+}
+
+enum { BUCKET, CHANCE, PLACES, QUEUE, PACED, LIMITS };
+
+/* Of a denial whose own reason is `shed`, or of what passed had nobody been there before. */
+static void test_who_is_to_wait_and_how_long_at_most(void **state)
+{
+	static const struct weir_limit_options options[LIMITS] = {
+	    [BUCKET] = {.rate = {1, 1, WEIR_HOUR}},
+	    [CHANCE] = {.algorithm = WEIR_RANDOM, .deny = 1},
+	    [PLACES] = {.algorithm = WEIR_CONCURRENCY, .max = 1},
+	    [QUEUE] = {.algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 2, .max_wait_ns = 30},
+	    [PACED] = {.algorithm = WEIR_PACER, .rate = {1, 1, WEIR_HOUR}},
+	};
+	static const struct {
+		int limit;
+		enum engine_place place;
+		uint64_t asked_ns, retry_ns, patience_ns;
+		enum weir_reason reason;
+	} rows[] = {
+	    {BUCKET, ENGINE_NEW, 20, 20, 20, WEIR_REASON_OK},
+	    {BUCKET, ENGINE_NEW, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
+	    {BUCKET, ENGINE_FIRST, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
+	    {BUCKET, ENGINE_NEW, 20, 0, 20, WEIR_REASON_OK},
+	    {BUCKET, ENGINE_NEW, 0, 1, 0, WEIR_REASON_SHED},
+	    {BUCKET, ENGINE_NEW, WEIR_ZERO, 1, 0, WEIR_REASON_SHED},
+	    {BUCKET, ENGINE_NEW, WEIR_ZERO, 0, 0, WEIR_REASON_OVER_LIMIT},
+	    {BUCKET, ENGINE_BEHIND, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
+	    {CHANCE, ENGINE_NEW, 20, 21, 20, WEIR_REASON_OK},
+	    {PLACES, ENGINE_NEW, 20, 21, 20, WEIR_REASON_OK},
+	    {PLACES, ENGINE_NEW, 0, 21, 0, WEIR_REASON_SHED},
+	    {QUEUE, ENGINE_NEW, 0, 31, 30, WEIR_REASON_OK},
+	    {QUEUE, ENGINE_NEW, 20, 31, 20, WEIR_REASON_OK},
+	    {QUEUE, ENGINE_NEW, 40, 31, 30, WEIR_REASON_OK},
+	    {QUEUE, ENGINE_NEW, WEIR_ZERO, 31, 0, WEIR_REASON_SHED},
+	    {PACED, ENGINE_NEW, 20, 1, 0, WEIR_REASON_SHED},
+	    {PACED, ENGINE_FIRST, 20, 1, 0, WEIR_REASON_SHED},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct weir_decision d = {.allowed = rows[i].retry_ns == 0,
+		                          .reason = rows[i].retry_ns == 0 ? WEIR_REASON_OK : WEIR_REASON_SHED,
+		                          .retry_after_ns = rows[i].retry_ns,
+		                          .wait_ns = 5};
+		weir_limit *limit;
+
+		assert_int_equal(weir_limit_open(&options[rows[i].limit], &limit, NULL), 0);
+		assert_int_equal(wait_patience_ns(limit, rows[i].asked_ns), rows[i].patience_ns);
+		assert_int_equal(wait_refusal(limit, rows[i].place, rows[i].asked_ns, &d), rows[i].reason);
+		assert_int_equal(wait_queue_max(limit), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
+		wait_deny(&d, rows[i].reason);
+		assert_false(d.allowed);
+		assert_true(d.retry_after_ns > 0);
+		assert_int_equal(d.wait_ns, 0);
+		weir_limit_close(limit);
+	}
 }
 
 static const struct weir_limit_options hourly = {
@@ -345,6 +403,10 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 	assert_false(second.d.allowed);
 	assert_int_equal(second.d.reason, WEIR_REASON_OVER_LIMIT);
 	assert_true(second.d.retry_after_ns > 0);
+	call_in_order(&second, 1, &scene, "key", 1, os_wall_ns() + 20 * MS);
+	join_all(&second, 1);
+	assert_false(second.d.allowed);
+	assert_true(second.d.reason == WEIR_REASON_WAIT_TOO_LONG || !second.seen);
 	assert_false(is_done(&first));
 	give_back(&scene, "key");
 	join_all(&first, 1);
@@ -357,8 +419,8 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 /* What no time is known for: the deadline is waited for, and the next is first then. */
 static void test_a_deadline_is_kept(void **state)
 {
-	struct scene scene =
-	    open_scene(&(struct weir_limit_options){.algorithm = WEIR_RANDOM, .deny = 1});
+	struct scene scene = open_scene(&(struct weir_limit_options){
+	    .algorithm = WEIR_RANDOM, .deny = 1, .retry_ns = 3600 * 1000 * MS});
 	uint64_t start_ns = os_monotonic_ns();
 	struct caller callers[2];
 
@@ -371,9 +433,25 @@ static void test_a_deadline_is_kept(void **state)
 		assert_false(callers[i].d.allowed);
 		/* Not of who came after its deadline, if the machine stood still. */
 		assert_true(callers[i].d.reason == WEIR_REASON_WAIT_TOO_LONG || !callers[i].seen);
-		assert_int_equal(callers[i].d.retry_after_ns, 1000 * MS);
+		assert_int_equal(callers[i].d.retry_after_ns, 3600 * 1000 * MS);
+		assert_true(callers[i].d.wait_ns > 0 || !callers[i].seen);
 	}
 	assert_int_equal(waiting(&scene), 0);
+	close_scene(&scene);
+}
+
+static void test_a_limit_says_how_long_its_queue_waits_at_most(void **state)
+{
+	struct scene scene = open_scene(&(struct weir_limit_options){
+	    .algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 1, .max_wait_ns = 20 * MS});
+	struct caller caller = {&scene, "key", 1, WEIR_FOREVER};
+
+	(void)state;
+	take(&scene, "key", 1);
+	call(&caller);
+	assert_false(caller.d.allowed);
+	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
+	assert_true(caller.d.wait_ns >= 20 * MS);
 	close_scene(&scene);
 }
 
@@ -437,6 +515,7 @@ static void test_a_limiter_wakes_who_waits_for_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_who_is_to_wait_and_how_long_at_most),
 	    cmocka_unit_test(test_each_refund_goes_to_who_has_waited_longest),
 	    cmocka_unit_test(test_a_reset_serves_all_who_wait),
 	    cmocka_unit_test(test_a_thread_that_is_cancelled_leaves_its_place),
@@ -447,6 +526,7 @@ int main(void)
 	    cmocka_unit_test(test_what_comes_too_late_is_denied_at_once),
 	    cmocka_unit_test(test_who_would_not_wait_is_not_let_by),
 	    cmocka_unit_test(test_a_deadline_is_kept),
+	    cmocka_unit_test(test_a_limit_says_how_long_its_queue_waits_at_most),
 	    cmocka_unit_test(test_turns_are_slept_for),
 	    cmocka_unit_test(test_a_limiter_wakes_who_waits_for_it),
 	};

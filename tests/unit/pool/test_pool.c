@@ -250,6 +250,7 @@ static void test_a_stop_returns_in_order_and_cuts_another_short(void **context)
 {
 	weir_pool *pool = open_pool(1, 10);
 	struct line line = {.back = 0};
+	struct weir_pool_stats stats;
 	pthread_t other;
 
 	(void)context;
@@ -263,10 +264,57 @@ static void test_a_stop_returns_in_order_and_cuts_another_short(void **context)
 	while (weir_pool_submit(pool, pass, &line.gate, NULL) != WEIR_ESTOPPED)
 		sched_yield();
 	assert_int_equal(weir_pool_stop(pool, note_order, &line), WEIR_OK);
+	stats = stats_of(pool);
 	assert_int_equal(line.back, sizeof line.tasks);
+	assert_int_equal(stats.returned, sizeof line.tasks);
+	assert_int_equal(stats.finished, 1); /* which it waited for */
 	pthread_join(other, NULL);
 	weir_pool_close(pool);
 	sem_destroy(&line.gate);
+}
+
+#define ASKERS 6
+
+struct audience {
+	weir_pool *pool;
+	weir_pool_ticket *ticket;
+	unsigned asked;
+};
+
+static void *ask(void *context)
+{
+	struct audience *audience = context;
+
+	if (__atomic_fetch_add(&audience->asked, 1, __ATOMIC_ACQ_REL) % 2)
+		weir_pool_wait(audience->ticket, UINT64_MAX, NULL);
+	else
+		weir_pool_stop(audience->pool, NULL, NULL);
+	return NULL;
+}
+
+static void test_all_who_wait_for_a_task_or_the_stop_are_told(void **context)
+{
+	(void)context;
+	for (unsigned round = 0; round < 20; round++) {
+		struct audience audience = {.pool = open_pool(1, 1)};
+		pthread_t threads[ASKERS];
+		sem_t gate;
+
+		sem_init(&gate, 0, 0);
+		assert_int_equal(weir_pool_submit(audience.pool, pass, &gate, &audience.ticket), WEIR_OK);
+		for (unsigned i = 0; i < ASKERS; i++)
+			pthread_create(&threads[i], NULL, ask, &audience);
+		while (__atomic_load_n(&audience.asked, __ATOMIC_ACQUIRE) < ASKERS)
+			sched_yield();
+		for (unsigned i = 0; i < 20; i++) /* most of them wait by then */
+			sched_yield();
+		sem_post(&gate);
+		for (unsigned i = 0; i < ASKERS; i++)
+			pthread_join(threads[i], NULL);
+		weir_pool_ticket_close(audience.ticket);
+		weir_pool_close(audience.pool);
+		sem_destroy(&gate);
+	}
 }
 
 struct tree {
@@ -350,7 +398,7 @@ static void test_a_wait_ends_at_its_deadline_and_the_task_goes_on(void **context
 {
 	weir_pool *pool = open_pool(1, 1);
 	weir_pool_ticket *ticket, *forgotten;
-	void *result = NULL, *others;
+	void *result = pool, *others;
 	pthread_t other;
 	uint64_t before_ns;
 	sem_t gate;
@@ -363,7 +411,7 @@ static void test_a_wait_ends_at_its_deadline_and_the_task_goes_on(void **context
 	before_ns = monotonic_ns();
 	assert_int_equal(weir_pool_wait(ticket, 2 * MS, &result), WEIR_ETIMEDOUT);
 	assert_true(monotonic_ns() - before_ns >= 2 * MS);
-	assert_null(result);
+	assert_ptr_equal(result, pool);
 	weir_pool_ticket_close(forgotten);
 	pthread_create(&other, NULL, wait_for, ticket);
 	sem_post(&gate);
@@ -426,9 +474,10 @@ static void test_impossible_options_are_refused_with_the_reason(void **context)
 
 static void test_defaults_are_those_documented(void **context)
 {
-	weir_pool *pool;
+	weir_pool *pool = open_pool(1, 1 << 24);
 
 	(void)context;
+	weir_pool_close(pool);
 	assert_int_equal(weir_pool_open(NULL, &pool, NULL), WEIR_OK);
 	assert_int_equal(stats_of(pool).bucket, 1000);
 	assert_int_equal(stats_of(pool).workers, sysconf(_SC_NPROCESSORS_ONLN));
@@ -447,6 +496,7 @@ int main(void)
 	    cmocka_unit_test(test_stop_while_submitting_runs_what_was_accepted),
 	    cmocka_unit_test(test_stop_while_submitting_runs_or_returns_what_was_accepted),
 	    cmocka_unit_test(test_a_stop_returns_in_order_and_cuts_another_short),
+	    cmocka_unit_test(test_all_who_wait_for_a_task_or_the_stop_are_told),
 	    cmocka_unit_test(test_tasks_submit_tasks),
 	    cmocka_unit_test(test_a_task_cannot_stop_its_own_pool),
 	    cmocka_unit_test(test_a_wait_ends_at_its_deadline_and_the_task_goes_on),

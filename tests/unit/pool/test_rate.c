@@ -113,6 +113,30 @@ static void test_tasks_longer_than_a_turn_run_beside_each_other(void **context)
 	pthread_barrier_destroy(&barrier);
 }
 
+/* The 100 ms before the worker is free again are caught up, whoever comes meanwhile. */
+static void test_turns_that_nobody_took_for_longer_are_lost_and_counted(void **context)
+{
+	weir_pool *pool = open_pool((struct weir_pool_options){.workers = 1, .rate = {1000}});
+	struct weir_pool_stats stats;
+	pthread_barrier_t barrier;
+	weir_pool_ticket *first;
+	uint64_t ns[2];
+
+	(void)context;
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(weir_pool_submit(pool, meet, &barrier, &first), WEIR_OK);
+	assert_int_equal(weir_pool_submit(pool, note_time, &ns[0], NULL), WEIR_OK);
+	assert_int_equal(weir_pool_wait(first, 110 * MS, NULL), WEIR_ETIMEDOUT);
+	assert_int_equal(weir_pool_submit(pool, note_time, &ns[1], NULL), WEIR_OK);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(weir_pool_stop(pool, NULL, NULL), WEIR_OK);
+	weir_pool_stats(pool, &stats);
+	assert_true(stats.missed_turns >= 8);
+	weir_pool_ticket_close(first);
+	weir_pool_close(pool);
+	pthread_barrier_destroy(&barrier);
+}
+
 static void count_returned(void *context, weir_pool_run *run, void *argument)
 {
 	(void)run, (void)argument;
@@ -151,6 +175,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_ten_thousand_a_second_to_a_thousandth_and_none_early),
 	    cmocka_unit_test(test_tasks_longer_than_a_turn_run_beside_each_other),
+	    cmocka_unit_test(test_turns_that_nobody_took_for_longer_are_lost_and_counted),
 	    cmocka_unit_test(
 	        test_waiting_for_a_turn_costs_no_time_of_the_processor_and_ends_at_the_stop),
 	};

@@ -106,6 +106,19 @@ static void logs_that_have_taken_their_memory_go_on_in_slots(void **state)
 	burst_close(burst);
 }
 
+static void what_comes_at_one_instant_or_is_denied_takes_no_room(void **state)
+{
+	struct burst *burst = burst_open(1000000, 10);
+
+	(void)state;
+	for (uint64_t i = 1; i <= 2 * BURST_LOG_MAX; i++) {
+		assert_int_equal(burst_add(burst, 1, 1000, 1), i);
+		assert_int_equal(burst_add(burst, 2, 1000 + i, 0), 0);
+	}
+	assert_int_equal(burst_stats(burst).estimated, 0);
+	burst_close(burst);
+}
+
 static void keys_past_the_most_are_counted_and_disturb_nobody(void **state)
 {
 	struct burst *burst = burst_open(1000, 5000);
@@ -140,6 +153,7 @@ int main(void)
 	    cmocka_unit_test(sums_above_the_least_asked_for_are_exact_and_others_are_not_above_it),
 	    cmocka_unit_test(a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most),
 	    cmocka_unit_test(logs_that_have_taken_their_memory_go_on_in_slots),
+	    cmocka_unit_test(what_comes_at_one_instant_or_is_denied_takes_no_room),
 	    cmocka_unit_test(keys_past_the_most_are_counted_and_disturb_nobody),
 	    cmocka_unit_test(a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_order),
 	};

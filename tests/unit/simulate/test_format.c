@@ -54,6 +54,8 @@ static const struct {
      "{\"time\":1,\"ip\":\"\\ud83d\\ude00\",\"user\":\"\\ud800x\"}",
      {"\xf0\x9f\x98\x80", "\xef\xbf\xbdx", NULL, NULL}},
     {"jsonl", "{\"time\":1,\"path\":{\"ip\":[\"}\",1]},\"ip\":\"b\"}", {"b", NULL, NULL, NULL}},
+    {"jsonl", "{\"time\":1,\"ip\":\"\\uffee\"}", {"\xef\xbf\xae", NULL, NULL, NULL}},
+    {"jsonl", "{\"time\":1,\"ip\":\"\\ud83d\\u0041\"}", {"\xef\xbf\xbd""A", NULL, NULL, NULL}},
     {"jsonl", "{\"time\":1,\"ip\":\"a\",\"ip\":\"b\"}", {NULL}, 26, "each field once"},
     {"jsonl", "{\"time\":1,\"ip\":\"a", {NULL}, 18, "the end of a string"},
     {"jsonl", "{\"time\":1,\"ip\":[1", {NULL}, 18, "the end of an array or object"},

@@ -28,7 +28,7 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 	(void)state;
 	for (uint64_t i = 0; i < 50000; i++) {
 		assert_true(
-		    add(order, i * 10 + (uint64_t)nrand48(seed) % 20000, (uint64_t)nrand48(seed) % 100));
+		    add(order, i * 10 + (uint64_t)nrand48(seed) % 20000, (uint64_t)nrand48(seed) % 700));
 		while ((held = order_next(order, i == 49999))) {
 			assert_true(held->time_ns >= last);
 			last = held->time_ns;
@@ -56,7 +56,9 @@ static void what_is_too_late_counts_at_the_latest_time(void **state)
 	held = order_next(order, false);
 	assert_int_equal(held->time_ns, 1000);
 	assert_null(order_next(order, false));
+	assert_int_equal(order_stats(order)->sorted, 0);
 	assert_true(add(order, 7, 0));
+	assert_int_equal(order_stats(order)->sorted, 1);
 	held = order_next(order, false);
 	assert_int_equal(held->number, ORDER_WINDOW);
 	assert_int_equal(held->time_ns, 1000);

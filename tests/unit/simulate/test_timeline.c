@@ -43,6 +43,7 @@ static void intervals_keep_what_happened_in_them_when_they_widen(void **state)
 		timeline_add(&timeline, start + second * NS_PER_S, (struct timeline_counts){0, second, 1});
 	width = timeline_width_ns(&timeline);
 	assert_int_equal(width, 10 * NS_PER_S);
+	assert_int_equal(timeline.count, 360);
 	for (size_t i = 0; i < 360; i++) {
 		assert_int_equal(timeline.counts[i].passed, 100 * i + 45);
 		assert_int_equal(timeline.counts[i].denied, 10);
@@ -52,6 +53,23 @@ static void intervals_keep_what_happened_in_them_when_they_widen(void **state)
 	timeline_widen_to(&timeline, &wider);
 	assert_int_equal(timeline_width_ns(&timeline), timeline_width_ns(&wider));
 	assert_int_equal(timeline_start_ns(&timeline) % timeline_width_ns(&wider), 0);
+}
+
+static void all_intervals_are_used_before_they_widen(void **state)
+{
+	static struct timeline full, wider;
+	uint64_t start = 1700000000 * NS_PER_S, end = start + TIMELINE_MAX * NS_PER_MS;
+
+	(void)state;
+	timeline_add(&full, start, (struct timeline_counts){.asked = 1});
+	timeline_add(&full, end - 1, (struct timeline_counts){.asked = 1});
+	assert_int_equal(full.count, TIMELINE_MAX);
+	wider = full;
+	timeline_add(&wider, end, (struct timeline_counts){.asked = 1});
+	assert_int_equal(timeline_width_ns(&wider), 2 * NS_PER_MS);
+	assert_int_equal(wider.count, TIMELINE_MAX / 2 + 1);
+	timeline_widen_to(&full, &wider);
+	assert_int_equal(full.count, TIMELINE_MAX / 2);
 }
 
 static void what_passes_later_may_be_told_before_what_is_asked_meanwhile(void **state)
@@ -75,6 +93,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_is_lost_from_a_millisecond_to_all_of_time),
 	    cmocka_unit_test(intervals_keep_what_happened_in_them_when_they_widen),
+	    cmocka_unit_test(all_intervals_are_used_before_they_widen),
 	    cmocka_unit_test(what_passes_later_may_be_told_before_what_is_asked_meanwhile),
 	};
 

@@ -186,7 +186,7 @@ static void places_without_a_name_come_back_newest_first_and_those_with_one_stay
 
 	(void)unused;
 	make(&limit, 10);
-	acquire(&limit, 1, 5, NOW + 9);
+	acquire(&limit, 1, UINT64_C(5) << 32, NOW + 9);
 	for (unsigned i = 0; i < 3; i++)
 		acquire(&limit, 2, 0, NOW + i);
 	give(&limit, 3, 0, 0, NOW + 9);
@@ -260,14 +260,17 @@ static void no_flood_takes_the_room_of_a_key_that_holds(void **unused)
 	make(&limit, 1);
 	assert_int_equal(algo_limit_init(&other, &log, NULL), WEIR_OK);
 	other.identity = 2;
-	for (uint64_t key = 0; key < 20; key++)
+	for (uint64_t key = 0; key < 20; key++) {
 		assert_true(hold(&limit, key, NOW));
+		assert_true(hold(&limit, key, NOW + LEASE));
+	}
 	for (uint64_t key = 0; key < 20000; key++) {
-		ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, key, NOW + key, &out);
+		ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, key,
+		        NOW + LEASE + LEASE / 2 + key, &out);
 		assert_true(out.allowed);
 	}
 	for (uint64_t key = 0; key < 20; key++)
-		assert_false(hold(&limit, key, NOW + LEASE - 1));
+		assert_false(hold(&limit, key, NOW + 2 * LEASE - 1));
 }
 
 static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
@@ -347,6 +350,31 @@ static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
 	assert_int_equal(out.reset_after_ns, 0);
 	assert_int_equal(admitted(&limits[6], 30, NOW), 20);
 	assert_int_equal(admitted(&limits[6], 30, NOW + LEASE), 20);
+}
+
+/* In the row, and so by its head, which is raised once more when that was written long ago. */
+static void places_behind_those_of_max_count_and_come_back(void **unused)
+{
+	for (uint64_t kept = 0; kept < 8; kept++) {
+		struct algo_limit few, many, again;
+
+		open_small(unused);
+		make(&few, 4);
+		acquire(&few, 1, 1, NOW);
+		reload(&few, &many, 10);
+		for (uint64_t id = 2; id <= 10; id++)
+			acquire(&many, 1, id, NOW);
+		assert_int_equal(in_flight(&many, NOW), 10);
+		for (uint64_t id = 1; id <= 10; id++)
+			if (id - 1 - kept >= 3)
+				assert_true(give(&many, 1, id, NOW + LEASE, NOW));
+		reload(&many, &again, 4);
+		assert_true(acquire(&again, 1, 99, NOW + LEASE / 2));
+		assert_int_equal(in_flight(&again, NOW + LEASE / 2), 4);
+		for (uint64_t id = kept + 1; id <= kept + 3; id++)
+			assert_true(give(&again, 1, id, NOW + LEASE, NOW + LEASE / 2));
+		close_table(unused);
+	}
 }
 
 /* ---- at once ---- */
@@ -585,6 +613,7 @@ int main(void)
 	    IN_A_SMALL_TABLE(a_table_full_of_permits_denies_until_there_is_room),
 	    IN_A_SMALL_TABLE(keys_that_hold_nothing_need_no_room),
 	    IN_A_SMALL_TABLE(what_is_in_flight_counts_whatever_max_becomes),
+	    cmocka_unit_test(places_behind_those_of_max_count_and_come_back),
 	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_whatever_threads_do),
 	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_beside_places_of_before),
 	    IN_A_SMALL_TABLE(as_many_threads_as_places_are_never_denied),
