@@ -112,8 +112,8 @@ static void what_comes_at_one_instant_or_is_denied_takes_no_room(void **state)
 
 	(void)state;
 	for (uint64_t i = 1; i <= 2 * BURST_LOG_MAX; i++) {
-		assert_int_equal(burst_add(burst, 1, 1000, 1), i);
-		assert_int_equal(burst_add(burst, 2, 1000 + i, 0), 0);
+		assert_int_equal(burst_add(burst, 1, 1000, 1, 0), i);
+		assert_int_equal(burst_add(burst, 2, 1000 + i, 0, 0), 0);
 	}
 	assert_int_equal(burst_stats(burst).estimated, 0);
 	burst_close(burst);
