@@ -1,0 +1,156 @@
+/* sliding_log: its entries' names, what is given back by them, and what is left half done. */
+#include "steps.h"
+
+static uint64_t take(uint64_t cost, uint64_t now_ns)
+{
+	assert_true(call(ALGO_ACQUIRE, cost, now_ns));
+	return state.until_ns;
+}
+
+static uint64_t give_back(uint64_t cost, uint64_t until_ns, uint64_t now_ns)
+{
+	assert_true(call_until(ALGO_REFUND, cost, until_ns, now_ns, 100));
+	return state.limit.quota - state.out.remaining;
+}
+
+/* Twice; into a later entry; of one that is over: all of the same instant, too. */
+static void a_refund_from_a_log_takes_out_its_entry_or_nothing(void **unused)
+{
+	uint64_t names[5], later_ns = NOW + NS_PER_S / 2;
+
+	(void)unused;
+	for (unsigned apart = 0; apart < 2; apart++) {
+		begin(WEIR_SLIDING_LOG, 20, NS_PER_S, 0);
+		for (unsigned i = 0; i < 5; i++)
+			names[i] = take(i + 1, NOW + apart * i * NS_PER_S / 10);
+		assert_int_equal(give_back(2, names[1], later_ns), 13);
+		assert_int_equal(give_back(2, names[1], later_ns), 13);
+		assert_int_equal(give_back(5, names[4], later_ns), 8);
+		assert_int_equal(give_back(5, names[4], later_ns), 8);
+		assert_int_equal(give_back(2, names[2], later_ns), 8); /* whole or not */
+		assert_int_equal(give_back(3, names[2] + 1000, later_ns), 8);
+		take(7, later_ns);
+		assert_int_equal(give_back(1, names[0], later_ns), 14);
+		assert_int_equal(give_back(1, names[0], NOW + NS_PER_S), apart ? 14 : 7);
+		assert_int_equal(give_back(4, names[3], NOW + NS_PER_S), apart ? 10 : 7);
+		assert_int_equal(admitted(30, later_ns + NS_PER_S - 1), 13);
+		call(ALGO_PEEK, 1, later_ns + NS_PER_S);
+		assert_int_equal(state.out.remaining, 7);
+		assert_int_equal(give_back(7, later_ns + NS_PER_S, later_ns + NS_PER_S), 13);
+	}
+}
+
+/* An instant's entries are over with it, whatever their names are. */
+static void entries_of_one_instant_have_names_of_their_own_and_end_together(void **unused)
+{
+	uint64_t name = 0;
+
+	(void)unused;
+	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t next = take(1, NOW);
+
+		assert_true(next > name);
+		name = next;
+	}
+	assert_int_equal(admitted(200, NOW + NS_PER_S - 1), 0);
+	assert_int_equal(state.out.retry_after_ns, 1);
+	call(ALGO_PEEK, 1, NOW + NS_PER_S);
+	assert_int_equal(state.out.remaining, 100);
+	assert_int_equal(state.out.reset_after_ns, 0);
+	assert_int_equal(admitted(200, NOW + NS_PER_S), 100);
+	begin(WEIR_SLIDING_LOG, 1, NS_PER_S, 0); /* nor are they used again */
+	name = take(1, NOW);
+	give_back(1, name, NOW);
+	assert_int_not_equal(take(1, NOW), name);
+	assert_int_equal(give_back(1, name, NOW), 1);
+	call(ALGO_RESET, 0, NOW);
+	assert_true(take(1, NOW) > name + 1);
+}
+
+/* As times in whole seconds have it: all that came with one tick is out when that is over. */
+static void long_logs_end_with_their_ticks(void **unused)
+{
+	static const uint64_t counts[] = {128, 200, 1000, 10000};
+
+	(void)unused;
+	for (unsigned i = 0; i < 8; i++) {
+		uint64_t tick_ns = i & 1 ? NS_PER_S : NS_PER_MS, end_ns = NOW + 60 * tick_ns, first, middle;
+		unsigned count = (unsigned)counts[i / 2];
+
+		begin(WEIR_SLIDING_LOG, count, 60 * tick_ns, 0);
+		take(1, NOW - 7 * tick_ns); /* all of it given back, so that nothing of it tells */
+		call(ALGO_REFUND, 1, NOW - 7 * tick_ns);
+		first = take(1, NOW);
+		middle = take(1, NOW);
+		take(1, NOW);
+		give_back(1, first, NOW);
+		give_back(1, middle, NOW);
+		assert_int_equal(admitted(count, NOW), count - 1);
+		assert_int_equal(state.out.retry_after_ns, 60 * tick_ns);
+		assert_int_equal(state.out.reset_after_ns, 60 * tick_ns);
+		assert_int_equal(admitted(1, end_ns - 1), 0);
+		assert_int_equal(state.out.retry_after_ns, 1);
+		assert_int_equal(admitted(count + 1, end_ns), count);
+		call(ALGO_RESET, 0, end_ns);
+		first = take(1, end_ns);
+		take(1, end_ns);
+		give_back(1, first, end_ns);
+		assert_int_equal(state.out.reset_after_ns, 60 * tick_ns);
+		call(ALGO_PEEK, 1, end_ns + 60 * tick_ns);
+		assert_int_equal(state.out.remaining, count);
+	}
+}
+
+/* Others wait for their room, which they would not have had anyway; none get more. */
+static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 0; wants < 16; wants++) {
+		uint64_t names[4], later_ns = NOW + NS_PER_S / 2;
+
+		begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+		for (unsigned i = 0; i < 4; i++)
+			names[i] = take(i + 1, NOW + i * NS_PER_MS);
+		call_until(ALGO_REFUND, 1, names[0], later_ns, wants);
+		assert_in_range(give_back(1, names[0], later_ns), 9, 10);
+		assert_in_range(give_back(2, names[1], later_ns), 7, 8);
+		assert_int_equal(give_back(3, names[2], later_ns) + admitted(20, later_ns), 11);
+		assert_in_range(give_back(1, names[0], later_ns), 11, 11);
+		assert_in_range(give_back(4, names[3], later_ns), 7, 7);
+		call(ALGO_PEEK, 1, NOW + NS_PER_S + 3 * NS_PER_MS); /* what was lost ends with the newest */
+		assert_in_range(state.out.remaining, 4, 5);
+		assert_int_equal(admitted(20, later_ns + NS_PER_S), 11);
+	}
+}
+
+/* As a wider row of the same key leaves it, and more than there may be now. */
+static void a_log_that_takes_over_use_keeps_it(void **unused)
+{
+	(void)unused;
+	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	for (unsigned used = 50; used <= 150; used += 100) {
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
+		for (unsigned i = 0; i < 2; i++) {
+			assert_false(call(ALGO_ACQUIRE, 60, NOW));
+			assert_int_equal(state.out.remaining, used > 100 ? 0 : 50);
+		}
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		call(ALGO_REFUND, 10, NOW);
+		assert_int_equal(state.out.remaining, used > 100 ? 10 : 60);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
+	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
+	    cmocka_unit_test(long_logs_end_with_their_ticks),
+	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
+	    cmocka_unit_test(a_log_that_takes_over_use_keeps_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
