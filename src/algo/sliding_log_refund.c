@@ -79,7 +79,7 @@ static bool is_there(const struct algo_row *row, const struct log_view *view, un
 
 /*
  * What `cell`, which is MOVING, wants next: to be in the place of the one GONE, or to be GONE
- * where it was. Where neither fits others were at it, or the row is damaged; then it stays.
+ * where it was. Where neither fits the row is damaged; then it stays.
  */
 static void want_moved_on(const struct algo_row *row, const struct log_view *view, unsigned back,
                           struct cell cell, struct algo_change *change)
@@ -170,7 +170,8 @@ static void refund_entry(const struct algo_row *row, const struct algo_call *cal
 	unsigned cost = cost_of(row, view, back, cell), sum = log_sum(cell);
 	unsigned span = log_span(row, cell);
 
-	if (!is_there(row, view, back, cell)) { /* it may be what was read as the one before it */
+	/* It may be what was read as the one before it; or GONE since it was found. */
+	if (!is_there(row, view, back, cell) || log_is(cell, LOG_GONE)) {
 		change->want = ALGO_WANT_AGAIN;
 	} else if (log_is(cell, LOG_MOVING)) {
 		want_moved_on(row, view, back, cell, change);

@@ -3,16 +3,18 @@
  *
  * A log of entries that stand in a row from the start; then ACQUIRES, REFUNDS by
  * name (of which two may have the same), TAKES from the newest and RESETS meet. Clocks
- * say any times from 3 to TIME. Each may stall for as long as it likes at any step, and
- * whoever takes no further step has died. What a step reads of the row it reads cell by cell.
+ * say any times up to TIME. Each may stall for as long as it likes at any step, and
+ * whoever takes no further step has died. Each look at a cell of the row is a step.
  *
  * Checked after every change: at no time, now or later, is less in use than was
- * granted and not given back, so no period has more than LIMIT; a name is given back once.
+ * granted and not given back, so no period has more than LIMIT; a name is given back once;
+ * who is told that there is nothing to be given back asked for what is given back, reset or over.
  * When all have come to their end, no more is in use either.
  *
  * Left out: names that run ahead of time by a lead (but the notes that tell it are
  * written), clocks that are set back, other keys (insert.pml), spans in the head, which
- * repeat those in the row. Those in the row are powers of 2.
+ * repeat those in the row. Those in the row are powers of 2. A row that is damaged: what is
+ * MOVING has a place to go to.
  *
  * BREAK_* leaves one thing out; each must make spin find a counterexample.
  */
@@ -25,18 +27,33 @@
 #ifndef TAKES
 #define TAKES 0
 #endif
+#ifndef TAKEN
+#define TAKEN 1 /* by each take */
+#endif
 #ifndef RESETS
 #define RESETS 0
+#endif
+#ifndef MOVERS
+#define MOVERS 0 /* refunds that have marked the oldest already */
+#endif
+#ifndef MARKED
+#define MARKED 0 /* as many of the oldest are GONE from the start */
 #endif
 #ifndef COST
 #define COST 1 /* of an acquire */
 #endif
+#ifndef ENTRIES
+#define ENTRIES 3 /* of the start, the head's included; they came at 1, 2, 3 and so on */
+#endif
 #ifndef TIME
-#define TIME 3 /* the last that clocks say; the entries came at 1, 2 and 3 */
+#define TIME ENTRIES /* the last that clocks say */
+#endif
+#ifndef SPAN
+#define SPAN 4 /* the most that spans of the start tell; refunds may have left short ones */
 #endif
 #define LIMIT  6
 #define W      7 /* cells of the row */
-#define PERIOD 4
+#define PERIOD (ENTRIES + 1)
 #define TIMES  12
 
 /* Costs of the entries of the start. */
@@ -49,6 +66,7 @@
 #ifndef COST3
 #define COST3 1
 #endif
+#define start_cost(t) ((t) == 1 -> COST1 : ((t) == 2 -> COST2 : ((t) == 3 -> COST3 : 1)))
 
 #define FIRST  1
 #define GONE   2
@@ -59,6 +77,7 @@
 #define sum(e)                     ((e) / 64 % 16)
 #define span(e)                    ((e) / 8 % 8)
 #define state(e)                   ((e) % 8)
+#define is(e, bits)                (state(e) & (bits))
 
 #define head_of(t, cost, place, first) ((t) * 128 + (cost) * 16 + (place) * 2 + (first))
 #define cost(h)                        ((h) / 16 % 8)
@@ -66,68 +85,129 @@
 #define first(h)                       ((h) % 2)
 #define head_time(h)                   ((h) / 128)
 
-#define max(a, b)       ((a) > (b) -> (a) : (b))
-#define min(a, b)       ((a) < (b) -> (a) : (b))
-#define minus(a, b)     (((a) + 16 - (b)) % 16)
-#define place_of(b)     ((place(seen) + W - (b)) % W)
-#define is(b, bits)     (state(r[b]) & (bits))
-#ifdef BREAK_RING
-#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at)
-#else
-#define is_live(b, later) (r[b] != 0 && time(r[b]) + PERIOD > at && time(r[b]) <= time(r[later]))
-#endif
+#define max(a, b)   ((a) > (b) -> (a) : (b))
+#define min(a, b)   ((a) < (b) -> (a) : (b))
+#define minus(a, b) (((a) + 16 - (b)) % 16)
+#define place_of(b) ((place(seen) + W - (b)) % W)
+#define load(b)     row[place_of(b)]
 /* As much as the bits of a span tell. */
-#define hint(n)         ((n) >= 4 -> 4 : ((n) >= 2 -> 2 : 1))
-/* What an entry counts; 0 if the one before it is not there. */
-#define cost_of(b) \
-	(is(b, FIRST) -> sum(r[b]) : ((b) + 1 >= W || time(r[(b) + 1]) > time(r[b]) || \
-	 minus(sum(r[b]), sum(r[(b) + 1])) > LIMIT -> 0 : minus(sum(r[b]), sum(r[(b) + 1]))))
+#define hint(n)     ((n) >= 4 -> 4 : ((n) >= 2 -> 2 : 1))
+
+#ifdef AFTER /* others, which are over, and of which the span of the oldest tells still */
+#define start_entry(n, sum) entry(n, sum, (n == 1 -> 4 : hint(n)), (n <= MARKED -> GONE : 0))
+#else
+#define start_entry(n, sum) \
+	entry(n, sum, min(hint(n), SPAN), (n <= MARKED -> GONE : 0) + (n == 1 -> FIRST : 0))
+#endif
 
 #define ACQUIRE 0
 #define REFUND  1
 #define TAKE    2
 #define RESET   3
 
+#define NOWHERE 255
+
+/* Of all that look at the row. */
+#define VIEW \
+	byte at, live, use, far, i; \
+	short seen, cell, next, newest
+
 short head;
 short row[W];
 byte granted[TIMES]; /* and not given back */
 byte reset_time;
 
-/* All that a view of seen and r needs to know: live, use. */
-inline view(moment)
+/* `next`: what is `far` places back, if it is live and not from after `cell`, which is `live`. */
+inline look_before()
 {
-	at = moment;
-	live = 0;
+	do
+	:: atomic {
+			next = load(far);
+			if
+			:: next == 0 || time(next) + PERIOD <= at -> next = 0; break
+#ifdef BREAK_RING
+			:: else -> break
+#else
+			:: next != 0 && time(next) + PERIOD > at && time(next) <= time(cell) -> break
+			:: else
+#endif
+			fi
+		};
+#ifdef BREAK_LEFT
+		next = 0;
+		break
+#else
+		atomic {
+			i = time(cell);
+			cell = load(live);
+			next = 0;
+			if
+			:: time(cell) == i -> i = 0; break
+			:: else -> i = 0
+			fi
+		}
+#endif
+	od
+}
+
+/* At the time `at`. */
+inline look()
+{
+	atomic {
+		newest = (first(seen) -> 0 : load(1));
+		cell = newest;
+		live = (newest != 0 && time(newest) + PERIOD > at -> 1 : 0)
+	};
+	do
+	:: live == 0 || live == W - 1 || is(cell, FIRST) -> far = live; break
+	:: else ->
+		far = min(live + max(span(cell), 2) - 1, W - 1);
+		look_before();
+		if
+		:: next != 0 ->
+			atomic { live = far; cell = next; next = 0 }
+#ifdef BREAK_SPENT
+			far = live; break
+#endif
+		:: else -> break
+		fi
+	od;
+	do
+	:: far > live + 1 ->
+		far--;
+		look_before();
+		if
+		:: next != 0 -> atomic { live = far; cell = next; next = 0 }
+		:: else
+		fi
+	:: else -> atomic { far = 0; cell = 0; break }
+	od
+}
+
+inline sum_up()
+{
 	use = cost(seen);
 	if
-	:: !first(seen) && time(r[1]) + PERIOD > at ->
-		live = 1;
-		do
-		:: live == W - 1 || is(live, FIRST) -> i = live; break
-#ifdef BREAK_SPENT
-		:: live > 1 -> i = live; break
-#endif
-		:: else ->
-			i = min(live + max(span(r[live]), 2) - 1, W - 1);
-			if
-			:: is_live(i, live) -> live = i
-			:: else -> break
-			fi
-		od;
-		do
-		:: live + 1 < i && is_live(live + 1, live) -> live++
-		:: else -> break
-		od
+	:: live > 0 ->
+		atomic {
+			cell = load(live);
+			i = 0
+		};
+		if
+		:: !is(cell, FIRST) -> atomic {
+				next = load(live + 1);
+				i = (minus(sum(cell), sum(next)) <= LIMIT -> sum(next) : minus(sum(cell), LIMIT))
+			}
+		:: else
+		fi;
+		atomic { use = use + minus(sum(load(1)), i); cell = 0; next = 0; i = 0 }
 	:: else
-	fi;
-	if
-	:: live > 0 && is(live, FIRST) -> use = use + sum(r[1])
-	:: live > 0 && !is(live, FIRST) ->
-		i = (live + 1 == W -> 0 : live + 1);
-		use = use + (minus(sum(r[live]), sum(r[i])) <= LIMIT -> minus(sum(r[1]), sum(r[i])) : LIMIT)
-	:: else
-	fi;
-	i = 0
+	fi
+}
+
+inline forget_view()
+{
+	at = 0; live = 0; use = 0; far = 0; i = 0; cell = 0; next = 0; newest = 0
 }
 
 /* In use at a time is what was granted, or more; or exactly. */
@@ -135,237 +215,310 @@ inline check(exactly)
 {
 	d_step {
 		seen = head;
-		i = 0;
+		at = head_time(head);
 		do
-		:: i < W -> r[i] = row[place_of(i)]; i++
-		:: else -> break
-		od;
-		p = head_time(head);
-		do
-		:: p < head_time(head) + PERIOD ->
-			view(p);
-			part = 0;
+		:: at < head_time(head) + PERIOD ->
+			look();
+			sum_up();
+			far = 0;
 			i = 0;
 			do
-			:: i < TIMES -> part = part + (i + PERIOD > p -> granted[i] : 0); i++
+			:: i < TIMES -> far = far + (i + PERIOD > at -> granted[i] : 0); i++
 			:: else -> break
 			od;
-			assert(use >= part);
-			assert(!(exactly) || use == part);
-			p = ((exactly) -> 100 : p + 1)
+			assert(use >= far && far <= LIMIT);
+			assert(!(exactly) || use == far);
+			at = ((exactly) -> 100 : at + 1)
 		:: else -> break
 		od;
-		at = 0; live = 0; use = 0; i = 0; p = 0; part = 0; seen = 0;
-		do
-		:: i < W -> r[i] = 0; i++
-		:: else -> break
-		od;
-		i = 0
+		forget_view();
+		seen = 0
 	}
 }
 
-inline want_moved_on(b)
+inline is_there(b, c)
 {
 	if
-	:: time(r[b]) == time(r[b + 1]) ->
-		p = b;
-		to = entry(time(r[b]), sum(r[b]), span(r[b]), GONE)
-#ifndef BREAK_GONE
-	:: time(r[b]) != time(r[b + 1]) && !is(b + 1, GONE) -> /* it is torn */
-		p = b;
-		to = entry(time(r[b]), sum(r[b]), span(r[b]), 0)
-	:: time(r[b]) != time(r[b + 1]) && is(b + 1, GONE) ->
-#else
-	:: else ->
-#endif
-		p = b + 1;
-		to = entry(time(r[b]), minus(sum(r[b]), cost_of(b + 1)), hint(live > (b) -> live - (b) : 1),
-		           state(r[b + 1]) & FIRST)
+	:: load(b) == c
+	:: load(b) != c -> goto again
 	fi
 }
 
-/* Sets p and to, or to_head; or neither. */
-inline want_move(from)
+/* What `c`, there, counts; 0 if the one before it is not there. */
+inline cost_of(b, c)
 {
-	p = from;
+	if
+	:: is(c, FIRST) || (b) + 1 >= W -> worth = (is(c, FIRST) -> sum(c) : 0)
+	:: else -> atomic {
+			i = (b) + 1;
+			worth = minus(sum(c), sum(load(i)));
+			worth = (load(i) == 0 || time(load(i)) > time(c) || worth > LIMIT -> 0 : worth);
+			i = 0
+		}
+	fi
+}
+
+#define want(b, was, t, sum, span, state) \
+	p = b;                                \
+	before = was;                         \
+	to = entry(t, sum, span, state)
+
+/* `cell`, which is MOVING. */
+inline want_moved_on()
+{
+	next = load(back + 1);
+#ifndef BREAK_OVER
+	is_there(back, cell);
+#endif
+	if
+	:: time(cell) != time(next) ->
+		assert(head != seen || is(next, GONE)); /* else the row is damaged */
+		cost_of(back + 1, next);
+		atomic {
+			want(back + 1, next, time(cell), minus(sum(cell), worth),
+			     hint(live > back -> live - back : 1), state(next) & FIRST)
+		}
+	:: else -> atomic {
+			want(back, cell, time(cell), sum(cell), span(cell), GONE)
+		}
+	fi
+}
+
+inline want_move()
+{
 	do
-	:: p > 0 && !is(p, GONE | MOVING) -> p--
-	:: else -> break
+	:: atomic {
+			back > 0 ->
+			cell = load(back);
+			if
+			:: is(cell, GONE | MOVING) -> break
+			:: else -> cell = 0; back--
+			fi
+		}
+	:: back == 0 -> break
 	od;
 	if
-	:: p > 0 ->
-		name = (op == REFUND -> time(r[p]) : name);
+	:: back > 0 ->
+		then_name = time(cell);
 		do
-		:: p > 1 && is(p, GONE) && is(p - 1, GONE | MOVING) -> p--
-		:: else -> break
+		:: atomic {
+				back > 1 && is(cell, GONE) ->
+				next = load(back - 1);
+				if
+				:: is(next, GONE | MOVING) -> cell = next; next = 0; back--
+				:: else -> break
+				fi
+			}
+		:: back == 1 || !is(cell, GONE) -> break
 		od;
 		if
-		:: is(p, MOVING) -> i = p; want_moved_on(i); i = 0
-		:: is(p, GONE) && p > 1 ->
-			p--;
-#ifdef BREAK_MOVING
-			to = entry(time(r[p]), minus(sum(r[p]), cost_of(p + 1)),
-			           hint(live > p -> live - p : 1), state(r[p + 1]) & FIRST);
-			p++
-#else
-			to = entry(time(r[p]), sum(r[p]), span(r[p]), MOVING)
+		:: is(cell, MOVING) -> want_moved_on()
+		:: is(cell, GONE) && back > 1 ->
+#ifndef BREAK_AGAIN
+			is_there(back, cell);
 #endif
-		:: is(p, GONE) && p == 1 && time(r[1]) < head_time(seen) - 1 -> /* a note */
-			to = entry(head_time(seen) - 1, sum(r[1]), span(r[1]), state(r[1]))
-		:: else ->
-			p = 255;
-			to_head = head_of(head_time(seen), cost(seen), place_of(1),
-			                  state(r[1]) & FIRST)
+#ifdef BREAK_MOVING
+			cost_of(back, cell);
+			atomic {
+				want(back, cell, time(next), minus(sum(next), worth),
+				     hint(live > back - 1 -> live - back + 1 : 1), state(cell) & FIRST)
+			}
+#else
+			atomic { want(back - 1, next, time(next), sum(next), span(next), MOVING) }
+#endif
+		:: is(cell, GONE) && back == 1 && time(cell) < head_time(seen) - 1 -> /* a note */
+			atomic { want(1, cell, head_time(seen) - 1, sum(cell), span(cell), state(cell)) }
+		:: else -> to_head = head_of(head_time(seen), cost(seen), place_of(1), state(cell) & FIRST)
 		fi
-	:: else -> p = 255
-	fi
-}
-
-inline refund_entry(b)
-{
-	if
-	:: is(b, MOVING) -> want_moved_on(b)
-	:: !is(b, MOVING) && left >= cost_of(b) ->
-		p = b;
-		to = entry(time(r[b]), sum(r[b]), span(r[b]), state(r[b]) | GONE);
-		given = (op == REFUND -> left : cost_of(b))
-	:: !is(b, MOVING) && left < cost_of(b) && b == 1 ->
-		p = b;
-		to = entry(time(r[b]), minus(sum(r[b]), left), span(r[b]), state(r[b]));
-		given = left
 	:: else
 	fi
 }
 
-/* Of the entry of that time; a name's is all of it. */
+/* `cell`. */
+inline refund_entry()
+{
+	cost_of(back, cell);
+#ifndef BREAK_COST
+	is_there(back, cell);
+#endif
+#ifndef BREAK_TWICE
+	if
+	:: is(cell, GONE) -> goto again
+	:: !is(cell, GONE)
+	fi;
+#endif
+	if
+	:: is(cell, MOVING) -> want_moved_on()
+	:: !is(cell, MOVING) && left >= worth -> atomic {
+			want(back, cell, time(cell), sum(cell), span(cell), state(cell) | GONE);
+			given = (op == REFUND -> left : worth)
+		}
+	:: !is(cell, MOVING) && left < worth && back == 1 -> atomic {
+			want(1, cell, time(cell), minus(sum(cell), left), span(cell), state(cell));
+			given = left
+		}
+	:: else
+	fi
+}
+
+/* How many places back the oldest live entry is that is not from before `name`. */
+inline find()
+{
+	atomic { back = 0; far = live + 1 };
+	do
+	:: atomic {
+			far > back + 1 ->
+			i = back + (far - back) / 2;
+			if
+			:: time(load(i)) >= name -> back = i
+			:: else -> far = i
+			fi;
+			i = 0
+		}
+	:: atomic { far <= back + 1 -> far = 0; break }
+	od
+}
+
+/* The entry of that name: there, or further back. */
+inline follow()
+{
+	do
+	:: atomic {
+			back > 0 && back <= live ->
+			cell = load(back);
+			if
+			:: time(cell) < name -> cell = 0; back = 0
+#ifdef BREAK_TWICE
+			:: time(cell) == name -> break
+#else
+			:: time(cell) == name && !is(cell, GONE) -> break
+#endif
+#ifdef BREAK_FOLLOW
+			:: else -> cell = 0; back = 0
+#else
+			:: else -> cell = 0; back++
+#endif
+			fi
+		}
+	:: back == 0 || back > live -> back = 0; break
+	od
+}
+
+inline acquire()
+{
+	atomic { own = load(0); at = max(now, head_time(seen)) };
+	look();
+	sum_up();
+	if
+	:: use + left > LIMIT
+	:: use + left <= LIMIT && cost(seen) > 0 -> atomic {
+			to_head = head_of(max(now, head_time(seen) + 1), left, (place(seen) + 1) % W, 0);
+			i = (live == 0 -> cost(seen) : (sum(newest) + cost(seen)) % 16);
+			if
+			:: live == 0 && own != 0 && time(own) == head_time(seen) && state(own) == FIRST &&
+			   sum(own) == cost(seen)
+			:: !first(seen) && time(own) == head_time(seen) && state(own) == 0 &&
+			   sum(own) == (sum(newest) + cost(seen)) % 16 && span(own) >= hint(live + 1)
+			:: else ->
+#ifndef BREAK_PLACE
+				want(0, own, head_time(seen), i, hint(live + 1), (live == 0 -> FIRST : 0))
+#endif
+			fi
+		}
+	:: use + left <= LIMIT && cost(seen) == 0 -> atomic {
+			to_head = head_of(max(now, head_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0));
+			if
+			:: time(own) != head_time(seen) -> /* a note */
+				want(0, own, head_time(seen), 0, 1, GONE)
+			:: else
+			fi
+		}
+	fi
+}
+
+inline refund()
+{
+	if
+	:: left > 0 && cost(seen) > 0 && (op == TAKE || name == head_time(seen)) -> atomic {
+			given = min(left, cost(seen));
+			to_head = head_of(head_time(seen), cost(seen) - given, place(seen), first(seen))
+		}
+	:: else ->
+		at = max(now, head_time(seen));
+		look();
+		atomic { at = 0; newest = 0 };
+		if
+		:: op == REFUND ->
+			find();
+			if
+			:: left > 0 -> follow()
+			:: else -> want_move()
+			fi
+		:: else ->
+			back = min(live, 1);
+			want_move();
+			if
+			:: p == NOWHERE && to_head == 0 && live > 0 -> atomic { back = 1; cell = load(1) }
+			:: else
+			fi
+		fi;
+		if
+		:: p == NOWHERE && to_head == 0 && back > 0 && left > 0 -> refund_entry()
+		:: else
+		fi
+	fi
+}
+
+/* Of the entry of the time `at`; a name's is all of it. */
 inline take_back()
 {
 	if
 	:: given > 0 ->
 		assert(op != REFUND || at <= reset_time || granted[at] > 0);
-		part = (op == REFUND -> granted[at] : min(granted[at], given));
-		granted[at] = granted[at] - part;
-		left = left - given;
-		part = 0
+		i = (op == REFUND -> granted[at] : min(granted[at], given));
+		granted[at] = granted[at] - i;
+		left = left - given
 	:: else
 	fi;
-	at = 0
-}
-
-inline step()
-{
-	d_step {
-		p = 255; to = 0; to_head = 0; given = 0; then_head = false; done = false;
-		i = max(now, head_time(seen));
-		view(i);
-		if
-		:: op == ACQUIRE && use + left > LIMIT -> done = true
-		:: op == ACQUIRE && use + left <= LIMIT && cost(seen) > 0 ->
-			to_head = head_of(max(now, head_time(seen) + 1), left, (place(seen) + 1) % W, 0);
-			i = (live == 0 -> cost(seen) : (sum(r[1]) + cost(seen)) % 16);
-			if
-			:: live == 0 && r[0] != 0 && time(r[0]) == head_time(seen) && state(r[0]) == FIRST &&
-			   sum(r[0]) == cost(seen)
-			:: !first(seen) && time(r[0]) == head_time(seen) && state(r[0]) == 0 &&
-			   sum(r[0]) == (sum(r[1]) + cost(seen)) % 16 && span(r[0]) >= hint(live + 1)
-			:: else ->
-#ifndef BREAK_PLACE
-				p = 0;
-				to = entry(head_time(seen), i, hint(live + 1), (live == 0 -> FIRST : 0));
-				then_head = true
-#endif
-			fi;
-			i = 0
-		:: op == ACQUIRE && use + left <= LIMIT && cost(seen) == 0 ->
-			to_head = head_of(max(now, head_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0));
-			if
-			:: time(r[0]) != head_time(seen) -> /* a note */
-				p = 0;
-				to = entry(head_time(seen), 0, 1, GONE);
-				then_head = true
-			:: else
-			fi
-		:: op == RESET ->
-			to_head = head_of(head_time(seen), 0, place(seen), 1)
-		:: (op == REFUND || op == TAKE) && left > 0 && cost(seen) > 0 &&
-		   (op == TAKE || name == head_time(seen)) ->
-			given = min(left, cost(seen));
-			to_head = head_of(head_time(seen), cost(seen) - given, place(seen), first(seen))
-		:: op == REFUND && left > 0 && (cost(seen) == 0 || name != head_time(seen)) ->
-			i = live;
-			do
-			:: i > 0 && time(r[i]) < name -> i--
-			:: else -> break
-			od;
-			if
-#ifdef BREAK_TWICE
-			:: i > 0 && time(r[i]) == name -> refund_entry(i)
-#else
-			:: i > 0 && time(r[i]) == name && !is(i, GONE) -> refund_entry(i)
-#endif
-			:: else -> done = true
-			fi;
-			i = 0
-		:: op == REFUND && left == 0 ->
-			i = live;
-			do
-			:: i > 0 && time(r[i]) < name -> i--
-			:: else -> break
-			od;
-			want_move(i);
-			i = 0;
-			done = (p == 255 && to_head == 0)
-		:: op == TAKE && !(left > 0 && cost(seen) > 0) ->
-			if
-			:: live > 0 -> want_move(1)
-			:: else
-			fi;
-			if
-			:: p == 255 && to_head == 0 && live > 0 && left > 0 -> refund_entry(1)
-			:: else
-			fi;
-			done = (p == 255 && to_head == 0)
-		fi;
-		before = (p == 255 -> 0 : r[p]);
-		at = 0; live = 0; use = 0; i = 0;
-		do
-		:: i < W -> r[i] = 0; i++
-		:: else -> break
-		od;
-		i = 0
-	}
+	name = (op == REFUND && then_name > 0 -> then_name : name)
 }
 
 proctype client(byte op; byte left; byte name)
 {
-	byte now, at, live, use, i, p, given, part;
-	short seen, r[W], to, to_head, before;
-	bool then_head, done;
+	VIEW;
+	byte now, back, p, worth, given, then_name;
+	short own, to, to_head, before;
 
-	select(now : 3 .. TIME);
+	select(now : ENTRIES .. TIME);
 again:
-	atomic { seen = head; i = 0 };
-	do
-	:: i < W ->
-		atomic {
-			r[i] = row[place_of(i)];
-			i++;
-			do
-			:: i < W && row[place_of(i)] == 0 -> i++ /* nobody has been there yet */
-			:: else -> break
-			od
-		}
-	:: else -> break
-	od;
-	step();
+	atomic {
+		forget_view();
+		back = 0; worth = 0; given = 0; then_name = 0; own = 0; to = 0; to_head = 0; before = 0;
+		p = NOWHERE;
+		seen = head
+	};
 	if
-	:: done -> atomic {
+	:: op == ACQUIRE -> acquire()
+	:: op == RESET -> to_head = head_of(head_time(seen), 0, place(seen), 1)
+	:: else -> refund()
+	fi;
+	atomic {
+		forget_view();
+		back = 0; worth = 0; own = 0;
+		if
+		:: p == NOWHERE && to_head == 0 ->
 			if
-			:: head == seen -> goto end
+			:: head == seen ->
+				assert(op != REFUND || left == 0 || granted[name] == 0 ||
+				       name + PERIOD <= max(now, head_time(head)));
+				goto end
 			:: else -> goto again
 			fi
-		}
-	:: !done && p != 255 ->
+		:: else
+		fi
+	};
+	if
+	:: p != NOWHERE ->
 #ifndef BREAK_LOOK
 		if
 		:: head != seen -> goto again
@@ -373,17 +526,16 @@ again:
 		fi;
 #endif
 		atomic {
-			i = place_of(p);
 			if
-			:: row[i] == before ->
-				row[i] = to;
+			:: load(p) == before ->
+				load(p) = to;
 				at = time(before);
 				take_back()
 			:: else -> goto again
 			fi;
 			if
-			:: !then_head -> check(false); goto again
-			:: else -> i = 0; at = 0
+			:: to_head == 0 -> check(false); goto again
+			:: else
 			fi
 		}
 	:: else
@@ -400,8 +552,7 @@ again:
 				do
 				:: i < TIMES -> granted[i] = 0; i++
 				:: else -> break
-				od;
-				i = 0
+				od
 			:: else -> at = head_time(head); take_back()
 			fi;
 			check(false);
@@ -413,40 +564,58 @@ again:
 		fi
 	};
 end:
-	atomic { now = 0; seen = 0; to = 0; to_head = 0; before = 0; i = 0; p = 0; given = 0; name = 0;
-	         left = 0; then_head = false; done = false }
+	atomic {
+		forget_view();
+		now = 0; seen = 0; to = 0; to_head = 0; before = 0; p = 0; given = 0; name = 0;
+		left = 0; then_name = 0
+	}
 }
 
 init
 {
-	byte n, at, live, use, i, p, part;
-	short seen, r[W];
+	VIEW;
+	byte n;
 
 	atomic {
-		row[0] = entry(1, COST1, 1, FIRST);
-		row[1] = entry(2, COST1 + COST2, 2, 0);
-		head = head_of(3, COST3, 2, 0);
-		granted[1] = COST1;
-		granted[2] = COST2;
-		granted[3] = COST3;
+		do
+		:: n < ENTRIES ->
+			n++;
+			use = use + start_cost(n);
+			granted[n] = (n > MARKED -> start_cost(n) : 0);
+			if
+			:: n < ENTRIES ->
+				row[n - 1] = start_entry(n, use)
+			:: else -> head = head_of(n, start_cost(n), n - 1, 0)
+			fi
+		:: else -> break
+		od;
+		use = 0;
+		n = 0;
 		do
 		:: n < ACQUIRES -> run client(ACQUIRE, COST, 0); n++
 		:: else -> break
 		od;
 		n = 0;
 		do
-		:: n < REFUNDS ->
-			if
-			:: run client(REFUND, COST1, 1)
-			:: run client(REFUND, COST2, 2)
-			:: run client(REFUND, COST3, 3)
-			fi;
-			n++
+		:: n < MOVERS -> run client(REFUND, 0, 1); n++
 		:: else -> break
 		od;
 		n = 0;
 		do
-		:: n < TAKES -> run client(TAKE, 1, 0); n++
+		:: n < REFUNDS ->
+#ifdef NAME
+			at = NAME;
+#else
+			select(at : 1 .. ENTRIES);
+#endif
+			run client(REFUND, start_cost(at), at);
+			n++
+		:: else -> break
+		od;
+		at = 0;
+		n = 0;
+		do
+		:: n < TAKES -> run client(TAKE, TAKEN, 0); n++
 		:: else -> break
 		od;
 		n = 0;
