@@ -179,7 +179,7 @@ static void refund_entry(const struct algo_row *row, const struct algo_call *cal
 		sliding_log_want_entry(change, row, view, back, cell,
 		                       altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
 		change->given_back = call->until_ns ? call->cost : cost;
-	} else if (back == 1) {
+	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
 		sliding_log_want_entry(
 		    change, row, view, back, cell,
 		    altered(row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));

@@ -353,7 +353,7 @@ inline refund_entry()
 			want(back, cell, time(cell), sum(cell), span(cell), state(cell) | GONE);
 			given = (op == REFUND -> left : worth)
 		}
-	:: !is(cell, MOVING) && left < worth && back == 1 -> atomic {
+	:: !is(cell, MOVING) && left < worth && back == 1 && cost(seen) == 0 -> atomic {
 			want(1, cell, time(cell), minus(sum(cell), left), span(cell), state(cell));
 			given = left
 		}

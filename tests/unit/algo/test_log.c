@@ -102,6 +102,22 @@ static void long_logs_end_with_their_ticks(void **unused)
 	}
 }
 
+/* Who appends behind it may have read what it came to, and would count on by that. */
+static void part_of_an_entry_is_given_back_while_none_is_behind_it(void **unused)
+{
+	uint64_t first, second;
+
+	(void)unused;
+	begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+	first = take(5, NOW);
+	assert_int_equal(give_back(1, first, NOW), 4);
+	second = take(3, NOW);
+	assert_int_equal(give_back(2, first, NOW), 7);
+	assert_int_equal(give_back(3, second, NOW), 4);
+	assert_int_equal(give_back(2, first, NOW), 2);
+	assert_int_equal(admitted(11, NOW), 9);
+}
+
 /* Others wait for their room, which they would not have had anyway; none get more. */
 static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
 {
@@ -148,6 +164,7 @@ int main(void)
 	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
 	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
 	    cmocka_unit_test(long_logs_end_with_their_ticks),
+	    cmocka_unit_test(part_of_an_entry_is_given_back_while_none_is_behind_it),
 	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
 	    cmocka_unit_test(a_log_that_takes_over_use_keeps_it),
 	};
