@@ -392,6 +392,14 @@ static void until_it_waits_for(struct scene *s, const char *name)
 		sched_yield();
 }
 
+/* Begins a call in a thread of its own, which waits for the key of that limit then. */
+static void call_for_ever(struct scene *s, struct caller *caller, const char *name)
+{
+	*caller = (struct caller){.scene = s, .deadline_ns = WEIR_FOREVER};
+	pthread_create(&caller->thread, NULL, call, caller);
+	until_it_waits_for(s, name);
+}
+
 /* By the library's own clock, as those who wait. */
 static struct weir_permits take_now(struct scene *s, uint64_t cost)
 {
@@ -451,9 +459,7 @@ static void each_key_that_denies_is_waited_for(void **state)
 	(void)state;
 	OPEN(&s, by_buckets);
 	take_now(&s, 3);
-	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
-	pthread_create(&caller.thread, NULL, call, &caller);
-	until_it_waits_for(&s, "hourly");
+	call_for_ever(&s, &caller, "hourly");
 	reset(&s, "hourly");
 	until_it_waits_for(&s, "other");
 	weir_peek(s.table, weir_engine_limit(s.engine, "hourly", 6), "k", 1, 1, WEIR_NOW, &s.d);
@@ -489,9 +495,7 @@ static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 	(void)state;
 	OPEN(&s, by_buckets);
 	take_now(&s, 3);
-	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
-	pthread_create(&caller.thread, NULL, call, &caller);
-	until_it_waits_for(&s, "hourly");
+	call_for_ever(&s, &caller, "hourly");
 	room = room_at(&s.table->room);
 	other.hash = hash_of(&s, "other");
 	assert_int_equal(room_join(room, &other, 1), ROOM_FIRST);
@@ -523,9 +527,7 @@ static void the_first_for_one_key_is_denied_behind_others_at_another(void **stat
 	OPEN(&s, by_brief);
 	take_now(&s, 3);
 	reset(&s, "brief");
-	caller = (struct caller){.scene = &s, .deadline_ns = WEIR_FOREVER};
-	pthread_create(&caller.thread, NULL, call, &caller);
-	until_it_waits_for(&s, "hourly");
+	call_for_ever(&s, &caller, "hourly");
 	other.hash = hash_of(&s, "brief");
 	assert_int_equal(room_join(room_at(&s.table->room), &other, 1), ROOM_FIRST);
 	reset(&s, "hourly");
