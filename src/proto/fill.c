@@ -92,6 +92,9 @@ int fill_permit(struct fill *fill, struct slice text)
 	fill->request->permit = text.data ? text : SLICE("");
 	if (!fill->has_cost)
 		fill->request->cost = REQUEST_COST_ALL;
+	/* A permit gives back what its holder was given, and nothing of another's. */
+	if (fill->request->class == REQUEST_CHANGE)
+		fill->request->class = REQUEST_ASK;
 	return 0;
 }
 

@@ -6,8 +6,7 @@
 #include "proto/json.h"
 #include "proto/query.h"
 
-/* One request on its way from HTTP to neutral. */
-struct call {
+struct http_call {
 	struct fill fill;
 	const struct http1_reader *reader;
 	struct slice data;
@@ -16,26 +15,18 @@ struct call {
 	struct slice rest;  /* of the path, behind the route's */
 };
 
-struct route {
-	struct slice path; /* whole, or when it ends in '/' a beginning */
-	unsigned methods;
-	enum request_kind kind;
-	enum request_op op;
-	int (*read)(struct call *call); /* 0 or a status */
-};
-
-static int out_of_memory(struct call *call)
+static int out_of_memory(struct http_call *call)
 {
 	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
 }
 
-static int read_body(struct call *call)
+static int read_body(struct http_call *call)
 {
 	return json_read(&call->fill, call->message.body);
 }
 
-/* /v1/refund?permit=P */
-static int read_query(struct call *call)
+/* ?key=K&cost=N */
+static int read_query(struct http_call *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice name, value;
@@ -51,7 +42,7 @@ static int read_query(struct call *call)
 }
 
 /* /v1/acquire/LIMIT?key=K&cost=N */
-static int read_limit_query(struct call *call)
+static int read_limit_query(struct http_call *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice value;
@@ -61,11 +52,6 @@ static int read_limit_query(struct call *call)
 		return out_of_memory(call);
 	status = fill_field(fill, SLICE("limit"), value, false);
 	return status == 0 ? read_query(call) : status;
-}
-
-static int read_either(struct call *call)
-{
-	return strcmp(call->message.method, "POST") == 0 ? read_body(call) : read_query(call);
 }
 
 /* "http://host/path" as "/path": requests to proxies name the whole URL. */
@@ -102,8 +88,8 @@ static void split_target(struct slice target, struct slice *path, struct slice *
  * may come from the client, through a proxy that sets only the other: where
  * they differ none is believed.
  */
-static int proxy_says(struct call *call, enum http1_field a, enum http1_field b, const char *what,
-                      struct slice *value)
+static int proxy_says(struct http_call *call, enum http1_field a, enum http1_field b,
+                      const char *what, struct slice *value)
 {
 	bool found = false;
 
@@ -128,7 +114,7 @@ static int proxy_says(struct call *call, enum http1_field a, enum http1_field b,
 }
 
 /* All of X-Forwarded-For, in the order in which proxies appended to it. */
-static int join_forwarded_for(struct call *call)
+static int join_forwarded_for(struct http_call *call)
 {
 	struct slice *joined = &call->fill.request->forwarded_for;
 	struct slice line;
@@ -149,7 +135,7 @@ static int join_forwarded_for(struct call *call)
 }
 
 /* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
-static int plain_host(struct call *call, struct slice *host)
+static int plain_host(struct http_call *call, struct slice *host)
 {
 	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
 	char *copy;
@@ -174,7 +160,7 @@ static int plain_host(struct call *call, struct slice *host)
 }
 
 /* A proxy asks on behalf of another request: its attributes but the address. */
-static int read_proxied(struct call *call, struct slice *query)
+static int read_proxied(struct http_call *call, struct slice *query)
 {
 	struct slice method = slice_of(call->message.method), uri = call->rest, path;
 	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
@@ -207,7 +193,7 @@ static int read_proxied(struct call *call, struct slice *query)
 }
 
 /* /auth?deny=403 */
-static int read_auth(struct call *call)
+static int read_auth(struct http_call *call)
 {
 	struct slice asked, name, value;
 	uint64_t code;
@@ -232,7 +218,7 @@ static int read_auth(struct call *call)
 }
 
 /* Envoy puts a prefix before the path it asks about; the query is the client's, then. */
-static int read_auth_below(struct call *call)
+static int read_auth_below(struct http_call *call)
 {
 	struct slice query;
 
@@ -246,6 +232,7 @@ static void refuse_as(struct fill *fill, enum http_verb error)
 	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
 
 	fill->request->kind = REQUEST_LOCAL;
+	fill->request->class = REQUEST_FREE;
 	fill->request->refused = fill->error.status;
 	fill->request->verb = error;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
@@ -256,13 +243,13 @@ static void refuse(struct fill *fill)
 	refuse_as(fill, http_error_of(fill->error.status));
 }
 
-static int read_batch(struct call *call)
+static int read_batch(struct http_call *call)
 {
 	return json_read_items(&call->fill, call->message.body, refuse);
 }
 
 /* /v1/top?n=10 */
-static int read_top(struct call *call)
+static int read_top(struct http_call *call)
 {
 	struct request *request = call->fill.request;
 	struct slice name, value;
@@ -281,38 +268,45 @@ static int read_top(struct call *call)
 	return 0;
 }
 
-static int read_nothing(struct call *call)
+static int read_nothing(struct http_call *call)
 {
 	(void)call;
 	return 0;
 }
 
-#define METHODS_ANY (HTTP_GETS | HTTP_POSTS | HTTP_OTHERS)
-
-static const struct route routes[] = {
-    {SLICE("/auth"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth},
-    {SLICE("/v1/acquire"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_body},
-    {SLICE("/v1/acquire/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_ACQUIRE, read_limit_query},
-    {SLICE("/auth/"), METHODS_ANY, REQUEST_RULES, REQUEST_ACQUIRE, read_auth_below},
-    {SLICE("/v1/peek"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_PEEK, read_body},
-    {SLICE("/v1/peek/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_PEEK, read_limit_query},
-    {SLICE("/v1/refund"), HTTP_GETS | HTTP_POSTS, REQUEST_LIMIT, REQUEST_REFUND, read_either},
-    {SLICE("/v1/refund/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_REFUND, read_limit_query},
-    {SLICE("/v1/reset"), HTTP_POSTS, REQUEST_LIMIT, REQUEST_RESET, read_body},
-    {SLICE("/v1/reset/"), HTTP_GETS, REQUEST_LIMIT, REQUEST_RESET, read_limit_query},
-    {SLICE("/v1/report"), HTTP_GETS | HTTP_POSTS, REQUEST_REPORT, REQUEST_ACQUIRE, read_either},
-    {SLICE("/v1/shed"), HTTP_POSTS, REQUEST_SHED, REQUEST_ACQUIRE, read_body},
-    {SLICE("/v1/batch"), HTTP_POSTS, REQUEST_BATCH, REQUEST_ACQUIRE, read_batch},
-    {SLICE("/healthz"), HTTP_GETS, REQUEST_HEALTH, REQUEST_ACQUIRE, read_nothing},
-    {SLICE("/readyz"), HTTP_GETS, REQUEST_READY, REQUEST_ACQUIRE, read_nothing},
-    {SLICE("/metrics"), HTTP_GETS, REQUEST_METRICS, REQUEST_ACQUIRE, read_nothing},
-    {SLICE("/v1/limits"), HTTP_GETS, REQUEST_LIMITS, REQUEST_ACQUIRE, read_nothing},
-    {SLICE("/v1/top"), HTTP_GETS, REQUEST_TOP, REQUEST_ACQUIRE, read_top},
+static const struct http_route routes[] = {
+#define ROUTE(path, class, methods, kind, op, read)                                                \
+	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read}
+    ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
+    ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
+    ROUTE("/v1/acquire/", ASK, GET, LIMIT, ACQUIRE, limit_query),
+    ROUTE("/auth/", ASK, ANY, RULES, ACQUIRE, auth_below),
+    ROUTE("/v1/peek", ASK, POST, LIMIT, PEEK, body),
+    ROUTE("/v1/peek/", ASK, READ, LIMIT, PEEK, limit_query),
+    ROUTE("/v1/refund", CHANGE, POST, LIMIT, REFUND, body),
+    ROUTE("/v1/reset", CHANGE, POST, LIMIT, RESET, body),
+    ROUTE("/v1/report", ASK, POST, REPORT, ACQUIRE, body),
+    ROUTE("/v1/shed", ADMIN, POST, SHED, ACQUIRE, body),
+    ROUTE("/v1/batch", ASK, POST, BATCH, ACQUIRE, batch), /* its items have classes of their own */
+    ROUTE("/healthz", FREE, READ, HEALTH, ACQUIRE, nothing),
+    ROUTE("/readyz", FREE, READ, READY, ACQUIRE, nothing),
+    ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),
+    ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
+    ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
+#undef ROUTE
 };
 
-static const struct route *find_route(struct slice path)
+#define ROUTE_COUNT (sizeof routes / sizeof *routes)
+
+const struct http_route *http_routes(size_t *n)
 {
-	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+	*n = ROUTE_COUNT;
+	return routes;
+}
+
+static const struct http_route *find_route(struct slice path)
+{
+	for (size_t i = 0; i < ROUTE_COUNT; i++) {
 		struct slice want = routes[i].path;
 		bool begins = want.data[want.len - 1] == '/';
 
@@ -323,24 +317,25 @@ static const struct route *find_route(struct slice path)
 	return NULL;
 }
 
-static unsigned method_set(const char *method)
+static unsigned method_of(const char *method)
 {
-	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? HTTP_GETS
-	       : strcmp(method, "POST") == 0                             ? HTTP_POSTS
-	                                                                 : HTTP_OTHERS;
+	return strcmp(method, "GET") == 0    ? METHOD_GET
+	       : strcmp(method, "HEAD") == 0 ? METHOD_HEAD
+	       : strcmp(method, "POST") == 0 ? METHOD_POST
+	                                     : METHOD_OTHER;
 }
 
 /* By the set of methods that a route has. */
 static const char *const method_names[] = {
-    [HTTP_GETS] = "GET or HEAD",
-    [HTTP_POSTS] = "POST",
-    [HTTP_GETS | HTTP_POSTS] = "GET, HEAD or POST",
+    [METHOD_GET] = "GET",
+    [METHOD_READ] = "GET or HEAD",
+    [METHOD_POST] = "POST",
 };
 
-static void read_message(struct call *call)
+static void read_message(struct http_call *call)
 {
 	struct fill *fill = &call->fill;
-	const struct route *route;
+	const struct http_route *route;
 	struct slice path;
 
 	split_target(call->message.target, &path, &call->query);
@@ -350,7 +345,7 @@ static void read_message(struct call *call)
 		refuse_as(fill, HTTP_ERROR_NOT_FOUND);
 		return;
 	}
-	if (!(route->methods & method_set(call->message.method))) {
+	if (!(route->methods & method_of(call->message.method))) {
 		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
 		          method_names[route->methods], call->message.method);
 		refuse_as(fill, HTTP_ERROR_METHOD);
@@ -360,6 +355,7 @@ static void read_message(struct call *call)
 	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
 	fill->request->kind = route->kind;
 	fill->request->op = route->op;
+	fill->request->class = route->class;
 	if (route->read(call) != 0)
 		refuse(fill);
 }
@@ -381,7 +377,7 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
                                struct arena *arena, struct request *request)
 {
 	struct http_session *session = state;
-	struct call call = {
+	struct http_call call = {
 	    .fill = {.request = request, .limits = &session->limits, .arena = arena},
 	    .reader = &session->reader,
 	    .data = data,

@@ -235,9 +235,9 @@ static void reply_error(const struct request *request, enum http_verb error, str
                         struct buffer *out)
 {
 	static const char *const allow[] = {
-	    [HTTP_GETS] = "Allow: GET, HEAD\r\n",
-	    [HTTP_POSTS] = "Allow: POST\r\n",
-	    [HTTP_GETS | HTTP_POSTS] = "Allow: GET, HEAD, POST\r\n",
+	    [METHOD_GET] = "Allow: GET\r\n",
+	    [METHOD_READ] = "Allow: GET, HEAD\r\n",
+	    [METHOD_POST] = "Allow: POST\r\n",
 	};
 	char room[HEAD_MAX];
 	struct buffer head = head_open(room);

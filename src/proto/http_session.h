@@ -4,6 +4,7 @@
 
 #include "proto/codec.h"
 #include "proto/http1.h"
+#include "proto/http_route.h"
 
 struct http_session {
 	struct codec_limits limits;
@@ -40,13 +41,6 @@ enum http_verb {
 enum {
 	HTTP_NO_BODY = 1,    /* reply without the body */
 	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
-};
-
-/* Methods, as a set. */
-enum {
-	HTTP_GETS = 1, /* GET and HEAD */
-	HTTP_POSTS = 2,
-	HTTP_OTHERS = 4,
 };
 
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */

@@ -105,16 +105,20 @@ int json_read(struct fill *fill, struct slice body)
 
 static int read_op(struct fill *fill, const json_t *value)
 {
-	static const char *const ops[] = {
-	    [REQUEST_ACQUIRE] = "acquire",
-	    [REQUEST_PEEK] = "peek",
-	    [REQUEST_REFUND] = "refund",
-	    [REQUEST_RESET] = "reset",
+	static const struct {
+		const char *name;
+		enum request_class class;
+	} ops[] = {
+	    [REQUEST_ACQUIRE] = {"acquire", REQUEST_ASK},
+	    [REQUEST_PEEK] = {"peek", REQUEST_ASK},
+	    [REQUEST_REFUND] = {"refund", REQUEST_CHANGE},
+	    [REQUEST_RESET] = {"reset", REQUEST_CHANGE},
 	};
 
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-		if (json_is_string(value) && strcmp(json_string_value(value), ops[i]) == 0) {
+		if (json_is_string(value) && strcmp(json_string_value(value), ops[i].name) == 0) {
 			fill->request->op = (enum request_op)i;
+			fill->request->class = ops[i].class;
 			return 0;
 		}
 	return error_set(&fill->error, WEIR_EINVAL,
@@ -150,6 +154,7 @@ static int read_items(struct fill *fill, const json_t *array,
 		struct fill item = {.request = &items[i], .limits = fill->limits, .arena = fill->arena};
 
 		items[i].cost = 1;
+		items[i].class = REQUEST_ASK;
 		if (read_item(&item, json_array_get(array, i)) != 0)
 			refuse(&item);
 	}

@@ -28,6 +28,14 @@ enum request_kind {
 	REQUEST_KIND_COUNT
 };
 
+/* What a request asks for, from what everybody may have to what an operator alone may. */
+enum request_class {
+	REQUEST_FREE,   /* health, greetings, errors */
+	REQUEST_ASK,    /* decisions, and what a permit at hand gives back */
+	REQUEST_CHANGE, /* what others have used or may use */
+	REQUEST_ADMIN,  /* how limits behave, and whom they deny */
+};
+
 enum request_op {
 	REQUEST_ACQUIRE,
 	REQUEST_PEEK,
@@ -48,6 +56,7 @@ struct request_adhoc {
 struct request {
 	enum request_kind kind;
 	enum request_op op;
+	enum request_class class;
 	struct slice limit;
 	struct slice key;
 	uint64_t cost;

@@ -221,20 +221,22 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 
 /* What is asked most stands first: the search is in order, by length and then letters. */
 static const struct resp_spec specs[] = {
-#define DECIDE(name, min, max, key, kind, op, read, write)                                         \
-	{SLICE(name), min, max, key, REQUEST_##kind, REQUEST_##op, read_##read, write_##write, NULL}
-    DECIDE("CL.THROTTLE", 5, 6, 1, ADHOC, ACQUIRE, cell, cell),
-    DECIDE("WEIR.ACQUIRE", 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, limit, seven),
-    DECIDE("WEIR.CHECK", 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, check, nine),
-    DECIDE("THROTTLE", 5, 6, 1, ADHOC, ACQUIRE, crab, crab),
-    DECIDE("WEIR.PEEK", 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
-    DECIDE("WEIR.REFUND", 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
-    DECIDE("WEIR.RESET", 3, 3, 2, LIMIT, RESET, limit, seven),
-    DECIDE("WEIR.REPORT", 3, 4, 0, REPORT, ACQUIRE, report, ok),
-    DECIDE("WEIR.SHED", 3, 3, 0, SHED, ACQUIRE, shed, ok),
+#define DECIDE(name, class, min, max, key, kind, op, read, write)                                  \
+	{SLICE(name), min, max, key, REQUEST_##kind, REQUEST_##op, REQUEST_##class,                    \
+	 read_##read, write_##write, NULL}
+    DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, cell, cell),
+    DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, limit, seven),
+    DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, check, nine),
+    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, crab, crab),
+    DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
+    DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
+    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, limit, seven),
+    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, report, ok),
+    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, shed, ok),
 #undef DECIDE
 #define RUN(name, min, max, run)                                                                   \
-	{SLICE(name), min, max, 0, REQUEST_LOCAL, REQUEST_ACQUIRE, NULL, NULL, resp_run_##run}
+	{SLICE(name), min, max, 0, REQUEST_LOCAL, REQUEST_ACQUIRE, REQUEST_FREE,                       \
+	 NULL, NULL, resp_run_##run}
     RUN("PING", 1, 2, ping),
     RUN("ECHO", 2, 2, echo),
     RUN("HELLO", 1, RESP_ARGS_ANY, hello),
@@ -282,6 +284,7 @@ static int read_command(struct fill *fill, const struct resp_command *command)
 		                 command->capacity - 1, n - 1);
 	fill->request->kind = spec->kind;
 	fill->request->op = spec->op;
+	fill->request->class = spec->class;
 	fill->request->verb = (int)(spec - specs);
 	if (spec->read)
 		return spec->read(fill, spec, command->args, n);
@@ -301,6 +304,7 @@ static void refuse(struct fill *fill)
 	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
 
 	fill->request->kind = REQUEST_LOCAL;
+	fill->request->class = REQUEST_FREE;
 	fill->request->refused = fill->error.status;
 	fill->request->verb = VERB_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");

@@ -44,6 +44,7 @@ struct resp_spec {
 	uint8_t key;       /* which of them is the key; 0: none */
 	enum request_kind kind;
 	enum request_op op;
+	enum request_class class;
 	/* Words into fill->request; 0 or a status. */
 	int (*read)(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
 	            size_t n);

@@ -97,7 +97,7 @@ def test_peek_refund_and_reset_are_always_200(server, key):
     server.get(f"/v1/acquire/one?key={key}")
     peek = server.get(f"/v1/peek/one?key={key}")
     assert (peek.status, peek.json["allowed"]) == (200, False)
-    refund = server.get(f"/v1/refund/one?key={key}")
+    refund = server.post("/v1/refund", {"limit": "one", "key": key})
     assert (refund.status, refund.json["remaining"]) == (200, 1)
     server.get(f"/v1/acquire/one?key={key}")
     reset = server.post("/v1/reset", {"limit": "one", "key": key})

@@ -188,14 +188,14 @@ def test_more_charges_than_a_permit_covers_are_refused_and_take_nothing(serve):
 
 def test_queries_and_batches_have_permits_too(server, key):
     permit = server.get(f"/v1/acquire/login?key={key}&cost=2&permit=true").json["permit"]
-    assert server.get(f"/v1/report?permit={permit}&outcome=failure").json == {"ok": True}
+    assert server.post("/v1/report", {"permit": permit, "outcome": "failure"}).json == {"ok": True}
     batch = server.post("/v1/batch", [
         {"limit": "login", "key": key, "permit": True},
         {"op": "refund", "permit": permit}, {"op": "refund", "permit": permit},
         {"op": "refund", "limit": "login", "key": key, "permit": "x"}]).json
     assert [item.get("allowed") for item in batch] == [True, True, False, None]
     assert [item.get("remaining") for item in batch] == [7, 9, 9, None]
-    assert server.get(f"/v1/refund?permit={batch[0]['permit']}").json["remaining"] == 10
+    assert server.post("/v1/refund", {"permit": batch[0]["permit"]}).json["remaining"] == 10
 
 
 def test_statuses_of_permits(server, key):

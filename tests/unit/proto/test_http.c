@@ -103,16 +103,16 @@ static void test_queries_and_bodies_become_the_same_requests(void **state)
 	    {"/v1/refund", "{\"permit\":\"p\",\"attributes\":{\"a\":\"b\"}}",
 	     "refund rules a=b cost all of permit [p]\n"},
 	    {"/v1/refund", "{\"permit\":\"\"}", "refund rules cost all of permit []\n"},
+	    {"http://weir:8080/v1/reset#f", "{\"limit\":\"l\",\"key\":\"k\"}",
+	     "reset limit l/k cost 1\n"},
 	};
 	static const char *const queries[][2] = {
 	    {"/v1/acquire/l?key=k", "acquire limit l/k cost 1\n"},
 	    {"/v1/acquire/l?key=k&wait_ms=5", "acquire limit l/k cost 1 wait 5000000 ns\n"},
 	    {"/v1/acquire/l?key=k&permit=true", "acquire limit l/k cost 1 with permit\n"},
-	    {"/v1/refund/l?key=k&permit=p", "refund limit l/k cost all of permit [p]\n"},
-	    {"/v1/refund?permit=p-_&cost=3", "refund rules cost 3 of permit [p-_]\n"},
 	    {"/v1/peek/l?&key=a%2Fb+c&&cost=0", "peek limit l/a/b c cost 0\n"},
-	    {"/v1/refund/%6C?cost=7&key=", "refund limit l/ cost 7\n"},
-	    {"http://weir:8080/v1/reset/l?key=k#f", "reset limit l/k cost 1\n"},
+	    {"/v1/peek/%6C?cost=7&key=", "peek limit l/ cost 7\n"},
+	    {"http://weir:8080/v1/peek/l?key=k#f", "peek limit l/k cost 1\n"},
 	};
 	char bytes[512];
 
@@ -143,7 +143,8 @@ static void test_permits_are_in_the_answer_and_reports_have_their_own(void **sta
 	assert_answer(&gone, bytes, "404 Not Found",
 	              "{\"error\":{\"code\":\"permit_not_held\",\"message\":\"not held\"}}", false);
 	/* A refund that gave nothing back is no request that may be tried again. */
-	exchange(&denied, "GET /v1/refund?permit=p HTTP/1.1\r\n" HOST "\r\n", NULL,
+	post(bytes, sizeof bytes, "/v1/refund", "{\"permit\":\"p\"}");
+	exchange(&denied, bytes, NULL,
 	         "HTTP/1.1 200 OK\r\n" DENIED_HEAD "\r\n" DENIED_BODY);
 }
 
@@ -397,7 +398,16 @@ static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
 	    {"GET /healthz/", "404", ""},
 	    {"PUT /v1/acquire", "405", "Allow: POST\r\n"},
 	    {"GET /v1/peek", "405", "expected POST, found GET"},
-	    {"POST /v1/acquire/l", "405", "Allow: GET, HEAD\r\n"},
+	    {"POST /v1/acquire/l", "405", "Allow: GET\r\n"},
+	    {"HEAD /v1/acquire/l?key=k", "405", "Allow: GET\r\n"},
+	    {"GET /v1/refund", "405", "Allow: POST\r\n"},
+	    {"GET /v1/report?permit=p&outcome=failure", "405", "Allow: POST\r\n"},
+	    {"GET /v1/reset", "405", "Allow: POST\r\n"},
+	    {"HEAD /v1/reset", "405", "Allow: POST\r\n"},
+	    {"GET /v1/shed", "405", "Allow: POST\r\n"},
+	    {"GET /v1/batch", "405", "Allow: POST\r\n"},
+	    {"GET /v1/reset/l?key=k", "404", "'/v1/reset/l'"},
+	    {"GET /v1/refund/l?key=k", "404", "'/v1/refund/l'"},
 	    {"DELETE /metrics", "405", "Allow: GET, HEAD\r\n"},
 	    {"GET /v1/acquire/l", "400", "a key beside the limit"},
 	    {"GET /v1/acquire/l?key=k&cost=-1", "400", "found '-1'"},
@@ -409,13 +419,7 @@ static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
 	    {"GET /v1/acquire/l?key=k&wait_ms=3600001", "400", "from 0 to 3600000, found '3600001'"},
 	    {"GET /v1/acquire/l?key=k&permit=yes", "400", "permit to be true or false, found 'yes'"},
 	    {"GET /v1/peek/l?key=k&permit=true", "400", "permit to be false, found 'true'"},
-	    {"GET /v1/refund", "400", "a limit and a key, or attributes"},
-	    {"GET /v1/report?permit=p", "400", "expected permit, outcome and maybe latency_ms"},
-	    {"GET /v1/report?permit=p&outcome=good", "400", "timeout or ignored, found 'good'"},
-	    {"GET /v1/report?permit=p&outcome=failure&latency_ms=-1", "400", "found '-1'"},
-	    {"GET /v1/report?permit=p&outcome=failure&key=k", "400", "and nothing else"},
 	    {"GET /v1/acquire/l?key=k&outcome=failure", "400", "outcome at /v1/report only"},
-	    {"DELETE /v1/report", "405", "Allow: GET, HEAD, POST\r\n"},
 	};
 	char bytes[256];
 
@@ -459,6 +463,27 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		post(bytes, sizeof bytes, "/v1/acquire", table[i][0]);
 		assert_refused(bytes, "400", table[i][1], false);
+	}
+}
+
+static void test_bad_reports_and_refunds_are_clear_errors(void **state)
+{
+	static const char *const table[][3] = {
+	    {"/v1/refund", "{}", "a limit and a key, or attributes"},
+	    {"/v1/report", "{\"permit\":\"p\"}", "expected permit, outcome and maybe latency_ms"},
+	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"good\"}",
+	     "timeout or ignored, found 'good'"},
+	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"failure\",\"latency_ms\":-1}",
+	     "found '-1'"},
+	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"failure\",\"key\":\"k\"}",
+	     "and nothing else"},
+	};
+	char bytes[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		post(bytes, sizeof bytes, table[i][0], table[i][1]);
+		assert_refused(bytes, "400", table[i][2], false);
 	}
 }
 
@@ -572,6 +597,7 @@ int main(void)
 	    cmocka_unit_test(test_a_query_that_a_proxy_leaves_in_place_is_the_clients),
 	    cmocka_unit_test(test_bad_requests_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_bad_bodies_are_clear_errors_that_close_nothing),
+	    cmocka_unit_test(test_bad_reports_and_refunds_are_clear_errors),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
 	    cmocka_unit_test(test_the_body_of_a_connect_is_not_the_next_request),
 	    cmocka_unit_test(test_what_is_too_long_is_named_and_memory_stays_bounded),

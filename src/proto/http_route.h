@@ -1,0 +1,34 @@
+/* http_route.h: what HTTP finds where, by which methods, and what it may do there. */
+#ifndef PROTO_HTTP_ROUTE_H
+#define PROTO_HTTP_ROUTE_H
+
+#include <stddef.h>
+
+#include "base/slice.h"
+#include "proto/request.h"
+
+/* Methods, as a set. */
+enum {
+	METHOD_GET = 1,
+	METHOD_HEAD = 2,
+	METHOD_POST = 4,
+	METHOD_OTHER = 8,
+	METHOD_READ = METHOD_GET | METHOD_HEAD, /* that changes nothing */
+	METHOD_ANY = METHOD_READ | METHOD_POST | METHOD_OTHER,
+};
+
+struct http_call; /* one request on its way from HTTP to neutral */
+
+struct http_route {
+	struct slice path; /* whole, or when it ends in '/' a beginning */
+	enum request_class class;
+	unsigned methods;
+	enum request_kind kind;
+	enum request_op op;
+	int (*read)(struct http_call *call); /* 0 or a status */
+};
+
+/** All routes; `n` receives how many. */
+const struct http_route *http_routes(size_t *n);
+
+#endif
