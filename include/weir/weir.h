@@ -226,7 +226,8 @@ WEIR_API const char *weir_limit_name(const weir_limit *limit);
 	X(SHED, "shed")                                                            \
 	X(BREAKER_OPEN, "breaker_open")                                            \
 	X(LISTED, "listed")                                                        \
-	X(STORE_FAILURE, "store_failure")
+	X(STORE_FAILURE, "store_failure")                                          \
+	X(NO_ROOM, "no_room")
 
 enum weir_reason {
 #define WEIR_REASON_ENUM(name, text) WEIR_REASON_##name,

@@ -215,10 +215,13 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->wait_ns = 0;
 }
 
-/* Denied, since the table has no room for the key until then. */
-static inline void algo_outcome_full(struct algo_outcome *out, uint64_t retry_ns)
+/* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
+static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {
-	*out = (struct algo_outcome){.reason = WEIR_REASON_OVER_LIMIT, .retry_after_ns = retry_ns};
+	*out = (struct algo_outcome){.reason = WEIR_REASON_NO_ROOM,
+	                             .retry_after_ns = limit->algorithm == WEIR_CONCURRENCY
+	                                                   ? limit->permit.retry_ns
+	                                                   : ALGO_RETRY_DEFAULT_NS};
 }
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */

@@ -163,7 +163,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 static const char *denial_status(enum weir_reason reason)
 {
 	bool unwell = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||
-	              reason == WEIR_REASON_STORE_FAILURE;
+	              reason == WEIR_REASON_STORE_FAILURE || reason == WEIR_REASON_NO_ROOM;
 
 	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
 }

@@ -207,6 +207,26 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 	}
 }
 
+/* Of enforced rules, direct calls and shadow rules together: the same remedy is for all. */
+static void add_no_room(struct metrics *metrics, struct buffer *out)
+{
+	struct metrics_limit *limit = atomic_load_explicit(&metrics->limits, memory_order_acquire);
+
+	add_head(out, "weir_no_room_total", "counter",
+	         "Denials for want of room: all places of the limit's own table were held.");
+	for (; limit; limit = limit->next) {
+		uint64_t value = 0;
+
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			for (int shadow = 0; shadow < 2; shadow++)
+				value += read_counter(
+				    &limit->loops[i].decisions[shadow][false][WEIR_REASON_NO_ROOM]);
+		buffer_add_text(out, "weir_no_room_total{limit=\"");
+		add_label_value(out, limit->name);
+		buffer_printf(out, "\"} %llu\n", (unsigned long long)value);
+	}
+}
+
 /* Of the counter at this offset in each loop. */
 static uint64_t sum_at(const struct metrics *metrics, size_t offset)
 {
@@ -357,6 +377,7 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
 	add_decisions(metrics, out);
+	add_no_room(metrics, out);
 	add_requests(metrics, out);
 	add_errors(metrics, out);
 	add_permits(metrics, out);

@@ -72,7 +72,7 @@ static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t no
 	}
 	return table_store(&store->table, &best_place, best,
 	                   note_make(&best_place, &limit->bucket, now_ns), now_ns) ||
-	       (!best.cell && table_held_ns(&store->table, &best_place, now_ns) > 0); /* no room */
+	       (!best.cell && table_is_full(&store->table, &best_place, now_ns)); /* no room */
 }
 
 void history_join(struct weir_table *store, struct algo_limit *limit)

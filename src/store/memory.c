@@ -165,14 +165,14 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	return WEIR_OK;
 }
 
-bool memory_is_full(const struct weir_table *store, const struct table_place *place,
-                    uint64_t now_ns, struct algo_outcome *out)
+bool memory_is_full(const struct weir_table *store, const struct algo_limit *limit,
+                    const struct table_place *place, uint64_t now_ns, struct algo_outcome *out)
 {
-	uint64_t held_ns = table_held_ns(&store->table, place, now_ns);
+	bool full = table_is_full(&store->table, place, now_ns);
 
-	if (held_ns > 0)
-		algo_outcome_full(out, held_ns);
-	return held_ns > 0;
+	if (full)
+		algo_outcome_full(limit, out);
+	return full;
 }
 
 int memory_sync(struct weir_table *store)

@@ -189,6 +189,7 @@ static inline struct table_slot memory_find(const struct table *table,
 
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct weir_table *store,
+                                                    const struct algo_limit *limit,
                                                     const struct table_place *place,
                                                     uint64_t now_ns, struct algo_outcome *out);
 
@@ -324,7 +325,7 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 		    table_store(&store->table, &place, slot,
 		                memory_pack(place.tag, state, limit->generation), time->now_ns))
 			return state.until_ns;
-		if (__builtin_expect(!slot.cell, 0) && memory_is_full(store, &place, time->now_ns, out))
+		if (__builtin_expect(!slot.cell, 0) && memory_is_full(store, limit, &place, time->now_ns, out))
 			return 0;
 	}
 }

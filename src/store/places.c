@@ -306,11 +306,10 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		if (!concurrency_fits(limit, own->slot.value, own->row.tag,
 		                      now_ns + limit->permit.lease_ns)) {
 			struct cell head = concurrency_raise(limit, own->slot.value, own->row.tag, now_ns);
-			uint64_t full_ns;
 
-			if (wide_store_head(own, head, now_ns) || !(full_ns = wide_held_ns(own, now_ns)))
+			if (wide_store_head(own, head, now_ns) || !wide_is_full(own, now_ns))
 				continue;
-			algo_outcome_full(out, u64_min(full_ns, limit->permit.retry_ns));
+			algo_outcome_full(limit, out);
 			return 0;
 		}
 		missing = call->cost - taken.n;

@@ -56,9 +56,9 @@ bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_n
 	return table_store(state->table, &state->place, state->slot, after, now_ns);
 }
 
-uint64_t wide_held_ns(const struct wide_state *state, uint64_t now_ns)
+bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return state->slot.cell ? 0 : table_held_ns(state->table, &state->place, now_ns);
+	return !state->slot.cell && table_is_full(state->table, &state->place, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -250,7 +250,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		const struct algo_limit *limit = *by;
 		struct wide_state state;
 		struct cell head;
-		uint64_t until_ns, held_ns;
+		uint64_t until_ns;
 
 		wide_find(store, limit->width, key, &state);
 		*by = algo_current(limit);
@@ -262,8 +262,8 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 			continue;
 		if (attempt(&state, limit, call, &rest, time, head, out, &until_ns))
 			return until_ns;
-		if ((held_ns = wide_held_ns(&state, time->now_ns)) > 0) {
-			algo_outcome_full(out, held_ns);
+		if (wide_is_full(&state, time->now_ns)) {
+			algo_outcome_full(limit, out);
 			return 0;
 		}
 	}

@@ -18,11 +18,11 @@ void wide_find(struct weir_table *store, unsigned width, const struct memory_key
 /** Whether the head is what it was found as. */
 bool wide_still(const struct wide_state *state);
 
-/** Swaps the head for `after`, or makes one. False: it has changed, or wide_held_ns tells. */
+/** Swaps the head for `after`, or makes one. False: it has changed, or wide_is_full tells. */
 bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns);
 
-/** How long until there may be room for a head that is missing; 0: there is. */
-uint64_t wide_held_ns(const struct wide_state *state, uint64_t now_ns);
+/** Whether there is no room for a head that is missing. */
+bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
 /** wide_apply and wide_apply_cell for a limit of what is in flight; the latter has no store. */
 uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,

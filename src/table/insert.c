@@ -125,19 +125,17 @@ bool table_store_slow(struct table *table, const struct table_place *place, stru
 	return alone(table, place, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
 }
 
-uint64_t table_held_ns(const struct table *table, const struct table_place *place, uint64_t now_ns)
+bool table_is_full(const struct table *table, const struct table_place *place, uint64_t now_ns)
 {
 	struct cell *run = table_run(table, place);
-	uint64_t first_ns = UINT64_MAX;
 	bool held = false;
 
 	for (unsigned i = 0; i < TABLE_PLACES; i++) {
 		struct cell cell = cell_load(table_cell(place, run, i), table->load_is_atomic);
 
 		if (loss(cell, now_ns) < LOSS_HELD)
-			return 0;
+			return false;
 		held |= cell_is_held(cell);
-		first_ns = u64_min(first_ns, (uint64_t)cell_ahead_ns(cell, now_ns));
 	}
-	return held ? first_ns : 0;
+	return held;
 }

@@ -251,7 +251,7 @@ __attribute__((noinline)) bool table_store_slow(struct table *table,
  * Puts `after` where `slot` was found, or where there is room when it was not;
  * `after` carries the place's tag, or is empty to forget the key. False when
  * the key has changed meanwhile: find it again, and decide again. False, too, when
- * there is no room, which of a slot that was not found table_held_ns tells.
+ * there is no room, which of a slot that was not found table_is_full tells.
  */
 static inline bool table_store(struct table *table, const struct table_place *place,
                                struct table_slot slot, struct cell after, uint64_t now_ns)
@@ -262,10 +262,10 @@ static inline bool table_store(struct table *table, const struct table_place *pl
 }
 
 /**
- * How long until a key that has no cell may get one: 0 unless all its places are held
- * (cell_is_held), or claimed by others for the rest.
+ * Whether a key that has no cell can get none: all its places are held (cell_is_held), or
+ * claimed by others for the rest.
  */
-uint64_t table_held_ns(const struct table *table, const struct table_place *place, uint64_t now_ns);
+bool table_is_full(const struct table *table, const struct table_place *place, uint64_t now_ns);
 
 /** Cells of keys whose state has something to say now; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);

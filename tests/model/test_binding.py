@@ -59,9 +59,9 @@ def test_every_constant_is_that_of_the_header():
 
 
 def test_every_reason_has_its_text():
-    assert [weir.lib.weir_reason_text(i).decode() for i in range(9)] == [
+    assert [weir.lib.weir_reason_text(i).decode() for i in range(10)] == [
         "ok", "hit_quota", "over_limit", "queue_full", "wait_too_long", "shed", "breaker_open",
-        "listed", "store_failure"]
+        "listed", "store_failure", "no_room"]
 
 
 def test_reserved_fields_are_refused_going_in_and_zero_coming_out():

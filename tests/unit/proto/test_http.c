@@ -157,7 +157,7 @@ static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
 	    {WEIR_REASON_OVER_LIMIT, "429 Too"},        {WEIR_REASON_QUEUE_FULL, "429 Too"},
 	    {WEIR_REASON_WAIT_TOO_LONG, "429 Too"},     {WEIR_REASON_LISTED, "429 Too"},
 	    {WEIR_REASON_SHED, "503 Service"},          {WEIR_REASON_BREAKER_OPEN, "503 Service"},
-	    {WEIR_REASON_STORE_FAILURE, "503 Service"},
+	    {WEIR_REASON_STORE_FAILURE, "503 Service"}, {WEIR_REASON_NO_ROOM, "503 Service"},
 	};
 	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
 

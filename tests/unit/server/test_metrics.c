@@ -41,6 +41,8 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_add(&limit->loops[0].decisions[0][1][WEIR_REASON_OK], 2);
 	metrics_add(&limit->loops[1].decisions[0][1][WEIR_REASON_OK], 3);
 	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
+	metrics_add(&limit->loops[0].decisions[0][0][WEIR_REASON_NO_ROOM], 1);
+	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_NO_ROOM], 6);
 	metrics_add(&metrics_loop(metrics, 1)->requests[METRICS_RESP], 5);
 	metrics_add(&metrics_loop(metrics, 0)->errors[METRICS_HTTP][-WEIR_ECOST], 6);
 	metrics_count_reload(metrics, true, 1700000000123456789);
@@ -49,6 +51,8 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	            "\nweir_decisions_total{limit=\"login\",reason=\"ok\",allowed=\"true\"} 5\n");
 	expect_line(metrics, "\nweir_shadow_decisions_total{limit=\"login\",reason=\"over_limit\","
 	                     "allowed=\"false\"} 4\n");
+	expect_line(metrics, "\nweir_no_room_total{limit=\"login\"} 7\n");
+	expect_line(metrics, "\nweir_no_room_total{limit=\"other\"} 0\n");
 	expect_line(metrics, "\nweir_requests_total{protocol=\"resp\"} 5\n");
 	expect_line(metrics, "\nweir_reloads_total{result=\"failure\"} 1\n");
 	expect_line(metrics, "\nweir_errors_total{protocol=\"http\",status=\"ECOST\"} 6\n");
