@@ -385,7 +385,12 @@ struct weir_table_options {
 	const char *path;      /**< a file to keep the table in, shared by all processes that
 	                            open it, made (mode 0600) when it is missing; NULL: this
 	                            process's memory */
-	uint64_t reserved[5];
+	uint64_t owner;        /**< of an existing file: the number of a user who may own it, beside
+	                            root and the process's own; 0: nobody else. A file that
+	                            others may write is refused. */
+	uint64_t group;        /**< of a file: the number of a group whose members may read and write
+	                            it, too (a new one is made so, mode 0660); 0: none */
+	uint64_t reserved[3];
 };
 
 /** The most keys that a table can be asked to hold. */
@@ -396,9 +401,9 @@ struct weir_table_options {
 
 /**
  * `options` may be NULL. An existing file keeps its capacity and secret: those
- * given must be the same. A file that holds no table that fits is refused, never
- * written to.
- * Errors: ERANGE (capacity), EINVAL (reserved; a file that does not fit), EIO (no
+ * given must be the same. A file that holds no table that fits, or that somebody else
+ * owns or may write, is refused, never written to; so is a symbolic link.
+ * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no
  * random bytes; the file cannot be opened, made or mapped), ENOTFOUND (it is gone
  * again), ENOMEM.
  */

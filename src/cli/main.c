@@ -18,7 +18,8 @@ static const struct {
     {"lint", command_lint, "FILE...", "check rule files"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
-    {"store", command_store, "check|dump|repair FILE", "look into a table's file, or mend it"},
+    {"store", command_store, "check|dump FILE, repair [--owner USER] [--group GROUP] FILE",
+     "look into a table's file, or mend it"},
     {"simulate", command_simulate,
      "[-c FILE] --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
      "             [--format NAME] [--html FILE] [--json] [--decisions FILE]",

@@ -1,10 +1,13 @@
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "algo/algo.h"
 #include "base/os.h"
 #include "cli/command.h"
+#include "server/account.h"
 #include "store/file.h"
 #include "store/section.h"
 
@@ -71,11 +74,23 @@ static uint64_t check_cells(char *path, struct table *tables, unsigned widths, u
 	return defects;
 }
 
+/* Whoever owns it: what is wrong in it stays in the copy. */
+static int map_copy(const char *path, struct file_map *map, struct weir_error *error)
+{
+	int fd, status = file_open(path, FILE_PRIVATE, NULL, &fd, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = file_map(fd, path, FILE_PRIVATE, map, error);
+	close(fd);
+	return status;
+}
+
 /*
  * Cells are looked at even under damaged headers, if those can be saved, which is seen in
  * a private mapping: of a file cut short those that are left.
  */
-static int check(char *path)
+static int check(char *path, const struct file_trust *trust)
 {
 	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
@@ -83,7 +98,8 @@ static int check(char *path)
 	uint64_t defects, now_ns;
 	unsigned widths;
 
-	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
+	(void)trust;
+	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
 	defects = section_check(map.memory, map.size, say, path);
 	if (section_repair(map.memory, map.size)) {
@@ -109,7 +125,7 @@ static void print_cell(unsigned width, uint64_t set, unsigned place, struct cell
 	       algo_widths[width]);
 }
 
-static int dump(char *path)
+static int dump(char *path, const struct file_trust *trust)
 {
 	struct table tables[ALGO_WIDTHS];
 	struct clock clock;
@@ -117,7 +133,8 @@ static int dump(char *path)
 	struct file_map map;
 	uint64_t now_ns;
 
-	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
+	(void)trust;
+	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
 	if (section_check(map.memory, map.size, say, path) > 0) {
 		os_pages_unmap(map.memory, map.size);
@@ -137,7 +154,7 @@ static int dump(char *path)
 	return 0;
 }
 
-static int mend(char *path, bool clock_is_true)
+static int mend(int fd, char *path, bool clock_is_true)
 {
 	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
@@ -147,7 +164,7 @@ static int mend(char *path, bool clock_is_true)
 	unsigned widths;
 	bool sound;
 
-	if (file_map(path, FILE_SHARED, &map, &error) != WEIR_OK)
+	if (file_map(fd, path, FILE_SHARED, &map, &error) != WEIR_OK)
 		return fail(&error);
 	section_repair(map.memory, map.size);
 	sound = section_check(map.memory, map.size, say, path) == 0;
@@ -166,7 +183,7 @@ static int mend(char *path, bool clock_is_true)
 }
 
 /* In a private mapping, where nothing is at stake, it is seen whether the headers can be saved. */
-static int repair(char *path)
+static int repair_opened(int fd, char *path)
 {
 	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
@@ -174,7 +191,7 @@ static int repair(char *path)
 	uint64_t capacity = 0, wrong_clocks = 0;
 	bool sound;
 
-	if (file_map(path, FILE_PRIVATE, &map, &error) != WEIR_OK)
+	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return fail(&error);
 	section_check(map.memory, map.size, say, path);
 	sound = section_repair(map.memory, map.size);
@@ -189,21 +206,68 @@ static int repair(char *path)
 		return 1;
 	}
 	if (map.size != section_store_size(capacity) &&
-	    file_resize(path, capacity, &error) != WEIR_OK)
+	    file_resize(fd, path, capacity, &error) != WEIR_OK)
 		return fail(&error);
-	return mend(path, wrong_clocks == 0);
+	return mend(fd, path, wrong_clocks == 0);
+}
+
+static int repair(char *path, const struct file_trust *trust)
+{
+	struct weir_error error;
+	int fd, result;
+
+	if (file_open(path, FILE_SHARED, trust, &fd, &error) != WEIR_OK)
+		return fail(&error);
+	result = repair_opened(fd, path);
+	close(fd);
+	return result;
+}
+
+static const struct action {
+	const char *name;
+	int (*run)(char *path, const struct file_trust *trust);
+	bool writes; /* so that it matters whose the file is */
+} actions[] = {{"check", check, false}, {"dump", dump, false}, {"repair", repair, true}};
+
+static const struct action *find_action(const char *name)
+{
+	for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+		if (strcmp(actions[i].name, name) == 0)
+			return &actions[i];
+	return NULL;
+}
+
+/* The options of an action that writes. */
+static bool read_trust(int argc, char **argv, struct file_trust *trust)
+{
+	static const struct option options[] = {{"owner", required_argument, NULL, 'o'},
+	                                        {"group", required_argument, NULL, 'g'},
+	                                        {0}};
+	bool known = true;
+	int option;
+
+	while (known && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '?')
+			return false;
+		known = option == 'o' ? account_user(optarg, &trust->owner)
+		                      : account_group(optarg, &trust->group);
+		if (!known)
+			fprintf(stderr, "weir store: --%s: expected a %s of this system, found '%s'\n",
+			        option == 'o' ? "owner" : "group", option == 'o' ? "user" : "group", optarg);
+	}
+	return known;
 }
 
 int command_store(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(char *path);
-	} actions[] = {{"check", check}, {"dump", dump}, {"repair", repair}};
+	const struct action *action = argc > 2 ? find_action(argv[1]) : NULL;
+	struct file_trust trust = {0};
 
-	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
-		if (strcmp(argv[1], actions[i].name) == 0)
-			return actions[i].run(argv[2]);
+	argv[argc > 1] = argv[0]; /* what getopt calls the program */
+	if (action && action->writes && !read_trust(argc - 1, argv + 1, &trust))
+		return EXIT_USAGE;
+	if (action && (action->writes ? optind == argc - 2 : argc == 3))
+		return action->run(argv[argc - 1], &trust);
 	fputs("weir store: expected check, dump or repair and a FILE\n", stderr);
 	return EXIT_USAGE;
 }

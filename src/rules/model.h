@@ -66,6 +66,7 @@ struct weir_config {
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
 	const char *store;                                   /* NULL: not given */
 	uint64_t capacity;                                   /* 0: not given */
+	const char *store_owner, *store_group;               /* NULL: not given */
 	uint64_t sync_ns;                                    /* 0: not given */
 	uint64_t nodes;                                      /* 1 */
 	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */

@@ -76,6 +76,8 @@ static int read_duration(struct reader *reader, const struct node_key *key,
 static const struct node_key file_keys[] = {
     {"listen", read_listen},
     {"store", node_text, FIELD(store), .min = 1, .max = TEXT_MAX},
+    {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = NODE_NAME_MAX},
+    {"store_group", node_text, FIELD(store_group), .min = 1, .max = NODE_NAME_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
     {"sync", read_duration, FIELD(sync_ns)},
     {"limits", read_limits},

@@ -99,6 +99,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	options = (struct weir_table_options){
 	    .capacity = server->plan.capacity,
 	    .path = *server->plan.path ? server->plan.path : NULL,
+	    .owner = server->plan.owner,
+	    .group = server->plan.group,
 	};
 	status = weir_table_open(&options, &shared->table, error);
 	if (status == WEIR_OK)
@@ -152,6 +154,8 @@ static void say_what_needs_a_restart(struct log *log, const struct settings_plan
 	    {"listen.http", same_address(&now->http, &wanted->http)},
 	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
 	    {"store", strcmp(now->path, wanted->path) == 0},
+	    {"store_owner", now->owner == wanted->owner},
+	    {"store_group", now->group == wanted->group},
 	    {"capacity", now->capacity == wanted->capacity},
 	};
 

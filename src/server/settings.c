@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "rules/model.h"
 #include "rules/rate.h"
+#include "server/account.h"
 
 #define DEFAULT_HTTP     "127.0.0.1:8080"
 #define DEFAULT_RESP     "127.0.0.1:6380"
@@ -98,6 +99,18 @@ static int read_store(const char *text, char path[SETTINGS_PATH_MAX], struct wei
 	return WEIR_OK;
 }
 
+/* NULL is nobody. */
+static int read_account(const char *name, const char *text, const char *expected,
+                        bool (*find)(const char *text, uint64_t *id), uint64_t *out,
+                        struct weir_error *error)
+{
+	*out = 0;
+	if (text && !find(text, out))
+		return error_set(error, WEIR_EINVAL, "%s: expected a %s of this system, found '%.64s'", name,
+		                 expected, text);
+	return WEIR_OK;
+}
+
 static uint64_t cpu_count(void)
 {
 	cpu_set_t cpus;
@@ -117,6 +130,12 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
 	status = read_store(first(text[SETTING_STORE], config->store, "memory"), out->path, error);
+	if (status == WEIR_OK)
+		status = read_account("store_owner", config->store_owner, "user", account_user, &out->owner,
+		                      error);
+	if (status == WEIR_OK)
+		status = read_account("store_group", config->store_group, "group", account_group,
+		                      &out->group, error);
 	/* A file that is there already has a capacity of its own. */
 	out->capacity = config->capacity || *out->path ? config->capacity : DEFAULT_CAPACITY;
 	if (status == WEIR_OK)

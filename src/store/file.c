@@ -21,8 +21,34 @@ static int fail(struct weir_error *error, const char *path, const char *what)
 	return error_set(error, status, "%.120s: %s: %m", path, what);
 }
 
-static int map(int fd, const char *path, enum file_access access, struct file_map *out,
-               struct weir_error *error)
+/* Those who may write a file can make of its counts what they like, and its owner can let them. */
+static int check_trust(const struct stat *stat, const char *path, const struct file_trust *trust,
+                       struct weir_error *error)
+{
+	static const struct file_trust nobody;
+	unsigned mode = stat->st_mode & 07777;
+	char more[32] = "";
+
+	trust = trust ? trust : &nobody;
+	if (trust->owner)
+		snprintf(more, sizeof more, ", %llu", (unsigned long long)trust->owner);
+	if (stat->st_uid != 0 && stat->st_uid != geteuid() && stat->st_uid != trust->owner)
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: owner: expected user %u%s or root, found user %u", path, geteuid(),
+		                 more, stat->st_uid);
+	if (mode & S_IWOTH)
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: mode: expected no right to write for others, found %04o", path,
+		                 mode);
+	if ((mode & S_IWGRP) && (trust->group == 0 || stat->st_gid != trust->group))
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: mode: expected no right to write for group %u, found %04o", path,
+		                 stat->st_gid, mode);
+	return WEIR_OK;
+}
+
+static int check_file(int fd, const char *path, enum file_access access,
+                      const struct file_trust *trust, struct weir_error *error)
 {
 	struct stat stat;
 
@@ -31,6 +57,35 @@ static int map(int fd, const char *path, enum file_access access, struct file_ma
 	if (!S_ISREG(stat.st_mode))
 		return error_set(error, WEIR_EINVAL, "%.120s: expected a regular file, found another kind",
 		                 path);
+	return access == FILE_SHARED ? check_trust(&stat, path, trust, error) : WEIR_OK;
+}
+
+int file_open(const char *path, enum file_access access, const struct file_trust *trust, int *out,
+              struct weir_error *error)
+{
+	/* Neither wait for who is at a pipe's other end, nor make a terminal ours. */
+	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY, status;
+
+	/* A link that somebody else has put there would lead to another file of ours. */
+	*out = open(path, flags | (access == FILE_SHARED ? O_RDWR | O_NOFOLLOW : O_RDONLY));
+	if (*out < 0 && errno == ELOOP)
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: expected a regular file, found a symbolic link", path);
+	if (*out < 0)
+		return fail(error, path, "cannot open it");
+	status = check_file(*out, path, access, trust, error);
+	if (status != WEIR_OK)
+		close(*out);
+	return status;
+}
+
+int file_map(int fd, const char *path, enum file_access access, struct file_map *out,
+             struct weir_error *error)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) != 0)
+		return fail(error, path, "cannot look at it");
 	if (stat.st_size < (off_t)sizeof(struct table_header))
 		return error_set(error, WEIR_EINVAL,
 		                 "%.120s: size: expected a header of %zu bytes, found %lld", path,
@@ -41,20 +96,6 @@ static int map(int fd, const char *path, enum file_access access, struct file_ma
 	if (out->memory == MAP_FAILED)
 		return fail(error, path, "cannot map it");
 	return WEIR_OK;
-}
-
-int file_map(const char *path, enum file_access access, struct file_map *out,
-             struct weir_error *error)
-{
-	/* Neither wait for who is at a pipe's other end, nor make a terminal ours. */
-	int flags = (access == FILE_SHARED ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int fd = open(path, flags), status;
-
-	if (fd < 0)
-		return fail(error, path, "cannot open it");
-	status = map(fd, path, access, out, error);
-	close(fd);
-	return status;
 }
 
 /*
@@ -87,11 +128,21 @@ static int write_headers(int fd, uint64_t capacity, const struct hash_key *secre
 	return failed;
 }
 
-/* On the disk before it has its name: after a power loss it is there whole or not at all. */
-static int fill(int fd, uint64_t capacity, const struct hash_key *secret)
+/* Made for its owner alone, since the secret is in it. */
+static int let_group_in(int fd, uint64_t group)
 {
-	int failed = make_room(fd, capacity);
+	if (group == 0)
+		return 0;
+	return fchown(fd, (uid_t)-1, (gid_t)group) != 0 || fchmod(fd, 0660) != 0 ? errno : 0;
+}
 
+/* On the disk before it has its name: after a power loss it is there whole or not at all. */
+static int fill(int fd, uint64_t capacity, const struct hash_key *secret, uint64_t group)
+{
+	int failed = let_group_in(fd, group);
+
+	if (!failed)
+		failed = make_room(fd, capacity);
 	if (!failed)
 		failed = write_headers(fd, capacity, secret);
 	if (!failed && fsync(fd) != 0)
@@ -99,7 +150,7 @@ static int fill(int fd, uint64_t capacity, const struct hash_key *secret)
 	return failed;
 }
 
-int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
+int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error)
 {
 	char *fresh;
@@ -107,10 +158,10 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 
 	if (asprintf(&fresh, "%s.XXXXXX", path) < 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600: the secret is in it */
+	fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
 	failed = fd < 0 ? errno : 0;
 	if (!failed) {
-		failed = fill(fd, capacity, secret);
+		failed = fill(fd, capacity, secret, group);
 		if (!failed && link(fresh, path) != 0 && errno != EEXIST)
 			failed = errno;
 		unlink(fresh);
@@ -134,14 +185,10 @@ static int resize(int fd, uint64_t capacity)
 	return make_room(fd, capacity);
 }
 
-int file_resize(const char *path, uint64_t capacity, struct weir_error *error)
+int file_resize(int fd, const char *path, uint64_t capacity, struct weir_error *error)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), failed;
+	int failed = resize(fd, capacity);
 
-	if (fd < 0)
-		return fail(error, path, "cannot open it");
-	failed = resize(fd, capacity);
-	close(fd);
 	errno = failed;
 	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;
 }

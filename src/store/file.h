@@ -3,6 +3,9 @@
  *
  * A new file is made under another name and linked into place whole, so whoever
  * finds one finds a table, and of two who make it at once one takes the other's.
+ *
+ * A path may lie where others make files, too, so what is found there is judged once
+ * it is open, and what was judged is used: never what the path leads to later.
  */
 #ifndef STORE_FILE_H
 #define STORE_FILE_H
@@ -24,26 +27,40 @@ enum file_access {
 	FILE_SHARED,
 };
 
+/* Users and groups by their numbers, beside root and the process's own (effective) user. */
+struct file_trust {
+	uint64_t owner; /* the user whose file is accepted; 0: nobody else's */
+	uint64_t group; /* the group whose members may write it; 0: none */
+};
+
 /**
- * Maps a regular file; `*error` names it. Errors: ENOTFOUND, EINVAL (no regular
- * file, or smaller than a table's header), EIO. Unmap with os_pages_unmap.
+ * Opens a regular file; `*error` names it. FILE_SHARED is for writing: the path is no
+ * symbolic link, the file's owner is trusted, nobody else may write it. `trust` may be NULL.
+ * Errors: ENOTFOUND, EINVAL (another kind of file, not to be trusted), EIO.
  */
-int file_map(const char *path, enum file_access access, struct file_map *out,
+int file_open(const char *path, enum file_access access, const struct file_trust *trust, int *out,
+              struct weir_error *error);
+
+/**
+ * Maps a file of file_open, which may be closed then; `path` is for errors. Errors:
+ * EINVAL (smaller than a table's header), EIO. Unmap with os_pages_unmap.
+ */
+int file_map(int fd, const char *path, enum file_access access, struct file_map *out,
              struct weir_error *error);
 
 /**
- * Makes the file of a new, empty table, readable by its owner alone, with the
- * room of its one-word states on the disk. When there is one meanwhile, that is success too.
- * Errors: EIO, ENOMEM.
+ * Makes the file of a new, empty table, with the room of its one-word states on the
+ * disk. Its owner alone may read and write it, and `group` (0: none). When there is one
+ * meanwhile, that is success too. Errors: EIO, ENOMEM.
  */
-int file_create(const char *path, uint64_t capacity, const struct hash_key *secret,
+int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error);
 
 /**
  * Gives a store's file its size again; cells that were missing are empty, and headers
  * are yet to be made (section_repair). Errors: EIO.
  */
-int file_resize(const char *path, uint64_t capacity, struct weir_error *error);
+int file_resize(int fd, const char *path, uint64_t capacity, struct weir_error *error);
 
 /**
  * One clock for all who have the file open, and one that never goes back. As

@@ -1,6 +1,7 @@
 #include "store/memory.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/os.h"
@@ -8,6 +9,7 @@
 #include "store/section.h"
 
 #define CAPACITY_DEFAULT 1000000
+#define ID_NONE          UINT32_MAX /* above those of all users and groups */
 
 static int choose_secret(const struct weir_table_options *options, struct hash_key *secret,
                          struct weir_error *error)
@@ -47,15 +49,29 @@ static int map_wide(struct weir_table *store, uint64_t capacity, const struct ha
 	return WEIR_OK;
 }
 
-static int map_file(struct file_map *map, const char *path, uint64_t capacity,
-                    const struct hash_key *secret, struct weir_error *error)
+/* The file, which is made when there is none. */
+static int open_file(const struct weir_table_options *options, uint64_t capacity,
+                     const struct hash_key *secret, int *fd, struct weir_error *error)
 {
-	int status = file_map(path, FILE_SHARED, map, error);
+	struct file_trust trust = {options->owner, options->group};
+	int status = file_open(options->path, FILE_SHARED, &trust, fd, error);
 
 	if (status != WEIR_ENOTFOUND)
 		return status;
-	status = file_create(path, capacity, secret, error);
-	return status == WEIR_OK ? file_map(path, FILE_SHARED, map, error) : status;
+	status = file_create(options->path, capacity, secret, trust.group, error);
+	return status == WEIR_OK ? file_open(options->path, FILE_SHARED, &trust, fd, error) : status;
+}
+
+static int map_file(struct file_map *map, const struct weir_table_options *options,
+                    uint64_t capacity, const struct hash_key *secret, struct weir_error *error)
+{
+	int fd, status = open_file(options, capacity, secret, &fd, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = file_map(fd, options->path, FILE_SHARED, map, error);
+	close(fd);
+	return status;
 }
 
 /* What was asked for is what there is. */
@@ -86,7 +102,7 @@ static int attach_file(struct weir_table *store, const struct weir_table_options
 	struct weir_error inner = {0};
 	struct file_map map;
 	uint64_t defects;
-	int status = map_file(&map, options->path, capacity, secret, error);
+	int status = map_file(&map, options, capacity, secret, error);
 
 	if (status != WEIR_OK)
 		return status;
@@ -149,6 +165,8 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
 		if (options->reserved[i])
 			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	if (options->owner >= ID_NONE || options->group >= ID_NONE)
+		return error_set(error, WEIR_ERANGE, "owner, group: expected numbers of users and groups");
 	if (table_size(capacity) == 0)
 		return error_set(error, WEIR_ERANGE, "capacity: expected 1 to %llu keys, found %llu",
 		                 (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)capacity);

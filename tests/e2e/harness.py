@@ -52,8 +52,8 @@ def until(condition, what):
 class Server:
     """`weir serve`, its ports and what it says on stderr."""
 
-    def __init__(self, *flags, config=None, directory=None, ports=True, env=None, program=WEIR):
-        command = [program, "serve"]
+    def __init__(self, *flags, config=None, directory=None, ports=True, env=None, program=WEIR, account=()):
+        command = [*account, program, "serve"]
         self.config = None
         if config is not None:
             self.config = pathlib.Path(directory) / "weir.yaml"

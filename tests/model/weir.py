@@ -85,7 +85,7 @@ class RawDecision(ctypes.Structure):
 class TableOptions(ctypes.Structure):
     _fields_ = [
         ("capacity", U64), ("secret", ctypes.c_char_p), ("path", ctypes.c_char_p),
-        ("reserved", U64 * 5)]
+        ("owner", U64), ("group", U64), ("reserved", U64 * 3)]
 
 
 class Request(ctypes.Structure):

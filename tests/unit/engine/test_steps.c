@@ -127,8 +127,11 @@ static void step(int64_t step_ns, enum since since)
 	struct table_header *header;
 	struct table table;
 	struct file_map map;
+	int fd;
 
-	assert_int_equal(file_map(path, FILE_SHARED, &map, NULL), WEIR_OK);
+	assert_int_equal(file_open(path, FILE_SHARED, NULL, &fd, NULL), WEIR_OK);
+	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
+	close(fd);
 	table_view(&table, map.memory, table_size(CAPACITY));
 	header = table.header;
 	header->clock.high -= (uint64_t)step_ns;

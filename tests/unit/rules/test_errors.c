@@ -45,7 +45,7 @@ static void assert_all_refused(const struct bad *cases, size_t n, int status)
 static void unknown_keys_are_refused(void **state)
 {
 	static const struct bad cases[] = {
-	    {"limit: {}", 1, 1, "the file (listen, store, capacity, sync, limits,"},
+	    {"limit: {}", 1, 1, "the file (listen, store, store_owner, store_group, "},
 	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14,
 	     "listen (http, resp, grpc), found \"htp\""},
 	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,

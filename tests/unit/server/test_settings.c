@@ -46,6 +46,13 @@ static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults
 	assert_string_equal(plan.path, "/var/lib/weir/state");
 	assert_int_equal(plan.capacity, 0); /* the file's */
 	assert_int_equal(plan.sync_ns, 5);
+	assert_int_equal(plan.owner, 0);
+	assert_int_equal(plan.group, 0);
+	file.store_owner = "nobody";
+	file.store_group = "1234"; /* some have a number only */
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
+	assert_int_equal(plan.owner, 65534);
+	assert_int_equal(plan.group, 1234);
 	settings = (struct settings){.text = {[SETTING_SYNC] = "1s"}};
 	assert_int_equal(settings_resolve(&settings, &file, &plan, NULL), WEIR_OK);
 	assert_int_equal(plan.sync_ns, 1000000000);
@@ -82,6 +89,22 @@ static void impossible_values_are_refused_by_name(void **state)
 	}
 }
 
+static void accounts_that_there_are_not_are_refused_by_name(void **state)
+{
+	struct weir_config file = {.store_owner = "no-such-user"};
+	struct settings_plan plan;
+	struct weir_error error;
+
+	(void)state;
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
+	assert_string_equal(error.message,
+	                    "store_owner: expected a user of this system, found 'no-such-user'");
+	file = (struct weir_config){.store_group = "4294967295"}; /* which stands for none */
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
+	assert_string_equal(error.message,
+	                    "store_group: expected a group of this system, found '4294967295'");
+}
+
 static void the_log_is_text_unless_json_is_asked_for(void **state)
 {
 	struct settings settings = {0};
@@ -105,6 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(flags_beat_the_environment_which_beats_the_file_which_beats_defaults),
 	    cmocka_unit_test(impossible_values_are_refused_by_name),
+	    cmocka_unit_test(accounts_that_there_are_not_are_refused_by_name),
 	    cmocka_unit_test(the_log_is_text_unless_json_is_asked_for),
 	};
 

@@ -187,6 +187,69 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	refused(&options, WEIR_EIO, "/nowhere/at/all: cannot make it: No such file");
 }
 
+/* What anybody could have put there, or could change meanwhile. */
+static void a_file_that_others_could_write_is_refused_and_left_as_it_is(void **state)
+{
+	static const struct {
+		mode_t mode;
+		const char *message;
+	} bad[] = {
+	    {0666, "mode: expected no right to write for others, found 0666"},
+	    {0602, "mode: expected no right to write for others, found 0602"},
+	    {0660, "mode: expected no right to write for group "},
+	    {0620, "found 0620"},
+	};
+	struct weir_table_options options = {.path = path};
+	char aside[80];
+	struct stat stat_;
+
+	(void)state;
+	weir_table_close(open_with(1000, NULL));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		assert_int_equal(chmod(path, bad[i].mode), 0);
+		refused(&options, WEIR_EINVAL, bad[i].message);
+		assert_int_equal(stat(path, &stat_), 0);
+		assert_int_equal(stat_.st_mode & 07777, bad[i].mode);
+	}
+	assert_int_equal(chmod(path, 0644), 0); /* to read it harms no count */
+	weir_table_close(open_with(1000, NULL));
+	snprintf(aside, sizeof aside, "%s.aside", path);
+	assert_int_equal(rename(path, aside), 0);
+	assert_int_equal(symlink(aside, path), 0);
+	refused(&options, WEIR_EINVAL, "expected a regular file, found a symbolic link");
+	assert_int_equal(unlink(aside), 0);
+	refused(&options, WEIR_EINVAL, "expected a regular file, found a symbolic link");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0); /* with nobody at its other end */
+	refused(&options, WEIR_EINVAL, "expected a regular file, found another kind");
+}
+
+static void a_group_may_write_a_file_that_was_made_for_it(void **state)
+{
+	struct weir_table_options options = {.path = path, .group = getegid() ? getegid() : 1};
+	struct weir_table_options other = {.path = path, .group = options.group + 1};
+	struct stat stat_;
+	weir_table *table;
+
+	(void)state;
+	assert_int_equal(weir_table_open(&options, &table, NULL), WEIR_OK);
+	weir_table_close(table);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_int_equal(stat_.st_mode & 07777, 0660);
+	assert_int_equal(stat_.st_gid, options.group);
+	assert_int_equal(weir_table_open(&options, &table, NULL), WEIR_OK);
+	weir_table_close(table);
+	refused(&other, WEIR_EINVAL, "mode: expected no right to write for group ");
+	other.group = 0;
+	refused(&other, WEIR_EINVAL, "mode: expected no right to write for group ");
+	assert_int_equal(chmod(path, 0662), 0);
+	refused(&options, WEIR_EINVAL, "mode: expected no right to write for others, found 0662");
+	other = (struct weir_table_options){.path = path, .group = UINT64_C(1) << 32};
+	refused(&other, WEIR_ERANGE, "owner, group: expected numbers of users and groups");
+	other = (struct weir_table_options){.path = path, .owner = UINT32_MAX};
+	refused(&other, WEIR_ERANGE, "owner, group: expected numbers of users and groups");
+}
+
 /* Waits for all processes, for the `n`th time. */
 static void meet(unsigned *arrived, unsigned n)
 {
@@ -367,6 +430,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(a_file_keeps_capacity_secret_and_counts, setup),
 	    cmocka_unit_test_setup(what_is_no_table_is_refused_and_left_as_it_is, setup),
+	    cmocka_unit_test_setup(a_file_that_others_could_write_is_refused_and_left_as_it_is, setup),
+	    cmocka_unit_test_setup(a_group_may_write_a_file_that_was_made_for_it, setup),
 	    cmocka_unit_test_setup(processes_that_make_one_file_share_a_key_exactly, setup),
 	    cmocka_unit_test_setup(processes_on_keys_never_seen_get_exactly_the_limit, setup),
 	    cmocka_unit_test_setup(a_child_of_a_fork_makes_claims_of_its_own, setup),
