@@ -3,6 +3,7 @@
 #include <weir/weir.h>
 
 #include "base/number.h"
+#include "base/path.h"
 
 static struct slice cut(struct slice *rest, char at)
 {
@@ -25,14 +26,13 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 	return true;
 }
 
-/* In a query '+' is a blank and a bad escape an error; in a path both stand for themselves. */
-static int decode(struct arena *arena, struct slice text, bool query, struct slice *out)
+int query_decode(struct arena *arena, struct slice text, struct slice *out)
 {
 	const char *p = text.data, *end = p + text.len;
 	char *to, *begin;
 
 	*out = text;
-	if (text.len == 0 || (!memchr(p, '%', text.len) && !(query && memchr(p, '+', text.len))))
+	if (text.len == 0 || (!memchr(p, '%', text.len) && !memchr(p, '+', text.len)))
 		return 0;
 	begin = to = arena_alloc(arena, text.len);
 	if (!begin)
@@ -41,68 +41,32 @@ static int decode(struct arena *arena, struct slice text, bool query, struct sli
 		int high = *p == '%' && end - p > 2 ? hex_digit(p[1]) : -1;
 		int low = high >= 0 ? hex_digit(p[2]) : -1;
 
-		if (query && *p == '%' && low < 0)
+		if (*p == '%' && low < 0)
 			return WEIR_ESYNTAX;
-		*to++ = low >= 0 ? (char)(high << 4 | low) : query && *p == '+' ? ' ' : *p;
+		*to++ = low >= 0 ? (char)(high << 4 | low) : *p == '+' ? ' ' : *p;
 		p += low >= 0 ? 3 : 1;
 	}
 	*out = (struct slice){begin, (size_t)(to - begin)};
 	return 0;
 }
 
-int query_decode(struct arena *arena, struct slice text, struct slice *out)
-{
-	return decode(arena, text, true, out);
-}
-
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 {
-	return decode(arena, text, false, out);
-}
+	char *to;
 
-/* No empty segment but the last, and none that begins with a dot. */
-static bool is_normal(struct slice path)
-{
-	for (size_t i = 0; i + 1 < path.len; i++)
-		if (path.data[i] == '/' && (path.data[i + 1] == '/' || path.data[i + 1] == '.'))
-			return false;
-	return path.len > 0 && path.data[0] == '/';
+	*out = text;
+	if (text.len == 0 || !memchr(text.data, '%', text.len))
+		return 0;
+	to = arena_alloc(arena, text.len);
+	if (!to)
+		return WEIR_ENOMEM;
+	*out = (struct slice){to, path_decode(text, to)};
+	return 0;
 }
 
 int query_normalize(struct arena *arena, struct slice path, struct slice *out)
 {
-	char *to;
-	size_t len = 0;
-	bool slash = true;
-
-	if (decode(arena, path, false, out) != 0)
+	if (query_decode_path(arena, path, out) != 0)
 		return WEIR_ENOMEM;
-	if (is_normal(*out))
-		return 0;
-	path = *out;
-	to = arena_alloc(arena, path.len + 1);
-	if (!to)
-		return WEIR_ENOMEM;
-	while (path.len > 0) {
-		size_t left = path.len;
-		struct slice segment = cut(&path, '/');
-
-		slash = segment.len < left;
-		if (slice_equal(segment, SLICE(".."))) {
-			while (len > 0 && to[--len] != '/')
-				;
-			slash = true;
-		} else if (segment.len == 0 || slice_equal(segment, SLICE("."))) {
-			slash = true;
-		} else {
-			to[len++] = '/';
-			memcpy(to + len, segment.data, segment.len);
-			len += segment.len;
-		}
-	}
-	/* A last segment keeps its slash; "." and ".." name a directory. */
-	if (slash)
-		to[len++] = '/';
-	*out = (struct slice){to, len};
-	return 0;
+	return path_normalize(arena, *out, out);
 }

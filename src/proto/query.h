@@ -19,11 +19,7 @@ int query_decode(struct arena *arena, struct slice text, struct slice *out);
 /** Undoes %XX; an escape that is none stands for itself, as in browsers. 0 or ENOMEM. */
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out);
 
-/**
- * Decodes a path and takes out "." and ".." segments and double slashes, as
- * proxies do before they choose where a request goes: /a/../login and //login
- * are /login. 0 or ENOMEM.
- */
+/** Decodes a path once and normalizes it, see path.h: %2e and %2f are "." and "/". 0 or ENOMEM. */
 int query_normalize(struct arena *arena, struct slice path, struct slice *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/path.h"
 #include "simulate/format.h"
 #include "simulate/when.h"
 
@@ -140,10 +141,19 @@ static int take_time(struct scan *s)
 	return expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
 }
 
-/* The path is without the query, as it is in rules. */
+/* The path without the query, spelled as a server tells it to the rules. Returns its end. */
+static const char *spell_path(char *from, const char *end)
+{
+	const char *query = memchr(from, '?', (size_t)(end - from));
+	size_t len = (size_t)(unescape(from, query ? query : end) - from);
+
+	len = path_decode((struct slice){from, len}, from);
+	return from + (len > 0 && *from == '/' ? path_normalize_here(from, len) : len);
+}
+
 static int take_request(struct scan *s)
 {
-	const char *from, *end, *blank, *query;
+	const char *from, *end, *blank;
 
 	if (!take(s, ' ') || !(from = take_string(s, &end)))
 		return expected(s, "a request in quotes");
@@ -158,9 +168,7 @@ static int take_request(struct scan *s)
 	from = blank + 1;
 	blank = memchr(from, ' ', (size_t)(end - from));
 	end = blank ? blank : end;
-	query = memchr(from, '?', (size_t)(end - from));
-	end = query ? query : end;
-	keep(s, PATH, from, unescape((char *)from, end));
+	keep(s, PATH, from, spell_path((char *)from, end));
 	return WEIR_OK;
 }
 

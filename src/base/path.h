@@ -1,0 +1,32 @@
+/*
+ * path.h: one spelling for all that mean the same path. What comes out is
+ * `path` itself, or a part of it, where that has nothing to change, else in the
+ * arena.
+ */
+#ifndef BASE_PATH_H
+#define BASE_PATH_H
+
+#include "base/arena.h"
+
+/**
+ * Undoes %XX, once; an escape that is none stands for itself, as in browsers.
+ * `to` has room for all of `path`, and may be its own memory. Returns the length.
+ */
+size_t path_decode(struct slice path, char *to);
+
+/**
+ * Of a decoded path: takes out "." and ".." segments and double slashes, as proxies do before they
+ * choose where a request goes: /a/../login and //login are /login. 0 or ENOMEM.
+ */
+int path_normalize(struct arena *arena, struct slice path, struct slice *out);
+/** The same of a path that begins with a slash, in its own memory. Returns the length. */
+size_t path_normalize_here(char *path, size_t len);
+
+/**
+ * The spelling that stands for all variants of a path: normalized, A to Z in
+ * lower case, without parameters (";x" at a segment's end) and without a slash
+ * at its end: /Login;x/ is /login. Nothing stays nothing. 0 or ENOMEM.
+ */
+int path_fold(struct arena *arena, struct slice path, struct slice *out);
+
+#endif
