@@ -1,6 +1,7 @@
 #include "engine/match.h"
 
 #include "base/number.h"
+#include "base/path.h"
 
 /* What a probe looks up: a value, or the beginning of one. */
 enum probe_kind { PROBE_NAME, PROBE_EQUAL, PROBE_PREFIX, PROBE_IP };
@@ -34,12 +35,16 @@ struct condition {
 struct rule {
 	struct condition *conditions;
 	size_t condition_count;
+	bool path_variants;
 };
 
 struct match {
 	struct hash_key key;
 	struct attribute *attributes;
 	size_t attribute_count;
+	/* The attribute `path`, and folded to what its variants share: an attribute of its own,
+	 * without a name, so that it is indexed as any other. -1: no rule asks for it. */
+	int path, folded;
 	struct rule *rules;
 	size_t rule_count;
 	uint64_t *always; /* rules that are filed nowhere */
@@ -98,6 +103,78 @@ static int attribute_add(struct match *match, const char *text)
 	match->attributes[number].name = name;
 	file_under(match, probe_hash(match, 0, (struct probe){PROBE_NAME, 0}, name), (size_t)number);
 	return number;
+}
+
+static bool is_folded(const struct rule *rule, const char *attribute)
+{
+	return rule->path_variants && strcmp(attribute, "path") == 0;
+}
+
+/* attribute_add for a rule's condition or key. */
+static int rule_attribute_add(struct match *match, const struct rule *rule, const char *name)
+{
+	int number = attribute_add(match, name);
+
+	if (!is_folded(rule, name))
+		return number;
+	if (match->folded < 0) {
+		match->path = number;
+		match->folded = (int)match->attribute_count++;
+	}
+	return match->folded;
+}
+
+int match_key_attribute(const struct match *match, size_t rule, struct slice name)
+{
+	return match->rules[rule].path_variants && slice_equal(name, SLICE("path"))
+	           ? match->folded
+	           : match_attribute(match, name);
+}
+
+/* A path of a rule as the folded ones are to be compared with it: as one value or two. */
+static size_t fold_value(const struct rules_value *value, struct rules_value out[2],
+                         struct arena *arena)
+{
+	struct slice folded;
+	char *copy;
+
+	out[0] = *value;
+	if (value->test != RULES_EQUAL && value->test != RULES_PREFIX)
+		return 1;
+	if (path_fold(arena, value->text, &folded) != 0)
+		return 0;
+	out[0].text = folded;
+	if (value->test == RULES_EQUAL || folded.len <= 1 ||
+	    value->text.data[value->text.len - 1] != '/')
+		return 1;
+	/* What begins with /api/ includes /api itself, a variant of /api/. */
+	copy = arena_alloc(arena, folded.len + 1);
+	if (!copy)
+		return 0;
+	memcpy(copy, folded.data, folded.len);
+	copy[folded.len] = '/';
+	out[0].text = (struct slice){copy, folded.len + 1};
+	out[1] = (struct rules_value){.test = RULES_EQUAL, .text = folded};
+	return 2;
+}
+
+static const struct rules_condition *fold_condition(const struct rules_condition *from,
+                                                    struct arena *arena)
+{
+	struct rules_condition *condition = arena_alloc(arena, sizeof *condition);
+	struct rules_value *values = arena_array(arena, 2 * from->value_count, sizeof *values);
+
+	if (!condition || !values)
+		return NULL;
+	*condition = (struct rules_condition){.attribute = from->attribute, .values = values};
+	for (size_t i = 0; i < from->value_count; i++) {
+		size_t n = fold_value(&from->values[i], &values[condition->value_count], arena);
+
+		if (n == 0)
+			return NULL;
+		condition->value_count += n;
+	}
+	return condition;
 }
 
 /* The probe that finds `value` in a request, and the bytes it is filed under; false: none does. */
@@ -189,27 +266,56 @@ static bool file_rule(struct match *match, size_t number, struct arena *arena)
 	return true;
 }
 
+static bool wants_variants(const struct weir_config *config, const struct rules_rule *rule)
+{
+	return (rule->path_variants != RULES_UNSET ? rule->path_variants : config->path_variants) ==
+	       RULES_YES;
+}
+
 static bool allocate(struct match *match, const struct weir_config *config, struct arena *arena)
 {
 	size_t names = 0, values = 0, slots = 16;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
+		size_t most = wants_variants(config, rule) ? 2 : 1; /* a value's places in the index */
 
 		names += rule->condition_count + rule->key_count;
 		for (size_t j = 0; j < rule->condition_count; j++)
-			values += rule->conditions[j].value_count;
+			values += most * rule->conditions[j].value_count;
 	}
 	while (slots < 2 * (names + values))
 		slots *= 2;
 	match->slot_mask = slots - 1;
 	match->slots = arena_array(arena, slots, sizeof *match->slots);
 	match->entries = arena_array(arena, names + values, sizeof *match->entries);
-	match->attributes = arena_array(arena, names, sizeof *match->attributes);
+	match->attributes = arena_array(arena, names + 1, sizeof *match->attributes);
 	match->rules = arena_array(arena, config->rule_count, sizeof *match->rules);
 	match->always = arena_array(arena, config->rule_count / 64 + 1, sizeof *match->always);
 	match->rule_count = config->rule_count;
 	return match->slots && match->entries && match->attributes && match->rules && match->always;
+}
+
+static bool compile_rule(struct match *match, const struct rules_rule *from, struct rule *rule,
+                         struct arena *arena)
+{
+	rule->condition_count = from->condition_count;
+	rule->conditions = arena_array(arena, from->condition_count, sizeof *rule->conditions);
+	if (!rule->conditions)
+		return false;
+	for (size_t i = 0; i < from->condition_count; i++) {
+		const struct rules_condition *condition = &from->conditions[i];
+		int attribute = rule_attribute_add(match, rule, condition->attribute);
+
+		if (is_folded(rule, condition->attribute))
+			condition = fold_condition(condition, arena);
+		if (!condition)
+			return false;
+		rule->conditions[i] = (struct condition){attribute, condition};
+	}
+	for (size_t i = 0; i < from->key_count; i++)
+		rule_attribute_add(match, rule, from->key[i]);
+	return true;
 }
 
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,
@@ -220,20 +326,11 @@ struct match *match_new(const struct weir_config *config, const struct hash_key 
 	if (!match || !allocate(match, config, arena))
 		return NULL;
 	match->key = *key;
+	match->path = match->folded = -1;
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rules_rule *from = &config->rules[i];
-		struct rule *rule = &match->rules[i];
-
-		rule->condition_count = from->condition_count;
-		rule->conditions = arena_array(arena, from->condition_count, sizeof *rule->conditions);
-		if (!rule->conditions)
-			return NULL;
-		for (size_t j = 0; j < from->condition_count; j++)
-			rule->conditions[j] = (struct condition){
-			    attribute_add(match, from->conditions[j].attribute), &from->conditions[j]};
-		for (size_t j = 0; j < from->key_count; j++)
-			attribute_add(match, from->key[j]);
-		if (!file_rule(match, i, arena))
+		match->rules[i].path_variants = wants_variants(config, &config->rules[i]);
+		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena) ||
+		    !file_rule(match, i, arena))
 			return NULL;
 	}
 	return match;
@@ -352,6 +449,9 @@ uint64_t *match_rules(const struct match *match, struct match_value *values, str
 	uint64_t *found = arena_array(arena, words, sizeof *found);
 
 	if (!found)
+		return NULL;
+	if (match->folded >= 0 && values[match->path].text.data &&
+	    path_fold(arena, values[match->path].text, &values[match->folded].text) != 0)
 		return NULL;
 	for (size_t i = 0; i < words; i++)
 		found[i] = match->always[i];

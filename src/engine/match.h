@@ -31,6 +31,12 @@ struct match *match_new(const struct weir_config *config, const struct hash_key 
 /** The number that stands for an attribute's name, or -1 where no rule names it. */
 int match_attribute(const struct match *match, struct slice name);
 
+/**
+ * The attribute of that name as the key of a rule has it, or -1: of `path` its
+ * variants' one spelling, where the rule says so. match_rules() fills that in.
+ */
+int match_key_attribute(const struct match *match, size_t rule, struct slice name);
+
 /** Room for the values of a request, as numbered by match_attribute, from 0: all absent. */
 struct match_value *match_no_values(const struct match *match, struct arena *arena);
 
@@ -43,7 +49,7 @@ bool match_is_ip(struct match_value *value);
 
 /**
  * One bit a rule, in the order of the rules, 64 to a word; match_words() words
- * in `arena`. NULL: no memory.
+ * in `arena`. Fills in the values that derive from others. NULL: no memory.
  */
 uint64_t *match_rules(const struct match *match, struct match_value *values, struct arena *arena);
 size_t match_words(const struct match *match);

@@ -87,7 +87,8 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 		if (!engine->keys[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 		for (size_t j = 0; j < rule->key_count; j++)
-			engine->keys[i][j] = match_attribute(engine->match, slice_of(rule->key[j]));
+			engine->keys[i][j] =
+			    match_key_attribute(engine->match, i, slice_of(rule->key[j]));
 	}
 	return WEIR_OK;
 }

@@ -14,6 +14,7 @@
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
 enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };
+enum rules_switch { RULES_UNSET = 0, RULES_NO, RULES_YES };
 enum rules_answer { RULES_BY_LIMITS = 0, RULES_ALLOW, RULES_DENY };
 
 enum rules_test {
@@ -49,6 +50,7 @@ struct rules_rule {
 	const char *const *key; /* attribute names */
 	size_t key_count;
 	uint64_t ipv6_prefix; /* of the key's `ip`, 1 to 128; 0: the config's */
+	enum rules_switch path_variants; /* `path` stands for its variants, too; unset: the config's */
 	const size_t *limits; /* indexes into the config's limits */
 	size_t limit_count;
 	enum rules_mode mode;
@@ -70,6 +72,7 @@ struct weir_config {
 	uint64_t sync_ns;                                    /* 0: not given */
 	uint64_t nodes;                                      /* 1 */
 	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */
+	enum rules_switch path_variants;                     /* unset: no */
 	const char *prefix;                                  /* "weir:" */
 	double retry_jitter;                                 /* 0 */
 	const struct ip_range *trusted_proxies;

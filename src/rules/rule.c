@@ -8,6 +8,9 @@ enum { BY_LIMITS = 1, BY_ANSWER = 2 };
 
 static const struct node_word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
+const struct node_word read_switches[] = {
+    {"true", RULES_YES}, {"false", RULES_NO}, {"yes", RULES_YES}, {"no", RULES_NO}, {0}};
+
 static const struct node_word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
 /* A list of names, each once: sorted in *names, their texts in the order of the file in *texts. */
@@ -101,7 +104,7 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 	return node_name(reader, value, field);
 }
 
-enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX };
+enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
 
@@ -111,6 +114,8 @@ static const struct node_key rule_keys[] = {
                                .words = read_failures},
     [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), BY_LIMITS, .min = 1,
                           .max = 128},
+    [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),
+                            .words = read_switches},
     {"match", read_match},
     {"key", read_key, .variants = BY_LIMITS},
     {"limits", read_rule_limits, .variants = BY_LIMITS},
@@ -121,15 +126,33 @@ static const struct node_key rule_keys[] = {
 
 #define RULE_KEYS (sizeof rule_keys / sizeof *rule_keys)
 
-static int check_prefix(struct reader *reader, const struct rules_rule *rule,
-                        const yaml_node_t *prefix)
+static bool has_in_key(const struct rules_rule *rule, const char *attribute)
 {
-	bool by_ip = !prefix;
+	for (size_t i = 0; i < rule->key_count; i++)
+		if (strcmp(rule->key[i], attribute) == 0)
+			return true;
+	return false;
+}
 
-	for (size_t i = 0; !by_ip && i < rule->key_count; i++)
-		by_ip = strcmp(rule->key[i], "ip") == 0;
-	return by_ip ? WEIR_OK
-	             : node_error(reader, prefix, "expected ip in the key beside ipv6_prefix, found none");
+static bool has_in_match(const struct rules_rule *rule, const char *attribute)
+{
+	for (size_t i = 0; i < rule->condition_count; i++)
+		if (strcmp(rule->conditions[i].attribute, attribute) == 0)
+			return true;
+	return false;
+}
+
+/* Keys that say something about another, which must be there. */
+static int check_companions(struct reader *reader, const struct rules_rule *rule,
+                            const yaml_node_t *const values[])
+{
+	if (values[RULE_IPV6_PREFIX] && !has_in_key(rule, "ip"))
+		return node_error(reader, values[RULE_IPV6_PREFIX],
+		                  "expected ip in the key beside ipv6_prefix, found none");
+	if (values[RULE_PATH_VARIANTS] && !has_in_match(rule, "path") && !has_in_key(rule, "path"))
+		return node_error(reader, values[RULE_PATH_VARIANTS],
+		                  "expected path in match or key beside path_variants, found none");
+	return WEIR_OK;
 }
 
 static int read_rule(struct reader *reader, const yaml_node_t *node, size_t index,
@@ -151,7 +174,7 @@ static int read_rule(struct reader *reader, const yaml_node_t *node, size_t inde
 	status = node_mapping(reader, node, answers_itself ? &by_answer : &by_limits,
 	                      answers_itself ? BY_ANSWER : BY_LIMITS, rule, values);
 	if (status == WEIR_OK)
-		status = check_prefix(reader, rule, values[RULE_IPV6_PREFIX]);
+		status = check_companions(reader, rule, values);
 	if (status != WEIR_OK)
 		return status;
 	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;

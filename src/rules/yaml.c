@@ -85,6 +85,7 @@ static const struct node_key file_keys[] = {
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},
     {"prefix", node_text, FIELD(prefix), .max = TEXT_MAX},
     {"ipv6_prefix", node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
+    {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", node_share, FIELD(retry_jitter)},
     {"trusted_proxies", read_proxies},
 };

@@ -148,6 +148,39 @@ def test_a_client_cannot_choose_its_key_by_a_longer_x_forwarded_for(server):
     assert answers == [200] * 10 + [429] * 4
 
 
+def test_a_rule_for_a_path_holds_for_its_variants_where_it_says_so(serve):
+    server = serve(config="""
+limits:
+  exact: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+  all: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+rules:
+  - { match: { path: /login }, limits: [exact] }
+  - { match: { path: [/Login, /admin/*] }, path_variants: yes, limits: [all] }
+trusted_proxies: [127.0.0.0/8]
+""")
+
+    def charged(path):
+        """The limits that a request for this path counts in."""
+        def left():
+            return {name: server.get(f"/v1/peek/{name}?key=").json["remaining"]
+                    for name in ("exact", "all")}
+        before = left()
+        assert auth(server, X_Original_URI=path).status == 200
+        after = left()
+        for name in before:
+            server.post("/v1/reset", {"limit": name, "key": ""})
+        return {name for name in before if after[name] < before[name]}
+
+    for path in ("/login", "/login?x", "/%6cogin", "//login", "/./login", "/a/../login", "/%2flogin"):
+        assert charged(path) == {"exact", "all"}, path
+    for path in ("/login/", "/LOGIN", "/login;x", "/login%3bx", "/lo%47in/", "/a/..;x/login",
+                 "/admin", "/ADMIN/", "/admin;x/y"):
+        assert charged(path) == {"all"}, path
+    for path in ("/", "/login.", "/login%20", "/login%00", "/a%5clogin", "/%256cogin", "/loginx",
+                 "/administrator"):
+        assert charged(path) == set(), path
+
+
 def test_auth_answers_every_method(server):
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
         assert server.get("/auth", {"X-Original-URI": "/"}, method).status == 200

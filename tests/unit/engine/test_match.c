@@ -10,10 +10,12 @@
 
 #include <cmocka.h>
 
+#include "base/path.h"
 #include "config.h"
 
 static const char *const names[] = {"path", "ip", "user", "host", "method"};
-static const char *const texts[] = {"/", "/a", "/a/b", "/api", "/api/v1", "x", "", "10.1.2.3"};
+static const char *const texts[] = {"/", "/a", "/a/b", "/api", "/api/v1", "x", "", "10.1.2.3",
+                                    "/API", "/api/", "/a;x/b", "/A/"};
 static const char *const addresses[] = {"10.1.2.3", "10.200.0.1", "192.168.1.7", "::1",
                                         "2001:db8::5", "no address"};
 static const char *const ranges[] = {"10.0.0.0/8",  "10.1.0.0/16", "192.168.1.*",  "::/0",
@@ -41,6 +43,7 @@ static void random_rule(struct rules_rule *rule, struct arena *arena)
 
 	rule->conditions = conditions;
 	rule->condition_count = (size_t)rand() % 4;
+	rule->path_variants = (enum rules_switch)(rand() % 3);
 	for (size_t i = 0; i < rule->condition_count; i++) {
 		size_t n = 1 + (size_t)rand() % 3;
 		struct rules_value *values = arena_array(arena, n, sizeof *values);
@@ -70,17 +73,42 @@ static bool value_holds(const struct rules_value *value, struct slice text)
 	return false;
 }
 
+/* The same of a path and all its variants: a slash behind what folded to none. */
+static bool variant_holds(const struct rules_value *value, struct slice text, struct arena *arena)
+{
+	struct slice folded, want;
+	bool directory = value->text.len > 1 && value->text.data[value->text.len - 1] == '/';
+	char path[64], start[64];
+
+	assert_int_equal(path_fold(arena, text, &folded), 0);
+	if (value->test != RULES_EQUAL && value->test != RULES_PREFIX)
+		return value_holds(value, folded);
+	assert_int_equal(path_fold(arena, value->text, &want), 0);
+	if (value->test == RULES_EQUAL)
+		return slice_equal(folded, want);
+	snprintf(path, sizeof path, "%.*s%s", (int)folded.len, folded.data, folded.len > 1 ? "/" : "");
+	snprintf(start, sizeof start, "%.*s%s", (int)want.len, want.data, directory ? "/" : "");
+	return strncmp(path, start, strlen(start)) == 0;
+}
+
 /* What the rule file means, said the long way. */
-static bool applies(const struct rules_rule *rule, const struct weir_attribute *attributes, size_t n)
+static bool applies(const struct rules_rule *rule, bool variants, struct arena *arena,
+                    const struct weir_attribute *attributes, size_t n)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {
 		bool holds = false;
 
-		for (size_t a = 0; a < n; a++)
+		for (size_t a = 0; a < n; a++) {
+			struct slice text = {attributes[a].value, attributes[a].value_len};
+			bool folded = variants && strcmp(attributes[a].name, "path") == 0;
+
+			if (strcmp(attributes[a].name, rule->conditions[i].attribute) != 0)
+				continue;
 			for (size_t j = 0; j < rule->conditions[i].value_count; j++)
-				holds |= strcmp(attributes[a].name, rule->conditions[i].attribute) == 0 &&
-				         value_holds(&rule->conditions[i].values[j],
-				                     (struct slice){attributes[a].value, attributes[a].value_len});
+				holds |= folded
+				             ? variant_holds(&rule->conditions[i].values[j], text, arena)
+				             : value_holds(&rule->conditions[i].values[j], text);
+		}
 		if (!holds)
 			return false;
 	}
@@ -98,7 +126,8 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 	for (int round = 0; round < 20; round++) {
 		struct arena arena = {0}, turn = {0};
 		struct rules_rule rules[RULES] = {0};
-		struct weir_config config = {.rules = rules, .rule_count = RULES};
+		struct weir_config config = {.rules = rules, .rule_count = RULES,
+		                             .path_variants = (enum rules_switch)(round % 3)};
 		struct hash_key key = {seed, (uint64_t)round};
 		struct match *match;
 
@@ -119,7 +148,9 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 			}
 			found = match_rules(match, match_values(match, attributes, n, &turn), &turn);
 			for (size_t i = 0; i < RULES; i++) {
-				bool expected = applies(&rules[i], attributes, n);
+				enum rules_switch said = rules[i].path_variants ? rules[i].path_variants
+				                                                 : config.path_variants;
+				bool expected = applies(&rules[i], said == RULES_YES, &turn, attributes, n);
 
 				applied += expected;
 				assert_int_equal(found[i / 64] >> (i % 64) & 1, expected);

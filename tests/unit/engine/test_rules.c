@@ -302,6 +302,34 @@ static void test_the_prefix_is_the_rules_or_the_configs_and_128_is_the_address(v
 	teardown(&f);
 }
 
+static void test_variants_of_a_path_are_one_path_where_a_rule_says_so(void **context)
+{
+	static const char *const variants[] = {"/Login", "/login/", "/LOGIN;x", "//a/..;/login"};
+	static const char *const by_path[] = {"path"};
+	const struct rules_condition login[] = {{"path", VALUES(equal("/Login/"))}};
+	const struct rules_rule rules[] = {
+	    {.name = "exactly", .conditions = login, .condition_count = 1, .key = by_path,
+	     .key_count = 1, .limits = large, .limit_count = 1, .path_variants = RULES_NO},
+	    {.name = "all", .conditions = login, .condition_count = 1, .key = by_path, .key_count = 1,
+	     .limits = small, .limit_count = 1}};
+	const struct weir_config config = {LIMITS_OF(limits), RULES_OF(rules),
+	                                   .path_variants = RULES_YES};
+	struct fixture f = setup(&config);
+	struct weir_decision d;
+
+	(void)context;
+	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+		assert_int_equal(check(&f, variants[i], NULL, NULL, 1).allowed, i < 3);
+	d = check(&f, "/Login/", NULL, NULL, 1);
+	assert_false(d.allowed);
+	assert_string_equal(d.rule, "all");
+	assert_true(check(&f, "/login.html", NULL, NULL, 1).allowed);
+	assert_int_equal(remaining(&f, "small", "/login"), 0);
+	assert_int_equal(remaining(&f, "large", "/Login/"), 10); /* denied together with the other */
+	assert_int_equal(remaining(&f, "large", "/Login"), 10);
+	teardown(&f);
+}
+
 static void test_other_attributes_are_no_addresses(void **context)
 {
 	const struct rules_rule rules[] = {
@@ -437,6 +465,7 @@ int main(void)
 	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),
 	    cmocka_unit_test(test_an_ipv6_address_counts_by_its_network),
 	    cmocka_unit_test(test_the_prefix_is_the_rules_or_the_configs_and_128_is_the_address),
+	    cmocka_unit_test(test_variants_of_a_path_are_one_path_where_a_rule_says_so),
 	    cmocka_unit_test(test_other_attributes_are_no_addresses),
 	    cmocka_unit_test(test_a_cost_that_can_never_pass_is_an_error),
 	    cmocka_unit_test(test_too_long_keys_and_too_many_attributes_are_errors),

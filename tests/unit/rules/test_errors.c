@@ -250,6 +250,10 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ limits: [a], key: [user], ipv6_prefix: 56 }]",
 	     2, 50, "ip in the key beside ipv6_prefix"},
+	    {"rules: [{ answer: deny, match: { ip: 1.1.1.1 }, path_variants: false }]", 1, 64,
+	     "path in match or key beside path_variants"},
+	    {"rules: [{ answer: deny, match: { path: /a }, path_variants: 1 }]", 1, 61,
+	     "one of true, false, yes, no, found \"1\""},
 	    {"rules: [{ answer: deny, ipv6_prefix: 56 }]", 1, 25, "found \"ipv6_prefix\""},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
 	};

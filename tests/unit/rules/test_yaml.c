@@ -58,7 +58,7 @@ static void the_top_level_is_read(void **state)
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
-	              "ipv6_prefix: 48\nretry_jitter: 0.25\n"
+	              "ipv6_prefix: 48\npath_variants: yes\nretry_jitter: 0.25\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
 
@@ -71,6 +71,7 @@ static void the_top_level_is_read(void **state)
 	assert_int_equal(config->sync_ns, 250 * 1000000);
 	assert_int_equal(config->nodes, 3);
 	assert_int_equal(config->ipv6_prefix, 48);
+	assert_int_equal(config->path_variants, RULES_YES);
 	assert_true(config->retry_jitter == 0.25);
 	assert_string_equal(config->prefix, "");
 	assert_int_equal(config->trusted_proxy_count, 2);
@@ -134,7 +135,7 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 	              "  - { limits: [b, a], key: [user, ip], mode: shadow, on_store_failure: local,\n"
 	              "      ipv6_prefix: 128 }\n"
 	              "  - { name: listed, answer: deny, mode: enforce }\n"
-	              "  - { answer: allow }\n"
+	              "  - { answer: allow, match: { path: /a }, path_variants: true }\n"
 	              "limits:\n"
 	              "  b: { algorithm: token_bucket, rate: 1/s }\n"
 	              "  c: { algorithm: token_bucket, rate: 1/s }\n"
@@ -151,6 +152,8 @@ static void rules_name_limits_that_may_stand_after_them(void **state)
 	assert_string_equal(rules[0].key[0], "user");
 	assert_string_equal(rules[0].key[1], "ip");
 	assert_int_equal(rules[0].ipv6_prefix, 128);
+	assert_int_equal(rules[0].path_variants, RULES_UNSET);
+	assert_int_equal(rules[2].path_variants, RULES_YES);
 	assert_int_equal(rules[0].mode, RULES_SHADOW);
 	assert_int_equal(rules[0].answer, RULES_BY_LIMITS);
 	assert_true(rules[0].has_on_store_failure);
