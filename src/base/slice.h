@@ -24,6 +24,28 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/** Without blanks and tabs round it. */
+static inline struct slice slice_trim(struct slice text)
+{
+	while (text.len > 0 && (*text.data == ' ' || *text.data == '\t'))
+		text = (struct slice){text.data + 1, text.len - 1};
+	while (text.len > 0 && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\t'))
+		text.len--;
+	return text;
+}
+
+/** Takes what stands before the first `at`, and that, from *rest: all of it if there is none. */
+static inline struct slice slice_cut(struct slice *rest, char at)
+{
+	const char *end = rest->len ? (const char *)memchr(rest->data, at, rest->len) : NULL;
+	struct slice part = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
+
+	if (rest->data)
+		rest->data += part.len + (end != NULL);
+	rest->len -= part.len + (end != NULL);
+	return part;
+}
+
 /* ASCII, whatever the locale. */
 static inline bool slice_equal_nocase(struct slice a, struct slice b)
 {

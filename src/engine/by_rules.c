@@ -30,8 +30,8 @@ static int open_acquire(struct call *call, const struct weir_engine *engine,
 	int status;
 
 	open_call(call, engine);
-	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, &call->arena,
-	                              &call->request);
+	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, WEIR_KEY_MAX,
+	                              &call->arena, &call->request);
 	if (permits) {
 		*permits = (struct weir_permits){0};
 		if (status == WEIR_OK)

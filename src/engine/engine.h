@@ -31,6 +31,7 @@ struct engine_charge {
 	struct slice key_name; /* the caller's, or in its arena */
 	uint64_t until_ns;     /* of the state that it left: what a refund names, if not 0 */
 	bool shadow;
+	bool secret; /* the key is made of what visitors send: its name is not for others */
 	bool allowed;
 	enum weir_reason reason;
 };
@@ -73,10 +74,13 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request);
 
-/** By the rules; charges are in `arena`. 0 or ECOST, ELONG, ENOMEM. */
+/**
+ * By the rules, whose keys may have `key_max` bytes; charges are in `arena`. 0 or ECOST, ELONG,
+ * ENOMEM.
+ */
 int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          const struct weir_attribute *attributes, size_t n, uint64_t cost,
-                         struct arena *arena, struct engine_request *request);
+                         size_t key_max, struct arena *arena, struct engine_request *request);
 
 /** The number of an attribute that a rule asks for, which lives as long as the engine; or -1. */
 int engine_attribute(const struct weir_engine *engine, struct slice name);

@@ -196,6 +196,7 @@ static bool probe_of(const struct rules_value *value, struct probe *probe, struc
 		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
 		return bits >= 0;
 	case RULES_ANY:
+	case RULES_NONE:
 		break;
 	}
 	return false;
@@ -366,16 +367,20 @@ bool match_is_ip(struct match_value *value)
 
 static bool value_holds(const struct rules_value *test, struct match_value *value)
 {
+	bool present = value->text.data;
+
 	switch (test->test) {
 	case RULES_EQUAL:
-		return slice_equal(value->text, test->text);
+		return present && slice_equal(value->text, test->text);
 	case RULES_PREFIX:
-		return value->text.len >= test->text.len &&
+		return present && value->text.len >= test->text.len &&
 		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
 	case RULES_IP_RANGE:
-		return match_is_ip(value) && ip_in_range(&value->ip, &test->range);
+		return present && match_is_ip(value) && ip_in_range(&value->ip, &test->range);
 	case RULES_ANY:
 		return value->text.len > 0;
+	case RULES_NONE:
+		return value->text.len == 0;
 	}
 	return false;
 }
@@ -387,7 +392,7 @@ static bool rule_holds(const struct rule *rule, struct match_value *values)
 		struct match_value *value = &values[rule->conditions[i].attribute];
 		bool holds = false;
 
-		for (size_t j = 0; value->text.data && !holds && j < condition->value_count; j++)
+		for (size_t j = 0; !holds && j < condition->value_count; j++)
 			holds = value_holds(&condition->values[j], value);
 		if (!holds)
 			return false;

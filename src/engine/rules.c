@@ -4,11 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/carried.h"
 #include "base/error.h"
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/match.h"
 #include "store/history.h"
+
+struct rule_key {
+	int *attributes; /* by number */
+	bool secret;     /* a proxied request carries one of them */
+};
 
 struct weir_engine {
 	struct weir_table *table;
@@ -20,7 +26,7 @@ struct weir_engine {
 	size_t name_mask;
 	struct match *match;
 	int ip;     /* the attribute of that name, by number, or -1 */
-	int **keys; /* of each rule, its key's attributes by number */
+	struct rule_key *keys; /* of each rule */
 };
 
 static int open_limits(struct weir_engine *engine, struct weir_error *error)
@@ -71,6 +77,20 @@ static int index_names(struct weir_engine *engine, struct weir_error *error)
 	return WEIR_OK;
 }
 
+static bool compile_key(struct weir_engine *engine, size_t number)
+{
+	const struct rules_rule *rule = &engine->config->rules[number];
+	struct rule_key *key = &engine->keys[number];
+	struct carried carried;
+
+	key->attributes = arena_array(&engine->arena, rule->key_count, sizeof *key->attributes);
+	for (size_t i = 0; key->attributes && i < rule->key_count; i++) {
+		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
+		key->secret |= carried_parse(rule->key[i], &carried);
+	}
+	return key->attributes != NULL;
+}
+
 static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
@@ -80,16 +100,9 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	if (!engine->match || !engine->keys)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	engine->ip = match_attribute(engine->match, SLICE("ip"));
-	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rules_rule *rule = &config->rules[i];
-
-		engine->keys[i] = arena_array(&engine->arena, rule->key_count, sizeof **engine->keys);
-		if (!engine->keys[i])
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (!compile_key(engine, i))
 			return error_set(error, WEIR_ENOMEM, "out of memory");
-		for (size_t j = 0; j < rule->key_count; j++)
-			engine->keys[i][j] =
-			    match_key_attribute(engine->match, i, slice_of(rule->key[j]));
-	}
 	return WEIR_OK;
 }
 
@@ -207,7 +220,7 @@ static const char *key_of(const struct weir_engine *engine, size_t number,
                           struct match_value *values, struct arena *arena, size_t *len)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
-	const int *attributes = engine->keys[number];
+	const int *attributes = engine->keys[number].attributes;
 	size_t room = IP_TEXT_MAX; /* a network's text may be longer than the address's */
 	char *key, *end;
 
@@ -235,7 +248,7 @@ static const char *key_of(const struct weir_engine *engine, size_t number,
 }
 
 static int charge_rule(const struct weir_engine *engine, size_t number, struct match_value *values,
-                       struct arena *arena, struct engine_request *request)
+                       size_t key_max, struct arena *arena, struct engine_request *request)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
 	size_t key_len;
@@ -243,7 +256,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 
 	if (!key)
 		return WEIR_ENOMEM;
-	if (key_len > WEIR_KEY_MAX)
+	if (key_len > key_max)
 		return WEIR_ELONG;
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
@@ -257,6 +270,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		                      memory_hash(engine->table, limit->algo.identity, key, key_len)),
 		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,
+		    .secret = engine->keys[number].secret,
 		};
 		if (!charge->shadow && !limit_cost_fits(limit, request->op, request->cost))
 			return WEIR_ECOST;
@@ -273,7 +287,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		     rest_ &= rest_ - 1)
 
 /* `values` NULL: no memory. */
-static int prepare(const struct weir_engine *engine, struct match_value *values,
+static int prepare(const struct weir_engine *engine, struct match_value *values, size_t key_max,
                    struct arena *arena, struct engine_request *request)
 {
 	const struct weir_config *config = engine->config;
@@ -299,19 +313,20 @@ static int prepare(const struct weir_engine *engine, struct match_value *values,
 		return WEIR_ENOMEM;
 	FOR_EACH_RULE (number, found, words) {
 		if (status == WEIR_OK)
-			status = charge_rule(engine, number, values, arena, request);
+			status = charge_rule(engine, number, values, key_max, arena, request);
 	}
 	return status;
 }
 
 int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
                          const struct weir_attribute *attributes, size_t n, uint64_t cost,
-                         struct arena *arena, struct engine_request *request)
+                         size_t key_max, struct arena *arena, struct engine_request *request)
 {
 	*request = (struct engine_request){.op = op, .cost = cost};
 	if (n > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
-	return prepare(engine, match_values(engine->match, attributes, n, arena), arena, request);
+	return prepare(engine, match_values(engine->match, attributes, n, arena), key_max, arena,
+	               request);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)
@@ -329,5 +344,5 @@ int engine_prepare_values(const struct weir_engine *engine, enum algo_op op, con
 	for (size_t i = 0; numbered && i < n; i++)
 		if (numbers[i] >= 0)
 			numbered[numbers[i]].text = values[i];
-	return prepare(engine, numbered, arena, request);
+	return prepare(engine, numbered, WEIR_KEY_MAX, arena, request);
 }

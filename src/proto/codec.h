@@ -11,19 +11,25 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/carried.h"
 #include "proto/request.h"
 
-/* The limits on input, by INTERFACE and configurable. */
+/* The limits on input, by INTERFACE and configurable; and what is wanted of it. */
 struct codec_limits {
 	size_t key_max;     /* 1 KiB */
 	size_t request_max; /* 64 KiB: a body, or all of a RESP command */
 	size_t header_max;  /* 16 KiB: request line and headers */
 	size_t attributes_max;
 	size_t batch_max; /* requests in one */
+	/*
+	 * Looked at by each call of parse for what a proxied request carries: the owner may
+	 * change the list between two calls, and keeps it as long as any session. NULL: nothing.
+	 */
+	const struct carried_list *carried;
 };
 
 #define CODEC_LIMITS_DEFAULT                                                                       \
-	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000})
+	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000, NULL})
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */

@@ -120,11 +120,28 @@ size_t http1_len(const struct http1_reader *reader)
 
 struct slice http1_line(const struct http1_reader *reader, struct slice data, unsigned index)
 {
-	struct slice value = span_slice(reader->lines[index].value, data.data);
+	return slice_trim(span_slice(reader->lines[index].value, data.data));
+}
 
-	while (value.len > 0 && (value.data[value.len - 1] == ' ' || value.data[value.len - 1] == '\t'))
-		value.len--;
-	return value;
+/* Lines are what llhttp took for such: check_head has seen that all end in CRLF. */
+struct slice http1_fields(const struct http1_reader *reader, struct slice data)
+{
+	struct slice fields = {data.data, reader->head_len};
+
+	slice_cut(&fields, '\n');
+	return fields;
+}
+
+bool http1_next_field(struct slice *fields, struct slice *name, struct slice *value)
+{
+	struct slice line = slice_cut(fields, '\n');
+
+	if (line.len <= 1) /* the empty line's CR */
+		return false;
+	line.len--;
+	*name = slice_cut(&line, ':');
+	*value = slice_trim(line);
+	return true;
 }
 
 struct slice http1_value(const struct http1_reader *reader, struct slice data,

@@ -100,6 +100,12 @@ struct slice http1_line(const struct http1_reader *reader, struct slice data, un
 struct slice http1_value(const struct http1_reader *reader, struct slice data,
                          enum http1_field field, unsigned nth);
 
+/** All lines of the head behind the request line, as they came. */
+struct slice http1_fields(const struct http1_reader *reader, struct slice data);
+
+/** Takes the next line from *fields, its value without blanks round it; false at the end. */
+bool http1_next_field(struct slice *fields, struct slice *name, struct slice *value);
+
 /** How many bytes the message had. */
 size_t http1_len(const struct http1_reader *reader);
 

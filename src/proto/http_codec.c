@@ -142,8 +142,7 @@ static int plain_host(struct http_call *call, struct slice *host)
 
 	if (mark)
 		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
-	while (host->len > 0 && (*host->data == ' ' || *host->data == '\t'))
-		*host = (struct slice){host->data + 1, host->len - 1};
+	*host = slice_trim(*host);
 	mark = host->len ? memrchr(host->data, ':', host->len) : NULL;
 	if (mark && !memchr(mark, ']', (size_t)(host->data + host->len - mark)))
 		host->len = (size_t)(mark - host->data);
@@ -159,10 +158,13 @@ static int plain_host(struct http_call *call, struct slice *host)
 	return 0;
 }
 
-/* A proxy asks on behalf of another request: its attributes but the address. */
-static int read_proxied(struct http_call *call, struct slice *query)
+/*
+ * A proxy asks on behalf of another request: its attributes but the address. `path` and
+ * `query` are the visitor's unless the proxy says otherwise.
+ */
+static int read_proxied(struct http_call *call, struct slice path, struct slice *query)
 {
-	struct slice method = slice_of(call->message.method), uri = call->rest, path;
+	struct slice method = slice_of(call->message.method), uri = {NULL, 0};
 	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
 	const struct {
 		enum http1_field a, b;
@@ -174,6 +176,7 @@ static int read_proxied(struct http_call *call, struct slice *query)
 	    {HTTP1_FORWARDED_HOST, HTTP1_FORWARDED_HOST, "host", &host},
 	};
 	struct fill *fill = &call->fill;
+	const struct carried_list *wanted = fill->limits->carried;
 	int status = 0;
 
 	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
@@ -181,26 +184,26 @@ static int read_proxied(struct http_call *call, struct slice *query)
 	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
 	    (status = join_forwarded_for(call)) != 0)
 		return status;
-	split_target(uri, &path, query);
+	if (uri.data)
+		split_target(uri, &path, query);
 	if (query_normalize(fill->arena, path, &path) != 0)
 		return out_of_memory(call);
 	fill->request->from_proxy = true;
-	if ((status = fill_attribute_room(fill, 3)) != 0 ||
+	if ((status = fill_attribute_room(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
 	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
-	    (status = fill_attribute(fill, SLICE("path"), path)) != 0)
+	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
+	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
 		return status;
-	return host.len > 0 ? fill_attribute(fill, SLICE("host"), host) : 0;
+	return http_carried(fill, wanted, http1_fields(call->reader, call->data), *query);
 }
 
 /* /auth?deny=403 */
 static int read_auth(struct http_call *call)
 {
-	struct slice asked, name, value;
+	struct slice asked = {NULL, 0}, name, value;
 	uint64_t code;
-	int status;
+	int status = read_proxied(call, SLICE("/"), &asked);
 
-	call->rest = SLICE("/");
-	status = read_proxied(call, &asked);
 	/* Caddy replaces the path alone: a query that the client sent is none of ours. */
 	if (status != 0 || slice_equal(call->query, asked))
 		return status;
@@ -220,10 +223,9 @@ static int read_auth(struct http_call *call)
 /* Envoy puts a prefix before the path it asks about; the query is the client's, then. */
 static int read_auth_below(struct http_call *call)
 {
-	struct slice query;
+	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
 
-	call->rest = (struct slice){call->rest.data - 1, call->rest.len + 1};
-	return read_proxied(call, &query);
+	return read_proxied(call, path, &query);
 }
 
 /* To be answered by `error`, in the words of fill->error. */

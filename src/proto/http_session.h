@@ -3,6 +3,7 @@
 #define PROTO_HTTP_SESSION_H
 
 #include "proto/codec.h"
+#include "proto/fill.h"
 #include "proto/http1.h"
 #include "proto/http_route.h"
 
@@ -44,6 +45,13 @@ enum {
 };
 
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
+
+/**
+ * Fills in the attributes of `wanted` that a proxied request has: from `fields`, as
+ * http1_fields gives them, and the `query` of the URL that the visitor asked for.
+ */
+int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
+                 struct slice query);
 
 /** The error that a status of the engine, or of fill.h, is told as. */
 enum http_verb http_error_of(int status);

@@ -5,28 +5,19 @@
 #include "base/number.h"
 #include "base/path.h"
 
-static struct slice cut(struct slice *rest, char at)
-{
-	const char *end = rest->len ? memchr(rest->data, at, rest->len) : NULL;
-	struct slice part = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
-
-	rest->data += part.len + (end != NULL);
-	rest->len -= part.len + (end != NULL);
-	return part;
-}
-
 bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 {
 	do {
 		if (rest->len == 0)
 			return false;
-		*value = cut(rest, '&');
+		*value = slice_cut(rest, '&');
 	} while (value->len == 0);
-	*name = cut(value, '=');
+	*name = slice_cut(value, '=');
 	return true;
 }
 
-int query_decode(struct arena *arena, struct slice text, struct slice *out)
+/* `strict`: a bad escape is an error, else it stands for itself. */
+static int decode(struct arena *arena, struct slice text, bool strict, struct slice *out)
 {
 	const char *p = text.data, *end = p + text.len;
 	char *to, *begin;
@@ -41,13 +32,23 @@ int query_decode(struct arena *arena, struct slice text, struct slice *out)
 		int high = *p == '%' && end - p > 2 ? hex_digit(p[1]) : -1;
 		int low = high >= 0 ? hex_digit(p[2]) : -1;
 
-		if (*p == '%' && low < 0)
+		if (strict && *p == '%' && low < 0)
 			return WEIR_ESYNTAX;
 		*to++ = low >= 0 ? (char)(high << 4 | low) : *p == '+' ? ' ' : *p;
 		p += low >= 0 ? 3 : 1;
 	}
 	*out = (struct slice){begin, (size_t)(to - begin)};
 	return 0;
+}
+
+int query_decode(struct arena *arena, struct slice text, struct slice *out)
+{
+	return decode(arena, text, true, out);
+}
+
+int query_decode_form(struct arena *arena, struct slice text, struct slice *out)
+{
+	return decode(arena, text, false, out);
 }
 
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out)

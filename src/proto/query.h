@@ -16,6 +16,9 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value);
 /** Undoes %XX and '+'. 0, ESYNTAX (an escape that is none: "%zz"), ENOMEM. */
 int query_decode(struct arena *arena, struct slice text, struct slice *out);
 
+/** The same; an escape that is none stands for itself. 0 or ENOMEM. */
+int query_decode_form(struct arena *arena, struct slice text, struct slice *out);
+
 /** Undoes %XX; an escape that is none stands for itself, as in browsers. 0 or ENOMEM. */
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out);
 

@@ -49,6 +49,10 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 		out->test = RULES_ANY;
 		return WEIR_OK;
 	}
+	if (slice_equal(text, SLICE("!*"))) {
+		out->test = RULES_NONE;
+		return WEIR_OK;
+	}
 	if (is_ip_range(text, is_ip, &out->range)) {
 		out->test = RULES_IP_RANGE;
 		return WEIR_OK;
@@ -100,7 +104,7 @@ static int read_condition(struct reader *reader, const yaml_node_t *name, const 
 {
 	bool list = node->type == YAML_SEQUENCE_NODE;
 	struct rules_value *values;
-	int status = node_name(reader, name, &condition->attribute);
+	int status = read_attribute(reader, name, &condition->attribute);
 
 	if (status != WEIR_OK)
 		return status;

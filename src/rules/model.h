@@ -10,6 +10,7 @@
 #include <weir/rules.h>
 
 #include "base/arena.h"
+#include "base/carried.h"
 #include "base/ip.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
@@ -22,6 +23,7 @@ enum rules_test {
 	RULES_PREFIX,   /* the value begins with `text` (written `text*`) */
 	RULES_IP_RANGE, /* the value is an address in `range` */
 	RULES_ANY,      /* the value is not empty */
+	RULES_NONE,     /* the value is empty, or there is none */
 };
 
 struct rules_value {
@@ -30,7 +32,7 @@ struct rules_value {
 	struct ip_range range;
 };
 
-/* The attribute is present and one of the values holds. */
+/* One of the values holds; of an attribute that is absent only RULES_NONE does. */
 struct rules_condition {
 	const char *attribute;
 	const struct rules_value *values;
@@ -81,6 +83,7 @@ struct weir_config {
 	size_t limit_count;
 	const struct rules_rule *rules;
 	size_t rule_count;
+	struct carried_list carried; /* what rules want to know of a proxied request */
 };
 
 /**

@@ -32,6 +32,7 @@ struct reader {
 	struct weir_config *config;
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
+	struct carried *carried;        /* the config's, still writable; NULL: none yet */
 };
 
 struct node_word {

@@ -16,6 +16,9 @@ int read_rules(struct reader *reader, const struct node_key *key, const yaml_nod
 int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);
 
+/** An attribute's name; the config lists it if requests behind a proxy carry it. */
+int read_attribute(struct reader *reader, const yaml_node_t *node, const char **out);
+
 /** `result:` into a const char *, as a JSON object. */
 int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field);

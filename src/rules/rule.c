@@ -13,9 +13,12 @@ const struct node_word read_switches[] = {
 
 static const struct node_word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
+typedef int read_item(struct reader *reader, const yaml_node_t *node, const char **out);
+
 /* A list of names, each once: sorted in *names, their texts in the order of the file in *texts. */
 static int read_names(struct reader *reader, const yaml_node_t *value, const char *what,
-                      const char *expected, struct node_name **names, const char ***texts)
+                      const char *expected, read_item *read, struct node_name **names,
+                      const char ***texts)
 {
 	struct arena *arena = &reader->config->arena;
 	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, expected);
@@ -33,7 +36,7 @@ static int read_names(struct reader *reader, const yaml_node_t *value, const cha
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
 
-		status = node_name(reader, item, &(*texts)[i]);
+		status = read(reader, item, &(*texts)[i]);
 		if (status == WEIR_OK)
 			(*names)[i] = (struct node_name){node_slice(item), item, i};
 	}
@@ -46,8 +49,8 @@ static int read_key(struct reader *reader, const struct node_key *key, const yam
 	struct rules_rule *rule = field;
 	struct node_name *names;
 	const char **texts;
-	int status =
-	    read_names(reader, value, "attribute", "a list of attributes such as [ip]", &names, &texts);
+	int status = read_names(reader, value, "attribute", "a list of attributes such as [ip]",
+	                        read_attribute, &names, &texts);
 
 	(void)key;
 	if (status == WEIR_OK) {
@@ -74,8 +77,8 @@ static int read_rule_limits(struct reader *reader, const struct node_key *key,
 	struct node_name *names;
 	const char **texts;
 	size_t *limits, count;
-	int status =
-	    read_names(reader, value, "limit", "a list of limits such as [login]", &names, &texts);
+	int status = read_names(reader, value, "limit", "a list of limits such as [login]", node_name,
+	                        &names, &texts);
 
 	(void)key;
 	if (status != WEIR_OK)

@@ -40,6 +40,21 @@ static void count_decision(struct worker *worker, size_t metric, bool shadow, bo
 	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
 }
 
+/* Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits. */
+static void count_denied(struct worker *worker, const struct engine_charge *charge,
+                         const char *limit)
+{
+	struct slice name = charge->key_name;
+	char room[16];
+
+	if (charge->secret)
+		name = (struct slice){
+		    room, (size_t)snprintf(room, sizeof room, "#%08x",
+		                           (unsigned)(charge->key.hash * UINT64_C(0x9e3779b97f4a7c15) >> 32))};
+	top_count(worker->shared->top, worker->index, charge->key.hash, limit, name,
+	          worker->at.now_ns);
+}
+
 static void observe(void *context, const struct engine_charge *charge)
 {
 	struct worker *worker = context;
@@ -47,8 +62,7 @@ static void observe(void *context, const struct engine_charge *charge)
 
 	count_decision(worker, metric, charge->shadow, charge->allowed, charge->reason);
 	if (!charge->allowed && !charge->shadow)
-		top_count(worker->shared->top, worker->index, charge->key.hash,
-		          worker->config->metrics[metric]->name, charge->key_name, worker->at.now_ns);
+		count_denied(worker, charge, worker->config->metrics[metric]->name);
 }
 
 /* Times in an answer count from when it is given. */
@@ -183,6 +197,10 @@ static int add_client(struct worker *worker, struct work *work)
 	return WEIR_OK;
 }
 
+/*
+ * Behind a proxy the key may be as long as a head: an error would let whoever sends a long
+ * header pass a proxy that is told to let requests pass when Weir fails.
+ */
 static void prepare_rules(struct worker *worker, struct work *work)
 {
 	struct request *r = &work->request;
@@ -190,7 +208,9 @@ static void prepare_rules(struct worker *worker, struct work *work)
 
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(worker->config->engine, ops[r->op], r->attributes,
-		                              r->attribute_count, r->cost, &worker->arena, &work->engine);
+		                              r->attribute_count, r->cost,
+		                              r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX, &worker->arena,
+		                              &work->engine);
 	work->engine.max_wait_ns = r->wait_ns;
 	check(work, status);
 	if (status == WEIR_OK)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rules/model.h"
 #include "server/handle.h"
 #include "server/hold.h"
 #include "server/queue.h"
@@ -57,7 +58,7 @@ static void on_open(void *context, struct net_conn *conn)
 	struct worker *worker = context;
 	const struct worker_protocol *protocol = net_conn_tag(conn);
 
-	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->shared->limits);
+	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->limits);
 }
 
 static void begin_turn(struct worker *worker)
@@ -65,6 +66,7 @@ static void begin_turn(struct worker *worker)
 	if (worker->config)
 		return;
 	worker->config = atomic_load_explicit(&worker->shared->config, memory_order_acquire);
+	worker->carried = worker->config->rules->carried;
 	worker->start_ns = os_monotonic_ns();
 }
 
@@ -151,6 +153,8 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 
 	*worker = (struct worker){.shared = shared, .index = index, .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
+	worker->limits = shared->limits;
+	worker->limits.carried = &worker->carried;
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
 	if (!worker->batch)

@@ -87,6 +87,8 @@ struct worker {
 	uint64_t generation;
 	uint64_t start_ns; /* when the first bytes of the batch were read */
 	struct moment at;  /* of its decisions */
+	struct carried_list carried; /* the turn's configuration's, for the codecs */
+	struct codec_limits limits;  /* with `carried`; sessions hold on to it */
 	struct arena arena;
 	struct adhoc adhoc;
 	struct work *batch;

@@ -6,12 +6,13 @@ import getpass
 import http.client
 import http.server
 import os
+import re
 import socket
 import subprocess
 import threading
 
 import pytest
-from harness import PATIENCE, Answer, until
+from harness import PATIENCE, ROOT, Answer, until
 from test_docs import blocks
 
 DOCUMENT = "docs/proxies.md"
@@ -59,13 +60,21 @@ class Proxy:
             text = text.replace(old, new)
         return text
 
+    def passing_on(self, text):
+        """With the document's line for a header behind the one that tells the URL."""
+        [line] = re.findall(rf"^- {self.name}, .*?: `(.*?)`", (ROOT / DOCUMENT).read_text(),
+                            re.M | re.I | re.S)
+        return re.sub(r"^( *).*x-forwarded-uri.*\n", rf"\g<0>\1{line}\n", text,
+                      flags=re.M | re.I)
+
     def write(self, name, text):
         (self.directory / name).write_text(text)
 
     # Each listens on a port that the test holds, which takes SO_REUSEPORT on both sides.
 
     def nginx(self):
-        site = self.shown("nginx", **{"listen 80": f"listen 127.0.0.1:{self.port} reuseport"})
+        site = self.passing_on(
+            self.shown("nginx", **{"listen 80": f"listen 127.0.0.1:{self.port} reuseport"}))
         self.write("nginx.conf", NGINX.format(user=getpass.getuser(), site=site))
         return ["/usr/sbin/nginx", "-e", "stderr", "-p", ".", "-c", "nginx.conf"]
 
@@ -75,7 +84,7 @@ class Proxy:
         return ["caddy", "run", "--config", "Caddyfile", "--adapter", "caddyfile"]
 
     def haproxy(self):
-        self.write("weir.lua", self.shown("lua"))
+        self.write("weir.lua", self.passing_on(self.shown("lua")))
         site = self.shown("haproxy", **{"bind :80": f"bind 127.0.0.1:{self.port}"})
         self.write("haproxy.cfg", site)
         return ["/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"]
@@ -170,6 +179,20 @@ def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(sit
     if site.name in AWAY:
         assert site.weir.stop() == 0
         assert site.get("/shop/index.html", "127.0.0.4").status == AWAY[site.name]
+
+
+def test_keys_of_an_api_are_told_apart(site):
+    """By the shipped file: keys are counted by themselves, callers without one by address."""
+    site.weir.reload((ROOT / "examples/weir.yaml").read_text().replace("/m,", "/d,"))
+    site.weir.line_with("reloaded")
+
+    def statuses(n, **headers):
+        answers = [site.get("/api/x", "127.0.0.5", **headers) for _ in range(n)]
+        return [answer.status == 429 for answer in answers]
+
+    assert statuses(202, X_API_Key="127.0.0.5") == [False] * 200 + [True] * 2
+    assert statuses(3, x_api_key="another") == [False] * 3
+    assert statuses(62) == [False] * 60 + [True] * 2
 
 
 def test_the_readme_shows_what_is_run():

@@ -14,7 +14,13 @@
 
 #include "proto/codec.h"
 
-static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4};
+static const struct carried fuzz_carried[] = {
+    {"header.a", CARRIED_HEADER, {"a", 1}},
+    {"cookie.c", CARRIED_COOKIE, {"c", 1}},
+    {"query.q", CARRIED_QUERY, {"q", 1}},
+};
+static const struct carried_list fuzz_list = {fuzz_carried, 3};
+static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4, &fuzz_list};
 
 /* Parses and answers all that is there. False when the connection was to be closed. */
 static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,

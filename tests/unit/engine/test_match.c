@@ -26,11 +26,13 @@ static const char *const ranges[] = {"10.0.0.0/8",  "10.1.0.0/16", "192.168.1.*"
 
 static struct rules_value random_value(bool is_ip)
 {
-	switch (rand() % 8) {
+	switch (rand() % 9) {
 	case 0:
 		return (struct rules_value){.test = RULES_ANY};
 	case 1:
+		return (struct rules_value){.test = RULES_NONE};
 	case 2:
+	case 3:
 		return is_ip ? range(PICK(ranges)) : prefix(PICK(texts));
 	default:
 		return is_ip ? range(PICK(ranges)) : equal(PICK(texts));
@@ -69,6 +71,8 @@ static bool value_holds(const struct rules_value *value, struct slice text)
 		return ip_parse(text, &ip) && ip_in_range(&ip, &value->range);
 	case RULES_ANY:
 		return text.len > 0;
+	case RULES_NONE:
+		return text.len == 0;
 	}
 	return false;
 }
@@ -96,18 +100,22 @@ static bool applies(const struct rules_rule *rule, bool variants, struct arena *
                     const struct weir_attribute *attributes, size_t n)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {
+		const struct rules_condition *condition = &rule->conditions[i];
+		const struct weir_attribute *found = NULL;
 		bool holds = false;
 
-		for (size_t a = 0; a < n; a++) {
-			struct slice text = {attributes[a].value, attributes[a].value_len};
-			bool folded = variants && strcmp(attributes[a].name, "path") == 0;
+		for (size_t a = 0; a < n; a++)
+			if (strcmp(attributes[a].name, condition->attribute) == 0)
+				found = &attributes[a];
+		for (size_t j = 0; j < condition->value_count; j++) {
+			const struct rules_value *value = &condition->values[j];
+			struct slice text = {found ? found->value : NULL, found ? found->value_len : 0};
+			bool folded = variants && strcmp(condition->attribute, "path") == 0;
 
-			if (strcmp(attributes[a].name, rule->conditions[i].attribute) != 0)
-				continue;
-			for (size_t j = 0; j < rule->conditions[i].value_count; j++)
-				holds |= folded
-				             ? variant_holds(&rule->conditions[i].values[j], text, arena)
-				             : value_holds(&rule->conditions[i].values[j], text);
+			if (!found)
+				holds |= value->test == RULES_NONE;
+			else
+				holds |= folded ? variant_holds(value, text, arena) : value_holds(value, text);
 		}
 		if (!holds)
 			return false;

@@ -262,6 +262,27 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
 }
 
+static void attributes_that_never_come_and_too_many_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+	    {"rules: [{ answer: deny, match: { header.: 1 } }]", 1, 34, "header.NAME, cookie.NAME or"},
+	    {"rules: [{ answer: deny, match: { \"header.a b\": 1 } }]", 1, 34, "found \"header.a b\""},
+	    {"rules: [{ answer: deny, match: { header.ä: 1 } }]", 1, 34, "found \"header.ä\""},
+	    {"rules: [{ answer: deny, match: { cookie.: 1 } }]", 1, 34, "found \"cookie.\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], key: [query.] }]",
+	     2, 30, "found \"query.\""},
+	};
+	char yaml[4096] = "rules:\n- answer: deny\n  match:\n";
+	size_t len = strlen(yaml);
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+	for (int i = 0; i <= 60; i++)
+		len += (size_t)snprintf(yaml + len, sizeof yaml - len, "    header.x-%d: 1\n", i);
+	assert_refused(slice_of(yaml), WEIR_EINVAL, 64, 5, "at most 60 attributes header.NAME");
+}
+
 static void matchers_of_later_versions_are_refused(void **state)
 {
 	static const char *const forms[] = {"!x",      ">5",    "<5",        "1-5",
@@ -396,6 +417,7 @@ int main(void)
 	    cmocka_unit_test(impossible_values_are_refused),
 	    cmocka_unit_test(parameters_of_another_algorithm_are_refused),
 	    cmocka_unit_test(a_rule_has_limits_or_an_answer),
+	    cmocka_unit_test(attributes_that_never_come_and_too_many_are_refused),
 	    cmocka_unit_test(matchers_of_later_versions_are_refused),
 	    cmocka_unit_test(yaml_that_hides_things_is_refused),
 	    cmocka_unit_test(what_is_no_yaml_is_refused),

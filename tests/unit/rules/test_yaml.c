@@ -200,6 +200,8 @@ static void values_are_told_by_their_form(void **state)
 	assert_value("user", "1-", RULES_EQUAL, "1-");
 	assert_value("user", "10.1.2.3", RULES_EQUAL, "10.1.2.3");
 	assert_value("user", "\"*\"", RULES_ANY, "*");
+	assert_value("user", "\"!*\"", RULES_NONE, "!*");
+	assert_value("ip", "\"!*\"", RULES_NONE, "!*");
 	assert_value("ip", "\"*\"", RULES_ANY, "*");
 	assert_value("path", "\"*\"", RULES_ANY, "*");
 	assert_value("path", "/login", RULES_EQUAL, "/login");
@@ -216,6 +218,7 @@ static void behind_a_backslash_all_is_text(void **state)
 	assert_value("path", "\\/api/*", RULES_EQUAL, "/api/*");
 	assert_value("user", "\\*", RULES_EQUAL, "*");
 	assert_value("user", "'\\!x'", RULES_EQUAL, "!x");
+	assert_value("user", "'\\!*'", RULES_EQUAL, "!*");
 	assert_value("user", "\"\\\\>5\"", RULES_EQUAL, ">5");
 	assert_value("user", "\\1-5", RULES_EQUAL, "1-5");
 	assert_value("user", "\\in:x", RULES_EQUAL, "in:x");
@@ -223,6 +226,36 @@ static void behind_a_backslash_all_is_text(void **state)
 	assert_value("ip", "\\unknown", RULES_EQUAL, "unknown");
 	assert_value("user", "\\\\x", RULES_EQUAL, "\\x");
 	assert_value("user", "\\", RULES_EQUAL, "");
+}
+
+static void what_requests_carry_is_listed_once(void **state)
+{
+	weir_config *config =
+	    read_text("limits: { l: { algorithm: token_bucket, rate: 1/s } }\n"
+	              "rules:\n"
+	              "  - { match: { header.X-Key: \"*\", headers.x: 1 }, answer: deny }\n"
+	              "  - { key: [ip, query.q, header.X-Key, header.x-key], limits: [l] }\n"
+	              "  - { match: { \"cookie.a b\": \"!*\" }, key: [query.q], limits: [l] }\n");
+	static const struct {
+		const char *attribute, *name;
+		enum carried_in in;
+	} expected[] = {
+	    {"header.X-Key", "X-Key", CARRIED_HEADER},
+	    {"query.q", "q", CARRIED_QUERY},
+	    {"header.x-key", "x-key", CARRIED_HEADER},
+	    {"cookie.a b", "a b", CARRIED_COOKIE},
+	};
+
+	(void)state;
+	assert_int_equal(config->carried.count, sizeof expected / sizeof *expected);
+	for (size_t i = 0; i < config->carried.count; i++) {
+		const struct carried *found = &config->carried.items[i];
+
+		assert_string_equal(found->attribute, expected[i].attribute);
+		assert_string_equal(found->name.data, expected[i].name);
+		assert_int_equal(found->in, expected[i].in);
+	}
+	weir_config_close(config);
 }
 
 static void ip_values_hold_their_range(void **state)
@@ -325,6 +358,7 @@ int main(void)
 	    cmocka_unit_test(rules_name_limits_that_may_stand_after_them),
 	    cmocka_unit_test(values_are_told_by_their_form),
 	    cmocka_unit_test(behind_a_backslash_all_is_text),
+	    cmocka_unit_test(what_requests_carry_is_listed_once),
 	    cmocka_unit_test(ip_values_hold_their_range),
 	    cmocka_unit_test(results_become_json),
 	    cmocka_unit_test(many_limits_and_rules_are_read_in_good_time),

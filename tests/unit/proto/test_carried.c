@@ -1,0 +1,155 @@
+/* What a proxied request carries of what rules ask for. */
+#include "drive.h"
+
+#include <stdio.h>
+
+#define HOST "Host: h\r\n"
+
+static const char *const names[] = {
+    "header.X-Api-Key", "header.accept",  "header.AUTHORIZATION", "cookie.session",
+    "cookie.SESSION",   "query.api_key", "query.q r",            "query.",
+};
+
+#define COUNT (sizeof names / sizeof *names)
+
+static struct codec_limits limits_with(struct carried *items, struct carried_list *list)
+{
+	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+
+	for (size_t i = 0; i < COUNT; i++)
+		assert_true(carried_parse(names[i], &items[i]));
+	*list = (struct carried_list){items, COUNT};
+	limits.carried = list;
+	return limits;
+}
+
+/* `found`: the attributes behind method, path and host. */
+static void assert_carried(const char *target, const char *headers, const char *found)
+{
+	static const struct reply passed = {.decision = {.allowed = true}};
+	struct carried items[COUNT];
+	struct carried_list list;
+	struct codec_limits limits = limits_with(items, &list);
+	char bytes[2048], request[2048];
+
+	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\n" HOST "%s\r\n", target, headers);
+	snprintf(request, sizeof request, "acquire rules method=GET path=/p host=h%s cost 1 for []\n",
+	         found);
+	drive_all(&http_codec, &limits, &passed, slice_of(bytes), request, NULL);
+}
+
+#define AT_P "X-Forwarded-Uri: /p\r\n"
+
+static void headers_are_found_in_any_case_and_joined(void **state)
+{
+	(void)state;
+	assert_carried("/auth", AT_P "x-api-key: \tk 1 \r\n", " header.X-Api-Key=k 1");
+	assert_carried("/auth", "X-API-KEY:a\r\nACCEPT: x\r\n" AT_P "x-aPI-key: b\r\nX-Api-Key:\r\n",
+	               " header.X-Api-Key=a, b,  header.accept=x");
+	assert_carried("/auth", AT_P "X-Api-Key: \r\n", " header.X-Api-Key=");
+	assert_carried("/auth", AT_P "authorization: Bearer a:b=\r\n",
+	               " header.AUTHORIZATION=Bearer a:b=");
+	assert_carried("/auth", AT_P "X-Api-Keys: k\r\nX-Api: k\r\nY: X-Api-Key: k\r\n", "");
+}
+
+static void the_first_cookie_of_a_name_counts(void **state)
+{
+	(void)state;
+	assert_carried("/auth", AT_P "Cookie: a=1; session=s1; session=s2; b=\"2\"\r\n",
+	               " cookie.session=s1");
+	assert_carried("/auth", AT_P "Cookie: a=1\r\ncookie:SESSION=S; session =\"s;x\"\r\n",
+	               " cookie.session=\"s cookie.SESSION=S");
+	assert_carried("/auth", AT_P "Cookie: ;;=;session=;session=2\r\n", " cookie.session=");
+	assert_carried("/auth", AT_P "Cookie: xsession=1; sessionx=1; session%3D1\r\n", "");
+}
+
+static void the_query_is_the_visitors_and_never_weirs_own(void **state)
+{
+	(void)state;
+	assert_carried("/auth", "X-Forwarded-Uri: /p?x=1&api_key=k1&api_key=k2&&q+r=%2B+%zz\r\n",
+	               " query.api_key=k1 query.q r=+ %zz");
+	assert_carried("/auth", "X-Original-Uri: /p?api%5Fkey=%41%00\r\n", " query.api_key=A");
+	assert_carried("/auth", "X-Original-Uri: /p?api_key&api_key=k\r\n", " query.api_key=");
+	assert_carried("/auth", "X-Original-Uri: /p?Api_Key=k&=e#api_key=k\r\n", " query.=e");
+	assert_carried("/auth?deny=403", AT_P, "");
+	assert_carried("/auth?api_key=k", "X-Original-Uri: /p?api_key=k\r\n", " query.api_key=k");
+	/* Envoy asks for the visitor's own path and query. */
+	assert_carried("/auth/p?api_key=k", "", " query.api_key=k");
+	assert_carried("/auth/x?api_key=weir", "X-Forwarded-Uri: /p?api_key=k\r\n",
+	               " query.api_key=k");
+}
+
+/* So many lines of a wanted header that joining them one by one would be felt. */
+static void many_lines_are_joined_in_one_go(void **state)
+{
+	struct carried items[COUNT];
+	struct carried_list list;
+	struct codec_limits limits = limits_with(items, &list);
+	struct buffer in = {0}, expected = {0};
+	const struct reply passed = {.decision = {.allowed = true}};
+	struct drive drive;
+
+	(void)state;
+	buffer_add_text(&in, "GET /auth HTTP/1.1\r\n" HOST);
+	buffer_add_text(&expected, "acquire rules method=GET path=/ host=h header.accept=");
+	for (int i = 0; i < 1500; i++) {
+		buffer_add_text(&in, "accept:\r\n");
+		buffer_add_text(&expected, i > 0 ? ", " : "");
+	}
+	buffer_add_text(&in, "\r\n");
+	buffer_add_text(&expected, " cost 1 for []\n");
+	buffer_add(&expected, "", 1);
+	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_feed(&drive, (struct slice){in.data, in.len});
+	assert_bytes(&drive.requests, expected.data, "many lines");
+	drive_close(&drive);
+	buffer_free(&in);
+	buffer_free(&expected);
+}
+
+/* A reload changes the list under an open session. */
+static void the_list_is_looked_at_anew_for_each_request(void **state)
+{
+	static const char bytes[] = "GET /auth HTTP/1.1\r\n" HOST "Accept: a\r\n\r\n";
+	struct carried items[COUNT];
+	struct carried_list list;
+	struct codec_limits limits = limits_with(items, &list);
+	const struct reply passed = {.decision = {.allowed = true}};
+	struct drive drive;
+
+	(void)state;
+	drive_open(&drive, &http_codec, &limits, &passed);
+	list = (struct carried_list){NULL, 0};
+	drive_feed(&drive, SLICE(bytes));
+	list = (struct carried_list){items + 1, 1};
+	drive_feed(&drive, SLICE(bytes));
+	assert_bytes(&drive.requests,
+	             "acquire rules method=GET path=/ host=h cost 1 for []\n"
+	             "acquire rules method=GET path=/ host=h header.accept=a cost 1 for []\n",
+	             "two requests");
+	drive_close(&drive);
+}
+
+static void other_attributes_are_nothing_that_is_carried(void **state)
+{
+	static const char *const others[] = {"", "ip", "header", "headers.x", "Header.x", "cookie"};
+	struct carried carried;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		assert_false(carried_parse(others[i], &carried));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(headers_are_found_in_any_case_and_joined),
+	    cmocka_unit_test(the_first_cookie_of_a_name_counts),
+	    cmocka_unit_test(the_query_is_the_visitors_and_never_weirs_own),
+	    cmocka_unit_test(many_lines_are_joined_in_one_go),
+	    cmocka_unit_test(the_list_is_looked_at_anew_for_each_request),
+	    cmocka_unit_test(other_attributes_are_nothing_that_is_carried),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
