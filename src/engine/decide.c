@@ -200,15 +200,40 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
 	return request->charge_count;
 }
 
+/*
+ * A cost that the limit could never grant is an error where the rule is enforced. Here it
+ * counts as denied; no step may see it, so the key is only peeked at.
+ */
+static void deny_cost(struct weir_table *table, struct engine_charge *charge, struct moment at,
+                      struct weir_decision *d)
+{
+	struct algo_call peek = {.op = ALGO_PEEK};
+
+	apply(table, charge, &peek, at, d);
+	charge->until_ns = 0;
+	charge->allowed = d->allowed = false;
+	charge->reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	d->result = charge->result;
+	d->wait_ns = 0;
+	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
+}
+
 static void run_shadow(struct weir_table *table, const struct engine_request *request,
                        const struct algo_call *call, struct moment at)
 {
 	struct weir_decision ignored;
 
-	for (size_t i = 0; i < request->charge_count; i++)
-		if (request->charges[i].shadow)
-			apply(table, &request->charges[i], call, at,
-			      request->each ? &request->each[i] : &ignored);
+	for (size_t i = 0; i < request->charge_count; i++) {
+		struct engine_charge *charge = &request->charges[i];
+		struct weir_decision *d = request->each ? &request->each[i] : &ignored;
+
+		if (!charge->shadow)
+			continue;
+		if (limit_cost_fits(charge->limit, call->op, call->cost))
+			apply(table, charge, call, at, d);
+		else
+			deny_cost(table, charge, at, d);
+	}
 }
 
 static void observe_all(const struct engine_request *request, const struct engine_charge *refused,

@@ -12,6 +12,7 @@
 #include <weir/weir.h>
 
 #include "config.h"
+#include "engine/engine.h"
 
 #define NOW UINT64_C(1700000000000000000)
 #define VALUES(...)                                                                                \
@@ -194,6 +195,91 @@ static void test_shadow_rules_consume_on_their_own_and_never_deny(void **context
 	}
 	assert_int_equal(remaining(&f, "small", "1.1.1.1"), 0);
 	assert_string_equal(check(&f, NULL, "1.1.1.1", NULL, 1).rule, "real");
+	teardown(&f);
+}
+
+static const struct rules_limit of_all_kinds[] = {
+    {.options = {.name = "token_bucket", .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "in_parts", .rate = {7, 1, WEIR_HOUR}}},
+    {.options = {.name = "leaky_bucket", .algorithm = WEIR_LEAKY_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "calendar", .algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "window", .algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "slots", .algorithm = WEIR_SLIDING_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "counter", .algorithm = WEIR_SLIDING_COUNTER, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "base", .algorithm = WEIR_BASE, .base = 2, .rate = {2, 1, WEIR_HOUR}}},
+    {.options = {.name = "queue", .algorithm = WEIR_LEAKY_QUEUE, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "pacer", .algorithm = WEIR_PACER, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 3}},
+    {.options = {.name = "random", .algorithm = WEIR_RANDOM}},
+};
+
+#define KINDS (sizeof of_all_kinds / sizeof *of_all_kinds)
+
+/* What an observer was told of charges. */
+struct told {
+	size_t shadow, denied;
+};
+
+static void tell(void *context, const struct engine_charge *charge)
+{
+	struct told *told = context;
+
+	told->shadow += charge->shadow;
+	told->denied += !charge->allowed && charge->reason == WEIR_REASON_OVER_LIMIT &&
+	                charge->until_ns == 0;
+}
+
+static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
+{
+	const struct weir_attribute ip = {"ip", "1.1.1.1", 7};
+	struct engine_request request;
+	struct weir_decision d, each[KINDS];
+	struct arena arena = {0};
+
+	assert_int_equal(engine_prepare_rules(f->engine, ALGO_ACQUIRE, &ip, 1, cost, WEIR_KEY_MAX, &arena,
+	                                      &request),
+	                 WEIR_OK);
+	assert_int_equal(engine_want_permit(&request), WEIR_OK);
+	request.each = each;
+	engine_decide(f->table, &request, moment_given(NOW), tell, told, &d);
+	assert_true(d.allowed);
+	for (size_t i = 0; i < KINDS; i++)
+		assert_true(each[i].allowed ? each[i].retry_after_ns == 0 : each[i].retry_after_ns > 0);
+	arena_free(&arena);
+}
+
+/* "a cost of 2^64 - 1 on a shadow rule": it never returned, or took counts that others share */
+static void test_a_cost_that_a_shadow_limit_could_never_grant_is_denied_and_takes_nothing(
+    void **context)
+{
+	static const size_t all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+	const struct rules_rule rules[] = {{.name = "tried",
+	                                    .key = by_ip,
+	                                    .key_count = 1,
+	                                    .limits = all,
+	                                    .limit_count = KINDS,
+	                                    .mode = RULES_SHADOW}};
+	const struct weir_config config = {LIMITS_OF(of_all_kinds), RULES_OF(rules)};
+	const uint64_t bad[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 63, UINT64_C(1) << 54};
+	struct fixture f = setup(&config);
+	struct told told = {0};
+	uint64_t left[KINDS];
+
+	(void)context;
+	ask_at_cost(&f, 1, &told);
+	assert_int_equal(told.shadow, KINDS);
+	assert_int_equal(told.denied, 0);
+	for (size_t i = 0; i < KINDS; i++)
+		left[i] = remaining(&f, of_all_kinds[i].options.name, "1.1.1.1");
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		told = (struct told){0};
+		ask_at_cost(&f, bad[i], &told);
+		assert_int_equal(told.shadow, KINDS);
+		assert_int_equal(told.denied, KINDS);
+		for (size_t j = 0; j < KINDS; j++)
+			assert_int_equal(remaining(&f, of_all_kinds[j].options.name, "1.1.1.1"), left[j]);
+	}
 	teardown(&f);
 }
 
@@ -460,6 +546,7 @@ int main(void)
 	    cmocka_unit_test(test_what_was_taken_is_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(test_every_rule_that_applies_counts),
 	    cmocka_unit_test(test_shadow_rules_consume_on_their_own_and_never_deny),
+	    cmocka_unit_test(test_a_cost_that_a_shadow_limit_could_never_grant_is_denied_and_takes_nothing),
 	    cmocka_unit_test(test_a_rule_that_answers_wins_over_limits),
 	    cmocka_unit_test(test_keys_of_several_attributes_never_run_together),
 	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),
