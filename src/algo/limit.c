@@ -386,6 +386,11 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
 }
 
+static bool has_slots(const struct algo_limit *limit)
+{
+	return limit->algorithm == WEIR_SLIDING_WINDOW || limit->algorithm == WEIR_SLIDING_COUNTER;
+}
+
 /*
  * Of two numbers of slots that follow one another the generations differ, as those of the
  * two forms always do. States stay in the widest row that they ever needed: a narrower
@@ -395,7 +400,7 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 {
 	unsigned differ = limit->generation ^ next->generation;
 
-	if (limit->algorithm != WEIR_SLIDING_LOG && !(differ & SLIDING_WINDOW_BARE)) {
+	if (has_slots(limit) && !(differ & SLIDING_WINDOW_BARE)) {
 		if (limit->slots.slots == next->slots.slots)
 			next->generation = limit->generation;
 		else if (differ == 0)

@@ -55,6 +55,31 @@ static struct weir_limit_options window(uint64_t count)
 	                                   .align = WEIR_ALIGN_FIRST_REQUEST};
 }
 
+/* Generations tell numbers of slots apart: no other limit has any. */
+static void what_a_limit_of_slots_has_is_not_asked_of_others(void **state)
+{
+	const struct weir_limit_options pairs[][2] = {
+	    {{.algorithm = WEIR_CONCURRENCY, .max = 5, .queue = 1},
+	     {.algorithm = WEIR_CONCURRENCY, .max = 5, .queue = 2}},
+	    {{.algorithm = WEIR_BASE, .rate = {2, 1, WEIR_HOUR}, .base = 1},
+	     {.algorithm = WEIR_BASE, .rate = {2, 1, WEIR_HOUR}, .base = 2}},
+	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {2, 1, WEIR_HOUR}},
+	     {.algorithm = WEIR_SLIDING_LOG, .rate = {3, 1, WEIR_HOUR}}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+		struct algo_limit before, after;
+
+		assert_int_equal(algo_limit_init(&before, &pairs[i][0], NULL), 0);
+		assert_int_equal(algo_limit_init(&after, &pairs[i][1], NULL), 0);
+		algo_succeed(&before, &after);
+		assert_int_equal(after.generation, 0);
+		algo_limit_free(&before);
+		algo_limit_free(&after);
+	}
+}
+
 /* Uses `cost` under `before`, reloads, and returns what `after` says of it. */
 static struct weir_decision reloaded(struct weir_limit_options before,
                                      struct weir_limit_options after, uint64_t cost)
@@ -380,6 +405,7 @@ static void test_reloads_under_load_grant_no_more_and_no_less(void **context)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_a_limit_of_slots_has_is_not_asked_of_others),
 	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
 	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
 	    cmocka_unit_test(test_a_pacer_keeps_its_turns_and_its_slack_is_cut),
