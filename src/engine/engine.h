@@ -162,6 +162,9 @@ size_t engine_taken(const struct engine_request *request, struct engine_taken *t
 void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
                       const struct engine_taken *taken, struct moment at);
 
+/** At once, for a request that was allowed and whose answer cannot be given; its permit is void. */
+void engine_undo(struct weir_table *table, struct engine_request *request, struct moment at);
+
 /** Whether it would hold places until it ends: then only a permit can tell that it has. */
 bool engine_holds_places(const struct engine_request *request);
 /**

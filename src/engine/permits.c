@@ -62,6 +62,24 @@ void engine_give_back(struct weir_table *table, const struct weir_engine *engine
 	refund(table, limit, &key, &call, at, &ignored);
 }
 
+void engine_undo(struct weir_table *table, struct engine_request *request, struct moment at)
+{
+	struct algo_call call = {ALGO_REFUND, request->cost, .permit = request->permit.id};
+
+	if (request->permit.id != 0)
+		permit_take(table, request->permit, at.now_ns);
+	/* The newest first: of turns no other can be given back. */
+	for (size_t i = engine_charge_count(request); i > 0; i--) {
+		const struct engine_charge *charge = covered(request, i - 1);
+		struct weir_decision ignored;
+
+		call.until_ns = charge ? charge->until_ns : 0;
+		if (charge)
+			refund(table, charge->limit, &charge->key, &call, at, &ignored);
+	}
+	request->permit.id = 0;
+}
+
 bool engine_holds_places(const struct engine_request *request)
 {
 	for (size_t i = 0; i < engine_charge_count(request); i++)

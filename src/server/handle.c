@@ -32,6 +32,22 @@ static void check(struct work *work, int status)
 	work->reply.message = weir_strerror(status);
 }
 
+/* Of a batch all items: none of them has an answer. */
+static void undo(struct worker *worker, struct work *work)
+{
+	for (size_t i = work->item_count; i > 0; i--)
+		undo(worker, &work->items[i - 1]);
+	if (work->reply.status == WEIR_OK && engine_charge_count(&work->engine) > 0 &&
+	    work->engine.op == ALGO_ACQUIRE && work->reply.decision.allowed)
+		engine_undo(worker->shared->table, &work->engine, worker->at);
+}
+
+void handle_no_memory(struct worker *worker, struct work *work)
+{
+	undo(worker, work);
+	check(work, WEIR_ENOMEM);
+}
+
 static void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
                            enum weir_reason reason)
 {
@@ -98,8 +114,10 @@ static void finish_decision(struct worker *worker, struct work *work)
 		              &work->reply.decision);
 	if (work->waits_for)
 		return;
-	if (work->engine.permit.id != 0)
-		check(work, permit_answer(worker, work));
+	if (work->engine.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
+		handle_no_memory(worker, work);
+		return;
+	}
 	if (may_wait) {
 		work->wait_ns = work->reply.decision.wait_ns;
 		tell_later(&work->reply.decision, work->wait_ns);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "server/handle.h"
+
 static void count_held(const struct worker *worker)
 {
 	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
@@ -157,8 +159,7 @@ bool hold_answer(struct worker *worker, struct work *work)
 	    !hold_open(worker, &answer->hold, &answer_kind, work->conn,
 	               clock_monotonic(clock, worker->at.now_ns) + work->wait_ns)) {
 		free_answer(answer);
-		work->reply.status = WEIR_ENOMEM;
-		work->reply.message = weir_strerror(WEIR_ENOMEM);
+		handle_no_memory(worker, work);
 		return false;
 	}
 	return true;

@@ -54,7 +54,7 @@ void hold_count(struct worker *worker, uint64_t wait_ns);
 /**
  * Keeps the answer of a decided work until its turn. Its bytes are made now; a client
  * that leaves before gives back what was taken for it. False: out of memory, which is
- * the answer then.
+ * the answer then, and all is given back.
  */
 bool hold_answer(struct worker *worker, struct work *work);
 

@@ -50,9 +50,11 @@ int permit_answer(struct worker *worker, struct work *work)
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
-	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
 	engine_permits(&work->engine, &permits);
 	work->reply.permit = permit_text_write(
 	    &permits, &worker->shared->table->table.header->secret, &worker->arena);
-	return work->reply.permit.data ? WEIR_OK : WEIR_ENOMEM;
+	if (!work->reply.permit.data)
+		return WEIR_ENOMEM;
+	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
+	return WEIR_OK;
 }

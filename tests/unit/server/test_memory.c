@@ -1,0 +1,299 @@
+/*
+ * Memory that runs out after a request was charged. One worker and a client over loopback;
+ * of all that the program's own code allocates for a request, one allocation fails, each in
+ * its turn, until a request needs no more of them.
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "server/config.h"
+#include "server/worker.h"
+
+static const char text[] = "limits:\n"
+                           "  turns: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 6h }\n"
+                           "  uses: { algorithm: token_bucket, rate: 1000/h }\n"
+                           "  places: { algorithm: concurrency, max: 100, lease: 1h }\n";
+
+/* Of the allocations to come the one that fails; 0: none. */
+static _Atomic unsigned failing;
+
+static bool fails(void)
+{
+	return failing > 0 && --failing == 0;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+	return fails() ? NULL : __real_realloc(memory, size);
+}
+
+struct fixture {
+	struct worker_shared shared;
+	struct server_config *config;
+	struct worker worker;
+	struct sockaddr_in address;
+};
+
+static int listen_somewhere(struct sockaddr_in *address)
+{
+	socklen_t len = sizeof *address;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	*address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	assert_int_equal(bind(fd, (struct sockaddr *)address, sizeof *address), 0);
+	assert_int_equal(listen(fd, 10), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)address, &len), 0);
+	return fd;
+}
+
+static int start(void **state)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+	struct worker_shared *shared = &f->shared;
+
+	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->gate.max = 10;
+	shared->metrics = metrics_open(1);
+	shared->top = top_open(1);
+	sem_init(&shared->seen, 0, 0);
+	assert_int_equal(weir_table_open(NULL, &shared->table, NULL), 0);
+	f->config = calloc(1, sizeof *f->config);
+	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
+	assert_int_equal(server_config_compile(f->config, shared->table, shared->metrics, NULL), 0);
+	shared->config = f->config;
+	assert_int_equal(worker_open(&f->worker, shared, 0), 0);
+	assert_int_equal(worker_listen(&f->worker, &worker_http, listen_somewhere(&f->address)), 0);
+	assert_int_equal(worker_start(&f->worker), 0);
+	*state = f;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	struct fixture *f = *state;
+
+	net_loop_stop(f->worker.loop);
+	worker_join(&f->worker);
+	worker_close(&f->worker);
+	server_config_close(f->config);
+	weir_table_close(f->shared.table);
+	metrics_close(f->shared.metrics);
+	top_close(f->shared.top);
+	free(f);
+	return 0;
+}
+
+static uint64_t left(const struct fixture *f, const char *limit)
+{
+	struct weir_decision d;
+
+	assert_int_equal(weir_peek(f->shared.table,
+	                           weir_engine_limit(f->config->engine, limit, strlen(limit)), "k", 1,
+	                           1, WEIR_NOW, &d), 0);
+	return d.remaining;
+}
+
+static int dial(const struct fixture *f)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)&f->address, sizeof f->address), 0);
+	return fd;
+}
+
+static void say(int fd, const char *body)
+{
+	char head[200];
+	int len = snprintf(head, sizeof head,
+	                   "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	                   "Content-Length: %zu\r\n\r\n",
+	                   *body == '[' ? "batch" : "acquire", strlen(body));
+
+	assert_int_equal(send(fd, head, (size_t)len, MSG_NOSIGNAL), len);
+	assert_int_equal(send(fd, body, strlen(body), MSG_NOSIGNAL), strlen(body));
+}
+
+static bool is_held(const struct fixture *f)
+{
+	return atomic_load(&metrics_loop(f->shared.metrics, 0)->held) > 0;
+}
+
+/* The body of an answer. NULL: it is held, or the connection was closed without one. */
+static const char *hear(const struct fixture *f, int fd)
+{
+	static char answer[1 << 18];
+	size_t len = 0, body_len;
+
+	while (!is_held(f)) {
+		struct pollfd readable = {.fd = fd, .events = POLLIN};
+		const char *body;
+		ssize_t got;
+
+		if (poll(&readable, 1, 1) == 0)
+			continue;
+		got = recv(fd, answer + len, sizeof answer - 1 - len, 0);
+		if (got <= 0)
+			return NULL;
+		len += (size_t)got;
+		answer[len] = '\0';
+		body = strstr(answer, "\r\n\r\n");
+		if (body && sscanf(strcasestr(answer, "content-length:"), "%*s %zu", &body_len) == 1 &&
+		    strlen(body + 4) == body_len)
+			return body + 4;
+	}
+	return NULL;
+}
+
+static unsigned count(const char *answer, const char *word)
+{
+	unsigned n = 0;
+
+	for (; answer && (answer = strstr(answer, word)); answer++)
+		n++;
+	return n;
+}
+
+/* What it is answered on a connection that was used before, as by hear(). */
+static const char *ask(const struct fixture *f, const char *body, unsigned nth)
+{
+	const char *answer;
+	int fd = dial(f);
+
+	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
+	assert_non_null(hear(f, fd));
+	failing = nth;
+	say(fd, body);
+	answer = hear(f, fd);
+	close(fd);
+	while (is_held(f)) /* until it is seen that the client has left */
+		usleep(100);
+	return answer;
+}
+
+static void an_answer_that_cannot_be_held_gives_its_turn_back(void **state)
+{
+	struct fixture *f = *state;
+	const char *answer;
+	unsigned nth = 0, errors = 0;
+	uint64_t before;
+
+	answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0); /* at once: none has come before */
+	assert_int_equal(count(answer, "\"allowed\":true"), 1);
+	before = left(f, "turns");
+	do {
+		answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", ++nth);
+		errors += count(answer, "out of memory");
+		assert_int_equal(count(answer, "out of memory"), answer != NULL);
+		assert_int_equal(left(f, "turns"), before);
+	} while (failing == 0); /* the last needed no more */
+	failing = 0;
+	assert_true(errors > 0);
+}
+
+/* Of each limit one, with a permit; so many that their texts need more than one piece of memory. */
+static char *make_batch(unsigned items, const char *first)
+{
+	static const char *const limits[] = {"uses", "places"};
+	char *batch = malloc(items * 80 + 200), *end = batch;
+
+	end += sprintf(end, "[%s", first);
+	for (unsigned i = 0; i < items; i++)
+		end += sprintf(end, "%s{\"limit\":\"%s\",\"key\":\"k\",\"permit\":true}",
+		               i == 0 && !*first ? "" : ",", limits[i % 2]);
+	sprintf(end, "]");
+	return batch;
+}
+
+static void reset(const struct fixture *f, const char *limit)
+{
+	struct weir_decision d;
+
+	weir_reset(f->shared.table, weir_engine_limit(f->config->engine, limit, strlen(limit)), "k", 1,
+	           WEIR_NOW, &d);
+}
+
+static void what_an_answer_does_not_tell_of_was_not_taken(void **state)
+{
+	struct fixture *f = *state;
+	char *batch = make_batch(150, "");
+	unsigned nth = 0, errors = 0;
+
+	do {
+		const char *answer = ask(f, batch, ++nth);
+		unsigned granted = count(answer, "\"allowed\":true");
+
+		errors += count(answer, "out of memory");
+		if (answer) /* else there was no memory to write it, which nobody was told */
+			assert_int_equal(1000 - left(f, "uses") + 100 - left(f, "places"), granted);
+		reset(f, "uses");
+		reset(f, "places");
+	} while (failing == 0);
+	failing = 0;
+	assert_true(errors > 0);
+	free(batch);
+}
+
+static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
+{
+	struct fixture *f = *state;
+	char *batch = make_batch(10, "{\"limit\":\"turns\",\"key\":\"k\"},{\"limit\":\"turns\",\"key\":\"k\"}");
+	const char *answer;
+	unsigned nth = 0, errors = 0;
+
+	reset(f, "turns");
+	do {
+		answer = ask(f, batch, ++nth);
+		errors += answer && *answer == '{';
+		if (answer && *answer == '{') { /* one error for all */
+			assert_int_equal(left(f, "uses"), 1000);
+			assert_int_equal(left(f, "places"), 100);
+		}
+		reset(f, "uses");
+		reset(f, "places");
+		reset(f, "turns");
+	} while (failing == 0);
+	failing = 0;
+	assert_true(errors > 0);
+	free(batch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(an_answer_that_cannot_be_held_gives_its_turn_back),
+	    cmocka_unit_test(what_an_answer_does_not_tell_of_was_not_taken),
+	    cmocka_unit_test(a_batch_that_cannot_be_held_gives_everything_back),
+	};
+
+	return cmocka_run_group_tests(tests, start, finish);
+}
