@@ -23,7 +23,8 @@ struct weir_engine {
 	struct weir_limit *limits; /* as the config's */
 	size_t limit_count;        /* of them opened */
 	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
-	size_t name_mask;
+	uint32_t *identities;      /* the same by identity, which is a hash */
+	size_t slot_mask;          /* of both */
 	struct match *match;
 	int ip;     /* the attribute of that name, by number, or -1 */
 	struct rule_key *keys; /* of each rule */
@@ -54,26 +55,39 @@ static int open_limits(struct weir_engine *engine, struct weir_error *error)
 
 static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
 {
-	size_t i = keyhash(&engine->table->table.hash, 0, name.data, name.len) & engine->name_mask;
+	size_t i = keyhash(&engine->table->table.hash, 0, name.data, name.len) & engine->slot_mask;
 
 	while (engine->names[i] &&
 	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
-		i = (i + 1) & engine->name_mask;
+		i = (i + 1) & engine->slot_mask;
 	return &engine->names[i];
 }
 
-static int index_names(struct weir_engine *engine, struct weir_error *error)
+static uint32_t *identity_slot(const struct weir_engine *engine, uint64_t identity)
+{
+	size_t i = identity & engine->slot_mask;
+
+	while (engine->identities[i] &&
+	       engine->limits[engine->identities[i] - 1].algo.identity != identity)
+		i = (i + 1) & engine->slot_mask;
+	return &engine->identities[i];
+}
+
+static int index_limits(struct weir_engine *engine, struct weir_error *error)
 {
 	size_t slots = 4;
 
 	while (slots < 2 * engine->limit_count)
 		slots *= 2;
-	engine->name_mask = slots - 1;
+	engine->slot_mask = slots - 1;
 	engine->names = arena_array(&engine->arena, slots, sizeof *engine->names);
-	if (!engine->names)
+	engine->identities = arena_array(&engine->arena, slots, sizeof *engine->identities);
+	if (!engine->names || !engine->identities)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < engine->limit_count; i++)
+	for (size_t i = 0; i < engine->limit_count; i++) {
 		*name_slot(engine, slice_of(engine->limits[i].name)) = (uint32_t)i + 1;
+		*identity_slot(engine, engine->limits[i].algo.identity) = (uint32_t)i + 1;
+	}
 	return WEIR_OK;
 }
 
@@ -119,7 +133,7 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 	engine->config = config;
 	status = open_limits(engine, error);
 	if (status == WEIR_OK)
-		status = index_names(engine, error);
+		status = index_limits(engine, error);
 	if (status == WEIR_OK)
 		status = compile_rules(engine, error);
 	if (status != WEIR_OK) {
@@ -142,10 +156,9 @@ void weir_engine_close(weir_engine *engine)
 
 struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity)
 {
-	for (size_t i = 0; i < engine->limit_count; i++)
-		if (engine->limits[i].algo.identity == identity)
-			return &engine->limits[i];
-	return NULL;
+	uint32_t number = *identity_slot(engine, identity);
+
+	return number ? &engine->limits[number - 1] : NULL;
 }
 
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next)

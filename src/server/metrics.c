@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/number.h"
 #include "base/os.h"
 
@@ -47,6 +48,8 @@ struct metrics {
 	size_t loop_count;
 	struct metrics_loop *loops;
 	_Atomic(struct metrics_limit *) limits; /* only ever grows at its head */
+	struct metrics_limit **slots;           /* the same by hash of the name; NULL: free */
+	size_t slot_count, limit_count;         /* slots: a power of two, at most half of them taken */
 	_Atomic uint64_t reloads[2];            /* [success] */
 	_Atomic uint64_t loaded_ns;             /* when a configuration was last taken over */
 	uint64_t start_ns;
@@ -93,6 +96,7 @@ void metrics_close(struct metrics *metrics)
 		next = limit->next;
 		free_limit(limit);
 	}
+	free(metrics->slots);
 	free(metrics->loops);
 	free(metrics);
 }
@@ -102,13 +106,44 @@ struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index)
 	return &metrics->loops[index];
 }
 
+static struct metrics_limit **slot_of(const struct metrics *metrics, const char *name)
+{
+	static const struct hash_key key; /* names are the operator's: nobody looks for equal hashes */
+	size_t i = hash_bytes(&key, name, strlen(name)) & (metrics->slot_count - 1);
+
+	while (metrics->slots[i] && strcmp(metrics->slots[i]->name, name) != 0)
+		i = (i + 1) & (metrics->slot_count - 1);
+	return &metrics->slots[i];
+}
+
+/* Room for one more. */
+static bool grow(struct metrics *metrics)
+{
+	size_t count = metrics->slot_count ? 2 * metrics->slot_count : 64;
+	struct metrics_limit **slots;
+
+	if (2 * (metrics->limit_count + 1) <= metrics->slot_count)
+		return true;
+	slots = calloc(count, sizeof *slots);
+	if (!slots)
+		return false;
+	free(metrics->slots);
+	metrics->slots = slots;
+	metrics->slot_count = count;
+	for (struct metrics_limit *limit = metrics->limits; limit; limit = limit->next)
+		*slot_of(metrics, limit->name) = limit;
+	return true;
+}
+
 struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name)
 {
-	struct metrics_limit *limit;
+	struct metrics_limit *limit, **slot;
 
-	for (limit = metrics->limits; limit; limit = limit->next)
-		if (strcmp(limit->name, name) == 0)
-			return limit;
+	if (!grow(metrics))
+		return NULL;
+	slot = slot_of(metrics, name);
+	if (*slot)
+		return *slot;
 	limit = calloc(1, sizeof *limit);
 	if (!limit)
 		return NULL;
@@ -119,6 +154,8 @@ struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name)
 		return NULL;
 	}
 	limit->next = metrics->limits;
+	*slot = limit;
+	metrics->limit_count++;
 	/* Released: a scrape that sees the limit sees its zeros. */
 	atomic_store_explicit(&metrics->limits, limit, memory_order_release);
 	return limit;

@@ -484,9 +484,13 @@ static void test_limits_are_found_by_name_among_many(void **context)
 		many[i].options = (struct weir_limit_options){.name = names[i], .rate = {1}};
 	}
 	f = setup(&config);
-	for (int i = 0; i < MANY; i++)
-		assert_string_equal(
-		    weir_limit_name(weir_engine_limit(f.engine, names[i], strlen(names[i]))), names[i]);
+	for (int i = 0; i < MANY; i++) {
+		const struct weir_limit *limit = weir_engine_limit(f.engine, names[i], strlen(names[i]));
+
+		assert_string_equal(weir_limit_name(limit), names[i]);
+		assert_ptr_equal(engine_limit_of(f.engine, limit->algo.identity), limit);
+		assert_null(engine_limit_of(f.engine, ~limit->algo.identity));
+	}
 	assert_null(weir_engine_limit(f.engine, "l1000", 5));
 	assert_null(weir_engine_limit(f.engine, "l", 1));
 	assert_null(weir_engine_limit(f.engine, "", 0));

@@ -64,6 +64,41 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_close(metrics);
 }
 
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+
+static size_t comparisons;
+
+int __wrap_strcmp(const char *a, const char *b)
+{
+	comparisons++;
+	return __real_strcmp(a, b);
+}
+
+/* As a start makes them, and each reload after it looks for them. */
+static void a_limit_is_found_among_many_by_few_comparisons(void **state)
+{
+	enum { MANY = 10000 };
+	static struct metrics_limit *found[MANY];
+	struct metrics *metrics = metrics_open(1);
+
+	(void)state;
+	comparisons = 0;
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < MANY; i++) {
+			char name[16];
+			struct metrics_limit *limit;
+
+			snprintf(name, sizeof name, "limit-%d", i);
+			limit = metrics_limit(metrics, name);
+			assert_int_equal(__real_strcmp(limit->name, name), 0);
+			assert_true(round == 0 || limit == found[i]);
+			found[i] = limit;
+		}
+	assert_true(comparisons < 10 * MANY);
+	metrics_close(metrics);
+}
+
 static void every_limit_shows_what_it_is_watched_by_from_the_start(void **state)
 {
 	struct metrics *metrics = metrics_open(1);
@@ -143,6 +178,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(counters_are_summed_over_loops_and_found_again_by_name),
+	    cmocka_unit_test(a_limit_is_found_among_many_by_few_comparisons),
 	    cmocka_unit_test(every_limit_shows_what_it_is_watched_by_from_the_start),
 	    cmocka_unit_test(label_values_are_escaped),
 	    cmocka_unit_test(durations_fall_into_the_first_bucket_that_holds_them),
