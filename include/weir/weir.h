@@ -73,7 +73,8 @@ extern "C" {
 	X(ELONG, -9, "longer than accepted")                                       \
 	X(EFULL, -10, "full")                                                      \
 	X(ESTOPPED, -11, "stopped")                                                \
-	X(ETIMEDOUT, -12, "not done in time")
+	X(ETIMEDOUT, -12, "not done in time")                                      \
+	X(EPERM, -13, "not permitted")
 
 enum weir_status {
 #define WEIR_STATUS_ENUM(name, value, text) WEIR_##name = (value),

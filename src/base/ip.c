@@ -31,6 +31,14 @@ bool ip_parse(struct slice text, struct ip *out)
 	return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1;
 }
 
+bool ip_is_loopback(const struct ip *ip)
+{
+	static const struct ip v6 = {{[15] = 1}};
+
+	return (memcmp(ip->bytes, mapped, sizeof mapped) == 0 && ip->bytes[sizeof mapped] == 127) ||
+	       memcmp(ip, &v6, sizeof v6) == 0;
+}
+
 /* Which bits of byte `i` are behind the prefix. */
 static uint8_t host_mask(unsigned bits, unsigned i)
 {

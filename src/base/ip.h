@@ -28,6 +28,9 @@ bool ip_parse(struct slice text, struct ip *out);
  */
 bool ip_range_parse(struct slice text, struct ip_range *out);
 
+/** 127.0.0.0/8 and ::1. */
+bool ip_is_loopback(const struct ip *ip);
+
 bool ip_in_range(const struct ip *ip, const struct ip_range *range);
 
 /** When the range is exactly a prefix: its length in bits of 128 (a /8 of IPv4 is 104), else -1. */

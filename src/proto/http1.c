@@ -41,6 +41,12 @@ static struct slice span_slice(struct http1_span span, const char *base)
 	return (struct slice){base + span.at, span.len};
 }
 
+/* Quickly tells most names apart: `lower` has no capitals. */
+static bool same_letter(struct slice name, struct slice lower)
+{
+	return name.len > 0 && (*name.data | 32) == *lower.data;
+}
+
 static enum http1_field find_field(struct slice name)
 {
 	static const struct slice names[] = {
@@ -50,19 +56,42 @@ static enum http1_field find_field(struct slice name)
 	};
 	enum http1_field field = 0;
 
-	while (field < HTTP1_FIELD_COUNT && !slice_equal_nocase(name, names[field]))
+	while (field < HTTP1_FIELD_COUNT &&
+	       (!same_letter(name, names[field]) || !slice_equal_nocase(name, names[field])))
 		field++;
 	return field;
+}
+
+/* Whether proxies add a field of that name. */
+static bool is_forwarded(struct slice name)
+{
+	/* Whole, or where they end in '-' the beginnings of names. */
+	static const struct slice names[] = {SLICE("x-forwarded-"), SLICE("x-real-ip"),
+	                                     SLICE("forwarded"), SLICE("via")};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct slice found = name, mark = names[i];
+
+		if (!same_letter(found, mark))
+			continue;
+		if (mark.data[mark.len - 1] == '-' && found.len > mark.len)
+			found.len = mark.len;
+		if (slice_equal_nocase(found, mark))
+			return true;
+	}
+	return false;
 }
 
 static int on_value_complete(llhttp_t *parser)
 {
 	struct http1_reader *reader = parser->data;
+	struct slice name = span_slice(reader->name, reader->base);
 	enum http1_field field;
 
 	if (reader->head_len > 0)
 		return HPE_OK; /* a trailer */
-	field = find_field(span_slice(reader->name, reader->base));
+	field = find_field(name);
+	reader->forwarded |= is_forwarded(name);
 	if (field < HTTP1_FIELD_COUNT) {
 		if (reader->line_count == HTTP1_LINES_MAX)
 			reader->too_many = true;
@@ -110,7 +139,7 @@ void http1_next(struct http1_reader *reader)
 	reader->fed = reader->head_len = 0;
 	reader->target = reader->name = reader->value = (struct http1_span){0, 0};
 	reader->line_count = 0;
-	reader->continued = reader->too_many = false;
+	reader->continued = reader->too_many = reader->forwarded = false;
 }
 
 size_t http1_len(const struct http1_reader *reader)

@@ -22,6 +22,8 @@
 	X(HOST, "host")                                                                                \
 	X(EXPECT, "expect")                                                                            \
 	X(TRANSFER_ENCODING, "transfer-encoding")                                                      \
+	X(ORIGIN, "origin")                                                                            \
+	X(FETCH_SITE, "sec-fetch-site")                                                                \
 	X(FORWARDED_FOR, "x-forwarded-for")                                                            \
 	X(FORWARDED_METHOD, "x-forwarded-method")                                                      \
 	X(FORWARDED_URI, "x-forwarded-uri")                                                            \
@@ -71,6 +73,7 @@ struct http1_reader {
 	struct http1_line lines[HTTP1_LINES_MAX];
 	unsigned line_count;
 	bool keep_alive, continued, too_many;
+	bool forwarded; /* a proxy has left a field of its own, of whatever value */
 };
 
 struct http1_message {

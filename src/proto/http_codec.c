@@ -134,6 +134,18 @@ static int join_forwarded_for(struct http_call *call)
 	return 0;
 }
 
+/* "Login.Example.com.:8080" as "Login.Example.com". */
+static struct slice without_port(struct slice host)
+{
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+
+	if (colon && !memchr(colon, ']', (size_t)(host.data + host.len - colon)))
+		host.len = (size_t)(colon - host.data);
+	if (host.len > 0 && host.data[host.len - 1] == '.')
+		host.len--;
+	return host;
+}
+
 /* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
 static int plain_host(struct http_call *call, struct slice *host)
 {
@@ -142,12 +154,7 @@ static int plain_host(struct http_call *call, struct slice *host)
 
 	if (mark)
 		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
-	*host = slice_trim(*host);
-	mark = host->len ? memrchr(host->data, ':', host->len) : NULL;
-	if (mark && !memchr(mark, ']', (size_t)(host->data + host->len - mark)))
-		host->len = (size_t)(mark - host->data);
-	if (host->len > 0 && host->data[host->len - 1] == '.')
-		host->len--;
+	*host = without_port(slice_trim(*host));
 	copy = arena_copy(call->fill.arena, *host);
 	if (!copy)
 		return out_of_memory(call);
@@ -334,6 +341,37 @@ static const char *const method_names[] = {
     [METHOD_POST] = "POST",
 };
 
+/* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
+static bool is_foreign(struct slice origin, struct slice host)
+{
+	const char *mark = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
+
+	if (!mark)
+		return true;
+	mark += 3;
+	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)}, host);
+}
+
+/* Who sent it, as its header says; a browser lets no page write these fields. */
+static void read_origin(struct http_call *call)
+{
+	struct request_origin *origin = &call->fill.request->origin;
+	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
+
+	origin->forwarded = call->reader->forwarded;
+	if (host.len > 0)
+		origin->host = without_port(host);
+	for (unsigned i = 0; i < call->reader->line_count; i++) {
+		enum http1_field field = call->reader->lines[i].field;
+		struct slice value = http1_line(call->reader, call->data, i);
+
+		if (field == HTTP1_ORIGIN)
+			origin->foreign |= is_foreign(value, host);
+		else if (field == HTTP1_FETCH_SITE)
+			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
+	}
+}
+
 static void read_message(struct http_call *call)
 {
 	struct fill *fill = &call->fill;
@@ -360,6 +398,8 @@ static void read_message(struct http_call *call)
 	fill->request->class = route->class;
 	if (route->read(call) != 0)
 		refuse(fill);
+	else if (!fill->request->from_proxy) /* else the header is that of another request */
+		read_origin(call);
 }
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */

@@ -20,6 +20,7 @@ struct http_session {
 	X(UNSUPPORTED, "400 Bad Request", "unsupported")                                               \
 	X(NOT_FOUND, "404 Not Found", "not_found")                                                     \
 	X(UNKNOWN_LIMIT, "404 Not Found", "unknown_limit")                                             \
+	X(FORBIDDEN, "403 Forbidden", "forbidden")                                                     \
 	X(PERMIT, "404 Not Found", "permit_not_held")                                                  \
 	X(METHOD, "405 Method Not Allowed", "method_not_allowed")                                      \
 	X(BODY_LONG, "413 Content Too Large", "body_too_large")                                        \

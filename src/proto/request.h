@@ -36,6 +36,13 @@ enum request_class {
 	REQUEST_ADMIN,  /* how limits behave, and whom they deny */
 };
 
+/* How a request came here, as far as its protocol tells; all zero: it says nothing of it. */
+struct request_origin {
+	struct slice host; /* the name or address that its sender has for this server; NULL: not told */
+	bool foreign;      /* a browser sends it for a page of another origin */
+	bool forwarded;    /* a proxy sends it for somebody else */
+};
+
 enum request_op {
 	REQUEST_ACQUIRE,
 	REQUEST_PEEK,
@@ -57,6 +64,7 @@ struct request {
 	enum request_kind kind;
 	enum request_op op;
 	enum request_class class;
+	struct request_origin origin;
 	struct slice limit;
 	struct slice key;
 	uint64_t cost;

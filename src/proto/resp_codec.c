@@ -382,7 +382,7 @@ static void reply(void *state, const struct request *request, const struct reply
 		spec->write(answer, out);
 	else
 		resp_write_error(
-		    out, "ERR",
+		    out, answer->status == WEIR_EPERM ? "NOPERM" : "ERR",
 		    slice_of(answer->message ? answer->message : weir_strerror(answer->status)));
 }
 

@@ -79,6 +79,11 @@ struct weir_config {
 	double retry_jitter;                                 /* 0 */
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
+	const char *const *hosts; /* names that requests over HTTP may have for the server */
+	size_t host_count;
+	bool unprotected;                 /* everybody may change and administrate */
+	const struct ip_range *protected; /* else who may, beside loopback */
+	size_t protected_count;
 	const struct rules_limit *limits;
 	size_t limit_count;
 	const struct rules_rule *rules;

@@ -37,18 +37,14 @@ static int read_listen(struct reader *reader, const struct node_key *key, const 
 	return node_mapping(reader, value, &table, 0, reader->config, NULL);
 }
 
-static int read_proxies(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                        void *field)
+/* A list of addresses and networks. */
+static int read_ranges(struct reader *reader, const yaml_node_t *value, const struct ip_range **out,
+                       size_t *count)
 {
 	static const char expected[] = "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9";
-	struct ip_range *ranges;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of addresses");
+	struct ip_range *ranges =
+	    arena_array(&reader->config->arena, node_item_count(value), sizeof *ranges);
 
-	(void)key;
-	(void)field;
-	if (status != WEIR_OK)
-		return status;
-	ranges = arena_array(&reader->config->arena, node_item_count(value), sizeof *ranges);
 	if (!ranges)
 		return node_no_memory(reader);
 	for (size_t i = 0; i < node_item_count(value); i++) {
@@ -57,8 +53,76 @@ static int read_proxies(struct reader *reader, const struct node_key *key, const
 		if (item->type != YAML_SCALAR_NODE || !ip_range_parse(node_slice(item), &ranges[i]))
 			return node_expected(reader, item, expected);
 	}
-	reader->config->trusted_proxies = ranges;
-	reader->config->trusted_proxy_count = node_item_count(value);
+	*out = ranges;
+	*count = node_item_count(value);
+	return WEIR_OK;
+}
+
+static int read_proxies(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                        void *field)
+{
+	struct weir_config *config = reader->config;
+	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of addresses");
+
+	(void)key;
+	(void)field;
+	return status == WEIR_OK
+	           ? read_ranges(reader, value, &config->trusted_proxies, &config->trusted_proxy_count)
+	           : status;
+}
+
+static int read_protected(struct reader *reader, const struct node_key *key,
+                          const yaml_node_t *value, void *field)
+{
+	struct weir_config *config = reader->config;
+	bool scalar = value->type == YAML_SCALAR_NODE;
+
+	(void)key;
+	(void)field;
+	if (value->type == YAML_SEQUENCE_NODE)
+		return read_ranges(reader, value, &config->protected, &config->protected_count);
+	config->unprotected = scalar && slice_equal(node_slice(value), SLICE("no"));
+	if (config->unprotected || (scalar && slice_equal(node_slice(value), SLICE("yes"))))
+		return WEIR_OK;
+	return node_expected(reader, value, "yes, no or a list of addresses");
+}
+
+/* As browsers write them: names that need other letters come as xn--. */
+static bool is_host_name(struct slice name)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
+	for (size_t i = 0; i < name.len; i++)
+		if (!memchr(letters, name.data[i], sizeof letters - 1))
+			return false;
+	return name.len > 0 && name.data[name.len - 1] != '.';
+}
+
+static int read_hosts(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	const char **hosts;
+	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of names");
+
+	(void)key;
+	(void)field;
+	if (status != WEIR_OK)
+		return status;
+	hosts = arena_array(&reader->config->arena, node_item_count(value), sizeof *hosts);
+	if (!hosts)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < node_item_count(value); i++) {
+		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
+
+		if (item->type != YAML_SCALAR_NODE || !is_host_name(node_slice(item)))
+			return node_expected(reader, item, "a name such as limits.example.com, without a port");
+		hosts[i] = arena_copy(&reader->config->arena, node_slice(item));
+		if (!hosts[i])
+			return node_no_memory(reader);
+	}
+	reader->config->hosts = hosts;
+	reader->config->host_count = node_item_count(value);
 	return WEIR_OK;
 }
 
@@ -88,6 +152,8 @@ static const struct node_key file_keys[] = {
     {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", node_share, FIELD(retry_jitter)},
     {"trusted_proxies", read_proxies},
+    {"hosts", read_hosts},
+    {"protected", read_protected},
 };
 
 /* Errors of the encoding come with an offset in bytes only. */

@@ -7,6 +7,7 @@
 #include "engine/room.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
+#include "server/door.h"
 #include "server/limit_list.h"
 #include "server/permit.h"
 
@@ -366,6 +367,7 @@ static void prepare_batch(struct worker *worker, struct work *work)
 		item->conn = work->conn;
 		item->protocol = work->protocol;
 		item->request = r->items[i];
+		item->request.origin = r->origin;
 		handle_prepare(worker, item);
 	}
 }
@@ -421,6 +423,18 @@ static const struct {
     [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
 };
 
+/* Else the reply says why not. Apart: the hot path needs no room for words. */
+__attribute__((noinline)) static bool is_let_in(struct worker *worker, struct work *work)
+{
+	struct weir_error error;
+	int status =
+	    door_check(worker->config->rules, net_conn_peer(work->conn), &work->request, &error);
+
+	if (status != WEIR_OK)
+		fail(worker, work, status, slice_of(error.message));
+	return status == WEIR_OK;
+}
+
 void handle_prepare(struct worker *worker, struct work *work)
 {
 	work->reply.status = WEIR_OK;
@@ -431,7 +445,8 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->item_count = 0;
 	work->wait_ns = 0;
 	work->waits_for = NULL;
-	kinds[work->request.kind].prepare(worker, work);
+	if (!door_matters(&work->request) || is_let_in(worker, work))
+		kinds[work->request.kind].prepare(worker, work);
 }
 
 bool handle_may_wait(const struct work *work)
@@ -475,7 +490,8 @@ void handle_finish(struct worker *worker, struct work *work)
 	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
 	int error;
 
-	kinds[work->request.kind].finish(worker, work);
+	if (work->reply.status != WEIR_EPERM)
+		kinds[work->request.kind].finish(worker, work);
 	error = error_of(work);
 	if (error != WEIR_OK)
 		metrics_add(&metrics->errors[work->protocol->metric][-error], 1);

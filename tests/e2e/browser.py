@@ -12,9 +12,9 @@ PATIENCE = 60  # it is large, and other tests run beside it
 
 
 class Browser:
-    """One browser with one page, and no network."""
+    """One browser with one page, and no network unless it is asked for."""
 
-    def __init__(self, profile):
+    def __init__(self, profile, *flags, network=False):
         # It reads commands from descriptor 3 and writes to 4; each ends with a NUL.
         theirs_in, self.out = os.pipe()
         self.into, theirs_out = os.pipe()
@@ -30,7 +30,8 @@ class Browser:
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--no-first-run", "--disable-extensions", "--disable-background-networking",
-             f"--user-data-dir={profile}", "--window-size=1200,1000", "--remote-debugging-pipe"],
+             f"--user-data-dir={profile}", "--window-size=1200,1000", "--remote-debugging-pipe",
+             *flags],
             preexec_fn=place, close_fds=False, stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=self.log)
         os.close(theirs_in)
@@ -40,8 +41,8 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call("Network.emulateNetworkConditions", offline=True, latency=0,
-                  downloadThroughput=0, uploadThroughput=0)
+        self.call("Network.emulateNetworkConditions", offline=not network, latency=0,
+                  downloadThroughput=-1, uploadThroughput=-1)
 
     def close(self):
         self.session = None
@@ -80,8 +81,11 @@ class Browser:
         return json.loads(text)
 
     def open(self, path):
+        self.visit(path.as_uri())
+
+    def visit(self, url):
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message())
 
@@ -95,7 +99,9 @@ class Browser:
                 if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")]
 
     def evaluate(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Its value, or what it promises."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 

@@ -7,7 +7,7 @@ from harness import Wire, encode
 
 def http_acquire(key):
     body = b'{"limit":"login","key":"%s"}' % key.encode()
-    return (b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return (b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             % len(body)) + body
 
 

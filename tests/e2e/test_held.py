@@ -113,7 +113,7 @@ def test_pipelined_requests_behind_a_held_one_stay_in_order(server, key):
 
 def test_an_http_connection_goes_on_or_ends_behind_a_held_answer(server, key):
     body = json.dumps({"limit": "pace", "key": key}).encode()
-    request = b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n" + body
+    request = b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n" + body
     with Wire(server.http) as wire:
         wire.send(request % (len(body), b"") * 2
                   + request % (len(body), b"Connection: close\r\n"))

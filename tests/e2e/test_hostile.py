@@ -15,11 +15,11 @@ TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(32))
 
 
 def http_with(body):
-    return (b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+    return (b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
             % len(body)) + body
 
 
-@pytest.mark.parametrize("data", [TLS, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"], ids=["TLS", "HTTP"])
+@pytest.mark.parametrize("data", [TLS, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"], ids=["TLS", "HTTP"])
 def test_another_protocol_on_the_resp_port_is_told_and_closed_at_once(server, data):
     with Wire(server.resp) as wire:
         wire.send(data)
@@ -44,7 +44,7 @@ def test_resp_on_the_http_port_is_a_bad_request_and_closed(server, data):
 
 def test_an_http_client_that_has_said_all_gets_its_answers(server):
     with Wire(server.http) as wire:
-        wire.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n" * 3)
+        wire.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
         wire.socket.shutdown(socket.SHUT_WR)
         assert wire.rest().count(b"HTTP/1.1 200 OK") == 3
 
@@ -70,7 +70,7 @@ def worst_wait(server):
 DEAF = {
     "echoes": ("resp", b"", encode("ECHO", b"x" * 60_000)),
     "long answers to short questions": ("resp", b"", b"COMMAND\r\n" * 5000),
-    "long pages": ("http", b"", b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"),
+    "long pages": ("http", b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     "an endless command": ("resp", b"*1000000\r\n", b"$60\r\n%s\r\n" % (b"x" * 60) * 900),
     "an endless head": ("http", b"GET / HTTP/1.1\r\nX: ", b"x" * 60_000),
 }

@@ -254,28 +254,28 @@ def test_a_body_over_64_kib_is_413(server):
 
 BROKEN = {
     "header over 16 KiB": (
-        b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", {400, 413, 431}),
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 17_000 + b"\r\n\r\n", {400, 413, 431}),
     "endless header without an end": (b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000, {400, 413, 431}),
     "long request line": (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", {400, 413, 414, 431}),
     "not HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", {400}),
     "unknown version": (b"GET / HTTP/9.9\r\n\r\n", {400, 505}),
     "length and chunks": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n"
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
     "two lengths": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"
         b"123456", {400}),
     "negative length": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", {400}),
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", {400}),
     "huge length": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
         {400, 413}),
     "bad chunk": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", {400}),
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", {400}),
     "endless chunks": (
-        b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         + b"1\r\nx\r\n" * 70_000, {400, 413}),
-    "folded header": (b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", {400}),
+    "folded header": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n", {400}),
 }
 
 
@@ -296,9 +296,9 @@ def test_broken_http_is_an_error_that_harms_no_other(server, key, name):
 def test_chunked_bodies_and_pipelines(server, key):
     body = b'{"limit":"login","key":"%s"}' % key.encode()
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
-    request = b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+    request = b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
     with Wire(server.http) as wire:
-        wire.send(request * 3 + b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        wire.send(request * 3 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = wire.rest()
     assert [int(n) for n in re.findall(rb'"remaining":(\d+)', answer)] == [9, 8, 7]
     assert answer.count(b"HTTP/1.1 200") == 4

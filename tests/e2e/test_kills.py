@@ -117,7 +117,7 @@ class Server:
     def ask_http(self, connection, replies, counts, places):
         for place in places:
             counts.asked[place] += 1
-            connection.sendall(b"GET /v1/acquire/%s?key=k%d HTTP/1.1\r\nHost: a\r\n\r\n" % (
+            connection.sendall(b"GET /v1/acquire/%s?key=k%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % (
                 LIMITS[place // KEYS].encode(), place % KEYS))
             status, length = replies.readline(), None
             while (line := replies.readline()) not in (b"\r\n", b""):

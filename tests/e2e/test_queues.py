@@ -79,7 +79,7 @@ class Client:
         self.wire = Wire(server.http if http else server.resp)
         if http:
             body = json.dumps({"limit": limit, "key": key, "cost": cost, "wait_ms": wait}).encode()
-            self.wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+            self.wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                            b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         else:
             self.wire.send(encode("WEIR.ACQUIRE", limit, key, "COST", cost, "WAIT", wait))
@@ -272,7 +272,7 @@ def test_rules_wait_for_the_limit_that_denied(server, key):
     body = json.dumps({"attributes": attributes, "wait_ms": LONG}).encode()
     drain(server, key)
     with Wire(server.http) as wire:
-        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                   b"GET /auth HTTP/1.0\r\nX-Forwarded-Uri: /other\r\n\r\n"
                   % (len(body), body))
         held(server, 1)
@@ -288,7 +288,7 @@ def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
     with Wire(server.resp) as wire, Wire(server.http) as client:
         wire.command("WEIR.ACQUIRE", "hour", key, "COST", 11)
         body = json.dumps({"attributes": {"path": "/twice", "ip": key}, "wait_ms": LONG}).encode()
-        client.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        client.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                     b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         held(server, 1)
         before = cpu_seconds(server)
@@ -318,7 +318,7 @@ def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
     server.get(f"/v1/acquire/slow?key={key}")
     drain(server, key)
     with Wire(server.http) as wire:
-        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s"
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                   % (len(body), body))
         held(server, 1)
         refund(server, key, 2)
@@ -392,7 +392,7 @@ def by_rules(server, path, key, **more):
     """Waits by itself, for the first of the rule's limits."""
     body = json.dumps({"attributes": {"path": path, "ip": key}, **more}).encode()
     with Wire(server.http) as wire:
-        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         held(server, 1)
         yield lambda: json.loads(wire.rest().split(b"\r\n\r\n")[1])
@@ -462,7 +462,7 @@ def test_a_decision_is_counted_once_however_often_it_was_tried(serve, key):
     drain(server, key)
     with Wire(server.http) as wire:
         body = json.dumps({"attributes": {"path": "/shade", "ip": key}, "wait_ms": LONG}).encode()
-        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         held(server, 1)
         for _ in range(3):

@@ -118,6 +118,15 @@ static void wrong_types_are_refused(void **state)
 	    {"rules: [{ limits: [] }]", 1, 19, "at least one limit, found an empty list"},
 	    {"trusted_proxies: 10.0.0.0/8", 1, 18, "a list of addresses"},
 	    {"trusted_proxies: [10.0.0.0/33]", 1, 19, "an address, 10.0.0.0/8"},
+	    {"protected: 10.0.0.0/8", 1, 12, "yes, no or a list of addresses, found \"10.0.0.0/8\""},
+	    {"protected: {}", 1, 12, "yes, no or a list of addresses, found a mapping"},
+	    {"protected: [localhost]", 1, 13, "an address, 10.0.0.0/8"},
+	    {"hosts: weir.example.com", 1, 8, "a list of names"},
+	    {"hosts: [\"weir.example.com:80\"]", 1, 9, "such as limits.example.com, without a port"},
+	    {"hosts: [weir, \"*\"]", 1, 15, "such as limits.example.com"},
+	    {"hosts: [\"\"]", 1, 9, "such as limits.example.com"},
+	    {"hosts: [weir.]", 1, 9, "such as limits.example.com"},
+	    {"hosts: [[weir]]", 1, 9, "such as limits.example.com"},
 	};
 
 	(void)state;

@@ -81,6 +81,29 @@ static void the_top_level_is_read(void **state)
 	weir_config_close(config);
 }
 
+static void the_door_is_read(void **state)
+{
+	weir_config *config = read_text("hosts: [limits.example.com, weir]\nprotected: [10.0.0.0/8]\n");
+	struct ip ip;
+
+	(void)state;
+	assert_int_equal(config->host_count, 2);
+	assert_string_equal(config->hosts[0], "limits.example.com");
+	assert_string_equal(config->hosts[1], "weir");
+	assert_false(config->unprotected);
+	assert_int_equal(config->protected_count, 1);
+	assert_true(ip_parse(SLICE("10.9.9.9"), &ip));
+	assert_true(ip_in_range(&ip, &config->protected[0]));
+	weir_config_close(config);
+	config = read_text("protected: no\n");
+	assert_true(config->unprotected);
+	weir_config_close(config);
+	config = read_text("protected: yes\n");
+	assert_false(config->unprotected);
+	assert_int_equal(config->protected_count, 0);
+	weir_config_close(config);
+}
+
 static void limits_are_read_in_their_order(void **state)
 {
 	weir_config *config = read_text(
@@ -354,6 +377,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(empty_files_are_the_defaults),
 	    cmocka_unit_test(the_top_level_is_read),
+	    cmocka_unit_test(the_door_is_read),
 	    cmocka_unit_test(limits_are_read_in_their_order),
 	    cmocka_unit_test(rules_name_limits_that_may_stand_after_them),
 	    cmocka_unit_test(values_are_told_by_their_form),

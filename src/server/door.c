@@ -1,0 +1,62 @@
+#include "server/door.h"
+
+#include "base/error.h"
+#include "proto/fill.h"
+
+/* A name that a page's author has chosen may lead here, too: only known ones count. */
+static bool knows_host(const struct weir_config *config, struct slice host)
+{
+	struct ip ip;
+
+	if (ip_parse(host, &ip) || slice_equal_nocase(host, SLICE("localhost")))
+		return true;
+	for (size_t i = 0; i < config->host_count; i++)
+		if (slice_equal_nocase(host, slice_of(config->hosts[i])))
+			return true;
+	return false;
+}
+
+static bool is_let_in(const struct weir_config *config, const struct ip *peer)
+{
+	for (size_t i = 0; i < config->protected_count; i++)
+		if (ip_in_range(peer, &config->protected[i]))
+			return true;
+	return ip_is_loopback(peer);
+}
+
+static int check_peer(const struct weir_config *config, const struct ip *peer, bool forwarded,
+                      struct weir_error *error)
+{
+	char text[IP_TEXT_MAX];
+
+	if (forwarded)
+		return error_set(error, WEIR_EPERM,
+		                 "expected a caller on this server's machine, found a request that a proxy "
+		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
+	if (is_let_in(config, peer))
+		return WEIR_OK;
+	return error_set(error, WEIR_EPERM,
+	                 "expected a caller on this server's machine or in its `protected`, found %.*s",
+	                 (int)ip_format(peer, text), text);
+}
+
+int door_check(const struct weir_config *config, const struct ip *peer,
+               const struct request *request, struct weir_error *error)
+{
+	const struct request_origin *origin = &request->origin;
+	bool only_asks = request->class <= REQUEST_ASK;
+
+	if (origin->foreign)
+		return error_set(error, WEIR_EPERM,
+		                 "expected no request of another site's page, found one by its Origin or "
+		                 "Sec-Fetch-Site");
+	if (origin->host.data && (!only_asks || ip_is_loopback(peer)) &&
+	    !knows_host(config, origin->host))
+		return error_set(error, WEIR_EPERM,
+		                 "expected a Host that is an address, localhost or one of `hosts`, found "
+		                 "'%.*s'",
+		                 FILL_QUOTE(origin->host));
+	if (only_asks || config->unprotected)
+		return WEIR_OK;
+	return check_peer(config, peer, origin->forwarded, error);
+}

@@ -1,0 +1,25 @@
+/*
+ * door.h: whether a request may come in, by its class, its peer and how it came.
+ *
+ * Whoever reaches a port may ask. What takes from others, or shows them, is for the
+ * machine's own programs, unless the configuration lets others in (`protected`).
+ * Browsers run on that machine too, and do what any page says, so their requests
+ * are told by their header: see docs/security.md.
+ */
+#ifndef SERVER_DOOR_H
+#define SERVER_DOOR_H
+
+#include "proto/request.h"
+#include "rules/model.h"
+
+/** Whether door_check has anything to look at: what is asked on most connections needs no check. */
+static inline bool door_matters(const struct request *request)
+{
+	return request->class > REQUEST_ASK || request->origin.host.data || request->origin.foreign;
+}
+
+/** WEIR_OK, or EPERM with words for the sender. */
+int door_check(const struct weir_config *config, const struct ip *peer,
+               const struct request *request, struct weir_error *error);
+
+#endif

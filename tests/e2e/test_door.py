@@ -1,0 +1,241 @@
+"""What may come in, and what may not: strangers, proxies, and pages in a browser."""
+
+import http.server
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+from browser import Browser
+from harness import CONFIG, PATIENCE, Http, Server, Wire
+
+STRANGER = pathlib.Path(__file__).parent / "stranger.py"
+SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
+TEXT = {"Content-Type": "text/plain"}
+
+
+def post(path, value, headers=None):
+    return {"method": "POST", "path": path, "body": json.dumps(value), "headers": headers or {}}
+
+
+def get(path, headers=None):
+    return {"method": "GET", "path": path, "headers": headers or {}}
+
+
+def assert_forbidden(answer, word):
+    assert answer.status == 403, answer.text
+    assert answer.json["error"]["code"] == "forbidden"
+    assert word in answer.json["error"]["message"]
+
+
+ASKS = [
+    get("/v1/acquire/login?key={key}"), get("/v1/peek/login?key={key}"), get("/metrics"),
+    post("/v1/acquire", {"limit": "login", "key": "{key}"}),
+    post("/v1/acquire", {"attributes": {"path": "/login", "ip": "{key}"}}),
+    post("/v1/batch", [{"limit": "login", "key": "{key}"}]),
+]
+CHANGES = [post("/v1/refund", {"limit": "login", "key": "{key}"}),
+           post("/v1/reset", {"limit": "login", "key": "{key}"})]
+ADMINISTRATES = [post("/v1/shed", {"limit": "relief", "deny": 1}), get("/v1/limits"),
+                 get("/v1/top")]
+
+
+@pytest.fixture(scope="module")
+def shedding(tmp_path_factory):
+    server = Server(config=SHED, directory=tmp_path_factory.mktemp("door"))
+    yield server
+    assert server.stop() == 0
+
+
+def carry_out(server, call, key, headers):
+    body = call.get("body")
+    with Http(server.http) as client:
+        return client.request(call["method"], call["path"].replace("{key}", key),
+                              body and body.replace("{key}", key), {**call["headers"], **headers})
+
+
+def state(server, key):
+    return (server.get(f"/v1/peek/login?key={key}").json["remaining"],
+            re.findall('"deny":([0-9.]+)', server.get("/v1/limits").text))
+
+
+@pytest.mark.parametrize("headers, word", [
+    ({"Origin": "http://example.com"}, "Origin"),
+    ({"Origin": "null"}, "Origin"),
+    ({"Origin": "http://127.0.0.1:1", **TEXT}, "Origin"),
+    ({"Sec-Fetch-Site": "cross-site"}, "Sec-Fetch-Site"),
+    ({"Host": "example.com"}, "`hosts`"),
+    ({"Host": "127.0.0.1.example.com:8080"}, "`hosts`"),
+], ids=lambda value: "+".join(value) if isinstance(value, dict) else "")
+def test_nothing_is_done_for_the_page_of_another_site(shedding, key, headers, word):
+    carry_out(shedding, ASKS[0], key, {})
+    before = state(shedding, key)
+    for call in ASKS + CHANGES + ADMINISTRATES + [get("/healthz")]:
+        assert_forbidden(carry_out(shedding, call, key, headers), word)
+    assert state(shedding, key) == before
+    assert shedding.get("/auth", {"X-Original-URI": "/login", **headers}).status == 200
+
+
+def test_own_pages_and_programs_may_all(shedding, key):
+    own = f"127.0.0.1:{shedding.http}"
+    for headers in ({}, {"Origin": f"http://{own}"}, {"Sec-Fetch-Site": "same-origin"},
+                    {"Host": "localhost:1"}, {"Host": "[::1]:8080"}):
+        for call in ASKS + CHANGES + ADMINISTRATES:
+            assert carry_out(shedding, call, key, headers).status == 200, (call, headers)
+    with Wire(shedding.http) as wire:
+        wire.send(b"GET /v1/limits HTTP/1.0\r\n\r\n")
+        assert b" 200 OK" in wire.rest()
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP",
+                                    "Forwarded", "Via"])
+def test_what_a_proxy_passes_on_only_asks(shedding, key, header):
+    for call in ASKS + [get("/healthz")]:
+        assert carry_out(shedding, call, key, {header: "x"}).status == 200
+    before = state(shedding, key)
+    for call in CHANGES + ADMINISTRATES:
+        assert_forbidden(carry_out(shedding, call, key, {header: "x"}), "`protected`")
+    assert state(shedding, key) == before
+    permit = shedding.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
+    refund = carry_out(shedding, post("/v1/refund", {"permit": permit}), key, {header: "x"})
+    assert refund.json["allowed"] is True
+
+
+def test_an_item_of_a_batch_is_refused_alone(shedding, key):
+    items = [{"limit": "login", "key": key, "cost": 2}, {"op": "reset", "limit": "login", "key": key},
+             {"op": "peek", "limit": "login", "key": key}]
+    answer = carry_out(shedding, post("/v1/batch", items), key, {"Via": "1.1 a"})
+    assert [item.get("remaining") for item in answer.json] == [8, None, 8]
+    assert answer.json[1]["error"]["code"] == "forbidden"
+
+
+def test_a_reload_names_hosts_and_opens(serve, key):
+    server = serve()
+    named = {"Host": "Limits.example.com:80"}
+    assert_forbidden(carry_out(server, CHANGES[1], key, named), "found 'Limits.example.com'")
+    server.reload(CONFIG + "hosts: [limits.example.com]\n")
+    server.line_with("reloaded")
+    assert carry_out(server, CHANGES[1], key, named).status == 200
+    assert_forbidden(carry_out(server, CHANGES[1], key, {"Via": "a"}), "`protected`")
+    server.reload(CONFIG + "protected: no\n")
+    server.line_with("reloaded")
+    assert carry_out(server, CHANGES[1], key, {"Via": "a"}).status == 200
+    assert_forbidden(carry_out(server, ASKS[0], key, named), "`hosts`")
+
+
+def by_strangers(directory, *runs):
+    """What a server of each (config, calls) tells callers whose address is not loopback."""
+    alone = ["unshare", "--map-root-user", "--net"]
+    may = subprocess.run([*alone, "true"], check=False, capture_output=True).returncode == 0
+    done = subprocess.run(
+        [*(alone if may else []), sys.executable, STRANGER, directory], input=json.dumps(runs),
+        env={**os.environ, **({"WEIR_NAMESPACE": "1"} if may else {})},
+        capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_strangers_ask_and_nothing_else(tmp_path):
+    asks = [["CL.THROTTLE", "k", "9", "5", "3600"], ["WEIR.ACQUIRE", "login", "k"],
+            ["WEIR.PEEK", "login", "k"], ["WEIR.CHECK", "path", "/login", "ip", "k"],
+            *ASKS, get("/healthz"), get("/v1/peek/login?key=k", {"Host": "weir"})]
+    more = [["WEIR.RESET", "login", "k"], ["WEIR.REFUND", "login", "k"],
+            ["WEIR.SHED", "relief", "1"], *CHANGES, *ADMINISTRATES]
+    named = [post("/v1/reset", {"limit": "login", "key": "k"}, {"Host": "weir"})]
+    closed, opened, listed = by_strangers(
+        tmp_path, (SHED, asks + more), (SHED + "protected: no\n", more + named),
+        (SHED + 'protected: [0.0.0.0/0]\nhosts: [weir]\n', more + named))
+    for told in closed["told"][:len(asks)]:
+        assert told[0] == 200 if isinstance(told, list) else told[0] == "[", told
+    for told in closed["told"][len(asks):]:
+        if isinstance(told, list):
+            assert told[0] == 403 and "`protected`" in told[1], told
+        else:
+            assert told.startswith("-NOPERM expected a caller on this server's machine or in its "
+                                   "`protected`, found "), told
+    for told in opened["told"][:-1] + listed["told"]:
+        assert told[0] == 200 if isinstance(told, list) else told[0] in "[+", told
+    assert opened["told"][-1][0] == 403 and "`hosts`" in opened["told"][-1][1]
+
+
+ATTACK = """
+(async () => {
+  const simple = {method: 'POST', mode: 'no-cors', headers: {'Content-Type': 'text/plain'}};
+  const tried = [];
+  const send = (url, body) => tried.push(fetch(url, {...simple, body}).catch(() => 0));
+  const look = url => tried.push(new Promise(done => {
+    const image = new Image();
+    image.onload = image.onerror = done;
+    image.src = url;
+  }));
+  send('HTTP/v1/shed', '{"limit":"relief","deny":1}');
+  send('HTTP/v1/reset', '{"limit":"one","key":"k="}');
+  send('HTTP/v1/refund', '{"limit":"one","key":"k="}');
+  send('HTTP/v1/acquire', '{"limit":"login","key":"k"}');
+  send('HTTP/v1/batch', '[{"op":"reset","limit":"one","key":"k="}]');
+  look('HTTP/v1/reset/one?key=k%3D');
+  look('HTTP/v1/refund/one?key=k%3D');
+  look('HTTP/v1/acquire/login?key=k');
+  send('RESP/', '\\r\\nWEIR.SHED relief 1\\r\\nWEIR.RESET one k=\\r\\n');
+  send('RESP/a b', 'WEIR.SHED relief 1\\r\\n');
+  await Promise.all(tried);
+  const form = document.createElement('form');
+  const field = document.createElement('input');
+  Object.assign(form, {method: 'post', enctype: 'text/plain', action: 'HTTP/v1/reset'});
+  Object.assign(field, {name: '{"limit":"one","key":"k', value: '"}'});
+  form.append(field);
+  document.body.append(form);
+  const frame = document.createElement('iframe');
+  frame.name = form.target = 'frame';
+  document.body.append(frame);
+  await new Promise(done => { frame.onload = done; form.submit(); });
+  return tried.length;
+})()
+"""
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>evil</title><body></body>")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_pages_in_a_browser_change_nothing(serve, tmp_path):
+    server = serve(config=SHED)
+    assert server.get("/v1/acquire/one?key=k%3D").json["remaining"] == 0
+    evil = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=evil.serve_forever, daemon=True).start()
+    # "rebound.example" leads here, as a name does whose owner has changed it since.
+    browser = Browser(tmp_path, "--host-resolver-rules=MAP rebound.example 127.0.0.1",
+                      "--disable-features=BlockInsecurePrivateNetworkRequests", network=True)
+    try:
+        attack = ATTACK.replace("RESP", f"http://127.0.0.1:{server.resp}")
+        for page, target in (
+                (f"http://localhost:{evil.server_port}/", f"http://127.0.0.1:{server.http}"),
+                (f"http://localhost:{evil.server_port}/", f"http://localhost:{server.http}"),
+                (f"http://127.0.0.1:{evil.server_port}/", f"http://127.0.0.1:{server.http}"),
+                (f"http://rebound.example:{server.http}/healthz",
+                 f"http://rebound.example:{server.http}")):
+            browser.visit(page)
+            assert browser.evaluate(attack.replace("HTTP", target)) == 10
+            # By <img> a page of another port of one's own host, which is of the same site, may ask.
+            asked = int(page.split(":")[1] == target.split(":")[1] and "rebound" not in page)
+            assert state(server, "k") == (10 - asked, ["0.5"]), page
+            assert server.get("/v1/peek/one?key=k%3D").json["remaining"] == 0, page
+            server.post("/v1/reset", {"limit": "login", "key": "k"})
+    finally:
+        browser.close()
+        evil.shutdown()
+    with Http(server.http) as client:
+        refused = re.search(r'weir_errors_total{protocol="http",status="EPERM"} (\d+)',
+                            client.request("GET", "/metrics").text)
+    assert int(refused[1]) >= 7 + 6 + 6 + 7

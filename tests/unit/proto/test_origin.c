@@ -1,0 +1,141 @@
+/* How a request over HTTP says it came: from which name, which page, through which proxy. */
+#include "drive.h"
+
+#include <stdio.h>
+
+/* What a request with these header fields says of its origin. */
+static void assert_origin(const char *path, const char *fields, const char *expected)
+{
+	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	void *session = malloc(http_codec.session_size);
+	struct buffer found = {0};
+	struct arena arena = {0};
+	struct request request;
+	char bytes[512];
+	size_t consumed;
+
+	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.0\r\n%s\r\n", path, fields);
+	http_codec.open(session, &limits);
+	assert_int_equal(
+	    http_codec.parse(session, slice_of(bytes), &consumed, &arena, &request), CODEC_REQUEST);
+	if (request.origin.host.data)
+		buffer_printf(&found, "[%.*s]", (int)request.origin.host.len, request.origin.host.data);
+	buffer_add_text(&found, request.origin.foreign ? " foreign" : "");
+	buffer_add_text(&found, request.origin.forwarded ? " forwarded" : "");
+	assert_bytes(&found, expected, bytes);
+	buffer_free(&found);
+	arena_free(&arena);
+	free(session);
+}
+
+static void test_host_is_the_name_alone(void **state)
+{
+	static const char *const table[][2] = {
+	    {"", ""},
+	    {"Host:\r\n", ""},
+	    {"Host: localhost\r\n", "[localhost]"},
+	    {"Host: Weir.Example.com.:8080\r\n", "[Weir.Example.com]"},
+	    {"host: 127.0.0.1:8080\r\n", "[127.0.0.1]"},
+	    {"Host: [::1]:8080\r\n", "[[::1]]"},
+	    {"Host: [::1]\r\n", "[[::1]]"},
+	    {"Host: 127.0.0.1.example.com:80\r\n", "[127.0.0.1.example.com]"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		assert_origin("/metrics", table[i][0], table[i][1]);
+}
+
+static void test_a_page_of_another_origin_is_foreign(void **state)
+{
+#define SELF "Host: weir:8080\r\n"
+	static const char *const own[] = {
+	    SELF "Origin: http://weir:8080\r\n",
+	    SELF "Origin: https://Weir:8080\r\n",
+	    SELF "Sec-Fetch-Site: same-origin\r\n",
+	    SELF "Sec-Fetch-Site: none\r\n",
+	    SELF "Sec-Fetch-Site: same-site\r\n",
+	};
+	static const char *const others[] = {
+	    SELF "Origin: http://weir\r\n",
+	    SELF "Origin: http://weir:3000\r\n",
+	    SELF "Origin: http://weir:8080.example.com\r\n",
+	    SELF "Origin: http://example.com/weir:8080\r\n",
+	    SELF "Origin: weir:8080\r\n",
+	    SELF "Origin: null\r\n",
+	    SELF "Origin:\r\n",
+	    SELF "ORIGIN: http://weir:8080\r\nOrigin: http://example.com\r\n",
+	    SELF "Sec-Fetch-Site: cross-site\r\n",
+	    SELF "Origin: http://weir:8080\r\nsec-fetch-site: Cross-Site\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		assert_origin("/v1/acquire/l?key=k", own[i], "[weir]");
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		assert_origin("/v1/acquire/l?key=k", others[i], "[weir] foreign");
+	assert_origin("/v1/acquire/l?key=k", "Origin: http://weir:8080\r\n", " foreign");
+}
+
+static void test_what_a_proxy_adds_is_seen_whatever_it_says(void **state)
+{
+	static const char *const proxied[] = {
+	    "X-Forwarded-For: 10.0.0.1\r\n", "x-forwarded-host:\r\n", "X-Forwarded-Prefix: /\r\n",
+	    "X-Real-IP: ::1\r\n",            "Forwarded: for=_a\r\n", "Via: 1.1 a\r\n",
+	};
+	static const char *const plain[] = {
+	    "X-Forwarded: 1\r\n", "X-Real: 1\r\n", "Forwarder: 1\r\n", "Viaduct: 1\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof proxied / sizeof *proxied; i++)
+		assert_origin("/v1/top", proxied[i], " forwarded");
+	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+		assert_origin("/v1/top", plain[i], "");
+}
+
+static void test_at_auth_the_header_is_of_the_request_that_is_asked_about(void **state)
+{
+	static const char visitor[] = "Host: shop.example.com\r\nOrigin: http://example.com\r\n"
+	                              "Sec-Fetch-Site: cross-site\r\nX-Forwarded-For: 10.0.0.1\r\n";
+
+	(void)state;
+	assert_origin("/auth", visitor, "");
+	assert_origin("/auth/login", visitor, "");
+}
+
+static void test_nothing_is_left_for_the_next_request(void **state)
+{
+	static const char bytes[] = "GET /metrics HTTP/1.1\r\nHost: a\r\nOrigin: b\r\nVia: c\r\n\r\n"
+	                            "GET /metrics HTTP/1.1\r\nHost: d\r\n\r\n";
+	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	void *session = malloc(http_codec.session_size);
+	struct slice rest = slice_of(bytes);
+	struct arena arena = {0};
+	struct request request;
+	size_t consumed;
+
+	(void)state;
+	http_codec.open(session, &limits);
+	http_codec.parse(session, rest, &consumed, &arena, &request);
+	assert_true(request.origin.foreign && request.origin.forwarded);
+	rest = (struct slice){rest.data + consumed, rest.len - consumed};
+	http_codec.parse(session, rest, &consumed, &arena, &request);
+	assert_false(request.origin.foreign || request.origin.forwarded);
+	assert_true(slice_equal(request.origin.host, SLICE("d")));
+	arena_free(&arena);
+	free(session);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_host_is_the_name_alone),
+	    cmocka_unit_test(test_a_page_of_another_origin_is_foreign),
+	    cmocka_unit_test(test_what_a_proxy_adds_is_seen_whatever_it_says),
+	    cmocka_unit_test(test_at_auth_the_header_is_of_the_request_that_is_asked_about),
+	    cmocka_unit_test(test_nothing_is_left_for_the_next_request),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

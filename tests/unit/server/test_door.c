@@ -1,0 +1,136 @@
+/* Which requests come in, by class, peer and origin. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/door.h"
+
+#define LOCAL  "127.0.0.1"
+#define REMOTE "10.1.2.3"
+
+static const struct request_origin nothing_said;
+
+/* Whether a request comes in; `why`, when not NULL, is in the words of a refusal. */
+static bool comes_in(const struct weir_config *config, const char *peer, enum request_class class,
+                     struct request_origin origin, const char *why)
+{
+	struct request request = {.kind = REQUEST_LIMIT, .class = class, .origin = origin};
+	struct weir_error error = {0};
+	struct ip ip;
+	int status;
+
+	assert_true(ip_parse(slice_of(peer), &ip));
+	status = door_check(config, &ip, &request, &error);
+	assert_true(status == WEIR_OK || status == WEIR_EPERM);
+	if (status == WEIR_OK || !why)
+		return status == WEIR_OK;
+	if (!strstr(error.message, why))
+		fail_msg("expected '%s' in '%s'", why, error.message);
+	assert_true(strlen(error.message) < sizeof error.message - 1); /* nothing is cut */
+	assert_true(door_matters(&request));
+	return false;
+}
+
+static void only_this_machine_changes_and_administrates(void **state)
+{
+	static const char *const own[] = {"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.2"};
+	static const char *const others[] = {"10.1.2.3", "128.0.0.1", "126.255.255.255", "::2",
+	                                     "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff", "::127.0.0.1"};
+	struct weir_config config = {0};
+
+	(void)state;
+	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
+		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+			assert_true(comes_in(&config, own[i], class, nothing_said, NULL));
+		for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+			assert_int_equal(comes_in(&config, others[i], class, nothing_said, "`protected`"),
+			                 class <= REQUEST_ASK);
+	}
+}
+
+static void what_a_proxy_passes_on_only_asks(void **state)
+{
+	const struct request_origin passed_on = {.forwarded = true};
+	struct weir_config config = {0};
+
+	(void)state;
+	assert_true(comes_in(&config, LOCAL, REQUEST_FREE, passed_on, NULL));
+	assert_true(comes_in(&config, LOCAL, REQUEST_ASK, passed_on, NULL));
+	assert_false(comes_in(&config, LOCAL, REQUEST_CHANGE, passed_on, "X-Forwarded-*"));
+	assert_false(comes_in(&config, LOCAL, REQUEST_ADMIN, passed_on, "`protected`"));
+}
+
+static void protected_lets_networks_in_or_everybody(void **state)
+{
+	const struct request_origin passed_on = {.forwarded = true};
+	struct weir_config config = {.protected_count = 2};
+	struct ip_range networks[2];
+
+	(void)state;
+	assert_true(ip_range_parse(SLICE("10.1.0.0/16"), &networks[0]));
+	assert_true(ip_range_parse(SLICE("fd00::/8"), &networks[1]));
+	config.protected = networks;
+	assert_true(comes_in(&config, REMOTE, REQUEST_ADMIN, nothing_said, NULL));
+	assert_true(comes_in(&config, "fd12::1", REQUEST_CHANGE, nothing_said, NULL));
+	assert_true(comes_in(&config, "::1", REQUEST_ADMIN, nothing_said, NULL));
+	assert_false(comes_in(&config, "10.2.0.1", REQUEST_CHANGE, nothing_said, "found 10.2.0.1"));
+	assert_false(comes_in(&config, REMOTE, REQUEST_CHANGE, passed_on, "passes on"));
+	config = (struct weir_config){.unprotected = true};
+	assert_true(comes_in(&config, "10.2.0.1", REQUEST_ADMIN, passed_on, NULL));
+}
+
+/* A page's author can have a name of his lead to any address. */
+static void unknown_hosts_ask_from_afar_only(void **state)
+{
+	static const char *const known[] = {"127.0.0.1", "10.1.2.3",  "[::1]", "[2001:db8::1]",
+	                                    "localhost", "LocalHost", "w.example.com", "W.Example.COM"};
+	static const char *const unknown[] = {"example.com", "127.0.0.1.example.com", "localhost.com",
+	                                      "x.w.example.com", "2130706433", "127.1", "[::1",
+	                                      "w.example.com.evil.example"};
+	static const char *const hosts[] = {"limits.example.com", "w.example.com"};
+	struct weir_config config = {.hosts = hosts, .host_count = 2, .unprotected = true};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+			assert_true(comes_in(&config, i % 2 ? LOCAL : REMOTE, class,
+			                     (struct request_origin){.host = slice_of(known[i])}, NULL));
+	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+		const struct request_origin origin = {.host = slice_of(unknown[i])};
+
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+			assert_false(comes_in(&config, LOCAL, class, origin, "`hosts`"));
+		assert_true(comes_in(&config, REMOTE, REQUEST_ASK, origin, NULL));
+		assert_false(comes_in(&config, REMOTE, REQUEST_CHANGE, origin, unknown[i]));
+		assert_false(comes_in(&config, REMOTE, REQUEST_ADMIN, origin, "`hosts`"));
+	}
+}
+
+static void foreign_pages_do_not_even_ask(void **state)
+{
+	const struct request_origin foreign = {.foreign = true, .host = SLICE("127.0.0.1")};
+	struct weir_config config = {.unprotected = true};
+
+	(void)state;
+	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
+		assert_false(comes_in(&config, LOCAL, class, foreign, "Origin"));
+		assert_false(comes_in(&config, REMOTE, class, foreign, "Sec-Fetch-Site"));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(only_this_machine_changes_and_administrates),
+	    cmocka_unit_test(what_a_proxy_passes_on_only_asks),
+	    cmocka_unit_test(protected_lets_networks_in_or_everybody),
+	    cmocka_unit_test(unknown_hosts_ask_from_afar_only),
+	    cmocka_unit_test(foreign_pages_do_not_even_ask),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
