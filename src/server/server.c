@@ -258,6 +258,22 @@ static void say_started(const struct server *server)
 	        {"capacity", .number = server->shared.table->table.header->capacity});
 }
 
+/* Who reaches a listener may use it: there are no users yet. */
+static void warn_if_exposed(const struct server *server, const struct listener *listener,
+                            const char *address)
+{
+	const struct ip ip = net_address_ip(listener->address);
+
+	if (!ip_is_loopback(&ip))
+		log_say(server->shared.log, LOG_WARNING, "exposed", {"listener", listener->name},
+		        {"address", address},
+		        {"message", server->config->rules->unprotected
+		                        ? "whoever reaches it may ask, change and administrate, since "
+		                          "`protected` is no: see docs/security.md"
+		                        : "whoever reaches it may ask; `protected` says who may change and "
+		                          "administrate: see docs/security.md"});
+}
+
 static int serve(struct server *server, struct weir_error *error)
 {
 	const struct listener listeners[] = {
@@ -280,6 +296,8 @@ static int serve(struct server *server, struct weir_error *error)
 		status = listen_all(server, &listeners[i], error);
 		net_address_format(listeners[i].address, address[i]);
 	}
+	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
+		warn_if_exposed(server, &listeners[i], address[i]);
 	server->plan = asked; /* so that a reload compares what was asked for: port 0 stays 0 */
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
 		status = worker_start(&server->workers[i]);

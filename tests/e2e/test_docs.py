@@ -101,7 +101,7 @@ def test_the_first_program_runs():
 
 
 def test_every_link_leads_somewhere():
-    for document in [*DOCUMENTS, "docs/rules.md", "docs/install.md", "CONTRIBUTING.md",
+    for document in [*DOCUMENTS, "docs/rules.md", "docs/install.md", "docs/security.md", "CONTRIBUTING.md", "SECURITY.md",
                      *(str(path.relative_to(ROOT)) for path in (ROOT / "docs/design").glob("*.md"))]:
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):

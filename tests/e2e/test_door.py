@@ -81,6 +81,7 @@ def test_nothing_is_done_for_the_page_of_another_site(shedding, key, headers, wo
 
 
 def test_own_pages_and_programs_may_all(shedding, key):
+    assert not [line for line in shedding.log if "exposed" in line]
     own = f"127.0.0.1:{shedding.http}"
     for headers in ({}, {"Origin": f"http://{own}"}, {"Sec-Fetch-Site": "same-origin"},
                     {"Host": "localhost:1"}, {"Host": "[::1]:8080"}):
@@ -149,6 +150,10 @@ def test_strangers_ask_and_nothing_else(tmp_path):
     closed, opened, listed = by_strangers(
         tmp_path, (SHED, asks + more), (SHED + "protected: no\n", more + named),
         (SHED + 'protected: [0.0.0.0/0]\nhosts: [weir]\n', more + named))
+    for run, word in (closed, "`protected` says who"), (opened, "`protected` is no"):
+        exposed = [line for line in run["log"] if " warning exposed " in line]
+        assert len(exposed) == 2, run["log"]
+        assert all(word in line and "docs/security.md" in line for line in exposed)
     for told in closed["told"][:len(asks)]:
         assert told[0] == 200 if isinstance(told, list) else told[0] == "[", told
     for told in closed["told"][len(asks):]:
