@@ -123,6 +123,18 @@ void buffer_consume(struct buffer *buffer, size_t len)
 		memmove(buffer->data, buffer->data + len, buffer->len);
 }
 
+void buffer_trim(struct buffer *buffer)
+{
+	char *data = buffer->len > 0 && buffer->len < buffer->capacity
+	                 ? realloc(buffer->data, buffer->len)
+	                 : NULL;
+
+	if (!data)
+		return;
+	buffer->data = data;
+	buffer->capacity = buffer->len;
+}
+
 void buffer_free(struct buffer *buffer)
 {
 	free(buffer->data);

@@ -58,6 +58,8 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
 void buffer_add_json(struct buffer *buffer, struct slice text);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);
+/** Gives back what is more than `len`. */
+void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 
 #endif

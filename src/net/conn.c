@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/number.h"
+
 /*
  * How long a connection that we ended is still read. Closing it with input
  * unread would reset it, and the peer might lose the reply that says why.
@@ -14,7 +16,8 @@
 #define LINGER_MS 2000
 
 #define OUT_KEEP  ((size_t)1 << 20)
-#define READ_MIN  ((size_t)4 << 10)
+/* What a held connection may send before it is not read any more. */
+#define HELD_MAX  READ_MIN
 
 struct write {
 	uv_write_t request;
@@ -35,6 +38,11 @@ static void touch(struct net_conn *conn)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
+static bool had_its_share(const struct net_conn *conn)
+{
+	return conn->round == conn->loop->round;
+}
+
 static uint64_t now_ms(const struct net_conn *conn)
 {
 	return uv_now(&conn->loop->uv);
@@ -54,18 +62,18 @@ static void set_paused(struct net_conn *conn, bool pause)
 /* Its owner does not want what comes. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->held || net_conn_blocked(conn);
+	return conn->held || conn->yielded || net_conn_blocked(conn, 0);
 }
 
 /*
  * Whether it is better not read: what comes would grow what waits already. A held
- * one is, as long as there is room, for its peer may go.
+ * one is, as long as it sends little, for its peer may go.
  */
 static bool should_pause(const struct net_conn *conn)
 {
 	if (conn->held)
-		return conn->in.len >= conn->loop->options.input_max || net_conn_blocked(conn);
-	return conn->kept || net_conn_blocked(conn);
+		return conn->in.len >= HELD_MAX || net_conn_blocked(conn, 0);
+	return conn->kept || net_conn_blocked(conn, 0);
 }
 
 /* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
@@ -74,6 +82,8 @@ static size_t deliver(struct net_conn *conn, struct slice bytes)
 	struct net_loop *loop = conn->loop;
 	size_t consumed = conn->held ? 0 : loop->owner->data(loop->context, conn, bytes);
 
+	conn->round = loop->round;
+	loop->spent += consumed;
 	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
 	if (consumed > 0)
 		conn->since_ms = now_ms(conn);
@@ -104,12 +114,6 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 		conn_kill(conn);
 }
 
-/* The next read must find room in `scratch`, and `in` free to move: else the turn is taken now. */
-static void make_room(struct net_conn *conn)
-{
-	if (conn->taken > 0 || SCRATCH_SIZE - conn->loop->scratch_used < SCRATCH_LOW)
-		loop_turn(conn->loop);
-}
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
@@ -118,9 +122,13 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	size_t room;
 
 	(void)suggested;
+	*buf = uv_buf_init(NULL, 0);
+	/* Its turn comes in the next round; what was handed over in this one must not move. */
+	if (had_its_share(conn))
+		return;
 	if (conn->in.len == 0 || conn->state != CONN_OPEN) {
-		room = SCRATCH_SIZE - loop->scratch_used;
-		*buf = uv_buf_init(loop->scratch + loop->scratch_used, room < READ_MAX ? room : READ_MAX);
+		room = u64_min(SCRATCH_SIZE - loop->scratch_used, conn->held ? HELD_MAX : READ_MAX);
+		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
 		return;
 	}
 	/* No room left: libuv reports UV_ENOBUFS to on_read, which ends the connection. */
@@ -136,7 +144,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)stream;
 
-	if (nread == 0 || conn->state == CONN_DEAD)
+	if (nread == 0 || conn->state == CONN_DEAD || (nread == UV_ENOBUFS && had_its_share(conn)))
 		return;
 	if (nread == UV_EOF) {
 		conn->eof = true;
@@ -159,7 +167,21 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	}
 	if (conn->kept) /* now, or further input would fill `in` up */
 		set_paused(conn, should_pause(conn));
-	make_room(conn);
+	if (SCRATCH_SIZE - conn->loop->scratch_used < SCRATCH_LOW)
+		loop_turn(conn->loop);
+}
+
+static void add_ready(struct net_conn *conn)
+{
+	struct net_loop *loop = conn->loop;
+
+	if (conn->ready_link)
+		return;
+	conn->next_ready = NULL;
+	conn->ready_link = loop->ready_end;
+	*loop->ready_end = conn;
+	loop->ready_end = &conn->next_ready;
+	loop_resume_soon(loop);
 }
 
 static void forget_ready(struct net_conn *conn)
@@ -169,6 +191,8 @@ static void forget_ready(struct net_conn *conn)
 	*conn->ready_link = conn->next_ready;
 	if (conn->next_ready)
 		conn->next_ready->ready_link = conn->ready_link;
+	else
+		conn->loop->ready_end = conn->ready_link;
 	conn->ready_link = NULL;
 }
 
@@ -184,6 +208,7 @@ static void on_closed(uv_handle_t *handle)
 	atomic_fetch_sub_explicit(&loop->gate->open, 1, memory_order_relaxed);
 	buffer_free(&conn->in);
 	free(conn);
+	loop_resume_accepting(loop); /* if it was for want of a descriptor */
 }
 
 void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
@@ -255,30 +280,19 @@ static void conn_update(struct net_conn *conn)
 		conn_kill(conn);
 	else if (conn->state == CONN_OPEN)
 		set_paused(conn, should_pause(conn));
-	if (conn->kept && !must_wait(conn) && !conn->ready_link) {
-		conn->next_ready = conn->loop->ready;
-		conn->ready_link = &conn->loop->ready;
-		if (conn->next_ready)
-			conn->next_ready->ready_link = &conn->next_ready;
-		conn->loop->ready = conn;
-		net_loop_wake(conn->loop);
-	}
+	if (conn->kept && !must_wait(conn))
+		add_ready(conn);
 }
 
+/* A connection that still keeps some comes last, when the turn is over. */
 void conn_resume_all(struct net_loop *loop)
 {
-	struct net_conn *ready = loop->ready, *conn;
+	struct net_conn *conn;
 
-	/* Those that come to be ready meanwhile wait for the next time, or others would starve. */
-	loop->ready = NULL;
-	if (ready)
-		ready->ready_link = &ready;
-	while ((conn = ready)) {
+	while ((conn = loop->ready) && loop->spent < ROUND_MAX) {
 		forget_ready(conn);
-		if (conn->kept && !must_wait(conn)) {
+		if (conn->kept && !must_wait(conn))
 			deliver_kept(conn);
-			make_room(conn);
-		}
 	}
 }
 
@@ -287,8 +301,11 @@ void conn_settle(struct net_conn *conn)
 	if (conn->taken > 0)
 		buffer_consume(&conn->in, conn->taken);
 	conn->taken = conn->written = 0;
+	conn->yielded = false;
 	if (conn->in.len == 0)
 		buffer_free(&conn->in);
+	else if (conn->held)
+		buffer_trim(&conn->in);
 	if (conn->state != CONN_DEAD)
 		conn_update(conn);
 }
@@ -353,6 +370,7 @@ void net_loop_flush(struct net_loop *loop)
 		return;
 	loop->writing = NULL;
 	conn->written += loop->out.len;
+	loop->spent += loop->out.len;
 	if (conn->state != CONN_DEAD &&
 	    (loop->out.failed || (loop->out.len > 0 && send_now(conn, loop->out.data, loop->out.len))))
 		conn_kill(conn);
@@ -373,11 +391,22 @@ struct buffer *net_conn_out(struct net_conn *conn)
 	return &loop->out;
 }
 
-bool net_conn_blocked(const struct net_conn *conn)
+bool net_conn_blocked(const struct net_conn *conn, size_t coming)
 {
 	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
 
-	return conn->queued + conn->written + fresh > NET_OUT_MAX;
+	return conn->queued + conn->written + fresh + coming > NET_OUT_MAX;
+}
+
+void net_conn_yield(struct net_conn *conn)
+{
+	conn->yielded = true;
+	touch(conn);
+}
+
+bool net_loop_is_busy(const struct net_loop *loop)
+{
+	return loop->spent + loop->out.len >= ROUND_MAX;
 }
 
 void net_conn_finish(struct net_conn *conn)

@@ -7,9 +7,6 @@
 
 #include "net/net.h"
 
-/* How often timeouts are looked at: one timer a loop, none per connection. */
-#define TICK_MS 500
-
 /*
  * Bytes are read into `scratch`, one connection after the other, and stay until
  * the turn has answered them. When less than SCRATCH_LOW is left the turn is
@@ -18,6 +15,15 @@
 #define SCRATCH_SIZE ((size_t)256 << 10)
 #define SCRATCH_LOW  ((size_t)16 << 10)
 #define READ_MAX     ((size_t)64 << 10)
+#define READ_MIN     ((size_t)4 << 10)
+#define ROUND_MAX    ((size_t)512 << 10)
+
+/*
+ * Work is shared out in rounds; a round is one pass of libuv's loop. Connections that
+ * have kept input come first, oldest first, until ROUND_MAX bytes have gone in and
+ * out. Then every connection that is ready is read once, READ_MAX bytes at most. So a
+ * client that asks little waits for one such round, whatever the others have sent.
+ */
 
 struct listen_handle {
 	uv_poll_t poll;
@@ -40,10 +46,13 @@ struct net_loop {
 	void *context;
 	struct net_gate *gate;
 	struct listen_handle *listeners;
-	bool accepting; /* false: listeners rest until the next tick, or for good */
+	bool accepting; /* false: listeners rest until a connection closes, the next tick, or for good */
 	struct net_conn *conns;
 	struct net_conn *touched; /* those that this turn has to settle */
-	struct net_conn *ready;   /* whose kept input is handed over when the loop is woken */
+	struct net_conn *ready, **ready_end; /* whose kept input is handed over next, oldest first */
+	uv_idle_t resume;                    /* active: there are some */
+	uint64_t round;
+	size_t spent;             /* bytes consumed and written in this round */
 	struct net_conn *writing; /* whose replies are in `out` */
 	struct buffer out;
 	_Atomic bool stop;
@@ -71,7 +80,8 @@ struct net_conn {
 	bool eof;    /* the peer has sent its last byte */
 	bool paused; /* not read, for its output waits, or `in` is full */
 	bool held;   /* its owner's answer comes later */
-	bool kept;   /* `in` waits for output to drain or an answer to come, not for more input */
+	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for more input */
+	bool yielded; /* its owner wants no more of it in this turn */
 	enum conn_state state;
 	struct ip peer;
 	/*
@@ -83,6 +93,7 @@ struct net_conn {
 	size_t queued;      /* bytes that wait for the peer to read */
 	size_t written;     /* in this turn, to the peer or to what is queued */
 	size_t left;        /* of `queued` when it was last looked at */
+	uint64_t round;     /* the last in which it was handed over or read */
 	uint64_t since_ms;  /* the unfinished request's first byte */
 	uint64_t active_ms; /* the last byte in or out */
 	alignas(max_align_t) unsigned char data[];
@@ -92,7 +103,7 @@ struct net_conn {
 void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
                const struct ip *peer);
 void conn_kill(struct net_conn *conn);
-/** Hands over what the connections that are ready now have kept back. */
+/** Hands over what connections have kept back, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);
 /** After a turn: forgets what it answered, ends or pauses what is to end or pause. */
 void conn_settle(struct net_conn *conn);
@@ -102,9 +113,13 @@ void conn_tick(struct net_conn *conn, uint64_t now_ms);
 bool conn_is_idle(const struct net_conn *conn);
 
 void loop_turn(struct net_loop *loop);
+/** A connection is among those to be resumed: the next poll will not block. */
+void loop_resume_soon(struct net_loop *loop);
 void loop_pause_accepting(struct net_loop *loop);
+void loop_resume_accepting(struct net_loop *loop);
 
 void listen_start(struct listen_handle *handle);
+void listen_pause(struct listen_handle *handle);
 /** Accepts what the kernel has already accepted for us, then closes. */
 void listen_end(struct listen_handle *handle);
 

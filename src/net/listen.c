@@ -13,6 +13,62 @@
 /* Connections taken per turn of the loop, so that a storm of them can't starve the others. */
 #define ACCEPT_MAX 64
 
+/* What an error of accept() is about. */
+enum trouble {
+	TROUBLE_CONNECTION, /* the one that was to be accepted; it is gone */
+	TROUBLE_RESOURCES,  /* the system has none left for now */
+	TROUBLE_LISTENER,   /* it will never accept again */
+};
+
+static enum trouble trouble_of(int error)
+{
+	switch (error) {
+	case EMFILE:
+	case ENFILE:
+	case ENOBUFS:
+	case ENOMEM:
+	case EPERM: /* a firewall's rule for this one, or a filter of system calls for all */
+		return TROUBLE_RESOURCES;
+	case ECONNABORTED:
+	case EINTR:
+	case EPROTO:
+	case ENOPROTOOPT:
+	case ENETDOWN:
+	case ENETUNREACH:
+	case EHOSTDOWN:
+	case EHOSTUNREACH:
+	case ENONET:
+	case ETIMEDOUT:
+		return TROUBLE_CONNECTION;
+	default:
+		return TROUBLE_LISTENER;
+	}
+}
+
+static void close_listener(struct listen_handle *handle);
+
+/* Returns false when there is nothing more to accept for now. */
+static bool accept_failed(struct listen_handle *handle, int error)
+{
+	struct net_loop *loop = handle->loop;
+
+	if (error == EAGAIN)
+		return false;
+	switch (trouble_of(error)) {
+	case TROUBLE_CONNECTION:
+		return true;
+	case TROUBLE_RESOURCES:
+		loop->owner->trouble(loop->context, "can't accept connections", strerror(error));
+		loop_pause_accepting(loop);
+		return false;
+	case TROUBLE_LISTENER:
+		loop->owner->trouble(loop->context, "can't accept connections any more", strerror(error));
+		close_listener(handle);
+		return false;
+	}
+	return false;
+}
+
 /* Returns false when there is nothing more to accept for now. */
 static bool accept_one(struct listen_handle *handle)
 {
@@ -23,14 +79,8 @@ static bool accept_one(struct listen_handle *handle)
 	int fd = accept4(handle->listener.socket, &peer.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct ip ip;
 
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-			loop->owner->trouble(loop->context, "can't accept connections", strerror(errno));
-			loop_pause_accepting(loop);
-			return false;
-		}
-		return errno != EAGAIN; /* others concern the one connection */
-	}
+	if (fd < 0)
+		return accept_failed(handle, errno);
 	if (atomic_fetch_add_explicit(&gate->open, 1, memory_order_relaxed) >= gate->max) {
 		atomic_fetch_sub_explicit(&gate->open, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&gate->rejected, 1, memory_order_relaxed);
@@ -52,9 +102,21 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 		;
 }
 
+static bool is_closed(const struct listen_handle *handle)
+{
+	return uv_is_closing((const uv_handle_t *)&handle->poll);
+}
+
 void listen_start(struct listen_handle *handle)
 {
-	uv_poll_start(&handle->poll, UV_READABLE, on_acceptable);
+	if (!is_closed(handle))
+		uv_poll_start(&handle->poll, UV_READABLE, on_acceptable);
+}
+
+void listen_pause(struct listen_handle *handle)
+{
+	if (!is_closed(handle))
+		uv_poll_stop(&handle->poll);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -63,11 +125,19 @@ static void on_closed(uv_handle_t *handle)
 }
 
 /* The handle itself stays: connections refer to it. */
+static void close_listener(struct listen_handle *handle)
+{
+	uv_close((uv_handle_t *)&handle->poll, on_closed);
+}
+
 void listen_end(struct listen_handle *handle)
 {
+	if (is_closed(handle))
+		return;
 	for (int i = 0; i < ACCEPT_MAX && accept_one(handle); i++)
 		;
-	uv_close((uv_handle_t *)&handle->poll, on_closed);
+	if (!is_closed(handle))
+		close_listener(handle);
 }
 
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)

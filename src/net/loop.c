@@ -27,8 +27,7 @@ static void end_listeners(struct net_loop *loop)
 {
 	loop->accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		if (!uv_is_closing((uv_handle_t *)&handle->poll))
-			listen_end(handle);
+		listen_end(handle);
 }
 
 static void end_loop(struct net_loop *loop)
@@ -38,6 +37,7 @@ static void end_loop(struct net_loop *loop)
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
 		conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
+	uv_close((uv_handle_t *)&loop->resume, NULL);
 	uv_close((uv_handle_t *)&loop->tick, NULL);
 	uv_close((uv_handle_t *)&loop->wake, NULL);
 	uv_close((uv_handle_t *)&loop->alarm, NULL);
@@ -56,12 +56,27 @@ static bool drain(struct net_loop *loop)
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }
 
+/* Before each poll, which does not block then: the turn comes behind it. */
+static void on_resume(uv_idle_t *resume)
+{
+	conn_resume_all(resume->data);
+}
+
+void loop_resume_soon(struct net_loop *loop)
+{
+	uv_idle_start(&loop->resume, on_resume);
+}
+
 /* After each poll: all that was ready has been read. */
 static void on_check(uv_check_t *check)
 {
 	struct net_loop *loop = check->data;
 
 	loop_turn(loop);
+	loop->round++;
+	loop->spent = 0;
+	if (!loop->ready)
+		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {
 	case LOOP_RUNNING:
 	case LOOP_ENDED:
@@ -90,7 +105,6 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
 		end_listeners(loop);
 	}
-	conn_resume_all(loop);
 }
 
 /* The turn that it is about follows by itself. */
@@ -111,11 +125,7 @@ static void on_tick(uv_timer_t *tick)
 
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
 		conn_tick(conn, now);
-	if (!loop->accepting && loop->phase == LOOP_RUNNING) {
-		loop->accepting = true;
-		for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-			listen_start(handle);
-	}
+	loop_resume_accepting(loop);
 }
 
 void loop_pause_accepting(struct net_loop *loop)
@@ -124,7 +134,16 @@ void loop_pause_accepting(struct net_loop *loop)
 		return;
 	loop->accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		uv_poll_stop(&handle->poll);
+		listen_pause(handle);
+}
+
+void loop_resume_accepting(struct net_loop *loop)
+{
+	if (loop->accepting || loop->phase != LOOP_RUNNING)
+		return;
+	loop->accepting = true;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		listen_start(handle);
 }
 
 static bool watch(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
@@ -166,7 +185,9 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->context = context;
 	loop->gate = gate;
 	loop->accepting = true;
-	loop->check.data = loop->tick.data = loop;
+	loop->ready_end = &loop->ready;
+	loop->round = 1; /* no connection was handed over in it */
+	loop->check.data = loop->tick.data = loop->resume.data = loop;
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	loop->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (!watch(loop, &loop->wake, loop->wake_fd, on_wake) ||
@@ -178,8 +199,9 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	}
 	uv_check_init(&loop->uv, &loop->check);
 	uv_check_start(&loop->check, on_check);
+	uv_idle_init(&loop->uv, &loop->resume);
 	uv_timer_init(&loop->uv, &loop->tick);
-	uv_timer_start(&loop->tick, on_tick, TICK_MS, TICK_MS);
+	uv_timer_start(&loop->tick, on_tick, options->tick_ms, options->tick_ms);
 	*out = loop;
 	return WEIR_OK;
 }

@@ -5,7 +5,7 @@
  *
  *   open    a connection was accepted.
  *   data    here are all the bytes of a connection that were not consumed yet,
- *           contiguous. Returns how many are consumed. Those stay where they
+ *           contiguous. Once a turn for each connection. Returns how many are consumed. Those stay where they
  *           are until the next `turn` has returned; the rest comes again with
  *           more behind it, at any address.
  *   turn    everything that was ready has been handed over: answer it. Called
@@ -18,13 +18,13 @@
  * turn, as long as the replies to one are appended together.
  *
  * A connection that is held (net_conn_hold) has an answer coming, later: nothing
- * more of it is handed over until net_conn_release. It is read meanwhile, up to
- * `input_max`, so that the end of its peer is seen: who sends no more has gone, for
- * a half-close can't be told from a close, and `close` is called. No timeout but
- * that of writing applies.
+ * more of it is handed over until net_conn_release. It is read meanwhile, as long as
+ * it sends little, so that the end of its peer is seen; else TCP is asked. A peer
+ * that sends no more has gone, for a half-close can't be told from a close, and
+ * `close` is called. No timeout but that of writing applies.
  *
  * Memory: an idle connection holds no buffers. What is unconsumed is bounded by
- * `input_max`, what the peer does not read by NET_OUT_MAX and one turn's replies:
+ * `input_max` (of a held connection by one read), what the peer does not read by NET_OUT_MAX and one turn's replies:
  * past it the connection is neither read nor handed over until it drains.
  *
  * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
@@ -67,9 +67,10 @@ struct net_options {
 	uint64_t request_timeout_ms; /* from a request's first byte to its last */
 	uint64_t write_timeout_ms;   /* without a byte of progress while output waits */
 	uint64_t stop_timeout_ms;    /* for what is unfinished or held when the loop is stopped */
+	uint64_t tick_ms;            /* how often timeouts are looked at: one timer a loop */
 };
 
-#define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000})
+#define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
 struct net_listener {
 	int socket;               /* from net_address_listen; the loop closes it */
@@ -103,10 +104,14 @@ struct buffer *net_conn_out(struct net_conn *conn);
 /** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
 void net_loop_flush(struct net_loop *loop);
 /**
- * More than NET_OUT_MAX waits or was written in this turn, and others want theirs:
- * consume nothing further, it will come again.
+ * More than NET_OUT_MAX waits, was written in this turn or is `coming`: consume
+ * nothing further, it will come again.
  */
-bool net_conn_blocked(const struct net_conn *conn);
+bool net_conn_blocked(const struct net_conn *conn, size_t coming);
+/** It has had its share of this turn: consume nothing further, it will come again. */
+void net_conn_yield(struct net_conn *conn);
+/** So much was answered that what is dear should wait for the next turn. */
+bool net_loop_is_busy(const struct net_loop *loop);
 /**
  * No more input is handed over; closes when the replies of this turn are written,
  * or when it is held, those of the turn that releases it.

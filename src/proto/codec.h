@@ -33,8 +33,10 @@ struct codec_limits {
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */
-	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it; 0 bytes when
-	                  the reply is only an interim one, such as 100 Continue */
+	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it */
+	CODEC_INTERIM, /* part of a request that `reply` is to be called for in its turn, such as
+	                  for 100 Continue; nothing is consumed */
+	CODEC_SKIPPED, /* *consumed bytes belong to no request, or to one that is not accepted */
 };
 
 struct codec {
@@ -45,7 +47,8 @@ struct codec {
 	 * Reads one request from `data`: all bytes of the connection that no
 	 * request has consumed. After CODEC_MORE the next call gets the same
 	 * bytes, at any address, and more behind them. Never needs more than
-	 * header_max + request_max + 1 KiB bytes to say CODEC_REQUEST. Not to be
+	 * header_max + request_max + 1 KiB bytes to say something else. A request
+	 * whose bytes are not dropped then is read again by the next call. Not to be
 	 * called again after a request with `close`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,

@@ -252,9 +252,15 @@ static void refuse(struct fill *fill)
 	refuse_as(fill, http_error_of(fill->error.status));
 }
 
+/* About what the reply to an item of a batch takes. */
+#define ITEM_REPLY_SIZE 256
+
 static int read_batch(struct http_call *call)
 {
-	return json_read_items(&call->fill, call->message.body, refuse);
+	int status = json_read_items(&call->fill, call->message.body, refuse);
+
+	call->fill.request->reply_size = call->fill.request->item_count * ITEM_REPLY_SIZE;
+	return status;
 }
 
 /* /v1/top?n=10 */
@@ -432,6 +438,7 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	if (result == HTTP1_CONTINUE) {
 		request->verb = HTTP_INTERIM;
 		*consumed = 0;
+		return CODEC_INTERIM;
 	} else if (result == HTTP1_MESSAGE) {
 		request->close = !call.message.keep_alive;
 		if (strcmp(call.message.method, "HEAD") == 0)

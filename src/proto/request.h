@@ -84,6 +84,7 @@ struct request {
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
 	int refused;                /* REQUEST_LOCAL: the status of the error that it answers, or 0 */
 	bool close;                 /* close the connection after the reply */
+	size_t reply_size;          /* about, of a reply beyond a few hundred bytes; else 0 */
 	/* The codec's own: which of its answers, and with what. */
 	int verb;
 	int detail;

@@ -5,8 +5,7 @@
 
 /* What a request may be to its reply besides an entry of the table. */
 enum {
-	VERB_SILENT = -1, /* empty lines, parts of what is skipped */
-	VERB_ERROR = -2,
+	VERB_ERROR = -1,
 };
 
 /* WEIR.CHECK has the most words: its name and two for each attribute. */
@@ -267,6 +266,15 @@ const struct resp_spec *resp_spec_find(struct slice name)
 	return NULL;
 }
 
+/* An element of what COMMAND tells of one command. */
+#define COMMAND_INFO_MAX 128
+
+/* About; of one that is answered on the spot, from its own size. */
+static size_t reply_size(const struct resp_spec *spec, size_t n, size_t size)
+{
+	return spec->run == resp_run_command ? (SPEC_COUNT + n) * COMMAND_INFO_MAX : size;
+}
+
 static int read_command(struct fill *fill, const struct resp_command *command)
 {
 	const struct resp_spec *spec = resp_spec_find(command->args[0]);
@@ -320,6 +328,8 @@ static void read_fresh(struct resp_session *session, struct slice data, struct f
 		return;
 	}
 	spec = &specs[fill->request->verb];
+	if (spec->run)
+		fill->request->reply_size = reply_size(spec, command->count, data.len);
 	if (spec->key != 0 && data.data[0] == '*' && !fill->request->permit.data)
 		resp_form_learn(&session->form, data, command->args, spec->key, fill->request);
 }
@@ -336,7 +346,9 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 
 	if (result == RESP_MORE)
 		return CODEC_MORE;
-	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1, .verb = VERB_SILENT};
+	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
+		return CODEC_SKIPPED;
+	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (result == RESP_BROKEN) {
 		error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
 		refuse(&fill);
@@ -346,7 +358,7 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 		          "expected a command of at most %zu bytes, found a longer one",
 		          session->limits.request_max);
 		refuse(&fill);
-	} else if (result == RESP_COMMAND && command.count > 0) {
+	} else {
 		read_fresh(session, (struct slice){data.data, *consumed}, &fill, &command);
 	}
 	return CODEC_REQUEST;
@@ -368,8 +380,6 @@ static void reply(void *state, const struct request *request, const struct reply
 {
 	const struct resp_spec *spec;
 
-	if (request->verb == VERB_SILENT)
-		return;
 	if (request->verb == VERB_ERROR) {
 		resp_write_error(out, "ERR", request->text);
 		return;

@@ -8,7 +8,7 @@
 #include "rules/model.h"
 #include "server/client_ip.h"
 #include "server/door.h"
-#include "server/limit_list.h"
+#include "server/page.h"
 #include "server/permit.h"
 
 static const enum algo_op ops[] = {
@@ -310,47 +310,6 @@ static void finish_ready(struct worker *worker, struct work *work)
 	work->reply.ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
 }
 
-/* Answers with worker->page, which is filled anew for each. */
-static void give_page(struct worker *worker, struct work *work, int status)
-{
-	if (status != WEIR_OK || worker->page.failed) {
-		buffer_free(&worker->page);
-		check(work, WEIR_ENOMEM);
-		return;
-	}
-	work->reply.body = (struct slice){worker->page.data, worker->page.len};
-}
-
-static void finish_metrics(struct worker *worker, struct work *work)
-{
-	struct worker_shared *shared = worker->shared;
-	struct metrics_now now = {
-	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed),
-	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
-	    .log_lines_dropped = log_dropped(shared->log),
-	    .usage = os_usage(),
-	};
-
-	weir_table_stats(shared->table, worker->at.now_ns, &now.table);
-	worker->page.len = 0;
-	metrics_render(shared->metrics, &now, &worker->page);
-	give_page(worker, work, WEIR_OK);
-}
-
-static void finish_limits(struct worker *worker, struct work *work)
-{
-	worker->page.len = 0;
-	give_page(worker, work, limit_list_render(worker->config, &worker->arena, &worker->page));
-}
-
-static void finish_top(struct worker *worker, struct work *work)
-{
-	worker->page.len = 0;
-	give_page(worker, work,
-	          top_render(worker->shared->top, work->request.top, worker->at.now_ns,
-	                     &worker->arena, &worker->page));
-}
-
 static void prepare_batch(struct worker *worker, struct work *work)
 {
 	const struct request *r = &work->request;
@@ -407,20 +366,19 @@ static void finish_batch(struct worker *worker, struct work *work)
 static const struct {
 	void (*prepare)(struct worker *worker, struct work *work);
 	void (*finish)(struct worker *worker, struct work *work);
-	bool large;
 } kinds[REQUEST_KIND_COUNT] = {
-    [REQUEST_LIMIT] = {prepare_limit, finish_decision, false},
-    [REQUEST_RULES] = {prepare_rules, finish_rules, false},
-    [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc, false},
-    [REQUEST_LOCAL] = {nothing, nothing, false},
-    [REQUEST_HEALTH] = {nothing, finish_health, false},
-    [REQUEST_READY] = {nothing, finish_ready, false},
-    [REQUEST_METRICS] = {nothing, finish_metrics, true},
-    [REQUEST_LIMITS] = {nothing, finish_limits, true},
-    [REQUEST_TOP] = {nothing, finish_top, true},
-    [REQUEST_SHED] = {nothing, finish_shed, false},
-    [REQUEST_REPORT] = {prepare_permit, finish_report, false},
-    [REQUEST_BATCH] = {prepare_batch, finish_batch, false},
+    [REQUEST_LIMIT] = {prepare_limit, finish_decision},
+    [REQUEST_RULES] = {prepare_rules, finish_rules},
+    [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc},
+    [REQUEST_LOCAL] = {nothing, nothing},
+    [REQUEST_HEALTH] = {nothing, finish_health},
+    [REQUEST_READY] = {nothing, finish_ready},
+    [REQUEST_METRICS] = {nothing, page_finish},
+    [REQUEST_LIMITS] = {nothing, page_finish},
+    [REQUEST_TOP] = {nothing, page_finish},
+    [REQUEST_SHED] = {nothing, finish_shed},
+    [REQUEST_REPORT] = {prepare_permit, finish_report},
+    [REQUEST_BATCH] = {prepare_batch, finish_batch},
 };
 
 /* Else the reply says why not. Apart: the hot path needs no room for words. */
@@ -495,9 +453,4 @@ void handle_finish(struct worker *worker, struct work *work)
 	error = error_of(work);
 	if (error != WEIR_OK)
 		metrics_add(&metrics->errors[work->protocol->metric][-error], 1);
-}
-
-bool handle_is_large(const struct work *work)
-{
-	return kinds[work->request.kind].large;
 }

@@ -18,7 +18,5 @@ void handle_locate(const struct weir_table *table, struct work *works, size_t n,
 void handle_finish(struct worker *worker, struct work *work);
 /** After the last pass: there is no memory for the reply, so what was taken for it is given back. */
 void handle_no_memory(struct worker *worker, struct work *work);
-/** Whether its reply may be large: such are answered one by one. */
-bool handle_is_large(const struct work *work);
 
 #endif

@@ -6,9 +6,12 @@
 #include "rules/model.h"
 #include "server/handle.h"
 #include "server/hold.h"
+#include "server/page.h"
 #include "server/queue.h"
 
 #define HTTP_IDLE_MS (5 * 60 * 1000)
+/* About what a reply takes, or an error, beyond request.reply_size. */
+#define REPLY_SIZE   256
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP, HTTP_IDLE_MS};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP, 0};
@@ -32,15 +35,20 @@ static void answer(struct worker *worker)
 	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
 	uint64_t end_ns;
 
-	if (worker->count == 0)
+	if (worker->count == 0) {
+		arena_reset(&worker->arena);
 		return;
+	}
 	worker->at = clock_moment(&worker->shared->table->clock);
 	handle_fetch(worker->shared->table, worker->batch, worker->count);
 	handle_locate(worker->shared->table, worker->batch, worker->count, worker->at);
 	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
-		((struct client *)net_conn_data(worker->batch[i].conn))->undecided = false;
+		struct client *client = net_conn_data(worker->batch[i].conn);
+
+		client->undecided = false;
+		client->coming = 0;
 		worker_answer(worker, &worker->batch[i]);
 	}
 	net_loop_flush(worker->loop);
@@ -49,6 +57,8 @@ static void answer(struct worker *worker)
 	metrics_observe(metrics, METRICS_TURN, worker->count, 1);
 	worker->start_ns = end_ns;
 	worker->count = 0;
+	worker->coming = 0;
+	worker->batches++;
 	adhoc_end_batch(&worker->adhoc);
 	arena_reset(&worker->arena);
 }
@@ -70,43 +80,99 @@ static void begin_turn(struct worker *worker)
 	worker->start_ns = os_monotonic_ns();
 }
 
+/* What is left of a connection's bytes, and of its share of the turn in requests. */
+struct feed {
+	struct slice rest;
+	size_t share;
+};
+
+static void consume(struct feed *feed, size_t bytes, size_t requests)
+{
+	feed->rest = (struct slice){feed->rest.data + bytes, feed->rest.len - bytes};
+	feed->share = sat_sub(feed->share, requests);
+}
+
+/* Adds the request to the batch. False: no more of its connection now. */
+static bool admit(struct worker *worker, struct work *work, size_t page)
+{
+	struct client *client = net_conn_data(work->conn);
+	size_t reply = REPLY_SIZE + work->request.reply_size + page;
+
+	handle_prepare(worker, work);
+	client->undecided = handle_may_wait(work);
+	client->coming += reply;
+	worker->coming += reply;
+	worker->count++;
+	if (work->request.close)
+		net_conn_finish(work->conn);
+	else if (page > 0)
+		net_conn_yield(work->conn);
+	return !work->request.close && page == 0;
+}
+
+/* Takes the next request of a connection. False: no more of it now. */
+static bool take(struct worker *worker, struct net_conn *conn, struct feed *feed)
+{
+	const struct worker_protocol *protocol = net_conn_tag(conn);
+	struct client *client = net_conn_data(conn);
+	struct work *work = &worker->batch[worker->count];
+	size_t consumed = 0, page;
+
+	work->conn = conn;
+	work->protocol = protocol;
+	switch (protocol->codec->parse(client->session, feed->rest, &consumed, &worker->arena,
+	                               &work->request)) {
+	case CODEC_MORE:
+		return false;
+	case CODEC_SKIPPED:
+		consume(feed, consumed, 1);
+		return true;
+	case CODEC_INTERIM:
+		answer(worker); /* what came before it */
+		protocol->codec->reply(client->session, &work->request, &work->reply, net_conn_out(conn));
+		consume(feed, 0, 1);
+		return true;
+	case CODEC_REQUEST:
+		break;
+	}
+	page = page_size(worker, &work->request);
+	if (page > 0 && net_loop_is_busy(worker->loop)) {
+		net_conn_yield(conn);
+		return false;
+	}
+	consume(feed, consumed, 1 + work->request.item_count);
+	return admit(worker, work, page);
+}
+
+/* What the batch has is to be answered before it gets another request of the client's. */
+static bool must_answer(const struct worker *worker, const struct client *client)
+{
+	return client->undecided || worker->count == WORKER_BATCH ||
+	       worker->coming > WORKER_OUT_MAX || worker->arena.used > WORKER_ARENA_MAX;
+}
+
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
-	const struct worker_protocol *protocol = net_conn_tag(conn);
 	struct client *client = net_conn_data(conn);
-	size_t used = 0;
+	struct feed feed = {bytes, WORKER_SHARE};
 
 	begin_turn(worker);
-	while (used < bytes.len && !net_conn_blocked(conn) && !net_conn_is_held(conn)) {
-		struct slice rest = {bytes.data + used, bytes.len - used};
-		struct work *work = &worker->batch[worker->count];
-		size_t consumed = 0;
-		enum codec_result result;
+	while (feed.rest.len > 0 && !net_conn_is_held(conn)) {
+		bool blocked = net_conn_blocked(conn, client->coming);
 
-		if (client->undecided) {
-			answer(worker);
-			continue;
-		}
-		result = protocol->codec->parse(client->session, rest, &consumed, &worker->arena,
-		                                &work->request);
-		used += consumed;
-		if (result == CODEC_MORE)
+		if (blocked && client->coming == 0)
 			break;
-		work->conn = conn;
-		work->protocol = protocol;
-		handle_prepare(worker, work);
-		client->undecided = handle_may_wait(work);
-		worker->count++;
-		if (work->request.close)
-			net_conn_finish(conn);
-		if (handle_is_large(work) || worker->count == WORKER_BATCH ||
-		    worker->arena.used > WORKER_ARENA_MAX)
+		if (feed.share == 0) {
+			net_conn_yield(conn);
+			break;
+		}
+		if (blocked || must_answer(worker, client))
 			answer(worker);
-		if (work->request.close)
+		else if (!take(worker, conn, &feed))
 			break;
 	}
-	return used;
+	return bytes.len - feed.rest.len;
 }
 
 static void on_turn(void *context)
@@ -151,7 +217,8 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 
-	*worker = (struct worker){.shared = shared, .index = index, .lock = PTHREAD_MUTEX_INITIALIZER};
+	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
+	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	worker->limits = shared->limits;
 	worker->limits.carried = &worker->carried;
@@ -200,6 +267,6 @@ void worker_close(struct worker *worker)
 	net_loop_close(worker->loop);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
-	buffer_free(&worker->page);
+	page_free_all(worker);
 	free(worker->batch);
 }

@@ -3,8 +3,12 @@
  *
  * Requests are prepared as they are parsed, so that their memory is on its way,
  * and decided together when the loop has read all that was ready, or when
- * WORKER_BATCH of them wait. A request that may have to wait for its turn is decided
+ * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. A request that may have to wait for its turn is decided
  * before the next one of its connection is looked at, for that would have to wait, too.
+ *
+ * A connection gets WORKER_SHARE requests of a turn, or one page, and the others then;
+ * a page that is asked for late in a busy turn waits for the next one. A reply counts
+ * as unread output before it is written, so that no pipeline gets more than its bound.
  */
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
@@ -26,7 +30,9 @@
 #include "stats/top.h"
 
 #define WORKER_BATCH     1024
+#define WORKER_SHARE     1024
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
+#define WORKER_OUT_MAX   ((size_t)512 << 10)
 
 struct worker_protocol {
 	const struct codec *codec;
@@ -60,6 +66,7 @@ struct hold;
 /* What is kept of a connection. */
 struct client {
 	struct hold *hold; /* its answer that waits, or NULL */
+	size_t coming;     /* about how many bytes of replies the batch has for it */
 	bool undecided;    /* the batch has a request of it that may be held */
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
@@ -75,6 +82,12 @@ struct work {
 	struct engine_charge *waits_for; /* decided: not yet, but to be when its key is free; or NULL */
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
 	size_t item_count;
+};
+
+/* See page.h. */
+struct page {
+	struct buffer text;
+	uint64_t batch; /* in which it was rendered; 0: never */
 };
 
 struct worker {
@@ -93,11 +106,14 @@ struct worker {
 	struct adhoc adhoc;
 	struct work *batch;
 	size_t count;
+	size_t coming;    /* about how many bytes of replies */
+	uint64_t batches; /* this one's number, from 1 */
 	struct heap holds;  /* see hold.h */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
 	pthread_mutex_t lock;
 	struct queued *woken; /* under the lock; see queue.c */
-	struct buffer page; /* what handle_is_large */
+	struct page pages[REQUEST_KIND_COUNT];
+	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };
 
 /** Errors: ENOMEM, EIO. Close it in any case. */

@@ -263,22 +263,41 @@ struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct a
 	return shown;
 }
 
-int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
-               struct buffer *out)
+int top_render(struct top *top, uint64_t now_ns, struct arena *arena, struct buffer *out,
+               struct top_ends *ends)
 {
-	const struct top_entry *entries = top_list(top, &n, now_ns, arena);
+	const struct top_entry *entries;
 
+	ends->count = TOP_SHOWN_MAX;
+	entries = top_list(top, &ends->count, now_ns, arena);
 	if (!entries)
 		return WEIR_ENOMEM;
 	buffer_add(out, "[", 1);
-	for (size_t i = 0; i < n; i++) {
+	ends->at[0] = out->len;
+	for (size_t i = 0; i < ends->count; i++) {
 		buffer_add_text(out, i > 0 ? ",{\"limit\":\"" : "{\"limit\":\"");
 		buffer_add_json(out, slice_of(entries[i].limit));
 		buffer_add_text(out, "\",\"key\":\"");
 		buffer_add_json(out, entries[i].key);
 		buffer_printf(out, "%s\",\"denied\":%llu,\"error\":%llu}", entries[i].cut ? "…" : "",
 		              (unsigned long long)entries[i].denied, (unsigned long long)entries[i].error);
+		ends->at[i + 1] = out->len;
 	}
 	buffer_add(out, "]", 1);
 	return WEIR_OK;
+}
+
+struct slice top_first(struct slice text, const struct top_ends *ends, size_t n,
+                       struct arena *arena)
+{
+	char *copy;
+
+	if (n >= ends->count)
+		return text;
+	text.len = ends->at[n] + 1;
+	copy = arena_copy(arena, text);
+	if (copy)
+		copy[text.len - 1] = ']';
+	text.data = copy;
+	return text;
 }

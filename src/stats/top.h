@@ -21,6 +21,7 @@
 
 #define TOP_COUNTERS 256
 #define TOP_KEY_MAX  64 /* bytes kept of a key's name */
+#define TOP_SHOWN_MAX 100
 
 struct top;
 
@@ -45,8 +46,17 @@ struct top_entry {
 /** The most denied pairs, most denied first, at most *n; *n is how many. NULL: out of memory. */
 struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena);
 
-/** Appends the same as a JSON array. 0 or ENOMEM. */
-int top_render(struct top *top, size_t n, uint64_t now_ns, struct arena *arena,
-               struct buffer *out);
+/* Where the array of the first so many pairs ends in the text, but for its bracket. */
+struct top_ends {
+	size_t count;
+	size_t at[TOP_SHOWN_MAX + 1];
+};
+
+/** Appends TOP_SHOWN_MAX of them as a JSON array. 0 or ENOMEM. */
+int top_render(struct top *top, uint64_t now_ns, struct arena *arena, struct buffer *out,
+               struct top_ends *ends);
+/** The array of the first `n` pairs at most: `text` itself, or in the arena; no data: ENOMEM. */
+struct slice top_first(struct slice text, const struct top_ends *ends, size_t n,
+                       struct arena *arena);
 
 #endif

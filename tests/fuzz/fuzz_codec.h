@@ -34,7 +34,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 
 	reply.items = items;
 	buffer_add_slice(pending, bytes);
-	while (open && result == CODEC_REQUEST) {
+	while (open && result != CODEC_MORE) {
 		struct arena arena = {0};
 		struct request request;
 		size_t consumed = SIZE_MAX;
@@ -44,7 +44,11 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 			memcpy(copy, pending->data, pending->len);
 		result =
 		    codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
-		if (result == CODEC_REQUEST) {
+		if (result == CODEC_SKIPPED) {
+			if (consumed == 0 || consumed > pending->len)
+				abort();
+			buffer_consume(pending, consumed);
+		} else if (result != CODEC_MORE) {
 			if (consumed > pending->len || request.item_count > 4 || (request.kind != REQUEST_LOCAL && request.key.len > 64))
 				abort();
 			codec->reply(session, &request, &reply, out);

@@ -3,7 +3,8 @@
  * "big N" is answered by N bytes, "quit" ends the connection. More than BATCH
  * big ones at once are answered before further ones are taken. "hold" is answered
  * when somebody says "go", "hold N" after N milliseconds, "hold quit" ends the
- * connection, too. One is held at a time.
+ * connection, too. One is held at a time. Of one connection `share` lines are taken in a
+ * turn, and no big one while the loop is busy.
  */
 #ifndef TEST_NET_LINES_H
 #define TEST_NET_LINES_H
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -38,15 +40,20 @@ struct fixture {
 	struct net_loop *loop;
 	struct net_gate gate;
 	struct net_address address;
+	int listener;
 	pthread_t thread;
 	struct line lines[1 << 16];
 	size_t count;
 	struct net_conn *held; /* NULL: none */
 	char held_text[32];
 	_Atomic uint64_t due_ns;
-	size_t output; /* bytes of replies since the loop's last turn */
-	_Atomic size_t most_in_a_turn, most_output;
-	_Atomic int opened, closed;
+	size_t share;  /* 0: no bound */
+	size_t input;  /* bytes handed over since the loop's last turn */
+	size_t output; /* bytes of replies likewise */
+	size_t bigs;   /* answered */
+	size_t bigs_before_hello;
+	_Atomic size_t most_in_a_turn, most_input, most_output, turns;
+	_Atomic int opened, closed, troubles;
 };
 
 static void line_open(void *context, struct net_conn *conn)
@@ -70,9 +77,11 @@ static void line_close(void *context, struct net_conn *conn)
 
 static void line_trouble(void *context, const char *what, const char *why)
 {
-	(void)context;
+	struct fixture *f = context;
+
 	(void)what;
 	(void)why;
+	f->troubles++;
 }
 
 static void answer(struct fixture *f);
@@ -110,14 +119,22 @@ static void release_due(struct fixture *f)
 static size_t line_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct fixture *f = context;
-	size_t used = 0;
+	size_t used = 0, taken = 0;
 	const char *end;
 
 	assert_false(net_conn_is_held(conn));
-	while (!net_conn_blocked(conn) && !net_conn_is_held(conn) &&
+	f->input += bytes.len;
+	if (f->input > f->most_input)
+		f->most_input = f->input;
+	while (!net_conn_blocked(conn, 0) && !net_conn_is_held(conn) &&
 	       (end = memchr(bytes.data + used, '\n', bytes.len - used)) != NULL) {
 		struct slice text = {bytes.data + used, (size_t)(end - bytes.data) - used};
 
+		if ((f->share > 0 && taken++ == f->share) ||
+		    (begins(text, "big ") && net_loop_is_busy(f->loop))) {
+			net_conn_yield(conn);
+			break;
+		}
 		used = (size_t)(end - bytes.data) + 1;
 		if (begins(text, "hold")) {
 			hold(f, conn, text);
@@ -154,9 +171,12 @@ static void answer(struct fixture *f)
 
 			memset(to, 'x', big);
 			out->len += big;
+			f->bigs++;
 		} else {
 			buffer_add_slice(out, text);
 			buffer_add_text(out, "\n");
+			if (slice_equal(text, SLICE("hello")))
+				f->bigs_before_hello = f->bigs;
 		}
 		f->output += out->len - before;
 	}
@@ -171,7 +191,8 @@ static void line_turn(void *context)
 
 	answer(f);
 	release_due(f);
-	f->output = 0;
+	f->input = f->output = 0;
+	f->turns++;
 }
 
 static const struct net_owner owner = {line_open, line_data, line_turn, line_close, line_trouble};
@@ -193,6 +214,7 @@ static struct fixture *prepare(const struct net_options *options, size_t max_con
 	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->gate), WEIR_OK);
 	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &f->address, NULL), WEIR_OK);
 	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
+	f->listener = listener.socket;
 	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
 	return f;
 }
@@ -214,10 +236,16 @@ static void close_fixture(struct fixture *f)
 	free(f);
 }
 
-static void finish(struct fixture *f)
+/* Ends the loop's thread; its figures are left to look at. */
+static void stop(struct fixture *f)
 {
 	net_loop_stop(f->loop);
 	pthread_join(f->thread, NULL);
+}
+
+static void finish(struct fixture *f)
+{
+	stop(f);
 	close_fixture(f);
 }
 

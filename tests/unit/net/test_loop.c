@@ -1,5 +1,15 @@
 #include "lines.h"
 
+/* The descriptor that the system gives next. */
+static int lowest_free(void)
+{
+	int fd = dup(0);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return fd;
+}
+
 static void lines_in_pieces_and_many_in_one_piece_are_all_answered_in_order(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
@@ -105,6 +115,146 @@ static void a_peer_that_does_not_read_is_not_read_and_resumes_without_loss(void 
 	expect(slow, "after\n");
 	close(slow);
 	close(other);
+	finish(f);
+}
+
+/* What is there before the loop runs for the first time is seen at once. */
+static void a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only(void **state)
+{
+	enum { CROWD = 50, LINES = 20, SIZE = 10000, ROUND = 512 << 10 };
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, CROWD + 1, 0);
+	int crowd[CROWD], stranger;
+
+	(void)state;
+	f->share = LINES / 4;
+	for (int i = 0; i < CROWD; i++) {
+		crowd[i] = dial(f);
+		for (int n = 0; n < LINES; n++)
+			say(crowd[i], "big 10000\n");
+	}
+	stranger = dial(f);
+	say(stranger, "hello\n");
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	expect(stranger, "hello\n");
+	close(stranger);
+	for (int i = 0; i < CROWD; i++) {
+		assert_int_equal(swallow(crowd[i], LINES * SIZE), LINES * SIZE);
+		close(crowd[i]);
+	}
+	stop(f);
+	assert_true(f->bigs_before_hello <= ROUND / SIZE + BATCH);
+	assert_true(f->most_output <= ROUND + BATCH * SIZE);
+	close_fixture(f);
+}
+
+/* Each gets its next share when all others had theirs. */
+static void shares_are_given_in_turns(void **state)
+{
+	enum { CROWD = 20, LINES = 50 };
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, CROWD, 0);
+	int crowd[CROWD];
+
+	(void)state;
+	f->share = 1;
+	for (int i = 0; i < CROWD; i++) {
+		crowd[i] = dial(f);
+		for (int n = 0; n < LINES; n++)
+			say(crowd[i], "x\n");
+	}
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	for (int i = 0; i < CROWD; i++)
+		for (int n = 0; n < LINES; n++)
+			expect(crowd[i], "x\n");
+	stop(f);
+	assert_int_equal(f->most_in_a_turn, CROWD);
+	assert_true(f->turns >= LINES);
+	for (int i = 0; i < CROWD; i++)
+		close(crowd[i]);
+	close_fixture(f);
+}
+
+static void a_connection_is_read_once_a_turn(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	enum { LINES = 40000, WIDTH = 6 };
+	char *all = malloc(LINES * WIDTH + 1), *got = malloc(LINES * WIDTH);
+	struct sender sender = {dial(f), all, LINES * WIDTH};
+	pthread_t thread;
+
+	(void)state;
+	for (int i = 0; i < LINES; i++)
+		snprintf(all + i * WIDTH, WIDTH + 1, "%05d\n", i);
+	assert_int_equal(pthread_create(&thread, NULL, send_all, &sender), 0);
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	assert_int_equal(recv(sender.fd, got, LINES * WIDTH, MSG_WAITALL), LINES * WIDTH);
+	assert_memory_equal(all, got, LINES * WIDTH);
+	pthread_join(thread, NULL);
+	close(sender.fd);
+	stop(f);
+	assert_true(f->most_input <= 64 << 10);
+	close_fixture(f);
+	free(all);
+	free(got);
+}
+
+static void a_listener_that_is_broken_is_given_up_and_told_once(void **state)
+{
+	enum { LINES = 200 };
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	int fd = dial(f);
+	size_t before;
+
+	(void)state;
+	say(fd, "x\n");
+	expect(fd, "x\n");
+	before = f->turns;
+	shutdown(f->listener, SHUT_RDWR); /* accept() fails with EINVAL from now on */
+	for (int i = 0; i < LINES; i++) {
+		say(fd, "x\n");
+		expect(fd, "x\n");
+	}
+	assert_int_equal(f->troubles, 1);
+	assert_true(f->turns - before <= 2 * LINES);
+	close(fd);
+	finish(f);
+}
+
+/* The timer that would try again is far away. */
+static void without_descriptors_the_next_is_accepted_when_one_closes(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct rlimit before, tight;
+	struct fixture *f;
+	int first, second;
+
+	(void)state;
+	options.tick_ms = 3600 * 1000;
+	f = start(&options, 10, 0);
+	first = dial(f);
+	say(first, "x\n");
+	expect(first, "x\n");
+	second = dial(f);
+	say(second, "y\n");
+	expect(second, "y\n");
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	for (int i = 0; i < 10; i++) {
+		int third = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		tight = (struct rlimit){(rlim_t)lowest_free(), before.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+		assert_int_equal(connect(third, &f->address.any, net_address_size(&f->address)), 0);
+		say(third, "z\n");
+		while (f->troubles <= i) {
+			say(second, "y\n");
+			expect(second, "y\n");
+		}
+		close(first);
+		first = third;
+		expect(first, "z\n");
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	}
+	close(first);
+	close(second);
 	finish(f);
 }
 
@@ -256,6 +406,11 @@ int main(void)
 	    cmocka_unit_test(pipelines_longer_than_the_scratch_lose_nothing),
 	    cmocka_unit_test(more_than_input_max_without_a_line_ends_the_connection_only),
 	    cmocka_unit_test(a_peer_that_does_not_read_is_not_read_and_resumes_without_loss),
+	    cmocka_unit_test(a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only),
+	    cmocka_unit_test(shares_are_given_in_turns),
+	    cmocka_unit_test(a_connection_is_read_once_a_turn),
+	    cmocka_unit_test(a_listener_that_is_broken_is_given_up_and_told_once),
+	    cmocka_unit_test(without_descriptors_the_next_is_accepted_when_one_closes),
 	    cmocka_unit_test(input_that_waits_for_output_to_drain_is_not_taken_for_too_long),
 	    cmocka_unit_test(after_a_half_close_what_was_sent_is_answered),
 	    cmocka_unit_test(quit_is_answered_even_when_more_input_follows),

@@ -101,14 +101,16 @@ static inline bool drive_one(struct drive *drive)
 	struct reply reply;
 	size_t consumed = SIZE_MAX, len = drive->pending.len;
 	char *copy = malloc(len);
-	bool found;
+	enum codec_result result;
 
 	if (len > 0)
 		memcpy(copy, drive->pending.data, len);
-	found = drive->codec->parse(drive->session, (struct slice){copy, len}, &consumed, &arena,
-	                            &request) == CODEC_REQUEST;
-	if (found) {
-		assert_true(consumed <= len);
+	result = drive->codec->parse(drive->session, (struct slice){copy, len}, &consumed, &arena,
+	                             &request);
+	assert_true(result == CODEC_MORE || consumed <= len);
+	if (result == CODEC_SKIPPED)
+		buffer_consume(&drive->pending, consumed);
+	if (result == CODEC_REQUEST || result == CODEC_INTERIM) {
 		if (request.kind != REQUEST_LOCAL)
 			drive_log(&drive->requests, &request);
 		reply = drive_reply(&request, &drive->reply, &arena);
@@ -118,7 +120,7 @@ static inline bool drive_one(struct drive *drive)
 	}
 	arena_free(&arena);
 	free(copy);
-	return found;
+	return result != CODEC_MORE;
 }
 
 static inline void drive_feed(struct drive *drive, struct slice bytes)

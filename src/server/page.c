@@ -1,0 +1,86 @@
+#include "server/page.h"
+
+#include "server/limit_list.h"
+
+/* What a page is taken for that was never rendered. */
+#define SIZE_MIN ((size_t)16 << 10)
+
+_Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
+
+static int render_metrics(struct worker *worker, struct buffer *out)
+{
+	struct worker_shared *shared = worker->shared;
+	struct metrics_now now = {
+	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed),
+	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
+	    .log_lines_dropped = log_dropped(shared->log),
+	    .usage = os_usage(),
+	};
+
+	weir_table_stats(shared->table, worker->at.now_ns, &now.table);
+	metrics_render(shared->metrics, &now, out);
+	return WEIR_OK;
+}
+
+static int render_limits(struct worker *worker, struct buffer *out)
+{
+	return limit_list_render(worker->config, &worker->arena, out);
+}
+
+static int render_top(struct worker *worker, struct buffer *out)
+{
+	return top_render(worker->shared->top, worker->at.now_ns, &worker->arena, out,
+	                  &worker->top_ends);
+}
+
+static int (*const renderers[REQUEST_KIND_COUNT])(struct worker *worker, struct buffer *out) = {
+    [REQUEST_METRICS] = render_metrics,
+    [REQUEST_LIMITS] = render_limits,
+    [REQUEST_TOP] = render_top,
+};
+
+size_t page_size(const struct worker *worker, const struct request *request)
+{
+	return renderers[request->kind] ? u64_max(worker->pages[request->kind].text.len, SIZE_MIN) : 0;
+}
+
+/* Renders it, unless it was in this batch. */
+static int render(struct worker *worker, enum request_kind kind)
+{
+	struct page *page = &worker->pages[kind];
+	int status;
+
+	if (page->batch == worker->batches)
+		return WEIR_OK;
+	page->text.len = 0;
+	status = renderers[kind](worker, &page->text);
+	if (status == WEIR_OK && page->text.failed)
+		status = WEIR_ENOMEM;
+	if (status == WEIR_OK)
+		page->batch = worker->batches;
+	else
+		buffer_free(&page->text);
+	return status;
+}
+
+void page_finish(struct worker *worker, struct work *work)
+{
+	enum request_kind kind = work->request.kind;
+	const struct buffer *text = &worker->pages[kind].text;
+	int status = render(worker, kind);
+	struct slice body = {text->data, text->len};
+
+	if (status == WEIR_OK && kind == REQUEST_TOP)
+		body = top_first(body, &worker->top_ends, work->request.top, &worker->arena);
+	if (!body.data) {
+		work->reply.status = WEIR_ENOMEM;
+		work->reply.message = weir_strerror(WEIR_ENOMEM);
+	}
+	work->reply.body = body;
+}
+
+void page_free_all(struct worker *worker)
+{
+	for (size_t i = 0; i < REQUEST_KIND_COUNT; i++)
+		buffer_free(&worker->pages[i].text);
+}

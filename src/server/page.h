@@ -1,0 +1,19 @@
+/*
+ * page.h: long answers that do not depend on who asks: metrics, limits, denied keys.
+ *
+ * Many may ask at once, so a page is rendered once a batch and given to each of them.
+ */
+#ifndef SERVER_PAGE_H
+#define SERVER_PAGE_H
+
+#include "server/worker.h"
+
+/** About how many bytes the page takes that the request asks for; 0: it asks for none. */
+size_t page_size(const struct worker *worker, const struct request *request);
+
+/** Answers a request for a page, or by ENOMEM. */
+void page_finish(struct worker *worker, struct work *work);
+
+void page_free_all(struct worker *worker);
+
+#endif

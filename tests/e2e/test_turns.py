@@ -1,0 +1,174 @@
+"""What one turn of the server may take, and what a connection may cost."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import time
+
+from harness import BUILD, Http, Wire, encode, until
+from test_hostile import resident
+
+CONFIG = "limits: { one: { algorithm: token_bucket, rate: 1/h } }\n"
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def requests(page, protocol="http"):
+    """How many are answered by then."""
+    return int(re.search(rf'^weir_requests_total{{protocol="{protocol}"}} (\d+)', page, re.M)[1])
+
+
+def deny(server, keys):
+    """Keys for the list of those that are denied most."""
+    with Wire(server.resp) as wire:
+        for i in range(keys):
+            wire.send(encode("WEIR.ACQUIRE", "one", f"key-{i:040}") * 2)
+            assert [wire.reply()[0] for _ in range(2)] == [1, 0]
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """What is sent meanwhile is all there when the server looks again."""
+    server.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)
+    yield
+    server.process.send_signal(signal.SIGCONT)
+
+
+def page_of(wire):
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += wire.file.readline()
+    return wire.file.read(int(re.search(rb"Content-Length: (\d+)", head)[1])).decode()
+
+
+def test_a_crowd_that_asks_for_long_answers_gets_one_each_before_others_are_answered(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    deny(server, 100)
+    crowd, pipeline = 60, 15
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.http)) for _ in range(crowd)]
+        strangers = wires[::20] + [wires[-1]]  # wherever the system names them
+        flooders = [wire for wire in wires if wire not in strangers]
+        for wire in wires:
+            wire.send(GET % b"/healthz")
+            assert page_of(wire) == "ok\n"
+        with stopped(server):
+            for wire in flooders:
+                wire.send(GET % b"/v1/top?n=100" * pipeline)
+            for wire in strangers:
+                wire.send(GET % b"/metrics")
+        before = [requests(page_of(wire)) - crowd for wire in strangers]
+        assert max(before) <= 2 * crowd, before
+        # And nothing is lost, or another's.
+        first = [page_of(flooders[0]) for _ in range(pipeline)]
+        assert first[0].count('"limit":"one"') == 100
+        for wire in flooders[1:]:
+            assert [page_of(wire) for _ in range(pipeline)] == first
+
+
+def test_lists_of_every_length_are_the_beginning_of_the_whole(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    deny(server, 20)
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.http)) for _ in range(25)]
+        with stopped(server):
+            for n, wire in enumerate(wires, 1):
+                wire.send(GET % b"/v1/top?n=%d" % n)
+        lists = [page_of(wire) for wire in wires]
+    whole = lists[-1][1:-1]
+    for n, text in enumerate(lists, 1):
+        assert text.count('"limit"') == min(n, 20)
+        assert whole.startswith(text[1:-1])
+        assert text[0] + text[-1] == "[]"
+
+
+def test_small_pipelined_requests_are_shared_out_as_well(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    pings = 5000
+    with Wire(server.http) as stranger, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.resp)) for _ in range(20)]
+        for wire in wires:
+            assert wire.command("PING") == b"+PONG"
+        with stopped(server):
+            for wire in wires:
+                wire.send(b"PING\r\n" * pings)
+            stranger.send(GET % b"/metrics")
+        assert requests(page_of(stranger), "resp") <= len(wires) * (1 + 2 * 1024)
+        for wire in wires:
+            assert wire.file.read(7 * pings) == b"+PONG\r\n" * pings
+
+
+def settled(server):
+    """Memory, once it has stopped growing."""
+    last = 0
+
+    def same():
+        nonlocal last
+        time.sleep(0.3)
+        last, before = resident(server), last
+        return last - before < 1 << 18
+    until(same, "memory to settle")
+    return last
+
+
+def grown(server, data, crowd=60):
+    """Bytes that each of a crowd costs that sends all that is taken and reads nothing."""
+    before = resident(server)
+    with contextlib.ExitStack() as stack:
+        sockets = []
+        for _ in range(crowd):
+            deaf = stack.enter_context(socket.socket())
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", server.resp))
+            deaf.setblocking(False)
+            sockets.append([deaf, data])
+        for _ in range(40):
+            for one in sockets:
+                with contextlib.suppress(BlockingIOError, ConnectionResetError, BrokenPipeError):
+                    one[1] = (one[1] or data)[one[0].send(one[1] or data):]
+            time.sleep(0.02)
+        return (settled(server) - before) / crowd
+
+
+def test_long_answers_to_short_commands_wait_in_bounded_memory(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    each = grown(server, encode("COMMAND") * 3000)
+    assert each > 0
+    if BUILD.name not in ("asan", "tsan"):
+        assert each < 450_000  # 256 KiB of answers, 64 KiB of commands
+
+
+def test_who_waits_for_a_key_costs_what_was_read_at_once(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "one", "k")[0] == 1
+    waits = encode("WEIR.ACQUIRE", "one", "k", "WAIT", 3_600_000) + encode("PING") * 20_000
+    each = grown(server, waits)
+    with Http(server.http) as http:
+        assert "weir_answers_held 60" in http.request("GET", "/metrics").text
+    if BUILD.name not in ("asan", "tsan"):
+        assert each < 76_000
+
+
+def test_what_is_no_request_is_not_counted_as_one(serve):
+    server = serve(config=CONFIG)
+    body = b'{"limit":"one","key":"k"}'
+    with Wire(server.http) as wire:
+        wire.send(b"POST /v1/peek HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body))
+        assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert wire.file.readline() == b"\r\n"
+        wire.send(body)
+        assert '"allowed":true' in page_of(wire)
+        wire.send(GET % b"/metrics")
+        assert requests(page_of(wire)) == 1
+    with Wire(server.resp) as wire:
+        wire.send(b"\r\n*0\r\n\r\n")
+        for part in (b"*2\r\n$4\r\nECHO\r\n$300000\r\n", *[b"x" * 60_000] * 5, b"\r\n"):
+            wire.send(part)
+            time.sleep(0.01)  # read piece by piece
+        assert b"at most 65536 bytes" in wire.reply()
+        assert wire.command("PING") == b"+PONG"
+    assert requests(server.get("/metrics").text, "resp") == 2
