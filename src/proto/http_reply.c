@@ -1,9 +1,12 @@
 #include "proto/http_session.h"
 
+#include "base/answer.h"
 #include "base/number.h"
 
 /* Holds any head: limits' names have 64 bytes at most. */
 #define HEAD_MAX 1024
+
+#define FIELD(name) ANSWER_FIELD(",", name)
 
 #define JSON_TYPE  "application/json"
 #define PLAIN_TYPE "text/plain; charset=utf-8"
@@ -137,21 +140,21 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
-	buffer_add_text(out, d->allowed ? "{\"allowed\":true," : "{\"allowed\":false,");
-	add_name(out, "\"limit\":", d->limit);
-	add_parameter(out, ",\"quota\":", d->quota);
-	add_parameter(out, ",\"remaining\":", d->remaining);
-	add_parameter(out, ",\"retry_after_ms\":", milliseconds(d->retry_after_ns));
-	add_parameter(out, ",\"reset_after_ms\":", milliseconds(d->reset_after_ns));
+	buffer_add_text(out, ANSWER_FIELD("{", allowed));
+	buffer_add_text(out, d->allowed ? "true" : "false");
+	add_name(out, FIELD(limit), d->limit);
+	add_parameter(out, FIELD(quota), d->quota);
+	add_parameter(out, FIELD(remaining), d->remaining);
+	add_parameter(out, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
+	add_parameter(out, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
 	if (d->paced || d->wait_ns > 0)
-		add_parameter(out, ",\"wait_ms\":", milliseconds(d->wait_ns));
-	buffer_add_text(out, ",\"reason\":\"");
-	buffer_add_text(out, weir_reason_text(d->reason));
-	buffer_add(out, "\"", 1);
+		add_parameter(out, FIELD(wait_ms), milliseconds(d->wait_ns));
+	add_name(out, FIELD(reason), weir_reason_text(d->reason));
 	if (d->rule)
-		add_name(out, ",\"rule\":", d->rule);
+		add_name(out, FIELD(rule), d->rule);
 	if (reply->permit.len > 0) {
-		buffer_add_text(out, ",\"permit\":\"");
+		buffer_add_text(out, FIELD(permit));
+		buffer_add(out, "\"", 1);
 		buffer_add_slice(out, reply->permit);
 		buffer_add(out, "\"", 1);
 	}
@@ -208,7 +211,8 @@ static const struct {
 
 static void add_error(struct buffer *out, enum http_verb error, struct slice message)
 {
-	buffer_add_text(out, "{\"error\":{\"code\":\"");
+	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, "{\"code\":\"");
 	buffer_add_text(out, errors[error].code);
 	buffer_add_text(out, "\",\"message\":\"");
 	buffer_add_json(out, message);

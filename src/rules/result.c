@@ -1,4 +1,5 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
+#include "base/answer.h"
 #include "base/buffer.h"
 #include "rules/read.h"
 
@@ -87,6 +88,31 @@ static int add_node(struct reader *reader, const yaml_node_t *node, struct buffe
 	return WEIR_OK;
 }
 
+/* The fields stand beside those of our own; some readers of JSON do not tell case. */
+static int check_names(struct reader *reader, const yaml_node_t *node)
+{
+	static const struct slice ours[] = {
+#define NAME(name) SLICE(#name),
+	    ANSWER_FIELDS(NAME)
+#undef NAME
+	};
+	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+	struct node_words known = {0};
+
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		node_words_add(&known, ours[i]);
+	for (size_t i = 0; i < node_pair_count(node); i++) {
+		const yaml_node_t *name = node_at(reader, pairs[i].key);
+
+		for (size_t j = 0; j < sizeof ours / sizeof *ours; j++)
+			if (slice_equal_nocase(node_slice(name), ours[j]))
+				return node_error(reader, name,
+				                  "expected a name that the answer itself does not use (%s), found %s",
+				                  known.text, node_found(name).text);
+	}
+	return WEIR_OK;
+}
+
 int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field)
 {
@@ -95,6 +121,8 @@ int read_result(struct reader *reader, const struct node_key *key, const yaml_no
 	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of fields to values");
 
 	(void)key;
+	if (status == WEIR_OK)
+		status = check_names(reader, value);
 	if (status == WEIR_OK)
 		status = add_mapping(reader, value, &out);
 	if (status == WEIR_OK && out.failed)

@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from harness import Http, Wire, until
+from harness import ROOT, Http, Wire, until, weir
 
 HOUR_MS = 3_600_000
 
@@ -115,6 +115,38 @@ def test_attributes_go_through_the_rules(server, key):
 def test_health_and_readiness(server):
     assert server.get("/healthz").status == 200
     assert server.get("/readyz").status == 200
+
+
+RESULTS = """
+limits:
+  pace: { algorithm: pacer, rate: 1/h, max_wait: 1s }
+  places: { algorithm: concurrency, max: 1 }
+rules:
+  - { match: { path: /pace }, key: [ip], limits: [pace], result: { code: 7, why: { allowed: yes } } }
+  - { match: { path: /places }, key: [ip], limits: [places] }
+"""
+
+
+def test_a_result_cannot_have_the_name_of_any_field_that_answers_have(serve, tmp_path):
+    server = serve(config=RESULTS)
+    batch = server.post("/v1/batch", [
+        *[{"attributes": {"path": "/pace", "ip": "1.2.3.4"}, "wait_ms": 0}] * 20,
+        {"attributes": {"path": "/places", "ip": "1.2.3.4"}}, {"limit": "nosuch", "key": "k"}]).json
+    denied = [answer for answer in batch if answer.get("allowed") is False]
+    assert denied[0]["code"] == 7 and denied[0]["why"] == {"allowed": "yes"}
+    names = {name for answer in batch for name in answer} - {"code", "why"}
+    assert {"allowed", "permit", "wait_ms", "error", "rule"} <= names
+    described = re.search(r"^case: (.*?)\.", (ROOT / "docs/rules.md").read_text(), re.M | re.S)[1]
+    assert names == set(re.findall(r"`(\w+)`", described))
+    for name in sorted(names):
+        for spelled in (name, name.upper()):
+            file = tmp_path / "result.yaml"
+            file.write_text(RESULTS.replace("code:", f"{spelled}:"))
+            refused = weir("lint", file)
+            assert refused.returncode == 1
+            assert f"{file}:6:68: error: expected a name that" in refused.stderr
+    server.reload(file.read_text())
+    assert "reload_failed" in server.line_with("reload")
 
 
 # /auth

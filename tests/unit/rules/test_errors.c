@@ -292,6 +292,20 @@ static void attributes_that_never_come_and_too_many_are_refused(void **state)
 	assert_refused(slice_of(yaml), WEIR_EINVAL, 64, 5, "at most 60 attributes header.NAME");
 }
 
+static void results_have_no_names_of_our_own(void **state)
+{
+	static const struct bad cases[] = {
+	    {"rules: [{ answer: deny, result: { code: 1, allowed: true } }]", 1, 44,
+	     "the answer itself does not use (allowed, limit, "},
+	    {"rules:\n- answer: deny\n  result:\n    Retry_After_MS: 0", 4, 5,
+	     "rule, permit, error), found \"Retry_After_MS\""},
+	    {"rules: [{ answer: deny, result: { \"err\\x6fr\": {} } }]", 1, 35, "found \"error\""},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
 static void matchers_of_later_versions_are_refused(void **state)
 {
 	static const char *const forms[] = {"!x",      ">5",    "<5",        "1-5",
@@ -427,6 +441,7 @@ int main(void)
 	    cmocka_unit_test(parameters_of_another_algorithm_are_refused),
 	    cmocka_unit_test(a_rule_has_limits_or_an_answer),
 	    cmocka_unit_test(attributes_that_never_come_and_too_many_are_refused),
+	    cmocka_unit_test(results_have_no_names_of_our_own),
 	    cmocka_unit_test(matchers_of_later_versions_are_refused),
 	    cmocka_unit_test(yaml_that_hides_things_is_refused),
 	    cmocka_unit_test(what_is_no_yaml_is_refused),

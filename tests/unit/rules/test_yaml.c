@@ -303,14 +303,14 @@ static void results_become_json(void **state)
 	    "    code: 1001\n    \"a\\\"b\": \"say \\\"hi\\\"\\n\"\n    quoted: \"7\"\n    neg: -2.50\n"
 	    "    zero: 0\n    frac: 0.5\n    padded: 007\n    minus: -x\n    dot: 1.\n    yes: yes\n"
 	    "    t: true\n    f: false\n    n: null\n    none:\n    empty: \"\"\n"
-	    "    list: [1, [a, {}], { b: [] }]\n");
+	    "    list: [1, [a, {}], { b: [] }]\n    why: { allowed: 1 }\n");
 
 	(void)state;
 	assert_string_equal(config->rules[0].result,
 	                    "{\"code\":1001,\"a\\\"b\":\"say \\\"hi\\\"\\u000a\",\"quoted\":\"7\","
 	                    "\"neg\":-2.50,\"zero\":0,\"frac\":0.5,\"padded\":\"007\",\"minus\":\"-x\","
 	                    "\"dot\":\"1.\",\"yes\":\"yes\",\"t\":true,\"f\":false,\"n\":null,"
-	                    "\"none\":null,\"empty\":\"\",\"list\":[1,[\"a\",{}],{\"b\":[]}]}");
+	                    "\"none\":null,\"empty\":\"\",\"list\":[1,[\"a\",{}],{\"b\":[]}],\"why\":{\"allowed\":1}}");
 	weir_config_close(config);
 }
 

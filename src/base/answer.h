@@ -1,0 +1,34 @@
+/*
+ * answer.h: the fields of a decision's answer in JSON.
+ *
+ * The writer of answers can't name a field that is not listed here. A rule's `result` is
+ * written behind them and can't have one of these names: most readers keep the last of two
+ * equal ones, so that a denial would read as they please.
+ */
+#ifndef BASE_ANSWER_H
+#define BASE_ANSWER_H
+
+/* X(name); error: instead of all others. */
+#define ANSWER_FIELDS(X)                                                                           \
+	X(allowed)                                                                                     \
+	X(limit)                                                                                       \
+	X(quota)                                                                                       \
+	X(remaining)                                                                                   \
+	X(retry_after_ms)                                                                              \
+	X(reset_after_ms)                                                                              \
+	X(wait_ms)                                                                                     \
+	X(reason)                                                                                      \
+	X(rule)                                                                                        \
+	X(permit)                                                                                      \
+	X(error)
+
+enum {
+#define ANSWER_LISTED(name) ANSWER_##name,
+	ANSWER_FIELDS(ANSWER_LISTED)
+#undef ANSWER_LISTED
+};
+
+/** `before`, a literal, and `"name":`; compiles for names that are listed. */
+#define ANSWER_FIELD(before, name) (&before "\"" #name "\":"[0 * ANSWER_##name])
+
+#endif
