@@ -1,35 +1,33 @@
+#include <getopt.h>
 #include <stdio.h>
 
 #include <weir/rules.h>
 
 #include "cli/command.h"
+#include "rules/model.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/settings.h"
 
 /* As the server would: what a file asks for can be well formed and impossible. */
-static int check_file(const char *path, struct weir_error *error)
+static int check_config(const weir_config *config, struct weir_error *error)
 {
-	weir_config *config = NULL;
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
 	struct settings_plan plan;
 	int status;
 
-	status = server_config_read(path, &config, error);
-	if (status == WEIR_OK)
-		status = settings_resolve(&(struct settings){0}, config, &plan, error);
+	status = settings_resolve(&(struct settings){0}, config, &plan, error);
 	if (status == WEIR_OK)
 		status = weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error);
 	if (status == WEIR_OK)
 		status = weir_engine_open(config, table, &engine, error);
 	weir_engine_close(engine);
 	weir_table_close(table);
-	weir_config_close(config);
 	return status;
 }
 
-static void say(const char *path, const struct weir_error *error)
+static void say_error(const char *path, const struct weir_error *error)
 {
 	struct buffer line = {0};
 
@@ -39,23 +37,44 @@ static void say(const char *path, const struct weir_error *error)
 	buffer_free(&line);
 }
 
+/* Whether there is nothing to object to. */
+static bool check_file(const char *path, bool strict)
+{
+	struct weir_error error = {0};
+	weir_config *config = NULL;
+	bool good = server_config_read(path, &config, &error) == WEIR_OK &&
+	            check_config(config, &error) == WEIR_OK;
+
+	if (!good)
+		say_error(path, &error);
+	for (const struct rules_warning *w = good ? config->warnings : NULL; w; w = w->next) {
+		fprintf(stderr, "%s:%u:%u: warning: %s\n", path, w->line, w->column, w->text);
+		good = !strict;
+	}
+	weir_config_close(config);
+	return good;
+}
+
 int command_lint(int argc, char **argv)
 {
-	int result = 0;
+	static const struct option options[] = {{"strict", no_argument, NULL, 's'}, {0}};
+	bool strict = false;
+	int option, result = 0;
 
-	if (argc < 2) {
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '?')
+			return EXIT_USAGE;
+		strict = true;
+	}
+	if (optind == argc) {
 		fputs("weir lint: expected FILE...\n", stderr);
 		return EXIT_USAGE;
 	}
-	for (int i = 1; i < argc; i++) {
-		struct weir_error error = {0};
-
-		if (check_file(argv[i], &error) == WEIR_OK) {
+	for (int i = optind; i < argc; i++) {
+		if (check_file(argv[i], strict))
 			printf("%s: ok\n", argv[i]);
-			continue;
-		}
-		say(argv[i], &error);
-		result = 1;
+		else
+			result = 1;
 	}
 	return result;
 }

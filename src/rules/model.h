@@ -65,6 +65,13 @@ struct rules_rule {
 /* What one customer is given at least, and so can rotate through. */
 #define RULES_IPV6_PREFIX 64
 
+/* What is legal and unlikely meant. */
+struct rules_warning {
+	unsigned line, column;
+	const char *text;
+	const struct rules_warning *next; /* in the order in which they were found */
+};
+
 struct weir_config {
 	struct arena arena;
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
@@ -88,6 +95,7 @@ struct weir_config {
 	size_t limit_count;
 	const struct rules_rule *rules;
 	size_t rule_count;
+	const struct rules_warning *warnings; /* NULL: none */
 	struct carried_list carried; /* what rules want to know of a proxied request */
 };
 

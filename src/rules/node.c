@@ -1,6 +1,7 @@
 #include "rules/node.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -227,6 +228,28 @@ int node_word(struct reader *reader, const struct node_key *key, const yaml_node
 	}
 	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
 	                  node_found(value).text);
+}
+
+int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
+{
+	struct arena *arena = &reader->config->arena;
+	struct rules_warning *warning = arena_alloc(arena, sizeof *warning);
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	if (!warning || !(warning->text = arena_copy(arena, slice_of(text))))
+		return node_no_memory(reader);
+	warning->line = (unsigned)node->start_mark.line + 1;
+	warning->column = (unsigned)node->start_mark.column + 1;
+	if (reader->warned)
+		reader->warned->next = warning;
+	else
+		reader->config->warnings = warning;
+	reader->warned = warning;
+	return WEIR_OK;
 }
 
 static size_t digits_end(struct slice text, size_t from)

@@ -32,6 +32,7 @@ struct reader {
 	struct weir_config *config;
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
+	struct rules_warning *warned;   /* the last of the config's warnings; NULL: none yet */
 	struct carried *carried;        /* the config's, still writable; NULL: none yet */
 };
 
@@ -130,6 +131,9 @@ struct node_words node_found(const yaml_node_t *node);
 #define node_error(reader, node, ...)                                                              \
 	error_set_at((reader)->error, WEIR_EINVAL, (unsigned)(node)->start_mark.line + 1,              \
 	             (unsigned)(node)->start_mark.column + 1, __VA_ARGS__)
+/** A warning about `node`, which keeps nothing from being read. 0 or ENOMEM. */
+int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /** "expected WHAT, found …" */
 int node_expected(struct reader *reader, const yaml_node_t *node, const char *what);
 int node_no_memory(struct reader *reader);

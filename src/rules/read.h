@@ -12,6 +12,12 @@ int read_limits(struct reader *reader, const struct node_key *key, const yaml_no
 int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);
 
+/**
+ * Warns of limits that rules with different keys share. `names` are the rules', in the order
+ * of the file. 0 or ENOMEM.
+ */
+int read_shared_limits(struct reader *reader, const struct node_name *names);
+
 /** `match:` into a struct rules_rule's conditions. */
 int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);

@@ -215,5 +215,7 @@ int read_rules(struct reader *reader, const struct node_key *key, const yaml_nod
 		                   &rules[i], &names[i]);
 	config->rules = rules;
 	config->rule_count = count;
+	if (status == WEIR_OK)
+		status = read_shared_limits(reader, names);
 	return status == WEIR_OK ? node_names_sort(reader, names, count, "rule") : status;
 }

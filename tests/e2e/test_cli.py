@@ -55,6 +55,46 @@ def test_lint_of_good_files_exits_0(tmp_path):
     assert weir("lint", file, ROOT / "examples/weir.yaml").returncode == 0
 
 
+# Rules whose keys differ though they share a limit, and where the second stands.
+SHARED = """limits:
+  api: { algorithm: token_bucket, rate: 5/s }
+  other: { algorithm: token_bucket, rate: 5/s }
+rules:
+  - { name: first, key: [api_key], limits: [api] }
+  - key: [ip]
+    name: by-ip
+    limits: [other, api]
+  - { key: [path, ip], limits: [api], mode: shadow }
+  - { limits: [other] }
+"""
+WARNINGS = [
+    '7:11: warning: expected the rules of limit "api" to have one key, found [ip] here and '
+    '[api_key] in "first": equal values share a count',
+    '10:5: warning: expected the rules of limit "other" to have one key, found [] here and '
+    '[ip] in "by-ip": equal values share a count']
+
+
+def test_lint_warns_of_rules_with_different_keys_that_share_a_limit(tmp_path):
+    file = tmp_path / "weir.yaml"
+    file.write_text(SHARED)
+    done = weir("lint", file)
+    assert (done.returncode, done.stdout) == (0, f"{file}: ok\n")
+    assert done.stderr.splitlines() == [f"{file}:{warning}" for warning in WARNINGS]
+    strict = weir("lint", "--strict", file)
+    assert (strict.returncode, strict.stdout, strict.stderr) == (1, "", done.stderr)
+    # A header's name is one in any case; the order of a key matters.
+    limits, rules = SHARED.split("rules:\n")
+    for key, code in (("[header.a, ip]", 0), ("[ip, header.A]", 1)):
+        file.write_text(limits + "rules:\n  - { key: [header.A, ip], limits: [api] }\n"
+                        f"  - {{ key: {key}, limits: [api] }}\n")
+        assert weir("lint", "--strict", file).returncode == code
+
+
+def test_the_shipped_file_has_no_warnings():
+    done = weir("lint", "--strict", ROOT / "examples/weir.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_lint_of_one_bad_file_among_good_ones_exits_1(tmp_path):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(CONFIG)

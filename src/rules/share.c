@@ -1,0 +1,74 @@
+/*
+ * share.c: limits that rules with different keys share.
+ *
+ * A count belongs to a limit and a key's bytes. Where one rule counts API keys and another one
+ * addresses, a visitor whose API key reads like an address uses up that address's count.
+ */
+#include <strings.h>
+
+#include "rules/read.h"
+
+/* Names of headers may differ in case. */
+static bool same_attribute(const char *a, const char *b)
+{
+	struct carried left, right;
+
+	return strcmp(a, b) == 0 ||
+	       (carried_parse(a, &left) && left.in == CARRIED_HEADER && carried_parse(b, &right) &&
+	        right.in == CARRIED_HEADER && strcasecmp(a, b) == 0);
+}
+
+static bool same_key(const struct rules_rule *a, const struct rules_rule *b)
+{
+	bool same = a->key_count == b->key_count;
+
+	for (size_t i = 0; same && i < a->key_count; i++)
+		same = same_attribute(a->key[i], b->key[i]);
+	return same;
+}
+
+static struct node_words key_words(const struct rules_rule *rule)
+{
+	struct node_words words = {0};
+
+	for (size_t i = 0; i < rule->key_count; i++)
+		node_words_add(&words, slice_of(rule->key[i]));
+	return words;
+}
+
+static int warn(struct reader *reader, const yaml_node_t *node, const char *limit,
+                const struct rules_rule *rule, const struct rules_rule *first)
+{
+	return node_warning(reader, node,
+	                    "expected the rules of limit \"%s\" to have one key, found [%s] here and [%s] "
+	                    "in \"%s\": equal values share a count",
+	                    limit, key_words(rule).text, key_words(first).text, first->name);
+}
+
+int read_shared_limits(struct reader *reader, const struct node_name *names)
+{
+	const struct weir_config *config = reader->config;
+	const struct rules_rule **first = /* of each limit */
+	    arena_array(&reader->config->arena, config->limit_count, sizeof *first);
+	bool *warned = arena_array(&reader->config->arena, config->limit_count, sizeof *warned);
+	int status = WEIR_OK;
+
+	if (!first || !warned)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+
+		for (size_t j = 0; status == WEIR_OK && j < rule->limit_count; j++) {
+			size_t limit = rule->limits[j];
+
+			if (!first[limit]) {
+				first[limit] = rule;
+			} else if (!warned[limit] && !same_key(rule, first[limit])) {
+				warned[limit] = true; /* once is enough */
+				status = warn(reader, names[i].node, config->limits[limit].options.name, rule,
+				              first[limit]);
+			}
+		}
+	}
+	return status;
+}
