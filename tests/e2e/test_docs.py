@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, ROOT, Server
+from harness import BUILD, PATIENCE, ROOT, Server, Wire
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md"]
@@ -84,6 +84,25 @@ def test_c_code_compiles_and_decides(document, tmp_path):
 def sanitize():
     name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
     return [f"-fsanitize={name}"] if name else []
+
+
+def test_the_rules_decide_in_the_order_that_is_told(tmp_path):
+    text = (ROOT / "docs/rules.md").read_text()
+    part = re.search(r"^## Which rule decides\n(.*?)^## ", text, re.M | re.S)[1]
+    config = re.search(r"^```yaml\n(.*?)^```", part, re.M | re.S)[1]
+    rows = [[cell.strip(" `") for cell in row.split("|")[1:7]]
+            for row in re.findall(r"^\| `path.*$", part, re.M)]
+    assert len(rows) == 9
+    server = Server(config=config, directory=tmp_path)
+    with Wire(server.resp) as wire:
+        for request, *expected in rows:
+            allowed, _, left, _, _, reason, _, limit, rule = wire.command(
+                "WEIR.CHECK", *request.split())
+            assert ["allowed" if allowed else "denied", reason.decode(), limit.decode(), str(left),
+                    rule.decode()] == expected, request
+        [left] = re.findall(r"^`trial` has (\d) left", part, re.M)
+        assert wire.command("WEIR.PEEK", "trial", "192.0.2.1")[2] == int(left)
+    assert server.stop() == 0
 
 
 def test_the_first_program_runs():
