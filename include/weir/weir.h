@@ -253,7 +253,7 @@ struct weir_decision {
 	                              concurrency a guess */
 	uint64_t reset_after_ns; /**< until the key is as if never used */
 	uint64_t window_ns;      /**< the limit's period; of buckets burst / rate, of concurrency
-	                              the lease */
+	                              the lease, of random 0: it has no quota to speak of */
 	const char *limit;       /**< name of the limit that decided, or NULL where no rule
 	                              applied; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */

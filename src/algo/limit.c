@@ -218,6 +218,7 @@ static int init_random(struct algo_limit *limit, const struct weir_limit_options
 	limit->random = (struct random_params){
 	    deny, deny, options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS};
 	limit->quota = ALGO_COUNT_MAX;
+	limit->window_ns = 0;
 	return WEIR_OK;
 }
 

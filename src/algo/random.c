@@ -28,12 +28,13 @@ bool random_step(const struct random_params *params, const struct algo_call *cal
 	uint64_t deny = atomic_load_explicit(&params->deny_now, memory_order_relaxed);
 	bool draws = call->op == ALGO_ACQUIRE && call->cost > 0;
 
+	out->remaining = deny == ALL ? 0 : ALGO_COUNT_MAX;
 	if (call->op <= ALGO_PEEK && (draws ? call->draw >> 1 < deny : deny == ALL)) {
 		out->allowed = false;
 		out->reason = WEIR_REASON_SHED;
+		out->remaining = 0;
 		out->retry_after_ns = params->retry_ns;
 	}
-	out->remaining = deny == ALL ? 0 : ALGO_COUNT_MAX;
 	out->reset_after_ns = 0;
 	return false;
 }

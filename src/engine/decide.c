@@ -275,6 +275,7 @@ static struct engine_charge *run(struct weir_table *table, struct engine_request
 		d->reason = WEIR_REASON_LISTED;
 		d->rule = request->listed_rule;
 		d->result = d->allowed ? NULL : request->listed_result;
+		d->retry_after_ns = d->allowed ? 0 : ALGO_RETRY_DEFAULT_NS; /* no limit says better */
 		return NULL;
 	}
 	if (call.op == ALGO_ACQUIRE && request->enforced_count > 1)

@@ -81,14 +81,25 @@ static void head_finish(struct buffer *head, const struct request *request, stru
 	out->len += head->len;
 }
 
-/* A name as a string of structured fields (RFC 9651), which know ASCII only. */
+/*
+ * A name as a string of structured fields (RFC 9651), which know ASCII only: other bytes, and
+ * '%', as %XX, so that different names stay different.
+ */
 static void add_sf_string(struct buffer *head, const char *text)
 {
+	static const char digits[] = "0123456789ABCDEF";
+
 	buffer_add(head, "\"", 1);
 	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
+		unsigned char byte = (unsigned char)*text;
+
+		if (byte < ' ' || byte > '~' || byte == '%') {
+			buffer_add(head, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
+			continue;
+		}
+		if (byte == '"' || byte == '\\')
 			buffer_add(head, "\\", 1);
-		buffer_add(head, *text >= ' ' && *text <= '~' ? text : "?", 1);
+		buffer_add(head, text, 1);
 	}
 	buffer_add(head, "\"", 1);
 }
@@ -192,7 +203,7 @@ static void reply_decision(const struct request *request, const struct reply *re
 	else
 		add_decision(out, reply);
 	head_start(&head, request, status, type, out->len - body);
-	if (d->limit)
+	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
 		add_ratelimit(&head, d);
 	if (!d->allowed && request->op != REQUEST_REFUND) {
 		add_parameter(&head, "Retry-After: ", u64_max(seconds(d->retry_after_ns), 1));

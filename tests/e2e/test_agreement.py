@@ -96,6 +96,7 @@ def test_a_rule_that_answers_by_itself_wins_over_limits(serve):
         assert check(wire, path="/both", ip="203.0.114.5")[0] == 1
     denied = server.post("/v1/acquire", {"attributes": {"ip": "203.0.113.5"}})
     assert (denied.status, denied.json["reason"]) == (429, "listed")
+    assert (denied.json["retry_after_ms"], denied.headers["Retry-After"]) == (1000, "1")
 
 
 def test_the_result_of_a_rule_is_in_its_denial(serve):

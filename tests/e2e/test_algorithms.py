@@ -32,6 +32,8 @@ def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
         denied = server.get(f"/v1/acquire/relief?key={key}")
         assert (denied.status, denied.json["reason"], denied.json["retry_after_ms"]) == (
             503, "shed", 1000)
+        assert denied.json["remaining"] == 0 and denied.headers["Retry-After"] == "1"
+        assert "RateLimit" not in denied.headers and "RateLimit-Policy" not in denied.headers
         server.reload(CONFIG + "  fresh: { algorithm: token_bucket, rate: 1/s }\n")
         until(lambda: server.get(f"/v1/peek/fresh?key={key}").status == 200, "the reload")
         assert wire.command("WEIR.ACQUIRE", "relief", key)[0] == 0

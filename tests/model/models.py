@@ -183,7 +183,8 @@ class Random(_Model):
         if operation == "acquire" and cost:
             denied = Fraction(self.draw() // 2, 2**63) < self.deny
         if denied and operation in ("acquire", "peek"):
-            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns)
+            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns,
+                          remaining=0)
         return answer
 
 

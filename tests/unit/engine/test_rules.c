@@ -301,8 +301,10 @@ static void test_a_rule_that_answers_wins_over_limits(void **context)
 	assert_int_equal(d.reason, WEIR_REASON_LISTED);
 	assert_string_equal(d.rule, "list");
 	assert_string_equal(d.result, "{\"code\":7}");
+	assert_int_equal(d.retry_after_ns, 1000000000); /* no limit says better */
 	d = check(&f, NULL, "10.2.3.4", "root", 1); /* the first such rule */
 	assert_true(d.allowed);
+	assert_int_equal(d.retry_after_ns, 0);
 	assert_string_equal(d.rule, "staff");
 	assert_int_equal(remaining(&f, "small", "10.2.3.4"), 3);
 	teardown(&f);

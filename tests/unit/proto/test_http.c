@@ -178,6 +178,49 @@ static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
 	}
 }
 
+static void test_names_in_ratelimit_fields_stay_different(void **state)
+{
+	static const char *const table[][2] = {
+	    {"a b~", "\"a b~\";q=10;w=2\r\n"},
+	    {"\xc3\xa4", "\"%C3%A4\";q=10;w=2\r\n"},
+	    {"\xc3\xb6", "\"%C3%B6\";q=10;w=2\r\n"},
+	    {"%C3%B6", "\"%25C3%25B6\";q=10;w=2\r\n"},
+	    {"\"\\?\x7f\t", "\"\\\"\\\\?%7F%09\";q=10;w=2\r\n"},
+	};
+	char longest[65], field[256] = "RateLimit: \"";
+	struct reply reply = passed;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		reply.decision.limit = table[i][0];
+		assert_answer(&reply, "GET /v1/peek/l?key=k HTTP/1.1\r\n" HOST "\r\n", "200 OK", table[i][1],
+		              false);
+	}
+	memset(longest, 0xff, sizeof longest - 1);
+	longest[64] = '\0';
+	for (int i = 0; i < 64; i++)
+		strcat(field, "%FF");
+	strcat(field, "\";r=0;t=2\r\n");
+	reply = denied;
+	reply.decision.limit = longest;
+	assert_answer(&reply, "POST /auth HTTP/1.1\r\n" HOST "\r\n", "429", field, false);
+}
+
+static void test_a_limit_without_a_quota_has_no_ratelimit_fields(void **state)
+{
+	const struct reply shed = {.decision = {.reason = WEIR_REASON_SHED,
+	                                        .quota = UINT64_C(1) << 32,
+	                                        .retry_after_ns = 2000000000,
+	                                        .limit = "relief"}};
+
+	(void)state;
+	exchange(&shed, "GET /v1/acquire/relief?key=k HTTP/1.1\r\n" HOST "\r\n", NULL,
+	         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+	         "Content-Length: 124\r\nRetry-After: 2\r\n\r\n{\"allowed\":false,"
+	         "\"limit\":\"relief\",\"quota\":4294967296,\"remaining\":0,"
+	         "\"retry_after_ms\":2000,\"reset_after_ms\":0,\"reason\":\"shed\"}");
+}
+
 static void test_where_no_limit_decided_there_are_no_ratelimit_fields(void **state)
 {
 	struct reply reply = {.decision = {.allowed = true}};
@@ -583,6 +626,8 @@ int main(void)
 	    cmocka_unit_test(test_queries_and_bodies_become_the_same_requests),
 	    cmocka_unit_test(test_permits_are_in_the_answer_and_reports_have_their_own),
 	    cmocka_unit_test(test_only_a_denied_acquire_has_a_status_of_its_own),
+	    cmocka_unit_test(test_names_in_ratelimit_fields_stay_different),
+	    cmocka_unit_test(test_a_limit_without_a_quota_has_no_ratelimit_fields),
 	    cmocka_unit_test(test_where_no_limit_decided_there_are_no_ratelimit_fields),
 	    cmocka_unit_test(test_an_error_of_the_server_is_told_by_its_status),
 	    cmocka_unit_test(test_health_readiness_and_metrics),

@@ -178,6 +178,8 @@ static void impossible_values_are_refused(void **state)
 	     "from 1 to 4294967296, found \"0\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 1/d, burst: 4294967296 } }", 1, 59,
 	     "refilled within"},
+	    {"limits: { a: { algorithm: token_bucket, rate: 1/s, burst: 4294967296 } }", 1, 59,
+	     "refilled within 16 years"},
 	    {"limits: { a: { algorithm: pacer, rate: 5/s, slack: -1 } }", 1, 52,
 	     "a whole number from 0 to 4294967295, found \"-1\""},
 	    {"limits: { a: { algorithm: pacer, rate: 1/d, slack: 6000 } }", 1, 52, "refilled within"},

@@ -211,6 +211,29 @@ static void assert_value(const char *attribute, const char *value, enum rules_te
 	weir_config_close(config);
 }
 
+/* 2^32 at 9/s come back in 15.1 years, and at 7/s in 19.4. */
+static void buckets_refill_within_16_years(void **state)
+{
+	static const char *const algorithms[] = {"token_bucket, burst: ", "leaky_bucket, capacity: ",
+	                                         "leaky_queue, capacity: ", "pacer, slack: "};
+	struct weir_error error;
+	weir_config *config;
+	char yaml[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+		uint64_t most = UINT64_C(4294967296) - (i == 3);
+
+		snprintf(yaml, sizeof yaml, "limits: { a: { algorithm: %s%llu, rate: 9/s } }",
+		         algorithms[i], (unsigned long long)most);
+		weir_config_close(read_text(yaml));
+		snprintf(yaml, sizeof yaml, "limits: { a: { algorithm: %s%llu, rate: 7/s } }",
+		         algorithms[i], (unsigned long long)most);
+		assert_int_equal(weir_config_read_yaml(yaml, strlen(yaml), NULL, &config, &error),
+		                 WEIR_EINVAL);
+	}
+}
+
 static void values_are_told_by_their_form(void **state)
 {
 	(void)state;
@@ -380,6 +403,7 @@ int main(void)
 	    cmocka_unit_test(the_door_is_read),
 	    cmocka_unit_test(limits_are_read_in_their_order),
 	    cmocka_unit_test(rules_name_limits_that_may_stand_after_them),
+	    cmocka_unit_test(buckets_refill_within_16_years),
 	    cmocka_unit_test(values_are_told_by_their_form),
 	    cmocka_unit_test(behind_a_backslash_all_is_text),
 	    cmocka_unit_test(what_requests_carry_is_listed_once),
