@@ -227,11 +227,15 @@ static int read_auth(struct http_call *call)
 	return 0;
 }
 
-/* Envoy puts a prefix before the path it asks about; the query is the client's, then. */
+/*
+ * Envoy puts a prefix before the path it asks about; the query is the client's, then. It takes
+ * any 5xx for a failure of ours, and may let the request pass, so no denial is told as one.
+ */
 static int read_auth_below(struct http_call *call)
 {
 	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
 
+	call->fill.request->detail = 429;
 	return read_proxied(call, path, &query);
 }
 
