@@ -21,6 +21,7 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 NODE = BUILD / "clients" / "node"
 GO = BUILD / "clients" / "go-redis"
+TRAEFIK = BUILD / "clients" / "traefik"
 WORKERS = 2
 STEP_SECONDS = 900
 
@@ -72,6 +73,14 @@ def run(command, env=None, timeout=STEP_SECONDS):
         return 1, f"{output}\ntimed out after {timeout} s: {command[0]}"
 
 
+def go_program(folder, program):
+    """As below, of a folder of tests/clients."""
+    return program, [f"clients/{folder}/*"], [
+        ["env", f"GOMODCACHE={BUILD / 'gomod'}", "sh", "-c",
+         f"cd tests/clients/{folder} && go build -buildvcs=false -modcacherw -o '{program}' ."],
+    ]
+
+
 # What comes from registries, each from files under tests/, again when these have
 # changed: (what it makes, the files, the commands). Node looks for packages in the
 # folders above a program, so the programs are copied beside them.
@@ -85,10 +94,8 @@ PACKAGES = {
         ["cp", "-r", "tests/clients/node", NODE],
         ["npm", "ci", "--prefix", NODE, "--ignore-scripts", "--no-audit", "--no-fund"],
     ]),
-    "go packages": (GO, ["clients/go/*"], [
-        ["env", f"GOMODCACHE={BUILD / 'gomod'}", "sh", "-c",
-         f"cd tests/clients/go && go build -buildvcs=false -modcacherw -o '{GO}' ."],
-    ]),
+    "go packages": go_program("go", GO),
+    "traefik's parts": go_program("traefik", TRAEFIK),
 }
 
 

