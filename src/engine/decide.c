@@ -320,6 +320,16 @@ void engine_decide(struct weir_table *table, struct engine_request *request, str
 	conclude(table, request, refused, at, observe, context);
 }
 
+bool engine_forget(struct weir_table *table, const struct engine_request *request,
+                   struct moment at)
+{
+	const struct memory_key *key = &request->direct.key;
+	bool had = memory_forget(table, key, at.now_ns);
+
+	room_poke(room_at(&table->room), key->hash);
+	return had;
+}
+
 bool engine_others_wait(const struct weir_table *table)
 {
 	const struct room *room = room_at(&table->room);

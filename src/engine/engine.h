@@ -194,6 +194,13 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 bool engine_report(struct weir_table *table, const struct engine_request *request,
                    struct moment at);
 
+/**
+ * Instead of engine_decide, for a reset of a bucket's key by a direct call: whether there
+ * was anything to forget. Of two at once one says so.
+ */
+bool engine_forget(struct weir_table *table, const struct engine_request *request,
+                   struct moment at);
+
 /** One step of `limit` on a key, explained; no rule. Returns as memory_apply. */
 __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
                                                      const struct weir_limit *limit,

@@ -24,7 +24,8 @@ enum request_kind {
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_SHED,    /* what a random limit denies from now on */
 	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
-	REQUEST_BATCH,   /* several of the above, decided together */
+	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
+	REQUEST_BATCH,   /* several requests, decided together; batches may be among them */
 	REQUEST_KIND_COUNT
 };
 
@@ -77,7 +78,7 @@ struct request {
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;
-	const struct request *items; /* REQUEST_BATCH: of the other kinds */
+	const struct request *items; /* REQUEST_BATCH */
 	size_t item_count;
 	uint64_t top;               /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
 	bool from_proxy;            /* /auth: the address comes from forwarded_for and the peer */
@@ -97,9 +98,10 @@ struct request {
 struct reply {
 	int status;                    /* 0: decision holds; else an enum weir_status */
 	const char *message;           /* of an error, in words */
-	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC */
+	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
 	struct slice permit;           /* beside it: what was handed out, or empty */
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
+	bool known;                    /* REQUEST_KEY: it has, or had, a state */
 	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */
 };

@@ -216,6 +216,9 @@ static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml
 	limit->line = (unsigned)name->start_mark.line + 1;
 	limit->column = (unsigned)name->start_mark.column + 1;
 	status = node_name(reader, name, &limit->options.name);
+	if (status == WEIR_OK && rules_reserved_name(slice_of(limit->options.name)))
+		return node_error(reader, name, "expected a name that is no command's, found \"%s\"",
+		                  limit->options.name);
 	if (status == WEIR_OK)
 		status = node_expect(reader, node, YAML_MAPPING_NODE,
 		                     "a limit such as { algorithm: token_bucket, rate: 5/s }");

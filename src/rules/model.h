@@ -99,6 +99,17 @@ struct weir_config {
 	struct carried_list carried; /* what rules want to know of a proxied request */
 };
 
+/** The command that brings its limits along under this name, which no limit has; or NULL. */
+static inline const char *rules_reserved_name(struct slice name)
+{
+	static const char *const names[] = {"CL.THROTTLE", "THROTTLE"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (slice_equal(name, slice_of(names[i])))
+			return names[i];
+	return NULL;
+}
+
 /**
  * An empty configuration with the defaults, or NULL. Exported from libweir for
  * libweir_rules alone, under a node of this very release: this struct is not

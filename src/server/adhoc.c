@@ -2,6 +2,13 @@
 
 #include "base/error.h"
 
+void adhoc_open(struct adhoc *adhoc)
+{
+	uint64_t year_s = 365 * NS_PER_DAY / NS_PER_S;
+
+	engine_adhoc_limit(&adhoc->any, ALGO_HORIZON_NS / NS_PER_S / year_s, 1, year_s, NULL);
+}
+
 static size_t slot_of(const struct request_adhoc *params)
 {
 	uint64_t mixed = params->burst * UINT64_C(0x9e3779b97f4a7c15) +

@@ -14,12 +14,16 @@
 #define ADHOC_SLOTS 128
 
 struct adhoc {
+	struct weir_limit any; /* for what needs no parameters: its states reach as far as any do */
 	struct {
 		struct request_adhoc params; /* count 0: empty */
 		struct weir_limit limit;
 	} slots[ADHOC_SLOTS];
 	bool crowded;
 };
+
+/** Zeroed before. */
+void adhoc_open(struct adhoc *adhoc);
 
 /**
  * The limit of `params`; it stays until adhoc_end_batch, and `arena` is not

@@ -156,6 +156,50 @@ static const weir_limit *find_limit(struct worker *worker, struct work *work)
 	return limit;
 }
 
+static void prepare_key(struct worker *worker, struct work *work)
+{
+	const struct request *r = &work->request;
+
+	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any, ops[r->op], r->key,
+	                                 0, &work->engine));
+}
+
+/* Without its parameters nothing can be told of a bucket but until when it has something to say. */
+static void finish_key(struct worker *worker, struct work *work)
+{
+	struct weir_decision *d = &work->reply.decision;
+
+	if (work->reply.status != WEIR_OK)
+		return;
+	if (work->engine.op == ALGO_RESET) {
+		work->reply.known = engine_forget(worker->shared->table, &work->engine, worker->at);
+		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
+	} else {
+		engine_decide(worker->shared->table, &work->engine, worker->at, NULL, NULL, d);
+		work->reply.known = d->reset_after_ns > 0;
+	}
+	d->quota = d->remaining = 0;
+	d->limit = rules_reserved_name(work->request.limit);
+}
+
+/* Their requests bring a limit along; what can be done to a key without one is to forget it. */
+static void prepare_reserved(struct worker *worker, struct work *work)
+{
+	struct slice name = work->request.limit;
+	char message[128];
+	int len;
+
+	if (work->request.op == REQUEST_RESET) {
+		work->request.kind = REQUEST_KEY;
+		prepare_key(worker, work);
+		return;
+	}
+	len = snprintf(message, sizeof message,
+	               "expected a limit of the rule file, found '%.*s', which is a command: peek by "
+	               "quantity 0", (int)name.len, name.data);
+	fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
+}
+
 static void finish_shed(struct worker *worker, struct work *work)
 {
 	const weir_limit *limit = find_limit(worker, work);
@@ -184,8 +228,11 @@ static void prepare_limit(struct worker *worker, struct work *work)
 	const struct request *r = &work->request;
 	const weir_limit *limit = find_limit(worker, work);
 
-	if (!limit)
+	if (!limit) {
+		if (rules_reserved_name(r->limit))
+			prepare_reserved(worker, work);
 		return;
+	}
 	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
 	                                 &work->engine));
 	work->engine.max_wait_ns = r->wait_ns;
@@ -378,6 +425,7 @@ static const struct {
     [REQUEST_TOP] = {nothing, page_finish},
     [REQUEST_SHED] = {nothing, finish_shed},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
+    [REQUEST_KEY] = {prepare_key, finish_key},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
 };
 

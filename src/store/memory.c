@@ -193,6 +193,20 @@ bool memory_is_full(const struct weir_table *store, const struct algo_limit *lim
 	return full;
 }
 
+bool memory_forget(struct weir_table *store, const struct memory_key *key, uint64_t now_ns)
+{
+	struct table_place place = table_place(&store->table, key->hash);
+
+	for (;;) {
+		struct table_slot slot = memory_find(&store->table, &place, key->cell);
+
+		if (memory_unpack(slot.value, now_ns).until_ns == 0)
+			return false;
+		if (table_store(&store->table, &place, slot, (struct cell){0, 0}, now_ns))
+			return true;
+	}
+}
+
 int memory_sync(struct weir_table *store)
 {
 	if (!store->is_file)

@@ -193,6 +193,9 @@ __attribute__((noinline, cold)) bool memory_is_full(const struct weir_table *sto
                                                     const struct table_place *place,
                                                     uint64_t now_ns, struct algo_outcome *out);
 
+/** Forgets a key of one-word states. Whether it had one that says something still. */
+bool memory_forget(struct weir_table *store, const struct memory_key *key, uint64_t now_ns);
+
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
                                               const struct algo_limit **by,

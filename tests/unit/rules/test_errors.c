@@ -69,6 +69,9 @@ static void duplicates_are_refused(void **state)
 	     "  a: { algorithm: token_bucket, rate: 5/s }\n"
 	     "  b: { algorithm: token_bucket, rate: 5/s }",
 	     4, 3, "each limit once, found \"b\" again"},
+	    {"limits: { CL.THROTTLE: { algorithm: token_bucket, rate: 5/s } }", 1, 11,
+	     "expected a name that is no command's, found \"CL.THROTTLE\""},
+	    {"limits:\n  THROTTLE: { algorithm: token_bucket, rate: 5/s }", 2, 3, "no command's"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52,
 	     "\"rate\" again"},
 	    {"rules: [{ name: x, answer: deny },\n { name: x, answer: allow }]", 2, 10,
