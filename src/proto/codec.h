@@ -8,6 +8,7 @@
 #define PROTO_CODEC_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -42,13 +43,16 @@ enum codec_result {
 struct codec {
 	const char *name;
 	size_t session_size;
-	void (*open)(void *session, const struct codec_limits *limits);
+	/* `id` is another for every connection of the process, and not 0. */
+	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);
+	/* Frees what the session holds besides itself; NULL: nothing. */
+	void (*close)(void *session);
 	/*
 	 * Reads one request from `data`: all bytes of the connection that no
 	 * request has consumed. After CODEC_MORE the next call gets the same
 	 * bytes, at any address, and more behind them. Never needs more than
 	 * header_max + request_max + 1 KiB bytes to say something else. A request
-	 * whose bytes are not dropped then is read again by the next call. Not to be
+	 * for a page whose bytes are not dropped then is read again by the next call. Not to be
 	 * called again after a request with `close`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,

@@ -465,10 +465,11 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	return CODEC_REQUEST;
 }
 
-static void open_session(void *state, const struct codec_limits *limits)
+static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
 {
 	struct http_session *session = state;
 
+	(void)id;
 	session->limits = *limits;
 	http1_open(&session->reader, limits->header_max, limits->request_max);
 }

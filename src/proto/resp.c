@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 
-/* Digits of a length, leading zeros included. */
+/* Digits of a length or an integer, leading zeros included. */
 #define DIGITS_MAX 20
 
 static enum resp_result broken(struct resp_command *command, const char *what)
@@ -32,6 +32,31 @@ enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, u
 	return RESP_COMMAND;
 }
 
+/* ":10" is the word "10". It is too short to be read in parts. */
+static enum resp_result read_integer(struct resp_reader *reader, struct slice data,
+                                     struct resp_command *command)
+{
+	size_t index = reader->count - reader->left;
+	const char *begin = data.data + reader->at + 1, *end = data.data + data.len, *digits, *p;
+	bool plus = begin < end && *begin == '+', minus = begin < end && *begin == '-';
+
+	digits = p = begin + (plus || minus);
+	begin += plus;
+	while (p < end && p - digits < DIGITS_MAX && *p >= '0' && *p <= '9')
+		p++;
+	if (p < end && (p == digits || *p != '\r'))
+		return broken(command, "invalid integer");
+	if (end - p < 2)
+		return RESP_MORE;
+	if (p[1] != '\n')
+		return broken(command, "invalid integer");
+	if (index < command->capacity)
+		command->args[index] = (struct slice){begin, (size_t)(p - begin)};
+	reader->at = (size_t)(p + 2 - data.data);
+	reader->left--;
+	return RESP_COMMAND;
+}
+
 static enum resp_result read_element(struct resp_reader *reader, struct slice data,
                                      struct resp_command *command)
 {
@@ -42,6 +67,8 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 	if (!reader->payload) {
 		if (reader->at >= data.len)
 			return RESP_MORE;
+		if (data.data[reader->at] == ':')
+			return read_integer(reader, data, command);
 		if (data.data[reader->at] != '$') {
 			snprintf(command->error, sizeof command->error,
 			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);

@@ -1,8 +1,8 @@
 /*
  * resp.h: the framing of RESP: one command out of bytes, and replies into bytes.
  *
- * Commands are arrays of bulk strings, or a line of words (inline) in which
- * quotes work as in Redis. A command longer than accepted is skipped as it
+ * Commands are arrays of bulk strings and integers, or a line of words (inline) in
+ * which quotes work as in Redis. A command longer than accepted is skipped as it
  * arrives and reported at its end, so that it costs no memory and the
  * connection lives on.
  */

@@ -2,52 +2,8 @@
 
 #include "base/error.h"
 #include "base/number.h"
-
-/* What a request may be to its reply besides an entry of the table. */
-enum {
-	VERB_ERROR = -1,
-};
-
-/* WEIR.CHECK has the most words: its name and two for each attribute. */
-#define ARGS_MAX (1 + 2 * WEIR_ATTRIBUTES_MAX)
-
-/* CL.THROTTLE and THROTTLE name key max_burst count period [quantity]. */
-static int read_adhoc(struct fill *fill, const struct slice *args, size_t n, unsigned min_burst)
-{
-	const struct {
-		const char *name;
-		int64_t min;
-	} params[] = {{"max_burst", min_burst}, {"count", 1}, {"period", 1}, {"quantity", 0}};
-	int64_t values[4] = {[3] = 1};
-
-	for (size_t i = 0; i + 2 < n; i++)
-		if (!parse_i64(args[i + 2], &values[i]) || values[i] < params[i].min)
-			return error_set(&fill->error, WEIR_EINVAL,
-			                 "expected %s to be a whole number of at least %lld, found '%.*s'",
-			                 params[i].name, (long long)params[i].min, FILL_QUOTE(args[i + 2]));
-	/* redis-cell grants one token on top of max_burst, throttlecrab does not. */
-	fill->request->adhoc = (struct request_adhoc){
-	    .burst = (uint64_t)values[0] + (min_burst == 0),
-	    .count = (uint64_t)values[1],
-	    .period_s = (uint64_t)values[2],
-	};
-	fill->request->cost = (uint64_t)values[3];
-	return fill_key(fill, args[1]);
-}
-
-static int read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                     size_t n)
-{
-	(void)spec;
-	return read_adhoc(fill, args, n, 0);
-}
-
-static int read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                     size_t n)
-{
-	(void)spec;
-	return read_adhoc(fill, args, n, 1);
-}
+#include "proto/resp_call.h"
+#include "proto/resp_multi.h"
 
 static int ask_permit(struct fill *fill, struct slice nothing)
 {
@@ -144,41 +100,6 @@ static int read_shed(struct fill *fill, const struct resp_spec *spec, const stru
 	return fill_deny(fill, args[2]);
 }
 
-/* Seconds, rounded up as soon as a millisecond is left. */
-static uint64_t seconds_left(uint64_t ns)
-{
-	return ceil_div(ns / NS_PER_MS, 1000);
-}
-
-static void write_cell(const struct reply *reply, struct buffer *out)
-{
-	const struct weir_decision *d = &reply->decision;
-	bool never = d->allowed || reply->status == WEIR_ECOST;
-	int64_t values[] = {
-	    !d->allowed,
-	    (int64_t)d->quota,
-	    (int64_t)d->remaining,
-	    never ? -1 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
-	    (int64_t)seconds_left(d->reset_after_ns),
-	};
-
-	resp_write_integers(out, 5, values, 5);
-}
-
-static void write_crab(const struct reply *reply, struct buffer *out)
-{
-	const struct weir_decision *d = &reply->decision;
-	int64_t values[] = {
-	    d->allowed,
-	    (int64_t)d->quota,
-	    (int64_t)d->remaining,
-	    (int64_t)seconds_left(d->reset_after_ns),
-	    d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
-	};
-
-	resp_write_integers(out, 5, values, 5);
-}
-
 static void write_text(struct buffer *out, const char *text)
 {
 	resp_write_bulk(out, text ? slice_of(text) : SLICE(""));
@@ -220,34 +141,68 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 
 /* What is asked most stands first: the search is in order, by length and then letters. */
 static const struct resp_spec specs[] = {
-#define DECIDE(name, class, min, max, key, kind, op, read, write)                                  \
-	{SLICE(name), min, max, key, REQUEST_##kind, REQUEST_##op, REQUEST_##class,                    \
-	 read_##read, write_##write, NULL}
-    DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, cell, cell),
-    DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, limit, seven),
-    DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, check, nine),
-    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, crab, crab),
-    DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, limit, seven),
-    DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, limit, seven),
-    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, limit, seven),
-    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, report, ok),
-    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, shed, ok),
+#define DECIDE(text, may, least, most, key_at, what, how, reader, writer)                          \
+	{                                                                                              \
+		.name = SLICE(text), .min = least, .max = most, .key = key_at, .kind = REQUEST_##what,     \
+		.op = REQUEST_##how, .class = REQUEST_##may, .read = reader, .write = writer,              \
+	}
+    DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_cell, resp_write_cell),
+    DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, read_limit, write_seven),
+    DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, read_check, write_nine),
+    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_crab, resp_write_crab),
+    DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit, write_seven),
+    DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit, write_seven),
+    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit, write_seven),
+    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report, write_ok),
+    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed, write_ok),
 #undef DECIDE
-#define RUN(name, min, max, run)                                                                   \
-	{SLICE(name), min, max, 0, REQUEST_LOCAL, REQUEST_ACQUIRE, REQUEST_FREE,                       \
-	 NULL, NULL, resp_run_##run}
+#define KEY(text, may, how, writer)                                                                \
+	{                                                                                              \
+		.name = SLICE(text), .min = 2, .max = 2, .key = 1, .kind = REQUEST_KEY,                    \
+		.op = REQUEST_##how, .class = REQUEST_##may, .read = resp_read_key,                        \
+		.write = resp_write_##writer,                                                              \
+	}
+#define KEYS(text, may, how)                                                                       \
+	{                                                                                              \
+		.name = SLICE(text), .min = 2, .max = RESP_ARGS_ANY, .key = 1, .keys = true,               \
+		.kind = REQUEST_BATCH, .op = REQUEST_##how, .class = REQUEST_##may,                        \
+		.read = resp_read_keys,                                                                    \
+	}
+    KEYS("DEL", CHANGE, RESET),
+    KEYS("EXISTS", ASK, PEEK),
+    KEY("TTL", ASK, PEEK, ttl),
+    KEY("PTTL", ASK, PEEK, pttl),
+#undef KEY
+#undef KEYS
+#define RUN(text, least, most, reply, ...)                                                         \
+	{                                                                                              \
+		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
+		.run = resp_run_##reply, __VA_ARGS__                                                       \
+	}
+#define TAKE(text, least, most, how)                                                               \
+	{                                                                                              \
+		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
+		.take = resp_take_##how,                                                                   \
+	}
     RUN("PING", 1, 2, ping),
+    TAKE("MULTI", 1, 1, multi),
+    TAKE("EXEC", 1, 1, exec),
+    TAKE("DISCARD", 1, 1, discard),
+    TAKE("WATCH", 2, RESP_ARGS_ANY, watch),
+    RUN("UNWATCH", 1, 1, ok),
     RUN("ECHO", 2, 2, echo),
     RUN("HELLO", 1, RESP_ARGS_ANY, hello),
     RUN("AUTH", 2, 3, auth),
     RUN("SELECT", 2, 2, select),
     RUN("CLIENT", 2, RESP_ARGS_ANY, client),
-    RUN("COMMAND", 1, RESP_ARGS_ANY, command),
+    RUN("ACL", 2, RESP_ARGS_ANY, acl),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, command, .take = resp_take_alone),
     RUN("INFO", 1, RESP_ARGS_ANY, info),
     RUN("CONFIG", 2, RESP_ARGS_ANY, config),
-    RUN("RESET", 1, 1, reset),
-    RUN("QUIT", 1, RESP_ARGS_ANY, quit),
+    RUN("RESET", 1, 1, reset, .take = resp_take_reset),
+    TAKE("QUIT", 1, RESP_ARGS_ANY, quit),
 #undef RUN
+#undef TAKE
 };
 
 #define SPEC_COUNT (sizeof specs / sizeof *specs)
@@ -270,39 +225,57 @@ const struct resp_spec *resp_spec_find(struct slice name)
 #define COMMAND_INFO_MAX 128
 
 /* About; of one that is answered on the spot, from its own size. */
-static size_t reply_size(const struct resp_spec *spec, size_t n, size_t size)
+static size_t reply_size(const struct resp_spec *spec, const struct slice *args, size_t n)
 {
-	return spec->run == resp_run_command ? (SPEC_COUNT + n) * COMMAND_INFO_MAX : size;
+	size_t size = 0;
+
+	if (spec->run == resp_run_command)
+		return (SPEC_COUNT + n) * COMMAND_INFO_MAX;
+	for (size_t i = 0; i < n; i++)
+		size += args[i].len;
+	return size;
 }
 
-static int read_command(struct fill *fill, const struct resp_command *command)
+/* NULL, and an error: there is no such command, or not with so many words. */
+static const struct resp_spec *find_spec(struct fill *fill, const struct slice *args, size_t n)
 {
-	const struct resp_spec *spec = resp_spec_find(command->args[0]);
-	size_t n = command->count;
-	struct slice *args;
+	const struct resp_spec *spec = resp_spec_find(args[0]);
 
 	if (!spec)
-		return error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'",
-		                 FILL_QUOTE(command->args[0]));
-	if (n < spec->min || (n > spec->max && spec->max != RESP_ARGS_ANY))
-		return error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command",
-		                 spec->name.data);
-	if (n > command->capacity)
-		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu arguments, found %zu",
-		                 command->capacity - 1, n - 1);
+		error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'", FILL_QUOTE(args[0]));
+	else if (n < spec->min || (n > spec->max && spec->max != RESP_ARGS_ANY))
+		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command",
+		          spec->name.data);
+	else if (n > RESP_WORDS_MAX)
+		error_set(&fill->error, WEIR_ELONG, "expected at most %d arguments, found %zu",
+		          RESP_WORDS_MAX - 1, n - 1);
+	else
+		return spec;
+	return NULL;
+}
+
+static void set_spec(struct fill *fill, const struct resp_spec *spec)
+{
 	fill->request->kind = spec->kind;
 	fill->request->op = spec->op;
 	fill->request->class = spec->class;
 	fill->request->verb = (int)(spec - specs);
+}
+
+static int read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                        size_t n)
+{
+	struct slice *copy;
+
 	if (spec->read)
-		return spec->read(fill, spec, command->args, n);
-	args = arena_array(fill->arena, n, sizeof *args);
-	if (!args)
+		return spec->read(fill, spec, args, n);
+	copy = arena_array(fill->arena, n, sizeof *copy);
+	if (!copy)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	memcpy(args, command->args, n * sizeof *args);
-	fill->request->args = args;
+	memcpy(copy, args, n * sizeof *copy);
+	fill->request->args = copy;
 	fill->request->arg_count = n;
-	fill->request->close = spec->run == resp_run_quit;
+	fill->request->reply_size = reply_size(spec, args, n);
 	return 0;
 }
 
@@ -314,52 +287,73 @@ static void refuse(struct fill *fill)
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
 	fill->request->refused = fill->error.status;
-	fill->request->verb = VERB_ERROR;
+	fill->request->verb = RESP_VERB_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 
-static void read_fresh(struct resp_session *session, struct slice data, struct fill *fill,
-                       const struct resp_command *command)
+void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
 {
-	const struct resp_spec *spec;
+	const struct resp_spec *spec = find_spec(fill, args, n);
 
-	if (read_command(fill, command) != 0) {
+	*fill->request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
+	if (spec)
+		set_spec(fill, spec);
+	if (!spec || read_command(fill, spec, args, n) != 0)
 		refuse(fill);
-		return;
-	}
-	spec = &specs[fill->request->verb];
-	if (spec->run)
-		fill->request->reply_size = reply_size(spec, command->count, data.len);
-	if (spec->key != 0 && data.data[0] == '*' && !fill->request->permit.data)
-		resp_form_learn(&session->form, data, command->args, spec->key, fill->request);
+}
+
+/* One that came just now: it is queued, or done. */
+static int read_fresh(struct resp_session *session, struct slice data, struct fill *fill,
+                      const struct slice *args, size_t n)
+{
+	const struct resp_spec *spec = find_spec(fill, args, n);
+	int status;
+
+	if (!spec)
+		return fill->error.status;
+	set_spec(fill, spec);
+	if (spec->take)
+		spec->take(session, fill);
+	else if (session->multi)
+		return resp_multi_add(session, fill, spec, args, n);
+	if (fill->request->verb < 0 || (spec->take && !spec->run))
+		return 0;
+	status = read_command(fill, spec, args, n);
+	if (status == 0 && spec->key != 0 && !spec->keys && data.data[0] == '*' &&
+	    !fill->request->permit.data)
+		resp_form_learn(&session->form, data, args, spec->key, fill->request);
+	return status;
 }
 
 __attribute__((noinline)) static enum codec_result
 parse_slow(struct resp_session *session, struct slice data, size_t *consumed, struct arena *arena,
            struct request *request)
 {
-	struct slice args[ARGS_MAX];
-	struct resp_command command = {.args = args, .capacity = ARGS_MAX};
+	struct slice args[RESP_WORDS_MAX];
+	struct resp_command command = {.args = args, .capacity = RESP_WORDS_MAX};
 	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
 	enum resp_result result =
 	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
+	int status = 0;
 
 	if (result == RESP_MORE)
 		return CODEC_MORE;
 	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
 		return CODEC_SKIPPED;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
-	if (result == RESP_BROKEN) {
-		error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
+	request->close = result == RESP_BROKEN;
+	if (result == RESP_BROKEN)
+		status = error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
+	else if (result == RESP_TOO_LONG)
+		status = error_set(&fill.error, WEIR_ELONG,
+		                   "expected a command of at most %zu bytes, found a longer one",
+		                   session->limits.request_max);
+	else
+		status = read_fresh(session, (struct slice){data.data, *consumed}, &fill, args,
+		                    command.count);
+	if (status != 0) {
 		refuse(&fill);
-		request->close = true;
-	} else if (result == RESP_TOO_LONG) {
-		error_set(&fill.error, WEIR_ELONG,
-		          "expected a command of at most %zu bytes, found a longer one",
-		          session->limits.request_max);
-		refuse(&fill);
-	} else {
-		read_fresh(session, (struct slice){data.data, *consumed}, &fill, &command);
+		resp_multi_break(session);
 	}
 	return CODEC_REQUEST;
 }
@@ -375,36 +369,82 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	return parse_slow(session, data, consumed, arena, request);
 }
 
+static void write_status(const struct reply *reply, struct buffer *out)
+{
+	resp_write_error(out, reply->status == WEIR_EPERM ? "NOPERM" : "ERR",
+	                 slice_of(reply->message ? reply->message : weir_strerror(reply->status)));
+}
+
+/* Of how many keys there is, or was, something to say. */
+static void write_known(const struct request *request, const struct reply *answer,
+                        struct buffer *out)
+{
+	int64_t known = 0;
+
+	for (size_t i = 0; i < request->item_count; i++) {
+		if (answer->items[i].status != 0) {
+			write_status(&answer->items[i], out);
+			return;
+		}
+		known += answer->items[i].known;
+	}
+	resp_write_integer(out, known);
+}
+
+static void reply(void *state, const struct request *request, const struct reply *answer,
+                  struct buffer *out);
+
+/* An EXEC's. */
+static void reply_all(void *state, const struct request *request, const struct reply *answer,
+                      struct buffer *out)
+{
+	resp_write_head(out, '*', request->item_count);
+	for (size_t i = 0; i < request->item_count; i++)
+		reply(state, &request->items[i], &answer->items[i], out);
+}
+
 static void reply(void *state, const struct request *request, const struct reply *answer,
                   struct buffer *out)
 {
 	const struct resp_spec *spec;
 
-	if (request->verb == VERB_ERROR) {
-		resp_write_error(out, "ERR", request->text);
+	if (request->verb < 0) {
+		if (request->verb == RESP_VERB_ERROR)
+			resp_write_error(out, "ERR", request->text);
+		else
+			buffer_add_slice(out, request->text);
 		return;
 	}
 	spec = &specs[request->verb];
 	if (spec->run)
 		spec->run(&(struct resp_call){state, request->args, request->arg_count, out});
-	else if (answer->status == 0 ||
-	         (answer->status == WEIR_ECOST && request->kind == REQUEST_ADHOC))
+	else if (answer->status != 0 &&
+	         (answer->status != WEIR_ECOST || request->kind != REQUEST_ADHOC))
+		write_status(answer, out);
+	else if (spec->write)
 		spec->write(answer, out);
+	else if (spec->keys)
+		write_known(request, answer, out);
 	else
-		resp_write_error(
-		    out, answer->status == WEIR_EPERM ? "NOPERM" : "ERR",
-		    slice_of(answer->message ? answer->message : weir_strerror(answer->status)));
+		reply_all(state, request, answer, out);
 }
 
-static void open_session(void *state, const struct codec_limits *limits)
+static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
 {
-	*(struct resp_session *)state = (struct resp_session){.limits = *limits, .protocol = 2};
+	*(struct resp_session *)state =
+	    (struct resp_session){.limits = *limits, .id = id, .protocol = 2};
+}
+
+static void close_session(void *state)
+{
+	resp_multi_end(state);
 }
 
 const struct codec resp_codec = {
     .name = "resp",
     .session_size = sizeof(struct resp_session),
     .open = open_session,
+    .close = close_session,
     .parse = parse,
     .reply = reply,
 };

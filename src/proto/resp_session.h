@@ -19,29 +19,38 @@
 
 #define RESP_NAME_MAX 64
 
+struct resp_multi;
+
 struct resp_session {
 	struct codec_limits limits;
 	struct resp_reader reader;
 	struct resp_form form;
-	int protocol; /* 2 or 3 */
+	uint64_t id;
+	int protocol;             /* 2 or 3 */
+	unsigned tracking;        /* as CLIENT TRACKING was told, see resp_client.c */
+	struct resp_multi *multi; /* since MULTI; NULL outside */
 	char name[RESP_NAME_MAX];
 	size_t name_len;
 };
 
+/* What a request may be to its reply besides an entry of the table. */
+enum {
+	RESP_VERB_ERROR = -1, /* `text` in words */
+	RESP_VERB_TEXT = -2,  /* `text` as it stands */
+};
+
+/* Words of a command: DEL and EXISTS have the most. */
+#define RESP_WORDS_MAX (1 + 1000)
+
 #define RESP_ARGS_ANY 255
 
-/* A command whose turn has come. */
-struct resp_call {
-	struct resp_session *session;
-	const struct slice *args; /* its words, the name among them */
-	size_t count;
-	struct buffer *out;
-};
+struct resp_call;
 
 struct resp_spec {
 	struct slice name; /* in capitals */
 	uint8_t min, max;  /* words, the name among them */
 	uint8_t key;       /* which of them is the key; 0: none */
+	bool keys;         /* all behind it are keys, too */
 	enum request_kind kind;
 	enum request_op op;
 	enum request_class class;
@@ -50,6 +59,11 @@ struct resp_spec {
 	            size_t n);
 	void (*write)(const struct reply *reply, struct buffer *out);
 	void (*run)(const struct resp_call *call);
+	/*
+	 * NULL: in a transaction the command is queued. Else this is done at once when it
+	 * is read, in a transaction or not; it may make fill->request another answer.
+	 */
+	void (*take)(struct resp_session *session, struct fill *fill);
 };
 
 /** All commands; `n` receives how many. */
@@ -57,9 +71,26 @@ const struct resp_spec *resp_specs(size_t *n);
 /** The command of that name in any case, or NULL. */
 const struct resp_spec *resp_spec_find(struct slice name);
 
+/** Makes fill->request of one command's words, or of the error in them. */
+void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
+
+int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n);
+int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n);
+int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                  size_t n);
+int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n);
+void resp_write_cell(const struct reply *reply, struct buffer *out);
+void resp_write_crab(const struct reply *reply, struct buffer *out);
+void resp_write_ttl(const struct reply *reply, struct buffer *out);
+void resp_write_pttl(const struct reply *reply, struct buffer *out);
+
 void resp_run_ping(const struct resp_call *call);
 void resp_run_echo(const struct resp_call *call);
-void resp_run_quit(const struct resp_call *call);
+void resp_run_ok(const struct resp_call *call);
+void resp_run_acl(const struct resp_call *call);
 void resp_run_hello(const struct resp_call *call);
 void resp_run_auth(const struct resp_call *call);
 void resp_run_select(const struct resp_call *call);

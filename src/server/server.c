@@ -91,6 +91,7 @@ static int open_server(struct server *server, struct weir_error *error)
 	if (status != WEIR_OK)
 		return status;
 	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->threads = server->plan.threads;
 	shared->gate.max = CONNECTIONS_MAX;
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);

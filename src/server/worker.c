@@ -68,7 +68,9 @@ static void on_open(void *context, struct net_conn *conn)
 	struct worker *worker = context;
 	const struct worker_protocol *protocol = net_conn_tag(conn);
 
-	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->limits);
+	worker->opened++;
+	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->limits,
+	                      worker->opened * worker->shared->threads + worker->index);
 }
 
 static void begin_turn(struct worker *worker)
@@ -198,10 +200,13 @@ static void on_turn(void *context)
 
 static void on_close(void *context, struct net_conn *conn)
 {
+	const struct worker_protocol *protocol = net_conn_tag(conn);
 	struct client *client = net_conn_data(conn);
 
 	if (client->hold)
 		hold_cancel(context, client->hold);
+	if (protocol->codec->close)
+		protocol->codec->close(client->session);
 }
 
 static void on_trouble(void *context, const char *what, const char *why)

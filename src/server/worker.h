@@ -50,6 +50,7 @@ struct worker_shared {
 	struct log *log;
 	struct net_gate gate;
 	struct codec_limits limits;
+	size_t threads; /* workers */
 	_Atomic bool stopping;
 	/*
 	 * A reload stores `config`, then raises `generation`. A worker loads
@@ -94,6 +95,7 @@ struct worker {
 	struct worker_shared *shared;
 	struct net_loop *loop;
 	size_t index;
+	uint64_t opened; /* connections so far */
 	pthread_t thread;
 	bool running;
 	const struct server_config *config; /* of this turn; NULL outside */

@@ -70,6 +70,9 @@ def worst_wait(server):
 DEAF = {
     "echoes": ("resp", b"", encode("ECHO", b"x" * 60_000)),
     "long answers to short questions": ("resp", b"", b"COMMAND\r\n" * 5000),
+    "transactions without an end": ("resp", b"MULTI\r\n", encode("ECHO", b"x" * 60_000)),
+    "transactions with long answers": (
+        "resp", b"", b"MULTI\r\n" + b"INFO\r\n" * 1000 + b"EXEC\r\n"),
     "long pages": ("http", b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     "an endless command": ("resp", b"*1000000\r\n", b"$60\r\n%s\r\n" % (b"x" * 60) * 900),
     "an endless head": ("http", b"GET / HTTP/1.1\r\nX: ", b"x" * 60_000),

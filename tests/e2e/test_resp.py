@@ -146,7 +146,7 @@ def test_a_bad_command_is_an_error_and_the_connection_goes_on(wire, key, words):
 
 
 FRAMING = [
-    b"*-2\r\n", b"*x\r\n", b"*99999999999999999999\r\n", b"*1048577\r\n", b"*1\r\n:1\r\n",
+    b"*-2\r\n", b"*x\r\n", b"*99999999999999999999\r\n", b"*1048577\r\n", b"*1\r\n:1x\r\n",
     b"*1\r\n$-1\r\n", b"*1\r\n$x\r\n", b"*1\r\n$99999999999999999999\r\n",
     b"*1\r\n$536870913\r\n", b"*1\r\n$4\r\nPINGxx", b"*1\r\n$4\r\nPING\n\n", b"*1\n$4\r\nPING\r\n",
 ]

@@ -22,21 +22,44 @@ static const struct carried fuzz_carried[] = {
 static const struct carried_list fuzz_list = {fuzz_carried, 3};
 static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4, &fuzz_list};
 
+/* The requests in `request`, itself among them; aborts where one is past its bounds. */
+static size_t fuzz_check(const struct request *request)
+{
+	size_t n = request->kind != REQUEST_BATCH;
+
+	if (request->kind != REQUEST_LOCAL && request->key.len > fuzz_limits.key_max)
+		abort();
+	for (size_t i = 0; i < request->item_count; i++)
+		n += fuzz_check(&request->items[i]);
+	return n;
+}
+
+/* `reply`, and to a batch one for each of its items. */
+static struct reply fuzz_reply(const struct request *request, const struct reply *reply,
+                               struct arena *arena)
+{
+	struct reply *items = arena_array(arena, request->item_count, sizeof *items), all = *reply;
+
+	for (size_t i = 0; i < request->item_count; i++)
+		items[i] = fuzz_reply(&request->items[i], reply, arena);
+	all.items = items;
+	return all;
+}
+
 /* Parses and answers all that is there. False when the connection was to be closed. */
 static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,
                       struct slice bytes, struct buffer *out)
 {
-	struct reply reply = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"},
-	                      .permit = SLICE("p-_1")};
-	const struct reply items[4] = {reply, reply, reply, reply};
+	const struct reply any = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"},
+	                          .permit = SLICE("p-_1")};
 	enum codec_result result = CODEC_REQUEST;
 	bool open = true;
 
-	reply.items = items;
 	buffer_add_slice(pending, bytes);
 	while (open && result != CODEC_MORE) {
 		struct arena arena = {0};
 		struct request request;
+		struct reply reply;
 		size_t consumed = SIZE_MAX;
 		char *copy = malloc(pending->len);
 
@@ -49,8 +72,9 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 				abort();
 			buffer_consume(pending, consumed);
 		} else if (result != CODEC_MORE) {
-			if (consumed > pending->len || request.item_count > 4 || (request.kind != REQUEST_LOCAL && request.key.len > 64))
+			if (consumed > pending->len || fuzz_check(&request) > fuzz_limits.batch_max)
 				abort();
+			reply = fuzz_reply(&request, &any, &arena);
 			codec->reply(session, &request, &reply, out);
 			buffer_consume(pending, consumed);
 			open = !request.close;
@@ -66,9 +90,11 @@ static void fuzz_run(const struct codec *codec, struct slice bytes, size_t cut, 
 	void *session = malloc(codec->session_size);
 	struct buffer pending = {0};
 
-	codec->open(session, &fuzz_limits);
+	codec->open(session, &fuzz_limits, 7);
 	if (fuzz_feed(codec, session, &pending, (struct slice){bytes.data, cut}, out))
 		fuzz_feed(codec, session, &pending, (struct slice){bytes.data + cut, bytes.len - cut}, out);
+	if (codec->close)
+		codec->close(session);
 	free(session);
 	buffer_free(&pending);
 }

@@ -34,19 +34,22 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 {
 	*drive =
 	    (struct drive){.codec = codec, .session = malloc(codec->session_size), .reply = *reply};
-	codec->open(drive->session, limits);
+	codec->open(drive->session, limits, 7);
 }
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
 	static const char *const kinds[] = {"limit",  "rules",   "adhoc",  "local", "health",
-	                                    "ready",  "metrics", "limits", "top",   "shed",   "report", "batch"};
+	                                    "ready",  "metrics", "limits", "top",   "shed",
+	                                    "report", "key",     "batch"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
 	if (request->kind == REQUEST_LIMIT)
 		buffer_printf(log, " %.*s/%.*s", (int)request->limit.len, request->limit.data,
 		              (int)request->key.len, request->key.data);
+	if (request->kind == REQUEST_KEY)
+		buffer_printf(log, " %.*s", (int)request->key.len, request->key.data);
 	if (request->kind == REQUEST_ADHOC)
 		buffer_printf(log, " %.*s %lu %lu/%lus", (int)request->key.len, request->key.data,
 		              (unsigned long)request->adhoc.burst, (unsigned long)request->adhoc.count,
@@ -89,7 +92,7 @@ static inline struct reply drive_reply(const struct request *request, const stru
 	struct reply *items = arena_array(arena, request->item_count, sizeof *items);
 
 	for (size_t i = 0; i < request->item_count; i++)
-		items[i] = *reply;
+		items[i] = drive_reply(&request->items[i], reply, arena);
 	return request->kind == REQUEST_BATCH ? (struct reply){.items = items} : *reply;
 }
 
@@ -134,6 +137,8 @@ static inline void drive_feed(struct drive *drive, struct slice bytes)
 
 static inline void drive_close(struct drive *drive)
 {
+	if (drive->codec->close)
+		drive->codec->close(drive->session);
 	free(drive->session);
 	buffer_free(&drive->pending);
 	buffer_free(&drive->out);

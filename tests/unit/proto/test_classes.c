@@ -34,12 +34,22 @@ static void test_every_command_has_a_class(void **state)
 	              "WEIR.RESET change\n"
 	              "WEIR.REPORT ask\n"
 	              "WEIR.SHED admin\n"
+	              "DEL change\n"
+	              "EXISTS ask\n"
+	              "TTL ask\n"
+	              "PTTL ask\n"
 	              "PING free\n"
+	              "MULTI free\n"
+	              "EXEC free\n" /* its commands have classes of their own */
+	              "DISCARD free\n"
+	              "WATCH free\n"
+	              "UNWATCH free\n"
 	              "ECHO free\n"
 	              "HELLO free\n"
 	              "AUTH free\n"
 	              "SELECT free\n"
 	              "CLIENT free\n"
+	              "ACL free\n"
 	              "COMMAND free\n"
 	              "INFO free\n"
 	              "CONFIG free\n"
@@ -99,7 +109,7 @@ static void assert_classes(const struct codec *codec, const char *bytes, const c
 	struct request request;
 	size_t consumed;
 
-	codec->open(session, &limits);
+	codec->open(session, &limits, 1);
 	assert_int_equal(codec->parse(session, slice_of(bytes), &consumed, &arena, &request),
 	                 CODEC_REQUEST);
 	buffer_add_text(&found, classes[request.class]);

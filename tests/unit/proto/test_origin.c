@@ -15,7 +15,7 @@ static void assert_origin(const char *path, const char *fields, const char *expe
 	size_t consumed;
 
 	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.0\r\n%s\r\n", path, fields);
-	http_codec.open(session, &limits);
+	http_codec.open(session, &limits, 1);
 	assert_int_equal(
 	    http_codec.parse(session, slice_of(bytes), &consumed, &arena, &request), CODEC_REQUEST);
 	if (request.origin.host.data)
@@ -116,7 +116,7 @@ static void test_nothing_is_left_for_the_next_request(void **state)
 	size_t consumed;
 
 	(void)state;
-	http_codec.open(session, &limits);
+	http_codec.open(session, &limits, 1);
 	http_codec.parse(session, rest, &consumed, &arena, &request);
 	assert_true(request.origin.foreign && request.origin.forwarded);
 	rest = (struct slice){rest.data + consumed, rest.len - consumed};

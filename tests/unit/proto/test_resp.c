@@ -231,7 +231,9 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	(void)state;
 	RUN(&passed, {"ping", "", "+PONG\r\n"}, {"PING hi", "", "$2\r\nhi\r\n"},
 	    {"ECHO hi", "", "$2\r\nhi\r\n"}, {"SELECT 0", "", "+OK\r\n"},
-	    {"SELECT 1", "", "-ERR DB index is out of range\r\n"},
+	    {"SELECT 1", "", "+OK\r\n"}, {"SELECT 2147483647", "", "+OK\r\n"},
+	    {"SELECT -1", "", "-ERR DB index is out of range\r\n"},
+	    {"SELECT 2147483648", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT x", "", "-ERR value is not an integer or out of range\r\n"},
 	    {"AUTH secret", "",
 	     "-ERR AUTH <password> called without any password configured for the default user. "
@@ -246,13 +248,17 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"CLIENT SETINFO LIB-NAME redis-py", "", "+OK\r\n"},
 	    {"CLIENT SETNAME", "", "-ERR wrong number of arguments for 'CLIENT|SETNAME' command\r\n"},
-	    {"CLIENT GETNAME", "", "$-1\r\n"}, {"CLIENT ID", "", ":1\r\n"},
-	    {"CLIENT TRACKING ON", "", "-ERR client tracking is not supported\r\n"},
+	    {"CLIENT GETNAME", "", "$-1\r\n"}, {"CLIENT ID", "", ":7\r\n"},
 	    {"CLIENT NOSUCH", "", "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n"},
-	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":20\r\n"},
-	    {"COMMAND INFO cl.throttle nosuch", "",
-	     "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*-"
-	     "1\r\n"},
+	    {"ACL WHOAMI", "", "$7\r\ndefault\r\n"},
+	    {"ACL LIST", "", "-ERR unknown subcommand 'LIST' of 'ACL'\r\n"},
+	    {"WATCH a b", "", "+OK\r\n"}, {"UNWATCH", "", "+OK\r\n"},
+	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":30\r\n"},
+	    {"COMMAND INFO cl.throttle nosuch del ttl", "",
+	     "*4\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"
+	     "*-1\r\n"
+	     "*6\r\n$3\r\ndel\r\n:-2\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:-1\r\n:1\r\n"
+	     "*6\r\n$3\r\nttl\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"},
 	    {"CONFIG GET save", "", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
 	    {"CONFIG GET nosuch", "", "*0\r\n"},
 	    {"CONFIG SET save x", "", "-ERR unknown subcommand 'SET' of 'CONFIG'\r\n"},
@@ -272,7 +278,7 @@ static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void
 	(void)state;
 #define PAIRS(proto)                                                                               \
 	"$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:" proto         \
-	"\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"      \
+	"\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"      \
 	"$7\r\nmodules\r\n*0\r\n"
 	drive_text("CLIENT GETNAME\nHELLO 3 SETNAME me AUTH default x\nCLIENT GETNAME\nRESET\n"
 	           "CLIENT GETNAME\nHELLO\n",
@@ -280,7 +286,7 @@ static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void
 	           false);
 	drive_text("HELLO 3\nCONFIG GET save\nCOMMAND DOCS\nCLIENT GETNAME\nCLIENT INFO\n", "",
 	           "%7\r\n" PAIRS("3") "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n_\r\n"
-	                               "=27\r\ntxt:id=1 name= db=0 resp=3\n\r\n",
+	                               "=40\r\ntxt:id=7 name= db=0 user=default resp=3\n\r\n",
 	           false);
 }
 
@@ -314,7 +320,13 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 	    {"*1048577\r\n", "invalid multibulk length"},
 	    {"*000000000000000000000001\r\n", "invalid multibulk length"},
 	    {"*99999999999999999999\r\n", "invalid multibulk length"},
-	    {"*1\r\n:1\r\n", "expected '$', got ':'"},
+	    {"*1\r\n:\r\n", "invalid integer"},
+	    {"*1\r\n:-\r\n", "invalid integer"},
+	    {"*1\r\n:+-1\r\n", "invalid integer"},
+	    {"*1\r\n:1x\r\n", "invalid integer"},
+	    {"*1\r\n:1\n\r\n", "invalid integer"},
+	    {"*1\r\n:1\r\r\n", "invalid integer"},
+	    {"*1\r\n:000000000000000000001\r\n", "invalid integer"},
 	    {"*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"},
 	    {"*1\r\n$-1\r\n", "invalid bulk length"},
 	    {"*1\r\n$536870913\r\n", "invalid bulk length"},
@@ -330,6 +342,20 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 		snprintf(out, sizeof out, "-ERR Protocol error: %s\r\n", table[i].error);
 		drive_text(table[i].bytes, "", out, true);
 	}
+}
+
+static void test_integers_are_words(void **state)
+{
+	(void)state;
+	drive_text("*5\r\n$11\r\nCL.THROTTLE\r\n:77\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
+	           "*5\r\n$11\r\nCL.THROTTLE\r\n$2\r\n78\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
+	           "*6\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n:9\r\n:5\r\n:60\r\n:-1\r\n"
+	           "*1\r\n:00000000000000000001\r\n",
+	           "acquire adhoc 77 10 5/60s cost 1\nacquire adhoc 78 10 5/60s cost 1\n",
+	           "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"
+	           "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"
+	           "-ERR unknown command '00000000000000000001'\r\n",
+	           false);
 }
 
 static void test_keys_are_any_bytes(void **state)
@@ -388,7 +414,9 @@ static void test_what_differs_only_in_its_key_means_what_it_would_alone(void **s
 	input.request_max = 60;
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		buffer_add_slice(&bytes, as_array(lines[i], room, sizeof room));
-	buffer_add_text(&bytes, "*3\r\n$9\r\nWEIR.PEEK\r\n$5\r\nlogic\r\n:1\r\nk\r\n");
+	buffer_add_text(&bytes, "*3\r\n$9\r\nWEIR.PEEK\r\n$5\r\nlogic\r\n:12\r\n");
+	buffer_add_text(&bytes, "*3\r\n$9\r\nWEIR.PEEK\r\n$5\r\nlogic\r\n$2\r\n13\r\n");
+	buffer_add_text(&bytes, "*3\r\n$9\r\nWEIR.PEEK\r\n$5\r\nlogic\r\n!1\r\nk\r\n");
 	buffer_add(&bytes, "", 1);
 	assert_true(drive_all(&resp_codec, &input, &passed, (struct slice){bytes.data, bytes.len - 1},
 	                      NULL, NULL));
@@ -446,12 +474,12 @@ static void test_more_words_than_fit_are_an_error_of_that_command(void **state)
 	struct buffer bytes = {0};
 
 	(void)state;
-	buffer_printf(&bytes, "*131\r\n$10\r\nWEIR.CHECK\r\n");
-	for (int i = 0; i < 130; i++)
-		buffer_printf(&bytes, "$3\r\n%03d\r\n", i);
+	buffer_printf(&bytes, "*1003\r\n$10\r\nWEIR.CHECK\r\n");
+	for (int i = 0; i < 1002; i++)
+		buffer_printf(&bytes, ":%d\r\n", i);
 	buffer_printf(&bytes, "PING\n");
 	assert_false(drive_all(&resp_codec, &input, &passed, (struct slice){bytes.data, bytes.len}, "",
-	                       "-ERR expected at most 128 arguments, found 130\r\n+PONG\r\n"));
+	                       "-ERR expected at most 1000 arguments, found 1002\r\n+PONG\r\n"));
 	buffer_free(&bytes);
 }
 
@@ -470,6 +498,7 @@ int main(void)
 	    cmocka_unit_test(test_quit_is_answered_and_closes_before_what_follows),
 	    cmocka_unit_test(test_inline_words_are_unquoted_as_in_redis),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
+	    cmocka_unit_test(test_integers_are_words),
 	    cmocka_unit_test(test_keys_are_any_bytes),
 	    cmocka_unit_test(test_a_key_over_its_limit_is_an_error_of_that_command),
 	    cmocka_unit_test(test_what_differs_only_in_its_key_means_what_it_would_alone),

@@ -1,0 +1,36 @@
+/*
+ * resp_multi.h: a transaction: what a connection queues between MULTI and EXEC.
+ *
+ * The queue changes when commands are read, not when they are answered: EXEC may
+ * have been read before MULTI is answered. It keeps the words of each command,
+ * checked for its name and how many there are; EXEC reads them into the items of
+ * one batch, so that errors of single commands stand among the replies.
+ *
+ * Bounds: `batch_max` commands, where each key of DEL and EXISTS counts as one, and
+ * twice `request_max` bytes. A command that cannot be queued makes EXEC refuse all
+ * of them, and their memory is freed at once.
+ */
+#ifndef PROTO_RESP_MULTI_H
+#define PROTO_RESP_MULTI_H
+
+#include "proto/resp_session.h"
+
+/** Queues a command with as many words as it may have. 0 or a status, and the queue is broken. */
+int resp_multi_add(struct resp_session *session, struct fill *fill, const struct resp_spec *spec,
+                   const struct slice *args, size_t n);
+/** Where a transaction is open: EXEC will refuse it. */
+void resp_multi_break(struct resp_session *session);
+/** Where a transaction is open: forgets it. */
+void resp_multi_end(struct resp_session *session);
+
+/* What is done at once, even in a transaction. */
+void resp_take_multi(struct resp_session *session, struct fill *fill);
+void resp_take_exec(struct resp_session *session, struct fill *fill);
+void resp_take_discard(struct resp_session *session, struct fill *fill);
+void resp_take_watch(struct resp_session *session, struct fill *fill);
+void resp_take_reset(struct resp_session *session, struct fill *fill);
+void resp_take_quit(struct resp_session *session, struct fill *fill);
+/** Of what has a large reply: refused in a transaction. */
+void resp_take_alone(struct resp_session *session, struct fill *fill);
+
+#endif

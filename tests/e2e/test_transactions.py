@@ -1,0 +1,156 @@
+"""MULTI and EXEC, keys of CL.THROTTLE and THROTTLE, and what connections are called."""
+
+import pytest
+import redis
+from harness import Wire, encode
+
+HELD = """
+limits:
+  paced: { algorithm: pacer, rate: 1/h, slack: 0 }
+  places: { algorithm: concurrency, max: 1, queue: 5, max_wait: 30s }
+  login: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+rules:
+  - { name: paced-by-ip, match: { path: /slow }, key: [ip], limits: [paced] }
+"""
+
+
+@pytest.fixture
+def wire(server):
+    with Wire(server.resp) as wire:
+        yield wire
+
+
+def transaction(wire, *commands):
+    """The replies of one EXEC."""
+    wire.send(b"".join(encode(*words) for words in [("MULTI",), *commands, ("EXEC",)]))
+    assert wire.reply() == b"+OK"
+    assert [wire.reply() for _ in commands] == [b"+QUEUED"] * len(commands)
+    return wire.reply()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_takes_what_its_default_pipeline_says_it_took(server, key, protocol):
+    client = redis.Redis(port=server.resp, protocol=protocol)
+    pipeline = client.pipeline()
+    for _ in range(12):
+        pipeline.execute_command("WEIR.ACQUIRE", "login", key)
+    pipeline.execute_command("CL.THROTTLE", key, 9, 5, 3600)
+    replies = pipeline.execute()
+    assert [reply[0] for reply in replies] == [1] * 10 + [0] * 2 + [0]
+    assert client.execute_command("WEIR.PEEK", "login", key)[2] == 0
+    with client.pipeline() as watched:
+        watched.watch(key)
+        watched.multi()
+        watched.execute_command("WEIR.RESET", "login", key)
+        assert watched.execute()[0][2] == 10
+    client.close()
+
+
+def test_an_error_stops_no_other_command_and_a_bad_command_stops_all(wire, key):
+    replies = transaction(
+        wire, ("WEIR.ACQUIRE", "login", key), ("WEIR.ACQUIRE", "nosuch", key),
+        ("WEIR.ACQUIRE", "login", key, "COST", 2))
+    assert [replies[0][2], replies[2][2]] == [9, 7]
+    assert replies[1] == b"-ERR expected the name of a limit, found 'nosuch'"
+    wire.send(encode("MULTI") + encode("WEIR.ACQUIRE", "login", key) + encode("NOSUCH") +
+              encode("EXEC"))
+    assert wire.reply() == b"+OK"
+    assert wire.reply() == b"+QUEUED"
+    assert wire.reply() == b"-ERR unknown command 'NOSUCH'"
+    assert wire.reply().startswith(b"-EXECABORT ")
+    assert wire.command("WEIR.PEEK", "login", key)[2] == 7
+
+
+def test_nothing_is_held_in_a_transaction(serve):
+    server = serve(config=HELD)
+    with Wire(server.resp) as wire:
+        paced = transaction(wire, *[("WEIR.ACQUIRE", "paced", "k")] * 2,
+                            ("WEIR.ACQUIRE", "paced", "k", "WAIT", 3_600_000),
+                            ("WEIR.CHECK", "path", "/slow", "ip", "k"))
+        assert [reply[5] for reply in paced] == [b"ok"] + [b"wait_too_long"] * 3
+        places = transaction(wire, *[("WEIR.ACQUIRE", "places", "k")] * 2)
+        assert [reply[0] for reply in places] == [1, 0]
+        assert wire.command("WEIR.REPORT", places[0][6], "success") == b"+OK"
+
+
+def test_a_thousand_commands_fit_and_one_more_does_not(wire, key):
+    words = ("CL.THROTTLE", f"{key}:" + "x" * 60, 999, 1, 3600)
+    assert [reply[2] for reply in transaction(wire, *[words] * 1000)] == list(range(999, -1, -1))
+    wire.send(encode("MULTI") + encode("PING") * 1001 + encode("EXEC"))
+    replies = [wire.reply() for _ in range(1003)]
+    assert replies[1001].startswith(b"-ERR expected a transaction of at most 1000 commands")
+    assert replies[1002].startswith(b"-EXECABORT ")
+
+
+def test_keys_are_cleared_and_timed_as_in_redis(wire, key):
+    other = f"{key}:other"
+    assert wire.command("DEL", key) == 0
+    assert wire.command("TTL", key) == wire.command("PTTL", key) == -2
+    assert wire.command("CL.THROTTLE", key, 9, 5, 3600)[2] == 9
+    assert wire.command("THROTTLE", key, 10, 5, 3600)[2] == 8
+    assert wire.command("CL.THROTTLE", other, 9, 5, 3600, 0)[2] == 10
+    assert wire.command("EXISTS", key, key, other) == 2
+    assert 1438 <= wire.command("TTL", key) <= 1440
+    assert 1_430_000 <= wire.command("PTTL", key) <= 1_440_000
+    assert wire.command("DEL", key, other, key) == 1
+    assert wire.command("EXISTS", key) == 0
+    assert wire.command("CL.THROTTLE", key, 9, 5, 3600)[2] == 9
+
+
+def test_a_key_that_is_far_from_new_is_timed_exactly(wire, key):
+    year = 365 * 86400
+    assert wire.command("CL.THROTTLE", key, 15, 1, year, 16)[4] == 16 * year
+    assert 16 * year - 10 <= wire.command("TTL", key) <= 16 * year
+    assert wire.command("DEL", key) == 1
+
+
+def test_keys_of_other_limits_are_not_touched(wire, key):
+    assert wire.command("WEIR.ACQUIRE", "login", key)[2] == 9
+    assert wire.command("EXISTS", key) == wire.command("DEL", key) == 0
+    assert wire.command("TTL", key) == -2
+    assert wire.command("WEIR.PEEK", "login", key)[2] == 9
+
+
+@pytest.mark.parametrize("name", ["CL.THROTTLE", "THROTTLE"])
+def test_reset_reaches_a_key_by_the_name_of_the_command(server, wire, key, name):
+    for _ in range(2):
+        assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 0
+        assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 1
+        assert wire.command("WEIR.RESET", name, key) == [1, 0, 0, 0, 0, b"ok", b""]
+    wire.command("CL.THROTTLE", key, 0, 1, 3600)
+    assert server.post("/v1/reset", {"limit": name, "key": key}).json == {
+        "allowed": True, "limit": name, "quota": 0, "remaining": 0, "retry_after_ms": 0,
+        "reset_after_ms": 0, "reason": "ok"}
+    assert wire.command("EXISTS", key) == 0
+    for command in ("WEIR.ACQUIRE", "WEIR.PEEK", "WEIR.REFUND"):
+        error = wire.command(command, name, key)
+        assert error.startswith(b"-ERR ") and error.endswith(b"peek by quantity 0"), error
+
+
+def test_every_connection_has_a_number_of_its_own(serve):
+    server = serve("--threads", "2")
+    wires = [Wire(server.resp) for _ in range(40)]
+    numbers = [wire.command("CLIENT", "ID") for wire in wires]
+    assert len(set(numbers)) == len(wires)
+    assert 0 not in numbers
+    wire, number = wires[-1], numbers[-1]
+    assert wire.command("CLIENT", "INFO").startswith(b"id=%d " % number)
+    assert wire.command("CLIENT", "LIST").startswith(b"id=%d " % number)
+    greeting = wire.command("HELLO", 2)
+    assert greeting[greeting.index(b"id") + 1] == number
+    for wire in wires:
+        wire.__exit__()
+
+
+def test_databases_share_one_space(server, key):
+    for number in (0, 7, 100):
+        client = redis.Redis(port=server.resp, db=number)
+        left = client.execute_command("WEIR.ACQUIRE", "login", key)[2]
+        client.close()
+    assert left == 7
+
+
+def test_integers_are_arguments(wire, key):
+    wire.send(b"*5\r\n$8\r\nTHROTTLE\r\n$%d\r\n%s\r\n:3\r\n:6\r\n:+3600\r\n" % (
+        len(key), key.encode()))
+    assert wire.reply() == [1, 3, 2, 600, 0]
