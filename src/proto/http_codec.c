@@ -287,6 +287,24 @@ static int read_top(struct http_call *call)
 	return 0;
 }
 
+static int read_throttle(struct http_call *call)
+{
+	struct fill *fill = &call->fill;
+	int status;
+
+	fill->request->flags |= HTTP_CRAB;
+	status = json_read_throttle(fill, call->message.body);
+	if (status != 0)
+		refuse_as(fill, http_crab_error_of(status));
+	return 0;
+}
+
+static int read_health(struct http_call *call)
+{
+	call->fill.request->text = SLICE("OK");
+	return 0;
+}
+
 static int read_nothing(struct http_call *call)
 {
 	(void)call;
@@ -307,6 +325,8 @@ static const struct http_route routes[] = {
     ROUTE("/v1/report", ASK, POST, REPORT, ACQUIRE, body),
     ROUTE("/v1/shed", ADMIN, POST, SHED, ACQUIRE, body),
     ROUTE("/v1/batch", ASK, POST, BATCH, ACQUIRE, batch), /* its items have classes of their own */
+    ROUTE("/throttle", ASK, POST, ADHOC, ACQUIRE, throttle),
+    ROUTE("/health", FREE, READ, HEALTH, ACQUIRE, health),
     ROUTE("/healthz", FREE, READ, HEALTH, ACQUIRE, nothing),
     ROUTE("/readyz", FREE, READ, READY, ACQUIRE, nothing),
     ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),

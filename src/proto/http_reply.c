@@ -2,6 +2,7 @@
 
 #include "base/answer.h"
 #include "base/number.h"
+#include "proto/adhoc.h"
 
 /* Holds any head: limits' names have 64 bytes at most. */
 #define HEAD_MAX 1024
@@ -28,6 +29,13 @@ enum http_verb http_error_of(int status)
 	size_t index = (size_t)-status;
 
 	return index < sizeof errors_of / sizeof *errors_of ? errors_of[index] : HTTP_ERROR_INTERNAL;
+}
+
+enum http_verb http_crab_error_of(int status)
+{
+	return status == WEIR_ENOTFOUND                          ? HTTP_ERROR_FIELDS
+	       : status == WEIR_EINVAL || status == WEIR_ERANGE ? HTTP_ERROR_INTERNAL
+	                                                         : http_error_of(status);
 }
 
 static uint64_t seconds(uint64_t ns)
@@ -230,6 +238,14 @@ static void add_error(struct buffer *out, enum http_verb error, struct slice mes
 	buffer_add_text(out, "\"}}");
 }
 
+static void add_crab_error(struct buffer *out, struct slice message)
+{
+	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, "\"");
+	buffer_add_json(out, message);
+	buffer_add_text(out, "\"}");
+}
+
 /* Whether it is answered by an error; which, and in what words. */
 static bool is_error(const struct request *request, const struct reply *reply,
                      enum http_verb *error, struct slice *message)
@@ -239,7 +255,10 @@ static bool is_error(const struct request *request, const struct reply *reply,
 		*message = request->text;
 		return true;
 	}
-	*error = http_error_of(reply->status);
+	if (request->kind == REQUEST_ADHOC && adhoc_is_decided(reply))
+		return false;
+	*error = request->flags & HTTP_CRAB ? http_crab_error_of(reply->status)
+	                                    : http_error_of(reply->status);
 	if (request->kind == REQUEST_REPORT && reply->status == WEIR_ENOTFOUND)
 		*error = HTTP_ERROR_PERMIT;
 	if (reply->status != 0)
@@ -259,7 +278,10 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	struct buffer head = head_open(room);
 	size_t body = out->len;
 
-	add_error(out, error, message);
+	if (request->flags & HTTP_CRAB)
+		add_crab_error(out, message);
+	else
+		add_error(out, error, message);
 	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
 		buffer_add_text(&head, allow[request->detail]);
@@ -275,6 +297,26 @@ static void reply_text(const struct request *request, const char *status, const 
 
 	buffer_add_slice(out, text);
 	head_start(&head, request, status, type, text.len);
+	head_finish(&head, request, out, body);
+}
+
+/* 200 also when it is denied, and nothing of our own beside it. */
+static void reply_crab(const struct request *request, const struct reply *reply,
+                       struct buffer *out)
+{
+	int64_t values[CRAB_COUNT];
+	char room[HEAD_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+
+	adhoc_crab(reply, values);
+	buffer_add_text(out, values[CRAB_ALLOWED] ? "{\"allowed\":true" : "{\"allowed\":false");
+	add_parameter(out, ",\"limit\":", (uint64_t)values[CRAB_LIMIT]);
+	add_parameter(out, ",\"remaining\":", (uint64_t)values[CRAB_REMAINING]);
+	add_parameter(out, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
+	add_parameter(out, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
+	buffer_add(out, "}", 1);
+	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
 	head_finish(&head, request, out, body);
 }
 
@@ -334,6 +376,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
 	else if (is_error(request, reply, &error, &message))
 		reply_error(request, error, message, out);
+	else if (request->kind == REQUEST_ADHOC)
+		reply_crab(request, reply, out);
 	else if (request->kind == REQUEST_SHED)
 		reply_shed(request, out);
 	else if (request->kind == REQUEST_REPORT)
@@ -344,7 +388,10 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_text(request, "200 OK", page_types[request->kind], reply->body, out);
 	else if (request->kind == REQUEST_HEALTH || request->kind == REQUEST_READY)
 		reply_text(request, reply->ready ? "200 OK" : "503 Service Unavailable", PLAIN_TYPE,
-		           reply->ready ? SLICE("ok\n") : SLICE("not ready\n"), out);
+		           !reply->ready            ? SLICE("not ready\n")
+		           : request->text.len > 0 ? request->text
+		                                    : SLICE("ok\n"),
+		           out);
 	else
 		reply_decision(request, reply, out);
 }

@@ -26,6 +26,7 @@ struct http_session {
 	X(BODY_LONG, "413 Content Too Large", "body_too_large")                                        \
 	X(TARGET_LONG, "414 URI Too Long", "target_too_long")                                          \
 	X(HEADER_LONG, "431 Request Header Fields Too Large", "header_too_large")                      \
+	X(FIELDS, "422 Unprocessable Content", "bad_request")                                          \
 	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
 	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
 	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
@@ -43,6 +44,7 @@ enum http_verb {
 enum {
 	HTTP_NO_BODY = 1,    /* reply without the body */
 	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
+	HTTP_CRAB = 4,       /* errors as throttlecrab has them */
 };
 
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
@@ -56,6 +58,8 @@ int http_carried(struct fill *fill, const struct carried_list *wanted, struct sl
 
 /** The error that a status of the engine, or of fill.h, is told as. */
 enum http_verb http_error_of(int status);
+/** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
+enum http_verb http_crab_error_of(int status);
 
 void http_reply(void *session, const struct request *request, const struct reply *reply,
                 struct buffer *out);

@@ -3,6 +3,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
+#include "proto/adhoc.h"
 
 /* Room for any number as text. */
 #define SCALAR_MAX 64
@@ -101,6 +102,35 @@ int json_read(struct fill *fill, struct slice body)
 		status = error_set(&fill->error, WEIR_ESYNTAX, "expected a JSON object, found an array");
 	json_decref(object);
 	return status;
+}
+
+int json_read_throttle(struct fill *fill, struct slice body)
+{
+	static const char *const names[] = {"max_burst", "count_per_period", "period", "quantity"};
+	enum { NUMBERS = sizeof names / sizeof *names };
+	json_t *object = load(fill, body, "a JSON object");
+	const json_t *name = json_object_get(object, "key");
+	struct slice key, numbers[NUMBERS];
+	size_t n = 0;
+	int status;
+
+	if (!object)
+		return WEIR_ESYNTAX;
+	status = json_is_string(name)
+	             ? scalar_text(fill, "key", name, &key)
+	             : error_set(&fill->error, WEIR_ENOTFOUND, "expected key, a string");
+	for (; status == 0 && n < NUMBERS; n++) {
+		const json_t *number = json_object_get(object, names[n]);
+
+		if (n == NUMBERS - 1 && (!number || json_is_null(number)))
+			break;
+		status = json_is_integer(number)
+		             ? scalar_text(fill, names[n], number, &numbers[n])
+		             : error_set(&fill->error, WEIR_ENOTFOUND, "expected %s, a whole number",
+		                         names[n]);
+	}
+	json_decref(object);
+	return status == 0 ? adhoc_read(fill, key, numbers, n, 1) : status;
 }
 
 static int read_op(struct fill *fill, const json_t *value)

@@ -13,6 +13,12 @@
 int json_read(struct fill *fill, struct slice body);
 
 /**
+ * throttlecrab's: key, max_burst, count_per_period, period and perhaps quantity. 0, ESYNTAX (no
+ * JSON), ENOTFOUND (a field is missing or of another type), else of a value; with words.
+ */
+int json_read_throttle(struct fill *fill, struct slice body);
+
+/**
  * An array of such objects, each with an optional "op", into the request's
  * items. A bad one is handed to `refuse`, with its error, and disturbs no other.
  * 0, or the status of the array as a whole.

@@ -1,44 +1,21 @@
 /* resp_adhoc.c: CL.THROTTLE and THROTTLE, and what Redis has for their keys. */
 #include "base/error.h"
 #include "base/number.h"
+#include "proto/adhoc.h"
 #include "proto/resp_session.h"
-
-/* CL.THROTTLE and THROTTLE name key max_burst count period [quantity]. */
-static int read_adhoc(struct fill *fill, const struct slice *args, size_t n, unsigned min_burst)
-{
-	const struct {
-		const char *name;
-		int64_t min;
-	} params[] = {{"max_burst", min_burst}, {"count", 1}, {"period", 1}, {"quantity", 0}};
-	int64_t values[4] = {[3] = 1};
-
-	for (size_t i = 0; i + 2 < n; i++)
-		if (!parse_i64(args[i + 2], &values[i]) || values[i] < params[i].min)
-			return error_set(&fill->error, WEIR_EINVAL,
-			                 "expected %s to be a whole number of at least %lld, found '%.*s'",
-			                 params[i].name, (long long)params[i].min, FILL_QUOTE(args[i + 2]));
-	/* redis-cell grants one token on top of max_burst, throttlecrab does not. */
-	fill->request->adhoc = (struct request_adhoc){
-	    .burst = (uint64_t)values[0] + (min_burst == 0),
-	    .count = (uint64_t)values[1],
-	    .period_s = (uint64_t)values[2],
-	};
-	fill->request->cost = (uint64_t)values[3];
-	return fill_key(fill, args[1]);
-}
 
 int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n)
 {
 	(void)spec;
-	return read_adhoc(fill, args, n, 0);
+	return adhoc_read(fill, args[1], args + 2, n - 2, 0);
 }
 
 int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n)
 {
 	(void)spec;
-	return read_adhoc(fill, args, n, 1);
+	return adhoc_read(fill, args[1], args + 2, n - 2, 1);
 }
 
 int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
@@ -79,12 +56,6 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	return 0;
 }
 
-/* Seconds, rounded up as soon as a millisecond is left. */
-static uint64_t seconds_left(uint64_t ns)
-{
-	return ceil_div(ns / NS_PER_MS, 1000);
-}
-
 void resp_write_cell(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
@@ -93,8 +64,8 @@ void resp_write_cell(const struct reply *reply, struct buffer *out)
 	    !d->allowed,
 	    (int64_t)d->quota,
 	    (int64_t)d->remaining,
-	    never ? -1 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
-	    (int64_t)seconds_left(d->reset_after_ns),
+	    never ? -1 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1),
+	    (int64_t)adhoc_seconds(d->reset_after_ns),
 	};
 
 	resp_write_integers(out, 5, values, 5);
@@ -102,16 +73,10 @@ void resp_write_cell(const struct reply *reply, struct buffer *out)
 
 void resp_write_crab(const struct reply *reply, struct buffer *out)
 {
-	const struct weir_decision *d = &reply->decision;
-	int64_t values[] = {
-	    d->allowed,
-	    (int64_t)d->quota,
-	    (int64_t)d->remaining,
-	    (int64_t)seconds_left(d->reset_after_ns),
-	    d->allowed ? 0 : (int64_t)u64_max(seconds_left(d->retry_after_ns), 1),
-	};
+	int64_t values[CRAB_COUNT];
 
-	resp_write_integers(out, 5, values, 5);
+	adhoc_crab(reply, values);
+	resp_write_integers(out, CRAB_COUNT, values, CRAB_COUNT);
 }
 
 static uint64_t left_ms(const struct reply *reply)

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "proto/adhoc.h"
 #include "proto/resp_call.h"
 #include "proto/resp_multi.h"
 
@@ -419,7 +420,7 @@ static void reply(void *state, const struct request *request, const struct reply
 	if (spec->run)
 		spec->run(&(struct resp_call){state, request->args, request->arg_count, out});
 	else if (answer->status != 0 &&
-	         (answer->status != WEIR_ECOST || request->kind != REQUEST_ADHOC))
+	         !(request->kind == REQUEST_ADHOC && adhoc_is_decided(answer)))
 		write_status(answer, out);
 	else if (spec->write)
 		spec->write(answer, out);

@@ -91,6 +91,8 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/v1/report POST ask\n"
 	              "/v1/shed POST admin\n"
 	              "/v1/batch POST ask\n"
+	              "/throttle POST ask\n"
+	              "/health GET HEAD free\n"
 	              "/healthz GET HEAD free\n"
 	              "/readyz GET HEAD free\n"
 	              "/metrics GET HEAD ask\n"
