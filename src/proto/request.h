@@ -40,7 +40,7 @@ enum request_class {
 /* How a request came here, as far as its protocol tells; all zero: it says nothing of it. */
 struct request_origin {
 	struct slice host; /* the name or address that its sender has for this server; NULL: not told */
-	bool foreign;      /* a browser sends it for a page of another origin */
+	bool foreign;      /* a browser sends it for a page of another origin, or so it seems */
 	bool forwarded;    /* a proxy sends it for somebody else */
 };
 

@@ -158,24 +158,59 @@ static bool read_word(char **from, char *end, struct slice *word)
 	return !quote;
 }
 
-/*
- * "POST /path HTTP/1.1": a web page can make a browser send this to any port,
- * with commands of the page's choice in the body.
- */
-static bool is_http(const struct resp_command *command)
+/* A method of HTTP, or "Host:" and the like: no command has a colon in its name. */
+static bool begins_like_http(struct slice word)
 {
-	const struct slice *args = command->args;
+	/* Those that IANA has registered, but ACL, which is a command of Redis; and UPnP's. */
+	static const char methods[] =
+	    "BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK "
+	    "M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY OPTIONS "
+	    "ORDERPATCH PATCH POST PRI PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE "
+	    "UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
+	size_t len;
 
-	return command->count == 3 && command->capacity >= 3 && args[1].len > 0 &&
-	       args[1].data[0] == '/' && args[2].len > 5 && memcmp(args[2].data, "HTTP/", 5) == 0;
+	if (word.len > 0 && memchr(word.data, ':', word.len))
+		return true;
+	for (const char *p = methods; *p; p += len + (p[len] == ' ')) {
+		len = strcspn(p, " ");
+		if (slice_equal_nocase(word, (struct slice){p, len}))
+			return true;
+	}
+	return false;
 }
 
+/* "WHATEVER /a b HTTP/1.1"; a command of ours may well end so, but has a dot in its name. */
+static bool is_request_line(struct slice first, struct slice last)
+{
+	static const struct slice versions[] = {SLICE("HTTP/"), SLICE("RTSP/"), SLICE("SIP/"),
+	                                        SLICE("ICAP/")};
+
+	for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+		struct slice begin = {last.data, versions[i].len};
+
+		if (last.len > begin.len && slice_equal_nocase(begin, versions[i]))
+			return !memchr(first.data, '.', first.len);
+	}
+	return false;
+}
+
+static enum resp_result foreign(struct resp_command *command)
+{
+	broken(command, "expected RESP, found HTTP");
+	return RESP_FOREIGN;
+}
+
+/*
+ * A web page can make a browser send HTTP to any port, with commands of the page's choice
+ * in the body. The first line of that has the form of HTTP, whatever its path, and is
+ * where reading ends.
+ */
 static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
                                     struct arena *arena, struct resp_command *command)
 {
 	const char *newline = memchr(data.data + reader->at, '\n', data.len - reader->at);
 	size_t len = newline ? (size_t)(newline - data.data) : data.len;
-	struct slice word;
+	struct slice first = {NULL, 0}, word = first;
 	char *line, *end;
 
 	/* Such as the first byte of TLS, whose other bytes may never come to an end of line. */
@@ -190,18 +225,21 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	if (!line)
 		return broken(command, "out of memory");
 	end = line + len;
-	command->count = 0;
-	while (true) {
+	for (command->count = 0;; command->count++) {
 		while (line < end && is_blank(*line))
 			line++;
 		if (line == end)
-			return is_http(command) ? broken(command, "expected RESP, found HTTP") : RESP_COMMAND;
+			break;
 		if (!read_word(&line, end, &word))
 			return broken(command, "unbalanced quotes in request");
+		if (command->count == 0)
+			first = word;
+		if (command->count == 0 && begins_like_http(first))
+			return foreign(command);
 		if (command->count < command->capacity)
 			command->args[command->count] = word;
-		command->count++;
 	}
+	return command->count > 1 && is_request_line(first, word) ? foreign(command) : RESP_COMMAND;
 }
 
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
@@ -232,7 +270,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 	}
 	if (result == RESP_MORE)
 		return RESP_MORE;
-	*consumed = result == RESP_BROKEN ? data.len : reader->at;
+	*consumed = result == RESP_BROKEN || result == RESP_FOREIGN ? data.len : reader->at;
 	*reader = (struct resp_reader){0};
 	return result;
 }

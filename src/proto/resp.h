@@ -2,9 +2,9 @@
  * resp.h: the framing of RESP: one command out of bytes, and replies into bytes.
  *
  * Commands are arrays of bulk strings and integers, or a line of words (inline) in
- * which quotes work as in Redis. A command longer than accepted is skipped as it
- * arrives and reported at its end, so that it costs no memory and the
- * connection lives on.
+ * which quotes work as in Redis; a line that has the form of HTTP is none. A command
+ * longer than accepted is skipped as it arrives and reported at its end, so that it
+ * costs no memory and the connection lives on.
  */
 #ifndef PROTO_RESP_H
 #define PROTO_RESP_H
@@ -36,6 +36,7 @@ enum resp_result {
 	RESP_SKIPPED,  /* part of a command that is too long: drop *consumed bytes */
 	RESP_TOO_LONG, /* the end of such a command */
 	RESP_BROKEN,   /* `error` says why; nothing behind it can be understood */
+	RESP_FOREIGN,  /* the same: HTTP or the like, maybe sent by a page in a browser */
 };
 
 struct resp_command {

@@ -342,8 +342,9 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
 		return CODEC_SKIPPED;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
-	request->close = result == RESP_BROKEN;
-	if (result == RESP_BROKEN)
+	request->origin.foreign = result == RESP_FOREIGN;
+	request->close = result == RESP_BROKEN || result == RESP_FOREIGN;
+	if (request->close)
 		status = error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
 	else if (result == RESP_TOO_LONG)
 		status = error_set(&fill.error, WEIR_ELONG,

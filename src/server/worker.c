@@ -94,6 +94,17 @@ static void consume(struct feed *feed, size_t bytes, size_t requests)
 	feed->share = sat_sub(feed->share, requests);
 }
 
+/* Where RESP was expected; an HTTP request that is merely refused is none of these. */
+static void log_foreign(struct worker *worker, const struct work *work)
+{
+	char peer[IP_TEXT_MAX + 1];
+
+	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
+	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
+	        {"listener", work->protocol->codec->name}, {"peer", peer},
+	        {"message", "closed: HTTP was sent, maybe by a page in a browser"});
+}
+
 /* Adds the request to the batch. False: no more of its connection now. */
 static bool admit(struct worker *worker, struct work *work, size_t page)
 {
@@ -105,6 +116,8 @@ static bool admit(struct worker *worker, struct work *work, size_t page)
 	client->coming += reply;
 	worker->coming += reply;
 	worker->count++;
+	if (work->request.kind == REQUEST_LOCAL && work->request.origin.foreign)
+		log_foreign(worker, work);
 	if (work->request.close)
 		net_conn_finish(work->conn);
 	else if (page > 0)

@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import random
 import re
 import socket
 import statistics
@@ -33,6 +34,39 @@ def test_a_web_page_cannot_make_a_browser_send_commands(server, key):
         browser.send(http_with(b"\r\nWEIR.RESET one %s\r\n" % key.encode()))
         browser.rest()
         assert wire.command("WEIR.PEEK", "one", key)[0] == 0
+    line = server.line_with(" warning foreign_protocol ")
+    assert "listener=resp peer=127.0.0.1 closed: HTTP was sent" in line
+
+
+METHODS = """GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE
+LOCK UNLOCK SEARCH BIND ACL REPORT M-SEARCH DESCRIBE SETUP PLAY get Post WHATEVER PRI""".split()
+TARGETS = ["/", "*", "/a b", "/a  b\tc", "/a\"b", "/'a b'", "http://h:1/a", "h:443", "rtsp://h/a b",
+           "/\0a", "/%00", "/\xff", "", "/" + "a " * 5000]
+VERSIONS = ["HTTP/1.1", "HTTP/1.0", "RTSP/1.0", "HTTP/2.0"]
+FIELDS = ["Host: h", "host:h", "Content-Type: text/plain", "X-a_b.c: d e f", "CSeq: 1"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_opening_of_another_protocol_lets_a_command_behind_it_run(server, key, seed):
+    draw = random.Random(seed)
+    reset = b"WEIR.RESET one %s" % key.encode()
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "one", key)[0] == 1
+        for _ in range(150):
+            end = draw.choice(["\r\n", "\n"])
+            line = " ".join([draw.choice(METHODS), draw.choice(TARGETS), draw.choice(VERSIONS)])
+            head = [draw.choice(["", " ", end]) + line, *draw.choices(FIELDS, k=draw.randrange(4))]
+            head = head[draw.random() < 0.2 and len(head) > 1:]
+            body = draw.choice([reset, encode(*reset.split()), b"PING\r\n" + reset])
+            data = (end.join(head) + end * draw.randrange(1, 3)).encode("latin-1")
+            with (Wire(server.resp) as browser,
+                  contextlib.suppress(BrokenPipeError, ConnectionResetError)):
+                browser.send(data)
+                browser.send(body + b"\r\n")
+                answer = browser.rest()  # nothing, where the rest of what was sent met a closed door
+                assert re.fullmatch(rb"(-ERR Protocol error: [^\r]*\r\n)?", answer), (seed, data)
+            assert wire.command("WEIR.PEEK", "one", key)[0] == 0, (seed, data)
+        assert wire.command("WEIR.RESET", "one", key)[0] == 1
 
 
 @pytest.mark.parametrize("data", [encode("PING"), b"PING\r\n\r\n"], ids=["array", "inline"])

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "proto/resp.h"
+#include "proto/resp_session.h"
 
 static const struct reply passed = {
     .decision = {.allowed = true,
@@ -333,7 +334,6 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 	    {"*1\r\n$4\r\nPINGxx", "expected CRLF behind an argument"},
 	    {"*1\r\n$4\r\nPING\n\n", "expected CRLF behind an argument"},
 	    {"\x16\x03\x01", "expected '*' or a word, got a control byte"},
-	    {"POST /?k=v HTTP/1.1\r\n\r\nPING\r\n", "expected RESP, found HTTP"},
 	};
 	char out[128];
 
@@ -356,6 +356,64 @@ static void test_integers_are_words(void **state)
 	           "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"
 	           "-ERR unknown command '00000000000000000001'\r\n",
 	           false);
+}
+
+static void test_other_protocols_are_closed_before_their_second_line(void **state)
+{
+	/* clang-format off */
+	static const char *const openings[] = {
+	    "POST /?k=v HTTP/1.1", "post / HTTP/1.0", "GET /", "GET /a b  c\td HTTP/1.1", "GET",
+	    "GET http://h/ HTTP/1.1", "CONNECT h:443 HTTP/1.1", "OPTIONS * HTTP/1.1",
+	    "OPTIONS * RTSP/1.0", "PRI * HTTP/2.0", "PROPFIND / HTTP/1.1", "M-SEARCH * HTTP/1.1",
+	    "COPY /a HTTP/1.1", "  PUT / HTTP/1.1", "\r\n\r\nDELETE / HTTP/1.1", "ACL /a b HTTP/1.1",
+	    "NEWMETHOD /a b HTTP/1.1", "PING / HTTP/1.0", "DESCRIBE rtsp://h RTSP/1.0",
+	    "INVITE sip:a@h SIP/2.0", "REQMOD icap://h ICAP/1.0", "Host: localhost", "host:localhost",
+	    "X-A:b c", ": a", "Host:", "\"POST\" /", "CSeq: 1", "INFO / http/1.1",
+	    "GET '/a b' HTTP/1.1",
+	};
+	/* clang-format on */
+	static const char error[] = "-ERR Protocol error: expected RESP, found HTTP\r\n";
+	char bytes[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+		snprintf(bytes, sizeof bytes, "%s\r\nWEIR.SHED l 1\r\n", openings[i]);
+		drive_text(bytes, "", error, true);
+		snprintf(bytes, sizeof bytes, "%s\nWEIR.SHED l 1\n", openings[i]);
+		drive_text(bytes, "", error, true);
+	}
+	drive_text("OTHER /a\"b HTTP/1.1\r\nWEIR.SHED l 1\r\n", "",
+	           "-ERR Protocol error: unbalanced quotes in request\r\n", true);
+}
+
+static void test_what_only_looks_like_http_is_a_command(void **state)
+{
+	(void)state;
+	drive_text("ECHO HTTP/\r\nECHO POST\r\nECHO a:b\r\n", "",
+	           "$5\r\nHTTP/\r\n$4\r\nPOST\r\n$3\r\na:b\r\n", false);
+	drive_text("WEIR.PEEK l: HTTP/1.1\r\n", "peek limit l:/HTTP/1.1 cost 1\n", NULL, false);
+	drive_text("*2\r\n$4\r\nPOST\r\n$8\r\nHTTP/1.1\r\n", "", "-ERR unknown command 'POST'\r\n",
+	           false);
+}
+
+/* Every command can be sent inline. */
+static void test_no_command_is_taken_for_http(void **state)
+{
+	size_t n;
+	const struct resp_spec *specs = resp_specs(&n);
+
+	(void)state;
+	for (size_t i = 0; i < n; i++) {
+		struct drive drive;
+		struct codec_limits input = limits();
+
+		drive_open(&drive, &resp_codec, &input, &passed);
+		drive_feed(&drive, specs[i].name);
+		drive_feed(&drive, SLICE("\r\n"));
+		buffer_add(&drive.out, "", 1);
+		assert_null(strstr(drive.out.data, "found HTTP"));
+		drive_close(&drive);
+	}
 }
 
 static void test_keys_are_any_bytes(void **state)
@@ -499,6 +557,9 @@ int main(void)
 	    cmocka_unit_test(test_inline_words_are_unquoted_as_in_redis),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
 	    cmocka_unit_test(test_integers_are_words),
+	    cmocka_unit_test(test_other_protocols_are_closed_before_their_second_line),
+	    cmocka_unit_test(test_what_only_looks_like_http_is_a_command),
+	    cmocka_unit_test(test_no_command_is_taken_for_http),
 	    cmocka_unit_test(test_keys_are_any_bytes),
 	    cmocka_unit_test(test_a_key_over_its_limit_is_an_error_of_that_command),
 	    cmocka_unit_test(test_what_differs_only_in_its_key_means_what_it_would_alone),
