@@ -116,6 +116,22 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 	}
 }
 
+void buffer_add_shown(struct buffer *buffer, struct slice text)
+{
+	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
+
+	while (p < end) {
+		size_t n = utf8_sequence(p, (size_t)(end - p));
+		bool control = n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
+
+		if (!control)
+			buffer_add(buffer, (const char *)p, n);
+		for (size_t i = 0; control && i < u64_max(n, 1); i++)
+			buffer_printf(buffer, "\\x%02x", p[i]);
+		p += u64_max(n, 1);
+	}
+}
+
 void buffer_consume(struct buffer *buffer, size_t len)
 {
 	buffer->len -= len;

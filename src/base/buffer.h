@@ -56,6 +56,11 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
 void buffer_add_json(struct buffer *buffer, struct slice text);
+/**
+ * `text` for a terminal: what it could take for a command of its own (control characters, and
+ * bytes that are no UTF-8) is shown as \xHH.
+ */
+void buffer_add_shown(struct buffer *buffer, struct slice text);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);
 /** Gives back what is more than `len`. */

@@ -29,12 +29,14 @@ static int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static int fail(const char *format, ...)
 {
+	char text[REPLY_MAX + 128];
 	va_list args;
 
 	fputs("weir ask: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	command_show(stderr, text);
 	fputc('\n', stderr);
 	return EXIT_ERROR;
 }
@@ -127,13 +129,21 @@ static enum reading exchange(int fd, const struct buffer *request, char *reply,
 static int report(const char *limit, const char *key, const struct answer *answer)
 {
 	const uint64_t *number = answer->number;
+	struct buffer text = {0};
 
-	printf("%s %s: %s (%.*s), %llu of %llu left", limit, key,
-	       number[ALLOWED] ? "allowed" : "denied", (int)answer->reason.len, answer->reason.data,
-	       (unsigned long long)number[REMAINING], (unsigned long long)number[QUOTA]);
+	buffer_printf(&text, "%s %s: %s (", limit, key, number[ALLOWED] ? "allowed" : "denied");
+	buffer_add_slice(&text, answer->reason);
+	buffer_printf(&text, "), %llu of %llu left", (unsigned long long)number[REMAINING],
+	              (unsigned long long)number[QUOTA]);
 	if (!number[ALLOWED])
-		printf(", retry in %llu ms", (unsigned long long)number[RETRY_MS]);
-	printf(", all back in %llu ms\n", (unsigned long long)number[RESET_MS]);
+		buffer_printf(&text, ", retry in %llu ms", (unsigned long long)number[RETRY_MS]);
+	buffer_printf(&text, ", all back in %llu ms", (unsigned long long)number[RESET_MS]);
+	buffer_add(&text, "", 1);
+	if (text.failed)
+		return fail("out of memory");
+	command_show(stdout, text.data);
+	putchar('\n');
+	buffer_free(&text);
 	return number[ALLOWED] ? 0 : 1;
 }
 

@@ -102,7 +102,9 @@ static const struct flag {
 
 static int fail(const char *message)
 {
-	fprintf(stderr, "weir bench: %s\n", message);
+	fputs("weir bench: ", stderr);
+	command_show(stderr, message);
+	fputc('\n', stderr);
 	return EXIT_USAGE;
 }
 

@@ -2,10 +2,15 @@
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
+#include <stdio.h>
+
 #define EXIT_USAGE 2
 
 /* Takes its own name as argv[0], returns the exit status. */
 typedef int command_run(int argc, char **argv);
+
+/** Prints `text`, which may be a server's or a key, such that no terminal obeys it. */
+void command_show(FILE *to, const char *text);
 
 command_run command_serve, command_lint, command_ask, command_store,
     command_bench, command_simulate;

@@ -1,6 +1,9 @@
 """weir lint, weir ask, and the program's manners."""
 
+import contextlib
 import re
+import socket
+import threading
 
 import pytest
 from harness import CONFIG, ROOT, weir
@@ -133,6 +136,34 @@ def test_ask_exits_2_on_an_error(server, key):
     assert ask(server, "login", key, "--cost", "x").returncode == 2
     assert ask(server, "login").returncode == 2
     assert weir("ask", "login", "k", "--server", "127.0.0.1:1").returncode == 2
+
+
+HOSTILE = b"\x1b]0;owned\x07\x1b[2J\x9b1m\xff\r"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1m\xff\x0d"
+
+
+@pytest.mark.parametrize("reply, code", [
+    (b"*7\r\n:1\r\n:10\r\n:9\r\n:0\r\n:0\r\n$%d\r\n%s\r\n$0\r\n\r\n" % (len(HOSTILE), HOSTILE), 0),
+    (b"-ERR %s\r\n" % HOSTILE, 2),
+    (b"-ERR %s" % (HOSTILE * 10_000), 2),
+], ids=["reason", "error", "endless"])
+def test_ask_shows_no_terminal_what_a_server_wants_it_to_do(reply, code):
+    def answer(listener):
+        client, _ = listener.accept()
+        with client:
+            client.recv(4096)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer, args=[listener])
+        server.start()
+        done = weir("ask", "login", "k\x1b[2J", "--server", f"127.0.0.1:{listener.getsockname()[1]}")
+        server.join()
+    said = done.stdout + done.stderr
+    assert done.returncode == code
+    assert SHOWN in said or reply.endswith(HOSTILE * 2)
+    assert all(" " <= character <= "~" or character == "\n" for character in said), said
 
 
 def test_help_and_version():
