@@ -2,7 +2,8 @@
 
 Run in a network namespace of its own it makes the address there; else it takes the machine's.
 Usage: stranger.py DIRECTORY, with a list of [config, [call, …]] on standard input. A call is a
-list of words for RESP, or {"method", "path", "body", "headers"} for HTTP.
+list of words for RESP, a list of such lists for one connection, of which the last reply counts, or
+{"method", "path", "body", "headers"} for HTTP.
 """
 
 import fcntl
@@ -36,7 +37,8 @@ def address_of_machine():
 def tell(server, address, call):
     if isinstance(call, list):
         with Wire(server.resp, address) as wire:
-            reply = wire.command(*call)
+            for words in call if isinstance(call[0], list) else [call]:
+                reply = wire.command(*words)
             return reply.decode() if isinstance(reply, bytes) else f"{reply}"
     connection = http.client.HTTPConnection(address, server.http, timeout=PATIENCE)
     connection.request(call["method"], call["path"], call.get("body"), call.get("headers", {}))

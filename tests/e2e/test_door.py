@@ -143,12 +143,15 @@ def by_strangers(directory, *runs):
 def test_strangers_ask_and_nothing_else(tmp_path):
     asks = [["CL.THROTTLE", "k", "9", "5", "3600"], ["WEIR.ACQUIRE", "login", "k"],
             ["WEIR.PEEK", "login", "k"], ["WEIR.CHECK", "path", "/login", "ip", "k"],
+            [["MULTI"], ["WEIR.PEEK", "login", "k"], ["EXEC"]],
             *ASKS, get("/healthz"), get("/v1/peek/login?key=k", {"Host": "weir"})]
     more = [["WEIR.RESET", "login", "k"], ["WEIR.REFUND", "login", "k"],
-            ["WEIR.SHED", "relief", "1"], *CHANGES, *ADMINISTRATES]
+            ["WEIR.SHED", "relief", "1"], ["DEL", "k", "j"], ["WEIR.RESET", "CL.THROTTLE", "k"],
+            *CHANGES, *ADMINISTRATES]
+    queued = [["MULTI"], ["DEL", "k"], ["WEIR.RESET", "login", "k"], ["EXISTS", "k"], ["EXEC"]]
     named = [post("/v1/reset", {"limit": "login", "key": "k"}, {"Host": "weir"})]
     closed, opened, listed = by_strangers(
-        tmp_path, (SHED, asks + more), (SHED + "protected: no\n", more + named),
+        tmp_path, (SHED, [*asks, queued, *more]), (SHED + "protected: no\n", more + named),
         (SHED + 'protected: [0.0.0.0/0]\nhosts: [weir]\n', more + named))
     for run, word in (closed, "`protected` says who"), (opened, "`protected` is no"):
         exposed = [line for line in run["log"] if " warning exposed " in line]
@@ -156,14 +159,16 @@ def test_strangers_ask_and_nothing_else(tmp_path):
         assert all(word in line and "docs/security.md" in line for line in exposed)
     for told in closed["told"][:len(asks)]:
         assert told[0] == 200 if isinstance(told, list) else told[0] == "[", told
-    for told in closed["told"][len(asks):]:
+    transaction = closed["told"][len(asks)]
+    assert transaction.count("-NOPERM expected ") == 2 and transaction.endswith(", 1]"), transaction
+    for told in closed["told"][len(asks) + 1:]:
         if isinstance(told, list):
             assert told[0] == 403 and "`protected`" in told[1], told
         else:
             assert told.startswith("-NOPERM expected a caller on this server's machine or in its "
                                    "`protected`, found "), told
     for told in opened["told"][:-1] + listed["told"]:
-        assert told[0] == 200 if isinstance(told, list) else told[0] in "[+", told
+        assert told[0] == 200 if isinstance(told, list) else told[0] in "[+012", told
     assert opened["told"][-1][0] == 403 and "`hosts`" in opened["told"][-1][1]
 
 
