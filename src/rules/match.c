@@ -5,6 +5,7 @@
  * as plain text too: behind a backslash all is literal. Forms of later
  * versions are refused instead of being taken for text that never matches.
  */
+#include "base/path.h"
 #include "rules/read.h"
 
 #define LITERAL "; write a backslash in front for the text itself"
@@ -37,6 +38,34 @@ static bool is_ip_range(struct slice text, bool is_ip, struct ip_range *range)
 	struct ip ip;
 
 	return ip_range_parse(text, range) && (is_ip || !ip_parse(text, &ip));
+}
+
+/*
+ * Warns of a path that no request has, since /auth spells paths in one way. What a prefix ends
+ * in may go on: /.* holds for /.git.
+ */
+static int check_path(struct reader *reader, const yaml_node_t *node,
+                      const struct rules_value *value)
+{
+	struct arena *arena = &reader->config->arena;
+	struct slice asked = value->text, path;
+	char *text = arena_alloc(arena, asked.len + 1), *decoded = arena_alloc(arena, asked.len + 1);
+
+	if (!text || !decoded)
+		return node_no_memory(reader);
+	memcpy(text, asked.data, asked.len);
+	if (value->test == RULES_PREFIX)
+		text[asked.len++] = 'x';
+	asked.data = text;
+	path = (struct slice){decoded, path_decode(asked, decoded)};
+	if (path_normalize(arena, path, &path) != 0)
+		return node_no_memory(reader);
+	if (slice_equal(path, asked) && !memchr(text, '?', asked.len))
+		return WEIR_OK;
+	return node_warning(reader, node,
+	                    "expected a path that begins with /, without escapes, a query, double "
+	                    "slashes and . or .. between them, found %s: no request at /auth has it",
+	                    node_found(node).text);
 }
 
 static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
@@ -72,7 +101,7 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 		    reader, node,
 		    "expected * alone, at the end of a path or in an address, found %s" LITERAL,
 		    node_found(node).text);
-	return WEIR_OK;
+	return is_path ? check_path(reader, node, out) : WEIR_OK;
 }
 
 static int read_value(struct reader *reader, const char *attribute, const yaml_node_t *node,

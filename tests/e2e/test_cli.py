@@ -93,6 +93,20 @@ def test_lint_warns_of_rules_with_different_keys_that_share_a_limit(tmp_path):
         assert weir("lint", "--strict", file).returncode == code
 
 
+@pytest.mark.parametrize("path, warned", [
+    ("/login", False), ("/api/*", False), ("/.well-known/*", False), ("/.*", False), ("/a/..*", False),
+    ("/100%", False), ('"\\\\//a"', False), ("/*", False), ("/a.b/", False), ("/a;b", False),
+    ("login", True), ("//login", True), ("/%6cogin", True), ("/a/../b", True), ("/a?b", True),
+    ("/a/.", True), ("api/*", True), ("/a//*", True), ("/a?b*", True), ("[/a, //b]", True),
+    ('""', True)])
+def test_lint_warns_of_paths_that_no_request_has(tmp_path, path, warned):
+    file = tmp_path / "weir.yaml"
+    file.write_text(f"rules: [{{ answer: deny, match: {{ path: {path} }} }}]\n")
+    done = weir("lint", file)
+    assert done.returncode == 0
+    assert ("no request at /auth has it" in done.stderr) == warned, done.stderr
+
+
 def test_the_shipped_file_has_no_warnings():
     done = weir("lint", "--strict", ROOT / "examples/weir.yaml")
     assert (done.returncode, done.stderr) == (0, "")
