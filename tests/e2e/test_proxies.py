@@ -130,7 +130,7 @@ class Proxy:
         return ["/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"]
 
     def traefik(self):
-        site = self.shown("yaml", "trustForwardHeader: false", **{"example.com": "127.0.0.1"})
+        site = self.shown("yaml", "trustForwardHeader: false")
         self.write("site.yaml", site)
         return [ROOT / "build" / "clients" / "traefik", f"127.0.0.1:{self.port}", "site.yaml"]
 
@@ -157,7 +157,8 @@ class Proxy:
     def get(self, path, source="127.0.0.1", method="GET", body=None, **headers):
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE,
                                             source_address=(source, 0))
-        client.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+        client.request(method, path, body, {"Host": "example.com", **{
+            name.replace("_", "-"): value for name, value in headers.items()}})
         answer = Answer(client.getresponse())
         client.close()
         return answer
@@ -234,7 +235,7 @@ def site(request, front):
 def test_of_n_requests_exactly_the_limit_gets_through_and_the_rest_get_429(site):
     done = subprocess.run(
         ["curl", "-sS", "--parallel", "--parallel-max", "16", "-o", "/dev/null", "-w", "%{http_code}\n",
-         f"http://127.0.0.1:{site.port}/shop/index.html?[1-400]"],
+         "-H", "Host: example.com", f"http://127.0.0.1:{site.port}/shop/index.html?[1-400]"],
         capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert collections.Counter(done.stdout.split()) == {"200": 100, "429": 300}, done.stderr
 
@@ -253,6 +254,9 @@ def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(sit
     for header in ("X_Original_URI", "X_Original_Method", "X_Forwarded_Method", "X_Forwarded_Host",
                    "X_Real_IP", "Forwarded", "Weir_Authorization"):
         assert site.get("/shop/index.html", "127.0.0.2", **{header: "/free"}).status == 429, header
+    # What a browser says of other sites is the site's business.
+    assert site.get("/shop/index.html", "127.0.0.3", Origin="http://evil.example",
+                    Sec_Fetch_Site="cross-site").status == 200
     # Another address has a count of its own, another path has none.
     assert site.get("/shop/index.html", "127.0.0.3").status == 200
     assert site.get("/index.html", "127.0.0.2").status == 200
@@ -377,6 +381,18 @@ def test_a_proxy_fails_open_as_the_document_says(front, name):
     for _ in range(3):
         assert site.get("/shop/index.html").text == "a page\n"
     assert site.get("/shop/nosuch").status == 404
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_request_too_long_to_be_asked_about_does_not_pass(front, name):
+    """8,150 bytes in both are what nginx still takes, and more than Weir does."""
+    site = front(name, ANY, fail_open=name != "traefik")
+    for length in (4000, 8150, 50000):
+        before = left(site, "127.0.0.2")
+        answer = site.get("/shop/index.html?" + length * "x", "127.0.0.2", X_Api_Key=length * "y")
+        passed = length == 4000
+        assert (answer.status == 200) == passed == (answer.text == "a page\n"), length
+        assert before - left(site, "127.0.0.2") == passed
 
 
 @pytest.mark.parametrize("name", PROXIES)

@@ -499,3 +499,24 @@ rules:
         assert "'uploads' is left out" in said
     _, said = simulate(config, trace, "--limit", "bucket", "uploads", fails=True)
     assert "found 'uploads', of concurrency" in said
+
+
+def test_a_log_counts_by_the_paths_that_auth_would_have_counted_by(serve, tmp_path):
+    asked = ["/login", "//login?x", "/%6cogin", "/a/../login", "/LOGIN", "/login;x/", "/login%00", "/x"]
+    config = tmp_path / "weir.yaml"
+    trace = "".join(f'192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "GET {path} HTTP/1.1" 200 1\n'
+                    for path in asked)
+    for variants, counted in (("no", 4), ("yes", 6)):
+        rules = f"""
+limits: {{ login: {{ algorithm: token_bucket, rate: 100/d }} }}
+rules: [{{ match: {{ path: /login }}, path_variants: {variants}, key: [ip, path], limits: [login] }}]
+"""
+        config.write_text(rules)
+        report, _ = simulate(config, trace)
+        assert (report["limits"]["login"]["allowed"], report["limits"]["login"]["keys"]) == (counted, 1)
+        server = serve(config=rules + "trusted_proxies: [127.0.0.1]")
+        for path in asked:
+            assert server.get("/auth", {"X-Forwarded-Uri": path,
+                                        "X-Forwarded-For": "192.0.2.1"}).status == 200
+        key = "9:192.0.2.16:/login"
+        assert server.get(f"/v1/peek/login?key={key}").json["remaining"] == 100 - counted
