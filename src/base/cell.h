@@ -146,7 +146,10 @@ static inline struct cell cell_peek(const struct cell *cell)
 	                     __atomic_load_n(&cell->high, __ATOMIC_ACQUIRE)};
 }
 
-/* Full barrier. *seen is what is expected there; when something else is, it is that then. */
+/*
+ * Acquire and release; for more see fence.h. *seen is what is expected there; when something
+ * else is, it is that then.
+ */
 CELL_AS_IT_IS static inline bool cell_swap_or_see(struct cell *cell, struct cell *seen,
                                                   struct cell after)
 {

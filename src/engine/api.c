@@ -50,7 +50,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	memory_fetch_all(table, &wanted);
 	engine_apply(table, limit, &wanted, &call, limit_moment(&table->clock, now_ns, limit), decision);
 	if (op >= ALGO_REFUND)
-		room_poke(room_at(&table->room), wanted.hash);
+		room_poke(&table->room, wanted.hash);
 	return WEIR_OK;
 }
 

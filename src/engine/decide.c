@@ -116,7 +116,7 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 {
 	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
 	if (call->op >= ALGO_REFUND)
-		room_poke(room_at(&table->room), charge->key.hash);
+		room_poke(&table->room, charge->key.hash);
 	charge->allowed = d->allowed;
 	charge->reason = d->reason;
 	d->rule = charge->rule;
@@ -159,7 +159,7 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 
 			engine_apply(table, taken->limit, &key, &call, at, &ignored);
 			if (!is_first_of(request, key.hash))
-				room_poke(room_at(&table->room), key.hash);
+				room_poke(&table->room, key.hash);
 		}
 	}
 }
@@ -326,7 +326,7 @@ bool engine_forget(struct weir_table *table, const struct engine_request *reques
 	const struct memory_key *key = &request->direct.key;
 	bool had = memory_forget(table, key, at.now_ns);
 
-	room_poke(room_at(&table->room), key->hash);
+	room_poke(&table->room, key->hash);
 	return had;
 }
 

@@ -122,7 +122,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 		return WEIR_ECOST;
 	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
 	if (op >= ALGO_REFUND)
-		room_poke(room_at(&limiter->room), 0);
+		room_poke(&limiter->room, 0);
 	return WEIR_OK;
 }
 
@@ -187,7 +187,7 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	                         .permit = permit->id};
 
 	limiter_step(limiter, &call, at, decision);
-	room_poke(room_at(&limiter->room), 0);
+	room_poke(&limiter->room, 0);
 	decision->allowed &= held;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }

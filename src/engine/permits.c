@@ -42,7 +42,7 @@ static void refund(struct weir_table *table, const struct weir_limit *limit,
                    struct weir_decision *d)
 {
 	engine_apply_slow(table, limit, *key, *call, at, d);
-	room_poke(room_at(&table->room), key->hash);
+	room_poke(&table->room, key->hash);
 }
 
 void engine_give_back(struct weir_table *table, const struct weir_engine *engine,

@@ -1,9 +1,9 @@
 /*
  * room.c: queues in buckets, each bucket under a lock of its own.
  *
- * No wake is lost. Who joins counts itself before it tries, by a full barrier; who
- * gives back changes the state, by another, before it looks at the count. So either
- * the one who tries finds what was given back, or it is found waiting.
+ * No wake is lost. A waiter counts itself, then tries; whoever gives back changes the
+ * state, then looks at the count. Between the two each has a full barrier. So either the
+ * waiter finds what was given back, or it is found waiting.
  */
 #include "engine/room.h"
 
@@ -100,6 +100,7 @@ enum room_place room_join(struct room *room, struct room_waiter *waiter, size_t 
 	}
 	if (place != ROOM_FULL)
 		__sync_fetch_and_add(&room->count, 1);
+	fence_behind_swap();
 	pthread_mutex_unlock(&bucket->lock);
 	return place;
 }
@@ -164,8 +165,12 @@ void room_poke_slow(struct room *room, uint64_t hash)
 	pthread_mutex_unlock(&bucket->lock);
 }
 
-void room_poke_all(struct room *room)
+void room_poke_all(struct room *const *place)
 {
+	struct room *room;
+
+	fence_behind_swap();
+	room = room_at(place);
 	if (!room || room_count(room) == 0)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++) {

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/fence.h"
+
 struct room_waiter {
 	uint64_t hash;
 	/*
@@ -71,14 +73,18 @@ static inline bool room_has(struct room *room, uint64_t hash)
 	return __builtin_expect(room && room_count(room) > 0, 0) && room_has_slow(room, hash);
 }
 
-/** Something of the key was given back, by a full barrier. `room` may be NULL. */
-static inline void room_poke(struct room *room, uint64_t hash)
+/** Something of the key was given back just now, by a swap. `place` is that of room_make. */
+static inline void room_poke(struct room *const *place, uint64_t hash)
 {
+	struct room *room;
+
+	fence_behind_swap();
+	room = room_at(place);
 	if (__builtin_expect(room && room_count(room) > 0, 0))
 		room_poke_slow(room, hash);
 }
 
-/** Something changed for all keys. `room` may be NULL. */
-void room_poke_all(struct room *room);
+/** Something changed just now for all keys. */
+void room_poke_all(struct room *const *place);
 
 #endif

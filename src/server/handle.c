@@ -207,7 +207,7 @@ static void finish_shed(struct worker *worker, struct work *work)
 	if (!limit)
 		return;
 	if (weir_limit_shed(limit, work->request.deny) == WEIR_OK)
-		room_poke_all(room_at(&worker->shared->table->room));
+		room_poke_all(&worker->shared->table->room);
 	else
 		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
 }

@@ -189,7 +189,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 	atomic_store_explicit(&shared->config, config, memory_order_release);
 	wait_for_workers(server);
 	server_config_close(old);
-	room_poke_all(room_at(&shared->table->room)); /* what they wait for may be granted now */
+	room_poke_all(&shared->table->room); /* what they wait for may be granted now */
 	return WEIR_OK;
 }
 

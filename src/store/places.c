@@ -16,6 +16,7 @@
  * last to take sees the others. docs/design/wide-states.md has the proof.
  */
 #include "algo/concurrency.h"
+#include "base/fence.h"
 #include "store/wide.h"
 
 /* Whose places: a key's in a store, or those of one head and row. */
@@ -145,6 +146,7 @@ static void after_release(const struct wide_state *state, uint64_t now_ns)
 		idle = is_idle(state, span, now_ns);
 		after = concurrency_released(head, idle);
 	} while (!cell_swap(state->slot.cell, head, after));
+	fence_behind_swap(); /* all see that it is closing before the second look */
 	if (idle && is_idle(state, span, now_ns))
 		cell_swap(state->slot.cell, after, concurrency_idle(after, now_ns));
 }
@@ -211,6 +213,7 @@ static bool take_rest(struct taken *taken, const struct view *view, uint64_t cos
 
 	taken->state = *state;
 	taken->n += take(state, taken->place, limit->permit.max, cost - taken->n, now_ns);
+	fence_behind_swap(); /* all see the places before (4) looks */
 	return taken->n == cost && view->count == 1 &&
 	       concurrency_span(state->slot.value, &state->row) == limit->permit.max &&
 	       concurrency_fits(limit, head_of(state), state->row.tag,

@@ -6,6 +6,8 @@
  */
 #include "table/table.h"
 
+#include "base/fence.h"
+
 /* A thread that stops between claim and state (or dies) holds a cell this long. */
 #define CLAIM_NS (1 * NS_PER_MS)
 
@@ -81,6 +83,7 @@ static bool claim(struct table *table, const struct table_place *place, struct t
 	mine = claim_make(table, place->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
+	fence_behind_swap(); /* all see the claim before step 2 looks */
 	if (loss(victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
 	*slot = (struct table_slot){victim.cell, mine};
@@ -101,7 +104,7 @@ static bool remove_other(const struct table *table, struct table_slot slot, stru
 	return cell_swap(cell, value, empty); /* 2c */
 }
 
-/* Step 2: no other cell of this tag is left, or false. The claim's swap was a full barrier. */
+/* Step 2: no other cell of this tag is left, or false. */
 static bool alone(const struct table *table, const struct table_place *place,
                   struct table_slot slot)
 {

@@ -11,7 +11,9 @@
  * Checked in every state: the key has one state at most, and no more is granted
  * than LIMIT since the last reset. At the end: no less.
  *
- * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ * BREAK_* leaves one thing out; each must make spin find a counterexample. BREAK_FENCE
+ * leaves out the barrier behind the claim's swap: what step 2 loads may be what there was
+ * before others saw the claim.
  */
 #ifndef THREADS
 #define THREADS 3
@@ -73,8 +75,15 @@ proctype client()
 {
 	byte i, at, seen, other, tries;
 	bool ok;
+#ifdef BREAK_FENCE
+	byte early[PLACES]; /* what step 2 loads, before the claim is made */
+	bool mine;          /* the claim: to find another's is to load in order */
+#endif
 
 find:
+#ifdef BREAK_FENCE
+	mine = false;
+#endif
 	atomic { i = 0; at = PLACES; seen = 0; other = 0; ok = false }; /* fewer states to tell apart */
 	do
 	:: i < PLACES ->
@@ -116,6 +125,9 @@ find:
 #else
 		atomic { claims++; seen = CLAIM + claims };
 #endif
+#ifdef BREAK_FENCE
+		atomic { early[0] = cell[0]; early[1] = cell[1]; early[2] = cell[2]; mine = true };
+#endif
 		swap(at, EMPTY, seen);
 		if
 		:: ok
@@ -128,7 +140,11 @@ find:
 	:: i < PLACES ->
 		if
 		:: i != at ->
+#ifdef BREAK_FENCE
+			other = (mine -> early[i] : cell[i]);
+#else
 			other = cell[i];
+#endif
 			if
 			:: !has_tag(other) -> skip
 #ifndef BREAK_WITHDRAW

@@ -12,7 +12,9 @@
  *
  * BEFORE: one place beyond MAX is held by a permit from before a reload.
  *
- * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ * BREAK_* leaves one thing out; each must make spin find a counterexample. BREAK_FENCE_4
+ * and BREAK_FENCE_C leave out a barrier: what (4), or the second look of (c), loads may be
+ * what there was before others saw the place taken, or the head closing.
  */
 #ifndef CLIENTS
 #define CLIENTS 2
@@ -105,7 +107,9 @@ inline after_release()
 		if
 		:: ok && held == 0 ->
 			seen = make(CLOSING, version(seen) + 1);
+#ifndef BREAK_FENCE_C
 			look();
+#endif
 			if
 			:: held == 0 -> swap(head[at], seen, make(SPENT, version(seen)))
 			:: else
@@ -191,6 +195,9 @@ again:
 	:: free == MAX -> goto again
 	:: else
 	fi;
+#ifdef BREAK_FENCE_4
+	seen = head[at];
+#endif
 	swap(row[at * MAX + free], 0, me);
 	if
 	:: !ok -> goto again
@@ -203,7 +210,11 @@ again:
 #endif
 #endif
 	if
+#ifdef BREAK_FENCE_4
+	:: kind(seen) != FIT -> goto again
+#else
 	:: kind(head[at]) != FIT -> goto again /* 4 */
+#endif
 	:: else
 	fi;
 #endif

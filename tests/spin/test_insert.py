@@ -10,6 +10,7 @@ def test_one_state_per_key_and_exactly_the_limit(defines, errors):
     assert not errors(*defines)
 
 
-@pytest.mark.parametrize("broken", ["BREAK_UNIQUE", "BREAK_LOOK", "BREAK_WITHDRAW"])
+@pytest.mark.parametrize("broken", [
+    ("BREAK_UNIQUE",), ("BREAK_LOOK",), ("BREAK_WITHDRAW",), ("BREAK_FENCE", "THREADS=2", "MOVES=2")])
 def test_each_part_of_the_protocol_is_needed(broken, errors):
-    assert errors(broken)
+    assert errors(*broken)

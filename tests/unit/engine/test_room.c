@@ -41,8 +41,8 @@ static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 	assert_int_equal(room_join(room, &b.waiter, 2), ROOM_BEHIND);
 	assert_int_equal(room_join(room, &c.waiter, 2), ROOM_FULL);
 	assert_int_equal(room_count(room), 2);
-	room_poke(room, 7);
-	room_poke(room, 8);
+	room_poke(&room, 7);
+	room_poke(&room, 8);
 	assert_int_equal(a.woken, 1);
 	assert_int_equal(b.woken, 0);
 	room_leave(room, &a.waiter);
@@ -52,8 +52,9 @@ static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 	room_leave(room, &b.waiter);
 	assert_false(room_has(room, 7));
 	room_close(room);
-	assert_false(room_has(NULL, 7));
-	room_poke(NULL, 7);
+	room = NULL;
+	assert_false(room_has(room, 7));
+	room_poke(&room, 7);
 }
 
 /* The queues as arrays. */
@@ -96,11 +97,11 @@ static void test_queues_are_those_of_a_model(void **state)
 		size_t key = (size_t)rand() % KEYS, total = 0;
 
 		if (step % 64 == 0) {
-			room_poke_all(room);
+			room_poke_all(&room);
 			for (size_t k = 0; k < KEYS; k++)
 				model_poke(&model, k);
 		} else if (rand() % 4 == 0) {
-			room_poke(room, key * APART);
+			room_poke(&room, key * APART);
 			model_poke(&model, key);
 		} else if (person->waits) {
 			key = person->waiter.hash / APART;

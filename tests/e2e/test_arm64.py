@@ -1,0 +1,70 @@
+"""The library for arm64, by Clang: it compiles without a warning, and its barriers are there.
+
+Code for the base architecture, where a compare-and-swap is a pair of exclusive instructions and
+later loads may pass it. Spin shows what goes wrong then (tests/spin, BREAK_FENCE).
+"""
+
+import concurrent.futures
+import re
+import subprocess
+
+import pytest
+from harness import PATIENCE, ROOT, plain_build_only
+
+pytestmark = plain_build_only
+
+HEADERS = "/usr/aarch64-linux-gnu/include"
+CLANG = ["clang", "--target=aarch64-linux-gnu", "-isystem", HEADERS, "-march=armv8-a",
+         "-mno-outline-atomics", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/src",
+         f"-I{ROOT}/include", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
+# Of libweir; the readers of rule files need libyaml, the server more.
+SOURCES = [path for folder in ("base", "algo", "table", "store", "engine", "pool")
+           for path in sorted((ROOT / "src" / folder).glob("*.c"))] + [ROOT / "src/rules/model.c"]
+
+
+def assembly(source, text=None):
+    done = subprocess.run([*CLANG, "-S", "-x", "c", "-o", "-", source], input=text, text=True,
+                          capture_output=True, timeout=PATIENCE, check=False)
+    return done.stdout, done.stderr
+
+
+def test_the_library_compiles_for_arm64_without_a_warning():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        errors = [error for _, error in pool.map(assembly, SOURCES) if error]
+    assert not errors, "\n".join(errors)
+
+
+def fences(text):
+    """Of each full barrier: whether it stands behind an exclusive store, and no load between."""
+    last, found = "", []
+    for line in text.splitlines():
+        word = line.split()[0] if line.startswith("\t") and line.split() else ""
+        if re.match(r"dmb\s+ish$", line.strip()):
+            found.append(last)
+        elif word.startswith(("stlx", "stx")):
+            last = "store"
+        elif word.startswith("ld") and "[sp" not in line:
+            last = "load"
+    return found
+
+
+@pytest.mark.parametrize("source, barriers", [
+    ("table/insert.c", 1),  # the claim, before step 2 looks
+    ("engine/room.c", 1),   # the count, before the waiter tries
+    ("store/places.c", 2),  # a place, before (4) looks; a head that is closing, before (c) does
+])
+def test_what_a_thread_changes_is_seen_before_it_looks(source, barriers):
+    text, errors = assembly(ROOT / "src" / source)
+    assert not errors
+    assert fences(text).count("store") == barriers
+
+
+def test_whoever_gives_back_looks_for_waiters_behind_a_barrier():
+    text, errors = assembly("-", '#include "engine/room.h"\n'
+                            "void probe(struct room *const *p);\n"
+                            "void probe(struct room *const *p) { room_poke(p, 1); }\n")
+    assert not errors
+    assert re.search(r"^probe:.*\n(?:(?!\tldar).*\n)*\tdmb\tish\n(?:.*\n)*?\tldar", text, re.M)
+    text, errors = assembly(ROOT / "src/engine/room.c")
+    assert not errors
+    assert re.search(r"^room_poke_all:.*\n(?:(?!\tldar).*\n)*\tdmb\tish\n", text, re.M)
