@@ -182,7 +182,10 @@ struct weir_limit_options {
 	                                   most; 0: none by itself, any number by *_acquire_wait */
 	uint64_t lease_ns;            /**< concurrency: how long a place is held at most, a year at
 	                                   most; 0: 30 s */
-	uint64_t reserved[2];
+	uint64_t keys;                /**< sliding ones, base, concurrency: how many keys a table is to
+	                                   have room for, 1 to 2^32, see weir_table_reserve; 0: as
+	                                   many as make its capacity of the smallest states */
+	uint64_t reserved[1];
 };
 
 /** A validated limit: parameters only, no counts. Immutable, but for weir_limit_shed. */
@@ -419,6 +422,24 @@ WEIR_API void weir_table_close(weir_table *table);
  * Errors: EIO.
  */
 WEIR_API int weir_table_sync(weir_table *table);
+
+/**
+ * Makes the room that the limit's keys take now; without it, the first call with the limit
+ * does. The states of sliding_window, sliding_counter, sliding_log, base and concurrency are
+ * wider than others, so each such limit has its own table beside that of all others, for as many
+ * keys as its `keys` say: in memory that is address space until keys come, in a file it is
+ * room on the disk. What one limit's keys take, no other's lose. Where the limit asks for
+ * more than the table has, a larger one takes over; it never becomes smaller. At most 1,024 such
+ * tables are made. It may take as long as the disk does.
+ *
+ *     if (weir_table_reserve(table, limit, &error) != 0)
+ *         puts(error.message); // how many bytes there are, and how many it takes
+ *
+ * Errors: ENOMEM, EFULL (no room on the disk, or for one more table), EIO and EINVAL as
+ * weir_table_open (the file).
+ */
+WEIR_API int weir_table_reserve(weir_table *table, const weir_limit *limit,
+                                struct weir_error *error);
 
 /**
  * As weir_limiter_acquire, for one key of one limit. A key is any bytes; a key

@@ -13,6 +13,9 @@
 #define KIND(algorithm) (1U << (algorithm))
 #define BUCKETS                                                                                    \
 	(KIND(WEIR_TOKEN_BUCKET) | KIND(WEIR_LEAKY_BUCKET) | KIND(WEIR_PACER) | KIND(WEIR_LEAKY_QUEUE))
+#define WIDE                                                                                       \
+	(KIND(WEIR_SLIDING_WINDOW) | KIND(WEIR_SLIDING_COUNTER) | KIND(WEIR_SLIDING_LOG) |             \
+	 KIND(WEIR_BASE) | KIND(WEIR_CONCURRENCY)) /* their states have tables of their own */
 #define TIMELESS (KIND(WEIR_RANDOM) | KIND(WEIR_CONCURRENCY)) /* they have no rate */
 
 /*
@@ -128,13 +131,16 @@ static int init_window(struct algo_limit *limit, const struct weir_limit_options
 	                     options->rate.unit, error);
 }
 
+/* Twice as many each, so that a row is hardly more than half empty, and growth seldom moves it. */
 static unsigned width_of(uint64_t cells)
 {
-	unsigned width = 1;
+	static const unsigned widths[] = {ALGO_WIDTH_LEAST, 32, 64, 128, 256, 512, 1024, 2048, 4096,
+	                                  ALGO_WIDTH_MOST};
+	size_t i = 0;
 
-	while (algo_widths[width] < cells)
-		width++;
-	return width;
+	while (widths[i] < cells)
+		i++;
+	return widths[i];
 }
 
 static void join_slots(struct algo_limit *limit)
@@ -272,6 +278,9 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 	    {options->max, KIND(WEIR_CONCURRENCY), "max: expected with concurrency only"},
 	    {options->queue, KIND(WEIR_CONCURRENCY), "queue: expected with concurrency only"},
 	    {options->lease_ns, KIND(WEIR_CONCURRENCY), "lease: expected with concurrency only"},
+	    {options->keys, WIDE,
+	     "keys: expected with sliding_window, sliding_counter, sliding_log, base and concurrency "
+	     "only; all others share the store's capacity"},
 	};
 
 	if ((unsigned)options->algorithm >= ALGORITHMS)
@@ -289,6 +298,9 @@ static int check_foreign(const struct weir_limit_options *options, struct weir_e
 		return error_set(error, WEIR_ERANGE, "max_wait: expected a year at most");
 	if (options->retry_ns > ALGO_PERIOD_MAX_NS)
 		return error_set(error, WEIR_ERANGE, "retry: expected a year at most");
+	if (options->keys > WEIR_CAPACITY_MAX)
+		return error_set(error, WEIR_ERANGE, "keys: expected 1 to %llu, found %llu",
+		                 (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)options->keys);
 	if ((unsigned)options->align > WEIR_ALIGN_FIRST_REQUEST)
 		return error_set(error, WEIR_EINVAL, "align: expected calendar or first_request, found %d",
 		                 (int)options->align);
@@ -303,7 +315,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *o
 {
 	int status = check_foreign(options, error);
 
-	*limit = (struct algo_limit){.algorithm = options->algorithm};
+	*limit = (struct algo_limit){.algorithm = options->algorithm, .keys = options->keys};
 	limit->period_ns = NS_PER_S;
 	if (status == WEIR_OK && !(TIMELESS & KIND(options->algorithm)))
 		status = period_of(options, &limit->period_ns, error);
@@ -394,8 +406,7 @@ static bool has_slots(const struct algo_limit *limit)
 
 /*
  * Of two numbers of slots that follow one another the generations differ, as those of the
- * two forms always do. States stay in the widest row that they ever needed: a narrower
- * one would lose them.
+ * two forms always do.
  */
 static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next)
 {
@@ -407,11 +418,6 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 		else if (differ == 0)
 			next->generation ^= SLIDING_WINDOW_OTHER;
 	}
-	next->former = limit->former;
-	if (next->width > limit->width)
-		next->former |= 1u << limit->width;
-	else
-		next->width = limit->width;
 }
 
 /*

@@ -17,9 +17,9 @@
 #include "algo/algo.h"
 #include "base/cell.h"
 
-/* Cells of a row: a limit takes the first that it fits in. At 0 are the states of one word. */
-#define ALGO_WIDTHS 5
-static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
+/* Cells of the narrowest rows and of the widest. */
+#define ALGO_WIDTH_LEAST 12
+#define ALGO_WIDTH_MOST  10240
 
 #define ALGO_SLOTS_DEFAULT 10
 #define ALGO_SLOTS_MAX     1000
@@ -29,8 +29,8 @@ static const unsigned algo_widths[ALGO_WIDTHS] = {0, 12, 128, 1024, 10240};
 #define ALGO_BASE_PLACES 6
 
 /*
- * In the generation of a head: its use, word + 1, belongs to a row of another
- * width, where it is to be looked for first. Nothing is granted on this one again,
+ * In the generation of a head: its use, word + 1, belongs to a later table of the
+ * limit, where it is to be looked for first. Nothing is granted on this one again,
  * so it is a note: no state of the key any more.
  */
 #define ALGO_MOVED CELL_NOTE
@@ -121,7 +121,7 @@ void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call
                     const struct algo_time *time, struct cell head, const struct algo_row *row,
                     struct algo_outcome *out, struct algo_change *change);
 
-/** What a head of another width comes to: ALGO_MOVED with its use; empty if it has none. */
+/** What a head of a table that the limit had before comes to: ALGO_MOVED with its use; empty if it has none. */
 struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                        const struct algo_row *row);
 

@@ -1,6 +1,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +21,14 @@ static int fail(const struct weir_error *error)
 static void say(void *path, const char *text)
 {
 	fprintf(stderr, "%s: %s\n", (const char *)path, text);
+}
+
+static void say_at(const char *path, uint64_t offset, const char *text)
+{
+	if (offset > 0)
+		fprintf(stderr, "%s: section at byte %" PRIu64 ": %s\n", path, offset, text);
+	else
+		fprintf(stderr, "%s: %s\n", path, text);
 }
 
 /*
@@ -48,29 +57,86 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 	return wall_ns;
 }
 
-/* The tables of a store whose headers are sound, as far as the file reaches. Returns how many. */
-static unsigned view_tables(const struct file_map *map, struct table tables[ALGO_WIDTHS])
+/* All tables of a store. */
+struct tables {
+	size_t count;
+	uint64_t end; /* of the last section */
+	struct {
+		uint64_t offset;
+		struct section section;
+		struct table table; /* as far as the file reaches */
+	} found[1 + SECTION_MAX];
+};
+
+static void view_table(const struct file_map *map, const struct section_walk *walk,
+                       struct tables *tables)
 {
-	const struct table_header *header = map->memory;
+	char *memory = (char *)map->memory + walk->offset;
+	uint64_t len = sat_sub(map->size, walk->offset);
+	uint64_t cells = sat_sub(len, sizeof walk->header);
+	uint64_t sets = cells / (TABLE_SET_CELLS * sizeof(struct cell));
+	size_t i = tables->count++;
 
-	for (unsigned width = 0; width < ALGO_WIDTHS; width++) {
-		struct section section = section_of(header->capacity, width);
-
-		if (map->size < section.offset + sizeof *header)
-			return width;
-		table_view(&tables[width], (char *)map->memory + section.offset,
-		           u64_min(section.table_size, map->size - section.offset));
-	}
-	return ALGO_WIDTHS;
+	if (len >= sizeof walk->header)
+		memcpy(memory, &walk->header, sizeof walk->header);
+	tables->found[i].offset = walk->offset;
+	tables->found[i].section = walk->section;
+	table_view(&tables->found[i].table, memory,
+	           u64_min(sets, table_sets(walk->section.capacity)));
 }
 
-static uint64_t check_cells(char *path, struct table *tables, unsigned widths, uint64_t now_ns,
-                            bool repair)
+/*
+ * The tables of a store, their headers put right as far as they can be, in `map` as well.
+ * False: the first can't be.
+ */
+static bool find_tables(const struct file_map *map, char *path, bool tell, struct tables *tables)
+{
+	struct section_walk walk = {0};
+
+	tables->count = 0;
+	for (; tables->count <= SECTION_MAX; walk.offset += walk.section.size) {
+		bool must_be = walk.offset == 0 || walk.offset < walk.end;
+		uint64_t size = must_be ? UINT64_MAX : map->size;
+
+		section_look(&walk, map->memory, map->size);
+		section_step(&walk, size, NULL, NULL);
+		if (walk.done && must_be && section_mend(&walk, map->memory, map->size))
+			section_step(&walk, size, NULL, NULL);
+		if (walk.done)
+			break;
+		if (tell && walk.offset > 0 && walk.section.identity == 0)
+			say_at(path, walk.offset, "lost, with the counts of a limit");
+		view_table(map, &walk, tables);
+	}
+	tables->end = walk.offset;
+	if (tables->count > 0)
+		tables->found[0].table.header->end = tables->end;
+	return tables->count > 0;
+}
+
+struct place {
+	char *path;
+	uint64_t offset;
+};
+
+static void say_cell(void *context, const char *text)
+{
+	const struct place *place = context;
+
+	say_at(place->path, place->offset, text);
+}
+
+static uint64_t check_cells(char *path, struct tables *tables, uint64_t now_ns, bool repair)
 {
 	uint64_t defects = 0;
 
-	for (unsigned width = 0; width < widths; width++)
-		defects += table_check_cells(&tables[width], now_ns, ALGO_HORIZON_NS, repair, say, path);
+	for (size_t i = 0; i < tables->count; i++) {
+		struct place place = {path, tables->found[i].offset};
+
+		if (i == 0 || tables->found[i].section.identity != 0)
+			defects += table_check_cells(&tables->found[i].table, now_ns, ALGO_HORIZON_NS, repair,
+			                             say_cell, &place);
+	}
 	return defects;
 }
 
@@ -90,22 +156,19 @@ static int map_copy(const char *path, struct file_map *map, struct weir_error *e
  * Cells are looked at even under damaged headers, if those can be saved, which is seen in
  * a private mapping: of a file cut short those that are left.
  */
-static int check(char *path, const struct file_trust *trust)
+static int check(char *path, const struct file_trust *trust, struct tables *tables)
 {
-	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
 	struct file_map map;
 	uint64_t defects, now_ns;
-	unsigned widths;
 
 	(void)trust;
 	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
 	defects = section_check(map.memory, map.size, say, path);
-	if (section_repair(map.memory, map.size)) {
-		widths = view_tables(&map, tables);
-		now_ns = time_of(&tables[0], path, &defects);
-		defects += check_cells(path, tables, widths, now_ns, false);
+	if (find_tables(&map, path, false, tables)) {
+		now_ns = time_of(&tables->found[0].table, path, &defects);
+		defects += check_cells(path, tables, now_ns, false);
 	}
 	os_pages_unmap(map.memory, map.size);
 	if (defects == 0)
@@ -113,21 +176,21 @@ static int check(char *path, const struct file_trust *trust)
 	return defects != 0;
 }
 
-static void print_cell(unsigned width, uint64_t set, unsigned place, struct cell cell,
+static void print_cell(const struct section *section, uint64_t offset, uint64_t i, struct cell cell,
                        uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
-	printf("{\"set\":%" PRIu64 ",\"cell\":%u,\"tag\":%" PRIu32 ",\"until_ns\":%" PRIu64
-	       ",\"word\":%" PRIu32 ",\"generation\":%u,\"live\":%s,\"row\":%u}\n",
-	       set, place, cell_tag(cell), now_ns + (uint64_t)ahead, cell_word(cell),
-	       cell_generation(cell), ahead > 0 && !cell_is_claim(cell) ? "true" : "false",
-	       algo_widths[width]);
+	printf("{\"set\":%" PRIu64 ",\"cell\":%" PRIu64 ",\"tag\":%" PRIu32 ",\"until_ns\":%" PRIu64
+	       ",\"word\":%" PRIu32 ",\"generation\":%u,\"live\":%s,\"section\":%" PRIu64
+	       ",\"row\":%" PRIu32 "}\n",
+	       i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell_tag(cell), now_ns + (uint64_t)ahead,
+	       cell_word(cell), cell_generation(cell),
+	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->row_cells);
 }
 
-static int dump(char *path, const struct file_trust *trust)
+static int dump(char *path, const struct file_trust *trust, struct tables *tables)
 {
-	struct table tables[ALGO_WIDTHS];
 	struct clock clock;
 	struct weir_error error;
 	struct file_map map;
@@ -140,42 +203,44 @@ static int dump(char *path, const struct file_trust *trust)
 		os_pages_unmap(map.memory, map.size);
 		return 1;
 	}
-	view_tables(&map, tables);
-	clock = file_clock(&tables[0]);
+	find_tables(&map, path, false, tables);
+	clock = file_clock(&tables->found[0].table);
 	now_ns = clock_now(&clock);
-	for (unsigned width = 0; width < ALGO_WIDTHS; width++)
-		for (uint64_t i = 0; i < tables[width].sets * TABLE_SET_CELLS; i++) {
-			struct cell cell = cell_load(&tables[width].cells[i], tables[width].load_is_atomic);
+	for (size_t t = 0; t < tables->count; t++) {
+		const struct table *table = &tables->found[t].table;
+
+		for (uint64_t i = 0; i < table->sets * TABLE_SET_CELLS; i++) {
+			struct cell cell = cell_load(&table->cells[i], table->load_is_atomic);
 
 			if (!cell_is_empty(cell) && !cell_is_note(cell))
-				print_cell(width, i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell, now_ns);
+				print_cell(&tables->found[t].section, tables->found[t].offset, i, cell, now_ns);
 		}
+	}
 	os_pages_unmap(map.memory, map.size);
 	return 0;
 }
 
-static int mend(int fd, char *path, bool clock_is_true)
+static int mend(int fd, char *path, bool clock_is_true, struct tables *tables)
 {
-	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
 	struct clock clock;
 	struct file_map map;
 	uint64_t emptied;
-	unsigned widths;
 	bool sound;
 
 	if (file_map(fd, path, FILE_SHARED, &map, &error) != WEIR_OK)
 		return fail(&error);
-	section_repair(map.memory, map.size);
-	sound = section_check(map.memory, map.size, say, path) == 0;
+	sound = find_tables(&map, path, true, tables) &&
+	        section_check(map.memory, map.size, say, path) == 0;
 	if (sound) {
-		widths = view_tables(&map, tables);
+		struct table *first = &tables->found[0].table;
+
 		if (!clock_is_true) {
-			tables[0].header->clock = (struct cell){0, 0};
-			tables[0].header->seen_ns = 0;
+			first->header->clock = (struct cell){0, 0};
+			first->header->seen_ns = 0;
 		}
-		clock = file_clock(&tables[0]);
-		emptied = check_cells(path, tables, widths, clock_now(&clock), true);
+		clock = file_clock(first);
+		emptied = check_cells(path, tables, clock_now(&clock), true);
 		printf("%s: ok, %" PRIu64 " cells emptied\n", path, emptied);
 	}
 	os_pages_unmap(map.memory, map.size);
@@ -183,49 +248,49 @@ static int mend(int fd, char *path, bool clock_is_true)
 }
 
 /* In a private mapping, where nothing is at stake, it is seen whether the headers can be saved. */
-static int repair_opened(int fd, char *path)
+static int repair_opened(int fd, char *path, struct tables *tables)
 {
-	struct table tables[ALGO_WIDTHS];
 	struct weir_error error;
 	struct file_map map;
-	uint64_t capacity = 0, wrong_clocks = 0;
+	uint64_t wrong_clocks = 0;
 	bool sound;
 
 	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return fail(&error);
 	section_check(map.memory, map.size, say, path);
-	sound = section_repair(map.memory, map.size);
-	if (sound) {
-		capacity = ((struct table_header *)map.memory)->capacity;
-		view_tables(&map, tables);
-		time_of(&tables[0], path, &wrong_clocks);
-	}
+	sound = find_tables(&map, path, false, tables);
+	if (sound)
+		time_of(&tables->found[0].table, path, &wrong_clocks);
 	os_pages_unmap(map.memory, map.size);
 	if (!sound) {
 		say(path, "not repaired: neither the header nor its copy can be trusted");
 		return 1;
 	}
-	if (map.size != section_store_size(capacity) &&
-	    file_resize(fd, path, capacity, &error) != WEIR_OK)
+	if (map.size != tables->end && file_resize(fd, path, tables->end, &error) != WEIR_OK)
 		return fail(&error);
-	return mend(fd, path, wrong_clocks == 0);
+	return mend(fd, path, wrong_clocks == 0, tables);
 }
 
-static int repair(char *path, const struct file_trust *trust)
+static int repair(char *path, const struct file_trust *trust, struct tables *tables)
 {
 	struct weir_error error;
 	int fd, result;
 
 	if (file_open(path, FILE_SHARED, trust, &fd, &error) != WEIR_OK)
 		return fail(&error);
-	result = repair_opened(fd, path);
+	if (file_lock(fd, path, &error) == WEIR_OK) {
+		result = repair_opened(fd, path, tables);
+		file_unlock(fd);
+	} else {
+		result = fail(&error);
+	}
 	close(fd);
 	return result;
 }
 
 static const struct action {
 	const char *name;
-	int (*run)(char *path, const struct file_trust *trust);
+	int (*run)(char *path, const struct file_trust *trust, struct tables *tables);
 	bool writes; /* so that it matters whose the file is */
 } actions[] = {{"check", check, false}, {"dump", dump, false}, {"repair", repair, true}};
 
@@ -258,6 +323,20 @@ static bool read_trust(int argc, char **argv, struct file_trust *trust)
 	return known;
 }
 
+static int run(const struct action *action, char *path, const struct file_trust *trust)
+{
+	struct tables *tables = malloc(sizeof *tables);
+	int result;
+
+	if (!tables) {
+		fputs("weir store: out of memory\n", stderr);
+		return 1;
+	}
+	result = action->run(path, trust, tables);
+	free(tables);
+	return result;
+}
+
 int command_store(int argc, char **argv)
 {
 	const struct action *action = argc > 2 ? find_action(argv[1]) : NULL;
@@ -267,7 +346,7 @@ int command_store(int argc, char **argv)
 	if (action && action->writes && !read_trust(argc - 1, argv + 1, &trust))
 		return EXIT_USAGE;
 	if (action && (action->writes ? optind == argc - 2 : argc == 3))
-		return action->run(argv[argc - 1], &trust);
+		return run(action, argv[argc - 1], &trust);
 	fputs("weir store: expected check, dump or repair and a FILE\n", stderr);
 	return EXIT_USAGE;
 }

@@ -31,6 +31,13 @@ void weir_table_close(weir_table *table)
 	free(table);
 }
 
+int weir_table_reserve(weir_table *table, const weir_limit *limit, struct weir_error *error)
+{
+	const struct algo_limit *algo = &limit->algo;
+
+	return memory_reserve(table, &algo, 1, error);
+}
+
 int weir_table_sync(weir_table *table)
 {
 	return memory_sync(table);
@@ -44,9 +51,11 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	int status = limit_check(limit, op, key_len, cost);
 	struct memory_key wanted;
 
+	if (status == WEIR_OK)
+		status = memory_admit(table, &limit->algo);
 	if (status != WEIR_OK)
 		return status;
-	wanted = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key, key_len));
+	wanted = memory_key(table, &limit->algo, memory_hash(table, limit->algo.identity, key, key_len));
 	memory_fetch_all(table, &wanted);
 	engine_apply(table, limit, &wanted, &call, limit_moment(&table->clock, now_ns, limit), decision);
 	if (op >= ALGO_REFUND)
@@ -177,7 +186,7 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 	    .cells = table->table.sets * TABLE_SET_CELLS,
 	    .live = table_live(&table->table, now_ns),
 	    .evictions = table_evictions(&table->table),
-	    .bytes = table->table.size,
+	    .bytes = table->section.size,
 	};
 	wide_add_stats(table, now_ns, stats);
 }

@@ -24,7 +24,7 @@ struct block {
 
 /* Those that are refused at once go no further. Returns the first error. */
 __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
-                                                          const struct weir_table *table,
+                                                          struct weir_table *table,
                                                           struct weir_request *requests, size_t n,
                                                           struct weir_decision *decisions)
 {
@@ -35,13 +35,15 @@ __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
 		struct weir_request *r = &requests[i];
 
 		r->status = limit_check(r->limit, ALGO_ACQUIRE, r->key_len, r->cost);
+		if (__builtin_expect(r->status == WEIR_OK, 1))
+			r->status = memory_admit(table, &r->limit->algo);
 		if (__builtin_expect(r->status != WEIR_OK, 0)) {
 			first_error = first_error ? first_error : r->status;
 			continue;
 		}
 		flight->request = r;
 		flight->decision = &decisions[i];
-		flight->key = memory_key(&r->limit->algo,
+		flight->key = memory_key(table, &r->limit->algo,
 		                         memory_hash(table, r->limit->algo.identity, r->key, r->key_len));
 		memory_fetch(table, &flight->key);
 		flight++;

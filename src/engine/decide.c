@@ -32,42 +32,42 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	return until_ns;
 }
 
-__attribute__((noinline)) static uint64_t try_open(struct weir_table *table,
-                                                   const struct weir_limit *limit,
-                                                   struct cell *cell, uint32_t tag, uint64_t cost,
+__attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limit,
+                                                   const struct memory_key *key, uint64_t cost,
                                                    uint64_t now_ns, struct weir_decision *decision)
 {
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (!wide_try_open(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
+	if (!wide_try_open(&limit->algo, key, cost, now_ns, &outcome, &until_ns))
 		return 0;
 	limit_explain(limit, &limit->algo, &outcome, decision);
 	return until_ns;
 }
 
 /* A call of its own for windows: a log's outcome has no address then (docs/design/speed.md). */
-uint64_t engine_try_row(struct weir_table *table, const struct weir_limit *limit,
-                        struct cell *cell, uint32_t tag, uint64_t cost, uint64_t now_ns,
-                        struct weir_decision *decision)
+uint64_t engine_try_row(const struct weir_limit *limit, struct memory_key key, uint64_t cost,
+                        uint64_t now_ns, struct weir_decision *decision)
 {
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
 	if (limit->algo.is_summed)
-		return try_open(table, limit, cell, tag, cost, now_ns, decision);
-	if (!wide_try_log(table, &limit->algo, cell, tag, cost, now_ns, &outcome, &until_ns))
+		return try_open(limit, &key, cost, now_ns, decision);
+	if (!wide_try_log(&limit->algo, &key, cost, now_ns, &outcome, &until_ns))
 		return 0;
 	limit_explain(limit, &limit->algo, &outcome, decision);
 	return until_ns;
 }
 
-int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
+int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request)
 {
 	int status = limit_check(limit, op, key.len, cost);
 
+	if (status == WEIR_OK)
+		status = memory_admit(table, &limit->algo);
 	if (status != WEIR_OK)
 		return status;
 	request->op = op;
@@ -76,7 +76,8 @@ int engine_prepare_limit(const struct weir_table *table, const struct weir_limit
 	request->place = ENGINE_NEW;
 	request->direct = (struct engine_charge){
 	    .limit = limit,
-	    .key = memory_key(&limit->algo, memory_hash(table, limit->algo.identity, key.data, key.len)),
+	    .key = memory_key(table, &limit->algo,
+		                  memory_hash(table, limit->algo.identity, key.data, key.len)),
 	    .key_name = key,
 	};
 	request->charge_count = 0;

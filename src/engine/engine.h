@@ -69,8 +69,8 @@ struct engine_request {
  */
 typedef void engine_observer(void *context, const struct engine_charge *charge);
 
-/** A direct call. Fills `request`. 0 or ECOST, ELONG. */
-int engine_prepare_limit(const struct weir_table *table, const struct weir_limit *limit,
+/** A direct call. Fills `request`. 0 or ECOST, ELONG, and errors of weir_table_reserve. */
+int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          enum algo_op op, struct slice key, uint64_t cost,
                          struct engine_request *request);
 
@@ -209,12 +209,11 @@ __attribute__((noinline)) uint64_t engine_apply_slow(struct weir_table *table,
                                                      struct weir_decision *decision);
 
 /**
- * An acquire from a wide state that is in `cell`, where it is done at once. Returns the end
+ * An acquire from a wide state that is in key.cell, where it is done at once. Returns the end
  * of the state that it left; 0: nothing has happened.
  */
-__attribute__((noinline)) uint64_t engine_try_row(struct weir_table *table,
-                                                  const struct weir_limit *limit,
-                                                  struct cell *cell, uint32_t tag, uint64_t cost,
+__attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
+                                                  struct memory_key key, uint64_t cost,
                                                   uint64_t now_ns,
                                                   struct weir_decision *decision);
 
@@ -234,7 +233,7 @@ static inline bool engine_try(struct weir_table *table, const struct weir_limit 
 	                     0)) {
 		if (algo->width == 0 || call->op != ALGO_ACQUIRE)
 			return false;
-		*until_ns = engine_try_row(table, limit, key->cell, tag, call->cost, at.now_ns, decision);
+		*until_ns = engine_try_row(limit, *key, call->cost, at.now_ns, decision);
 		return *until_ns != 0;
 	}
 	limit_explain(limit, algo, &outcome, decision);

@@ -20,7 +20,7 @@ struct weir_limiter {
 
 static struct cell *row_open(const struct algo_limit *limit)
 {
-	size_t size = algo_widths[limit->width] * sizeof(struct cell);
+	size_t size = limit->width * sizeof(struct cell);
 	void *row;
 
 	if (posix_memalign(&row, 64, size) != 0)

@@ -58,7 +58,7 @@ void engine_give_back(struct weir_table *table, const struct weir_engine *engine
 
 	if (!limit)
 		return;
-	key = memory_key(&limit->algo, taken->charge.key);
+	key = memory_key(table, &limit->algo, taken->charge.key);
 	refund(table, limit, &key, &call, at, &ignored);
 }
 
@@ -130,7 +130,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 		if (limit)
 			request->charges[request->charge_count++] = (struct engine_charge){
 			    .limit = limit,
-			    .key = memory_key(&limit->algo, taken->key),
+			    .key = memory_key(engine_table(engine), &limit->algo, taken->key),
 			    .until_ns = taken->until_ns,
 			};
 	}

@@ -55,7 +55,7 @@ static int open_limits(struct weir_engine *engine, struct weir_error *error)
 
 static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
 {
-	size_t i = keyhash(&engine->table->table.hash, 0, name.data, name.len) & engine->slot_mask;
+	size_t i = keyhash(&engine->table->hash, 0, name.data, name.len) & engine->slot_mask;
 
 	while (engine->names[i] &&
 	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
@@ -120,6 +120,19 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	return WEIR_OK;
 }
 
+/* Room for the keys of all limits, or of none: last, since tables that are made stay. */
+static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct algo_limit **limits =
+	    arena_array(&engine->arena, engine->limit_count, sizeof *limits);
+
+	if (!limits)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < engine->limit_count; i++)
+		limits[i] = &engine->limits[i].algo;
+	return memory_reserve(engine->table, limits, engine->limit_count, error);
+}
+
 int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                      struct weir_error *error)
 {
@@ -136,6 +149,8 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 		status = index_limits(engine, error);
 	if (status == WEIR_OK)
 		status = compile_rules(engine, error);
+	if (status == WEIR_OK)
+		status = reserve_limits(engine, error);
 	if (status != WEIR_OK) {
 		weir_engine_close(engine);
 		return status;
@@ -279,7 +294,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		    .limit = limit,
 		    .rule = rule->name,
 		    .result = rule->result,
-		    .key = memory_key(&limit->algo,
+		    .key = memory_key(engine->table, &limit->algo,
 		                      memory_hash(engine->table, limit->algo.identity, key, key_len)),
 		    .key_name = {key, key_len},
 		    .shadow = rule->mode == RULES_SHADOW,

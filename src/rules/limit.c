@@ -5,6 +5,9 @@
 #include "rules/show.h"
 
 #define KIND(algorithm) (1U << (algorithm))
+#define WIDE                                                                                       \
+	(KIND(WEIR_SLIDING_WINDOW) | KIND(WEIR_SLIDING_COUNTER) | KIND(WEIR_SLIDING_LOG) |             \
+	 KIND(WEIR_BASE) | KIND(WEIR_CONCURRENCY)) /* they have tables of their own */
 #define TIMELESS (KIND(WEIR_RANDOM) | KIND(WEIR_CONCURRENCY)) /* they have no rate */
 
 const struct node_word read_failures[] = {
@@ -108,6 +111,7 @@ enum {
 	LIMIT_QUEUE,
 	LIMIT_LEASE,
 	LIMIT_RETRY,
+	LIMIT_KEYS,
 };
 
 #define OPTION(name) offsetof(struct rules_limit, options.name)
@@ -142,11 +146,12 @@ static const struct node_key limit_keys[] = {
                      .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS},
     [LIMIT_RETRY] = {"retry", read_duration, OPTION(retry_ns), TIMELESS, .min = NS_PER_MS,
                      .max = ALGO_PERIOD_MAX_NS},
+    [LIMIT_KEYS] = {"keys", node_number, OPTION(keys), WIDE, .min = 1, .max = WEIR_CAPACITY_MAX},
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = read_failures},
 };
 
-#define LIMIT_KEYS (sizeof limit_keys / sizeof *limit_keys)
+#define LIMIT_ROWS (sizeof limit_keys / sizeof *limit_keys)
 
 static int later_algorithm(struct reader *reader, const yaml_node_t *value, const char *name)
 {
@@ -193,7 +198,7 @@ static int check_limit(struct reader *reader, const struct rules_limit *limit,
 	}
 	if (status == WEIR_ENOMEM)
 		return node_no_memory(reader);
-	for (size_t i = 0; i < LIMIT_KEYS; i++) {
+	for (size_t i = 0; i < LIMIT_ROWS; i++) {
 		size_t len = strlen(limit_keys[i].name);
 
 		if (strncmp(message, limit_keys[i].name, len) == 0 &&
@@ -209,7 +214,7 @@ static int check_limit(struct reader *reader, const struct rules_limit *limit,
 static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
                       struct rules_limit *limit)
 {
-	struct node_table table = {NULL, limit_keys, LIMIT_KEYS};
+	struct node_table table = {NULL, limit_keys, LIMIT_ROWS};
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	int status;
 
@@ -273,6 +278,8 @@ static bool applies(size_t row, const struct weir_limit_options *options)
 		return false;
 	if (row == LIMIT_MAX_WAIT)
 		return options->max_wait_ns > 0;
+	if (row == LIMIT_KEYS)
+		return options->keys > 0;
 	if (row == LIMIT_WEEK_START)
 		return calendar && options->rate.unit == WEIR_WEEK;
 	return row != LIMIT_TIMEZONE || calendar;
@@ -334,7 +341,7 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		options->retry_ns = ALGO_RETRY_DEFAULT_NS;
 	if (!options->lease_ns)
 		options->lease_ns = ALGO_LEASE_DEFAULT_NS;
-	for (size_t i = 0; i < LIMIT_KEYS; i++) {
+	for (size_t i = 0; i < LIMIT_ROWS; i++) {
 		if (!applies(i, options))
 			continue;
 		buffer_printf(out, "%s\"%s\":", i > 0 ? "," : "", limit_keys[i].name);

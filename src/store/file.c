@@ -2,11 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -98,34 +103,70 @@ int file_map(int fd, const char *path, enum file_access access, struct file_map 
 	return WEIR_OK;
 }
 
-/*
- * Room that is missing is found here, not by a signal at some later write. That is
- * said of the one-word states alone: most stores leave most of the others unused.
- */
-static int make_room(int fd, uint64_t capacity)
+/* A file may have an end that signals, of which the process dies, instead of an error. */
+static bool is_allowed(uint64_t size)
 {
-	if (ftruncate(fd, (off_t)section_store_size(capacity)) != 0)
-		return errno;
-	return posix_fallocate(fd, 0, (off_t)table_size(capacity));
+	struct rlimit most;
+
+	return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY ||
+	       size <= most.rlim_cur;
 }
 
-static int write_headers(int fd, uint64_t capacity, const struct hash_key *secret)
+/*
+ * Gives the file that size, and the bytes from `from` on room on the disk. Room that is
+ * missing is found here, not by a signal at some later write. An errno.
+ */
+static int make_room(int fd, uint64_t from, uint64_t size)
 {
-	struct table_header *header = malloc(sizeof *header);
-	int failed = header ? 0 : ENOMEM;
+	int failed;
 
-	for (unsigned width = 0; !failed && width < ALGO_WIDTHS; width++) {
-		off_t offset = (off_t)section_of(capacity, width).offset;
-		ssize_t written;
-
-		memset(header, 0, sizeof *header);
-		section_format(header, capacity, width, secret);
-		written = pwrite(fd, header, sizeof *header, offset);
-		if (written != (ssize_t)sizeof *header)
-			failed = written < 0 ? errno : ENOSPC;
-	}
-	free(header);
+	if (size > INT64_MAX || !is_allowed(size))
+		return EFBIG;
+	if (ftruncate(fd, (off_t)size) != 0)
+		return errno;
+	do
+		failed = from < size ? posix_fallocate(fd, (off_t)from, (off_t)(size - from)) : 0;
+	while (failed == EINTR);
 	return failed;
+}
+
+static int fail_for_room(int fd, const char *path, uint64_t bytes, int failed,
+                         struct weir_error *error)
+{
+	struct statvfs disk = {0};
+
+	errno = failed;
+	if (failed != ENOSPC && failed != EDQUOT && failed != EFBIG)
+		return error_set(error, WEIR_EIO, "%.120s: cannot make room: %m", path);
+	if (failed == EFBIG)
+		return error_set(error, WEIR_EFULL,
+		                 "%.120s: expected leave for %llu more bytes (RLIMIT_FSIZE, file system), "
+		                 "found none",
+		                 path, (unsigned long long)bytes);
+	fstatvfs(fd, &disk);
+	return error_set(error, WEIR_EFULL,
+	                 "%.120s: expected room for %llu more bytes on its disk, found %llu", path,
+	                 (unsigned long long)bytes,
+	                 (unsigned long long)disk.f_bavail * disk.f_frsize);
+}
+
+int file_write_header(int fd, const char *path, uint64_t offset, const struct table_header *header,
+                      struct weir_error *error)
+{
+	if (pwrite(fd, header, sizeof *header, (off_t)offset) == (ssize_t)sizeof *header)
+		return WEIR_OK;
+	return fail(error, path, "cannot write to it");
+}
+
+static int write_section(int fd, const char *path, uint64_t offset, const struct section *section,
+                         const struct hash_key *secret, struct weir_error *error)
+{
+	struct table_header header = {0};
+
+	section_format(&header, section, secret);
+	if (offset == 0)
+		header.end = section->size;
+	return file_write_header(fd, path, offset, &header, error);
 }
 
 /* Made for its owner alone, since the secret is in it. */
@@ -137,60 +178,149 @@ static int let_group_in(int fd, uint64_t group)
 }
 
 /* On the disk before it has its name: after a power loss it is there whole or not at all. */
-static int fill(int fd, uint64_t capacity, const struct hash_key *secret, uint64_t group)
+static int fill(int fd, const char *path, const struct section *first,
+                const struct hash_key *secret, uint64_t group, struct weir_error *error)
 {
-	int failed = let_group_in(fd, group);
+	int failed = let_group_in(fd, group), status;
 
-	if (!failed)
-		failed = make_room(fd, capacity);
-	if (!failed)
-		failed = write_headers(fd, capacity, secret);
-	if (!failed && fsync(fd) != 0)
-		failed = errno;
-	return failed;
+	errno = failed;
+	if (failed)
+		return fail(error, path, "cannot give it to its group");
+	failed = make_room(fd, 0, first->size);
+	if (failed)
+		return fail_for_room(fd, path, first->size, failed, error);
+	status = write_section(fd, path, 0, first, secret, error);
+	if (status == WEIR_OK && fsync(fd) != 0)
+		status = fail(error, path, "cannot write it to its disk");
+	return status;
 }
 
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error)
 {
+	struct section first = {.capacity = capacity, .size = section_size(capacity, 0)};
 	char *fresh;
-	int fd, failed;
+	int fd, status;
 
 	if (asprintf(&fresh, "%s.XXXXXX", path) < 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
-	failed = fd < 0 ? errno : 0;
-	if (!failed) {
-		failed = fill(fd, capacity, secret, group);
-		if (!failed && link(fresh, path) != 0 && errno != EEXIST)
-			failed = errno;
-		unlink(fresh);
-		close(fd);
+	if (fd < 0) {
+		free(fresh);
+		return error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
 	}
+	status = fill(fd, path, &first, secret, group, error);
+	if (status == WEIR_OK && link(fresh, path) != 0 && errno != EEXIST)
+		status = error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
+	unlink(fresh);
+	close(fd);
 	free(fresh);
-	errno = failed;
-	return failed ? error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path) : WEIR_OK;
+	return status;
 }
 
-/* What is behind its end goes, what was missing is empty cells, and headers to be made. */
-static int resize(int fd, uint64_t capacity)
+/* Who is stopped while it holds the lock must not stop all others. */
+#define LOCK_TRIES   500
+#define LOCK_WAIT_NS (10 * NS_PER_MS)
+
+int file_lock(int fd, const char *path, struct weir_error *error)
+{
+	const struct timespec wait = {0, LOCK_WAIT_NS};
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return WEIR_OK;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return fail(error, path, "cannot lock it");
+		nanosleep(&wait, NULL);
+	}
+	return error_set(error, WEIR_EIO,
+	                 "%.120s: expected a lock of it, found that another process has held it for "
+	                 "seconds",
+	                 path);
+}
+
+/* Said, since a child of a fork may have the descriptor, too. */
+void file_unlock(int fd)
+{
+	flock(fd, LOCK_UN);
+}
+
+int file_read_header(int fd, const char *path, uint64_t offset, struct table_header *out,
+                     struct weir_error *error)
+{
+	ssize_t got = pread(fd, out, sizeof *out, (off_t)offset);
+
+	if (got < 0)
+		return fail(error, path, "cannot read it");
+	memset((char *)out + got, 0, sizeof *out - (size_t)got);
+	return WEIR_OK;
+}
+
+int file_size(int fd, const char *path, uint64_t *out, struct weir_error *error)
 {
 	struct stat stat;
 
 	if (fstat(fd, &stat) != 0)
-		return errno;
-	/* Half a cell would be another cell. */
-	if (ftruncate(fd, stat.st_size / (off_t)sizeof(struct cell) * (off_t)sizeof(struct cell)) != 0)
-		return errno;
-	return make_room(fd, capacity);
+		return fail(error, path, "cannot look at it");
+	*out = (uint64_t)stat.st_size;
+	return WEIR_OK;
 }
 
-int file_resize(int fd, const char *path, uint64_t capacity, struct weir_error *error)
+int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void **out,
+                  struct weir_error *error)
 {
-	int failed = resize(fd, capacity);
+	*out = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+	return *out == MAP_FAILED ? fail(error, path, "cannot map it") : WEIR_OK;
+}
 
-	errno = failed;
-	return failed ? fail(error, path, "cannot change its size") : WEIR_OK;
+/* They count once the first header says so, when they are on the disk. */
+static int write_sections(int fd, const char *path, uint64_t end, const struct section *fresh,
+                          size_t n, const struct hash_key *secret, struct weir_error *error)
+{
+	int status = WEIR_OK;
+
+	for (size_t i = 0; status == WEIR_OK && i < n; i++) {
+		status = write_section(fd, path, end, &fresh[i], secret, error);
+		end += fresh[i].size;
+	}
+	if (status == WEIR_OK &&
+	    (fsync(fd) != 0 ||
+	     pwrite(fd, &end, sizeof end, offsetof(struct table_header, end)) != sizeof end))
+		status = fail(error, path, "cannot write to it");
+	return status;
+}
+
+int file_add(int fd, const char *path, uint64_t end, const struct section *fresh, size_t n,
+             const struct hash_key *secret, struct weir_error *error)
+{
+	uint64_t size = end;
+	int status = WEIR_OK, failed;
+
+	for (size_t i = 0; i < n; i++)
+		size += fresh[i].size;
+	if (ftruncate(fd, (off_t)end) != 0) /* what somebody who died has begun there */
+		return fail(error, path, "cannot change its size");
+	failed = make_room(fd, end, size);
+	status = failed ? fail_for_room(fd, path, size - end, failed, error)
+	                : write_sections(fd, path, end, fresh, n, secret, error);
+	if (status != WEIR_OK && ftruncate(fd, (off_t)end) != 0)
+		return status; /* its room is left to the next who adds */
+	return status;
+}
+
+int file_resize(int fd, const char *path, uint64_t size, struct weir_error *error)
+{
+	uint64_t before;
+	int failed, status = file_size(fd, path, &before, error);
+
+	if (status != WEIR_OK)
+		return status;
+	/* Half a cell would be another cell. */
+	before -= before % sizeof(struct cell);
+	if (before < size && ftruncate(fd, (off_t)before) != 0)
+		return fail(error, path, "cannot change its size");
+	failed = make_room(fd, 0, size);
+	return failed ? fail_for_room(fd, path, sat_sub(size, before), failed, error) : WEIR_OK;
 }
 
 void file_see(const struct table *table, uint64_t now_ns)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "store/section.h"
 #include "table/table.h"
 
 /* A file's bytes. Somebody who shortens it meanwhile kills whoever touches them (SIGBUS). */
@@ -49,18 +50,44 @@ int file_map(int fd, const char *path, enum file_access access, struct file_map 
              struct weir_error *error);
 
 /**
- * Makes the file of a new, empty table, with the room of its one-word states on the
- * disk. Its owner alone may read and write it, and `group` (0: none). When there is one
- * meanwhile, that is success too. Errors: EIO, ENOMEM.
+ * Makes the file of a new store, its table of one-word states with its room on the disk.
+ * Its owner alone may read and write it, and `group` (0: none). When there is one
+ * meanwhile, that is success too. Errors: EIO, EFULL (no room on the disk), ENOMEM.
  */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error);
 
 /**
- * Gives a store's file its size again; cells that were missing are empty, and headers
- * are yet to be made (section_repair). Errors: EIO.
+ * Keeps all others from adding sections, or from looking for them, until file_unlock, or
+ * until this process ends. Errors: EIO (another did not let go of it for seconds).
  */
-int file_resize(int fd, const char *path, uint64_t capacity, struct weir_error *error);
+int file_lock(int fd, const char *path, struct weir_error *error);
+void file_unlock(int fd);
+
+/** The header at `offset`, zeros beyond the end of the file. Errors: EIO. */
+int file_read_header(int fd, const char *path, uint64_t offset, struct table_header *out,
+                     struct weir_error *error);
+
+/** How long the file is. Errors: EIO. */
+int file_size(int fd, const char *path, uint64_t *out, struct weir_error *error);
+
+/** Maps a part of the file to be shared. Errors: EIO. Unmap with os_pages_unmap. */
+int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void **out,
+                  struct weir_error *error);
+
+/**
+ * Adds `n` sections behind byte `end` of the locked file, all or none, with their room on
+ * the disk: what is there is nobody's. Errors: EIO, EFULL.
+ */
+int file_add(int fd, const char *path, uint64_t end, const struct section *fresh, size_t n,
+             const struct hash_key *secret, struct weir_error *error);
+
+/** Makes the file as long as that, with its room on the disk. Errors: EIO, EFULL. */
+int file_resize(int fd, const char *path, uint64_t size, struct weir_error *error);
+
+/** Writes one header. Errors: EIO. */
+int file_write_header(int fd, const char *path, uint64_t offset, const struct table_header *header,
+                      struct weir_error *error);
 
 /**
  * One clock for all who have the file open, and one that never goes back. As

@@ -71,7 +71,7 @@ static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t no
 		limit->generation = i;
 	}
 	return table_store(&store->table, &best_place, best,
-	                   note_make(&best_place, &limit->bucket, now_ns), now_ns) ||
+	                   note_make(&best_place, &limit->bucket, now_ns), now_ns, NULL) ||
 	       (!best.cell && table_is_full(&store->table, &best_place, now_ns)); /* no room */
 }
 

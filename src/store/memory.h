@@ -12,25 +12,38 @@
 #include "algo/algo.h"
 #include "algo/wide.h"
 #include "base/clock.h"
+#include "base/keyhash.h"
 #include "store/history.h"
+#include "store/section.h"
 #include "table/table.h"
 
 /* Of a state that belongs to one limit alone, and has no key. */
 #define MEMORY_TAG 1
 
-/* States of one width: their heads, and the row behind each cell. */
+/*
+ * The states of a limit that are wider than a word: their heads, and the row behind each.
+ * Nothing of it changes once it is there.
+ */
 struct wide_table {
 	struct table table;
 	struct cell *rows;
+	struct section section; /* what it is: as it was found, not what a file says by now */
+	struct wide_table *former; /* where what is not here may still be, and its former ...; NULL */
 };
+
+/* Twice as many as there may be tables, so one that is not there is soon missed. */
+#define MEMORY_SLOTS (2 * SECTION_MAX)
 
 struct weir_table {
 	struct table table; /* of one-word states; its header is the store's */
+	struct keyhash hash;
 	struct clock clock;
-	bool is_file;
-	void *wide_memory; /* of the widths; part of the same mapping in a file */
-	struct wide_table wide[ALGO_WIDTHS]; /* 0 is not used */
-	struct room *room; /* the engine's: of those of this process who wait, or NULL */
+	struct section section; /* of that table */
+	struct shared *file;    /* NULL: this process's memory */
+	struct room *room;      /* the engine's: of those of this process who wait, or NULL */
+	size_t wide_count; /* of all tables of limits */
+	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */
+	struct wide_table *wide[MEMORY_SLOTS];
 };
 
 /** Errors: as weir_table_open. */
@@ -41,11 +54,58 @@ void memory_close(struct weir_table *store);
 /** As weir_table_sync. */
 int memory_sync(struct weir_table *store);
 
+/**
+ * Makes sure that each of the limits whose states are wide has a table with rows as wide and
+ * room for as many keys as it asks for: all of them, or nothing is changed. One that is
+ * too small stays as the former of a larger one. Errors: as weir_table_reserve.
+ */
+int memory_reserve(struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+                   struct weir_error *error);
+
+/** The last of the tables that are filed under a slot, or NULL. */
+static inline struct wide_table *wide_at(const struct weir_table *store, size_t slot)
+{
+	return __atomic_load_n(&store->wide[slot], __ATOMIC_ACQUIRE);
+}
+
+/** The table of a limit with wide states, or NULL. */
+static inline struct wide_table *memory_wide(const struct weir_table *store, uint64_t identity)
+{
+	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
+		struct wide_table *wide = wide_at(store, i);
+
+		if (!wide || __builtin_expect(wide->section.identity == identity, 1))
+			return wide;
+	}
+}
+
+/** Whether the limit's table is one that it can be decided in. */
+static inline bool memory_is_wide_enough(const struct wide_table *wide,
+                                         const struct algo_limit *limit)
+{
+	return wide && wide->section.row_cells >= limit->width;
+}
+
+__attribute__((noinline, cold)) int memory_admit_slow(struct weir_table *store,
+                                                      const struct algo_limit *limit);
+
+/**
+ * Before the first decision by a limit: of one whose states are wide, makes its table unless
+ * it is there. Errors: as weir_table_reserve.
+ */
+static inline int memory_admit(struct weir_table *store, const struct algo_limit *limit)
+{
+	if (__builtin_expect(limit->width == 0, 1) ||
+	    __builtin_expect(memory_is_wide_enough(memory_wide(store, limit->identity), limit), 1))
+		return WEIR_OK;
+	return memory_admit_slow(store, limit);
+}
+
 /** The hash of a key of the limit with this identity. */
 static inline uint64_t memory_hash(const struct weir_table *store, uint64_t identity,
                                    const void *key, size_t key_len)
 {
-	return keyhash(&store->table.hash, identity, key, key_len);
+	return keyhash(&store->hash, identity, key, key_len);
 }
 
 /*
@@ -57,19 +117,24 @@ struct memory_key {
 	uint64_t hash;
 	struct cell *cell; /* where it was seen; NULL: not looked for, or not at home */
 	const struct algo_limit *limit;
-	unsigned width; /* of its limit's states */
+	struct wide_table *wide; /* that its limit has for wide states, where `cell` is; else NULL */
 };
 
-static inline struct memory_key memory_key(const struct algo_limit *limit, uint64_t hash)
+/** `limit` was admitted. */
+static inline struct memory_key memory_key(const struct weir_table *store,
+                                           const struct algo_limit *limit, uint64_t hash)
 {
-	return (struct memory_key){hash, NULL, limit, limit->width};
+	struct wide_table *wide =
+	    __builtin_expect(limit->width == 0, 1) ? NULL : memory_wide(store, limit->identity);
+
+	return (struct memory_key){hash, NULL, limit, wide};
 }
 
 /* The table that has the states, or the heads, of the key's limit. */
 static inline const struct table *memory_table(const struct weir_table *store,
                                                const struct memory_key *key)
 {
-	return __builtin_expect(key->width == 0, 1) ? &store->table : &store->wide[key->width].table;
+	return __builtin_expect(key->wide == NULL, 1) ? &store->table : &key->wide->table;
 }
 
 /** First: starts fetching the home. */
@@ -94,8 +159,7 @@ static inline void memory_touch(const struct weir_table *store, const struct mem
 }
 
 /** Starts what can be done for a key's row before it is known which one that is. */
-__attribute__((noinline)) void wide_touch_rows(const struct weir_table *store, unsigned width,
-                                               uint64_t hash);
+__attribute__((noinline)) void wide_touch_rows(const struct wide_table *wide, uint64_t hash);
 
 /** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
  */
@@ -106,13 +170,12 @@ static inline void memory_fetch_all(const struct weir_table *store, const struct
 
 	table_prefetch(&place);
 	table_prefetch_run(table, &place, 0, 1);
-	if (__builtin_expect(key->width != 0, 0) && !key->limit->is_summed)
-		wide_touch_rows(store, key->width, key->hash);
+	if (__builtin_expect(key->wide != NULL, 0) && !key->limit->is_summed)
+		wide_touch_rows(key->wide, key->hash);
 }
 
 /** Starts fetching what a decision will read of the row behind the key's cell. */
-void wide_fetch_row(const struct weir_table *store, const struct memory_key *key,
-                    uint64_t now_ns);
+void wide_fetch_row(const struct memory_key *key, uint64_t now_ns);
 
 /** Then, which may be left out as all that follows: looks at home. */
 static inline void memory_locate(const struct weir_table *store, struct memory_key *key,
@@ -121,8 +184,8 @@ static inline void memory_locate(const struct weir_table *store, struct memory_k
 	struct table_place place = table_place(memory_table(store, key), key->hash);
 
 	key->cell = table_glance(place.home, place.tag);
-	if (__builtin_expect(key->width != 0, 0) && key->cell)
-		wide_fetch_row(store, key, now_ns);
+	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
+		wide_fetch_row(key, now_ns);
 }
 
 /** Then, for a key that is not there: starts fetching the next set. */
@@ -144,8 +207,8 @@ static inline void memory_locate_run(const struct weir_table *store, struct memo
 	key->cell = table_glance(table_run(table, &place), place.tag);
 	if (!key->cell)
 		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
-	else if (__builtin_expect(key->width != 0, 0))
-		wide_fetch_row(store, key, now_ns);
+	else if (__builtin_expect(key->wide != NULL, 0))
+		wide_fetch_row(key, now_ns);
 }
 
 /* What a cell with a tag and no claim says. A state that is over equals none. */
@@ -210,16 +273,14 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_time *time, struct algo_outcome *out);
 
 /** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
-bool wide_try_log(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-                  uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-                  uint64_t *until_ns);
+bool wide_try_log(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+                  uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
 /** As memory_try, for an acquire from a summed window that time has left. */
-bool wide_try_open(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-                   uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-                   uint64_t *until_ns);
+bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
-/** Adds the widths in use. */
+/** Adds the tables of limits. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
 
 /** Where a key seems to be: at home, in the next set, or (NULL) not there. */
@@ -326,7 +387,7 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 		}
 		if (!algo_step(limit, call, time, &state, out) ||
 		    table_store(&store->table, &place, slot,
-		                memory_pack(place.tag, state, limit->generation), time->now_ns))
+		                memory_pack(place.tag, state, limit->generation), time->now_ns, NULL))
 			return state.until_ns;
 		if (__builtin_expect(!slot.cell, 0) && memory_is_full(store, limit, &place, time->now_ns, out))
 			return 0;

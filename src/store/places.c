@@ -26,9 +26,9 @@ struct holder {
 	const struct wide_state *alone;
 };
 
-/* All places of a key: first those of the limit's width, then of its former ones. */
+/* All places of a key: first those of the limit's table, then of those that it had before. */
 struct view {
-	struct wide_state states[ALGO_WIDTHS];
+	struct wide_state states[1 + SECTION_FORMERS];
 	size_t count;
 	struct concurrency_use use;
 };
@@ -40,16 +40,23 @@ static struct cell head_of(const struct wide_state *state)
 
 static void find(const struct holder *holder, const struct algo_limit *limit, struct view *view)
 {
-	view->count = 1;
 	if (!holder->store) {
+		view->count = 1;
 		view->states[0] = *holder->alone;
 		view->states[0].slot.value = head_of(holder->alone);
 		return;
 	}
-	wide_find(holder->store, limit->width, holder->key, &view->states[0]);
-	for (unsigned width = 1; limit->former >> width != 0; width++)
-		if (limit->former & 1u << width)
-			wide_find(holder->store, width, holder->key, &view->states[view->count++]);
+	view->count = 0;
+	for (struct wide_table *wide = memory_wide(holder->store, limit->identity); wide;
+	     wide = wide->former)
+		wide_find(wide, holder->key, &view->states[view->count++]);
+}
+
+/* Whether whoever looks from now on looks into the same tables. */
+static bool is_newest(const struct holder *holder, const struct algo_limit *limit,
+                      const struct wide_state *state)
+{
+	return !holder->store || memory_wide(holder->store, limit->identity) == state->wide;
 }
 
 static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,
@@ -206,7 +213,8 @@ static void put_back(struct taken *taken, uint64_t now_ns)
 }
 
 /* Takes what is missing. Whether that can be granted without a look at all places. */
-static bool take_rest(struct taken *taken, const struct view *view, uint64_t cost, uint64_t now_ns)
+static bool take_rest(const struct holder *holder, struct taken *taken, const struct view *view,
+                      uint64_t cost, uint64_t now_ns)
 {
 	const struct algo_limit *limit = taken->limit;
 	const struct wide_state *state = &view->states[0];
@@ -218,7 +226,7 @@ static bool take_rest(struct taken *taken, const struct view *view, uint64_t cos
 	       concurrency_span(state->slot.value, &state->row) == limit->permit.max &&
 	       concurrency_fits(limit, head_of(state), state->row.tag,
 	                        now_ns + limit->permit.lease_ns) &&
-	       algo_is_current(limit);
+	       algo_is_current(limit) && is_newest(holder, limit, state);
 }
 
 /* `fresh` of the places that are held now the look has not seen. */
@@ -279,6 +287,7 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 static uint64_t acquire(const struct holder *holder, const struct algo_limit **by,
                         const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
 {
+	struct algo_time time = {now_ns, 0};
 	struct taken taken = {.n = 0};
 
 	for (;;) {
@@ -310,13 +319,13 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		                      now_ns + limit->permit.lease_ns)) {
 			struct cell head = concurrency_raise(limit, own->slot.value, own->row.tag, now_ns);
 
-			if (wide_store_head(own, head, now_ns) || !wide_is_full(own, now_ns))
+			if (wide_store_head(own, limit, head, &time) || !wide_is_full(own, now_ns))
 				continue;
 			algo_outcome_full(limit, out);
 			return 0;
 		}
 		missing = call->cost - taken.n;
-		if (missing == 0 || take_rest(&taken, &view, call->cost, now_ns))
+		if (missing == 0 || take_rest(holder, &taken, &view, call->cost, now_ns))
 			return grant(limit, &view.use, missing, now_ns, out);
 	}
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "algo/wide.h"
+
 #define PAGE ((size_t)4096)
 
 static size_t pages(size_t size)
@@ -10,120 +12,180 @@ static size_t pages(size_t size)
 	return (size + PAGE - 1) / PAGE * PAGE;
 }
 
-struct section section_of(uint64_t capacity, unsigned width)
+size_t section_rows_offset(uint64_t capacity)
 {
-	struct section section = {0};
-
-	for (unsigned w = 0; w <= width; w++) {
-		uint64_t keys = w == 0 ? capacity : capacity * algo_widths[1] / algo_widths[w];
-
-		section.capacity = w == 0 ? keys : u64_max(keys, SECTION_KEYS_MIN);
-		section.offset = section.end;
-		section.table_size = table_size(section.capacity);
-		section.rows_offset = section.offset + pages(section.table_size);
-		section.end = section.rows_offset + pages(table_sets(section.capacity) * TABLE_SET_CELLS *
-		                                          algo_widths[w] * sizeof(struct cell));
-	}
-	return section;
+	return pages(table_size(capacity));
 }
 
-void section_format(struct table_header *header, uint64_t capacity, unsigned width,
+size_t section_size(uint64_t capacity, uint32_t row_cells)
+{
+	return section_rows_offset(capacity) +
+	       pages(table_sets(capacity) * TABLE_SET_CELLS * row_cells * sizeof(struct cell));
+}
+
+/* As many keys as make the same bytes, whatever the width. */
+static uint64_t default_keys(uint64_t capacity, unsigned width)
+{
+	return u64_max(capacity * ALGO_WIDTH_LEAST / width, SECTION_KEYS_MIN);
+}
+
+struct section section_of(uint64_t identity, unsigned width, uint64_t keys, uint64_t capacity)
+{
+	keys = keys ? keys : default_keys(capacity, width);
+	return (struct section){identity, keys, width, section_size(keys, width)};
+}
+
+void section_format(struct table_header *header, const struct section *section,
                     const struct hash_key *secret)
 {
-	table_format(header, section_of(capacity, width).capacity, algo_widths[width], secret);
+	const struct table_shape shape = {section->capacity, section->identity, section->row_cells,
+	                                  section->size};
+
+	table_format(header, &shape, secret);
 }
 
-struct checker {
-	unsigned width;
+struct reporter {
+	uint64_t offset;
 	table_report *report;
 	void *context;
 };
 
 static void say(void *context, const char *text)
 {
-	const struct checker *checker = context;
-	char line[200];
+	const struct reporter *reporter = context;
+	char line[240];
 
-	if (!checker->report)
+	if (!reporter->report)
 		return;
-	if (checker->width == 0) {
-		checker->report(checker->context, text);
-		return;
+	if (reporter->offset > 0) {
+		snprintf(line, sizeof line, "section at byte %llu: %s",
+		         (unsigned long long)reporter->offset, text);
+		text = line;
 	}
-	snprintf(line, sizeof line, "rows of %u: %s", algo_widths[checker->width], text);
-	checker->report(checker->context, line);
+	reporter->report(reporter->context, text);
 }
 
-static struct table_header *header_of(const void *memory, const struct section *section)
+static bool is_first(const struct section_walk *walk)
 {
-	return (void *)((char *)memory + section->offset);
+	return walk->offset == 0;
 }
 
-static uint64_t check_wide(const void *memory, size_t size, struct checker *checker)
+/* What its owner put behind the cells; the rest of the header has been found sound. */
+static uint64_t check_shape(const struct section_walk *walk, struct reporter *reporter)
 {
-	const struct table_header *first = memory, *header;
-	struct section section = section_of(first->capacity, checker->width);
-	uint64_t defects;
+	const struct table_header *header = &walk->header;
+	bool lost = !is_first(walk) && header->identity == 0;
+	uint64_t size = section_size(header->capacity, header->row_cells), defects = 0;
+	char text[120];
 
-	if (size < section.offset + sizeof *header)
-		return 0; /* which has been said of the whole store */
-	header = header_of(memory, &section);
-	defects = table_check_header(header, algo_widths[checker->width], say, checker);
-	if (defects == 0 && header->capacity != section.capacity) {
-		say(checker, "capacity: expected what follows from the store's, found another");
+	if (is_first(walk) && (header->identity != 0 || header->row_cells != 0)) {
+		say(reporter, "expected the table of all limits, found that of one");
 		defects++;
 	}
-	if (defects == 0 && memcmp(&header->secret, &first->secret, sizeof first->secret) != 0) {
-		say(checker, "secret: expected the store's, found another");
+	if (lost ? header->size < size || header->size % PAGE != 0 : header->size != size) {
+		snprintf(text, sizeof text, "size: expected %llu bytes, found %llu",
+		         (unsigned long long)size, (unsigned long long)header->size);
+		say(reporter, text);
+		defects++;
+	}
+	if (!is_first(walk) && memcmp(&header->secret, &walk->secret, sizeof walk->secret) != 0) {
+		say(reporter, "secret: expected the store's, found another");
 		defects++;
 	}
 	return defects;
+}
+
+static uint64_t check_end(const struct section_walk *walk, uint64_t file_size,
+                          struct reporter *reporter)
+{
+	uint64_t end = walk->offset + walk->header.size;
+	char text[120];
+
+	if (end <= file_size)
+		return 0;
+	snprintf(text, sizeof text, "size: expected a file of at least %llu bytes, found %llu",
+	         (unsigned long long)end, (unsigned long long)file_size);
+	say(reporter, text);
+	return 1;
+}
+
+static uint64_t check(const struct section_walk *walk, struct reporter *reporter)
+{
+	uint64_t defects = table_check_header(&walk->header, is_first(walk), say, reporter);
+
+	if (defects == 0)
+		defects = check_shape(walk, reporter);
+	return defects;
+}
+
+void section_step(struct section_walk *walk, uint64_t file_size, table_report *report,
+                  void *context)
+{
+	const struct table_header *header = &walk->header;
+	bool must_be = is_first(walk) || walk->offset < walk->end;
+	struct reporter reporter = {walk->offset, must_be ? report : NULL, context};
+	uint64_t wrong = check(walk, &reporter);
+
+	walk->done = wrong > 0;
+	if (wrong == 0 && is_first(walk)) {
+		walk->secret = header->secret;
+		walk->end = header->end;
+	}
+	if (wrong == 0) {
+		wrong = check_end(walk, file_size, &reporter);
+		walk->done = wrong > 0 && !must_be;
+	}
+	walk->defects += must_be ? wrong : 0;
+	walk->section = (struct section){header->identity, header->capacity, header->row_cells,
+	                                 header->size};
+}
+
+void section_look(struct section_walk *walk, const void *memory, size_t size)
+{
+	size_t len = u64_min(sizeof walk->header, sat_sub(size, walk->offset));
+
+	memset(&walk->header, 0, sizeof walk->header);
+	memcpy(&walk->header, (const char *)memory + (len > 0 ? walk->offset : 0), len);
 }
 
 uint64_t section_check(const void *memory, size_t size, table_report *report, void *context)
 {
-	const struct table_header *header = memory;
-	struct checker checker = {0, report, context};
-	uint64_t defects = table_check_header(header, 0, say, &checker);
-	char text[120];
-	size_t expected;
+	struct section_walk walk = {0};
 
-	if (defects > 0)
-		return defects;
-	expected = section_store_size(header->capacity);
-	if (size != expected) {
-		snprintf(text, sizeof text, "size: expected %zu bytes for %llu keys, found %zu", expected,
-		         (unsigned long long)header->capacity, size);
-		say(&checker, text);
-		defects++;
+	for (;; walk.offset += walk.section.size) {
+		section_look(&walk, memory, size);
+		section_step(&walk, size, report, context);
+		if (walk.done)
+			return walk.defects;
 	}
-	for (checker.width = 1; checker.width < ALGO_WIDTHS; checker.width++)
-		defects += check_wide(memory, size, &checker);
-	return defects;
 }
 
-bool section_repair(void *memory, size_t size)
+/* Whether the header is sound, or can be made so by its copy. */
+static bool try_mend(struct section_walk *walk)
 {
-	struct table_header *first = memory;
-	struct checker checker = {0};
+	struct reporter nobody = {0};
 
-	if (table_check_header(first, 0, NULL, NULL) > 0 &&
-	    (!table_repair_header(first) || table_check_header(first, 0, NULL, NULL) > 0))
+	return table_repair_header(&walk->header, is_first(walk)) && check(walk, &nobody) == 0;
+}
+
+bool section_mend(struct section_walk *walk, const void *memory, size_t size)
+{
+	struct section lost = {.capacity = 1, .size = section_size(1, 0)};
+
+	if (try_mend(walk))
+		return true;
+	if (is_first(walk))
 		return false;
-	for (checker.width = 1; checker.width < ALGO_WIDTHS; checker.width++) {
-		struct table_header *header;
-		struct section section = section_of(first->capacity, checker.width);
-		uint64_t evictions, claims;
+	for (; walk->offset + lost.size < size; lost.size += PAGE) {
+		struct section_walk next = *walk;
 
-		if (check_wide(memory, size, &checker) == 0)
+		next.offset += lost.size;
+		section_look(&next, memory, size);
+		if (!try_mend(&next))
 			continue;
-		header = header_of(memory, &section);
-		evictions = header->evictions;
-		claims = header->claims;
-		memset(header, 0, sizeof *header);
-		section_format(header, first->capacity, checker.width, &first->secret);
-		header->evictions = evictions;
-		header->claims = claims;
+		memset(&walk->header, 0, sizeof walk->header);
+		section_format(&walk->header, &lost, &walk->secret);
+		return true;
 	}
-	return true;
+	return false;
 }

@@ -15,13 +15,13 @@
 /* Rows of a set that are wider have too many pages. */
 #define TOUCHED_WIDTH 128
 
-static struct algo_row row_of(const struct wide_table *wide, unsigned width, struct cell *head,
-                              uint32_t tag)
+static struct algo_row row_of(const struct wide_table *wide, struct cell *head, uint32_t tag)
 {
 	ptrdiff_t index = head ? head - wide->table.cells : 0;
+	unsigned width = wide->section.row_cells;
 
-	return (struct algo_row){wide->rows + index * (ptrdiff_t)algo_widths[width], algo_widths[width],
-	                         tag, wide->table.load_is_atomic};
+	return (struct algo_row){wide->rows + index * (ptrdiff_t)width, width, tag,
+	                         wide->table.load_is_atomic};
 }
 
 static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
@@ -49,16 +49,47 @@ static bool clean(const struct wide_state *state)
 	return true;
 }
 
-bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns)
+/* What a table's states are judged by, all of which are of one limit. */
+struct judge {
+	struct table_judge judge; /* first, so that either is the other */
+	const struct wide_table *wide;
+	const struct algo_limit *limit;
+	const struct algo_time *time;
+};
+
+/* What a key has in use, and so still denies itself: what it would get back. */
+static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
 {
-	if (!state->table)
+	const struct judge *judge = (const struct judge *)table_judge;
+	struct algo_row row = row_of(judge->wide, cell, cell_tag(head));
+	struct algo_call peek = {.op = ALGO_PEEK};
+	struct algo_outcome out;
+	struct algo_change change;
+
+	algo_step_wide(judge->limit, &peek, judge->time, head, &row, &out, &change);
+	return judge->limit->quota - out.remaining;
+}
+
+/* Places that are held are no matter of weight: they are never evicted. */
+static bool weighs(const struct algo_limit *limit)
+{
+	return limit->algorithm != WEIR_CONCURRENCY;
+}
+
+bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, struct cell after,
+                     const struct algo_time *time)
+{
+	struct judge judge = {{weigh}, state->wide, limit, time};
+
+	if (!state->wide)
 		return cell_swap(state->slot.cell, state->slot.value, after);
-	return table_store(state->table, &state->place, state->slot, after, now_ns);
+	return table_store(&state->wide->table, &state->place, state->slot, after, time->now_ns,
+	                   weighs(limit) ? &judge.judge : NULL);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return !state->slot.cell && table_is_full(state->table, &state->place, now_ns);
+	return !state->slot.cell && table_is_full(&state->wide->table, &state->place, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -108,7 +139,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		}
 		__attribute__((fallthrough));
 	case ALGO_WANT_HEAD:
-		if ((change.clean && !clean(state)) || !wide_store_head(state, change.head, time->now_ns))
+		if ((change.clean && !clean(state)) || !wide_store_head(state, limit, change.head, time))
 			return false;
 		go_on(rest, &change);
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
@@ -117,45 +148,40 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	__builtin_unreachable();
 }
 
-void wide_find(struct weir_table *store, unsigned width, const struct memory_key *key,
-               struct wide_state *state)
+void wide_find(struct wide_table *wide, const struct memory_key *key, struct wide_state *state)
 {
-	struct wide_table *wide = &store->wide[width];
-
-	state->table = &wide->table;
+	state->wide = wide;
 	state->place = table_place(&wide->table, key->hash);
-	state->slot = memory_find(&wide->table, &state->place, key->width == width ? key->cell : NULL);
-	state->row = row_of(wide, width, state->slot.cell, state->place.tag);
+	state->slot = memory_find(&wide->table, &state->place, key->wide == wide ? key->cell : NULL);
+	state->row = row_of(wide, state->slot.cell, state->place.tag);
 }
 
 /*
- * For a key that has no state in its limit's width: what it has in those that the
- * limit had before. That is closed there first, so that it is the last word; whoever
- * dies in between leaves it closed, and the next finds it so. False: look again.
+ * For a key that has no state in its limit's table: what it has in the one that the limit
+ * had before. That is closed there first, so that it is the last word; whoever dies in
+ * between leaves it closed, and the next finds it so. False: look again.
  */
-static bool find_former(struct weir_table *store, const struct algo_limit *limit,
+static bool find_former(struct wide_table *former, const struct algo_limit *limit,
                         const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
                         struct cell *head)
 {
-	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
-		struct wide_state state;
-		struct cell moved, value;
+	struct wide_state state;
+	struct cell moved, value;
 
-		if (!(limit->former & 1u << width))
-			continue;
-		wide_find(store, width, key, &state);
-		value = state.slot.value;
-		moved = algo_moved(limit, now_ns, value, &state.row);
-		if (cell_is_empty(moved))
-			continue;
-		if (call->op == ALGO_RESET)
-			moved = (struct cell){0, 0};
-		if (cell_bits(moved) != cell_bits(value) &&
-		    (call->op == ALGO_PEEK ? !wide_still(&state)
-		                           : !cell_swap(state.slot.cell, value, moved)))
-			return false;
-		*head = moved;
-	}
+	do {
+		wide_find(former, key, &state);
+		former = former->former;
+	} while (former && !algo_head_live(state.slot.value, now_ns));
+	value = state.slot.value;
+	moved = algo_moved(limit, now_ns, value, &state.row);
+	if (cell_is_empty(moved))
+		return true;
+	if (call->op == ALGO_RESET)
+		moved = (struct cell){0, 0};
+	if (cell_bits(moved) != cell_bits(value) &&
+	    (call->op == ALGO_PEEK ? !wide_still(&state) : !cell_swap(state.slot.cell, value, moved)))
+		return false;
+	*head = moved;
 	return true;
 }
 
@@ -190,7 +216,7 @@ static inline bool try_log(struct cell *cell, const struct algo_row *row,
 /* All of a narrow row. */
 static void fetch_slots(const struct algo_row *row)
 {
-	for (unsigned i = 0; i < algo_widths[1]; i += 4)
+	for (unsigned i = 0; i < ALGO_WIDTH_LEAST; i += 4)
 		prefetch(row->cells + i);
 }
 
@@ -219,23 +245,22 @@ static bool try_open(struct cell *cell, const struct algo_row *row, const struct
 	return change.want == ALGO_WANT_HEAD && cell_swap(cell, head, change.head);
 }
 
-__attribute__((flatten)) bool wide_try_log(struct weir_table *store, const struct algo_limit *limit,
-                                           struct cell *cell, uint32_t tag, uint64_t cost,
+__attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
+                                           const struct memory_key *key, uint64_t cost,
                                            uint64_t now_ns, struct algo_outcome *out,
                                            uint64_t *until_ns)
 {
-	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
+	struct algo_row row = row_of(key->wide, key->cell, table_tag(key->hash));
 
-	return try_log(cell, &row, limit, cost, now_ns, out, until_ns);
+	return try_log(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
-bool wide_try_open(struct weir_table *store, const struct algo_limit *limit, struct cell *cell,
-                   uint32_t tag, uint64_t cost, uint64_t now_ns, struct algo_outcome *out,
-                   uint64_t *until_ns)
+bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct algo_row row = row_of(&store->wide[limit->width], limit->width, cell, tag);
+	struct algo_row row = row_of(key->wide, key->cell, table_tag(key->hash));
 
-	return try_open(cell, &row, limit, cost, now_ns, out, until_ns);
+	return try_open(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
 uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
@@ -248,17 +273,19 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		return places_apply(store, by, key, call, time, out);
 	for (;;) {
 		const struct algo_limit *limit = *by;
+		struct wide_table *wide = memory_wide(store, limit->identity);
 		struct wide_state state;
 		struct cell head;
 		uint64_t until_ns;
 
-		wide_find(store, limit->width, key, &state);
+		wide_find(wide, key, &state);
 		*by = algo_current(limit);
-		if (*by != limit) /* it may have closed this width, or given a slot another length */
+		/* What has taken over may have closed this state, or given a slot another length. */
+		if (*by != limit || memory_wide(store, limit->identity) != wide)
 			continue;
 		head = state.slot.value;
-		if (limit->former != 0 && !algo_head_live(head, time->now_ns) &&
-		    !find_former(store, limit, key, &rest, time->now_ns, &head))
+		if (wide->former && !algo_head_live(head, time->now_ns) &&
+		    !find_former(wide->former, limit, key, &rest, time->now_ns, &head))
 			continue;
 		if (attempt(&state, limit, call, &rest, time, head, out, &until_ns))
 			return until_ns;
@@ -274,7 +301,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_time *time, struct algo_outcome *out)
 {
 	struct wide_state state = {.slot = {.cell = head},
-	                           .row = {row, algo_widths[limit->width], MEMORY_TAG, load_is_atomic}};
+	                           .row = {row, limit->width, MEMORY_TAG, load_is_atomic}};
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
@@ -295,11 +322,10 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
  * their cells, so those of a set are in a few pages, and a walk through the page tables takes
  * longer than the line behind it: that walk goes on while the head is still on its way.
  */
-void wide_touch_rows(const struct weir_table *store, unsigned width, uint64_t hash)
+void wide_touch_rows(const struct wide_table *wide, uint64_t hash)
 {
-	const struct wide_table *wide = &store->wide[width];
 	struct table_place place = table_place(&wide->table, hash);
-	ptrdiff_t cells = algo_widths[width];
+	ptrdiff_t cells = wide->section.row_cells;
 	const struct cell *rows = wide->rows + (place.home - wide->table.cells) * cells;
 	ptrdiff_t run = (table_run(&wide->table, &place) - place.home) * cells;
 
@@ -328,29 +354,13 @@ static void fetch_log(const struct algo_row *row, struct algo_log_head head)
 		fetch_back(row, head.place, head.span);
 }
 
-void wide_fetch_row(const struct weir_table *store, const struct memory_key *key, uint64_t now_ns)
+void wide_fetch_row(const struct memory_key *key, uint64_t now_ns)
 {
-	const struct wide_table *wide = &store->wide[key->width];
-	struct cell head = cell_load(key->cell, wide->table.load_is_atomic);
-	struct algo_row row = row_of(wide, key->width, key->cell, 0);
+	struct cell head = cell_load(key->cell, key->wide->table.load_is_atomic);
+	struct algo_row row = row_of(key->wide, key->cell, 0);
 
 	if (key->limit->algorithm == WEIR_SLIDING_LOG)
 		fetch_log(&row, algo_log_head(row.width, cell_word(head)));
 	else if (!key->limit->is_summed || sliding_window_needs_row(key->limit, now_ns, head))
 		fetch_slots(&row);
-}
-
-void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
-{
-	for (unsigned width = 1; width < ALGO_WIDTHS; width++) {
-		const struct table *table = &store->wide[width].table;
-
-		if (__atomic_load_n(&table->header->claims, __ATOMIC_RELAXED) == 0)
-			continue; /* nothing ever came in, and no memory was taken */
-		stats->cells += table->sets * TABLE_SET_CELLS;
-		stats->live += table_live(table, now_ns);
-		stats->evictions += table_evictions(table);
-		stats->bytes +=
-		    table->size + table->sets * TABLE_SET_CELLS * algo_widths[width] * sizeof(struct cell);
-	}
 }

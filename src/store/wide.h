@@ -6,20 +6,23 @@
 
 /* Where a state is, and as what its head was found. */
 struct wide_state {
-	struct table *table; /* NULL: the head is one limit's alone */
+	struct wide_table *wide; /* NULL: the head is one limit's alone */
 	struct table_place place;
 	struct table_slot slot;
 	struct algo_row row;
 };
 
-void wide_find(struct weir_table *store, unsigned width, const struct memory_key *key,
-               struct wide_state *state);
+void wide_find(struct wide_table *wide, const struct memory_key *key, struct wide_state *state);
 
 /** Whether the head is what it was found as. */
 bool wide_still(const struct wide_state *state);
 
-/** Swaps the head for `after`, or makes one. False: it has changed, or wide_is_full tells. */
-bool wide_store_head(struct wide_state *state, struct cell after, uint64_t now_ns);
+/**
+ * Swaps the head for `after`, or makes one; where others have to make room for it, `limit`
+ * tells how much they have in use. False: it has changed, or wide_is_full tells.
+ */
+bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, struct cell after,
+                     const struct algo_time *time);
 
 /** Whether there is no room for a head that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);

@@ -44,7 +44,7 @@ static void expect(struct checker *checker, const char *name, uint64_t expected,
 		       (unsigned long long)found);
 }
 
-/* The same header with nothing in it but what means something: of a clock the store's alone. */
+/* The same header with nothing in it but what means something: a store's first has a clock. */
 static void copy_known(struct table_header *known, const struct table_header *header,
                        bool has_clock)
 {
@@ -53,6 +53,7 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	if (has_clock) {
 		known->clock = header->clock;
 		known->seen_ns = header->seen_ns;
+		known->end = header->end;
 	}
 	known->checksum = header->checksum;
 	known->evictions = header->evictions;
@@ -61,45 +62,63 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	known->checksum_copy = header->checksum_copy;
 }
 
-uint64_t table_check_header(const struct table_header *shared, uint32_t row_cells,
+/* Of a release whose headers were other ones, no more can be told. */
+static bool is_other_version(struct checker *checker, const struct table_header *header)
+{
+	bool other = memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) == 0 &&
+	             header->byte_order == TABLE_BYTE_ORDER && header->version != TABLE_VERSION;
+
+	if (other)
+		defect(checker,
+		       "version: expected %d, found %u, made by another release of weir: use that one, or "
+		       "remove the file and begin with empty counts",
+		       TABLE_VERSION, header->version);
+	return other;
+}
+
+static void check_sizes(struct checker *checker, const struct table_header *header)
+{
+	expect(checker, "header size", sizeof *header, header->header_size);
+	expect(checker, "cell size", sizeof(struct cell), header->cell_size);
+	expect(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
+	if (table_size(header->capacity) == 0)
+		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
+		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
+	else
+		expect(checker, "sets", table_sets(header->capacity), header->sets);
+}
+
+uint64_t table_check_header(const struct table_header *header, bool has_clock,
                             table_report *report, void *context)
 {
 	struct checker checker = {report, context, 0};
-	struct table_header header, known;
+	struct table_header known;
 
-	memcpy(&header, shared, sizeof header); /* others go on counting in it */
-	copy_known(&known, &header, row_cells == 0);
-	if (memcmp(header.magic, TABLE_MAGIC, sizeof header.magic) != 0)
+	if (is_other_version(&checker, header))
+		return checker.defects;
+	copy_known(&known, header, has_clock);
+	if (memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) != 0)
 		defect(&checker, "magic: expected %s, found other bytes", TABLE_MAGIC);
-	if (header.byte_order != TABLE_BYTE_ORDER)
+	if (header->byte_order != TABLE_BYTE_ORDER)
 		defect(&checker, "byte order: expected %08x, found %08x", TABLE_BYTE_ORDER,
-		       header.byte_order);
-	expect(&checker, "version", TABLE_VERSION, header.version);
-	expect(&checker, "header size", sizeof header, header.header_size);
-	expect(&checker, "cell size", sizeof(struct cell), header.cell_size);
-	expect(&checker, "cells per set", TABLE_SET_CELLS, header.set_cells);
-	expect(&checker, "cells per row", row_cells, header.row_cells);
-	if (table_size(header.capacity) == 0)
-		defect(&checker, "capacity: expected 1 to %llu keys, found %llu",
-		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header.capacity);
-	else
-		expect(&checker, "sets", table_sets(header.capacity), header.sets);
-	if (header.checksum != table_checksum(&header))
+		       header->byte_order);
+	check_sizes(&checker, header);
+	if (header->checksum != table_checksum(header))
 		defect(&checker, "checksum: expected %016llx, found %016llx",
-		       (unsigned long long)table_checksum(&header), (unsigned long long)header.checksum);
-	if (memcmp(header.fixed_copy, &header, TABLE_FIXED) != 0 ||
-	    header.checksum_copy != header.checksum)
+		       (unsigned long long)table_checksum(header), (unsigned long long)header->checksum);
+	if (memcmp(header->fixed_copy, header, TABLE_FIXED) != 0 ||
+	    header->checksum_copy != header->checksum)
 		defect(&checker, "copy of the header: expected the same bytes, found others");
-	if (memcmp(&header, &known, sizeof header) != 0)
+	if (memcmp(header, &known, sizeof *header) != 0)
 		defect(&checker, "reserved: expected zeros, found other bytes");
 	return checker.defects;
 }
 
-bool table_repair_header(struct table_header *header)
+bool table_repair_header(struct table_header *header, bool has_clock)
 {
 	struct table_header known;
 
-	copy_known(&known, header, true);
+	copy_known(&known, header, has_clock);
 	if (known.checksum != table_checksum(&known)) {
 		if (known.checksum_copy != table_checksum(known.fixed_copy))
 			return false;

@@ -72,11 +72,72 @@ static struct table_slot choose(const struct table *table, const struct table_pl
 	return least;
 }
 
+/* All places that a new key may take, by when they are spent. */
+struct candidates {
+	size_t count;
+	struct table_slot slots[TABLE_PLACES];
+};
+
+static struct table_slot take_soonest(struct candidates *from, uint64_t now_ns)
+{
+	struct table_slot soonest;
+	size_t least = 0;
+
+	for (size_t i = 1; i < from->count; i++)
+		if (loss(from->slots[i].value, now_ns) < loss(from->slots[least].value, now_ns))
+			least = i;
+	soonest = from->slots[least];
+	from->slots[least] = from->slots[--from->count];
+	return soonest;
+}
+
+/*
+ * Step 1, where all places have something to say and somebody can judge how much. To judge
+ * may take reads of other memory, so the first that says hardly anything will do: in a flood
+ * of fresh keys that is one of the first.
+ */
+static struct table_slot choose_lightest(const struct table *table,
+                                         const struct table_place *place, uint64_t now_ns,
+                                         const struct table_judge *judge)
+{
+	struct cell *run = table_run(table, place);
+	struct table_slot lightest = {NULL, empty};
+	struct candidates candidates = {.count = 0};
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned i = 0; i < TABLE_PLACES; i++) {
+		struct cell *cell = table_cell(place, run, i);
+		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
+
+		if (loss(slot.value, now_ns) < LOSS_HELD)
+			candidates.slots[candidates.count++] = slot;
+	}
+	while (candidates.count > 0 && least > 1) {
+		struct table_slot slot = take_soonest(&candidates, now_ns);
+		uint64_t weight = loss(slot.value, now_ns) <= 0
+		                      ? 0
+		                      : judge->weight(judge, slot.cell, slot.value);
+
+		if (!lightest.cell || weight < least) {
+			lightest = slot;
+			least = weight;
+		}
+	}
+	return lightest;
+}
+
 static bool claim(struct table *table, const struct table_place *place, struct table_slot *slot,
-                  uint64_t now_ns)
+                  uint64_t now_ns, const struct table_judge *judge)
 {
 	struct table_slot victim = choose(table, place, now_ns);
+	int64_t lost = loss(victim.value, now_ns);
 	struct cell mine;
+
+	if (judge && lost > 0 && lost < LOSS_HELD) {
+		struct table_slot lightest = choose_lightest(table, place, now_ns, judge);
+
+		victim = lightest.cell ? lightest : victim;
+	}
 
 	if (loss(victim.value, now_ns) == LOSS_HELD)
 		return false;
@@ -121,9 +182,9 @@ static bool alone(const struct table *table, const struct table_place *place,
 }
 
 bool table_store_slow(struct table *table, const struct table_place *place, struct table_slot slot,
-                      struct cell after, uint64_t now_ns)
+                      struct cell after, uint64_t now_ns, const struct table_judge *judge)
 {
-	if (!slot.cell && !claim(table, place, &slot, now_ns))
+	if (!slot.cell && !claim(table, place, &slot, now_ns, judge))
 		return false;
 	return alone(table, place, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
 }

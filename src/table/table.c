@@ -27,7 +27,7 @@ uint64_t table_checksum(const void *fixed)
 	return hash_bytes(&key, fixed, TABLE_FIXED);
 }
 
-void table_format(struct table_header *header, uint64_t capacity, uint32_t row_cells,
+void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret)
 {
 	memcpy(header->magic, TABLE_MAGIC, sizeof header->magic);
@@ -36,27 +36,27 @@ void table_format(struct table_header *header, uint64_t capacity, uint32_t row_c
 	header->header_size = sizeof *header;
 	header->cell_size = sizeof(struct cell);
 	header->set_cells = TABLE_SET_CELLS;
-	header->row_cells = row_cells;
-	header->capacity = capacity;
-	header->sets = table_sets(capacity);
+	header->row_cells = shape->row_cells;
+	header->capacity = shape->capacity;
+	header->sets = table_sets(shape->capacity);
 	header->secret = *secret;
+	header->identity = shape->identity;
+	header->size = shape->size;
 	header->checksum = table_checksum(header);
 	memcpy(header->fixed_copy, header, TABLE_FIXED);
 	header->checksum_copy = header->checksum;
 }
 
-void table_view(struct table *table, void *memory, size_t size)
+void table_view(struct table *table, void *memory, uint64_t sets)
 {
 	struct table_header *header = memory;
 
 	*table = (struct table){
 	    .header = header,
 	    .cells = (struct cell *)(header + 1),
-	    .sets = (size - sizeof *header) / (TABLE_SET_CELLS * sizeof(struct cell)),
-	    .size = size,
+	    .sets = sets,
 	    .load_is_atomic = cell_load_is_atomic(),
 	};
-	keyhash_init(&table->hash, &header->secret);
 }
 
 uint64_t table_live(const struct table *table, uint64_t now_ns)

@@ -28,7 +28,7 @@
 #include <weir/weir.h>
 
 #include "base/cell.h"
-#include "base/keyhash.h"
+#include "base/hash.h"
 #include "base/prefetch.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
@@ -37,10 +37,10 @@
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION    3
+#define TABLE_VERSION    4
 
-/* The part of a header that never changes, from `magic` to `secret`. */
-#define TABLE_FIXED 64
+/* The part of a header that never changes, from `magic` to `size`. */
+#define TABLE_FIXED 80
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
 struct table_header {
@@ -51,9 +51,12 @@ struct table_header {
 	uint32_t row_cells; /* behind each cell, where its owner put them; 0 in states of one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
+	uint64_t identity; /* of the limit whose states these are; 0: of all whose states are a word */
+	uint64_t size;     /* bytes, with all that its owner put behind the cells */
 	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
 	uint64_t seen_ns;  /* of a file: what that clock said lately */
 	uint64_t checksum; /* of the fixed part */
+	uint64_t end;      /* of a file: where the last of its tables ends, at least */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
@@ -71,9 +74,7 @@ struct table {
 	struct table_header *header;
 	struct cell *cells;
 	uint64_t sets;
-	size_t size; /* bytes of header and cells */
 	bool load_is_atomic;
-	struct keyhash hash;
 };
 
 /** Bytes that a table of `capacity` keys takes, or 0 when that is out of range. */
@@ -85,29 +86,40 @@ uint64_t table_sets(uint64_t capacity);
 /** Of the TABLE_FIXED bytes that a header begins with. */
 uint64_t table_checksum(const void *fixed);
 
+/* What a table is made for. */
+struct table_shape {
+	uint64_t capacity;  /* in range */
+	uint64_t identity;  /* as in the header, as are: */
+	uint32_t row_cells;
+	uint64_t size;
+};
+
 /** Makes the header of a new table: zeroed before, as all that comes after it must be. */
-void table_format(struct table_header *header, uint64_t capacity, uint32_t row_cells,
+void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret);
 
 /**
- * Takes `memory`, `size` bytes aligned to a page that begin with a header, for
- * the table in it: as many sets as there are bytes for. Looks at the secret alone.
+ * Takes `memory`, aligned to a page, for a table of so many sets behind its header, at
+ * which it does not look.
  */
-void table_view(struct table *table, void *memory, size_t size);
+void table_view(struct table *table, void *memory, uint64_t sets);
 
 /** Told of one defect, in words. */
 typedef void table_report(void *context, const char *text);
 
-/** What is wrong with the header of a table with such rows. Returns how many things. */
-uint64_t table_check_header(const struct table_header *header, uint32_t row_cells,
+/**
+ * What is wrong with a header, of which nobody else changes the bytes meanwhile; only the
+ * first of a store has a clock. Returns how many things: of another version, that alone.
+ */
+uint64_t table_check_header(const struct table_header *header, bool has_clock,
                             table_report *report, void *context);
 
 /**
- * Gives the fixed part of a store's first header back from its copy, or the copy from
- * it, whichever has kept its checksum, and zeroes what means nothing. False, and
- * nothing is changed, when neither has: a secret is not guessed.
+ * Gives the fixed part of a header back from its copy, or the copy from it, whichever
+ * has kept its checksum, and zeroes what means nothing. False, and nothing is changed,
+ * when neither has: a secret is not guessed.
  */
-bool table_repair_header(struct table_header *header);
+bool table_repair_header(struct table_header *header, bool has_clock);
 
 /**
  * Cells that no limit can have written, and tags that stand twice in a set;
@@ -242,23 +254,33 @@ static inline struct table_slot table_find(const struct table *table,
 	return (struct table_slot){NULL, {0, 0}};
 }
 
+/*
+ * How much a live state says: the one that says least makes room for a new key, and of
+ * equals the one that is spent first. Where nobody judges, that alone counts.
+ */
+struct table_judge {
+	uint64_t (*weight)(const struct table_judge *judge, struct cell *cell, struct cell value);
+};
+
 __attribute__((noinline)) bool table_store_slow(struct table *table,
                                                 const struct table_place *place,
                                                 struct table_slot slot, struct cell after,
-                                                uint64_t now_ns);
+                                                uint64_t now_ns, const struct table_judge *judge);
 
 /**
  * Puts `after` where `slot` was found, or where there is room when it was not;
  * `after` carries the place's tag, or is empty to forget the key. False when
  * the key has changed meanwhile: find it again, and decide again. False, too, when
- * there is no room, which of a slot that was not found table_is_full tells.
+ * there is no room, which of a slot that was not found table_is_full tells. `judge` may
+ * be NULL.
  */
 static inline bool table_store(struct table *table, const struct table_place *place,
-                               struct table_slot slot, struct cell after, uint64_t now_ns)
+                               struct table_slot slot, struct cell after, uint64_t now_ns,
+                               const struct table_judge *judge)
 {
 	if (__builtin_expect(slot.cell != NULL && !cell_is_claim(slot.value), 1))
 		return cell_swap(slot.cell, slot.value, after);
-	return table_store_slow(table, place, slot, after, now_ns);
+	return table_store_slow(table, place, slot, after, now_ns, judge);
 }
 
 /**

@@ -11,36 +11,40 @@ import time
 import pytest
 from harness import BUILD, weir
 
-HEADER, FIXED, COPY, PAGE = 8192, 64, 4096, 4096
-CAPACITY = 1000
+HEADER, FIXED, COPY, PAGE = 8192, 80, 4096, 4096
+CONFIG = """
+capacity: 1000
+limits:
+  window: { algorithm: sliding_window, rate: 10/h }
+  log: { algorithm: sliding_log, rate: 100/h }
+  places: { algorithm: concurrency, max: 50, keys: 30 }
+"""
 
 
-def sections():
-    """[(offset, end)] of the header and cells of each width, and the size of all with their rows."""
+def sections(data):
+    """[(offset, end of its cells, size, row cells)] of a file that is well."""
     found, at = [], 0
-    pages = lambda size: -(-size // PAGE) * PAGE
-    for width in (0, 12, 128, 1024, 10240):
-        keys = max(40, CAPACITY * 12 // width) if width else CAPACITY
-        cells = -(-(keys + keys // 40 * 11 + keys % 40) // 8) * 8
-        found.append((at, at + HEADER + cells * 16))
-        at += pages(HEADER + cells * 16) + pages(cells * width * 16)
-    return found, at
+    while at < len(data):
+        row, sets, size = (struct.unpack_from(f, data, at + o)[0] for f, o in
+                           (("<I", 28), ("<Q", 40), ("<Q", 72)))
+        found.append((at, at + HEADER + sets * 128, size, row))
+        at += size
+    return found
 
 
-SECTIONS, SIZE = sections()
 YEAR_NS = 365 * 86400 * 10**9
 DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 150))
-CHECKSUM, CLOCK, SEEN = slice(88, 96), slice(64, 80), slice(80, 88)
-# What means something in a header: the rest is zero. Only the first has a clock.
+CLOCK, SEEN, CHECKSUM, END = slice(80, 96), slice(96, 104), slice(104, 112), slice(112, 120)
+# What means something in a header: the rest is zero. Only the first has a clock and an end.
 KNOWN = [slice(0, FIXED), CHECKSUM, slice(128, 136), slice(256, 264), slice(COPY, COPY + FIXED + 8)]
 
 
-def fill(empty, seed, n, now):
-    """A file with `n` cells of each width that limits could have written."""
+def fill(empty, seed, share, now):
+    """A file with so many of the cells of each table that limits could have written."""
     chance = random.Random(seed)
     data = bytearray(empty)
-    for start, end in SECTIONS:
-        for tag in range(1, n + 1):
+    for start, end, *_ in sections(empty):
+        for tag in range(1, int((end - start - HEADER) / 16 * share) + 1):
             place = chance.randrange(start + HEADER, end, 16)
             until = now + chance.randrange(-YEAR_NS, 15 * YEAR_NS)
             data[place:place + 16] = struct.pack("<QQ", tag << 32 | chance.getrandbits(32),
@@ -48,9 +52,9 @@ def fill(empty, seed, n, now):
     return data
 
 
-def cells(data):
-    """[(offset, low, high)] of the whole cells of a file, but those in rows."""
-    return [(at, *struct.unpack_from("<QQ", data, at)) for start, end in SECTIONS
+def cells(data, tables):
+    """[(offset, low, high)] of the whole cells of these tables, but those in rows."""
+    return [(at, *struct.unpack_from("<QQ", data, at)) for start, end in tables
             for at in range(start + HEADER, min(len(data), end) // 16 * 16, 16)]
 
 
@@ -60,10 +64,10 @@ def ahead(high, now):
     return distance - 2**60 if distance >> 59 else distance
 
 
-def impossible(data, now):
+def impossible(data, now, tables):
     """Offsets of the cells that no limit can have written."""
     found, tags = set(), {}
-    for at, low, high in cells(data):
+    for at, low, high in cells(data, tables):
         tag, claim, far = low >> 32, high & 15 == 15, ahead(high, now)
         if low == high == 0:
             continue
@@ -76,50 +80,51 @@ def impossible(data, now):
     return found
 
 
-def somewhere(chance, data):
+def somewhere(chance, data, parts):
     """A place in a file: mostly where something stands that is looked at, seldom in a row."""
-    start, end = chance.choice([*SECTIONS, SECTIONS[0], (0, SIZE)])
+    start, end, *_ = chance.choice([*parts, parts[0], (0, parts[-1][0] + parts[-1][2])])
     return chance.randrange(start, end) % len(data)
 
 
-def flip_bits(chance, data, _):
+def flip_bits(chance, data, _, parts):
     for _ in range(chance.choice([1, 3, 100])):
-        data[somewhere(chance, data)] ^= 1 << chance.randrange(8)
+        data[somewhere(chance, data, parts)] ^= 1 << chance.randrange(8)
 
 
-def flip_header(chance, data, _):
-    start, _ = chance.choice([*SECTIONS, SECTIONS[0]])
-    at = start + chance.choice([chance.randrange(FIXED + 32), COPY + chance.randrange(FIXED + 8),
+def flip_header(chance, data, _, parts):
+    start, *_ = chance.choice([*parts, parts[0]])
+    at = start + chance.choice([chance.randrange(FIXED + 48), COPY + chance.randrange(FIXED + 8),
                                 chance.randrange(HEADER)])
     data[at % len(data)] ^= 1 << chance.randrange(8)
 
 
-def zero(chance, data, _):
-    start, _ = chance.choice([*SECTIONS, SECTIONS[0]])
+def zero(chance, data, _, parts):
+    start, *_ = chance.choice([*parts, parts[0]])
     start = chance.choice([start, start + COPY, start + HEADER,
-                           somewhere(chance, data) // PAGE * PAGE])
+                           somewhere(chance, data, parts) // PAGE * PAGE])
     end = chance.choice([start + PAGE, start + 512, start + HEADER, len(data)])
     data[start:end] = bytes(len(data[start:end]))
 
 
-def tear(chance, data, other):
+def tear(chance, data, other, _):
     """Sectors of an earlier state among those of a later one."""
     for start in range(0, len(data), 512):
         if chance.random() < 0.5:
             data[start:start + 512] = other[start:min(start + 512, len(data))]
 
 
-def resize(chance, data, _):
-    start, end = chance.choice([*SECTIONS, SECTIONS[0]])
-    size = chance.choice([0, 1, FIXED, COPY, HEADER - 1, HEADER, HEADER + 1, HEADER + 16,
-                          start + FIXED, start + COPY, start + HEADER + 1, end - 1, end, SIZE - 1,
-                          SIZE - 16, SIZE + 1, SIZE + PAGE, chance.randrange(SIZE)])
+def resize(chance, data, _, parts):
+    start, end, *_ = chance.choice([*parts, parts[0]])
+    whole = parts[-1][0] + parts[-1][2]
+    size = chance.choice([0, 1, FIXED, COPY, HEADER - 1, HEADER, HEADER + 1, HEADER + 16, start,
+                          start + FIXED, start + COPY, start + HEADER + 1, end - 1, end, whole - 1,
+                          whole - 16, whole + 1, whole + PAGE, chance.randrange(whole)])
     del data[size:]
     data.extend(chance.randbytes(size - len(data)))
 
 
-def scribble(chance, data, _):
-    start = somewhere(chance, data)
+def scribble(chance, data, _, parts):
+    start = somewhere(chance, data, parts)
     noise = chance.randbytes(chance.choice([16, 512, PAGE, HEADER]))[:len(data) - start]
     data[start:start + len(noise)] = noise
 
@@ -143,41 +148,87 @@ def halves(data, intact):
             (data[COPY:COPY + FIXED], data[COPY + FIXED:COPY + FIXED + 8]) == wanted)
 
 
-def headers_are_well(data, intact):
-    for start, _ in SECTIONS:
-        header, wanted = data[start:start + HEADER], intact[start:start + HEADER]
-        rest = bytearray(header)
-        for part in KNOWN + ([CLOCK, SEEN] if start == 0 else []):
-            rest[part] = bytes(len(rest[part]))
-        if halves(header, wanted) != (True, True) or any(rest):
-            return False
-    return True
+def header_at(data, start):
+    """What is read of a header: behind the end of a file are zeros."""
+    return bytes(data[start:start + HEADER]).ljust(HEADER, b"\0")
+
+
+def header_is_sound(data, intact, start):
+    header, wanted = header_at(data, start), header_at(intact, start)
+    rest = bytearray(header)
+    for part in KNOWN + ([CLOCK, SEEN, END] if start == 0 else []):
+        rest[part] = bytes(len(rest[part]))
+    return halves(header, wanted) == (True, True) and not any(rest)
+
+
+def header_can_be_saved(data, intact, start):
+    return any(halves(header_at(data, start), header_at(intact, start)))
+
+
+def chain(data, intact):
+    """[(offset, end of cells)] of the tables that can be saved, all offsets of headers, where the
+    last section ends, and whether all headers and sizes are as they should be."""
+    parts = {part[0]: part for part in sections(intact)}
+    committed, = struct.unpack("<Q", header_at(data, 0)[END])
+    tables, starts, at, well = [], [], 0, True
+    while at == 0 or at < committed or at in parts:
+        must_be = at == 0 or at < committed
+        size = parts[at][2] if at in parts else 0
+        sound = at in parts and header_is_sound(data, intact, at)
+        if not must_be and (not sound or at + size > len(data)):
+            break
+        well &= sound and at + size <= len(data)
+        if at in parts and header_can_be_saved(data, intact, at):
+            tables.append(parts[at][:2])
+        else:
+            later = [start for start in parts if start > at and start < len(data)
+                     and header_can_be_saved(data, intact, start)]
+            if not later:
+                break
+            size = later[0] - at
+        starts.append(at)
+        at += size
+    return tables, starts, at, well
 
 
 def is_well(data, intact, now):
-    return (len(data) == SIZE and headers_are_well(data, intact) and clock_is_true(data)
-            and not impossible(data, now))
+    tables, _, _, well = chain(data, intact)
+    return well and clock_is_true(data) and not impossible(data, now, tables)
 
 
-def without_headers(data):
+def without_headers(data, starts):
     data = bytearray(data)
-    for start, _ in SECTIONS:
+    for start in starts:
         data[start:start + HEADER] = bytes(HEADER)
     return data
 
 
-def repaired(data, now):
+def repaired(data, intact, now):
     """What repair makes of a file, but for its headers."""
-    left = bytearray(data[:min(len(data) // 16 * 16, SIZE)])
-    left.extend(bytes(SIZE - len(left)))
-    for at in impossible(data, now):
+    tables, starts, end, _ = chain(data, intact)
+    left = bytearray(data[:min(len(data) // 16 * 16, end)])
+    left.extend(bytes(end - len(left)))
+    for at in impossible(data, now, tables):
         left[at:at + 16] = bytes(16)
-    return without_headers(left)
+    return without_headers(left, starts)
+
+
+def check_repaired(after, data, intact, now):
+    """`after` is what repair has made of `data`."""
+    starts = chain(data, intact)[1]
+    assert without_headers(after, starts) == repaired(data, intact, now)
+    for start in starts:  # nobody's where nothing could be known, else as it was
+        if header_can_be_saved(data, intact, start):
+            assert header_is_sound(after, intact, start)
+        else:
+            assert after[start + 28:start + 32] == bytes(4) and after[start + 64:start + 72] == bytes(8)
+    assert struct.unpack("<Q", after[END]) == (len(after),)
+    assert clock_is_true(after)
 
 
 @pytest.fixture
 def empty(serve, tmp_path):
-    serve("--store", f"file:{tmp_path}/empty", "--capacity", str(CAPACITY)).stop()
+    serve("--store", f"file:{tmp_path}/empty", config=CONFIG).stop()
     return (tmp_path / "empty").read_bytes()
 
 
@@ -187,32 +238,36 @@ def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)
     path = tmp_path / "state"
-    counts = {"well": 0, "repaired": 0, "lost": 0}
+    parts = sections(empty)
+    assert [part[3] for part in parts] == [0, 12, 128, 64]
+    counts = {"well": 0, "repaired": 0, "lost": 0, "in part": 0}
     for _ in range(DAMAGES):
         now, picture = time.time_ns(), chance.random()
-        earlier, intact = (fill(empty, picture, n, now) for n in (300, 600))
+        earlier, intact = (fill(empty, picture, share, now) for share in (0.2, 0.4))
         data = bytearray(intact)
         for damage in chance.sample([flip_bits, flip_header, zero, tear, resize, scribble],
                                     chance.choice([1, 1, 2])):
             if data:
-                damage(chance, data, earlier)
+                damage(chance, data, earlier, parts)
         path.write_bytes(data)
         well = len(data) >= HEADER and is_well(data, intact, now)
         assert weir("store", "check", path).returncode == (0 if well else 1)
         done = weir("store", "repair", path)
         after = path.read_bytes()
-        if len(data) < HEADER or not any(halves(data, intact)):
+        if len(data) < HEADER or not header_can_be_saved(data, intact, 0):
             counts["lost"] += 1
             assert done.returncode == 1 and done.stderr
             assert after == data
             continue
-        counts["well" if well else "repaired"] += 1
+        whole = chain(data, intact)[0] == [part[:2] for part in parts]
+        counts["well" if well else "repaired" if whole else "in part"] += 1
         assert done.returncode == 0, done.stderr
-        assert is_well(after, intact, now)
-        assert without_headers(after) == repaired(data, now)
+        check_repaired(after, data, intact, now)
         assert weir("store", "check", path).returncode == 0
         last = after
     print(counts)
     assert all(counts.values())
     path.write_bytes(last)
-    assert serve("--store", f"file:{path}").get("/v1/acquire/window?key=k").json["allowed"]
+    server = serve("--store", f"file:{path}", config=CONFIG)
+    for limit in "window", "log", "places":
+        assert server.get(f"/v1/acquire/{limit}?key=k").json["allowed"]

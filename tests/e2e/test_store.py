@@ -59,7 +59,7 @@ def test_a_killed_server_continues_where_it_was(serve_file):
 
 def seen_ns(path):
     with open(path, "rb") as file:
-        file.seek(80)
+        file.seek(96)
         return struct.unpack("<Q", file.read(8))[0]
 
 
@@ -171,7 +171,7 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert len(lines) == 4
-    assert f"size: expected {size} bytes for {CAPACITY} keys, found {TABLE - 40}" in lines[0]
+    assert f"size: expected a file of at least {size} bytes, found {TABLE - 40}" in lines[0]
     for line, text in zip(lines[1:], ("set 0, cell 3: expected a tag", "cell 3: expected a time",
                                       "cell 4: expected a tag of its own")):
         assert text in line
@@ -182,7 +182,7 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
-FIXED, COPY = 64, 4096  # the part of the header that never changes, and where it stands again
+FIXED, COPY = 80, 4096  # the part of the header that never changes, and where it stands again
 
 
 @pytest.mark.parametrize("offset, length", [(0, 1), (12, 8), (32, 8), (48, 16), (0, 4096), (COPY, 4096)])
@@ -199,25 +199,71 @@ def test_a_header_is_repaired_from_its_copy_and_that_from_it(serve_file, used, o
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
-@pytest.mark.parametrize("offset, length", [(28, 4), (48, 16), (64, 16), (0, 4096), (COPY, 4096), (0, HEADER)])
-def test_a_header_of_wide_states_is_repaired_too(serve, state, offset, length):
-    config = "limits: { wide: { algorithm: sliding_window, rate: 10/h, slots: 10 } }"
-    serve_wide = lambda: serve("--store", f"file:{state}", "--capacity", str(CAPACITY), config=config)
+WIDE = """
+limits:
+  wide: { algorithm: sliding_window, rate: 10/h, slots: 10 }
+  other: { algorithm: sliding_log, rate: 100/h }
+"""
+
+
+@pytest.fixture
+def wide(serve, state):
+    """A file in which key `k` of two limits, each in a section of its own, has used four."""
+    serve_wide = lambda: serve("--store", f"file:{state}", "--capacity", str(CAPACITY), config=WIDE)
     server = serve_wide()
-    server.get("/v1/acquire/wide?key=k&cost=4")
+    for name in "wide", "other":
+        server.get(f"/v1/acquire/{name}?key=k&cost=4")
     assert server.stop() == 0
+    return serve_wide
+
+
+def sections(data):
+    """[(offset, size)] of all sections."""
+    found, at = [], 0
+    while at < len(data):
+        size, = struct.unpack_from("<Q", data, at + 72)
+        found.append((at, size))
+        at += size
+    return found
+
+
+@pytest.mark.parametrize("offset, length", [(28, 4), (48, 16), (64, 16), (0, 4096), (COPY, 4096)])
+def test_a_header_of_wide_states_is_repaired_too(wide, state, offset, length):
     before = state.read_bytes()
-    start = -(-TABLE // 4096) * 4096
-    assert before[start:start + 7] == b"WEIRTBL"
-    change(state, start + offset,
-           bytes(byte ^ 0x55 for byte in before[start + offset:start + offset + length]))
-    done = weir("store", "check", state)
-    assert done.returncode == 1 and "rows of 12: " in done.stderr
+    for start, _ in sections(before)[1:]:
+        assert before[start:start + 7] == b"WEIRTBL"
+        change(state, start + offset,
+               bytes(byte ^ 0x55 for byte in before[start + offset:start + offset + length]))
+        done = weir("store", "check", state)
+        assert done.returncode == 1 and f"section at byte {start}: " in done.stderr
+        assert weir("serve", "--store", f"file:{state}").returncode == 1
+        done = weir("store", "repair", state)
+        assert (done.returncode, done.stdout) == (0, f"{state}: ok, 0 cells emptied\n")
+        assert state.read_bytes()[start + COPY:] == before[start + COPY:]
+        assert weir("store", "check", state).returncode == 0
+    server = wide()
+    assert server.get("/v1/peek/wide?key=k").json["remaining"] == 6
+    assert server.get("/v1/peek/other?key=k").json["remaining"] == 96
+
+
+def test_a_section_whose_header_is_lost_twice_takes_no_other_with_it(wide, state):
+    first, second = sections(state.read_bytes())[1:]
+    change(state, first[0], bytes(HEADER))
+    assert weir("store", "check", state).returncode == 1
     done = weir("store", "repair", state)
-    assert (done.returncode, done.stdout) == (0, f"{state}: ok, 0 cells emptied\n")
-    assert state.read_bytes()[start + COPY:] == before[start + COPY:]
+    assert done.returncode == 0
+    assert f"{state}: section at byte {first[0]}: lost, with the counts of a limit\n" in done.stderr
     assert weir("store", "check", state).returncode == 0
-    assert serve_wide().get("/v1/peek/wide?key=k").json["remaining"] == 6
+    server = wide()
+    assert server.get("/v1/peek/wide?key=k").json["remaining"] == 10
+    assert server.get("/v1/peek/other?key=k").json["remaining"] == 96
+    assert server.stop() == 0
+    last = sections(state.read_bytes())[-1]  # the limit that lost its own has another now
+    assert last == (second[0] + second[1], first[1])
+    change(state, last[0], bytes(HEADER))
+    assert weir("store", "check", state).returncode == 1
+    assert weir("store", "repair", state).returncode == 0
+    assert state.stat().st_size == last[0]
 
 
 def test_a_header_that_is_lost_twice_is_not_guessed(used):
@@ -228,16 +274,15 @@ def test_a_header_that_is_lost_twice_is_not_guessed(used):
     for action in ("check", "repair"):
         done = weir("store", action, used)
         assert done.returncode == 1
-        assert (f"{used}: version: expected {version}, found 8\n"
-                f"{used}: header size: expected {HEADER}, found 8") in done.stderr
+        assert f"{used}: version: expected {version}, found 8, made by another release" in done.stderr
     assert "neither the header nor its copy" in done.stderr
     assert weir("store", "dump", used).returncode == 1
     assert used.read_bytes() == before
 
 
 def test_a_clock_that_cannot_be_true_is_set_anew(serve_file, used):
-    far = struct.unpack("<Q", used.read_bytes()[80:88])[0] + 40 * 365 * 86400 * 10**9
-    change(used, 80, struct.pack("<Q", far))
+    far = struct.unpack("<Q", used.read_bytes()[96:104])[0] + 40 * 365 * 86400 * 10**9
+    change(used, 96, struct.pack("<Q", far))
     done = weir("store", "check", used)
     assert done.returncode == 1
     assert "clock: expected at most a day ahead of the system's, found 145" in done.stderr

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 
 (OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG,
- EFULL, ESTOPPED, ETIMEDOUT) = range(0, -13, -1)
+ EFULL, ESTOPPED, ETIMEDOUT, EPERM) = range(0, -14, -1)
 (TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
  SLIDING_LOG, PACER, LEAKY_QUEUE, RANDOM,
  SLIDING_COUNTER, BASE, CONCURRENCY) = range(12)
@@ -60,7 +60,8 @@ class LimitOptions(ctypes.Structure):
         ("max", U64),
         ("queue", U64),
         ("lease_ns", U64),
-        ("reserved", U64 * 2),
+        ("keys", U64),
+        ("reserved", U64 * 1),
     ]
 
 

@@ -18,12 +18,13 @@
 
 #define NOW   (UINT64_C(1700000000) * NS_PER_S)
 #define TAG   7
-#define CELLS 10240
+#define CELLS ALGO_WIDTH_MOST
 
 struct state {
 	struct algo_limit limit;
 	struct algo_outcome out;
 	struct cell head, row[CELLS];
+	unsigned width; /* of the row: what the limits so far have needed at most */
 	uint64_t until_ns; /* that the last call left */
 };
 
@@ -38,6 +39,7 @@ static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period
 
 	memset(&state, 0, sizeof state);
 	assert_int_equal(algo_limit_init(&state.limit, &options, NULL), WEIR_OK);
+	state.width = state.limit.width;
 }
 
 static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns,
@@ -50,6 +52,7 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 
 	assert_int_equal(algo_limit_init(next, &options, NULL), WEIR_OK);
 	algo_succeed(&before, next);
+	state.width = (unsigned)u64_max(state.width, next->width);
 }
 
 /* What is decided at once is what the step says, and wants. */
@@ -151,7 +154,7 @@ static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
 {
-	struct algo_row row = {state.row, algo_widths[state.limit.width], TAG, true};
+	struct algo_row row = {state.row, state.width, TAG, true};
 	struct algo_call call = {op, cost, until_ns};
 	struct algo_time time = {now_ns, 0};
 	bool opening = false;

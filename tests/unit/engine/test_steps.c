@@ -66,11 +66,13 @@ static int close_limits(void **state)
 
 static unsigned granted_at(weir_table *table, size_t kind, struct moment at, struct weir_decision *d)
 {
-	struct memory_key key =
-	    memory_key(&limits[kind]->algo, memory_hash(table, limits[kind]->algo.identity, "k", 1));
+	const struct algo_limit *algo = &limits[kind]->algo;
+	struct memory_key key;
 	struct algo_call call = {ALGO_ACQUIRE, 1, 0};
 	unsigned granted = 0;
 
+	assert_int_equal(memory_admit(table, algo), WEIR_OK);
+	key = memory_key(table, algo, memory_hash(table, algo->identity, "k", 1));
 	for (int i = 0; i < 3 * QUOTA; i++) {
 		engine_apply(table, limits[kind], &key, &call, at, d);
 		granted += d->allowed;
@@ -132,7 +134,7 @@ static void step(int64_t step_ns, enum since since)
 	assert_int_equal(file_open(path, FILE_SHARED, NULL, &fd, NULL), WEIR_OK);
 	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
 	close(fd);
-	table_view(&table, map.memory, table_size(CAPACITY));
+	table_view(&table, map.memory, table_sets(CAPACITY));
 	header = table.header;
 	header->clock.high -= (uint64_t)step_ns;
 	header->seen_ns -= (uint64_t)step_ns;

@@ -31,6 +31,8 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	     "\"algorithm\":\"sliding_window\",\"rate\":\"5/m\",\"slots\":10" TAIL},
 	    {"sliding_window, rate: 5/m, slots: 1000",
 	     "\"algorithm\":\"sliding_window\",\"rate\":\"5/m\",\"slots\":1000" TAIL},
+	    {"sliding_log, rate: 5/h, keys: 7",
+	     "\"algorithm\":\"sliding_log\",\"rate\":\"5/h\",\"keys\":7" TAIL},
 	    {"sliding_log, rate: 10000/h", "\"algorithm\":\"sliding_log\",\"rate\":\"10000/h\"" TAIL},
 	    {"pacer, rate: 5/s",
 	     "\"algorithm\":\"pacer\",\"rate\":\"5/s\",\"slack\":10,\"max_wait\":\"30s\"" TAIL},

@@ -32,8 +32,8 @@ static void setup(struct fixture *f)
 	void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
 
 	memset(memory, 0, size);
-	table_format(memory, 1000, 0, &secret);
-	table_view(&f->table, memory, size);
+	table_format(memory, &(struct table_shape){.capacity = 1000}, &secret);
+	table_view(&f->table, memory, table_sets(1000));
 	f->place = table_place(&f->table, UINT64_C(0x123456789abcdef0));
 	for (int i = 0; i < TABLE_PLACES; i++)
 		f->cells[i] = table_cell(&f->place, table_run(&f->table, &f->place), (unsigned)i);
@@ -66,7 +66,7 @@ static int store(struct fixture *f, struct cell after)
 		struct table_slot slot = table_find(&f->table, &f->place);
 
 		assert_true(tries < 50);
-		if (table_store(&f->table, &f->place, slot, after, NOW))
+		if (table_store(&f->table, &f->place, slot, after, NOW, NULL))
 			return tries;
 	}
 }
@@ -92,7 +92,7 @@ static void test_a_state_that_appeared_after_the_look_wins(void **context)
 	(void)context;
 	setup(&f);
 	*f.cells[9] = state(&f, 3); /* another thread was done in between */
-	assert_false(table_store(&f.table, &f.place, absent, state(&f, 4), NOW));
+	assert_false(table_store(&f.table, &f.place, absent, state(&f, 4), NOW, NULL));
 	assert_int_equal(count_tag(&f, f.place.tag), 1);
 	assert_int_equal(cell_word(*f.cells[9]), 3);
 	teardown(&f);
@@ -108,7 +108,7 @@ static void test_a_lower_claim_wins_and_is_helped(void **context)
 	*f.cells[2] = cell_make(f.place.tag, NOW + SECOND, 99, CELL_CLAIM);
 	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
 	slot = (struct table_slot){f.cells[5], *f.cells[5]};
-	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW, NULL));
 	assert_true(cell_is_empty(*f.cells[5])); /* withdrawn */
 	assert_true(cell_is_claim(*f.cells[2]));
 	store(&f, state(&f, 1)); /* whoever made the lower claim is not waited for */
@@ -127,7 +127,7 @@ static void test_a_higher_claim_is_removed(void **context)
 	*f.cells[2] = cell_make(f.place.tag, NOW + SECOND, 99, CELL_CLAIM);
 	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
 	slot = (struct table_slot){f.cells[2], *f.cells[2]};
-	assert_true(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_true(table_store(&f.table, &f.place, slot, state(&f, 1), NOW, NULL));
 	assert_int_equal(count_tag(&f, f.place.tag), 1);
 	teardown(&f);
 }
@@ -142,7 +142,7 @@ static void test_a_claim_that_was_removed_holds_no_state(void **context)
 	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 98, CELL_CLAIM);
 	slot = (struct table_slot){f.cells[5], *f.cells[5]};
 	*f.cells[5] = cell_make(f.place.tag, NOW + SECOND, 97, CELL_CLAIM); /* another's, later */
-	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW));
+	assert_false(table_store(&f.table, &f.place, slot, state(&f, 1), NOW, NULL));
 	assert_true(cell_is_claim(*f.cells[5]));
 	teardown(&f);
 }
@@ -301,8 +301,8 @@ static void test_at_capacity_hardly_an_insertion_evicts(void **context)
 
 	(void)context;
 	memset(memory, 0, size);
-	table_format(memory, capacity, 0, &secret);
-	table_view(&f.table, memory, size);
+	table_format(memory, &(struct table_shape){.capacity = capacity}, &secret);
+	table_view(&f.table, memory, table_sets(capacity));
 	for (uint64_t i = 0; i < capacity; i++) {
 		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
 		f.place = table_place(&f.table, seed ^ seed >> 29);

@@ -1,0 +1,203 @@
+/*
+ * reserve.c: a table for each limit whose states are wide.
+ *
+ * A limit has one when its configuration is opened, or else at its first call. Where rows
+ * or room are too small for what it has become, a larger table takes over, and the old one
+ * stays behind it, as its former, with what its keys have in use. Tables never become
+ * smaller, so however often limits change, few are made.
+ */
+#include "store/reserve.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "store/shared.h"
+
+static bool covers(const struct wide_table *wide, const struct section *section)
+{
+	return wide->section.row_cells >= section->row_cells &&
+	       wide->section.capacity >= section->capacity;
+}
+
+static size_t count_formers(const struct wide_table *wide)
+{
+	size_t n = 0;
+
+	for (; wide; wide = wide->former)
+		n++;
+	return n;
+}
+
+/* Whether `wide` is the last of its limit's tables from now on; else one that covers it is. */
+static bool take_over(struct weir_table *store, struct wide_table *wide)
+{
+	uint64_t identity = wide->section.identity;
+
+	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
+		struct wide_table *there = wide_at(store, i);
+
+		while (!there || there->section.identity == identity) {
+			if (there && covers(there, &wide->section))
+				return false;
+			wide->former = there;
+			/* Released: who finds the table finds what it is. */
+			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
+			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+				return true;
+		}
+	}
+}
+
+static int check_count(const struct weir_table *store, uint64_t identity, size_t more,
+                       struct weir_error *error)
+{
+	const char *path = store->file ? store->file->path : "this process";
+
+	if (__atomic_load_n(&store->wide_count, __ATOMIC_RELAXED) + more > SECTION_MAX)
+		return error_set(error, WEIR_EFULL,
+		                 "keys: expected at most %d tables of limits (sliding ones, base, "
+		                 "concurrency) in %.80s, found more",
+		                 SECTION_MAX, path);
+	if (count_formers(memory_wide(store, identity)) > SECTION_FORMERS)
+		return error_set(error, WEIR_EFULL,
+		                 "keys: expected a limit to grow at most %d times in %.80s, found more",
+		                 SECTION_FORMERS, path);
+	return WEIR_OK;
+}
+
+int reserve_publish(struct weir_table *store, const struct section *section, void *memory,
+                    struct weir_error *error)
+{
+	struct wide_table *wide = aligned_alloc(_Alignof(struct wide_table), sizeof *wide);
+	int status = wide ? check_count(store, section->identity, 1, error)
+	                  : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status == WEIR_OK) {
+		table_view(&wide->table, memory, table_sets(section->capacity));
+		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
+		wide->section = *section;
+		if (take_over(store, wide)) {
+			__atomic_fetch_add(&store->wide_count, 1, __ATOMIC_RELAXED);
+			return WEIR_OK;
+		}
+	}
+	os_pages_unmap(memory, section->size);
+	free(wide);
+	return status;
+}
+
+static bool is_served(const struct weir_table *store, const struct algo_limit *limit)
+{
+	const struct wide_table *wide = memory_wide(store, limit->identity);
+
+	return limit->width == 0 ||
+	       (memory_is_wide_enough(wide, limit) && wide->section.capacity >= limit->keys);
+}
+
+static struct section wanted(const struct weir_table *store, const struct algo_limit *limit)
+{
+	const struct wide_table *wide = memory_wide(store, limit->identity);
+	uint64_t width = u64_max(limit->width, wide ? wide->section.row_cells : 0);
+
+	return section_of(limit->identity, (unsigned)width, limit->keys, store->section.capacity);
+}
+
+/* The sections that the limits still need. Returns how many, in `fresh`, which has room for all. */
+static size_t plan(const struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+                   struct section *fresh)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!is_served(store, limits[i]))
+			fresh[count++] = wanted(store, limits[i]);
+	return count;
+}
+
+static int reserve_in_file(struct weir_table *store, const struct algo_limit *const *limits,
+                           size_t n, struct section *fresh, struct weir_error *error)
+{
+	int fd, status = shared_lock(store, &fd, error);
+	size_t count;
+
+	if (status != WEIR_OK)
+		return status;
+	count = plan(store, limits, n, fresh);
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		status = check_count(store, fresh[i].identity, count, error);
+	if (status == WEIR_OK && count > 0)
+		status = shared_add(store, fd, fresh, count, error);
+	shared_unlock(fd);
+	return status;
+}
+
+/* All memory before any of it is used. */
+static int reserve_in_memory(struct weir_table *store, const struct section *fresh, size_t count,
+                             struct weir_error *error)
+{
+	void **memory = calloc(count, sizeof *memory);
+	size_t made = 0;
+	int status = memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	for (; status == WEIR_OK && made < count; made++) {
+		status = check_count(store, fresh[made].identity, count, error);
+		memory[made] = status == WEIR_OK ? os_pages_reserve(fresh[made].size) : NULL;
+		if (status == WEIR_OK && !memory[made])
+			status = error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%llu bytes)",
+			                   (unsigned long long)fresh[made].capacity,
+			                   (unsigned long long)fresh[made].size);
+	}
+	for (size_t i = 0; i < made; i++) {
+		if (status != WEIR_OK) {
+			os_pages_unmap(memory[i], fresh[i].size);
+			continue;
+		}
+		section_format(memory[i], &fresh[i], &store->table.header->secret);
+		status = reserve_publish(store, &fresh[i], memory[i], error);
+	}
+	free(memory);
+	return status;
+}
+
+int memory_reserve(struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+                   struct weir_error *error)
+{
+	struct section *fresh = calloc(n ? n : 1, sizeof *fresh);
+	int status = WEIR_OK;
+	size_t count;
+
+	if (!fresh)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	count = plan(store, limits, n, fresh);
+	if (count > 0)
+		status = store->file ? reserve_in_file(store, limits, n, fresh, error)
+		                     : reserve_in_memory(store, fresh, count, error);
+	free(fresh);
+	return status;
+}
+
+int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit)
+{
+	/* What takes over from a limit may be wider, and is admitted when it does. */
+	struct algo_limit alone = *limit;
+	const struct algo_limit *limits = &alone;
+
+	/* A table that is there has as many keys as its configuration gave it. */
+	if (memory_wide(store, limit->identity))
+		alone.keys = 0;
+	return memory_reserve(store, &limits, 1, NULL);
+}
+
+void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
+{
+	for (size_t i = 0; i < MEMORY_SLOTS; i++)
+		for (const struct wide_table *wide = wide_at(store, i); wide; wide = wide->former) {
+			if (__atomic_load_n(&wide->table.header->claims, __ATOMIC_RELAXED) == 0)
+				continue; /* nothing ever came in, and no memory was taken */
+			stats->cells += wide->table.sets * TABLE_SET_CELLS;
+			stats->live += table_live(&wide->table, now_ns);
+			stats->evictions += table_evictions(&wide->table);
+			stats->bytes += wide->section.size;
+		}
+}

@@ -1,0 +1,140 @@
+#include "store/shared.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "store/reserve.h"
+
+static void keep_first(void *context, const char *text)
+{
+	struct weir_error *error = context;
+
+	if (error->status == WEIR_OK)
+		error_set(error, WEIR_EINVAL, "%s", text);
+}
+
+static int map_section(struct weir_table *store, int fd, const struct section_walk *walk,
+                       struct weir_error *error)
+{
+	const struct section *section = &walk->section;
+	void *memory;
+	int status = WEIR_OK;
+
+	if (walk->offset > 0 && section->identity == 0)
+		return WEIR_OK; /* nobody's */
+	status = file_map_part(fd, store->file->path, walk->offset, section->size, &memory, error);
+	if (status != WEIR_OK)
+		return status;
+	os_pages_scatter(memory, section->size);
+	if (walk->offset > 0)
+		return reserve_publish(store, section, memory, error);
+	store->section = *section;
+	store->file->secret = walk->secret;
+	table_view(&store->table, memory, table_sets(section->capacity));
+	keyhash_init(&store->hash, &walk->secret);
+	return WEIR_OK;
+}
+
+/* All sections from store->file->end on. */
+static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
+{
+	struct shared *file = store->file;
+	struct section_walk walk = {.offset = file->end, .secret = file->secret};
+	struct weir_error inner = {0};
+	uint64_t size;
+	int status = file_size(fd, file->path, &size, error);
+
+	while (status == WEIR_OK) {
+		status = file_read_header(fd, file->path, walk.offset, &walk.header, error);
+		if (status != WEIR_OK)
+			break;
+		section_step(&walk, size, keep_first, &inner);
+		if (walk.defects > 0)
+			return error_set(error, WEIR_EINVAL, "%.120s: %s", file->path, inner.message);
+		if (walk.done)
+			break;
+		status = map_section(store, fd, &walk, error);
+		if (status == WEIR_OK)
+			file->end = walk.offset += walk.section.size;
+	}
+	return status;
+}
+
+static int lock_and_map(struct weir_table *store, int fd, struct weir_error *error)
+{
+	int status = file_lock(fd, store->file->path, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = map_rest(store, fd, error);
+	if (status != WEIR_OK)
+		file_unlock(fd);
+	return status;
+}
+
+int shared_open(struct weir_table *store, int fd, const struct weir_table_options *options,
+                struct weir_error *error)
+{
+	size_t len = strlen(options->path) + 1;
+	struct shared *file = calloc(1, sizeof *file + len);
+	struct stat stat;
+	int status;
+
+	if (!file)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	store->file = file;
+	memcpy(file->path, options->path, len);
+	file->trust = (struct file_trust){options->owner, options->group};
+	if (fstat(fd, &stat) != 0)
+		return error_set(error, WEIR_EIO, "%.120s: cannot look at it: %m", file->path);
+	file->device = stat.st_dev;
+	file->inode = stat.st_ino;
+	if (stat.st_size < (off_t)sizeof(struct table_header))
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: size: expected a header of %zu bytes, found %lld", file->path,
+		                 sizeof(struct table_header), (long long)stat.st_size);
+	status = lock_and_map(store, fd, error);
+	if (status == WEIR_OK)
+		file_unlock(fd);
+	return status;
+}
+
+int shared_lock(struct weir_table *store, int *fd, struct weir_error *error)
+{
+	const struct shared *file = store->file;
+	struct stat stat;
+	int status = file_open(file->path, FILE_SHARED, &file->trust, fd, error);
+
+	if (status != WEIR_OK)
+		return status == WEIR_ENOTFOUND
+		           ? error_set(error, WEIR_EIO, "%.120s: expected the file that was opened, found none",
+		                       file->path)
+		           : status;
+	if (fstat(*fd, &stat) != 0 || stat.st_dev != file->device || stat.st_ino != file->inode)
+		status = error_set(error, WEIR_EIO,
+		                   "%.120s: expected the file that was opened, found another", file->path);
+	else
+		status = lock_and_map(store, *fd, error);
+	if (status != WEIR_OK)
+		close(*fd);
+	return status;
+}
+
+void shared_unlock(int fd)
+{
+	file_unlock(fd);
+	close(fd);
+}
+
+int shared_add(struct weir_table *store, int fd, const struct section *fresh, size_t n,
+               struct weir_error *error)
+{
+	const struct shared *file = store->file;
+	int status = file_add(fd, file->path, file->end, fresh, n, &file->secret, error);
+
+	return status == WEIR_OK ? map_rest(store, fd, error) : status;
+}

@@ -1,0 +1,40 @@
+/*
+ * shared.h: a store in a file, to which other processes add sections, too.
+ *
+ * Sections are added, and looked for, by whoever has the file locked. What was mapped stays
+ * as it was found: nothing that others may write is asked twice.
+ */
+#ifndef STORE_SHARED_H
+#define STORE_SHARED_H
+
+#include <sys/types.h>
+
+#include "store/file.h"
+#include "store/memory.h"
+
+/* Where the file is found again, and what of it is mapped. */
+struct shared {
+	struct file_trust trust;
+	struct hash_key secret;
+	dev_t device;
+	ino_t inode;
+	uint64_t end; /* of the sections that are mapped; who changes it has locked the file */
+	char path[];
+};
+
+/** Maps all that is in a file that was opened, into a zeroed store. Errors: as weir_table_open. */
+int shared_open(struct weir_table *store, int fd, const struct weir_table_options *options,
+                struct weir_error *error);
+
+/**
+ * Opens the store's file anew, locked, and maps what others have added. Errors: EIO (it is
+ * not where it was, or another), EINVAL (it is damaged). Then shared_unlock.
+ */
+int shared_lock(struct weir_table *store, int *fd, struct weir_error *error);
+void shared_unlock(int fd);
+
+/** Adds sections to the locked file, all or none, and maps them. Errors: EIO, EFULL, ENOMEM. */
+int shared_add(struct weir_table *store, int fd, const struct section *fresh, size_t n,
+               struct weir_error *error);
+
+#endif
