@@ -96,11 +96,12 @@ static int find(struct arena *arena, const struct carried_list *wanted, struct s
 int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
                  struct slice query)
 {
-	struct slice *values = arena_array(fill->arena, wanted->count, sizeof *values);
+	struct slice *values;
 	int status = 0;
 
 	if (wanted->count == 0)
 		return 0;
+	values = arena_array(fill->arena, wanted->count, sizeof *values);
 	if (!values || find(fill->arena, wanted, fields, query, values) != 0)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; status == 0 && i < wanted->count; i++)

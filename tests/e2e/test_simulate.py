@@ -113,10 +113,12 @@ limits:
   all: { algorithm: fixed_window, rate: 8/h, align: first_request }
   trial: { algorithm: token_bucket, rate: 1/h, burst: 1 }
   daily: { algorithm: base, base: 12, rate: 3/h }
+  guest: { algorithm: fixed_window, rate: 6/h, align: first_request }
 rules:
   - { name: staff, match: { ip: 10.0.0.0/8 }, answer: allow }
   - { name: login, match: { path: /login* }, key: [ip, user], limits: [login] }
   - { name: daily, match: { method: GET }, key: [user], limits: [daily] }
+  - { name: guests, match: { user: "!*" }, key: [ip], limits: [guest] }
   - { name: all, key: [ip], limits: [all] }
   - { name: trial, match: { method: POST }, key: [ip], limits: [trial], mode: shadow }
 """
@@ -127,7 +129,7 @@ def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
     chance = random.Random(5)
     requests = [{"ip": chance.choice(["1.1.1.1", "2.2.2.2", "10.1.1.1"]),
                  "path": chance.choice(["/login", "/login/x", "/"]),
-                 "user": chance.choice("ab"), "method": chance.choice(["GET", "POST"])}
+                 **chance.choice([{"user": "a"}, {"user": "b"}, {"user": ""}, {}]), "method": chance.choice(["GET", "POST"])}
                 for _ in range(200)]
     server = Server(config=RULES, directory=tmp_path)
     try:
@@ -154,6 +156,9 @@ def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
     assert report["denied"] == 200 - report["allowed"] > 0
     assert report["unlimited"] == sum(answer["reason"] == "listed" for answer in live) > 0
     assert report["limits"]["trial"]["denied"] > 0
+    guests = {line["n"] for line in decisions_of(tmp_path / "rules.yaml", trace)
+              if line["limit"] == "guest"}
+    assert guests and all(not requests[n].get("user") for n in guests)
 
 
 def combined(ip, second, request="GET /a?b=c HTTP/1.1", zone="+0000"):
