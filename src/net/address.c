@@ -102,7 +102,12 @@ static int bind_socket(struct net_address *address, bool first)
 
 	if (fd < 0)
 		return -1;
+	/* Linux hands the options on to what the socket accepts: no call for each connection. */
 	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) ||
+	    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, NET_KEEPALIVE_S) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, NET_KEEPALIVE_S / 3) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) ||
 	    (!first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
 	    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) || bind(fd, &address->any, size) ||

@@ -18,6 +18,9 @@ struct net_address {
 	};
 };
 
+/* Silence after which a peer is asked whether it is there, three times in as long again. */
+#define NET_KEEPALIVE_S 300
+
 #define NET_ADDRESS_TEXT_MAX (IP_TEXT_MAX + 8)
 
 /**
@@ -39,7 +42,8 @@ struct ip net_address_ip(const struct net_address *address);
  * Binds `count` listening sockets to one address; the kernel spreads connections
  * over them. Port 0 takes a free one and writes it to *address. Another program
  * on the port is an error, though it may share ports itself. Errors: EIO.
- * The sockets are non-blocking, and those they accept send without delay.
+ * The sockets are non-blocking. Those they accept send without delay, and find out
+ * within twice NET_KEEPALIVE_S that a silent peer is not there any more.
  */
 int net_address_listen(struct net_address *address, int *sockets, size_t count,
                        struct weir_error *error);

@@ -205,20 +205,20 @@ static void on_closed(uv_handle_t *handle)
 	*conn->link = conn->next;
 	if (conn->next)
 		conn->next->link = conn->link;
-	atomic_fetch_sub_explicit(&loop->gate->open, 1, memory_order_relaxed);
+	gate_give_back(loop, conn->reserved);
 	buffer_free(&conn->in);
 	free(conn);
 	loop_resume_accepting(loop); /* if it was for want of a descriptor */
 }
 
 void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
-               const struct ip *peer)
+               const struct ip *peer, bool reserved)
 {
 	struct net_conn *conn = calloc(1, sizeof *conn + listener->conn_size);
 
 	if (!conn || uv_tcp_init(&loop->uv, &conn->tcp)) {
 		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
-		atomic_fetch_sub_explicit(&loop->gate->open, 1, memory_order_relaxed);
+		gate_give_back(loop, reserved);
 		close(fd);
 		free(conn);
 		return;
@@ -227,12 +227,15 @@ void conn_open(struct net_loop *loop, const struct net_listener *listener, int f
 	conn->listener = listener;
 	conn->peer = *peer;
 	conn->in.max = loop->options.input_max;
-	conn->active_ms = now_ms(conn);
+	conn->active_ms = conn->opened_ms = now_ms(conn);
+	conn->reserved = reserved;
 	conn->next = loop->conns;
 	conn->link = &loop->conns;
 	if (conn->next)
 		conn->next->link = &conn->next;
 	loop->conns = conn;
+	if (reserved)
+		reserve_add(conn);
 	loop->owner->open(loop->context, conn);
 	if (uv_tcp_open(&conn->tcp, fd)) {
 		close(fd);
@@ -249,6 +252,8 @@ void conn_kill(struct net_conn *conn)
 	conn->state = CONN_DEAD;
 	conn->kept = false;
 	forget_ready(conn);
+	if (conn->reserved)
+		reserve_remove(conn);
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
@@ -455,10 +460,17 @@ bool conn_is_idle(const struct net_conn *conn)
 	return !conn->held && conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
+static uint64_t idle_timeout_ms(const struct net_conn *conn)
+{
+	const _Atomic uint64_t *ms = conn->listener->idle_timeout_ms;
+
+	return ms ? atomic_load_explicit(ms, memory_order_relaxed) : 0;
+}
+
 void conn_tick(struct net_conn *conn, uint64_t now)
 {
 	const struct net_options *options = &conn->loop->options;
-	uint64_t since = conn->active_ms, limit = conn->listener->idle_timeout_ms;
+	uint64_t since = conn->active_ms, limit = idle_timeout_ms(conn);
 
 	if (conn->state == CONN_LINGERING) {
 		since = conn->since_ms;
@@ -471,8 +483,13 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 			conn->active_ms = since = now;
 		conn->left = left;
 		limit = options->write_timeout_ms;
-	} else if (conn->held) {
-		if (conn->paused && net_conn_is_gone(conn))
+	} else if (conn->reserved && conn->state == CONN_OPEN) {
+		since = conn->opened_ms;
+		limit = NET_RESERVE_MS;
+		if (now - since >= limit)
+			net_conn_reject(conn);
+	} else if (conn->held || conn->kept) {
+		if (conn->held && conn->paused && net_conn_is_gone(conn))
 			conn_kill(conn);
 		return;
 	} else if (conn->in.len > 0) {

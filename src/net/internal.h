@@ -53,6 +53,8 @@ struct net_loop {
 	uv_idle_t resume;                    /* active: there are some */
 	uint64_t round;
 	size_t spent;             /* bytes consumed and written in this round */
+	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
+	size_t reserve_count;
 	struct net_conn *writing; /* whose replies are in `out` */
 	struct buffer out;
 	_Atomic bool stop;
@@ -80,6 +82,7 @@ struct net_conn {
 	bool eof;    /* the peer has sent its last byte */
 	bool paused; /* not read, for its output waits, or `in` is full */
 	bool held;   /* its owner's answer comes later */
+	bool reserved; /* it takes none of the gate's places */
 	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for more input */
 	bool yielded; /* its owner wants no more of it in this turn */
 	enum conn_state state;
@@ -93,15 +96,16 @@ struct net_conn {
 	size_t queued;      /* bytes that wait for the peer to read */
 	size_t written;     /* in this turn, to the peer or to what is queued */
 	size_t left;        /* of `queued` when it was last looked at */
+	uint64_t opened_ms;
 	uint64_t round;     /* the last in which it was handed over or read */
 	uint64_t since_ms;  /* the unfinished request's first byte */
 	uint64_t active_ms; /* the last byte in or out */
 	alignas(max_align_t) unsigned char data[];
 };
 
-/** Takes over `fd`, accepted by `listener`. */
+/** Takes over `fd`, accepted by `listener`, with a place that gate_take gave. */
 void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
-               const struct ip *peer);
+               const struct ip *peer, bool reserved);
 void conn_kill(struct net_conn *conn);
 /** Hands over what connections have kept back, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);
@@ -111,6 +115,17 @@ void conn_settle(struct net_conn *conn);
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
 /** Nothing of it is unanswered or unwritten. */
 bool conn_is_idle(const struct net_conn *conn);
+
+/** A place for one more connection; false: in the reserve. */
+bool gate_take(struct net_loop *loop);
+/** Gives back a place, which was or was not in the reserve. */
+void gate_give_back(struct net_loop *loop, bool reserved);
+bool gate_is_full(const struct net_gate *gate);
+/** Tells that there is room again. */
+void gate_tick(struct net_loop *loop);
+/** Adds a connection that gate_take has sent here. */
+void reserve_add(struct net_conn *conn);
+void reserve_remove(struct net_conn *conn);
 
 void loop_turn(struct net_loop *loop);
 /** A connection is among those to be resumed: the next poll will not block. */

@@ -12,6 +12,8 @@
 
 /* Connections taken per turn of the loop, so that a storm of them can't starve the others. */
 #define ACCEPT_MAX 64
+/* Of them those in the reserve, so that each of these is read before it makes room for others. */
+#define RESERVE_SHARE (NET_RESERVE / 4)
 
 /* What an error of accept() is about. */
 enum trouble {
@@ -73,7 +75,6 @@ static bool accept_failed(struct listen_handle *handle, int error)
 static bool accept_one(struct listen_handle *handle)
 {
 	struct net_loop *loop = handle->loop;
-	struct net_gate *gate = loop->gate;
 	struct net_address peer;
 	socklen_t size = sizeof peer;
 	int fd = accept4(handle->listener.socket, &peer.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -81,14 +82,8 @@ static bool accept_one(struct listen_handle *handle)
 
 	if (fd < 0)
 		return accept_failed(handle, errno);
-	if (atomic_fetch_add_explicit(&gate->open, 1, memory_order_relaxed) >= gate->max) {
-		atomic_fetch_sub_explicit(&gate->open, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&gate->rejected, 1, memory_order_relaxed);
-		close(fd);
-		return true;
-	}
 	ip = net_address_ip(&peer);
-	conn_open(loop, &handle->listener, fd, &ip);
+	conn_open(loop, &handle->listener, fd, &ip, !gate_take(loop));
 	return true;
 }
 
@@ -98,8 +93,9 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 
 	(void)status; /* accept says it better */
 	(void)events;
-	for (int i = 0; i < ACCEPT_MAX && accept_one(handle); i++)
-		;
+	for (int i = 0; i < (gate_is_full(handle->loop->gate) ? RESERVE_SHARE : ACCEPT_MAX); i++)
+		if (!accept_one(handle))
+			break;
 }
 
 static bool is_closed(const struct listen_handle *handle)

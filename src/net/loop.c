@@ -125,6 +125,7 @@ static void on_tick(uv_timer_t *tick)
 
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
 		conn_tick(conn, now);
+	gate_tick(loop);
 	loop_resume_accepting(loop);
 }
 

@@ -13,6 +13,7 @@
  *           net_loop_alarm's time has come.
  *   close   the connection is gone, and what was handed over for it is answered.
  *   trouble something that an operator should know.
+ *   full    whether all of the gate's places are taken: told when it changes.
  *
  * Replies are appended to net_conn_out; each connection is written once per
  * turn, as long as the replies to one are appended together.
@@ -53,14 +54,25 @@ struct net_owner {
 	void (*turn)(void *context);
 	void (*close)(void *context, struct net_conn *conn);
 	void (*trouble)(void *context, const char *what, const char *why);
+	void (*full)(void *context, bool full);
 };
 
-/* Counts connections for all loops of a process. */
+/*
+ * Counts connections for all loops of a process. When `max` are open, each loop has
+ * NET_RESERVE places more: a connection there (net_conn_enter says so) brings its first
+ * request within NET_RESERVE_MS or is closed, and the oldest makes room for the next.
+ * So an operator gets in, whoever holds the places.
+ */
 struct net_gate {
-	size_t max;
+	_Atomic size_t max; /* may change while loops run */
 	_Atomic size_t open;
-	_Atomic uint64_t rejected; /* accepted and closed at once: `max` were open */
+	_Atomic size_t reserved;   /* beyond them: in the loops' reserves */
+	_Atomic uint64_t rejected; /* of these closed unheard, or refused */
+	_Atomic bool full;         /* as was told last */
 };
+
+#define NET_RESERVE    32
+#define NET_RESERVE_MS 1000
 
 struct net_options {
 	size_t input_max;
@@ -73,10 +85,11 @@ struct net_options {
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
 struct net_listener {
-	int socket;               /* from net_address_listen; the loop closes it */
-	size_t conn_size;         /* bytes the owner keeps per connection */
-	uint64_t idle_timeout_ms; /* between requests; 0: for ever */
-	const void *tag;          /* the owner's, see net_conn_tag */
+	int socket;       /* from net_address_listen; the loop closes it */
+	size_t conn_size; /* bytes the owner keeps per connection */
+	const void *tag;  /* the owner's, see net_conn_tag */
+	/* Between requests; 0: for ever. The owner's, who may change it at any time. */
+	const _Atomic uint64_t *idle_timeout_ms;
 };
 
 /** 0, ENOMEM or EIO. `options` are copied; `owner` and `gate` must outlive the loop. */
@@ -117,6 +130,15 @@ bool net_loop_is_busy(const struct net_loop *loop);
  * or when it is held, those of the turn that releases it.
  */
 void net_conn_finish(struct net_conn *conn);
+
+/**
+ * Whether it is one of the gate's `max`. One in the reserve comes to be so when there is
+ * room by now. Else it is for an operator's requests: refuse others by net_conn_reject,
+ * and finish it.
+ */
+bool net_conn_enter(struct net_conn *conn);
+/** Counts that its request was refused for want of room. */
+void net_conn_reject(struct net_conn *conn);
 
 /** Its answer comes in a later turn: consume nothing further, it will come again. */
 void net_conn_hold(struct net_conn *conn);

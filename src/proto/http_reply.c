@@ -24,6 +24,7 @@ enum http_verb http_error_of(int status)
 	    [-WEIR_EIO] = HTTP_ERROR_INTERNAL,
 	    [-WEIR_EUNSUPPORTED] = HTTP_ERROR_UNSUPPORTED,
 	    [-WEIR_ELONG] = HTTP_ERROR_TOO_LONG,
+	    [-WEIR_EFULL] = HTTP_ERROR_CROWDED,
 	    [-WEIR_EPERM] = HTTP_ERROR_FORBIDDEN,
 	};
 	size_t index = (size_t)-status;

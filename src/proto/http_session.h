@@ -30,6 +30,7 @@ struct http_session {
 	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
 	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
 	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
+	X(CROWDED, "503 Service Unavailable", "too_many_connections")                                  \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
 /* request.verb of a REQUEST_LOCAL: an error (request.text is its message), or the interim reply. */

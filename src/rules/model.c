@@ -7,7 +7,12 @@ struct weir_config *weir_private_config_new(void)
 	struct weir_config *config = malloc(sizeof *config);
 
 	if (config)
-		*config = (struct weir_config){.nodes = 1, .prefix = "weir:"};
+		*config = (struct weir_config){
+		    .nodes = 1,
+		    .prefix = "weir:",
+		    .connections = RULES_CONNECTIONS,
+		    .idle_http_ns = RULES_IDLE_HTTP_NS,
+		};
 	return config;
 }
 

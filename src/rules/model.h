@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/carried.h"
 #include "base/ip.h"
+#include "base/number.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
 enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };
@@ -72,6 +73,9 @@ struct rules_warning {
 	const struct rules_warning *next; /* in the order in which they were found */
 };
 
+#define RULES_CONNECTIONS  10000
+#define RULES_IDLE_HTTP_NS (300 * NS_PER_S)
+
 struct weir_config {
 	struct arena arena;
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
@@ -84,6 +88,8 @@ struct weir_config {
 	enum rules_switch path_variants;                     /* unset: no */
 	const char *prefix;                                  /* "weir:" */
 	double retry_jitter;                                 /* 0 */
+	uint64_t connections;                                /* RULES_CONNECTIONS */
+	uint64_t idle_http_ns, idle_resp_ns;                 /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
 	const char *const *hosts; /* names that requests over HTTP may have for the server */

@@ -16,6 +16,7 @@
 
 #define FILE_MAX     ((size_t)16 << 20)
 #define NODES_MAX    65536
+#define CONNECTIONS_MAX 10000000
 #define TEXT_MAX     4096
 
 #define FIELD(name) offsetof(struct weir_config, name)
@@ -129,11 +130,25 @@ static int read_hosts(struct reader *reader, const struct node_key *key, const y
 static int read_duration(struct reader *reader, const struct node_key *key,
                          const yaml_node_t *value, void *field)
 {
-	(void)key;
 	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), field) &&
-	    *(uint64_t *)field > 0)
+	    *(uint64_t *)field >= key->min)
 		return WEIR_OK;
 	return node_expected(reader, value, DURATION_EXPECTED);
+}
+
+static const struct node_key idle_keys[] = {
+    {"http", read_duration, FIELD(idle_http_ns)},
+    {"resp", read_duration, FIELD(idle_resp_ns)},
+};
+
+static int read_idle(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	static const struct node_table table = {"idle", idle_keys, sizeof idle_keys / sizeof *idle_keys};
+
+	(void)key;
+	(void)field;
+	return node_mapping(reader, value, &table, 0, reader->config, NULL);
 }
 
 /* Limits before rules, whatever their order in the file: rules name them. */
@@ -143,7 +158,7 @@ static const struct node_key file_keys[] = {
     {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = NODE_NAME_MAX},
     {"store_group", node_text, FIELD(store_group), .min = 1, .max = NODE_NAME_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
-    {"sync", read_duration, FIELD(sync_ns)},
+    {"sync", read_duration, FIELD(sync_ns), .min = 1},
     {"limits", read_limits},
     {"rules", read_rules},
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},
@@ -152,6 +167,8 @@ static const struct node_key file_keys[] = {
     {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", node_share, FIELD(retry_jitter)},
     {"trusted_proxies", read_proxies},
+    {"connections", node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
+    {"idle", read_idle},
     {"hosts", read_hosts},
     {"protected", read_protected},
 };

@@ -455,6 +455,17 @@ void handle_prepare(struct worker *worker, struct work *work)
 		kinds[work->request.kind].prepare(worker, work);
 }
 
+void handle_refuse(struct work *work, int status, const char *message)
+{
+	work->reply.status = status;
+	work->reply.message = message;
+}
+
+static bool is_refused(const struct work *work)
+{
+	return work->reply.status == WEIR_EPERM || work->reply.status == WEIR_EFULL;
+}
+
 bool handle_may_wait(const struct work *work)
 {
 	if (work->reply.status != WEIR_OK)
@@ -496,7 +507,7 @@ void handle_finish(struct worker *worker, struct work *work)
 	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
 	int error;
 
-	if (work->reply.status != WEIR_EPERM)
+	if (!is_refused(work))
 		kinds[work->request.kind].finish(worker, work);
 	error = error_of(work);
 	if (error != WEIR_OK)

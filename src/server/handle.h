@@ -6,6 +6,8 @@
 
 /** First pass: finds what is needed to decide, or fills an error into the reply. */
 void handle_prepare(struct worker *worker, struct work *work);
+/** The answer is an error, whatever was asked. `message` outlives the answer. */
+void handle_refuse(struct work *work, int status, const char *message);
 /** Whether the answer may have to be held. */
 bool handle_may_wait(const struct work *work);
 /** A work that was to wait is denied instead. */

@@ -74,7 +74,7 @@ struct metrics;
 
 /* What is not counted here but known at the time of a scrape. */
 struct metrics_now {
-	size_t connections;
+	size_t connections, connections_reserved, connections_max;
 	uint64_t connections_rejected;
 	uint64_t log_lines_dropped;
 	struct weir_table_stats table;

@@ -13,7 +13,9 @@
 #include "rules/model.h"
 #include "server/worker.h"
 
-#define CONNECTIONS_MAX 10000
+/* Descriptors beside those of connections: for the process, and for each of its threads. */
+#define DESCRIPTORS_PROCESS 32
+#define DESCRIPTORS_THREAD  8
 
 struct server {
 	struct settings settings;
@@ -31,15 +33,39 @@ struct listener {
 	const struct worker_protocol *protocol;
 };
 
-/* The descriptors that the connections may take, as far as the system lets us. */
-static void raise_descriptor_limit(void)
+/* How many descriptors the system lets us have: as many as it can be asked for. */
+static uint64_t descriptor_limit(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return UINT64_MAX;
+	if (limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
+		if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+			getrlimit(RLIMIT_NOFILE, &limit);
 	}
+	return limit.rlim_cur; /* RLIM_INFINITY is the largest number */
+}
+
+/* What the configuration says of connections holds for those that are open, too. */
+static void apply_connections(struct server *server)
+{
+	struct worker_shared *shared = &server->shared;
+	const struct weir_config *rules = server->config->rules;
+	uint64_t others =
+	    DESCRIPTORS_PROCESS + server->plan.threads * (DESCRIPTORS_THREAD + NET_RESERVE);
+	uint64_t descriptors = descriptor_limit();
+	uint64_t max = u64_min(rules->connections, u64_max(sat_sub(descriptors, others), 1));
+
+	if (max < rules->connections)
+		log_say(shared->log, LOG_WARNING, "connections_lowered", {"connections", .number = max},
+		        {"wanted", .number = rules->connections}, {"descriptors", .number = descriptors});
+	atomic_store_explicit(&shared->gate.max, max, memory_order_relaxed);
+	atomic_store_explicit(&shared->idle_timeout_ms[METRICS_HTTP], rules->idle_http_ns / NS_PER_MS,
+	                      memory_order_relaxed);
+	atomic_store_explicit(&shared->idle_timeout_ms[METRICS_RESP], rules->idle_resp_ns / NS_PER_MS,
+	                      memory_order_relaxed);
 }
 
 static int listen_all(struct server *server, const struct listener *listener,
@@ -92,7 +118,7 @@ static int open_server(struct server *server, struct weir_error *error)
 		return status;
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = server->plan.threads;
-	shared->gate.max = CONNECTIONS_MAX;
+	apply_connections(server);
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
 	if (!shared->metrics || !shared->top)
@@ -186,6 +212,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server->config = config;
+	apply_connections(server);
 	atomic_store_explicit(&shared->config, config, memory_order_release);
 	wait_for_workers(server);
 	server_config_close(old);
@@ -343,10 +370,8 @@ int server_run(const struct settings *flags)
 	sem_init(&server.shared.seen, 0, 0);
 	if (status == WEIR_OK)
 		status = server_config_open(path, &server.config, &error);
-	if (status == WEIR_OK) {
-		raise_descriptor_limit();
+	if (status == WEIR_OK)
 		status = open_server(&server, &error);
-	}
 	if (status == WEIR_OK)
 		status = serve(&server, &error);
 	if (status == WEIR_OK)

@@ -9,12 +9,11 @@
 #include "server/page.h"
 #include "server/queue.h"
 
-#define HTTP_IDLE_MS (5 * 60 * 1000)
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE   256
 
-const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP, HTTP_IDLE_MS};
-const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP, 0};
+const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
+const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 
 void worker_answer(struct worker *worker, struct work *work)
 {
@@ -86,6 +85,7 @@ static void begin_turn(struct worker *worker)
 struct feed {
 	struct slice rest;
 	size_t share;
+	bool reserved; /* the connection is one too many */
 };
 
 static void consume(struct feed *feed, size_t bytes, size_t requests)
@@ -105,13 +105,31 @@ static void log_foreign(struct worker *worker, const struct work *work)
 	        {"message", "closed: HTTP was sent, maybe by a page in a browser"});
 }
 
+/*
+ * A connection in the reserve is for health, metrics and what an operator does. Its
+ * first request is its last, but for greetings.
+ */
+static void use_reserve(struct work *work)
+{
+	struct request *r = &work->request;
+	bool greets = r->kind == REQUEST_LOCAL && r->refused == 0;
+
+	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
+		handle_refuse(work, WEIR_EFULL, "max number of clients reached");
+		net_conn_reject(work->conn);
+	}
+	r->close |= !greets;
+}
+
 /* Adds the request to the batch. False: no more of its connection now. */
-static bool admit(struct worker *worker, struct work *work, size_t page)
+static bool admit(struct worker *worker, struct work *work, const struct feed *feed, size_t page)
 {
 	struct client *client = net_conn_data(work->conn);
 	size_t reply = REPLY_SIZE + work->request.reply_size + page;
 
 	handle_prepare(worker, work);
+	if (feed->reserved)
+		use_reserve(work);
 	client->undecided = handle_may_wait(work);
 	client->coming += reply;
 	worker->coming += reply;
@@ -156,7 +174,7 @@ static bool take(struct worker *worker, struct net_conn *conn, struct feed *feed
 		return false;
 	}
 	consume(feed, consumed, 1 + work->request.item_count);
-	return admit(worker, work, page);
+	return admit(worker, work, feed, page);
 }
 
 /* What the batch has is to be answered before it gets another request of the client's. */
@@ -170,7 +188,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
 	struct client *client = net_conn_data(conn);
-	struct feed feed = {bytes, WORKER_SHARE};
+	struct feed feed = {bytes, WORKER_SHARE, !net_conn_enter(conn)};
 
 	begin_turn(worker);
 	while (feed.rest.len > 0 && !net_conn_is_held(conn)) {
@@ -229,7 +247,18 @@ static void on_trouble(void *context, const char *what, const char *why)
 	log_say(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
 }
 
-static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble};
+static void on_full(void *context, bool full)
+{
+	struct worker_shared *shared = ((struct worker *)context)->shared;
+	size_t open = atomic_load_explicit(&shared->gate.open, memory_order_relaxed);
+
+	if (full)
+		log_say(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});
+	else
+		log_say(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
+}
+
+static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble, on_full};
 
 int worker_open(struct worker *worker, struct worker_shared *shared, size_t index)
 {
@@ -253,7 +282,7 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 	struct net_listener listener = {
 	    .socket = socket,
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
-	    .idle_timeout_ms = protocol->idle_timeout_ms,
+	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
 	    .tag = protocol,
 	};
 

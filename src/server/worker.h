@@ -37,7 +37,6 @@
 struct worker_protocol {
 	const struct codec *codec;
 	enum metrics_protocol metric;
-	uint64_t idle_timeout_ms; /* 0: none */
 };
 
 extern const struct worker_protocol worker_http, worker_resp;
@@ -49,6 +48,7 @@ struct worker_shared {
 	struct top *top;
 	struct log *log;
 	struct net_gate gate;
+	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;
 	size_t threads; /* workers */
 	_Atomic bool stopping;

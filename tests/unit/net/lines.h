@@ -4,7 +4,8 @@
  * big ones at once are answered before further ones are taken. "hold" is answered
  * when somebody says "go", "hold N" after N milliseconds, "hold quit" ends the
  * connection, too. One is held at a time. Of one connection `share` lines are taken in a
- * turn, and no big one while the loop is busy.
+ * turn, and no big one while the loop is busy. A connection in the reserve is told
+ * "full", unless it says "op", and ends.
  */
 #ifndef TEST_NET_LINES_H
 #define TEST_NET_LINES_H
@@ -54,6 +55,8 @@ struct fixture {
 	size_t bigs_before_hello;
 	_Atomic size_t most_in_a_turn, most_input, most_output, turns;
 	_Atomic int opened, closed, troubles;
+	_Atomic bool full;
+	_Atomic uint64_t idle_ms;
 };
 
 static void line_open(void *context, struct net_conn *conn)
@@ -120,6 +123,7 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 {
 	struct fixture *f = context;
 	size_t used = 0, taken = 0;
+	bool entered = net_conn_enter(conn);
 	const char *end;
 
 	assert_false(net_conn_is_held(conn));
@@ -136,6 +140,15 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 			break;
 		}
 		used = (size_t)(end - bytes.data) + 1;
+		if (!entered) {
+			if (!slice_equal(text, SLICE("op"))) {
+				net_conn_reject(conn);
+				text = SLICE("full");
+			}
+			f->lines[f->count++] = (struct line){conn, text};
+			net_conn_finish(conn);
+			break;
+		}
 		if (begins(text, "hold")) {
 			hold(f, conn, text);
 			continue;
@@ -195,7 +208,15 @@ static void line_turn(void *context)
 	f->turns++;
 }
 
-static const struct net_owner owner = {line_open, line_data, line_turn, line_close, line_trouble};
+static void line_full(void *context, bool full)
+{
+	struct fixture *f = context;
+
+	f->full = full;
+}
+
+static const struct net_owner owner = {line_open,  line_data,    line_turn,
+                                       line_close, line_trouble, line_full};
 
 static void *run(void *argument)
 {
@@ -208,8 +229,9 @@ static struct fixture *prepare(const struct net_options *options, size_t max_con
                                uint64_t idle_ms)
 {
 	struct fixture *f = calloc(1, sizeof *f);
-	struct net_listener listener = {.idle_timeout_ms = idle_ms};
+	struct net_listener listener = {.idle_timeout_ms = &f->idle_ms};
 
+	f->idle_ms = idle_ms;
 	f->gate.max = max_connections;
 	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->gate), WEIR_OK);
 	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &f->address, NULL), WEIR_OK);
@@ -233,6 +255,7 @@ static void close_fixture(struct fixture *f)
 	net_loop_close(f->loop);
 	assert_int_equal(f->opened, f->closed);
 	assert_int_equal(f->gate.open, 0);
+	assert_int_equal(f->gate.reserved, 0);
 	free(f);
 }
 

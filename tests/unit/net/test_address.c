@@ -1,8 +1,11 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -67,12 +70,51 @@ static void loops_share_a_port_and_strangers_do_not(void **state)
 	close(other);
 }
 
+/* What a socket has that was accepted, without a call for it. */
+static void assert_option(int fd, int level, int option, int expected)
+{
+	int value = -1;
+	socklen_t size = sizeof value;
+
+	assert_int_equal(getsockopt(fd, level, option, &value, &size), 0);
+	assert_int_equal(value, expected);
+}
+
+static void accepted_connections_find_out_that_their_peer_is_gone(void **state)
+{
+	static const char *const everywhere[] = {"127.0.0.1:0", "[::1]:0"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
+		struct net_address address;
+		int sockets[2], client, accepted = -1;
+
+		assert_int_equal(net_address_parse(slice_of(everywhere[i]), &address, NULL), WEIR_OK);
+		if (net_address_listen(&address, sockets, 2, NULL) != WEIR_OK)
+			continue; /* a machine without IPv6 */
+		client = net_address_dial(&address, 5);
+		assert_true(client >= 0);
+		for (int n = 0; accepted < 0; n ^= 1)
+			accepted = accept(sockets[n], NULL, NULL);
+		assert_option(accepted, SOL_SOCKET, SO_KEEPALIVE, 1);
+		assert_option(accepted, IPPROTO_TCP, TCP_KEEPIDLE, 300);
+		assert_option(accepted, IPPROTO_TCP, TCP_KEEPINTVL, 100);
+		assert_option(accepted, IPPROTO_TCP, TCP_KEEPCNT, 3);
+		assert_option(accepted, IPPROTO_TCP, TCP_NODELAY, 1);
+		close(accepted);
+		close(client);
+		close(sockets[0]);
+		close(sockets[1]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(addresses_are_read_and_written_back),
 	    cmocka_unit_test(what_is_no_address_is_refused_with_what_was_expected),
 	    cmocka_unit_test(loops_share_a_port_and_strangers_do_not),
+	    cmocka_unit_test(accepted_connections_find_out_that_their_peer_is_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,22 +312,109 @@ static void quit_is_answered_even_when_more_input_follows(void **state)
 	free(flood);
 }
 
-static void connections_past_the_maximum_are_closed_and_counted(void **state)
+/* It is connected and was seen by the loop. */
+static int enter(struct fixture *f)
+{
+	int fd = dial(f);
+
+	say(fd, "x\n");
+	expect(fd, "x\n");
+	return fd;
+}
+
+static void past_the_maximum_operators_are_answered_and_others_refused(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 2, 0);
-	int a = dial(f), b = dial(f), c;
+	int a = enter(f), b = enter(f), c = dial(f), d = dial(f);
 
 	(void)state;
-	say(a, "a\n");
-	expect(a, "a\n");
-	say(b, "b\n");
-	expect(b, "b\n");
-	c = dial(f);
-	assert_int_equal(swallow(c, 1), 0);
-	close(c);
+	say(c, "op\nop\n");
+	expect(c, "op\n");
+	expect_end(c);
+	assert_true(f->full);
+	say(d, "x\n");
+	expect(d, "full\n");
+	expect_end(d);
 	assert_int_equal(f->gate.rejected, 1);
+	say(a, "x\n");
+	expect(a, "x\n");
 	close(a);
 	close(b);
+	finish(f);
+}
+
+static void one_in_the_reserve_enters_when_there_is_room(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct fixture *f;
+	int a, b;
+
+	(void)state;
+	options.tick_ms = 10;
+	f = start(&options, 1, 0);
+	a = enter(f);
+	b = dial(f);
+	while (f->gate.reserved == 0)
+		usleep(1000);
+	assert_true(f->full);
+	close(a);
+	while (f->closed == 0)
+		usleep(1000);
+	for (int i = 0; i < 2; i++) {
+		say(b, "x\n");
+		expect(b, "x\n");
+	}
+	assert_int_equal(f->gate.reserved, 0);
+	close(b);
+	while (f->full)
+		usleep(1000);
+	finish(f);
+}
+
+static void one_in_the_reserve_has_a_second_and_the_oldest_makes_room(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 1, 0);
+	int a = enter(f), reserve[NET_RESERVE + 1];
+
+	(void)state;
+	for (int i = 0; i <= NET_RESERVE; i++)
+		reserve[i] = dial(f);
+	expect_end(reserve[0]);
+	assert_int_equal(f->gate.rejected, 1);
+	say(reserve[NET_RESERVE], "op\n");
+	expect(reserve[NET_RESERVE], "op\n");
+	expect_end(reserve[NET_RESERVE]);
+	say(reserve[1], "half");
+	for (int i = 1; i < NET_RESERVE; i++)
+		expect_end(reserve[i]);
+	assert_int_equal(f->gate.rejected, NET_RESERVE);
+	close(a);
+	finish(f);
+}
+
+static void an_idle_timeout_that_changes_holds_for_open_connections_but_held_ones(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct fixture *f;
+	int idle, held;
+
+	(void)state;
+	options.tick_ms = 10;
+	f = start(&options, 10, 0);
+	idle = enter(f);
+	held = enter(f);
+	say(held, "hold\n");
+	for (int i = 0; i < 3; i++) { /* while ticks go by */
+		usleep(20000);
+		say(idle, "x\n");
+		expect(idle, "x\n");
+	}
+	f->idle_ms = 1;
+	expect_end(idle);
+	f->due_ns = 0;
+	net_loop_wake(f->loop);
+	expect(held, "hold\n");
+	expect_end(held);
 	finish(f);
 }
 
@@ -414,7 +501,10 @@ int main(void)
 	    cmocka_unit_test(input_that_waits_for_output_to_drain_is_not_taken_for_too_long),
 	    cmocka_unit_test(after_a_half_close_what_was_sent_is_answered),
 	    cmocka_unit_test(quit_is_answered_even_when_more_input_follows),
-	    cmocka_unit_test(connections_past_the_maximum_are_closed_and_counted),
+	    cmocka_unit_test(past_the_maximum_operators_are_answered_and_others_refused),
+	    cmocka_unit_test(one_in_the_reserve_enters_when_there_is_room),
+	    cmocka_unit_test(one_in_the_reserve_has_a_second_and_the_oldest_makes_room),
+	    cmocka_unit_test(an_idle_timeout_that_changes_holds_for_open_connections_but_held_ones),
 	    cmocka_unit_test(a_half_sent_line_and_an_idle_connection_time_out),
 	    cmocka_unit_test(stopping_answers_what_was_received_and_ends_in_bounded_time),
 	    cmocka_unit_test(what_waits_to_be_accepted_when_stopping_is_answered),

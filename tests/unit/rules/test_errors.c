@@ -140,6 +140,10 @@ static void impossible_values_are_refused(void **state)
 {
 	static const struct bad cases[] = {
 	    {"sync: 5", 1, 7, "expected a number and one of ms s m h d w, such as 1s, found \"5\""},
+	    {"sync: 0s", 1, 7, "expected a number and one of ms s m h d w, such as 1s, found \"0s\""},
+	    {"connections: 0", 1, 14, "found \"0\""},
+	    {"idle: { http: 0 }", 1, 15, "expected a number and one of ms s m h d w"},
+	    {"idle: { grpc: 1s }", 1, 9, "idle (http, resp), found \"grpc\""},
 	    {"capacity: 0", 1, 11, "found \"0\""},
 	    {"capacity: -1", 1, 11, "found \"-1\""},
 	    {"capacity: 99999999999999999999", 1, 11, "found \"99999999999999999999\""},

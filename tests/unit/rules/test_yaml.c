@@ -46,6 +46,9 @@ static void empty_files_are_the_defaults(void **state)
 		assert_int_equal(config->nodes, 1);
 		assert_string_equal(config->prefix, "weir:");
 		assert_int_equal(config->trusted_proxy_count, 0);
+		assert_int_equal(config->connections, 10000);
+		assert_int_equal(config->idle_http_ns, 300000000000);
+		assert_int_equal(config->idle_resp_ns, 0);
 		assert_int_equal(config->limit_count, 0);
 		assert_int_equal(config->rule_count, 0);
 		weir_config_close(config);
@@ -78,6 +81,17 @@ static void the_top_level_is_read(void **state)
 	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
 	assert_true(ip_in_range(&ip, &config->trusted_proxies[0]));
 	assert_false(ip_in_range(&ip, &config->trusted_proxies[1]));
+	weir_config_close(config);
+}
+
+static void how_many_connections_and_for_how_long_is_read(void **state)
+{
+	weir_config *config = read_text("connections: 50\nidle: { resp: 10m, http: 0s }\n");
+
+	(void)state;
+	assert_int_equal(config->connections, 50);
+	assert_int_equal(config->idle_http_ns, 0);
+	assert_int_equal(config->idle_resp_ns, 600000000000);
 	weir_config_close(config);
 }
 
@@ -400,6 +414,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(empty_files_are_the_defaults),
 	    cmocka_unit_test(the_top_level_is_read),
+	    cmocka_unit_test(how_many_connections_and_for_how_long_is_read),
 	    cmocka_unit_test(the_door_is_read),
 	    cmocka_unit_test(limits_are_read_in_their_order),
 	    cmocka_unit_test(rules_name_limits_that_may_stand_after_them),

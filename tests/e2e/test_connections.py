@@ -1,0 +1,108 @@
+"""How many connections there may be, how long they may be idle, and who gets in when all are taken."""
+
+import contextlib
+import re
+
+import pytest
+from harness import WEIR, Wire, encode, until
+
+CONFIG = """
+connections: 20
+limits:
+  one: { algorithm: token_bucket, rate: 1/h }
+  shed: { algorithm: random, deny: 0 }
+"""
+CROWDED = b"-ERR max number of clients reached"
+
+
+def metric(page, name):
+    return int(re.search(rf"^{name} (\d+)$", page, re.M)[1])
+
+
+@contextlib.contextmanager
+def crowd(server, n):
+    """So many idle connections that the server knows of."""
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.resp)) for _ in range(n)]
+        for wire in wires:
+            assert wire.command("PING") == b"+PONG"
+        yield wires
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, threads):
+    server = serve("--threads", threads, config=CONFIG)
+    with crowd(server, 20) as wires:
+        for path in ("/healthz", "/readyz", "/metrics", "/v1/limits", "/v1/top"):
+            answer = server.get(path)
+            assert (answer.status, answer.headers["Connection"]) == (200, "close")
+        assert server.post("/v1/shed", {"limit": "shed", "deny": 0.5}).status == 200
+        answer = server.get("/v1/acquire/one?key=k")
+        assert (answer.status, answer.headers["Connection"]) == (503, "close")
+        assert answer.json["error"] == {
+            "code": "too_many_connections", "message": "max number of clients reached"}
+        assert server.get("/nothing").status == 404
+        with Wire(server.resp) as wire:
+            wire.send(encode("WEIR.ACQUIRE", "one", "k") * 2)
+            assert wire.rest() == CROWDED + b"\r\n"
+        with Wire(server.resp) as wire:  # a client greets before it says what it wants
+            assert wire.command("HELLO", "2")[:2] == [b"server", b"weir"]
+            assert wire.command("WEIR.SHED", "shed", "0.25") == b"+OK"
+            assert wire.rest() == b""
+        page = server.get("/metrics").text
+        assert metric(page, "weir_connections_max") == 20
+        assert metric(page, "weir_connections") >= 21
+        assert metric(page, "weir_connections_reserved") >= 1
+        assert metric(page, "weir_connections_rejected_total") == 2
+        assert wires[0].command("WEIR.ACQUIRE", "one", "k")[0] == 1
+    assert "connections_full connections=20" in server.line_with("connections_")
+    server.line_with("connections_free")
+    until(lambda: server.get("/v1/acquire/one?key=other").status == 200, "room")
+
+
+def test_an_operator_gets_in_beside_many_who_have_no_place_and_say_nothing(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    with crowd(server, 20), contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(Wire(server.http))
+        for _ in range(5):
+            stack.enter_context(Wire(server.http))
+            assert server.get("/healthz").text == "ok\n"
+        assert metric(server.get("/metrics").text, "weir_connections_rejected_total") > 100
+
+
+def test_a_reload_changes_how_many_there_may_be_and_how_long_they_may_be_idle(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    with crowd(server, 20) as wires:
+        # One waits for a key, and is not idle.
+        assert wires[0].command("WEIR.ACQUIRE", "one", "k")[0] == 1
+        wires[1].send(encode("WEIR.ACQUIRE", "one", "k", "WAIT", 3_600_000))
+        until(lambda: metric(server.get("/metrics").text, "weir_answers_held") == 1, "one to wait")
+        server.reload(CONFIG.replace("20", "30"))
+        server.line_with("reloaded")
+        with crowd(server, 5) as more:
+            assert more[0].command("WEIR.PEEK", "one", "k")[0] == 0
+        server.reload(CONFIG + "idle: { resp: 1s }\n")
+        server.line_with("reloaded")
+        for wire in [wires[0], *wires[2:]]:
+            assert wire.rest() == b""
+        page = server.get("/metrics").text
+        assert metric(page, "weir_answers_held") == 1
+        assert metric(page, "weir_connections") <= 3
+
+
+def test_no_more_are_let_in_than_the_system_has_descriptors_for(serve, tmp_path):
+    script = tmp_path / "weir-of-few-files"
+    script.write_text(f'#!/bin/sh\nulimit -n 200\nexec "{WEIR}" "$@"\n')
+    script.chmod(0o755)
+    server = serve("--threads", "1", config=CONFIG.replace("20", "5000"), program=script)
+    assert any(re.search(r"warning connections_lowered connections=128 wanted=5000 descriptors=200$",
+                         line) for line in server.log)
+    with crowd(server, 128), contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(Wire(server.http))
+        page = server.get("/metrics").text
+        assert metric(page, "weir_connections_max") == 128
+        assert metric(page, "weir_connections") <= 128 + 32
+    while not server.lines.empty():
+        assert "trouble" not in server.line()
