@@ -74,6 +74,37 @@ static void pipeline(redisContext *client, const char *key)
 	printf("]");
 }
 
+static void transaction(redisContext *client, const char *key)
+{
+	redisReply *replies;
+
+	redisAppendCommand(client, "MULTI");
+	for (int i = 0; i < 3; i++)
+		redisAppendCommand(client, "CL.THROTTLE %s:multi 9 1 3600", key);
+	redisAppendCommand(client, "EXEC");
+	for (int i = 0; i < 4; i++)
+		freeReplyObject(take(client));
+	replies = take(client);
+	for (size_t i = 0; i < replies->elements; i++)
+		printf("%s%lld", i == 0 ? ",\"transaction\":[" : ",",
+		       replies->element[i]->element[2]->integer);
+	freeReplyObject(replies);
+	printf("]");
+}
+
+static void clear(redisContext *client, const char *key)
+{
+	static const char *const commands[] = {"DEL %s:multi", "EXISTS %s:multi"};
+
+	for (size_t i = 0; i < 2; i++) {
+		redisReply *reply = expect(client, redisCommand(client, commands[i], key));
+
+		printf("%s%lld", i == 0 ? ",\"cleared\":[" : ",", reply->integer);
+		freeReplyObject(reply);
+	}
+	printf("]");
+}
+
 /* All ask before one is answered. */
 static void crowd(int port, const char *key)
 {
@@ -125,6 +156,8 @@ int main(int argc, char **argv)
 	}
 	show("custom", client, redisCommandArgv(client, 3, words, NULL));
 	pipeline(client, key);
+	transaction(client, key);
+	clear(client, key);
 	crowd(port, key);
 	printf("}\n");
 	fflush(stdout);

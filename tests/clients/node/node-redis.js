@@ -19,11 +19,13 @@ async function connect() {
   });
   client.on("error", () => {}); // it connects again by itself
   await client.connect();
+  const queue = (commands) =>
+    commands.reduce((multi, words) => multi.addCommand(words), client.multi());
   return {
     send: (words) => client.sendCommand(words),
     custom: (...words) => client.weir.acquire(...words),
-    pipeline: (commands) =>
-      commands.reduce((multi, words) => multi.addCommand(words), client.multi()).execAsPipeline(),
+    pipeline: (commands) => queue(commands).execAsPipeline(),
+    transaction: (commands) => queue(commands).exec(),
     close: () => client.close(),
   };
 }

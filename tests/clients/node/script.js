@@ -1,4 +1,4 @@
-// What both clients do, by what they have in common: a function that sends the
+// What all clients do, by what they have in common: a function that sends the
 // words of a command and promises the reply.
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -14,7 +14,7 @@ async function share(connect, key) {
   return replies.filter(([limited]) => limited === 0).length;
 }
 
-// `connect` opens { send, custom, pipeline, close }.
+// `connect` opens { send, custom, pipeline, transaction, close }.
 export async function play(connect) {
   const key = process.argv[3];
   const acquire = ["WEIR.ACQUIRE", "login", key];
@@ -31,6 +31,10 @@ export async function play(connect) {
   };
   const words = ["CL.THROTTLE", `${key}:pipeline`, "999", "1", "3600"];
   seen.pipeline = (await client.pipeline(Array(1000).fill(words))).map((reply) => reply[2]);
+  const multi = ["CL.THROTTLE", `${key}:multi`, "9", "1", "3600"];
+  seen.transaction = (await client.transaction(Array(3).fill(multi))).map((reply) => reply[2]);
+  seen.cleared = [
+    await client.send(["DEL", `${key}:multi`]), await client.send(["EXISTS", `${key}:multi`])];
   const passed = await Promise.all(
     Array.from({ length: CONNECTIONS }, () => share(connect, key)));
   seen.passed = passed.reduce((a, b) => a + b);
