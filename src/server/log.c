@@ -1,6 +1,8 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,16 @@
 
 #define EVENTS_MAX 64 /* kinds of them; more would share buckets */
 
+#define CLOSE_TIMEOUT_MS 1000
+
+/* A line that waits to be written. */
+struct line {
+	struct line *next;
+	uint64_t untold; /* lines dropped before it, as it says */
+	size_t len;
+	char text[];
+};
+
 struct log {
 	enum log_format format;
 	int fd;
@@ -19,10 +31,93 @@ struct log {
 	weir_table *buckets; /* by event */
 	_Atomic uint64_t dropped;
 	_Atomic uint64_t untold; /* of them, since the last line */
+	pthread_mutex_t mutex; /* of what follows */
+	pthread_cond_t changed;
+	struct line *first, **end;
+	size_t waiting; /* bytes, also of the line that is being written */
+	bool closing, has_writer;
+	pthread_t writer;
 };
 
 static const char *const level_names[] = {
     [LOG_INFO] = "info", [LOG_WARNING] = "warning", [LOG_ERROR] = "error"};
+
+/* A line is left out, and with it the word of `untold` others. */
+static void drop(struct log *log, uint64_t untold)
+{
+	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->untold, 1 + untold, memory_order_relaxed);
+}
+
+static bool write_all(const struct log *log, const struct line *line)
+{
+	size_t written = 0;
+
+	while (written < line->len) {
+		ssize_t n = write(log->fd, line->text + written, line->len - written);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return false;
+		written += (size_t)n;
+	}
+	return true;
+}
+
+/* Until the log is closed and all is written. */
+static void *run_writer(void *argument)
+{
+	struct log *log = argument;
+
+	pthread_mutex_lock(&log->mutex);
+	for (;;) {
+		struct line *line = log->first;
+
+		if (line) {
+			log->first = line->next;
+			if (!log->first)
+				log->end = &log->first;
+			pthread_mutex_unlock(&log->mutex);
+			if (!write_all(log, line))
+				drop(log, line->untold);
+			pthread_mutex_lock(&log->mutex);
+			log->waiting -= line->len;
+			pthread_cond_broadcast(&log->changed);
+			free(line);
+		} else if (log->closing) {
+			break;
+		} else {
+			pthread_cond_wait(&log->changed, &log->mutex);
+		}
+	}
+	pthread_mutex_unlock(&log->mutex);
+	return NULL;
+}
+
+/* Signals are for the threads that expect them. */
+static bool start_writer(struct log *log)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	log->has_writer = pthread_create(&log->writer, NULL, run_writer, log) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return log->has_writer;
+}
+
+static void open_queue(struct log *log)
+{
+	pthread_condattr_t attributes;
+
+	log->end = &log->first;
+	pthread_mutex_init(&log->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&log->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
 
 struct log *log_open(enum log_format format, int fd)
 {
@@ -32,29 +127,83 @@ struct log *log_open(enum log_format format, int fd)
 		return NULL;
 	log->format = format;
 	log->fd = fd;
+	open_queue(log);
 	if (weir_limit_open(&(struct weir_limit_options){.rate = {LOG_RATE}, .burst = LOG_BURST},
 	                    &log->limit, NULL) == WEIR_OK &&
 	    weir_table_open(&(struct weir_table_options){.capacity = EVENTS_MAX}, &log->buckets,
-	                    NULL) == WEIR_OK)
+	                    NULL) == WEIR_OK &&
+	    start_writer(log))
 		return log;
 	log_close(log);
 	return NULL;
+}
+
+bool log_flush(struct log *log, uint64_t timeout_ms)
+{
+	uint64_t end_ns = os_monotonic_ns() + timeout_ms * NS_PER_MS;
+	struct timespec end = {(time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S)};
+	bool written;
+
+	pthread_mutex_lock(&log->mutex);
+	while (log->waiting > 0 &&
+	       pthread_cond_timedwait(&log->changed, &log->mutex, &end) != ETIMEDOUT)
+		;
+	written = log->waiting == 0;
+	pthread_mutex_unlock(&log->mutex);
+	return written;
 }
 
 void log_close(struct log *log)
 {
 	if (!log)
 		return;
+	if (log->has_writer && !log_flush(log, CLOSE_TIMEOUT_MS)) {
+		/* It may wait for ever. It ends with the process, and keeps what it uses. */
+		pthread_detach(log->writer);
+		return;
+	}
+	if (log->has_writer) {
+		pthread_mutex_lock(&log->mutex);
+		log->closing = true;
+		pthread_cond_broadcast(&log->changed);
+		pthread_mutex_unlock(&log->mutex);
+		pthread_join(log->writer, NULL);
+	}
 	weir_table_close(log->buckets);
 	weir_limit_close(log->limit);
+	pthread_cond_destroy(&log->changed);
+	pthread_mutex_destroy(&log->mutex);
 	free(log);
 }
 
-/* A line is left out, and with it the word of `untold` others. */
-static void drop(struct log *log, uint64_t untold)
+/* Hands the line to the writer, or drops it. */
+static void hand_over(struct log *log, const char *text, size_t len, uint64_t untold)
 {
-	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&log->untold, 1 + untold, memory_order_relaxed);
+	struct line *line = malloc(sizeof *line + len);
+	bool fits = false;
+
+	if (line) {
+		*line = (struct line){.untold = untold, .len = len};
+		memcpy(line->text, text, len);
+		pthread_mutex_lock(&log->mutex);
+		fits = log->waiting + len <= LOG_WAITING_MAX;
+		if (fits) {
+			*log->end = line;
+			log->end = &line->next;
+			log->waiting += len;
+			pthread_cond_broadcast(&log->changed);
+		}
+		pthread_mutex_unlock(&log->mutex);
+	}
+	if (!fits) {
+		free(line);
+		drop(log, untold);
+	}
+}
+
+void log_plain(struct log *log, const char *line)
+{
+	hand_over(log, line, strlen(line), 0);
 }
 
 static void add_time(struct buffer *out)
@@ -110,22 +259,6 @@ static void add_text(struct buffer *out, const struct log_field *field)
 		add_quoted(out, field->text);
 }
 
-static bool write_all(const struct log *log, const struct buffer *line)
-{
-	size_t written = 0;
-
-	while (written < line->len) {
-		ssize_t n = write(log->fd, line->data + written, line->len - written);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return false;
-		written += (size_t)n;
-	}
-	return true;
-}
-
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
 {
@@ -151,8 +284,10 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	for (size_t i = 0; i < n; i++)
 		add(&line, &fields[i]);
 	buffer_add_text(&line, json ? "}\n" : "\n");
-	if (line.failed || !write_all(log, &line))
+	if (line.failed)
 		drop(log, untold.number);
+	else
+		hand_over(log, line.data, line.len, untold.number);
 	buffer_free(&line);
 }
 

@@ -6,10 +6,17 @@
  *
  * Each event has a token bucket of its own, so that a flood of one hides no
  * other. What it denies is counted, and told by the next line as "dropped".
+ *
+ * A thread writes the lines, so that nobody else waits for stderr: a pipe that is not
+ * read, a terminal that was stopped, a full disk. LOG_WAITING_MAX bytes wait for it, and
+ * further lines are dropped like the others. Writing without waiting would need
+ * O_NONBLOCK, which belongs to the open file and thus to all who share it, such as a
+ * shell; and between poll() and write() another process may fill the pipe.
  */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +26,8 @@
 
 #define LOG_RATE  10 /* lines of an event per second */
 #define LOG_BURST 100
+
+#define LOG_WAITING_MAX ((size_t)64 << 10)
 
 enum log_format { LOG_TEXT, LOG_JSON };
 enum log_level { LOG_INFO, LOG_WARNING, LOG_ERROR };
@@ -33,9 +42,10 @@ struct log_field {
 struct log;
 
 struct log *log_open(enum log_format format, int fd); /* NULL: out of memory */
+/** Waits a second at most for what is not written yet. */
 void log_close(struct log *log);
 
-/** One line, one write. Any thread. */
+/** One line, one write, soon. Any thread. */
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
 
@@ -44,9 +54,15 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	log_write(log, level, event, (const struct log_field[]){__VA_ARGS__},                          \
 	          sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 
+/** `line` as it is, with its newline. */
+void log_plain(struct log *log, const char *line);
+
 /** An error, with its place in the file `path` when it has one. */
 void log_error(struct log *log, const char *event, const char *path,
                const struct weir_error *error);
+
+/** Waits until all lines are written, `timeout_ms` at most. False: some are not. */
+bool log_flush(struct log *log, uint64_t timeout_ms);
 
 /** Lines dropped so far. */
 uint64_t log_dropped(const struct log *log);

@@ -286,6 +286,16 @@ static void say_started(const struct server *server)
 	        {"capacity", .number = server->shared.table->table.header->capacity});
 }
 
+/* Whatever the format of the log: those who start a server wait for these lines. */
+static void say_listening(const struct server *server, const struct listener *listener,
+                          const char *address)
+{
+	char line[2 * NET_ADDRESS_TEXT_MAX + 64];
+
+	snprintf(line, sizeof line, "listening: %s %s\n", listener->name, address);
+	log_plain(server->shared.log, line);
+}
+
 /* Who reaches a listener may use it: there are no users yet. */
 static void warn_if_exposed(const struct server *server, const struct listener *listener,
                             const char *address)
@@ -334,9 +344,8 @@ static int serve(struct server *server, struct weir_error *error)
 	}
 	if (status == WEIR_OK)
 		say_started(server);
-	/* Whatever the format of the log: those who start a server wait for these lines. */
 	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
-		fprintf(stderr, "listening: %s %s\n", listeners[i].name, address[i]);
+		say_listening(server, &listeners[i], address[i]);
 	if (status == WEIR_OK) {
 		caught = wait_for_signals(server, &signals);
 		log_say(server->shared.log, LOG_INFO, "stopping",

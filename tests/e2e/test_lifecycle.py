@@ -1,13 +1,16 @@
 """Start, reload, stop."""
 
+import contextlib
+import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
-from harness import BUILD, CONFIG, PATIENCE, Http, Wire, encode, until, weir
+from harness import BUILD, CONFIG, PATIENCE, WEIR, Http, Wire, encode, until, weir
 
 
 def wait_for_limit(server, name):
@@ -169,3 +172,39 @@ def test_a_bad_file_does_not_start_and_says_where(tmp_path):
     assert done.returncode == 1
     assert f"{file}:2:" in done.stderr
     assert "listening:" not in done.stderr
+
+
+def test_a_stderr_that_takes_nothing_stops_neither_requests_nor_reloads_nor_the_end(tmp_path):
+    config = tmp_path / "weir.yaml"
+    config.write_text(CONFIG)
+    reading, writing = os.pipe()
+    server = subprocess.Popen([WEIR, "serve", "-c", config, "--threads", "1", "--http", "127.0.0.1:0",
+                               "--resp", "127.0.0.1:0"], stderr=writing)
+    try:
+        said = b""
+        while said.count(b"listening: ") < 2 or not said.endswith(b"\n"):
+            said += os.read(reading, 4096)
+        http, resp = (int(port) for port in re.findall(rb"listening: \w+ .*:(\d+)", said))
+        # A file of its own, so that only this end does not block.
+        full = os.open(f"/proc/self/fd/{writing}", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, b"x" * 4096)
+        with Http(http) as watch:
+            for i in range(3):
+                server.send_signal(signal.SIGHUP)
+                with Wire(resp) as other:
+                    other.send(b"GET / HTTP/1.1\r\n\r\n")  # which is logged
+                    assert b"-ERR" in other.rest()
+                until(lambda: reloads(watch) > i, "a reload")  # noqa: B023
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE) == 0
+        os.close(writing)
+        os.close(full)
+        writing = -1
+    finally:
+        server.kill()
+        server.wait()
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "server/log.h"
 
+#define PATIENCE_MS 20000
 #define TIME_LEN (sizeof "2026-05-01T12:00:00.123Z" - 1)
 
 struct fixture {
@@ -32,8 +34,10 @@ static void open_log(struct fixture *f, enum log_format format)
 /* All lines so far. */
 static const char *text_of(struct fixture *f)
 {
-	ssize_t len = pread(f->fd, f->text, sizeof f->text - 1, 0);
+	ssize_t len;
 
+	assert_true(log_flush(f->log, PATIENCE_MS));
+	len = pread(f->fd, f->text, sizeof f->text - 1, 0);
 	assert_true(len >= 0);
 	f->text[len] = '\0';
 	return f->text;
@@ -150,10 +154,12 @@ static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(vo
 		log_say(f.log, LOG_WARNING, "trouble");
 	dropped = log_dropped(f.log);
 	assert_true(dropped > 0);
+	assert_true(log_flush(f.log, PATIENCE_MS));
 	file = dup(f.fd);
 	full = open("/dev/full", O_WRONLY);
 	assert_int_equal(dup2(full, f.fd), f.fd);
 	log_say(f.log, LOG_ERROR, "reload_failed");
+	assert_true(log_flush(f.log, PATIENCE_MS));
 	assert_int_equal(log_dropped(f.log), dropped + 1);
 	assert_int_equal(dup2(file, f.fd), f.fd);
 	log_say(f.log, LOG_INFO, "stopping");
@@ -165,12 +171,60 @@ static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(vo
 	close_log(&f);
 }
 
+static void *drain(void *argument)
+{
+	static char sink[1 << 16];
+	size_t *lines = argument;
+	int fd = (int)lines[0];
+	ssize_t n;
+
+	for (lines[0] = 0; (n = read(fd, sink, sizeof sink)) > 0;)
+		for (ssize_t i = 0; i < n; i++)
+			lines[0] += sink[i] == '\n';
+	return NULL;
+}
+
+/* Nobody reads the pipe for a while. */
+static void whoever_logs_never_waits_for_stderr(void **state)
+{
+	enum { EVENTS = 20, LINES = EVENTS * LOG_BURST / 2 };
+	char message[1000], event[] = "event-a";
+	struct log *log;
+	size_t lines;
+	pthread_t reader;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	log = log_open(LOG_TEXT, ends[1]);
+	memset(message, 'm', sizeof message - 1);
+	message[sizeof message - 1] = '\0';
+	for (int i = 0; i < LINES; i++) {
+		event[6] = (char)('a' + i % EVENTS);
+		log_say(log, LOG_WARNING, event, {"message", message});
+	}
+	/* One is being written, the pipe takes 64 KiB, and as much waits. */
+	assert_in_range(log_dropped(log), LINES - 140, LINES - 100);
+	assert_false(log_flush(log, 1));
+	assert_false(fcntl(ends[1], F_GETFL) & O_NONBLOCK); /* others write there, too */
+	lines = (size_t)ends[0];
+	assert_int_equal(pthread_create(&reader, NULL, drain, &lines), 0);
+	assert_true(log_flush(log, PATIENCE_MS));
+	log_say(log, LOG_INFO, "last");
+	log_close(log);
+	close(ends[1]);
+	pthread_join(reader, NULL);
+	assert_in_range(lines, 101, 141);
+	close(ends[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_line_is_time_level_event_and_fields),
 	    cmocka_unit_test(an_error_has_its_place_where_there_is_one),
 	    cmocka_unit_test(a_flood_is_cut_and_told_and_hides_no_other_event),
+	    cmocka_unit_test(whoever_logs_never_waits_for_stderr),
 	    cmocka_unit_test(a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell),
 	};
 
