@@ -8,7 +8,7 @@ TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools 
 	g++ libc6-dev-arm64-cross python3-venv spin libhiredis-dev libmicrohttpd-dev caddy haproxy chromium \
 	php-cli php-redis \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
-	$(DEB_PACKAGES)
+	systemd $(DEB_PACKAGES)
 DEB_PACKAGES = build-essential debhelper dpkg-dev
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/room.h"
 #include "rules/model.h"
+#include "server/notify.h"
 #include "server/worker.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
@@ -220,19 +221,12 @@ static int reload_config(struct server *server, struct weir_error *error)
 	return WEIR_OK;
 }
 
-static void reload(struct server *server)
+static void reload_file(struct server *server, const char *path)
 {
 	struct log *log = server->shared.log;
-	const char *path = server->settings.text[SETTING_CONFIG];
 	struct weir_error error = {0};
-	int status;
+	int status = reload_config(server, &error);
 
-	if (!path) {
-		log_say(log, LOG_WARNING, "reload_failed",
-		        {"message", "nothing to reload: started without a file"});
-		return;
-	}
-	status = reload_config(server, &error);
 	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
 	if (status == WEIR_OK)
 		log_say(log, LOG_INFO, "reloaded", {"file", path},
@@ -240,6 +234,19 @@ static void reload(struct server *server)
 		        {"rules", .number = server->config->rules->rule_count});
 	else
 		log_error(log, "reload_failed", path, &error);
+}
+
+static void reload(struct server *server)
+{
+	const char *path = server->settings.text[SETTING_CONFIG];
+
+	notify_reloading();
+	if (path)
+		reload_file(server, path);
+	else
+		log_say(server->shared.log, LOG_WARNING, "reload_failed",
+		        {"message", "nothing to reload: started without a file"});
+	notify("READY=1");
 }
 
 static void sync_table(struct server *server)
@@ -347,7 +354,9 @@ static int serve(struct server *server, struct weir_error *error)
 	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
 		say_listening(server, &listeners[i], address[i]);
 	if (status == WEIR_OK) {
+		notify("READY=1");
 		caught = wait_for_signals(server, &signals);
+		notify("STOPPING=1");
 		log_say(server->shared.log, LOG_INFO, "stopping",
 		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
 	}

@@ -172,9 +172,16 @@ static int write_section(int fd, const char *path, uint64_t offset, const struct
 /* Made for its owner alone, since the secret is in it. */
 static int let_group_in(int fd, uint64_t group)
 {
+	struct stat stat;
+
 	if (group == 0)
 		return 0;
-	return fchown(fd, (uid_t)-1, (gid_t)group) != 0 || fchmod(fd, 0660) != 0 ? errno : 0;
+	if (fstat(fd, &stat) != 0)
+		return errno;
+	/* A service may be kept from it, and most often there is nothing to change. */
+	if (stat.st_gid != group && fchown(fd, (uid_t)-1, (gid_t)group) != 0)
+		return errno;
+	return fchmod(fd, 0660) != 0 ? errno : 0;
 }
 
 /* On the disk before it has its name: after a power loss it is there whole or not at all. */
@@ -338,10 +345,11 @@ struct clock file_clock(const struct table *table)
 
 	if (seen > now_ns)
 		offset_ns += seen - now_ns;
-	for (;;) {
+	/* Where the boot is not known, the clock of those that know it stays as it is. */
+	while (boot != 0) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);
 
-		if (boot != 0 && before.low == boot && (int64_t)(before.high - offset_ns) >= 0) {
+		if (before.low == boot && (int64_t)(before.high - offset_ns) >= 0) {
 			offset_ns = before.high;
 			break;
 		}

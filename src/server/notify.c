@@ -1,0 +1,44 @@
+/*
+ * notify.c: the protocol of sd_notify(3): a datagram of text to a socket that the
+ * environment names. A name that begins with @ is in the abstract name space.
+ */
+#include "server/notify.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/os.h"
+
+void notify(const char *state)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t len = name ? strlen(name) : 0;
+	int fd;
+
+	if (len < 2 || len > sizeof address.sun_path || (*name != '/' && *name != '@'))
+		return;
+	memcpy(address.sun_path, name, len);
+	if (*name == '@')
+		address.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+	       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+	close(fd);
+}
+
+void notify_reloading(void)
+{
+	char state[64];
+
+	snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%llu",
+	         (unsigned long long)(os_monotonic_ns() / 1000));
+	notify(state);
+}

@@ -1,0 +1,91 @@
+"""As a service manager runs it: what it is told by sd_notify(3), and the commands of the unit."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from harness import CONFIG, PATIENCE, ROOT, WEIR, Http
+
+UNIT = (ROOT / "packaging/debian/weir.service").read_text()
+BAD = CONFIG + "rules: []\n"
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path):
+    """Its socket, and the name of that for NOTIFY_SOCKET."""
+    name = (str(tmp_path / "notify") if request.param == "path"
+            else f"@weir-test-{os.getpid()}-{time.monotonic_ns()}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(name.replace("@", "\0"))
+        told.settimeout(PATIENCE)
+        yield told, name
+
+
+def test_the_manager_is_told_when_it_is_ready_reloads_and_stops(serve, manager):
+    told, name = manager
+    server = serve(env={"NOTIFY_SOCKET": name})
+    assert told.recv(1000) == b"READY=1"
+    with Http(server.http) as client:  # it listens by then
+        assert client.request("GET", "/readyz").status == 200
+    for config, event in ((CONFIG, "reloaded"), (BAD, "reload_failed")):
+        before = time.monotonic_ns() // 1000
+        server.reload(config)
+        begun = re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=(\d+)", told.recv(1000))
+        assert before <= int(begun[1]) <= time.monotonic_ns() // 1000
+        assert told.recv(1000) == b"READY=1"
+        server.line_with(event)
+    server.process.send_signal(signal.SIGTERM)
+    assert told.recv(1000) == b"STOPPING=1"
+
+
+@pytest.mark.parametrize("name", ["", "@", "relative", "/nowhere/notify", "/" + "x" * 200])
+def test_a_server_runs_whatever_stands_in_the_environment(serve, name):
+    server = serve(env={"NOTIFY_SOCKET": name})
+    assert server.get("/readyz").status == 200
+
+
+def commands(key, server):
+    """What the unit runs, for this server and its file."""
+    assert "Type=notify" in UNIT
+    for line in re.findall(rf"^{key}=(.*)$", UNIT, re.M):
+        yield shlex.split(line.replace("/usr/bin/weir", str(WEIR))
+                          .replace("/etc/weir/weir.yaml", str(server.config))
+                          .replace("$MAINPID", str(server.process.pid)))
+
+
+def run_all(key, server):
+    """As systemd: in order, until one fails. Returns its exit code, and what it said."""
+    for command in commands(key, server):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        if done.returncode:
+            return done.returncode, done.stderr
+    return 0, ""
+
+
+def test_a_reload_of_the_unit_fails_with_a_bad_file_and_changes_nothing(serve):
+    server = serve()
+    assert run_all("ExecStartPre", server) == (0, "")
+    assert run_all("ExecReload", server) == (0, "")
+    server.line_with("reloaded")
+    server.config.write_text(BAD)
+    for key in ("ExecReload", "ExecStartPre"):
+        code, said = run_all(key, server)
+        assert code == 1
+        assert re.match(rf"{server.config}:\d+:\d+: error: ", said)
+    server.config.write_text(CONFIG.replace("rate: 3/h", "rate: 4/h"))
+    assert run_all("ExecReload", server) == (0, "")
+    server.line_with("reloaded")
+    assert server.get("/v1/peek/window?key=k").json["quota"] == 4
+    assert not any("reload_failed" in line for line in server.log)
+
+
+def test_the_unit_does_not_hide_what_programs_on_one_file_have_in_common():
+    # /proc/sys/kernel/random/boot_id, by which a file's clock is known to be of this boot.
+    settings = dict(re.findall(r"^(\w+)=(.*)$", UNIT, re.M))
+    assert settings.get("ProcSubset", "all") == "all"
+    assert not {"InaccessiblePaths", "TemporaryFileSystem", "RootDirectory"} & set(settings)
