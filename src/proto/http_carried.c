@@ -1,111 +1,134 @@
 /*
  * http_carried.c: what a proxied request carries of the attributes that rules want.
  *
- * A visitor chooses all of it, so the work is bounded by the head's length times the
- * number of wanted attributes (CARRIED_MAX), and memory by the head's length alone.
+ * A visitor chooses all of it. So each line, cookie and parameter is looked at once or
+ * twice, and compared with each wanted name (CARRIED_MAX); memory is bounded by the head.
  */
 #include "base/error.h"
 #include "proto/http_session.h"
 #include "proto/query.h"
 
-static bool next_value(struct slice *fields, struct slice wanted, struct slice *value)
-{
-	struct slice name;
+/* One wanted attribute. */
+struct found {
+	struct slice value; /* data NULL: there is none */
+	size_t lines, len;  /* of a header, its lines with ", " behind each */
+	char *end;          /* of what is joined so far */
+};
 
-	while (http1_next_field(fields, &name, value))
-		if (slice_equal_nocase(name, wanted))
-			return true;
-	return false;
+struct search {
+	struct arena *arena;
+	const struct carried_list *wanted;
+	struct found *found; /* as `wanted` */
+};
+
+typedef void take_line(struct found *found, struct slice value);
+
+static void count_line(struct found *found, struct slice value)
+{
+	found->value = value;
+	found->lines++;
+	found->len += value.len + 2;
 }
 
-/* All lines of a header, joined by ", ", as RFC 9110 has it. data NULL: there is none. */
-static int find_header(struct arena *arena, struct slice fields, struct slice name,
-                       struct slice *out)
+static void join_line(struct found *found, struct slice value)
 {
-	struct slice rest = fields, value;
-	size_t len = 0, lines = 0;
-	char *to;
+	if (found->lines < 2)
+		return;
+	memcpy(found->end, value.data, value.len);
+	memcpy(found->end + value.len, ", ", 2);
+	found->end += value.len + 2;
+}
 
-	for (; next_value(&rest, name, &value); lines++) {
-		*out = value;
-		len += value.len + 2;
+static void take_lines(struct search *search, struct slice fields, take_line *take)
+{
+	struct slice name, value;
+
+	while (http1_next_field(&fields, &name, &value))
+		for (size_t i = 0; i < search->wanted->count; i++)
+			if (search->wanted->items[i].in == CARRIED_HEADER &&
+			    slice_equal_nocase(search->wanted->items[i].name, name))
+				take(&search->found[i], value);
+}
+
+/* The lines of a header are joined by ", ", as RFC 9110 has it. */
+static int find_headers(struct search *search, struct slice fields)
+{
+	bool again = false;
+
+	take_lines(search, fields, count_line);
+	for (size_t i = 0; i < search->wanted->count; i++) {
+		struct found *found = &search->found[i];
+
+		if (found->lines < 2)
+			continue;
+		found->end = arena_alloc(search->arena, found->len);
+		if (!found->end)
+			return WEIR_ENOMEM;
+		found->value = (struct slice){found->end, found->len - 2};
+		again = true;
 	}
-	if (lines <= 1)
-		return 0;
-	to = arena_alloc(arena, len);
-	if (!to)
-		return WEIR_ENOMEM;
-	*out = (struct slice){to, len - 2};
-	while (next_value(&fields, name, &value)) {
-		memcpy(to, value.data, value.len);
-		memcpy(to + value.len, ", ", 2);
-		to += value.len + 2;
-	}
+	if (again)
+		take_lines(search, fields, join_line);
 	return 0;
 }
 
-/* The first of that name, as it was sent: browsers put that of the longest path first. */
-static void find_cookie(struct slice fields, struct slice name, struct slice *out)
+static void take_cookie(struct search *search, struct slice name, struct slice value)
 {
-	struct slice pairs;
+	for (size_t i = 0; i < search->wanted->count; i++)
+		if (search->wanted->items[i].in == CARRIED_COOKIE && !search->found[i].value.data &&
+		    slice_equal(search->wanted->items[i].name, name))
+			search->found[i].value = value;
+}
 
-	while (!out->data && next_value(&fields, SLICE("cookie"), &pairs))
-		while (!out->data && pairs.len > 0) {
+/* The first of each name, as it was sent: browsers put that of the longest path first. */
+static void find_cookies(struct search *search, struct slice fields)
+{
+	struct slice name, pairs;
+
+	while (http1_next_field(&fields, &name, &pairs)) {
+		if (!slice_equal_nocase(name, SLICE("cookie")))
+			continue;
+		while (pairs.len > 0) {
 			struct slice value = slice_cut(&pairs, ';');
 			struct slice its_name = slice_trim(slice_cut(&value, '='));
 
-			if (slice_equal(its_name, name))
-				*out = slice_trim(value);
+			take_cookie(search, its_name, slice_trim(value));
 		}
+	}
 }
 
-/* The first of each name, all in one pass, since names have to be decoded, too. */
-static int find_in_query(struct arena *arena, struct slice query, const struct carried_list *wanted,
-                         struct slice *values)
+/* The first of each name. */
+static int find_in_query(struct search *search, struct slice query)
 {
 	struct slice name, value;
 
 	while (query_next(&query, &name, &value)) {
-		if (query_decode_form(arena, name, &name) != 0)
+		if (query_decode_form(search->arena, name, &name) != 0)
 			return WEIR_ENOMEM;
-		for (size_t i = 0; i < wanted->count; i++)
-			if (wanted->items[i].in == CARRIED_QUERY && !values[i].data &&
-			    slice_equal(wanted->items[i].name, name) &&
-			    query_decode_form(arena, value, &values[i]) != 0)
+		for (size_t i = 0; i < search->wanted->count; i++)
+			if (search->wanted->items[i].in == CARRIED_QUERY && !search->found[i].value.data &&
+			    slice_equal(search->wanted->items[i].name, name) &&
+			    query_decode_form(search->arena, value, &search->found[i].value) != 0)
 				return WEIR_ENOMEM;
 	}
 	return 0;
 }
 
-static int find(struct arena *arena, const struct carried_list *wanted, struct slice fields,
-                struct slice query, struct slice *values)
-{
-	int status = 0;
-
-	for (size_t i = 0; status == 0 && i < wanted->count; i++) {
-		const struct carried *item = &wanted->items[i];
-
-		if (item->in == CARRIED_HEADER)
-			status = find_header(arena, fields, item->name, &values[i]);
-		else if (item->in == CARRIED_COOKIE)
-			find_cookie(fields, item->name, &values[i]);
-	}
-	return status == 0 ? find_in_query(arena, query, wanted, values) : status;
-}
-
 int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
                  struct slice query)
 {
-	struct slice *values;
+	struct search search = {.arena = fill->arena, .wanted = wanted};
 	int status = 0;
 
 	if (wanted->count == 0)
 		return 0;
-	values = arena_array(fill->arena, wanted->count, sizeof *values);
-	if (!values || find(fill->arena, wanted, fields, query, values) != 0)
+	search.found = arena_array(fill->arena, wanted->count, sizeof *search.found);
+	if (!search.found || find_headers(&search, fields) != 0 || find_in_query(&search, query) != 0)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	find_cookies(&search, fields);
 	for (size_t i = 0; status == 0 && i < wanted->count; i++)
-		if (values[i].data)
-			status = fill_attribute(fill, slice_of(wanted->items[i].attribute), values[i]);
+		if (search.found[i].value.data)
+			status = fill_attribute(fill, slice_of(wanted->items[i].attribute),
+			                        search.found[i].value);
 	return status;
 }
