@@ -199,11 +199,12 @@ static int dump(char *path, const struct file_trust *trust, struct tables *table
 	(void)trust;
 	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
-	if (section_check(map.memory, map.size, say, path) > 0) {
+	/* Looked for anew: somebody may have written to the file in between. */
+	if (section_check(map.memory, map.size, say, path) > 0 ||
+	    !find_tables(&map, path, false, tables)) {
 		os_pages_unmap(map.memory, map.size);
 		return 1;
 	}
-	find_tables(&map, path, false, tables);
 	clock = file_clock(&tables->found[0].table);
 	now_ns = clock_now(&clock);
 	for (size_t t = 0; t < tables->count; t++) {

@@ -182,7 +182,7 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 	if (now_ns == WEIR_NOW)
 		now_ns = clock_now(&table->clock);
 	*stats = (struct weir_table_stats){
-	    .capacity = table->table.header->capacity,
+	    .capacity = table->section.capacity,
 	    .cells = table->table.sets * TABLE_SET_CELLS,
 	    .live = table_live(&table->table, now_ns),
 	    .evictions = table_evictions(&table->table),

@@ -109,7 +109,7 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
 
-	engine->match = match_new(config, &engine->table->table.header->secret, &engine->arena);
+	engine->match = match_new(config, &engine->table->secret, &engine->arena);
 	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
 	if (!engine->match || !engine->keys)
 		return error_set(error, WEIR_ENOMEM, "out of memory");

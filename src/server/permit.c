@@ -17,7 +17,7 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 	const struct request *r = &work->request;
 	struct weir_permits permits;
 
-	if (!permit_text_read(r->permit, &worker->shared->table->table.header->secret, &permits))
+	if (!permit_text_read(r->permit, &worker->shared->table->secret, &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->engine.direct.key.hash))
 		return error_set(error, WEIR_EINVAL,
@@ -51,8 +51,8 @@ int permit_answer(struct worker *worker, struct work *work)
 		return WEIR_OK;
 	}
 	engine_permits(&work->engine, &permits);
-	work->reply.permit = permit_text_write(
-	    &permits, &worker->shared->table->table.header->secret, &worker->arena);
+	work->reply.permit =
+	    permit_text_write(&permits, &worker->shared->table->secret, &worker->arena);
 	if (!work->reply.permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);

@@ -290,7 +290,7 @@ static void say_started(const struct server *server)
 	        {"file", path ? path : ""}, {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count},
 	        {"threads", .number = server->worker_count},
-	        {"capacity", .number = server->shared.table->table.header->capacity});
+	        {"capacity", .number = server->shared.table->section.capacity});
 }
 
 /* Whatever the format of the log: those who start a server wait for these lines. */

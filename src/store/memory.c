@@ -50,6 +50,7 @@ static int make_in_memory(struct weir_table *store, uint64_t capacity,
 	store->section = (struct section){.capacity = capacity, .size = size};
 	section_format(memory, &store->section, secret);
 	table_view(&store->table, memory, table_sets(capacity));
+	store->secret = *secret;
 	keyhash_init(&store->hash, secret);
 	return WEIR_OK;
 }
@@ -72,7 +73,7 @@ static int check_file(const struct weir_table *store, const struct weir_table_op
                       struct weir_error *error)
 {
 	uint64_t capacity = store->section.capacity;
-	const struct hash_key *secret = &store->file->secret;
+	const struct hash_key *secret = &store->secret;
 
 	if (options->capacity && options->capacity != capacity)
 		return error_set(error, WEIR_EINVAL, "%.120s: capacity: expected %llu, found %llu",

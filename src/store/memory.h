@@ -36,7 +36,8 @@ struct wide_table {
 
 struct weir_table {
 	struct table table; /* of one-word states; its header is the store's */
-	struct keyhash hash;
+	struct hash_key secret; /* as it was when the file was checked, as is `section` */
+	struct keyhash hash;    /* made of it */
 	struct clock clock;
 	struct section section; /* of that table */
 	struct shared *file;    /* NULL: this process's memory */

@@ -153,7 +153,7 @@ static int reserve_in_memory(struct weir_table *store, const struct section *fre
 			os_pages_unmap(memory[i], fresh[i].size);
 			continue;
 		}
-		section_format(memory[i], &fresh[i], &store->table.header->secret);
+		section_format(memory[i], &fresh[i], &store->secret);
 		status = reserve_publish(store, &fresh[i], memory[i], error);
 	}
 	free(memory);

@@ -33,7 +33,7 @@ static int map_section(struct weir_table *store, int fd, const struct section_wa
 	if (walk->offset > 0)
 		return reserve_publish(store, section, memory, error);
 	store->section = *section;
-	store->file->secret = walk->secret;
+	store->secret = walk->secret;
 	table_view(&store->table, memory, table_sets(section->capacity));
 	keyhash_init(&store->hash, &walk->secret);
 	return WEIR_OK;
@@ -43,7 +43,7 @@ static int map_section(struct weir_table *store, int fd, const struct section_wa
 static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
 {
 	struct shared *file = store->file;
-	struct section_walk walk = {.offset = file->end, .secret = file->secret};
+	struct section_walk walk = {.offset = file->end, .secret = store->secret};
 	struct weir_error inner = {0};
 	uint64_t size;
 	int status = file_size(fd, file->path, &size, error);
@@ -134,7 +134,7 @@ int shared_add(struct weir_table *store, int fd, const struct section *fresh, si
                struct weir_error *error)
 {
 	const struct shared *file = store->file;
-	int status = file_add(fd, file->path, file->end, fresh, n, &file->secret, error);
+	int status = file_add(fd, file->path, file->end, fresh, n, &store->secret, error);
 
 	return status == WEIR_OK ? map_rest(store, fd, error) : status;
 }

@@ -15,7 +15,6 @@
 /* Where the file is found again, and what of it is mapped. */
 struct shared {
 	struct file_trust trust;
-	struct hash_key secret;
 	dev_t device;
 	ino_t inode;
 	uint64_t end; /* of the sections that are mapped; who changes it has locked the file */

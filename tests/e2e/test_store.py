@@ -107,6 +107,19 @@ def test_another_store_needs_a_restart(serve, tmp_path):
     assert not (tmp_path / "two").exists()
 
 
+def test_what_somebody_writes_into_the_header_later_is_not_gone_by(serve_file, state):
+    server = serve_file("--capacity", str(CAPACITY))
+    take = lambda: server.post("/v1/acquire", {"limit": "login", "key": "k", "permit": True}).json
+    permit = take()["permit"]
+    change(state, 0, b"\xff" * HEADER)
+    assert take()["remaining"] == 8
+    back = server.post("/v1/refund", {"limit": "login", "key": "k", "permit": permit}).json
+    assert (back["allowed"], back["remaining"]) == (True, 9)
+    server.reload(CONFIG)  # rules are matched under the file's secret, too
+    server.line_with("reloaded")
+    assert take()["remaining"] == 8
+
+
 def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
     before = used.read_bytes()
     done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
