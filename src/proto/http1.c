@@ -41,10 +41,17 @@ static struct slice span_slice(struct http1_span span, const char *base)
 	return (struct slice){base + span.at, span.len};
 }
 
-/* Quickly tells most names apart: `lower` has no capitals. */
-static bool same_letter(struct slice name, struct slice lower)
+/* Quickly leaves out most names of a request: no name that we look for begins like them. */
+static bool may_matter(struct slice name)
 {
-	return name.len > 0 && (*name.data | 32) == *lower.data;
+#define LETTER(c) 1u << ((c) - 'a')
+#define X(name, text) | LETTER(*text)
+	const unsigned letters = LETTER('f') | LETTER('v') | LETTER('x') HTTP1_FIELD_LIST(X);
+#undef X
+	unsigned letter = name.len > 0 ? (*name.data | 32u) - 'a' : 26;
+
+	return letter < 26 && (letters & 1u << letter);
+#undef LETTER
 }
 
 static enum http1_field find_field(struct slice name)
@@ -56,8 +63,7 @@ static enum http1_field find_field(struct slice name)
 	};
 	enum http1_field field = 0;
 
-	while (field < HTTP1_FIELD_COUNT &&
-	       (!same_letter(name, names[field]) || !slice_equal_nocase(name, names[field])))
+	while (field < HTTP1_FIELD_COUNT && !slice_equal_nocase(name, names[field]))
 		field++;
 	return field;
 }
@@ -72,8 +78,6 @@ static bool is_forwarded(struct slice name)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct slice found = name, mark = names[i];
 
-		if (!same_letter(found, mark))
-			continue;
 		if (mark.data[mark.len - 1] == '-' && found.len > mark.len)
 			found.len = mark.len;
 		if (slice_equal_nocase(found, mark))
@@ -82,22 +86,28 @@ static bool is_forwarded(struct slice name)
 	return false;
 }
 
+static void keep(struct http1_reader *reader, struct slice name)
+{
+	enum http1_field field = find_field(name);
+
+	reader->forwarded = reader->forwarded || is_forwarded(name);
+	if (field == HTTP1_FIELD_COUNT)
+		return;
+	if (reader->line_count == HTTP1_LINES_MAX)
+		reader->too_many = true;
+	else
+		reader->lines[reader->line_count++] = (struct http1_line){field, reader->value};
+}
+
 static int on_value_complete(llhttp_t *parser)
 {
 	struct http1_reader *reader = parser->data;
 	struct slice name = span_slice(reader->name, reader->base);
-	enum http1_field field;
 
 	if (reader->head_len > 0)
 		return HPE_OK; /* a trailer */
-	field = find_field(name);
-	reader->forwarded |= is_forwarded(name);
-	if (field < HTTP1_FIELD_COUNT) {
-		if (reader->line_count == HTTP1_LINES_MAX)
-			reader->too_many = true;
-		else
-			reader->lines[reader->line_count++] = (struct http1_line){field, reader->value};
-	}
+	if (may_matter(name))
+		keep(reader, name);
 	reader->name = reader->value = (struct http1_span){0, 0};
 	return HPE_OK;
 }

@@ -383,12 +383,14 @@ static bool is_foreign(struct slice origin, struct slice host)
 }
 
 /* Who sent it, as its header says; a browser lets no page write these fields. */
-static void read_origin(struct http_call *call)
+static int read_origin(struct http_call *call)
 {
-	struct request_origin *origin = &call->fill.request->origin;
+	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);
 	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
 
-	origin->forwarded = call->reader->forwarded;
+	if (!origin)
+		return out_of_memory(call);
+	*origin = (struct request_origin){.forwarded = call->reader->forwarded};
 	if (host.len > 0)
 		origin->host = without_port(host);
 	for (unsigned i = 0; i < call->reader->line_count; i++) {
@@ -400,6 +402,8 @@ static void read_origin(struct http_call *call)
 		else if (field == HTTP1_FETCH_SITE)
 			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
 	}
+	call->fill.request->origin = origin;
+	return 0;
 }
 
 static void read_message(struct http_call *call)
@@ -426,10 +430,9 @@ static void read_message(struct http_call *call)
 	fill->request->kind = route->kind;
 	fill->request->op = route->op;
 	fill->request->class = route->class;
-	if (route->read(call) != 0)
+	/* Where a proxy asks, the header is that of another request. */
+	if (route->read(call) != 0 || (!fill->request->from_proxy && read_origin(call) != 0))
 		refuse(fill);
-	else if (!fill->request->from_proxy) /* else the header is that of another request */
-		read_origin(call);
 }
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */

@@ -330,6 +330,7 @@ __attribute__((noinline)) static enum codec_result
 parse_slow(struct resp_session *session, struct slice data, size_t *consumed, struct arena *arena,
            struct request *request)
 {
+	static const struct request_origin browser = {.foreign = true};
 	struct slice args[RESP_WORDS_MAX];
 	struct resp_command command = {.args = args, .capacity = RESP_WORDS_MAX};
 	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
@@ -342,7 +343,7 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
 		return CODEC_SKIPPED;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
-	request->origin.foreign = result == RESP_FOREIGN;
+	request->origin = result == RESP_FOREIGN ? &browser : NULL;
 	request->close = result == RESP_BROKEN || result == RESP_FOREIGN;
 	if (request->close)
 		status = error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);

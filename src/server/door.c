@@ -43,7 +43,8 @@ static int check_peer(const struct weir_config *config, const struct ip *peer, b
 int door_check(const struct weir_config *config, const struct ip *peer,
                const struct request *request, struct weir_error *error)
 {
-	const struct request_origin *origin = &request->origin;
+	static const struct request_origin unknown;
+	const struct request_origin *origin = request->origin ? request->origin : &unknown;
 	bool only_asks = request->class <= REQUEST_ASK;
 
 	if (origin->foreign)

@@ -15,7 +15,7 @@
 /** Whether door_check has anything to look at: what is asked on most connections needs no check. */
 static inline bool door_matters(const struct request *request)
 {
-	return request->class > REQUEST_ASK || request->origin.host.data || request->origin.foreign;
+	return request->class > REQUEST_ASK || request->origin;
 }
 
 /** WEIR_OK, or EPERM with words for the sender. */

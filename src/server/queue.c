@@ -64,7 +64,7 @@ static void keep(struct request *r, char *bytes)
 	put_slice(&bytes, &r->limit);
 	put_slice(&bytes, &r->key);
 	put_slice(&bytes, &r->forwarded_for);
-	r->origin = (struct request_origin){0}; /* it has been let in */
+	r->origin = NULL; /* it has been let in */
 	r->text = (struct slice){NULL, 0}; /* of what the codec answers by itself */
 	r->args = NULL;
 	r->arg_count = 0;

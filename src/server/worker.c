@@ -134,7 +134,7 @@ static bool admit(struct worker *worker, struct work *work, const struct feed *f
 	client->coming += reply;
 	worker->coming += reply;
 	worker->count++;
-	if (work->request.kind == REQUEST_LOCAL && work->request.origin.foreign)
+	if (work->request.kind == REQUEST_LOCAL && work->request.origin)
 		log_foreign(worker, work);
 	if (work->request.close)
 		net_conn_finish(work->conn);

@@ -1,7 +1,10 @@
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -66,6 +69,37 @@ static void networks_have_one_canonical_text_and_ipv4_is_whole(void **state)
 	assert_network("::1", 64, "::/64");
 	assert_network("10.1.2.3", 1, "10.1.2.3");
 	assert_network("::ffff:10.1.2.3", 64, "10.1.2.3");
+}
+
+/* Addresses with a byte or three changed, and the system's word on each. */
+static void ipv4_is_read_as_the_system_reads_it(void **state)
+{
+	static const char bytes[] = "0123456789..  :/a-x";
+	unsigned taken = 0;
+
+	(void)state;
+	srand(7);
+	for (unsigned i = 0; i < 200000; i++) {
+		char text[24];
+		uint8_t expected[4];
+		struct ip ip;
+		int len = snprintf(text, sizeof text, "%d.%d.%d.%d", rand() % 300, rand() % 12,
+		                   rand() % 120, rand() % 260);
+		bool is_one;
+
+		for (int n = rand() % 4; n > 0; n--)
+			text[rand() % len] = bytes[(size_t)rand() % (sizeof bytes - 1)];
+		text[len -= rand() % 3] = '\0';
+		if (strchr(text, ':'))
+			continue;
+		is_one = inet_pton(AF_INET, text, expected) == 1;
+		if (ip_parse((struct slice){text, (size_t)len}, &ip) != is_one)
+			fail_msg("'%s' is %san address", text, is_one ? "" : "not ");
+		if (is_one)
+			assert_memory_equal(ip.bytes + 12, expected, sizeof expected);
+		taken += is_one;
+	}
+	assert_in_range(taken, 20000, 180000);
 }
 
 static void what_is_no_address_is_refused(void **state)
@@ -175,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(addresses_have_one_canonical_text),
 	    cmocka_unit_test(networks_have_one_canonical_text_and_ipv4_is_whole),
+	    cmocka_unit_test(ipv4_is_read_as_the_system_reads_it),
 	    cmocka_unit_test(what_is_no_address_is_refused),
 	    cmocka_unit_test(ranges_in_every_form),
 	    cmocka_unit_test(what_is_no_range_is_refused),

@@ -18,7 +18,7 @@ static const struct request_origin nothing_said;
 static bool comes_in(const struct weir_config *config, const char *peer, enum request_class class,
                      struct request_origin origin, const char *why)
 {
-	struct request request = {.kind = REQUEST_LIMIT, .class = class, .origin = origin};
+	struct request request = {.kind = REQUEST_LIMIT, .class = class, .origin = &origin};
 	struct weir_error error = {0};
 	struct ip ip;
 	int status;
