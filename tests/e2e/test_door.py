@@ -1,17 +1,19 @@
 """What may come in, and what may not: strangers, proxies, and pages in a browser."""
 
+import getpass
 import http.server
 import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 from browser import Browser
-from harness import CONFIG, PATIENCE, Http, Server, Wire
+from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, until, weir
 
 STRANGER = pathlib.Path(__file__).parent / "stranger.py"
 SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
@@ -104,6 +106,72 @@ def test_what_a_proxy_passes_on_only_asks(shedding, key, header):
     permit = shedding.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
     refund = carry_out(shedding, post("/v1/refund", {"permit": permit}), key, {header: "x"})
     assert refund.json["allowed"] is True
+
+
+def of_security_page(language):
+    [block] = re.findall(rf"^```{language}\n(.*?)^```$",
+                         (ROOT / "docs/security.md").read_text(), re.M | re.S)
+    return block
+
+
+def test_the_configuration_that_the_page_shows_is_one(tmp_path):
+    file = tmp_path / "weir.yaml"
+    file.write_text(of_security_page("yaml"))
+    assert weir("lint", "--strict", file).returncode == 0
+
+
+NGINX = """
+daemon off;
+user {user};
+pid nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    server {{
+        listen unix:{socket};
+        {shown}
+        location /all/ {{
+            proxy_pass http://127.0.0.1:8080/;
+            proxy_set_header X-Forwarded-For $remote_addr;
+        }}
+    }}
+}}
+"""
+
+
+def test_a_proxy_that_says_so_of_itself_opens_nothing(shedding, tmp_path, key):
+    path = tmp_path / "s"
+    (tmp_path / "nginx.conf").write_text(NGINX.format(
+        user=getpass.getuser(), socket=path, shown=of_security_page("nginx")
+    ).replace("127.0.0.1:8080", f"127.0.0.1:{shedding.http}"))
+    process = subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", tmp_path, "-c", "nginx.conf"],
+                               stderr=subprocess.DEVNULL)
+
+    def ask(method, target, body=b""):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"%s %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s"
+                           % (method.encode(), target.encode(), len(body), body))
+            return int(client.makefile("rb").read().split()[1])
+
+    try:
+        until(path.exists, "nginx to listen")
+        before = state(shedding, key)
+        reset = json.dumps({"limit": "login", "key": key}).encode()
+        assert ask("GET", "/metrics") == 200
+        assert ask("GET", "/v1/limits") == ask("POST", "/v1/reset", reset) == 404
+        assert ask("GET", "/all/v1/limits") == ask("POST", "/all/v1/reset", reset) == 403
+        assert ask("POST", "/all/v1/acquire", reset) == 200
+        assert state(shedding, key) == (before[0] - 1, before[1])
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
 
 
 def test_an_item_of_a_batch_is_refused_alone(shedding, key):
