@@ -63,8 +63,8 @@ static int check_path(struct reader *reader, const yaml_node_t *node,
 	if (slice_equal(path, asked) && !memchr(text, '?', asked.len))
 		return WEIR_OK;
 	return node_warning(reader, node,
-	                    "expected a path that begins with /, without escapes, a query, double "
-	                    "slashes and . or .. between them, found %s: no request at /auth has it",
+	                    "expected a path that begins with / and has no query, no escapes and no "
+	                    "empty, . or .. segments, found %s: no request at /auth has it",
 	                    node_found(node).text);
 }
 
