@@ -21,6 +21,9 @@ from test_docs import blocks
 DOCUMENT = "docs/proxies.md"
 PROXIES = ["nginx", "caddy", "haproxy", "traefik", "envoy"]
 
+# The document's rule, but for any path and more requests than a test makes.
+ANY = blocks(DOCUMENT, "yaml")[0].replace('match: { path: "/shop/*" }, ', "").replace("100/h", "1000/h")
+
 # What a configuration file for sites is to be embedded in.
 NGINX = """
 daemon off;
@@ -69,7 +72,8 @@ CADDY_MORE = """
 class Proxy:
     """A proxy's command and files: what the document shows, with our addresses."""
 
-    def __init__(self, name, directory, addresses, fail_open=False, more=False):
+    def __init__(self, name, directory, addresses, fail_open=False, more=False,
+                 behind_cdn=False):
         self.name = name
         self.directory = directory
         self.port = int(addresses["port"])
@@ -80,6 +84,7 @@ class Proxy:
         self.backend = addresses["backend"]
         self.fail_open = fail_open
         self.more = more
+        self.behind_cdn = behind_cdn
 
     def shown(self, language, holding="", **more):
         """The document's first block in that language, or its second where that fails open."""
@@ -87,19 +92,32 @@ class Proxy:
         text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
-        return self.passing_on(self.failing_open(text))
+        return self.adding(self.passing_on(self.failing_open(text)))
 
     def failing_open(self, text):
         """With the change that a comment of the document tells."""
         return re.sub(r"^( *).*?  (?:#|--) to fail open: (.*)$", r"\1\2", text,
                       flags=re.M) if self.fail_open else text
 
+    def advised(self, title):
+        """The code that a list of the document has for this proxy."""
+        [section] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", (ROOT / DOCUMENT).read_text(),
+                               re.M | re.S)
+        return re.findall(rf"^- {self.name}.*?: `(.*?)`", section, re.M | re.I)
+
     def passing_on(self, text):
-        """With the document's line for a header behind the last of those that are shown."""
-        for line in re.findall(rf"^- {self.name}, .*?: `(.*?)`", (ROOT / DOCUMENT).read_text(),
-                               re.M | re.I | re.S):
+        """With a line for a visitor's header behind the last of the lines for headers."""
+        for line in self.advised("Headers and cookies"):
             text = re.sub(r"^( *).*(?:x-forwarded-uri|exact: x-forwarded-for).*\n",
                           rf"\g<0>\1{line}\n", text, flags=re.M | re.I)
+        return text
+
+    def adding(self, text):
+        """With the line for a CDN: instead of the one for the address, or where Caddy has it."""
+        for line in self.advised("Behind a CDN") if self.behind_cdn else []:
+            text = re.sub(r"^(\s*)(?:.*x-forwarded-for.*|(uri .*))$",
+                          lambda found: f"{found[1]}{found[2] or ''}\n{found[1]}{line}", text,
+                          flags=re.M | re.I)
         return text
 
     def write(self, name, text):
@@ -265,6 +283,21 @@ def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(sit
     assert site.get("/shop/empty/", "127.0.0.3").status != 429
 
 
+@pytest.mark.parametrize("name", [name for name in PROXIES if name != "traefik"])
+def test_behind_a_cdn_the_address_is_the_one_that_it_tells(front, name):
+    site = front(name, ANY.replace("[127.0.0.1]", "[127.0.0.1, 127.0.0.2]"), behind_cdn=True)
+    for source, told, counted in (
+            ("127.0.0.2", "203.0.113.9", "203.0.113.9"),
+            ("127.0.0.2", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
+            ("127.0.0.3", "198.51.100.1", "127.0.0.3")):
+        before = left(site, counted)
+        assert site.get("/shop/", source, X_Forwarded_For=told).status == 200
+        assert before - left(site, counted) == 1, told
+        assert left(site, "198.51.100.1") == 1000
+    assert site.get("/shop/", "127.0.0.3").status == 200
+    assert left(site, "127.0.0.3") == 998
+
+
 def test_keys_of_an_api_are_told_apart(site):
     """By the shipped file: keys are counted by themselves, callers without one by address."""
     site.weir.reload((ROOT / "examples/weir.yaml").read_text().replace("/m,", "/d,"))
@@ -278,8 +311,6 @@ def test_keys_of_an_api_are_told_apart(site):
     assert statuses(3, x_api_key="another") == [False] * 3
     assert statuses(62) == [False] * 60 + [True] * 2
 
-
-ANY = blocks(DOCUMENT, "yaml")[0].replace('match: { path: "/shop/*" }, ', "").replace("100/h", "1000/h")
 
 # What is asked of every proxy: the path, and what the site answers.
 ASKED = {"/": 200, "/index.html": 200, "/shop": (301, 308), "/shop/": 200, "/shop/nosuch": 404}
