@@ -6,7 +6,7 @@ from harness import Wire, encode
 
 HELD = """
 limits:
-  paced: { algorithm: pacer, rate: 1/h, slack: 0 }
+  paced: { algorithm: pacer, rate: 3/m, slack: 0, max_wait: 10m }
   places: { algorithm: concurrency, max: 1, queue: 5, max_wait: 30s }
   login: { algorithm: token_bucket, rate: 10/h, burst: 10 }
 rules:
