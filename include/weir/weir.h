@@ -408,8 +408,8 @@ struct weir_table_options {
  * given must be the same. A file that holds no table that fits, or that somebody else
  * owns or may write, is refused, never written to; so is a symbolic link.
  * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no
- * random bytes; the file cannot be opened, made or mapped), ENOTFOUND (it is gone
- * again), ENOMEM.
+ * random bytes; the file cannot be opened, made, locked or mapped), EFULL (its disk has no
+ * room for it), ENOTFOUND (it is gone again), ENOMEM.
  */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);
@@ -444,7 +444,8 @@ WEIR_API int weir_table_reserve(weir_table *table, const weir_limit *limit,
 /**
  * As weir_limiter_acquire, for one key of one limit. A key is any bytes; a key
  * never seen is one that has long been idle. `key` is only read.
- * Errors: ECOST, ELONG.
+ * Errors: ECOST, ELONG. All calls with a table and a limit: ENOMEM, EFULL, EIO, EINVAL
+ * where the limit's own table is not there yet and can't be made (weir_table_reserve).
  */
 WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
                           size_t key_len, uint64_t cost, uint64_t now_ns,
@@ -545,10 +546,10 @@ WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests
 
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
-	uint64_t cells;     /**< places there are, of the sizes in use */
+	uint64_t cells;     /**< places there are, those of limits' own tables with them once used */
 	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
-	uint64_t bytes;     /**< memory of the table, of the sizes in use */
+	uint64_t bytes;     /**< memory of the table at most, and of those */
 	uint64_t reserved[3];
 };
 
@@ -578,8 +579,9 @@ struct weir_attribute {
 #define WEIR_ATTRIBUTES_MAX 64
 
 /**
- * Compiles `config` for deciding. `config` and `table` must outlive the engine.
- * Errors: as weir_limit_open.
+ * Compiles `config` for deciding, and makes the room that its limits take, of all or of
+ * none. `config` and `table` must outlive the engine.
+ * Errors: as weir_limit_open and weir_table_reserve.
  */
 WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                               struct weir_error *error);

@@ -4,13 +4,27 @@
 #include <weir/rules.h>
 
 #include "cli/command.h"
+#include "engine/engine.h"
 #include "rules/model.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/settings.h"
 
+/* How many keys each limit has room for that has a table of its own, as a server would make it. */
+static void say_room(const char *path, const weir_engine *engine, uint64_t capacity)
+{
+	for (size_t i = 0; i < engine_limit_count(engine); i++) {
+		const struct weir_limit *limit = engine_limit_at(engine, i);
+		struct memory_room room = memory_room_planned(capacity, &limit->algo);
+
+		if (!room.is_shared)
+			printf("%s: limit \"%s\": room for %llu keys, %llu bytes at most\n", path, limit->name,
+			       (unsigned long long)room.keys, (unsigned long long)room.bytes);
+	}
+}
+
 /* As the server would: what a file asks for can be well formed and impossible. */
-static int check_config(const weir_config *config, struct weir_error *error)
+static int check_config(const char *path, const weir_config *config, struct weir_error *error)
 {
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
@@ -22,6 +36,8 @@ static int check_config(const weir_config *config, struct weir_error *error)
 		status = weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error);
 	if (status == WEIR_OK)
 		status = weir_engine_open(config, table, &engine, error);
+	if (status == WEIR_OK)
+		say_room(path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	weir_engine_close(engine);
 	weir_table_close(table);
 	return status;
@@ -43,7 +59,7 @@ static bool check_file(const char *path, bool strict)
 	struct weir_error error = {0};
 	weir_config *config = NULL;
 	bool good = server_config_read(path, &config, &error) == WEIR_OK &&
-	            check_config(config, &error) == WEIR_OK;
+	            check_config(path, config, &error) == WEIR_OK;
 
 	if (!good)
 		say_error(path, &error);

@@ -29,6 +29,22 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 	return uses;
 }
 
+/* A random limit keeps no states. */
+static void add_room(const struct weir_table *table, const struct algo_limit *limit,
+                     struct buffer *out)
+{
+	struct memory_room room;
+
+	if (limit->algorithm == WEIR_RANDOM) {
+		buffer_add_text(out, "null");
+		return;
+	}
+	room = memory_room(table, limit);
+	buffer_printf(out, "{\"keys\":%llu,\"bytes\":%llu,\"shared\":%s}",
+	              (unsigned long long)room.keys, (unsigned long long)room.bytes,
+	              room.is_shared ? "true" : "false");
+}
+
 int limit_list_render(const struct server_config *config, struct arena *arena, struct buffer *out)
 {
 	const struct weir_config *rules = config->rules;
@@ -50,6 +66,8 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 		rules_show_limit(&shown, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);
+		buffer_add_text(out, ",\"room\":");
+		add_room(engine_table(config->engine), &limit->algo, out);
 		buffer_add_text(out, ",\"rules\":[");
 		for (const struct use *use = uses[i]; use; use = use->next) {
 			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");

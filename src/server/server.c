@@ -192,6 +192,21 @@ static void say_what_needs_a_restart(struct log *log, const struct settings_plan
 			log_say(log, LOG_WARNING, "restart_needed", {"setting", fixed[i].name});
 }
 
+/* How many keys each limit has room for that has a table of its own. */
+static void say_room(const struct server *server)
+{
+	const struct weir_engine *engine = server->config->engine;
+
+	for (size_t i = 0; i < engine_limit_count(engine); i++) {
+		const struct weir_limit *limit = engine_limit_at(engine, i);
+		struct memory_room room = memory_room(server->shared.table, &limit->algo);
+
+		if (!room.is_shared)
+			log_say(server->shared.log, LOG_INFO, "limit_room", {"limit", limit->name},
+			        {"keys", .number = room.keys}, {"bytes", .number = room.bytes});
+	}
+}
+
 /* Everything that can fail happens beside the running configuration. */
 static int reload_config(struct server *server, struct weir_error *error)
 {
@@ -228,12 +243,14 @@ static void reload_file(struct server *server, const char *path)
 	int status = reload_config(server, &error);
 
 	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
-	if (status == WEIR_OK)
-		log_say(log, LOG_INFO, "reloaded", {"file", path},
-		        {"limits", .number = server->config->rules->limit_count},
-		        {"rules", .number = server->config->rules->rule_count});
-	else
+	if (status != WEIR_OK) {
 		log_error(log, "reload_failed", path, &error);
+		return;
+	}
+	log_say(log, LOG_INFO, "reloaded", {"file", path},
+	        {"limits", .number = server->config->rules->limit_count},
+	        {"rules", .number = server->config->rules->rule_count});
+	say_room(server);
 }
 
 static void reload(struct server *server)
@@ -291,6 +308,7 @@ static void say_started(const struct server *server)
 	        {"rules", .number = server->config->rules->rule_count},
 	        {"threads", .number = server->worker_count},
 	        {"capacity", .number = server->shared.table->section.capacity});
+	say_room(server);
 }
 
 /* Whatever the format of the log: those who start a server wait for these lines. */

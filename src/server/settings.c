@@ -12,7 +12,6 @@
 
 #define DEFAULT_HTTP     "127.0.0.1:8080"
 #define DEFAULT_RESP     "127.0.0.1:6380"
-#define DEFAULT_CAPACITY 1000000
 
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name))
 {
@@ -137,7 +136,7 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 		status = read_account("store_group", config->store_group, "group", account_group,
 		                      &out->group, error);
 	/* A file that is there already has a capacity of its own. */
-	out->capacity = config->capacity || *out->path ? config->capacity : DEFAULT_CAPACITY;
+	out->capacity = config->capacity || *out->path ? config->capacity : SETTINGS_CAPACITY_DEFAULT;
 	if (status == WEIR_OK)
 		status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
 		                      &out->http, error);

@@ -30,6 +30,7 @@ struct settings {
 	const char *text[SETTING_COUNT]; /* as given; NULL: not given */
 };
 
+#define SETTINGS_CAPACITY_DEFAULT 1000000 /* as the library's */
 #define SETTINGS_PATH_MAX 4096 /* with its NUL, as Linux has it */
 
 /* The same, understood. */

@@ -41,7 +41,7 @@ static int choose_secret(const struct weir_table_options *options, struct hash_k
 static int make_in_memory(struct weir_table *store, uint64_t capacity,
                           const struct hash_key *secret, struct weir_error *error)
 {
-	size_t size = table_size(capacity);
+	size_t size = section_size(capacity, 0);
 	void *memory = os_pages_map(size);
 
 	if (!memory)

@@ -80,6 +80,21 @@ static inline struct wide_table *memory_wide(const struct weir_table *store, uin
 	}
 }
 
+/** What another process has made to take over from the table, or that if there is none. */
+__attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct weir_table *store,
+                                                                     struct wide_table *wide);
+
+/** The table of a limit that was admitted, also when another process has made it. */
+static inline struct wide_table *memory_newest(struct weir_table *store, uint64_t identity)
+{
+	struct wide_table *wide = memory_wide(store, identity);
+
+	if (__builtin_expect(
+	        __atomic_load_n(&wide->table.header->is_former, __ATOMIC_RELAXED) && store->file, 0))
+		return memory_find_newer(store, wide);
+	return wide;
+}
+
 /** Whether the limit's table is one that it can be decided in. */
 static inline bool memory_is_wide_enough(const struct wide_table *wide,
                                          const struct algo_limit *limit)
@@ -280,6 +295,19 @@ bool wide_try_log(const struct algo_limit *limit, const struct memory_key *key, 
 /** As memory_try, for an acquire from a summed window that time has left. */
 bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+
+/* What there is for the keys of a limit. */
+struct memory_room {
+	uint64_t keys;  /* so many at once, nearly always */
+	uint64_t bytes; /* of memory, or of the file, at most */
+	bool is_shared; /* with the keys of all limits whose states are one word */
+};
+
+/** The room of a limit that was admitted. */
+struct memory_room memory_room(const struct weir_table *store, const struct algo_limit *limit);
+
+/** The same of one that is new to a store of that capacity. */
+struct memory_room memory_room_planned(uint64_t capacity, const struct algo_limit *limit);
 
 /** Adds the tables of limits. */
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);

@@ -47,7 +47,7 @@ static void find(const struct holder *holder, const struct algo_limit *limit, st
 		return;
 	}
 	view->count = 0;
-	for (struct wide_table *wide = memory_wide(holder->store, limit->identity); wide;
+	for (struct wide_table *wide = memory_newest(holder->store, limit->identity); wide;
 	     wide = wide->former)
 		wide_find(wide, holder->key, &view->states[view->count++]);
 }
@@ -56,7 +56,7 @@ static void find(const struct holder *holder, const struct algo_limit *limit, st
 static bool is_newest(const struct holder *holder, const struct algo_limit *limit,
                       const struct wide_state *state)
 {
-	return !holder->store || memory_wide(holder->store, limit->identity) == state->wide;
+	return !holder->store || memory_newest(holder->store, limit->identity) == state->wide;
 }
 
 static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,

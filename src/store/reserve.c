@@ -41,6 +41,8 @@ static bool take_over(struct weir_table *store, struct wide_table *wide)
 			if (there && covers(there, &wide->section))
 				return false;
 			wide->former = there;
+			if (there && store->file) /* for processes that have not seen this one */
+				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELAXED);
 			/* Released: who finds the table finds what it is. */
 			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
 			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -177,6 +179,20 @@ int memory_reserve(struct weir_table *store, const struct algo_limit *const *lim
 	return status;
 }
 
+struct wide_table *memory_find_newer(struct weir_table *store, struct wide_table *wide)
+{
+	struct wide_table *newer = wide;
+	int fd;
+
+	if (shared_lock(store, &fd, NULL) != WEIR_OK)
+		return wide;
+	newer = memory_wide(store, wide->section.identity);
+	if (newer == wide) /* it is damaged, or was repaired without the other */
+		__atomic_store_n(&wide->table.header->is_former, 0, __ATOMIC_RELAXED);
+	shared_unlock(fd);
+	return newer;
+}
+
 int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit)
 {
 	/* What takes over from a limit may be wider, and is admitted when it does. */
@@ -187,6 +203,26 @@ int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit)
 	if (memory_wide(store, limit->identity))
 		alone.keys = 0;
 	return memory_reserve(store, &limits, 1, NULL);
+}
+
+static struct memory_room room_in(const struct section *section)
+{
+	return (struct memory_room){section->capacity, section->size, section->identity == 0};
+}
+
+struct memory_room memory_room(const struct weir_table *store, const struct algo_limit *limit)
+{
+	return room_in(limit->width == 0 ? &store->section
+	                                 : &memory_wide(store, limit->identity)->section);
+}
+
+struct memory_room memory_room_planned(uint64_t capacity, const struct algo_limit *limit)
+{
+	struct section section = {.capacity = capacity, .size = section_size(capacity, 0)};
+
+	if (limit->width != 0)
+		section = section_of(limit->identity, limit->width, limit->keys, capacity);
+	return room_in(&section);
 }
 
 void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)

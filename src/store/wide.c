@@ -273,7 +273,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		return places_apply(store, by, key, call, time, out);
 	for (;;) {
 		const struct algo_limit *limit = *by;
-		struct wide_table *wide = memory_wide(store, limit->identity);
+		struct wide_table *wide = memory_newest(store, limit->identity);
 		struct wide_state state;
 		struct cell head;
 		uint64_t until_ns;
@@ -281,7 +281,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		wide_find(wide, key, &state);
 		*by = algo_current(limit);
 		/* What has taken over may have closed this state, or given a slot another length. */
-		if (*by != limit || memory_wide(store, limit->identity) != wide)
+		if (*by != limit || memory_newest(store, limit->identity) != wide)
 			continue;
 		head = state.slot.value;
 		if (wide->former && !algo_head_live(head, time->now_ns) &&

@@ -56,6 +56,7 @@ static void copy_known(struct table_header *known, const struct table_header *he
 		known->end = header->end;
 	}
 	known->checksum = header->checksum;
+	known->is_former = header->is_former;
 	known->evictions = header->evictions;
 	known->claims = header->claims;
 	memcpy(known->fixed_copy, header->fixed_copy, TABLE_FIXED);

@@ -57,6 +57,7 @@ struct table_header {
 	uint64_t seen_ns;  /* of a file: what that clock said lately */
 	uint64_t checksum; /* of the fixed part */
 	uint64_t end;      /* of a file: where the last of its tables ends, at least */
+	uint64_t is_former; /* of a file: not 0 once its limit has a larger table there */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* made so far: the next one's number */

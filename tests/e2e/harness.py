@@ -38,6 +38,10 @@ trusted_proxies: [127.0.0.0/8]
 """
 
 
+# What /v1/limits says of the limits that share the default capacity.
+ROOM = {"keys": 1000000, "bytes": 20410368, "shared": True}
+
+
 def until(condition, what):
     """Polls for what happens in another process."""
     deadline = time.monotonic() + PATIENCE

@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from harness import CONFIG, Http, Wire, encode, until, weir
+from harness import CONFIG, ROOM, Http, Wire, encode, until, weir
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -54,15 +54,20 @@ def test_limits_are_listed_as_configured_and_follow_a_reload(serve):
     server = serve()
     assert server.get("/v1/limits").json == [
         {"name": "login", "algorithm": "token_bucket", "rate": "10/h", "burst": 10,
-         "on_store_failure": "local", "quota": 10, "rules": ["login-by-ip"]},
+         "on_store_failure": "local", "quota": 10, "room": ROOM,
+         "rules": ["login-by-ip"]},
         {"name": "level", "algorithm": "leaky_bucket", "rate": "10/h", "capacity": 10,
-         "on_store_failure": "local", "quota": 10, "rules": []},
+         "on_store_failure": "local", "quota": 10, "room": ROOM,
+         "rules": []},
         {"name": "window", "algorithm": "fixed_window", "rate": "3/h", "align": "first_request",
-         "on_store_failure": "local", "quota": 3, "rules": []},
+         "on_store_failure": "local", "quota": 3, "room": ROOM,
+         "rules": []},
         {"name": "reset", "algorithm": "resetting_bucket", "rate": "3/h",
-         "on_store_failure": "local", "quota": 3, "rules": []},
+         "on_store_failure": "local", "quota": 3, "room": ROOM,
+         "rules": []},
         {"name": "one", "algorithm": "token_bucket", "rate": "1/h", "burst": 1,
-         "on_store_failure": "local", "quota": 1, "rules": []},
+         "on_store_failure": "local", "quota": 1, "room": ROOM,
+         "rules": []},
     ]
     server.reload("""
 limits:
@@ -76,7 +81,8 @@ rules:
           == [('a"b', ['c"d']), ("twice", ["first", 'c"d'])], "the reload")
     assert server.get("/v1/limits").json[0] == {
         "name": 'a"b', "algorithm": "fixed_window", "rate": "2/d", "align": "calendar",
-        "timezone": "UTC", "on_store_failure": "local", "quota": 2, "rules": ['c"d']}
+        "timezone": "UTC", "on_store_failure": "local", "quota": 2, "room": ROOM,
+         "rules": ['c"d']}
 
 
 def test_the_most_denied_keys_are_listed_over_all_threads(serve):

@@ -76,6 +76,7 @@ def test_base_passes_so_many_a_day_and_then_its_rate(serve, key):
     listed = {limit["name"]: limit for limit in server.get("/v1/limits").json}
     assert listed["daily"] == {
         "name": "daily", "algorithm": "base", "base": 3, "rate": "2/30d",
-        "timezone": ZONE, "on_store_failure": "local", "quota": 4, "rules": []}
+        "timezone": ZONE, "on_store_failure": "local", "quota": 4,
+        "room": {"keys": 1000000, "bytes": 265211904, "shared": False}, "rules": []}
     assert re.search('^weir_decisions_total{limit="daily",reason="over_limit",allowed="false"} 1$',
                      server.get("/metrics").text, re.M)

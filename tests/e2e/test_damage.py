@@ -36,7 +36,8 @@ YEAR_NS = 365 * 86400 * 10**9
 DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 150))
 CLOCK, SEEN, CHECKSUM, END = slice(80, 96), slice(96, 104), slice(104, 112), slice(112, 120)
 # What means something in a header: the rest is zero. Only the first has a clock and an end.
-KNOWN = [slice(0, FIXED), CHECKSUM, slice(128, 136), slice(256, 264), slice(COPY, COPY + FIXED + 8)]
+KNOWN = [slice(0, FIXED), CHECKSUM, slice(120, 128), slice(128, 136), slice(256, 264),
+         slice(COPY, COPY + FIXED + 8)]
 
 
 def fill(empty, seed, share, now):
@@ -221,7 +222,8 @@ def check_repaired(after, data, intact, now):
         if header_can_be_saved(data, intact, start):
             assert header_is_sound(after, intact, start)
         else:
-            assert after[start + 28:start + 32] == bytes(4) and after[start + 64:start + 72] == bytes(8)
+            assert after[start + 28:start + 32] == bytes(4)
+            assert after[start + 64:start + 72] == bytes(8)
     assert struct.unpack("<Q", after[END]) == (len(after),)
     assert clock_is_true(after)
 

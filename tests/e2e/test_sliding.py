@@ -91,7 +91,8 @@ def test_listing_and_metrics_know_them(sliding):
     listed = {limit["name"]: limit for limit in sliding.get("/v1/limits").json}
     assert listed["slide"] == {
         "name": "slide", "algorithm": "sliding_window", "rate": "10/h", "slots": 12,
-        "on_store_failure": "local", "quota": 10, "rules": ["pair"]}
+        "on_store_failure": "local", "quota": 10,
+        "room": {"keys": 1000000, "bytes": 265211904, "shared": False}, "rules": ["pair"]}
     assert listed["log"]["algorithm"] == "sliding_log"
     for name in ("slide", "log"):
         with Wire(sliding.resp) as wire:

@@ -1,0 +1,160 @@
+"""What the keys of one limit take from others, how much room there is, and a disk that has none."""
+
+import re
+import subprocess
+
+from harness import WEIR, Wire, encode, weir
+
+CONFIG = """
+limits:
+  flooded: { algorithm: concurrency, max: 2000, retry: 3s }
+  uploads: { algorithm: concurrency, max: 5, keys: 3000 }
+  window:  { algorithm: sliding_window, rate: 10/h }
+  log:     { algorithm: sliding_log, rate: 1500/h }
+  bucket:  { algorithm: token_bucket, rate: 10/h }
+  relief:  { algorithm: random, deny: 0 }
+"""
+
+
+def acquire(server, limit, keys, cost=1):
+    """The replies for each of the keys, in order."""
+    with Wire(server.resp) as wire:
+        wire.send(b"".join(encode("WEIR.ACQUIRE", limit, key, "COST", cost) for key in keys))
+        return [wire.reply() for _ in keys]
+
+
+def allowed(replies):
+    return sum(reply[0] for reply in replies)
+
+
+def test_fresh_keys_of_one_limit_deny_nobody_of_another(serve):
+    server = serve("--capacity", "30000", config=CONFIG)
+    users = [f"user{i}" for i in range(200)]
+    fresh = [f"fresh{i}" for i in range(1700)]
+    assert allowed(acquire(server, "uploads", users)) == 200
+    flood = acquire(server, "flooded", fresh)
+    assert 175 <= allowed(flood) <= 240  # as many as its share says, and its cells
+    refused = [reply for reply in flood if not reply[0]]
+    assert {(reply[3], reply[5]) for reply in refused} == {(3000, b"no_room")}
+    for limit in "uploads", "window", "log", "bucket":
+        assert allowed(acquire(server, limit, users)) == 200
+    answer = server.get("/v1/acquire/flooded?key=one-more")
+    assert (answer.status, answer.json["reason"]) == (503, "no_room")
+    assert answer.headers["Retry-After"] == "3"
+    page = server.get("/metrics").text
+    assert f'weir_no_room_total{{limit="flooded"}} {len(refused) + 1}\n' in page
+    assert 'weir_no_room_total{limit="uploads"} 0\n' in page
+
+
+def test_fresh_keys_give_no_offender_his_quota_back(serve):
+    server = serve("--capacity", "30000", config=CONFIG)
+    assert allowed(acquire(server, "log", ["offender"], 1500)) == 1
+    assert allowed(acquire(server, "log", [f"fresh{i}" for i in range(2000)])) == 2000
+    page = server.get("/metrics").text
+    assert int(re.search(r"^weir_table_evictions_total (\d+)$", page, re.M)[1]) > 1000
+    reply, = acquire(server, "log", ["offender"])
+    assert (reply[0], reply[2], reply[5]) == (0, 0, b"over_limit")
+
+
+def test_how_many_keys_there_is_room_for_is_shown(serve, tmp_path):
+    server = serve("--capacity", "30000", config=CONFIG)
+    room = {limit["name"]: limit["room"] for limit in server.get("/v1/limits").json}
+    # Where no `keys` are named, as many as make capacity * 12 cells, 40 at least.
+    assert {name: row and (row["keys"], row["shared"]) for name, row in room.items()} == {
+        "flooded": (30000 * 12 // 2048, False), "uploads": (3000, False), "window": (30000, False),
+        "log": (30000 * 12 // 2048, False), "bucket": (30000, True), "relief": None}
+    listed = {limit["name"]: limit for limit in server.get("/v1/limits").json}
+    assert listed["uploads"]["keys"] == 3000 and "keys" not in listed["window"]
+    for name in "flooded", "uploads", "window", "log":
+        said = f"limit_room limit={name} keys={room[name]['keys']} bytes={room[name]['bytes']}"
+        assert any(said in line for line in server.log)
+    file = tmp_path / "lint.yaml"
+    file.write_text("capacity: 30000\n" + CONFIG)
+    done = weir("lint", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f'{file}: limit "{name}": room for {row["keys"]} keys, {row["bytes"]} bytes at most'
+        for name, row in room.items() if row and not row["shared"]] + [f"{file}: ok"]
+
+
+def test_a_reload_with_more_keys_makes_room_and_keeps_what_is_held(serve):
+    server = serve("--capacity", "30000", config=CONFIG)
+    users = [f"user{i}" for i in range(40)]
+    assert allowed(acquire(server, "flooded", users, 2000)) == 40
+    server.reload(CONFIG.replace("max: 2000,", "max: 2000, keys: 2500,"))
+    server.line_with("limit_room limit=flooded keys=2500")
+    assert allowed(acquire(server, "flooded", users)) == 0
+    assert allowed(acquire(server, "flooded", [f"fresh{i}" for i in range(1700)])) == 1700
+
+
+# ---- a full disk ----
+
+def limited(size):
+    """For a program whose files may be so large: the next byte is refused, as by a full disk."""
+    return ["prlimit", f"--fsize={size}"]
+
+
+def test_a_disk_without_room_is_an_error_at_the_start(tmp_path):
+    file, state = tmp_path / "weir.yaml", tmp_path / "state"
+    file.write_text(CONFIG)
+    words = [WEIR, "serve", "-c", file, "--store", f"file:{state}", "--http", "127.0.0.1:0",
+             "--resp", "127.0.0.1:0"]
+    for size in 1 << 20, 30 << 20:  # of the table that all share, and of the limits' own
+        done = subprocess.run([*limited(size), *words], capture_output=True, text=True, timeout=60,
+                              check=False)
+        assert done.returncode == 1
+        assert re.search(rf"{state}: expected leave for \d+ more bytes", done.stderr), done
+    done = weir("serve", "-c", file, "--store", "file:/dev/shm/weir-test-room-e2e",
+                "--capacity", str(2**32), "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert re.search(r"weir-test-room-e2e: expected room for \d+ more bytes on its disk, found \d+",
+                     done.stderr)
+
+
+def test_a_disk_without_room_is_an_error_at_a_reload_which_changes_nothing(serve, tmp_path):
+    state = tmp_path / "state"
+    few = "limits: { one: { algorithm: sliding_window, rate: 10/h } }"
+    server = serve("--store", f"file:{state}", "--capacity", "1000", config=few,
+                   account=limited(5 << 20))
+    assert server.get("/v1/acquire/one?key=k&cost=4").json["remaining"] == 6
+    size = state.stat().st_size
+    assert state.stat().st_blocks * 512 >= size
+    server.reload(few[:-1] + ", two: { algorithm: sliding_window, rate: 10/h, keys: 1000000 } }")
+    line = server.line_with("reload_failed")
+    assert re.search(rf"{state}: expected leave for \d+ more bytes", line)
+    assert state.stat().st_size == size
+    assert server.get("/v1/acquire/one?key=k&cost=4").json["remaining"] == 2
+    assert server.get("/v1/acquire/two?key=k").status == 404
+    assert weir("store", "check", state).returncode == 0
+
+
+def test_what_is_left_of_a_limit_that_is_gone_is_found_again(serve, tmp_path):
+    state = tmp_path / "state"
+    both = "limits: { one: { algorithm: sliding_window, rate: 10/h }%s }"
+    more = ", two: { algorithm: sliding_log, rate: 10/h }"
+    server = serve("--store", f"file:{state}", "--capacity", "1000", config=both % more)
+    assert server.get("/v1/acquire/two?key=k&cost=4").json["remaining"] == 6
+    size = state.stat().st_size
+    server.stop()
+    server = serve("--store", f"file:{state}", config=both % "")
+    assert server.get("/v1/acquire/one?key=k").json["allowed"]
+    assert state.stat().st_size == size
+    server.reload(both % more)
+    server.line_with("reloaded")
+    assert server.get("/v1/peek/two?key=k").json["remaining"] == 6
+    assert state.stat().st_size == size
+
+
+def test_servers_that_ask_for_other_widths_of_one_limit_share_its_counts(serve, tmp_path):
+    """The second makes a larger table; the first comes to know of it by the keys it shares."""
+    state = tmp_path / "state"
+    config = "limits: {{ it: {{ algorithm: sliding_log, rate: {}/h }} }}"
+    one = serve("--store", f"file:{state}", "--capacity", "1000", config=config.format(10))
+    assert one.get("/v1/acquire/it?key=k&cost=4").json["remaining"] == 6
+    two = serve("--store", f"file:{state}", config=config.format(1000))
+    assert two.get("/v1/acquire/it?key=k&cost=2").json["remaining"] == 994
+    assert one.get("/v1/peek/it?key=k").json["remaining"] == 4
+    assert one.get("/v1/acquire/it?key=k&cost=3").json["remaining"] == 1
+    assert two.get("/v1/peek/it?key=k").json["remaining"] == 991
+    assert two.get("/v1/acquire/it?key=new&cost=2").json["allowed"]
+    assert one.get("/v1/peek/it?key=new").json["remaining"] == 8

@@ -1,0 +1,382 @@
+/* What the keys of one limit can take from other keys, of its own limit and of others. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <weir/weir.h>
+
+#include "path.h"
+
+#define NOW    UINT64_C(1700000000000000000)
+#define SECOND UINT64_C(1000000000)
+#define HOUR   (3600 * SECOND)
+
+static weir_table *table;
+
+static weir_table *open_with(uint64_t capacity, const char *file)
+{
+	struct weir_error error = {0};
+	weir_table *opened;
+
+	if (weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = file}, &opened,
+	                    &error) != WEIR_OK)
+		fail_msg("%s", error.message);
+	return opened;
+}
+
+/* As small as tables of wide rows are by default: 40 keys. */
+static int open_small(void **state)
+{
+	(void)state;
+	table = open_with(40, NULL);
+	return 0;
+}
+
+static int close_small(void **state)
+{
+	(void)state;
+	weir_table_close(table);
+	return 0;
+}
+
+static weir_limit *open_limit(struct weir_limit_options options)
+{
+	struct weir_error error = {0};
+	weir_limit *limit;
+
+	if (weir_limit_open(&options, &limit, &error) != WEIR_OK)
+		fail_msg("%s", error.message);
+	return limit;
+}
+
+static weir_limit *places(const char *name, uint64_t max, uint64_t keys)
+{
+	return open_limit((struct weir_limit_options){
+	    .name = name, .algorithm = WEIR_CONCURRENCY, .max = max, .keys = keys});
+}
+
+static struct weir_decision ask(const weir_limit *limit, uint64_t key, uint64_t cost,
+                                uint64_t now_ns)
+{
+	struct weir_decision d;
+
+	assert_int_equal(weir_acquire(table, limit, &key, sizeof key, cost, now_ns, &d), WEIR_OK);
+	return d;
+}
+
+/* How many of `n` keys, from `first` on, are denied one each. */
+static uint64_t denied(const weir_limit *limit, uint64_t first, uint64_t n, uint64_t now_ns)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		sum += !ask(limit, first + i, 1, now_ns + i).allowed;
+	return sum;
+}
+
+static uint64_t evictions(void)
+{
+	struct weir_table_stats stats;
+
+	weir_table_stats(table, NOW, &stats);
+	return stats.evictions;
+}
+
+/* ---- an offender among strangers ---- */
+
+static const struct weir_limit_options sliding[] = {
+    {.algorithm = WEIR_SLIDING_LOG, .rate = {20, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_SLIDING_LOG, .rate = {100, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_SLIDING_LOG, .rate = {2000, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100000, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100, 1, WEIR_HOUR}, .slots = 1000},
+    {.algorithm = WEIR_SLIDING_COUNTER, .rate = {100, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_BASE, .base = 10, .rate = {90, 1, WEIR_HOUR}},
+};
+
+/* Entries of strangers are newer than his, and so last longer: what counts is how much they deny. */
+static void fresh_keys_give_no_offender_his_quota_back(void **state)
+{
+	for (size_t i = 0; i < sizeof sliding / sizeof *sliding; i++) {
+		weir_limit *limit;
+		uint64_t quota;
+
+		open_small(state);
+		limit = open_limit(sliding[i]);
+		quota = ask(limit, 0, 1, NOW).quota;
+		for (uint64_t n = 1; n < quota; n++)
+			assert_true(ask(limit, 0, 1, NOW + n).allowed);
+		assert_false(ask(limit, 0, 1, NOW + SECOND).allowed);
+		assert_int_equal(denied(limit, 1, 3000, NOW + 2 * SECOND), 0);
+		assert_true(evictions() > 2000);
+		assert_false(ask(limit, 0, 1, NOW + 3 * SECOND).allowed);
+		assert_int_equal(ask(limit, 0, 0, NOW + 3 * SECOND).remaining, 0);
+		weir_limit_close(limit);
+		close_small(state);
+	}
+}
+
+/* Of those who have equally much, the one that is idle soonest. */
+static void of_equals_the_one_that_is_idle_soonest_makes_room(void **state)
+{
+	struct weir_limit_options options = sliding[0];
+	weir_limit *limit;
+
+	(void)state;
+	options.keys = 1;
+	limit = open_limit(options);
+	for (uint64_t key = 0; key < 200; key++)
+		ask(limit, key, 2, NOW + key);
+	assert_true(evictions() >= 200 - 48);
+	for (uint64_t key = 0; key < 10; key++) {
+		assert_int_equal(ask(limit, key, 0, NOW + 200).remaining, 20);
+		assert_int_equal(ask(limit, 199 - key, 0, NOW + 200).remaining, 18);
+	}
+	weir_limit_close(limit);
+}
+
+/* ---- limits beside one another ---- */
+
+static void fresh_keys_of_one_limit_deny_nobody_of_another(void **state)
+{
+	weir_limit *flooded = places("flooded", 2000, 0), *wide = places("wide", 2000, 0),
+	           *narrow = places("narrow", 2, 0), *window = open_limit(sliding[3]),
+	           *bucket = open_limit((struct weir_limit_options){.rate = {5, 1, WEIR_HOUR}});
+	uint64_t before;
+
+	(void)state;
+	for (uint64_t key = 0; key < 20; key++) {
+		assert_true(ask(wide, key, 1999, NOW).allowed);
+		assert_true(ask(window, key, 99, NOW).allowed);
+	}
+	before = evictions();
+	assert_int_equal(denied(flooded, 1000, 1700, NOW), 1700 - 56); /* 40 keys, 7 sets */
+	assert_int_equal(evictions(), before);
+	assert_int_equal(denied(wide, 0, 20, NOW), 0);
+	assert_int_equal(denied(window, 0, 20, NOW), 0);
+	assert_int_equal(denied(wide, 0, 20, NOW), 20); /* theirs is as it was */
+	assert_int_equal(denied(window, 0, 20, NOW), 20);
+	assert_int_equal(denied(narrow, 0, 40, NOW), 0);
+	assert_int_equal(denied(bucket, 0, 40, NOW), 0);
+	weir_limit_close(bucket);
+	weir_limit_close(window);
+	weir_limit_close(narrow);
+	weir_limit_close(wide);
+	weir_limit_close(flooded);
+}
+
+static void a_limit_has_room_for_as_many_keys_as_it_says(void **state)
+{
+	static const uint64_t keys[] = {1, 100, 1700, 20000};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		weir_limit *limit;
+
+		weir_table_close(table);
+		table = open_with(40, NULL);
+		limit = places("them", 5000, keys[i]);
+		assert_true(denied(limit, 0, keys[i], NOW) <= keys[i] / 1000);
+		assert_true(denied(limit, keys[i], 100 + keys[i], NOW) > keys[i] / 2);
+		weir_limit_close(limit);
+	}
+}
+
+static void a_denial_for_want_of_room_says_so_and_when_to_ask_again(void **state)
+{
+	weir_limit *limit = open_limit((struct weir_limit_options){
+	    .algorithm = WEIR_CONCURRENCY, .max = 1, .keys = 1, .retry_ns = 7 * SECOND});
+	struct weir_decision d;
+
+	(void)state;
+	assert_in_range(denied(limit, 0, 100, NOW), 100 - 48, 100 - 40);
+	d = ask(limit, 999, 1, NOW);
+	assert_false(d.allowed);
+	assert_int_equal(d.reason, WEIR_REASON_NO_ROOM);
+	assert_int_equal(d.retry_after_ns, 7 * SECOND);
+	assert_string_equal(weir_reason_text(d.reason), "no_room");
+	d = ask(limit, 0, 1, NOW);
+	assert_int_equal(d.reason, WEIR_REASON_OVER_LIMIT);
+	weir_limit_close(limit);
+}
+
+/* A larger table takes over, and what is in use comes along. */
+static void a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts(void **state)
+{
+	weir_limit *few = places("them", 3, 10), *many = places("them", 3, 5000),
+	           *log_few = open_limit(sliding[1]), *log_many;
+	struct weir_limit_options options = sliding[1];
+	struct weir_decision d;
+
+	(void)state;
+	options.keys = 5000;
+	log_many = open_limit(options);
+	for (uint64_t key = 0; key < 10; key++) {
+		assert_true(ask(few, key, 2, NOW).allowed);
+		assert_true(ask(log_few, key, 60, NOW).allowed);
+	}
+	assert_int_equal(weir_table_reserve(table, many, NULL), WEIR_OK);
+	assert_int_equal(weir_table_reserve(table, log_many, NULL), WEIR_OK);
+	assert_int_equal(denied(many, 100, 4000, NOW), 0);
+	for (uint64_t key = 0; key < 10; key++) {
+		assert_false(ask(many, key, 2, NOW).allowed);
+		assert_true(ask(few, key, 1, NOW).allowed); /* by the new one, too */
+		assert_false(ask(few, key, 1, NOW).allowed);
+		assert_false(ask(log_many, key, 41, NOW + SECOND).allowed);
+		d = ask(log_many, key, 40, NOW + SECOND);
+		assert_true(d.allowed && d.remaining == 0);
+	}
+	/* It never becomes smaller again. */
+	assert_int_equal(weir_table_reserve(table, few, NULL), WEIR_OK);
+	assert_int_equal(denied(few, 5000, 500, NOW), 0);
+	weir_limit_close(log_many);
+	weir_limit_close(log_few);
+	weir_limit_close(many);
+	weir_limit_close(few);
+}
+
+static void more_limits_than_there_may_be_are_an_error(void **state)
+{
+	struct weir_error error = {0};
+	weir_limit *limit = NULL;
+	struct weir_decision d;
+	char name[16];
+	int status = WEIR_OK, made = 0;
+
+	(void)state;
+	while (status == WEIR_OK) {
+		weir_limit_close(limit);
+		snprintf(name, sizeof name, "limit%d", made);
+		limit = places(name, 1, 1);
+		status = weir_table_reserve(table, limit, &error);
+		made += status == WEIR_OK;
+	}
+	assert_int_equal(made, 1024);
+	assert_int_equal(status, WEIR_EFULL);
+	assert_non_null(strstr(error.message, "expected at most 1024 tables of limits"));
+	assert_int_equal(weir_acquire(table, limit, "k", 1, 1, NOW, &d), WEIR_EFULL);
+	weir_limit_close(limit);
+	limit = places("limit77", 1, 1);
+	assert_int_equal(weir_acquire(table, limit, "k", 1, 1, NOW, &d), WEIR_OK);
+	weir_limit_close(limit);
+}
+
+static void limits_that_need_no_table_of_their_own_take_no_keys(void **state)
+{
+	struct weir_limit_options options = {.rate = {5}, .keys = 10};
+	struct weir_error error = {0};
+	weir_limit *limit;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_EINVAL);
+	assert_non_null(strstr(error.message, "keys: expected with sliding_window, sliding_counter, "
+	                                      "sliding_log, base and concurrency only"));
+	options = sliding[0];
+	options.keys = WEIR_CAPACITY_MAX + 1;
+	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_ERANGE);
+}
+
+/* ---- a full disk ---- */
+
+/* Every byte of the file has its room, so that no page that is touched later can miss it. */
+static void a_file_has_room_on_the_disk_for_all_that_its_limits_can_use(void **state)
+{
+	weir_limit *log = open_limit(sliding[2]), *held = places("held", 10000, 0);
+	struct stat stat_;
+
+	(void)state;
+	table = open_with(1000, path);
+	assert_int_equal(weir_table_reserve(table, log, NULL), WEIR_OK);
+	assert_int_equal(weir_table_reserve(table, held, NULL), WEIR_OK);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_true(stat_.st_size > 1000 * 1000);
+	assert_true(stat_.st_blocks * 512 >= stat_.st_size);
+	weir_table_close(table);
+	unlink(path);
+	weir_limit_close(held);
+	weir_limit_close(log);
+}
+
+/* The system kills, by SIGXFSZ, who goes beyond: not us, nor the program that we are part of. */
+static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void **state)
+{
+	struct weir_table_options options = {.capacity = 1000000, .path = path};
+	struct rlimit before, little = {100 << 10, 100 << 10};
+	weir_limit *log = open_limit(sliding[2]), *bucket = open_limit((struct weir_limit_options){
+	                                              .rate = {5, 1, WEIR_HOUR}});
+	struct weir_error error = {0};
+	struct weir_decision d;
+	struct stat stat_;
+	off_t size;
+
+	(void)state;
+	table = open_with(1000, path);
+	assert_int_equal(stat(path, &stat_), 0);
+	size = stat_.st_size;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	little.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+	assert_int_equal(weir_table_reserve(table, log, &error), WEIR_EFULL);
+	assert_non_null(strstr(error.message, path));
+	assert_non_null(strstr(error.message, "expected leave for "));
+	assert_int_equal(weir_acquire(table, log, "k", 1, 1, NOW, &d), WEIR_EFULL);
+	assert_true(ask(bucket, 1, 1, NOW).allowed);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_int_equal(stat_.st_size, size);
+	weir_table_close(table);
+	unlink(path);
+	assert_int_equal(weir_table_open(&options, &table, &error), WEIR_EFULL);
+	assert_non_null(strstr(error.message, path));
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	weir_limit_close(bucket);
+	weir_limit_close(log);
+}
+
+/* Of a file system that is smaller than what is asked for: of memory, so that none fills. */
+static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state)
+{
+	struct weir_table_options options = {.capacity = WEIR_CAPACITY_MAX,
+	                                     .path = "/dev/shm/weir-test-room"};
+	struct weir_error error = {0};
+	unsigned long long wanted, found;
+
+	(void)state;
+	unlink(options.path);
+	assert_int_equal(weir_table_open(&options, &table, &error), WEIR_EFULL);
+	if (sscanf(error.message,
+	           "/dev/shm/weir-test-room: expected room for %llu more bytes on its disk, found %llu",
+	           &wanted, &found) != 2)
+		fail_msg("%s", error.message);
+	assert_true(wanted > UINT64_C(80000000000) && found < wanted);
+	assert_int_equal(access(options.path, F_OK), -1);
+}
+
+int main(void)
+{
+#define IN_A_SMALL_TABLE(test) cmocka_unit_test_setup_teardown(test, open_small, close_small)
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(fresh_keys_give_no_offender_his_quota_back),
+	    IN_A_SMALL_TABLE(of_equals_the_one_that_is_idle_soonest_makes_room),
+	    IN_A_SMALL_TABLE(fresh_keys_of_one_limit_deny_nobody_of_another),
+	    IN_A_SMALL_TABLE(a_limit_has_room_for_as_many_keys_as_it_says),
+	    IN_A_SMALL_TABLE(a_denial_for_want_of_room_says_so_and_when_to_ask_again),
+	    IN_A_SMALL_TABLE(a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts),
+	    IN_A_SMALL_TABLE(more_limits_than_there_may_be_are_an_error),
+	    IN_A_SMALL_TABLE(limits_that_need_no_table_of_their_own_take_no_keys),
+	    cmocka_unit_test(a_file_has_room_on_the_disk_for_all_that_its_limits_can_use),
+	    cmocka_unit_test(what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing),
+	    cmocka_unit_test(a_disk_that_is_too_small_is_an_error_with_what_there_is),
+	};
+
+	return cmocka_run_group_tests(tests, path_choose, path_remove);
+}
