@@ -25,10 +25,15 @@
  */
 #include "algo/algo.h"
 
+/* Further than any depth, and two of them add up. */
+#define TIME_MAX (UINT64_MAX / 4)
+
 static struct bucket_time time_of(u128 parts, uint64_t q)
 {
 	u128 ns = (parts + q - 1) / q;
 
+	if (ns > TIME_MAX)
+		return (struct bucket_time){TIME_MAX, 0};
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 

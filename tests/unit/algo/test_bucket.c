@@ -197,6 +197,29 @@ static void of_tokens_any_is_given_back(void **unused)
 	assert_int_equal(state.until_ns, first);
 }
 
+/* As a request may have that was let in just before a reload made its limit a slower one. */
+static void a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one(void **unused)
+{
+	static const uint64_t costs[] = {UINT64_C(1) << 32, UINT64_C(1) << 53, UINT64_MAX};
+	struct weir_limit_options slow = {.rate = {1, 360, WEIR_DAY}, .burst = 2};
+
+	(void)unused;
+	for (uint64_t count = 1; count <= 3; count += 2) { /* of whole nanoseconds, and in parts */
+		slow.rate.count = count;
+		assert_int_equal(algo_limit_init(&limit, &slow, NULL), WEIR_OK);
+		state = (struct algo_state){0, 0};
+		acquired();
+		for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+			struct algo_state before = state;
+			struct algo_outcome out = call(ALGO_ACQUIRE, costs[i], 0);
+
+			assert_false(out.allowed);
+			assert_true(out.retry_after_ns > ALGO_HORIZON_NS);
+			assert_memory_equal(&state, &before, sizeof state);
+		}
+	}
+}
+
 static void a_denial_takes_no_turn(void **unused)
 {
 	uint64_t until_ns;
@@ -319,6 +342,7 @@ int main(void)
 	    cmocka_unit_test(a_refund_lets_no_more_pass_than_if_its_request_had_not_come),
 	    cmocka_unit_test(refunds_in_any_order_give_back_no_more_than_was_taken),
 	    cmocka_unit_test(a_refund_of_more_than_there_is_takes_all_back),
+	    cmocka_unit_test(a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one),
 	    cmocka_unit_test(a_denial_takes_no_turn),
 	    cmocka_unit_test(who_would_not_wait_for_the_turn_is_denied_and_takes_none),
 	    cmocka_unit_test(who_waits_longer_than_the_limit_lets_him_is_denied_as_all),
