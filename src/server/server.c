@@ -321,20 +321,22 @@ static void say_listening(const struct server *server, const struct listener *li
 	log_plain(server->shared.log, line);
 }
 
-/* Who reaches a listener may use it: there are no users yet. */
+/* Every caller that reaches a listener may use it: there are no users yet. */
 static void warn_if_exposed(const struct server *server, const struct listener *listener,
                             const char *address)
 {
+	static const char *const messages[] = {
+	    [false] = "every caller that reaches it may ask; `protected` says who may change and "
+	              "administrate: see docs/security.md",
+	    [true] = "every caller that reaches it may ask, change and administrate, since `protected` "
+	             "is no: see docs/security.md",
+	};
 	const struct ip ip = net_address_ip(listener->address);
 
 	if (!ip_is_loopback(&ip))
 		log_say(server->shared.log, LOG_WARNING, "exposed", {"listener", listener->name},
 		        {"address", address},
-		        {"message", server->config->rules->unprotected
-		                        ? "whoever reaches it may ask, change and administrate, since "
-		                          "`protected` is no: see docs/security.md"
-		                        : "whoever reaches it may ask; `protected` says who may change and "
-		                          "administrate: see docs/security.md"});
+		        {"message", messages[server->config->rules->unprotected]});
 }
 
 static int serve(struct server *server, struct weir_error *error)
