@@ -7,6 +7,7 @@
 #ifndef PROTO_CODEC_H
 #define PROTO_CODEC_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,10 +28,12 @@ struct codec_limits {
 	 * change the list between two calls, and keeps it as long as any session. NULL: nothing.
 	 */
 	const struct carried_list *carried;
+	/* Bytes that sessions hold besides themselves: they add to it; NULL: nobody counts. */
+	_Atomic uint64_t *kept;
 };
 
 #define CODEC_LIMITS_DEFAULT                                                                       \
-	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000, NULL})
+	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000, NULL, NULL})
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */

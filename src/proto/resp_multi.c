@@ -21,6 +21,17 @@ static void answer(struct fill *fill, int refused, struct slice text)
 	fill->request->text = text;
 }
 
+/* One loop alone adds to what its sessions keep. */
+static void count_kept(const struct resp_session *session, size_t before, size_t after)
+{
+	_Atomic uint64_t *kept = session->limits.kept;
+
+	if (kept)
+		atomic_store_explicit(
+		    kept, atomic_load_explicit(kept, memory_order_relaxed) + after - before,
+		    memory_order_relaxed);
+}
+
 void resp_multi_break(struct resp_session *session)
 {
 	struct resp_multi *multi = session->multi;
@@ -28,6 +39,7 @@ void resp_multi_break(struct resp_session *session)
 	if (!multi)
 		return;
 	multi->broken = true;
+	count_kept(session, multi->words.capacity, 0);
 	buffer_free(&multi->words);
 }
 
@@ -50,6 +62,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
                    const struct slice *args, size_t n)
 {
 	struct resp_multi *multi = session->multi;
+	size_t before = multi->words.capacity;
 	uint32_t count = (uint32_t)n;
 
 	answer(fill, 0, SLICE("+QUEUED\r\n"));
@@ -64,6 +77,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 	buffer_add(&multi->words, &count, sizeof count);
 	for (size_t i = 0; i < n; i++)
 		add_word(&multi->words, args[i]);
+	count_kept(session, before, multi->words.capacity);
 	if (multi->words.failed)
 		return error_set(&fill->error, WEIR_ELONG,
 		                 "expected a transaction of at most %zu bytes, found more",
@@ -172,7 +186,7 @@ void resp_take_reset(struct resp_session *session, struct fill *fill)
 
 void resp_take_quit(struct resp_session *session, struct fill *fill)
 {
-	(void)session;
+	resp_multi_end(session);
 	fill->request->close = true;
 	answer(fill, 0, SLICE("+OK\r\n"));
 }

@@ -57,6 +57,7 @@ struct metrics_loop {
 	} histograms[METRICS_HISTOGRAM_COUNT];
 	_Atomic uint64_t held;      /* answers, now */
 	_Atomic uint64_t cancelled; /* of those held: the client left */
+	_Atomic uint64_t kept;      /* bytes, now: of codec_limits.kept */
 };
 
 /* Of one limit in one loop. */

@@ -269,6 +269,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	worker->limits = shared->limits;
 	worker->limits.carried = &worker->carried;
+	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);

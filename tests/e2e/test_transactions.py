@@ -1,8 +1,10 @@
 """MULTI and EXEC, keys of CL.THROTTLE and THROTTLE, and what connections are called."""
 
+import re
+
 import pytest
 import redis
-from harness import Wire, encode
+from harness import Wire, encode, until
 
 HELD = """
 limits:
@@ -80,6 +82,32 @@ def test_a_thousand_commands_fit_and_one_more_does_not(wire, key):
     replies = [wire.reply() for _ in range(1003)]
     assert replies[1001].startswith(b"-ERR expected a transaction of at most 1000 commands")
     assert replies[1002].startswith(b"-EXECABORT ")
+
+
+def kept(server):
+    """Bytes that transactions keep."""
+    return int(re.search(r"^weir_transactions_bytes (\d+)$", server.get("/metrics").text, re.M)[1])
+
+
+def test_what_is_queued_is_bounded_counted_and_freed(serve):
+    server = serve()
+    ends = {"EXEC": b"*2", "DISCARD": b"+OK", "RESET": b"+RESET", "QUIT": b"+OK", "ECHO": b"-ERR",
+            None: None}
+    assert kept(server) == 0
+    for end, reply in ends.items():
+        with Wire(server.resp) as wire:
+            wire.send(encode("MULTI") + encode("ECHO", b"x" * 60_000) * 2)
+            assert [wire.reply() for _ in range(3)] == [b"+OK", b"+QUEUED", b"+QUEUED"]
+            assert 120_000 < kept(server) <= 131_072
+            if end:
+                wire.send(encode(end))
+                assert wire.file.readline().startswith(reply)
+                assert kept(server) == 0
+        until(lambda: kept(server) == 0, "the queue of a closed connection to be freed")
+    with Wire(server.resp) as wire:
+        wire.send(encode("MULTI") + encode("ECHO", b"x" * 60_000) * 3 + encode("EXEC"))
+        assert [wire.reply()[:9] for _ in range(5)] == [
+            b"+OK", b"+QUEUED", b"+QUEUED", b"-ERR expe", b"-EXECABOR"]
 
 
 def test_keys_are_cleared_and_timed_as_in_redis(wire, key):
