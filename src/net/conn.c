@@ -62,7 +62,7 @@ static void set_paused(struct net_conn *conn, bool pause)
 /* Its owner does not want what comes. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->held || conn->yielded || net_conn_blocked(conn, 0);
+	return conn->held || conn->yielded || net_conn_room(conn) == 0;
 }
 
 /*
@@ -72,8 +72,8 @@ static bool must_wait(const struct net_conn *conn)
 static bool should_pause(const struct net_conn *conn)
 {
 	if (conn->held)
-		return conn->in.len >= HELD_MAX || net_conn_blocked(conn, 0);
-	return conn->kept || net_conn_blocked(conn, 0);
+		return conn->in.len >= HELD_MAX || net_conn_room(conn) == 0;
+	return conn->kept || net_conn_room(conn) == 0;
 }
 
 /* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
@@ -396,11 +396,11 @@ struct buffer *net_conn_out(struct net_conn *conn)
 	return &loop->out;
 }
 
-bool net_conn_blocked(const struct net_conn *conn, size_t coming)
+size_t net_conn_room(const struct net_conn *conn)
 {
 	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
 
-	return conn->queued + conn->written + fresh + coming > NET_OUT_MAX;
+	return sat_sub(NET_OUT_MAX, conn->queued + conn->written + fresh);
 }
 
 void net_conn_yield(struct net_conn *conn)

@@ -117,10 +117,10 @@ struct buffer *net_conn_out(struct net_conn *conn);
 /** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
 void net_loop_flush(struct net_loop *loop);
 /**
- * More than NET_OUT_MAX waits, was written in this turn or is `coming`: consume
- * nothing further, it will come again.
+ * How many bytes of replies it may still be given: NET_OUT_MAX less what waits and what
+ * was written in this turn. 0: consume nothing further, it will come again.
  */
-bool net_conn_blocked(const struct net_conn *conn, size_t coming);
+size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
 void net_conn_yield(struct net_conn *conn);
 /** So much was answered that what is dear should wait for the next turn. */

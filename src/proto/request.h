@@ -19,7 +19,7 @@ enum request_kind {
 	REQUEST_LOCAL,   /* the codec answers by itself: greetings, errors */
 	REQUEST_HEALTH,  /* /healthz */
 	REQUEST_READY,   /* /readyz */
-	REQUEST_METRICS, /* /metrics */
+	REQUEST_METRICS, /* /metrics; the first of three pages, see server/page.h */
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_SHED,    /* what a random limit denies from now on */

@@ -42,9 +42,9 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct worker *worker, struct 
     [REQUEST_TOP] = render_top,
 };
 
-size_t page_size(const struct worker *worker, const struct request *request)
+size_t page_size(const struct worker *worker, enum request_kind kind)
 {
-	return renderers[request->kind] ? u64_max(worker->pages[request->kind].text.len, SIZE_MIN) : 0;
+	return u64_max(worker->pages[kind].text.len, SIZE_MIN);
 }
 
 /* Renders it, unless it was in this batch. */

@@ -8,8 +8,13 @@
 
 #include "server/worker.h"
 
-/** About how many bytes the page takes that the request asks for; 0: it asks for none. */
-size_t page_size(const struct worker *worker, const struct request *request);
+static inline bool page_is_asked(const struct request *request)
+{
+	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_TOP;
+}
+
+/** About how many bytes the page takes. */
+size_t page_size(const struct worker *worker, enum request_kind kind);
 
 /** Answers a request for a page, or by ENOMEM. */
 void page_finish(struct worker *worker, struct work *work);

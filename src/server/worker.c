@@ -83,6 +83,9 @@ static void begin_turn(struct worker *worker)
 
 /* What is left of a connection's bytes, and of its share of the turn in requests. */
 struct feed {
+	struct net_conn *conn;
+	const struct worker_protocol *protocol;
+	struct client *client;
 	struct slice rest;
 	size_t share;
 	bool reserved; /* the connection is one too many */
@@ -122,9 +125,10 @@ static void use_reserve(struct work *work)
 }
 
 /* Adds the request to the batch. False: no more of its connection now. */
-static bool admit(struct worker *worker, struct work *work, const struct feed *feed, size_t page)
+static inline bool admit(struct worker *worker, struct work *work, const struct feed *feed,
+                         size_t page)
 {
-	struct client *client = net_conn_data(work->conn);
+	struct client *client = feed->client;
 	size_t reply = REPLY_SIZE + work->request.reply_size + page;
 
 	handle_prepare(worker, work);
@@ -144,17 +148,16 @@ static bool admit(struct worker *worker, struct work *work, const struct feed *f
 }
 
 /* Takes the next request of a connection. False: no more of it now. */
-static bool take(struct worker *worker, struct net_conn *conn, struct feed *feed)
+static inline bool take(struct worker *worker, struct feed *feed)
 {
-	const struct worker_protocol *protocol = net_conn_tag(conn);
-	struct client *client = net_conn_data(conn);
+	const struct codec *codec = feed->protocol->codec;
 	struct work *work = &worker->batch[worker->count];
-	size_t consumed = 0, page;
+	size_t consumed = 0, page = 0;
 
-	work->conn = conn;
-	work->protocol = protocol;
-	switch (protocol->codec->parse(client->session, feed->rest, &consumed, &worker->arena,
-	                               &work->request)) {
+	work->conn = feed->conn;
+	work->protocol = feed->protocol;
+	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->arena,
+	                     &work->request)) {
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
@@ -162,49 +165,65 @@ static bool take(struct worker *worker, struct net_conn *conn, struct feed *feed
 		return true;
 	case CODEC_INTERIM:
 		answer(worker); /* what came before it */
-		protocol->codec->reply(client->session, &work->request, &work->reply, net_conn_out(conn));
+		codec->reply(feed->client->session, &work->request, &work->reply,
+		             net_conn_out(feed->conn));
 		consume(feed, 0, 1);
 		return true;
 	case CODEC_REQUEST:
 		break;
 	}
-	page = page_size(worker, &work->request);
-	if (page > 0 && net_loop_is_busy(worker->loop)) {
-		net_conn_yield(conn);
-		return false;
+	if (page_is_asked(&work->request)) {
+		page = page_size(worker, work->request.kind);
+		if (net_loop_is_busy(worker->loop)) {
+			net_conn_yield(feed->conn);
+			return false;
+		}
 	}
 	consume(feed, consumed, 1 + work->request.item_count);
 	return admit(worker, work, feed, page);
 }
 
 /* What the batch has is to be answered before it gets another request of the client's. */
-static bool must_answer(const struct worker *worker, const struct client *client)
+static inline bool must_answer(const struct worker *worker, const struct client *client,
+                               size_t room)
 {
-	return client->undecided || worker->count == WORKER_BATCH ||
+	return client->undecided || client->coming >= room || worker->count == WORKER_BATCH ||
 	       worker->coming > WORKER_OUT_MAX || worker->arena.used > WORKER_ARENA_MAX;
+}
+
+/* Takes what there is, as long as the replies have `room`. False: no more now. */
+static bool take_all(struct worker *worker, struct feed *feed, size_t room)
+{
+	while (feed->rest.len > 0) {
+		if (feed->share == 0) {
+			net_conn_yield(feed->conn);
+			return false;
+		}
+		if (must_answer(worker, feed->client, room))
+			return true;
+		if (!take(worker, feed))
+			return false;
+	}
+	return false;
 }
 
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
-	struct client *client = net_conn_data(conn);
-	struct feed feed = {bytes, WORKER_SHARE, !net_conn_enter(conn)};
+	struct feed feed = {
+	    .conn = conn,
+	    .protocol = net_conn_tag(conn),
+	    .client = net_conn_data(conn),
+	    .rest = bytes,
+	    .share = WORKER_SHARE,
+	    .reserved = !net_conn_enter(conn),
+	};
+	size_t room;
 
 	begin_turn(worker);
-	while (feed.rest.len > 0 && !net_conn_is_held(conn)) {
-		bool blocked = net_conn_blocked(conn, client->coming);
-
-		if (blocked && client->coming == 0)
-			break;
-		if (feed.share == 0) {
-			net_conn_yield(conn);
-			break;
-		}
-		if (blocked || must_answer(worker, client))
-			answer(worker);
-		else if (!take(worker, conn, &feed))
-			break;
-	}
+	while ((room = net_conn_room(conn)) > 0 && !net_conn_is_held(conn) &&
+	       take_all(worker, &feed, room))
+		answer(worker);
 	return bytes.len - feed.rest.len;
 }
 

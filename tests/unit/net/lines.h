@@ -130,7 +130,7 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 	f->input += bytes.len;
 	if (f->input > f->most_input)
 		f->most_input = f->input;
-	while (!net_conn_blocked(conn, 0) && !net_conn_is_held(conn) &&
+	while (net_conn_room(conn) > 0 && !net_conn_is_held(conn) &&
 	       (end = memchr(bytes.data + used, '\n', bytes.len - used)) != NULL) {
 		struct slice text = {bytes.data + used, (size_t)(end - bytes.data) - used};
 
