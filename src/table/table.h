@@ -72,7 +72,7 @@ _Static_assert(sizeof(struct table_header) == 8192, "the cells start on a page")
 _Static_assert(offsetof(struct table_header, clock) == TABLE_FIXED, "what is fixed comes first");
 
 struct table {
-	struct table_header *header; /* in a file, others may write to it: only clock and counters count */
+	struct table_header *header; /* of a file anybody's: but for clock and counters not looked at */
 	struct cell *cells;
 	uint64_t sets;
 	bool load_is_atomic;

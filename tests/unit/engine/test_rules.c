@@ -201,7 +201,7 @@ static void test_shadow_rules_consume_on_their_own_and_never_deny(void **context
 static const struct rules_limit of_all_kinds[] = {
     {.options = {.name = "token_bucket", .rate = {3, 1, WEIR_HOUR}}},
     {.options = {.name = "in_parts", .rate = {7, 1, WEIR_HOUR}}},
-    {.options = {.name = "leaky_bucket", .algorithm = WEIR_LEAKY_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
+    {.options = {.name = "level", .algorithm = WEIR_LEAKY_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
     {.options = {.name = "calendar", .algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
     {.options = {.name = "window", .algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
     {.options = {.name = "slots", .algorithm = WEIR_SLIDING_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
@@ -237,8 +237,8 @@ static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 	struct weir_decision d, each[KINDS];
 	struct arena arena = {0};
 
-	assert_int_equal(engine_prepare_rules(f->engine, ALGO_ACQUIRE, &ip, 1, cost, WEIR_KEY_MAX, &arena,
-	                                      &request),
+	assert_int_equal(engine_prepare_rules(f->engine, ALGO_ACQUIRE, &ip, 1, cost, WEIR_KEY_MAX,
+	                                      &arena, &request),
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&request), WEIR_OK);
 	request.each = each;
@@ -250,8 +250,7 @@ static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 }
 
 /* "a cost of 2^64 - 1 on a shadow rule": it never returned, or took counts that others share */
-static void test_a_cost_that_a_shadow_limit_could_never_grant_is_denied_and_takes_nothing(
-    void **context)
+static void test_a_cost_that_a_shadow_limit_never_grants_is_denied_and_takes_nothing(void **context)
 {
 	static const size_t all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 	const struct rules_rule rules[] = {{.name = "tried",
@@ -552,7 +551,7 @@ int main(void)
 	    cmocka_unit_test(test_what_was_taken_is_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(test_every_rule_that_applies_counts),
 	    cmocka_unit_test(test_shadow_rules_consume_on_their_own_and_never_deny),
-	    cmocka_unit_test(test_a_cost_that_a_shadow_limit_could_never_grant_is_denied_and_takes_nothing),
+	    cmocka_unit_test(test_a_cost_that_a_shadow_limit_never_grants_is_denied_and_takes_nothing),
 	    cmocka_unit_test(test_a_rule_that_answers_wins_over_limits),
 	    cmocka_unit_test(test_keys_of_several_attributes_never_run_together),
 	    cmocka_unit_test(test_an_absent_key_attribute_is_an_empty_value),

@@ -69,7 +69,8 @@ static int listen_somewhere(struct sockaddr_in *address)
 	socklen_t len = sizeof *address;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
-	*address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*address = (struct sockaddr_in){.sin_family = AF_INET};
+	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(bind(fd, (struct sockaddr *)address, sizeof *address), 0);
 	assert_int_equal(listen(fd, 10), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)address, &len), 0);
@@ -135,8 +136,8 @@ static void say(int fd, const char *body)
 {
 	char head[200];
 	int len = snprintf(head, sizeof head,
-	                   "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-	                   "Content-Length: %zu\r\n\r\n",
+	                   "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\n"
+	                   "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
 	                   *body == '[' ? "batch" : "acquire", strlen(body));
 
 	assert_int_equal(send(fd, head, (size_t)len, MSG_NOSIGNAL), len);
@@ -266,7 +267,8 @@ static void what_an_answer_does_not_tell_of_was_not_taken(void **state)
 static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
 {
 	struct fixture *f = *state;
-	char *batch = make_batch(10, "{\"limit\":\"turns\",\"key\":\"k\"},{\"limit\":\"turns\",\"key\":\"k\"}");
+	char *batch = make_batch(10, "{\"limit\":\"turns\",\"key\":\"k\"},"
+	                             "{\"limit\":\"turns\",\"key\":\"k\"}");
 	const char *answer;
 	unsigned nth = 0, errors = 0;
 
