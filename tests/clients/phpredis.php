@@ -41,6 +41,20 @@ function batch(Redis $batch, int $n, string ...$words): array
     return $batch->exec();
 }
 
+/* Asks until the library has seen that the server was started anew. */
+function again(Redis $client, string $key): array
+{
+    while (true) {
+        try {
+            $reply = $client->rawCommand('WEIR.ACQUIRE', 'login', $key);
+            if ($reply) {
+                return $reply;
+            }
+        } catch (RedisException) {
+        }
+    }
+}
+
 $client = connect();
 $seen = [
     'ping' => $client->ping('PONG'),
@@ -62,4 +76,4 @@ $seen['passed'] = crowd("$key:crowd");
 echo json_encode($seen, JSON_UNESCAPED_SLASHES), "\n";
 
 fgets(STDIN);
-echo json_encode(['again' => $client->rawCommand('WEIR.ACQUIRE', 'login', $key)]), "\n";
+echo json_encode(['again' => again($client, $key)]), "\n";

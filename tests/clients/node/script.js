@@ -14,6 +14,17 @@ async function share(connect, key) {
   return replies.filter(([limited]) => limited === 0).length;
 }
 
+// Until the client has seen that the server was started anew.
+async function sendAgain(client, words) {
+  for (;;) {
+    try {
+      return await client.send(words);
+    } catch {
+      // What was sent on the old connection is lost.
+    }
+  }
+}
+
 // `connect` opens { send, custom, pipeline, transaction, close }.
 export async function play(connect) {
   const key = process.argv[3];
@@ -43,6 +54,6 @@ export async function play(connect) {
   const lines = createInterface({ input: process.stdin });
   await once(lines, "line");
   lines.close();
-  console.log(JSON.stringify({ again: await client.send(acquire) }));
+  console.log(JSON.stringify({ again: await sendAgain(client, acquire) }));
   await client.close();
 }
