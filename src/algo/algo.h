@@ -218,10 +218,12 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
 static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {
+	uint64_t retry_ns =
+	    limit->algorithm == WEIR_CONCURRENCY ? limit->permit.retry_ns : ALGO_RETRY_DEFAULT_NS;
+
 	*out = (struct algo_outcome){.reason = WEIR_REASON_NO_ROOM,
-	                             .retry_after_ns = limit->algorithm == WEIR_CONCURRENCY
-	                                                   ? limit->permit.retry_ns
-	                                                   : ALGO_RETRY_DEFAULT_NS};
+	                             .retry_after_ns = retry_ns,
+	                             .reset_after_ns = retry_ns}; /* not sooner */
 }
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */

@@ -255,7 +255,10 @@ static void peek(const struct holder *holder, const struct algo_limit **by,
 		look(holder, *by, now_ns, &view);
 		out->allowed = has_room(*by, &view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !unchanged(&view));
-	concurrency_explain(*by, &view.use, out);
+	if (out->allowed && wide_is_full(&view.states[0], now_ns))
+		algo_outcome_full(*by, out);
+	else
+		concurrency_explain(*by, &view.use, out);
 }
 
 static void refund(const struct holder *holder, const struct algo_limit **by,

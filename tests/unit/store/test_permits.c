@@ -290,6 +290,12 @@ static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
 	hold(&limit, 5000, NOW);
 	assert_int_equal(out.reason, WEIR_REASON_NO_ROOM);
 	assert_int_equal(out.retry_after_ns, 7 * NS_PER_S);
+	for (uint64_t cost = 0; cost < 2; cost++) { /* who only looks is told the same */
+		ask_key(&limit, (struct algo_call){.op = ALGO_PEEK, .cost = cost}, 5000, NOW, &out);
+		assert_false(out.allowed);
+		assert_int_equal(out.reason, WEIR_REASON_NO_ROOM);
+		assert_int_equal(out.reset_after_ns, out.retry_after_ns);
+	}
 	ask_key(&other, (struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, 5000, NOW, &out);
 	assert_true(out.allowed);
 	for (uint64_t key = 0; key < 1000; key++)
