@@ -11,7 +11,8 @@ static bool set_name(const struct resp_call *call, struct slice name)
 	for (size_t i = 0; i < name.len; i++) {
 		if (name.data[i] >= '!' && name.data[i] <= '~')
 			continue;
-		resp_call_error(call, "Client names cannot contain spaces, newlines or special characters.");
+		resp_call_error(call,
+		                "Client names cannot contain spaces, newlines or special characters.");
 		return false;
 	}
 	if (name.len > RESP_NAME_MAX) {
@@ -158,13 +159,13 @@ enum {
 	TRACKING_OPTIN = 4,
 	TRACKING_OPTOUT = 8,
 	TRACKING_NOLOOP = 16,
-	TRACKING_PREFIX = 32, /* was given; not remembered */
+	TRACKING_PREFIX = 32, /* which one is not remembered */
 };
 
 static const struct {
 	struct slice name, shown;
 	unsigned flag;
-	bool value; /* another word belongs to it, */
+	bool value;  /* another word belongs to it, */
 	bool number; /* which is a whole number */
 } tracking_options[] = {
     {SLICE("BCAST"), SLICE("bcast"), TRACKING_BCAST, false, false},
@@ -248,7 +249,8 @@ static void client_caching(const struct resp_call *call)
 	else if (!yes && !slice_equal_nocase(call->args[2], SLICE("NO")))
 		resp_call_error(call, "syntax error");
 	else if (!(tracking & (yes ? TRACKING_OPTIN : TRACKING_OPTOUT)))
-		resp_call_error(call, "CLIENT CACHING %s is only valid when tracking is enabled in %s mode.",
+		resp_call_error(call,
+		                "CLIENT CACHING %s is only valid when tracking is enabled in %s mode.",
 		                yes ? "YES" : "NO", yes ? "OPTIN" : "OPTOUT");
 	else
 		resp_call_ok(call);

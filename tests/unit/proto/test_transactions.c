@@ -123,7 +123,8 @@ static void test_hello_in_a_transaction_changes_what_follows_it(void **state)
 	check("MULTI\nCLIENT GETNAME\nHELLO 3\nCLIENT GETNAME\nEXEC\nMULTI\nCLIENT GETNAME\nEXEC\n",
 	      NULL,
 	      "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n$-1\r\n"
-	      "%7\r\n$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:3\r\n"
+	      "%7\r\n$6\r\nserver\r\n$4\r\nweir\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
+	      "$5\r\nproto\r\n:3\r\n"
 	      "$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
 	      "$7\r\nmodules\r\n*0\r\n_\r\n+OK\r\n+QUEUED\r\n*1\r\n_\r\n");
 }
@@ -203,8 +204,8 @@ static void test_tracking_is_answered_as_by_redis(void **state)
 	      "CLIENT GETREDIR\nCLIENT TRACKING ON BCAST\nCLIENT TRACKING ON\n"
 	      "CLIENT TRACKING OFF\nCLIENT GETREDIR\n",
 	      "",
-	      "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
-	      "OPTOUT mode enabled\r\n+OK\r\n+OK\r\n"
+	      "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN "
+	      "or OPTOUT mode enabled\r\n+OK\r\n+OK\r\n"
 	      "-ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.\r\n:0\r\n"
 	      "-ERR You can't switch BCAST mode on/off before disabling tracking for this client, and "
 	      "then re-enabling it with a different mode.\r\n"
@@ -216,7 +217,8 @@ static void test_tracking_is_answered_as_by_redis(void **state)
 	check("CLIENT TRACKING ON OPTOUT NOLOOP\nCLIENT TRACKINGINFO\nRESET\nCLIENT TRACKINGINFO\n", "",
 	      "+OK\r\n*6\r\n$5\r\nflags\r\n*3\r\n$2\r\non\r\n$6\r\noptout\r\n$6\r\nnoloop\r\n"
 	      "$8\r\nredirect\r\n:0\r\n$8\r\nprefixes\r\n*0\r\n+RESET\r\n"
-	      "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n");
+	      "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n"
+	      "$8\r\nprefixes\r\n*0\r\n");
 	check("CLIENT TRACKING ON OPTIN OPTOUT\nCLIENT TRACKING ON BCAST OPTIN\n"
 	      "CLIENT TRACKING ON PREFIX a\nCLIENT TRACKING ON BCAST PREFIX a PREFIX b\n"
 	      "CLIENT TRACKING ON BCAST PREFIX\nCLIENT TRACKING ON REDIRECT x\n"
