@@ -51,11 +51,12 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	int status = limit_check(limit, op, key_len, cost);
 	struct memory_key wanted;
 
-	if (status == WEIR_OK)
-		status = memory_admit(table, &limit->algo);
 	if (status != WEIR_OK)
 		return status;
-	wanted = memory_key(table, &limit->algo, memory_hash(table, limit->algo.identity, key, key_len));
+	status = memory_admit(table, &limit->algo,
+	                      memory_hash(table, limit->algo.identity, key, key_len), &wanted);
+	if (__builtin_expect(status != WEIR_OK, 0))
+		return status;
 	memory_fetch_all(table, &wanted);
 	engine_apply(table, limit, &wanted, &call, limit_moment(&table->clock, now_ns, limit), decision);
 	if (op >= ALGO_REFUND)

@@ -36,15 +36,15 @@ __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
 
 		r->status = limit_check(r->limit, ALGO_ACQUIRE, r->key_len, r->cost);
 		if (__builtin_expect(r->status == WEIR_OK, 1))
-			r->status = memory_admit(table, &r->limit->algo);
+			r->status = memory_admit(
+			    table, &r->limit->algo,
+			    memory_hash(table, r->limit->algo.identity, r->key, r->key_len), &flight->key);
 		if (__builtin_expect(r->status != WEIR_OK, 0)) {
 			first_error = first_error ? first_error : r->status;
 			continue;
 		}
 		flight->request = r;
 		flight->decision = &decisions[i];
-		flight->key = memory_key(table, &r->limit->algo,
-		                         memory_hash(table, r->limit->algo.identity, r->key, r->key_len));
 		memory_fetch(table, &flight->key);
 		flight++;
 	}

@@ -65,9 +65,11 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
                          struct engine_request *request)
 {
 	int status = limit_check(limit, op, key.len, cost);
+	struct memory_key wanted;
 
 	if (status == WEIR_OK)
-		status = memory_admit(table, &limit->algo);
+		status = memory_admit(table, &limit->algo,
+		                      memory_hash(table, limit->algo.identity, key.data, key.len), &wanted);
 	if (status != WEIR_OK)
 		return status;
 	request->op = op;
@@ -76,8 +78,7 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 	request->place = ENGINE_NEW;
 	request->direct = (struct engine_charge){
 	    .limit = limit,
-	    .key = memory_key(table, &limit->algo,
-		                  memory_hash(table, limit->algo.identity, key.data, key.len)),
+	    .key = wanted,
 	    .key_name = key,
 	};
 	request->charge_count = 0;

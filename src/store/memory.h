@@ -103,19 +103,8 @@ static inline bool memory_is_wide_enough(const struct wide_table *wide,
 }
 
 __attribute__((noinline, cold)) int memory_admit_slow(struct weir_table *store,
-                                                      const struct algo_limit *limit);
-
-/**
- * Before the first decision by a limit: of one whose states are wide, makes its table unless
- * it is there. Errors: as weir_table_reserve.
- */
-static inline int memory_admit(struct weir_table *store, const struct algo_limit *limit)
-{
-	if (__builtin_expect(limit->width == 0, 1) ||
-	    __builtin_expect(memory_is_wide_enough(memory_wide(store, limit->identity), limit), 1))
-		return WEIR_OK;
-	return memory_admit_slow(store, limit);
-}
+                                                      const struct algo_limit *limit,
+                                                      struct wide_table **out);
 
 /** The hash of a key of the limit with this identity. */
 static inline uint64_t memory_hash(const struct weir_table *store, uint64_t identity,
@@ -144,6 +133,20 @@ static inline struct memory_key memory_key(const struct weir_table *store,
 	    __builtin_expect(limit->width == 0, 1) ? NULL : memory_wide(store, limit->identity);
 
 	return (struct memory_key){hash, NULL, limit, wide};
+}
+
+/**
+ * The same of any limit: of one whose states are wide, makes its table unless it is there.
+ * Errors: as weir_table_reserve.
+ */
+static inline int memory_admit(struct weir_table *store, const struct algo_limit *limit,
+                               uint64_t hash, struct memory_key *key)
+{
+	*key = memory_key(store, limit, hash);
+	if (__builtin_expect(limit->width == 0, 1) ||
+	    __builtin_expect(memory_is_wide_enough(key->wide, limit), 1))
+		return WEIR_OK;
+	return memory_admit_slow(store, limit, &key->wide);
 }
 
 /* The table that has the states, or the heads, of the key's limit. */

@@ -27,8 +27,10 @@ struct holder {
 };
 
 /* All places of a key: first those of the limit's table, then of those that it had before. */
+#define VIEW_MAX (1 + SECTION_FORMERS)
+
 struct view {
-	struct wide_state states[1 + SECTION_FORMERS];
+	struct wide_state states[VIEW_MAX];
 	size_t count;
 	struct concurrency_use use;
 };
@@ -47,8 +49,8 @@ static void find(const struct holder *holder, const struct algo_limit *limit, st
 		return;
 	}
 	view->count = 0;
-	for (struct wide_table *wide = memory_newest(holder->store, limit->identity); wide;
-	     wide = wide->former)
+	for (struct wide_table *wide = memory_newest(holder->store, limit->identity);
+	     wide && view->count < VIEW_MAX; wide = wide->former)
 		wide_find(wide, holder->key, &view->states[view->count++]);
 }
 

@@ -193,16 +193,20 @@ struct wide_table *memory_find_newer(struct weir_table *store, struct wide_table
 	return newer;
 }
 
-int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit)
+int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit,
+                      struct wide_table **out)
 {
 	/* What takes over from a limit may be wider, and is admitted when it does. */
 	struct algo_limit alone = *limit;
 	const struct algo_limit *limits = &alone;
+	int status;
 
 	/* A table that is there has as many keys as its configuration gave it. */
 	if (memory_wide(store, limit->identity))
 		alone.keys = 0;
-	return memory_reserve(store, &limits, 1, NULL);
+	status = memory_reserve(store, &limits, 1, NULL);
+	*out = memory_wide(store, limit->identity);
+	return status;
 }
 
 static struct memory_room room_in(const struct section *section)

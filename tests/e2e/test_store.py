@@ -185,7 +185,7 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     lines = done.stderr.splitlines()
     assert len(lines) == 4
     assert f"size: expected a file of at least {size} bytes, found {TABLE - 40}" in lines[0]
-    for line, text in zip(lines[1:], ("set 0, cell 3: expected a tag", "cell 3: expected a time",
+    for line, text in zip(lines[1:], (f"set {no_tag[0]}, cell 3: expected a tag", "cell 3: expected a time",
                                       "cell 4: expected a tag of its own")):
         assert text in line
     done = weir("store", "repair", used)

@@ -71,8 +71,8 @@ static unsigned granted_at(weir_table *table, size_t kind, struct moment at, str
 	struct algo_call call = {ALGO_ACQUIRE, 1, 0};
 	unsigned granted = 0;
 
-	assert_int_equal(memory_admit(table, algo), WEIR_OK);
-	key = memory_key(table, algo, memory_hash(table, algo->identity, "k", 1));
+	assert_int_equal(memory_admit(table, algo, memory_hash(table, algo->identity, "k", 1), &key),
+	                 WEIR_OK);
 	for (int i = 0; i < 3 * QUOTA; i++) {
 		engine_apply(table, limits[kind], &key, &call, at, d);
 		granted += d->allowed;

@@ -54,8 +54,8 @@ static uint64_t ask_key(const struct algo_limit *limit, struct algo_call call, u
 	struct algo_time time = {now_ns, 0};
 	struct memory_key wanted;
 
-	assert_int_equal(memory_admit(table, limit), WEIR_OK);
-	wanted = memory_key(table, limit, memory_hash(table, limit->identity, &key, 8));
+	assert_int_equal(
+	    memory_admit(table, limit, memory_hash(table, limit->identity, &key, 8), &wanted), WEIR_OK);
 	return memory_apply(table, &limit, &wanted, &call, &time, answer);
 }
 

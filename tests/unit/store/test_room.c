@@ -6,8 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -23,11 +25,13 @@ static weir_table *table;
 
 static weir_table *open_with(uint64_t capacity, const char *file)
 {
+	/* Where keys meet, and so whom there is no room for, is the same each time. */
+	struct weir_table_options options = {
+	    .capacity = capacity, .secret = (const uint8_t *)"sixteen bytes ok", .path = file};
 	struct weir_error error = {0};
 	weir_table *opened;
 
-	if (weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = file}, &opened,
-	                    &error) != WEIR_OK)
+	if (weir_table_open(&options, &opened, &error) != WEIR_OK)
 		fail_msg("%s", error.message);
 	return opened;
 }
@@ -361,6 +365,74 @@ static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state
 	assert_int_equal(access(options.path, F_OK), -1);
 }
 
+/* ---- killed while tables are added ---- */
+
+#define ROUNDS    40
+#define PROCESSES 3
+
+/* Each takes one of a key of each limit, and tells how far it came once that is done. */
+static void add_until_killed(unsigned me, unsigned from, unsigned *done)
+{
+	weir_table *mine = open_with(100, path);
+
+	for (unsigned i = from;; i++) {
+		weir_limit *limit;
+		struct weir_decision d;
+		char name[32];
+
+		snprintf(name, sizeof name, "limit %u", i % 300);
+		limit = places(name, 5, 1 + i % 300);
+		if (weir_acquire(mine, limit, &me, sizeof me, 1, NOW + i / 300 * HOUR, &d) != WEIR_OK ||
+		    !d.allowed)
+			_exit(1);
+		__atomic_store_n(done, i + 1, __ATOMIC_SEQ_CST);
+		weir_limit_close(limit);
+	}
+}
+
+static void whoever_is_killed_while_adding_a_table_leaves_a_sound_file(void **state)
+{
+	unsigned *done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	weir_table_close(open_with(100, path));
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		pid_t pids[PROCESSES];
+		struct weir_decision d;
+
+		for (unsigned i = 0; i < PROCESSES; i++)
+			if ((pids[i] = fork()) == 0)
+				add_until_killed(i, done[i], &done[i]);
+		for (unsigned i = 0; i < PROCESSES; i++) {
+			int status;
+
+			usleep(2000 + round * 37 % 7 * 1000);
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], &status, 0);
+			assert_true(WIFSIGNALED(status));
+		}
+		table = open_with(0, path);
+		for (unsigned i = 0; i < PROCESSES; i++) {
+			char name[32];
+			weir_limit *limit;
+			unsigned last = done[i] - 1;
+
+			if (done[i] == 0)
+				continue;
+			snprintf(name, sizeof name, "limit %u", last % 300);
+			limit = places(name, 5, 0);
+			assert_int_equal(weir_peek(table, limit, &i, sizeof i, 1, NOW + last / 300 * HOUR, &d),
+			                 WEIR_OK);
+			assert_in_range(d.remaining, 3, 4); /* taken, maybe once more by who was killed then */
+			weir_limit_close(limit);
+		}
+		weir_table_close(table);
+	}
+	assert_true(done[0] > 10);
+	munmap(done, 4096);
+	unlink(path);
+}
+
 int main(void)
 {
 #define IN_A_SMALL_TABLE(test) cmocka_unit_test_setup_teardown(test, open_small, close_small)
@@ -373,6 +445,7 @@ int main(void)
 	    IN_A_SMALL_TABLE(a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts),
 	    IN_A_SMALL_TABLE(more_limits_than_there_may_be_are_an_error),
 	    IN_A_SMALL_TABLE(limits_that_need_no_table_of_their_own_take_no_keys),
+	    cmocka_unit_test(whoever_is_killed_while_adding_a_table_leaves_a_sound_file),
 	    cmocka_unit_test(a_file_has_room_on_the_disk_for_all_that_its_limits_can_use),
 	    cmocka_unit_test(what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing),
 	    cmocka_unit_test(a_disk_that_is_too_small_is_an_error_with_what_there_is),
