@@ -80,8 +80,11 @@ static bool should_pause(const struct net_conn *conn)
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
-	size_t consumed = conn->held ? 0 : loop->owner->data(loop->context, conn, bytes);
+	size_t consumed = 0;
 
+	loop_hand_over(loop);
+	if (!conn->held)
+		consumed = loop->owner->data(loop->context, conn, bytes);
 	conn->round = loop->round;
 	loop->spent += consumed;
 	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
@@ -114,6 +117,12 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 		conn_kill(conn);
 }
 
+/* A long request is dear, and may come with many others: it is handed over in a later round. */
+static void put_off(struct net_conn *conn)
+{
+	conn->kept = true;
+	net_conn_yield(conn);
+}
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
@@ -127,7 +136,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	if (had_its_share(conn))
 		return;
 	if (conn->in.len == 0 || conn->state != CONN_OPEN) {
-		room = u64_min(SCRATCH_SIZE - loop->scratch_used, conn->held ? HELD_MAX : READ_MAX);
+		room = u64_min(SCRATCH_SIZE - loop->scratch_used,
+		               conn->held ? HELD_MAX : net_loop_share(loop, READ_MAX));
 		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
 		return;
 	}
@@ -135,6 +145,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	room = loop->options.input_max - conn->in.len;
 	if (room > READ_MIN && room > conn->in.len)
 		room = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
+	room = u64_min(room, u64_max(net_loop_share(loop, READ_MAX), READ_MIN));
 	*buf = uv_buf_init(room ? buffer_reserve(&conn->in, room) : NULL, 0);
 	if (buf->base)
 		buf->len = room;
@@ -161,7 +172,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 		conn->active_ms = now_ms(conn);
 	if (conn->in.len > 0) {
 		conn->in.len += (size_t)nread;
-		deliver_kept(conn);
+		if (conn->in.len > READ_MIN && net_loop_is_busy(conn->loop))
+			put_off(conn);
+		else
+			deliver_kept(conn);
 	} else {
 		deliver_fresh(conn, buf->base, (size_t)nread);
 	}
@@ -181,6 +195,7 @@ static void add_ready(struct net_conn *conn)
 	conn->ready_link = loop->ready_end;
 	*loop->ready_end = conn;
 	loop->ready_end = &conn->next_ready;
+	loop->ready_count++;
 	loop_resume_soon(loop);
 }
 
@@ -193,6 +208,7 @@ static void forget_ready(struct net_conn *conn)
 		conn->next_ready->ready_link = conn->ready_link;
 	else
 		conn->loop->ready_end = conn->ready_link;
+	conn->loop->ready_count--;
 	conn->ready_link = NULL;
 }
 

@@ -23,7 +23,14 @@
  * have kept input come first, oldest first, until ROUND_MAX bytes have gone in and
  * out. Then every connection that is ready is read once, READ_MAX bytes at most. So a
  * client that asks little waits for one such round, whatever the others have sent.
+ *
+ * A round must not grow with the number of connections that ask for much. The first
+ * SHARE_WHOLE of a round may have whole shares. Each time their number doubles, a share
+ * is halved, SHARE_HALVINGS times at most; a crowd that is left waiting counts in the
+ * next round from its start.
  */
+#define SHARE_WHOLE    64
+#define SHARE_HALVINGS 6
 
 struct listen_handle {
 	uv_poll_t poll;
@@ -51,7 +58,10 @@ struct net_loop {
 	struct net_conn *touched; /* those that this turn has to settle */
 	struct net_conn *ready, **ready_end; /* whose kept input is handed over next, oldest first */
 	uv_idle_t resume;                    /* active: there are some */
+	size_t ready_count;
 	uint64_t round;
+	size_t handed;            /* connections handed over in this round */
+	unsigned halvings;        /* of shares, now */
 	size_t spent;             /* bytes consumed and written in this round */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
@@ -128,6 +138,8 @@ void reserve_add(struct net_conn *conn);
 void reserve_remove(struct net_conn *conn);
 
 void loop_turn(struct net_loop *loop);
+/** One more connection is handed over in this round. */
+void loop_hand_over(struct net_loop *loop);
 /** A connection is among those to be resumed: the next poll will not block. */
 void loop_resume_soon(struct net_loop *loop);
 void loop_pause_accepting(struct net_loop *loop);

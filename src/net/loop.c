@@ -23,6 +23,31 @@ void loop_turn(struct net_loop *loop)
 	loop->scratch_used = 0;
 }
 
+static void share_among(struct net_loop *loop, size_t count)
+{
+	while (loop->halvings < SHARE_HALVINGS && count >= (size_t)SHARE_WHOLE << loop->halvings)
+		loop->halvings++;
+}
+
+void loop_hand_over(struct net_loop *loop)
+{
+	share_among(loop, ++loop->handed);
+}
+
+size_t net_loop_share(const struct net_loop *loop, size_t whole)
+{
+	return whole >> loop->halvings;
+}
+
+static void begin_round(struct net_loop *loop)
+{
+	loop->round++;
+	loop->spent = 0;
+	loop->halvings = 0;
+	share_among(loop, loop->handed + loop->ready_count);
+	loop->handed = 0;
+}
+
 static void end_listeners(struct net_loop *loop)
 {
 	loop->accepting = false;
@@ -73,8 +98,7 @@ static void on_check(uv_check_t *check)
 	struct net_loop *loop = check->data;
 
 	loop_turn(loop);
-	loop->round++;
-	loop->spent = 0;
+	begin_round(loop);
 	if (!loop->ready)
 		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {

@@ -123,6 +123,8 @@ void net_loop_flush(struct net_loop *loop);
 size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
 void net_conn_yield(struct net_conn *conn);
+/** What a connection may have of a share in this turn: less, the more of them ask at once. */
+size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered that what is dear should wait for the next turn. */
 bool net_loop_is_busy(const struct net_loop *loop);
 /**

@@ -97,6 +97,12 @@ static void consume(struct feed *feed, size_t bytes, size_t requests)
 	feed->share = sat_sub(feed->share, requests);
 }
 
+/* As how many more requests it counts. */
+static inline size_t dear_as(const struct request *request)
+{
+	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
+}
+
 /* Where RESP was expected; an HTTP request that is merely refused is none of these. */
 static void log_foreign(struct worker *worker, const struct work *work)
 {
@@ -179,7 +185,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 			return false;
 		}
 	}
-	consume(feed, consumed, 1 + work->request.item_count);
+	consume(feed, consumed, 1 + dear_as(&work->request));
 	return admit(worker, work, feed, page);
 }
 
@@ -215,7 +221,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	    .protocol = net_conn_tag(conn),
 	    .client = net_conn_data(conn),
 	    .rest = bytes,
-	    .share = WORKER_SHARE,
+	    .share = net_loop_share(worker->loop, WORKER_SHARE),
 	    .reserved = !net_conn_enter(conn),
 	};
 	size_t room;

@@ -6,9 +6,10 @@
  * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. A request that may have to wait for its turn is decided
  * before the next one of its connection is looked at, for that would have to wait, too.
  *
- * A connection gets WORKER_SHARE requests of a turn, or one page, and the others then;
- * a page that is asked for late in a busy turn waits for the next one. A reply counts
- * as unread output before it is written, so that no pipeline gets more than its bound.
+ * A connection gets WORKER_SHARE requests of a turn, or in a crowd a part of them (see
+ * net_loop_share), or one page, and the others then; a request with a long answer counts
+ * as several. A page that is asked for late in a busy turn waits for the next one. A reply
+ * counts as unread output before it is written, so that no pipeline gets more than its bound.
  */
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H

@@ -172,3 +172,44 @@ def test_what_is_no_request_is_not_counted_as_one(serve):
         assert b"at most 65536 bytes" in wire.reply()
         assert wire.command("PING") == b"+PONG"
     assert requests(server.get("/metrics").text, "resp") == 2
+
+
+WIDE = "limits: { wide: { algorithm: fixed_window, rate: 1000000/d } }\n"
+
+
+def taken_before(server, crowd, bytes_of_each):
+    """What a crowd has taken when somebody is answered that asks once, behind all of them."""
+    with Wire(server.resp) as stranger:
+        assert stranger.command("PING") == b"+PONG"
+        with stopped(server):
+            for wire in crowd:
+                wire.send(bytes_of_each)
+            stranger.send(encode("WEIR.PEEK", "wide", "k"))
+        return 1_000_000 - stranger.reply()[2]
+
+
+def test_the_shares_of_a_large_crowd_are_smaller(serve):
+    server = serve("--threads", "1", config=WIDE)
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Wire(server.resp)) for _ in range(250)]
+        for wire in crowd:
+            assert wire.command("PING") == b"+PONG"
+        taken = taken_before(server, crowd, encode("WEIR.ACQUIRE", "wide", "k") * 1024)
+        assert 0 < taken <= 64 * 1024 + 64 * 512 + 122 * 256, taken
+
+
+def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
+    server = serve("--threads", "1", config=WIDE)
+    body = b"[" + b",".join([b'{"limit":"wide","key":"k"}'] * 1000) + b"]"
+    begin, end = body[:20_000], body[20_000:]
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Wire(server.http)) for _ in range(60)]
+        for wire in crowd:
+            wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+                      % len(body) + begin)
+        for _ in range(3):  # what was sent before is read by then
+            server.get("/healthz")
+        taken = taken_before(server, crowd, end)
+        assert 0 < taken <= 20_000, taken
+        for wire in crowd:
+            assert page_of(wire).count('"allowed":true') == 1000
