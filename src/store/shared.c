@@ -39,6 +39,24 @@ static int map_section(struct weir_table *store, int fd, const struct section_wa
 	return WEIR_OK;
 }
 
+/*
+ * How far the first header says that sections go by now: others use what is before that, be
+ * its header damaged or not. 0: the first header itself is not the one that was opened.
+ */
+static int find_end(const struct weir_table *store, int fd, uint64_t size, uint64_t *end,
+                    struct weir_error *error)
+{
+	struct section_walk first = {0};
+	int status = file_read_header(fd, store->file->path, 0, &first.header, error);
+
+	if (status != WEIR_OK)
+		return status;
+	section_step(&first, size, NULL, NULL);
+	if (!first.done && memcmp(&first.secret, &store->secret, sizeof store->secret) == 0)
+		*end = first.end;
+	return WEIR_OK;
+}
+
 /* All sections from store->file->end on. */
 static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
 {
@@ -48,6 +66,8 @@ static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
 	uint64_t size;
 	int status = file_size(fd, file->path, &size, error);
 
+	if (status == WEIR_OK && walk.offset > 0)
+		status = find_end(store, fd, size, &walk.end, error);
 	while (status == WEIR_OK) {
 		status = file_read_header(fd, file->path, walk.offset, &walk.header, error);
 		if (status != WEIR_OK)

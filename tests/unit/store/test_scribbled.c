@@ -138,10 +138,50 @@ static void what_headers_say_later_is_not_gone_by(void **state)
 	}
 }
 
+/* A sound header that is damaged later, of a section that another process counts in. */
+static void what_others_use_is_not_written_over(void **state)
+{
+	const struct weir_table_options shared = {.capacity = 1000, .path = path};
+	weir_table *first, *second;
+	weir_limit *slots, *log;
+	struct weir_error error = {0};
+	struct weir_decision d;
+	struct section_walk walk = {0};
+	struct file_map map;
+	int fd;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&options[1], &slots, NULL), WEIR_OK);
+	assert_int_equal(weir_limit_open(&options[2], &log, NULL), WEIR_OK);
+	assert_int_equal(weir_table_open(&shared, &first, NULL), WEIR_OK);
+	assert_int_equal(weir_table_open(&shared, &second, NULL), WEIR_OK);
+	assert_int_equal(acquire(first, slots, "k"), 1);
+
+	assert_int_equal(file_open(path, FILE_SHARED, NULL, &fd, NULL), WEIR_OK);
+	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
+	close(fd);
+	section_look(&walk, map.memory, map.size);
+	section_step(&walk, map.size, NULL, NULL);
+	((char *)map.memory)[walk.section.size] ^= 1;
+
+	assert_int_equal(weir_table_reserve(second, log, &error), WEIR_EINVAL);
+	assert_non_null(strstr(error.message, "section at byte "));
+	assert_int_equal(weir_acquire(second, log, "k", 1, 1, NOW, &d), WEIR_EINVAL);
+	assert_int_equal(acquire(first, slots, "k"), 2);
+
+	os_pages_unmap(map.memory, map.size);
+	weir_table_close(second);
+	weir_table_close(first);
+	weir_limit_close(log);
+	weir_limit_close(slots);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_headers_say_later_is_not_gone_by),
+	    cmocka_unit_test(what_others_use_is_not_written_over),
 	};
 
 	return cmocka_run_group_tests(tests, path_choose, path_remove);
