@@ -1,10 +1,13 @@
 """How many connections there may be, how long they may be idle, and who gets in when all are taken."""
 
 import contextlib
+import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
-from harness import WEIR, Wire, encode, until
+from harness import PATIENCE, WEIR, Wire, encode, until
 
 CONFIG = """
 connections: 20
@@ -12,6 +15,7 @@ limits:
   one: { algorithm: token_bucket, rate: 1/h }
   shed: { algorithm: random, deny: 0 }
 """
+ALONE = ["unshare", "--map-root-user", "--net"]
 CROWDED = b"-ERR max number of clients reached"
 
 
@@ -106,3 +110,25 @@ def test_no_more_are_let_in_than_the_system_has_descriptors_for(serve, tmp_path)
         assert metric(page, "weir_connections") <= 128 + 32
     while not server.lines.empty():
         assert "trouble" not in server.line()
+
+
+def timers(port):
+    """What the system waits for on each connection to `port`, and for how many seconds."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, _, timer, *_ = line.split()
+        kind, left = timer.split(":")
+        if int(local.split(":")[1], 16) == port and state == "01":
+            yield int(kind), int(left, 16) / 100
+
+
+def test_peers_that_vanish_without_a_word_are_found(server):
+    with Wire(server.resp) as wire:
+        assert wire.command("PING") == b"+PONG"
+        until(lambda: any(kind == 2 and 200 < left < 301 for kind, left in timers(server.resp)),
+              "keepalive")
+    # Where the system lets us have a network to take down, that it does what it is for.
+    if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode == 0:
+        script = pathlib.Path(__file__).with_name("vanish.py")
+        done = subprocess.run([*ALONE, sys.executable, script], capture_output=True, text=True,
+                              timeout=3 * PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
