@@ -253,7 +253,10 @@ static void refuse_as(struct fill *fill, enum http_verb error)
 
 static void refuse(struct fill *fill)
 {
-	refuse_as(fill, http_error_of(fill->error.status));
+	int status = fill->error.status;
+
+	refuse_as(fill, fill->request->flags & HTTP_CRAB ? http_crab_error_of(status)
+	                                                 : http_error_of(status));
 }
 
 /* About what the reply to an item of a batch takes. */
@@ -289,14 +292,8 @@ static int read_top(struct http_call *call)
 
 static int read_throttle(struct http_call *call)
 {
-	struct fill *fill = &call->fill;
-	int status;
-
-	fill->request->flags |= HTTP_CRAB;
-	status = json_read_throttle(fill, call->message.body);
-	if (status != 0)
-		refuse_as(fill, http_crab_error_of(status));
-	return 0;
+	call->fill.request->flags |= HTTP_CRAB;
+	return json_read_throttle(&call->fill, call->message.body);
 }
 
 static int read_health(struct http_call *call)

@@ -128,6 +128,7 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 		fill->request->reply_size += items[i].reply_size + ITEM_REPLY_SIZE;
 	}
 	fill->request->kind = REQUEST_BATCH;
+	fill->request->class = REQUEST_ASK; /* the items have classes of their own */
 	fill->request->items = items;
 	fill->request->item_count = multi->commands;
 	return 0;

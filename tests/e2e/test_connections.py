@@ -49,6 +49,9 @@ def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, t
         with Wire(server.resp) as wire:
             wire.send(encode("WEIR.ACQUIRE", "one", "k") * 2)
             assert wire.rest() == CROWDED + b"\r\n"
+        with Wire(server.resp) as wire:
+            wire.send(encode("MULTI") + encode("WEIR.ACQUIRE", "one", "k") + encode("EXEC"))
+            assert wire.rest() == b"+OK\r\n+QUEUED\r\n" + CROWDED + b"\r\n"
         with Wire(server.resp) as wire:  # a client greets before it says what it wants
             assert wire.command("HELLO", "2")[:2] == [b"server", b"weir"]
             assert wire.command("WEIR.SHED", "shed", "0.25") == b"+OK"
@@ -57,7 +60,7 @@ def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, t
         assert metric(page, "weir_connections_max") == 20
         assert metric(page, "weir_connections") >= 21
         assert metric(page, "weir_connections_reserved") >= 1
-        assert metric(page, "weir_connections_rejected_total") == 2
+        assert metric(page, "weir_connections_rejected_total") == 3
         assert wires[0].command("WEIR.ACQUIRE", "one", "k")[0] == 1
     assert "connections_full connections=20" in server.line_with("connections_")
     server.line_with("connections_free")

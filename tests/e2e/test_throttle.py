@@ -74,6 +74,16 @@ def test_an_error_has_its_status_and_one_text(server, status, body):
         assert client.request("GET", "/health").text == "OK"
 
 
+def test_a_broken_body_is_not_taken_for_a_page_in_a_browser(serve):
+    server = serve()
+    with Http(server.http) as client:
+        assert ask(client, "{").status == 400
+    with Wire(server.resp) as wire:
+        wire.send(b"GET / HTTP/1.1\r\n\r\n")
+        wire.rest()
+    assert "listener=resp" in server.line_with("foreign_protocol")
+
+
 def test_health_is_a_word_and_other_methods_are_refused(server):
     health = server.get("/health")
     assert (health.status, health.text) == (200, "OK")
