@@ -1,5 +1,6 @@
 """What the keys of one limit take from others, how much room there is, and a disk that has none."""
 
+import pathlib
 import re
 import subprocess
 
@@ -104,10 +105,13 @@ def test_a_disk_without_room_is_an_error_at_the_start(tmp_path):
                               check=False)
         assert done.returncode == 1
         assert re.search(rf"{state}: expected leave for \d+ more bytes", done.stderr), done
-    done = weir("serve", "-c", file, "--store", "file:/dev/shm/weir-test-room-e2e",
-                "--capacity", str(2**32), "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
+    petabyte = pathlib.Path("/dev/shm/weir-test-room-e2e")
+    file.write_text("limits: { petabyte: { algorithm: concurrency, max: 10000, keys: 4294967296 } }")
+    done = weir("serve", "-c", file, "--store", f"file:{petabyte}", "--capacity", "1000",
+                "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
+    petabyte.unlink()
     assert done.returncode == 1
-    assert re.search(r"weir-test-room-e2e: expected room for \d+ more bytes on its disk, found \d+",
+    assert re.search(rf"{petabyte}: expected room for \d+ more bytes on its disk, found \d+",
                      done.stderr)
 
 

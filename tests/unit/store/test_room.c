@@ -346,23 +346,26 @@ static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void 
 	weir_limit_close(log);
 }
 
-/* Of a file system that is smaller than what is asked for: of memory, so that none fills. */
+/* Of a file system of memory, whose size is known: it takes nothing of what it can't have whole. */
 static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state)
 {
-	struct weir_table_options options = {.capacity = WEIR_CAPACITY_MAX,
-	                                     .path = "/dev/shm/weir-test-room"};
+	static const char file[] = "/dev/shm/weir-test-room";
+	weir_limit *limit = places("petabyte", 10000, WEIR_CAPACITY_MAX);
 	struct weir_error error = {0};
 	unsigned long long wanted, found;
 
 	(void)state;
-	unlink(options.path);
-	assert_int_equal(weir_table_open(&options, &table, &error), WEIR_EFULL);
+	unlink(file);
+	table = open_with(1000, file);
+	assert_int_equal(weir_table_reserve(table, limit, &error), WEIR_EFULL);
 	if (sscanf(error.message,
 	           "/dev/shm/weir-test-room: expected room for %llu more bytes on its disk, found %llu",
 	           &wanted, &found) != 2)
 		fail_msg("%s", error.message);
-	assert_true(wanted > UINT64_C(80000000000) && found < wanted);
-	assert_int_equal(access(options.path, F_OK), -1);
+	assert_true(wanted > UINT64_C(800000000000000) && found < wanted);
+	weir_table_close(table);
+	unlink(file);
+	weir_limit_close(limit);
 }
 
 /* ---- killed while tables are added ---- */
