@@ -429,8 +429,9 @@ WEIR_API int weir_table_sync(weir_table *table);
  * wider than others, so each such limit has its own table beside that of all others, for as many
  * keys as its `keys` say: in memory that is address space until keys come, in a file it is
  * room on the disk. What one limit's keys take, no other's lose. Where the limit asks for
- * more than the table has, a larger one takes over; it never becomes smaller. At most 1,024 such
- * tables are made. It may take as long as the disk does.
+ * more keys or wider states than the table has, a larger one takes over; calls with the limit
+ * do so for wider states only. At most 1,024 such tables are made. It may take as long as the
+ * disk does.
  *
  *     if (weir_table_reserve(table, limit, &error) != 0)
  *         puts(error.message); // how many bytes there are, and how many it takes

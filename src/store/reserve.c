@@ -196,15 +196,8 @@ struct wide_table *memory_find_newer(struct weir_table *store, struct wide_table
 int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit,
                       struct wide_table **out)
 {
-	/* What takes over from a limit may be wider, and is admitted when it does. */
-	struct algo_limit alone = *limit;
-	const struct algo_limit *limits = &alone;
-	int status;
+	int status = memory_reserve(store, &limit, 1, NULL);
 
-	/* A table that is there has as many keys as its configuration gave it. */
-	if (memory_wide(store, limit->identity))
-		alone.keys = 0;
-	status = memory_reserve(store, &limits, 1, NULL);
 	*out = memory_wide(store, limit->identity);
 	return status;
 }

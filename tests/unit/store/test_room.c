@@ -195,6 +195,18 @@ static void a_limit_has_room_for_as_many_keys_as_it_says(void **state)
 	}
 }
 
+/* Without weir_table_reserve, too: a program may only ever call with its limits. */
+static void a_limit_that_grows_at_a_call_has_room_for_its_keys(void **state)
+{
+	weir_limit *narrow = places("them", 10, 1000), *wide = places("them", 100, 1000);
+
+	(void)state;
+	assert_int_equal(denied(narrow, 0, 500, NOW), 0);
+	assert_true(denied(wide, 500, 500, NOW + 500) <= 1);
+	weir_limit_close(wide);
+	weir_limit_close(narrow);
+}
+
 static void a_denial_for_want_of_room_says_so_and_when_to_ask_again(void **state)
 {
 	weir_limit *limit = open_limit((struct weir_limit_options){
@@ -444,6 +456,7 @@ int main(void)
 	    IN_A_SMALL_TABLE(of_equals_the_one_that_is_idle_soonest_makes_room),
 	    IN_A_SMALL_TABLE(fresh_keys_of_one_limit_deny_nobody_of_another),
 	    IN_A_SMALL_TABLE(a_limit_has_room_for_as_many_keys_as_it_says),
+	    IN_A_SMALL_TABLE(a_limit_that_grows_at_a_call_has_room_for_its_keys),
 	    IN_A_SMALL_TABLE(a_denial_for_want_of_room_says_so_and_when_to_ask_again),
 	    IN_A_SMALL_TABLE(a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts),
 	    IN_A_SMALL_TABLE(more_limits_than_there_may_be_are_an_error),
