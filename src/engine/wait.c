@@ -57,6 +57,9 @@ enum weir_reason wait_refusal(const struct weir_limit *limit, enum engine_place 
 
 	if (patience_ns > 0 && (!is_exact(limit) || d->retry_after_ns <= patience_ns))
 		return WEIR_REASON_OK;
+	/* More `keys` are the remedy, a longer wait is not. */
+	if (!d->allowed && d->reason == WEIR_REASON_NO_ROOM)
+		return WEIR_REASON_NO_ROOM;
 	if (!limit->algo.paced && (place != ENGINE_NEW || patience_ns > 0))
 		return WEIR_REASON_WAIT_TOO_LONG;
 	return d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;

@@ -47,6 +47,21 @@ def test_fresh_keys_of_one_limit_deny_nobody_of_another(serve):
     assert 'weir_no_room_total{limit="uploads"} 0\n' in page
 
 
+def test_a_request_that_waited_for_room_is_told_that_there_is_none(serve):
+    server = serve(config="""
+limits:
+  crowded: { algorithm: concurrency, max: 1, keys: 1, queue: 9, max_wait: 20ms }
+""")
+    with Wire(server.resp) as wire:
+        replies = [wire.command("WEIR.ACQUIRE", "crowded", f"key{i}") for i in range(60)]
+        assert {reply[5] for reply in replies if not reply[0]} == {b"no_room"}
+        assert wire.command("WEIR.ACQUIRE", "crowded", "late", "WAIT", 30)[5] == b"no_room"
+        assert wire.command("WEIR.ACQUIRE", "crowded", "key0")[5] == b"wait_too_long"
+    refused = sum(not reply[0] for reply in replies) + 1
+    assert refused >= 60 - 48
+    assert f'weir_no_room_total{{limit="crowded"}} {refused}\n' in server.get("/metrics").text
+
+
 def test_fresh_keys_give_no_offender_his_quota_back(serve):
     server = serve("--capacity", "30000", config=CONFIG)
     assert allowed(acquire(server, "log", ["offender"], 1500)) == 1
