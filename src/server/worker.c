@@ -12,6 +12,8 @@
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE   256
 
+#define FOREIGN_QUIET_NS (10 * NS_PER_S)
+
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 
@@ -103,11 +105,18 @@ static inline size_t dear_as(const struct request *request)
 	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
 }
 
-/* Where RESP was expected; an HTTP request that is merely refused is none of these. */
+/*
+ * Where RESP was expected; an HTTP request that is merely refused is none of these. Told
+ * once in FOREIGN_QUIET_NS, so that nobody fills the disk with it.
+ */
 static void log_foreign(struct worker *worker, const struct work *work)
 {
+	uint64_t now_ns = os_monotonic_ns();
 	char peer[IP_TEXT_MAX + 1];
 
+	if (now_ns < worker->foreign_quiet_ns)
+		return;
+	worker->foreign_quiet_ns = now_ns + FOREIGN_QUIET_NS;
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
 	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
 	        {"listener", work->protocol->codec->name}, {"peer", peer},

@@ -113,6 +113,7 @@ struct worker {
 	uint64_t batches; /* this one's number, from 1 */
 	struct heap holds;  /* see hold.h */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
+	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	pthread_mutex_t lock;
 	struct queued *woken; /* under the lock; see queue.c */
 	struct page pages[REQUEST_KIND_COUNT];

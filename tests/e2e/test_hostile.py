@@ -38,6 +38,18 @@ def test_a_web_page_cannot_make_a_browser_send_commands(server, key):
     assert "listener=resp peer=127.0.0.1 closed: HTTP was sent" in line
 
 
+def test_strangers_can_not_fill_the_log(serve):
+    config = "limits: { one: { algorithm: token_bucket, rate: 1/h } }\n"
+    server = serve("--threads", "1", config=config)
+    for _ in range(30):
+        with Wire(server.resp) as wire:
+            wire.send(b"GET / HTTP/1.1\r\n")
+            wire.rest()
+    server.reload(config)
+    server.line_with(" reloaded ")
+    assert 1 <= sum("foreign_protocol" in line for line in server.log) <= 4  # one in 10 s
+
+
 METHODS = """GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE
 LOCK UNLOCK SEARCH BIND ACL REPORT M-SEARCH DESCRIBE SETUP PLAY get Post WHATEVER PRI""".split()
 TARGETS = ["/", "*", "/a b", "/a  b\tc", "/a\"b", "/'a b'", "http://h:1/a", "h:443", "rtsp://h/a b",
