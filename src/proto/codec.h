@@ -60,6 +60,8 @@ struct codec {
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
 	                           struct arena *arena, struct request *request);
+	/* How many requests the next one may bring, those of a transaction; NULL: one. */
+	size_t (*queued)(const void *session);
 	/*
 	 * Appends the reply to `request`, maybe nothing. Called once per request,
 	 * in order; other requests may have been parsed in between.

@@ -443,11 +443,17 @@ static void close_session(void *state)
 	resp_multi_end(state);
 }
 
+static size_t queued(const void *state)
+{
+	return resp_multi_requests(state);
+}
+
 const struct codec resp_codec = {
     .name = "resp",
     .session_size = sizeof(struct resp_session),
     .open = open_session,
     .close = close_session,
     .parse = parse,
+    .queued = queued,
     .reply = reply,
 };

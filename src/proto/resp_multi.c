@@ -32,6 +32,11 @@ static void count_kept(const struct resp_session *session, size_t before, size_t
 		    memory_order_relaxed);
 }
 
+size_t resp_multi_requests(const struct resp_session *session)
+{
+	return session->multi && !session->multi->broken ? session->multi->requests : 0;
+}
+
 void resp_multi_break(struct resp_session *session)
 {
 	struct resp_multi *multi = session->multi;

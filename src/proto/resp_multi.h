@@ -18,6 +18,8 @@
 /** Queues a command with as many words as it may have. 0 or a status, and the queue is broken. */
 int resp_multi_add(struct resp_session *session, struct fill *fill, const struct resp_spec *spec,
                    const struct slice *args, size_t n);
+/** How many requests EXEC would decide. */
+size_t resp_multi_requests(const struct resp_session *session);
 /** Where a transaction is open: EXEC will refuse it. */
 void resp_multi_break(struct resp_session *session);
 /** Where a transaction is open: forgets it. */

@@ -222,6 +222,15 @@ static bool take_all(struct worker *worker, struct feed *feed, size_t room)
 	return false;
 }
 
+/* A transaction is dear, and may end together with many others. */
+static bool must_put_off(const struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	return net_loop_is_busy(worker->loop) && codec->queued &&
+	       codec->queued(feed->client->session) > WORKER_PUT_OFF;
+}
+
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
@@ -235,6 +244,10 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	};
 	size_t room;
 
+	if (must_put_off(worker, &feed)) {
+		net_conn_yield(conn);
+		return 0;
+	}
 	begin_turn(worker);
 	while ((room = net_conn_room(conn)) > 0 && !net_conn_is_held(conn) &&
 	       take_all(worker, &feed, room))

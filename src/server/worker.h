@@ -32,6 +32,7 @@
 
 #define WORKER_BATCH     1024
 #define WORKER_SHARE     1024
+#define WORKER_PUT_OFF   64 /* larger transactions wait while the loop is busy */
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
 #define WORKER_OUT_MAX   ((size_t)512 << 10)
 

@@ -213,3 +213,18 @@ def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(s
         assert 0 < taken <= 20_000, taken
         for wire in crowd:
             assert page_of(wire).count('"allowed":true') == 1000
+
+
+def test_transactions_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
+    server = serve("--threads", "1", config=WIDE)
+    queued = encode("MULTI") + encode("WEIR.ACQUIRE", "wide", "k") * 1000
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Wire(server.resp)) for _ in range(60)]
+        for wire in crowd:
+            wire.send(queued)
+            assert wire.reply() == b"+OK"
+            assert {wire.reply() for _ in range(1000)} == {b"+QUEUED"}
+        taken = taken_before(server, crowd, encode("EXEC"))
+        assert 0 < taken <= 20_000, taken
+        for wire in crowd:
+            assert [one[0] for one in wire.reply()] == [1] * 1000
