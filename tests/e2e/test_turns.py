@@ -177,54 +177,73 @@ def test_what_is_no_request_is_not_counted_as_one(serve):
 WIDE = "limits: { wide: { algorithm: fixed_window, rate: 1000000/d } }\n"
 
 
-def taken_before(server, crowd, bytes_of_each):
+def taken_before(server, crowd, bytes_of_each, key):
     """What a crowd has taken when somebody is answered that asks once, behind all of them."""
     with Wire(server.resp) as stranger:
         assert stranger.command("PING") == b"+PONG"
         with stopped(server):
             for wire in crowd:
                 wire.send(bytes_of_each)
-            stranger.send(encode("WEIR.PEEK", "wide", "k"))
+            stranger.send(encode("WEIR.PEEK", "wide", key))
         return 1_000_000 - stranger.reply()[2]
+
+
+def some_taken(attempt):
+    """What a crowd took in an attempt that shows it: the system may tell of the stranger first."""
+    for key in range(10):
+        if taken := attempt(key):
+            return taken
+    raise AssertionError("the stranger was first in every attempt")
 
 
 def test_the_shares_of_a_large_crowd_are_smaller(serve):
     server = serve("--threads", "1", config=WIDE)
-    with contextlib.ExitStack() as stack:
-        crowd = [stack.enter_context(Wire(server.resp)) for _ in range(250)]
-        for wire in crowd:
-            assert wire.command("PING") == b"+PONG"
-        taken = taken_before(server, crowd, encode("WEIR.ACQUIRE", "wide", "k") * 1024)
-        assert 0 < taken <= 64 * 1024 + 64 * 512 + 122 * 256, taken
+
+    def attempt(key):
+        with contextlib.ExitStack() as stack:
+            crowd = [stack.enter_context(Wire(server.resp)) for _ in range(250)]
+            for wire in crowd:
+                assert wire.command("PING") == b"+PONG"
+            return taken_before(server, crowd, encode("WEIR.ACQUIRE", "wide", key) * 1024, key)
+
+    assert some_taken(attempt) <= 64 * 1024 + 64 * 512 + 122 * 256
 
 
 def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
     server = serve("--threads", "1", config=WIDE)
-    body = b"[" + b",".join([b'{"limit":"wide","key":"k"}'] * 1000) + b"]"
-    begin, end = body[:20_000], body[20_000:]
-    with contextlib.ExitStack() as stack:
-        crowd = [stack.enter_context(Wire(server.http)) for _ in range(60)]
-        for wire in crowd:
-            wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-                      % len(body) + begin)
-        for _ in range(3):  # what was sent before is read by then
-            server.get("/healthz")
-        taken = taken_before(server, crowd, end)
-        assert 0 < taken <= 20_000, taken
-        for wire in crowd:
-            assert page_of(wire).count('"allowed":true') == 1000
+
+    def attempt(key):
+        body = b"[" + b",".join([b'{"limit":"wide","key":"%d"}' % key] * 1000) + b"]"
+        begin, end = body[:20_000], body[20_000:]
+        with contextlib.ExitStack() as stack:
+            crowd = [stack.enter_context(Wire(server.http)) for _ in range(60)]
+            for wire in crowd:
+                wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\n"
+                          b"Content-Length: %d\r\n\r\n" % len(body) + begin)
+            for _ in range(3):  # what was sent before is read by then
+                server.get("/healthz")
+            taken = taken_before(server, crowd, end, key)
+            for wire in crowd:
+                assert page_of(wire).count('"allowed":true') == 1000
+        return taken
+
+    assert some_taken(attempt) <= 20_000
 
 
 def test_transactions_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
     server = serve("--threads", "1", config=WIDE)
-    queued = encode("MULTI") + encode("WEIR.ACQUIRE", "wide", "k") * 1000
-    with contextlib.ExitStack() as stack:
-        crowd = [stack.enter_context(Wire(server.resp)) for _ in range(60)]
-        for wire in crowd:
-            wire.send(queued)
-            assert wire.reply() == b"+OK"
-            assert {wire.reply() for _ in range(1000)} == {b"+QUEUED"}
-        taken = taken_before(server, crowd, encode("EXEC"))
-        assert 0 < taken <= 20_000, taken
-        for wire in crowd:
-            assert [one[0] for one in wire.reply()] == [1] * 1000
+
+    def attempt(key):
+        queued = encode("MULTI") + encode("WEIR.ACQUIRE", "wide", key) * 1000
+        with contextlib.ExitStack() as stack:
+            crowd = [stack.enter_context(Wire(server.resp)) for _ in range(60)]
+            for wire in crowd:
+                wire.send(queued)
+                assert wire.reply() == b"+OK"
+                assert {wire.reply() for _ in range(1000)} == {b"+QUEUED"}
+            taken = taken_before(server, crowd, encode("EXEC"), key)
+            for wire in crowd:
+                assert [one[0] for one in wire.reply()] == [1] * 1000
+        return taken
+
+    assert some_taken(attempt) <= 20_000
