@@ -428,7 +428,7 @@ WEIR_API int weir_table_sync(weir_table *table);
  * does. The states of sliding_window, sliding_counter, sliding_log, base and concurrency are
  * wider than others, so each such limit has its own table beside that of all others, for as many
  * keys as its `keys` say: in memory that is address space until keys come, in a file it is
- * room on the disk. What one limit's keys take, no other's lose. Where the limit asks for
+ * room on the disk. The keys of one limit take no room from another's. Where the limit asks for
  * more keys or wider states than the table has, a larger one takes over; calls with the limit
  * do so for wider states only. At most 1,024 such tables are made. It may take as long as the
  * disk does.

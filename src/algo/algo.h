@@ -165,7 +165,7 @@ struct algo_limit {
 		struct permit_params permit;
 	};
 	bool paced;      /* its requests may have to wait for their turns */
-	unsigned width; /* of wide states: cells of a row at least; 0: a state is one time and one word */
+	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
 	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
 	struct calendar calendar; /* aligned windows and days only, as is the cache */
 	struct algo_cache *cache; /* the calendar's window last asked for */

@@ -121,7 +121,7 @@ void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call
                     const struct algo_time *time, struct cell head, const struct algo_row *row,
                     struct algo_outcome *out, struct algo_change *change);
 
-/** What a head of a table that the limit had before comes to: ALGO_MOVED with its use; empty if it has none. */
+/** The head that replaces one in a former table: ALGO_MOVED with its use; empty if it has none. */
 struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                        const struct algo_row *row);
 

@@ -140,7 +140,7 @@ static uint64_t check_cells(char *path, struct tables *tables, uint64_t now_ns, 
 	return defects;
 }
 
-/* Whoever owns it: what is wrong in it stays in the copy. */
+/* The file may be anybody's, for damage in it stays in the copy. */
 static int map_copy(const char *path, struct file_map *map, struct weir_error *error)
 {
 	int fd, status = file_open(path, FILE_PRIVATE, NULL, &fd, error);

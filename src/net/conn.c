@@ -16,7 +16,7 @@
 #define LINGER_MS 2000
 
 #define OUT_KEEP  ((size_t)1 << 20)
-/* What a held connection may send before it is not read any more. */
+/* A held connection that has sent so much is not read any more. */
 #define HELD_MAX  READ_MIN
 
 struct write {

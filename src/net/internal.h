@@ -93,7 +93,7 @@ struct net_conn {
 	bool paused; /* not read, for its output waits, or `in` is full */
 	bool held;   /* its owner's answer comes later */
 	bool reserved; /* it takes none of the gate's places */
-	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for more input */
+	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for input */
 	bool yielded; /* its owner wants no more of it in this turn */
 	enum conn_state state;
 	struct ip peer;

@@ -15,7 +15,7 @@
 /* Of them those in the reserve, so that each of these is read before it makes room for others. */
 #define RESERVE_SHARE (NET_RESERVE / 4)
 
-/* What an error of accept() is about. */
+/* The cause of an error of accept(). */
 enum trouble {
 	TROUBLE_CONNECTION, /* the one that was to be accepted; it is gone */
 	TROUBLE_RESOURCES,  /* the system has none left for now */

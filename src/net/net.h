@@ -5,9 +5,9 @@
  *
  *   open    a connection was accepted.
  *   data    here are all the bytes of a connection that were not consumed yet,
- *           contiguous. Once a turn for each connection. Returns how many are consumed. Those stay where they
- *           are until the next `turn` has returned; the rest comes again with
- *           more behind it, at any address.
+ *           contiguous. Once a turn for each connection. Returns how many are
+ *           consumed. Those stay where they are until the next `turn` has returned;
+ *           the rest comes again with more behind it, at any address.
  *   turn    everything that was ready has been handed over: answer it. Called
  *           once per turn of the loop, also when nothing came, and when
  *           net_loop_alarm's time has come.
@@ -24,9 +24,10 @@
  * that sends no more has gone, for a half-close can't be told from a close, and
  * `close` is called. No timeout but that of writing applies.
  *
- * Memory: an idle connection holds no buffers. What is unconsumed is bounded by
- * `input_max` (of a held connection by one read), what the peer does not read by NET_OUT_MAX and one turn's replies:
- * past it the connection is neither read nor handed over until it drains.
+ * Memory: an idle connection holds no buffers. `input_max` bounds the input that is not
+ * consumed (of a held connection one read does); NET_OUT_MAX and one turn's replies bound
+ * the output that the peer does not read: past it the connection is neither read nor
+ * handed over until it drains.
  *
  * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
  * net_loop_stop may be called by others.
@@ -123,7 +124,7 @@ void net_loop_flush(struct net_loop *loop);
 size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
 void net_conn_yield(struct net_conn *conn);
-/** What a connection may have of a share in this turn: less, the more of them ask at once. */
+/** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
 size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered that what is dear should wait for the next turn. */
 bool net_loop_is_busy(const struct net_loop *loop);

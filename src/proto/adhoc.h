@@ -17,7 +17,7 @@ uint64_t adhoc_seconds(uint64_t ns);
 
 enum { CRAB_ALLOWED, CRAB_LIMIT, CRAB_REMAINING, CRAB_RESET, CRAB_RETRY, CRAB_COUNT };
 
-/** What throttlecrab answers, in its order; times in whole seconds. */
+/** The values of throttlecrab's answer, in its order; times in whole seconds. */
 void adhoc_crab(const struct reply *reply, int64_t values[CRAB_COUNT]);
 
 /**

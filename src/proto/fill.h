@@ -37,7 +37,7 @@ int fill_cost(struct fill *fill, struct slice text);
 /** Milliseconds, FILL_WAIT_MAX_MS at most. */
 int fill_wait(struct fill *fill, struct slice text);
 int fill_deny(struct fill *fill, struct slice text);
-/** Of a refund or report: of all that it covers, unless there is a cost. Who has one may ask. */
+/** Of a refund or report: of all that it covers, unless there is a cost. A caller who has it may ask. */
 int fill_permit(struct fill *fill, struct slice text);
 int fill_outcome(struct fill *fill, struct slice text);
 int fill_latency(struct fill *fill, struct slice text);

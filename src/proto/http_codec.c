@@ -379,7 +379,7 @@ static bool is_foreign(struct slice origin, struct slice host)
 	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)}, host);
 }
 
-/* Who sent it, as its header says; a browser lets no page write these fields. */
+/* The sender, by fields of the header that no browser lets a page write. */
 static int read_origin(struct http_call *call)
 {
 	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);

@@ -29,7 +29,7 @@ enum request_kind {
 	REQUEST_KIND_COUNT
 };
 
-/* What a request asks for, from what everybody may have to what an operator alone may. */
+/* The right that a request needs: from free for everybody to the operator's alone. */
 enum request_class {
 	REQUEST_FREE,   /* health, greetings, errors */
 	REQUEST_ASK,    /* decisions, and what a permit at hand gives back */

@@ -150,8 +150,8 @@ static void client_info(const struct resp_call *call)
 /*
  * A client that tracks keeps what it has read until it is told otherwise. Nothing that
  * Weir answers may be kept: there is no command that reads a value, and so there is
- * nothing to tell. What a client may ask for is checked as Redis does, and remembered
- * for its next question.
+ * nothing to tell. The options are checked as Redis checks them, and remembered for the
+ * client's next question.
  */
 enum {
 	TRACKING_ON = 1,
@@ -200,7 +200,7 @@ static bool read_tracking(const struct resp_call *call, unsigned *flags)
 	return true;
 }
 
-/* What contradicts itself, or what was told before; NULL: nothing. */
+/* Which of the options contradict each other, or those of before; NULL: none. */
 static const char *tracking_conflict(unsigned before, unsigned flags)
 {
 	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))

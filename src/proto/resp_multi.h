@@ -25,7 +25,7 @@ void resp_multi_break(struct resp_session *session);
 /** Where a transaction is open: forgets it. */
 void resp_multi_end(struct resp_session *session);
 
-/* What is done at once, even in a transaction. */
+/* The commands that act at once, even in a transaction. */
 void resp_take_multi(struct resp_session *session, struct fill *fill);
 void resp_take_exec(struct resp_session *session, struct fill *fill);
 void resp_take_discard(struct resp_session *session, struct fill *fill);

@@ -33,7 +33,7 @@ struct resp_session {
 	size_t name_len;
 };
 
-/* What a request may be to its reply besides an entry of the table. */
+/* request.verb where it is no entry of the table. */
 enum {
 	RESP_VERB_ERROR = -1, /* `text` in words */
 	RESP_VERB_TEXT = -2,  /* `text` as it stands */

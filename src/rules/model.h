@@ -66,7 +66,7 @@ struct rules_rule {
 /* What one customer is given at least, and so can rotate through. */
 #define RULES_IPV6_PREFIX 64
 
-/* What is legal and unlikely meant. */
+/* Of a line that is legal, but unlikely meant. */
 struct rules_warning {
 	unsigned line, column;
 	const char *text;

@@ -32,7 +32,7 @@ int read_result(struct reader *reader, const struct node_key *key, const yaml_no
 /* `on_store_failure:` and its values. */
 extern const struct node_word read_failures[];
 
-/* What is on or off. */
+/* The words for on and off. */
 extern const struct node_word read_switches[];
 
 #endif

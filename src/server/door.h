@@ -1,7 +1,7 @@
 /*
  * door.h: whether a request may come in, by its class, its peer and how it came.
  *
- * Every caller that reaches a port may ask. What takes from others, or shows them, is for the
+ * Every caller that reaches a port may ask. To take from others, or to see them, is for the
  * machine's own programs, unless the configuration lets others in (`protected`).
  * Browsers run on that machine too, and do what any page says, so their requests
  * are told by their header: see docs/security.md.

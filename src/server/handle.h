@@ -18,7 +18,7 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 void handle_locate(const struct weir_table *table, struct work *works, size_t n, struct moment at);
 /** Last pass, at worker->at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
-/** After the last pass: there is no memory for the reply. What was taken for it is given back. */
+/** After the last pass: there is no memory for the reply. Gives back what was taken. */
 void handle_no_memory(struct worker *worker, struct work *work);
 
 #endif

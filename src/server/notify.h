@@ -2,7 +2,7 @@
 #ifndef SERVER_NOTIFY_H
 #define SERVER_NOTIFY_H
 
-/** `state` as sd_notify(3) has it: "READY=1". Where nobody asked (NOTIFY_SOCKET), nothing is told. */
+/** Tells `state` ("READY=1") as sd_notify(3) does; nothing without NOTIFY_SOCKET. */
 void notify(const char *state);
 
 /** That a reload begins, and when; READY=1 ends it, however it went. */

@@ -2,7 +2,7 @@
 
 #include "server/limit_list.h"
 
-/* What a page is taken for that was never rendered. */
+/* The size that a page is taken to have before it was ever rendered. */
 #define SIZE_MIN ((size_t)16 << 10)
 
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");

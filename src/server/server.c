@@ -49,7 +49,7 @@ static uint64_t descriptor_limit(void)
 	return limit.rlim_cur; /* RLIM_INFINITY is the largest number */
 }
 
-/* What the configuration says of connections holds for those that are open, too. */
+/* Also for connections that are open already. */
 static void apply_connections(struct server *server)
 {
 	struct worker_shared *shared = &server->shared;

@@ -83,7 +83,7 @@ static void begin_turn(struct worker *worker)
 	worker->start_ns = os_monotonic_ns();
 }
 
-/* What is left of a connection's bytes, and of its share of the turn in requests. */
+/* The rest of a connection's bytes, and of its share of the turn in requests. */
 struct feed {
 	struct net_conn *conn;
 	const struct worker_protocol *protocol;
@@ -198,7 +198,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	return admit(worker, work, feed, page);
 }
 
-/* What the batch has is to be answered before it gets another request of the client's. */
+/* Whether the batch must be answered before it gets another request of this client. */
 static inline bool must_answer(const struct worker *worker, const struct client *client,
                                size_t room)
 {

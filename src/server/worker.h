@@ -3,8 +3,9 @@
  *
  * Requests are prepared as they are parsed, so that their memory is on its way,
  * and decided together when the loop has read all that was ready, or when
- * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. A request that may have to wait for its turn is decided
- * before the next one of its connection is looked at, for that would have to wait, too.
+ * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. A request that may
+ * have to wait for its turn is decided before the next one of its connection is looked
+ * at, for that would have to wait, too.
  *
  * A connection gets WORKER_SHARE requests of a turn, or in a crowd a part of them (see
  * net_loop_share), or one page, and the others then; a request with a long answer counts

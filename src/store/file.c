@@ -225,7 +225,7 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 	return status;
 }
 
-/* Who is stopped while it holds the lock must not stop all others. */
+/* A process that is stopped while it holds the lock must not stop all others. */
 #define LOCK_TRIES   500
 #define LOCK_WAIT_NS (10 * NS_PER_MS)
 

@@ -80,7 +80,7 @@ static inline struct wide_table *memory_wide(const struct weir_table *store, uin
 	}
 }
 
-/** What another process has made to take over from the table, or that if there is none. */
+/** The larger table that another process has made instead of this one; this one if there is none. */
 __attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct weir_table *store,
                                                                      struct wide_table *wide);
 
@@ -299,7 +299,7 @@ bool wide_try_log(const struct algo_limit *limit, const struct memory_key *key, 
 bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
-/* What there is for the keys of a limit. */
+/* The room for the keys of a limit. */
 struct memory_room {
 	uint64_t keys;  /* so many at once, nearly always */
 	uint64_t bytes; /* of memory, or of the file, at most */
@@ -421,7 +421,8 @@ static inline uint64_t memory_apply(struct weir_table *store, const struct algo_
 		    table_store(&store->table, &place, slot,
 		                memory_pack(place.tag, state, limit->generation), time->now_ns, NULL))
 			return state.until_ns;
-		if (__builtin_expect(!slot.cell, 0) && memory_is_full(store, limit, &place, time->now_ns, out))
+		if (__builtin_expect(!slot.cell, 0) &&
+		    memory_is_full(store, limit, &place, time->now_ns, out))
 			return 0;
 	}
 }

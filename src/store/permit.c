@@ -47,7 +47,8 @@ void permit_hold(struct weir_table *store, struct permit permit, uint64_t until_
 	struct cell cell = cell_make(place.tag, until_ns - 1, (uint32_t)permit.id, 0);
 
 	for (unsigned tries = 0; tries < TRIES && until_ns > now_ns + 1; tries++)
-		if (table_store(&store->table, &place, table_find(&store->table, &place), cell, now_ns, NULL))
+		if (table_store(&store->table, &place, table_find(&store->table, &place), cell, now_ns,
+		                NULL))
 			return;
 }
 

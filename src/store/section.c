@@ -70,7 +70,7 @@ static bool is_first(const struct section_walk *walk)
 	return walk->offset == 0;
 }
 
-/* What its owner put behind the cells; the rest of the header has been found sound. */
+/* The sizes of what its owner put behind the cells; the rest of the header is sound. */
 static uint64_t check_shape(const struct section_walk *walk, struct reporter *reporter)
 {
 	const struct table_header *header = &walk->header;

@@ -49,7 +49,7 @@ static bool clean(const struct wide_state *state)
 	return true;
 }
 
-/* What a table's states are judged by, all of which are of one limit. */
+/* By this the states of a table, all of one limit, are judged. */
 struct judge {
 	struct table_judge judge; /* first, so that either is the other */
 	const struct wide_table *wide;
@@ -57,7 +57,7 @@ struct judge {
 	const struct algo_time *time;
 };
 
-/* What a key has in use, and so still denies itself: what it would get back. */
+/* The units that a key has in use: it denies itself these, and would get them back. */
 static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
 {
 	const struct judge *judge = (const struct judge *)table_judge;

@@ -87,7 +87,7 @@ uint64_t table_sets(uint64_t capacity);
 /** Of the TABLE_FIXED bytes that a header begins with. */
 uint64_t table_checksum(const void *fixed);
 
-/* What a table is made for. */
+/* The purpose of a table. */
 struct table_shape {
 	uint64_t capacity;  /* in range */
 	uint64_t identity;  /* as in the header, as are: */
@@ -109,8 +109,8 @@ void table_view(struct table *table, void *memory, uint64_t sets);
 typedef void table_report(void *context, const char *text);
 
 /**
- * What is wrong with a header, of which nobody else changes the bytes meanwhile; only the
- * first of a store has a clock. Returns how many things: of another version, that alone.
+ * Reports the defects of a header whose bytes nobody else changes meanwhile; only the
+ * first of a store has a clock. Returns their number; another version is the only one told.
  */
 uint64_t table_check_header(const struct table_header *header, bool has_clock,
                             table_report *report, void *context);
