@@ -430,7 +430,7 @@ static const struct {
 };
 
 /* Else the reply says why not. Apart: the hot path needs no room for words. */
-__attribute__((noinline)) static bool is_let_in(struct worker *worker, struct work *work)
+__attribute__((noinline)) static bool passes_door(struct worker *worker, struct work *work)
 {
 	struct weir_error error;
 	int status =
@@ -451,7 +451,7 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->item_count = 0;
 	work->wait_ns = 0;
 	work->waits_for = NULL;
-	if (!door_matters(&work->request) || is_let_in(worker, work))
+	if (!door_matters(&work->request) || passes_door(worker, work))
 		kinds[work->request.kind].prepare(worker, work);
 }
 

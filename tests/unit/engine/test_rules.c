@@ -216,7 +216,7 @@ static const struct rules_limit of_all_kinds[] = {
 
 #define KINDS (sizeof of_all_kinds / sizeof *of_all_kinds)
 
-/* What an observer was told of charges. */
+/* Charges as an observer was told of them. */
 struct told {
 	size_t shadow, denied;
 };

@@ -70,7 +70,7 @@ static void loops_share_a_port_and_strangers_do_not(void **state)
 	close(other);
 }
 
-/* What a socket has that was accepted, without a call for it. */
+/* The options of a socket that was accepted, without a call for it. */
 static void assert_option(int fd, int level, int option, int expected)
 {
 	int value = -1;

@@ -118,7 +118,7 @@ static void a_peer_that_does_not_read_is_not_read_and_resumes_without_loss(void 
 	finish(f);
 }
 
-/* What is there before the loop runs for the first time is seen at once. */
+/* Input that is there before the loop runs for the first time is seen at once. */
 static void a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only(void **state)
 {
 	enum { CROWD = 50, LINES = 20, SIZE = 10000, ROUND = 512 << 10 };

@@ -1,4 +1,4 @@
-/* What a proxied request carries of what rules ask for. */
+/* The headers, cookies and parameters that rules ask for, found in a proxied request. */
 #include "drive.h"
 
 #include <stdio.h>

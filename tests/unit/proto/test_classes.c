@@ -1,4 +1,4 @@
-/* What each command and route may do to others: its class. A new one is listed here, too. */
+/* The class of each command and route. A new one is listed here, too. */
 #include "drive.h"
 
 #include <stdio.h>

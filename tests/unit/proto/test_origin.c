@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* What a request with these header fields says of its origin. */
+/* The origin of a request, as these header fields tell it. */
 static void assert_origin(const char *path, const char *fields, const char *expected)
 {
 	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
