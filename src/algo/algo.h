@@ -288,6 +288,12 @@ static inline bool algo_is_bucket(const struct algo_limit *limit)
 	       limit->paced;
 }
 
+/** Whether its requests hold places until they are reported, and so get permits unasked. */
+static inline bool algo_holds_places(const struct algo_limit *limit)
+{
+	return limit->algorithm == WEIR_CONCURRENCY;
+}
+
 /** The limit to decide by: `limit`, or the last that has taken over from it. */
 static inline const struct algo_limit *algo_current(const struct algo_limit *limit)
 {

@@ -9,8 +9,7 @@
  */
 #include "engine/engine.h"
 
-#include "engine/room.h"
-#include "engine/wait.h"
+#include "wait/waitlist.h"
 
 __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
                                                     const struct weir_limit *limit,
@@ -75,7 +74,7 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 	request->op = op;
 	request->cost = cost;
 	request->max_wait_ns = 0;
-	request->place = ENGINE_NEW;
+	request->position = WAIT_NEW;
 	request->direct = (struct engine_charge){
 	    .limit = limit,
 	    .key = wanted,
@@ -118,7 +117,7 @@ __attribute__((flatten)) static void apply(struct weir_table *table, struct engi
 {
 	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
 	if (call->op >= ALGO_REFUND)
-		room_poke(&table->room, charge->key.hash);
+		waitlist_wake(&table->waiting, charge->key.hash);
 	charge->allowed = d->allowed;
 	charge->reason = d->reason;
 	d->rule = charge->rule;
@@ -143,7 +142,7 @@ static struct engine_charge *in_turn(const struct engine_request *request, size_
 /* It would wake itself, and take and give back for ever, where two rules charge one key. */
 static bool is_first_of(const struct engine_request *request, uint64_t hash)
 {
-	return request->place >= ENGINE_FIRST && request->waits_at == hash;
+	return request->position >= WAIT_FIRST && request->waits_at == hash;
 }
 
 /* Each goes back to the very window that it was taken from. */
@@ -161,7 +160,7 @@ static void give_back(struct weir_table *table, const struct engine_request *req
 
 			engine_apply(table, taken->limit, &key, &call, at, &ignored);
 			if (!is_first_of(request, key.hash))
-				room_poke(&table->room, key.hash);
+				waitlist_wake(&table->waiting, key.hash);
 		}
 	}
 }
@@ -328,28 +327,28 @@ bool engine_forget(struct weir_table *table, const struct engine_request *reques
 	const struct memory_key *key = &request->direct.key;
 	bool had = memory_forget(table, key, at.now_ns);
 
-	room_poke(&table->room, key->hash);
+	waitlist_wake(&table->waiting, key->hash);
 	return had;
 }
 
 bool engine_others_wait(const struct weir_table *table)
 {
-	const struct room *room = room_at(&table->room);
+	const struct waitlist *list = waitlist_at(&table->waiting);
 
-	return room && room_count(room) > 0;
+	return list && waitlist_count(list) > 0;
 }
 
 /* Of the keys that others wait for the first, or NULL. */
 static struct engine_charge *waited_for(const struct weir_table *table,
                                         struct engine_request *request)
 {
-	struct room *room = room_at(&table->room);
+	struct waitlist *list = waitlist_at(&table->waiting);
 
 	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		struct engine_charge *charge = engine_charge_at(request, i);
 
 		if (!charge->shadow && !is_first_of(request, charge->key.hash) &&
-		    room_has(room, charge->key.hash))
+		    waitlist_has(list, charge->key.hash))
 			return charge;
 	}
 	return NULL;
@@ -361,7 +360,7 @@ static struct engine_charge *goes_behind(struct weir_table *table, struct engine
                                          struct weir_decision *d)
 {
 	struct engine_charge *others =
-	    request->place == ENGINE_FREE ? NULL : waited_for(table, request);
+	    request->position == WAIT_YIELDED ? NULL : waited_for(table, request);
 
 	/* It lets nobody go ahead for nothing. */
 	for (size_t i = 0; others && i < request->charge_count; i++) {
@@ -410,7 +409,7 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 		conclude(table, request, NULL, at, observe, context);
 		return NULL;
 	}
-	reason = wait_refusal(charge->limit, request->place, asks ? WEIR_ZERO : request->max_wait_ns, d);
+	reason = wait_refusal(&charge->limit->algo, request->position, asks ? WEIR_ZERO : request->max_wait_ns, d);
 	if (reason == WEIR_REASON_OK)
 		return charge;
 	engine_deny(table, request, charge, reason, at, observe, context, d);
@@ -420,7 +419,7 @@ struct engine_charge *engine_decide_in_order(struct weir_table *table,
 static bool may_wait(const struct engine_charge *charge, uint64_t max_wait_ns)
 {
 	return !charge->shadow &&
-	       (charge->limit->algo.paced || wait_patience_ns(charge->limit, max_wait_ns) > 0);
+	       (charge->limit->algo.paced || wait_patience_ns(&charge->limit->algo, max_wait_ns) > 0);
 }
 
 bool engine_may_wait(const struct engine_request *request)

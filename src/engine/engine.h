@@ -21,6 +21,7 @@
 #include "engine/limit.h"
 #include "store/memory.h"
 #include "store/permit.h"
+#include "wait/patience.h"
 
 /* A limit, a key under it, the rule that asked, and how it ended. */
 struct engine_charge {
@@ -36,21 +37,13 @@ struct engine_charge {
 	enum weir_reason reason;
 };
 
-/* Where a request stands among those that wait for its key. */
-enum engine_place {
-	ENGINE_NEW,
-	ENGINE_BEHIND, /* it waits, and is not the first */
-	ENGINE_FIRST,  /* others may still wait for another of its keys */
-	ENGINE_FREE,   /* the first, and it has let others go ahead once: that is enough */
-};
-
 /* A request on its way through the passes. */
 struct engine_request {
 	enum algo_op op;
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
-	enum engine_place place; /* ENGINE_NEW when it was prepared */
-	uint64_t waits_at;       /* the hash of that key, but for ENGINE_NEW */
+	enum wait_position position; /* WAIT_NEW when it was prepared */
+	uint64_t waits_at;       /* the hash of that key, but for WAIT_NEW */
 	struct engine_charge direct;   /* of a direct call; else its limit is NULL, and: */
 	struct engine_charge *charges; /* in the order of the rules */
 	size_t charge_count;
@@ -153,7 +146,7 @@ struct engine_taken {
  */
 static inline bool engine_has_taken(const struct engine_charge *charge)
 {
-	return charge->until_ns != 0 && (!charge->shadow || limit_has_permits(charge->limit));
+	return charge->until_ns != 0 && (!charge->shadow || algo_holds_places(&charge->limit->algo));
 }
 
 /** How many limits the request, allowed, has taken from; `taken` (or NULL) has room for them. */

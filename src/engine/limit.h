@@ -39,12 +39,6 @@ static inline struct moment limit_moment(const struct clock *clock, uint64_t now
 	return moment_given(clock_now(clock));
 }
 
-/** Whether its requests hold places until they are reported, and so get permits unasked. */
-static inline bool limit_has_permits(const struct weir_limit *limit)
-{
-	return limit->algo.algorithm == WEIR_CONCURRENCY;
-}
-
 /** Whether `cost` could ever be granted. */
 static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op op, uint64_t cost)
 {

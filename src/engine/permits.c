@@ -7,7 +7,7 @@
  */
 #include "engine/engine.h"
 
-#include "engine/room.h"
+#include "wait/waitlist.h"
 
 /* What a permit covers of a request, or NULL. */
 static const struct engine_charge *covered(const struct engine_request *request, size_t i)
@@ -42,7 +42,7 @@ static void refund(struct weir_table *table, const struct weir_limit *limit,
                    struct weir_decision *d)
 {
 	engine_apply_slow(table, limit, *key, *call, at, d);
-	room_poke(&table->room, key->hash);
+	waitlist_wake(&table->waiting, key->hash);
 }
 
 void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
@@ -83,7 +83,7 @@ void engine_undo(struct weir_table *table, struct engine_request *request, struc
 bool engine_holds_places(const struct engine_request *request)
 {
 	for (size_t i = 0; i < engine_charge_count(request); i++)
-		if (limit_has_permits(engine_charge_at(request, i)->limit))
+		if (algo_holds_places(&engine_charge_at(request, i)->limit->algo))
 			return true;
 	return false;
 }
@@ -149,7 +149,7 @@ void permits_hold(struct weir_table *table, struct engine_request *request, stru
 			continue;
 		any = true;
 		request->permit.keys ^= charge->key.hash;
-		if (!limit_has_permits(charge->limit))
+		if (!algo_holds_places(&charge->limit->algo))
 			until_ns = u64_max(until_ns, charge->until_ns);
 	}
 	if (!any)
@@ -178,7 +178,7 @@ static bool covers(const struct engine_request *request, bool places)
 	for (size_t i = 0; i < engine_charge_count(request); i++) {
 		const struct engine_charge *charge = covered(request, i);
 
-		if (charge && limit_has_permits(charge->limit) == places)
+		if (charge && algo_holds_places(&charge->limit->algo) == places)
 			return true;
 	}
 	return false;
@@ -197,7 +197,7 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 		const struct engine_charge *charge = covered(request, i);
 		struct algo_call call = {ALGO_REFUND, 0, .permit = request->permit.id};
 		struct weir_decision one;
-		bool mine = charge && (rest || limit_has_permits(charge->limit));
+		bool mine = charge && (rest || algo_holds_places(&charge->limit->algo));
 
 		if (!charge)
 			continue;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/draw.h"
-#include "engine/room.h"
+#include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
 #include "server/door.h"
@@ -207,7 +207,7 @@ static void finish_shed(struct worker *worker, struct work *work)
 	if (!limit)
 		return;
 	if (weir_limit_shed(limit, work->request.deny) == WEIR_OK)
-		room_poke_all(&worker->shared->table->room);
+		waitlist_wake_all(&worker->shared->table->waiting);
 	else
 		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
 }

@@ -3,14 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/room.h"
-#include "engine/wait.h"
+#include "wait/waitlist.h"
 #include "server/handle.h"
 #include "server/hold.h"
 
 struct queued {
 	struct hold hold; /* first; due when it is to be tried, or has waited long enough */
-	struct room_waiter waiter;
+	struct waiter waiter;
 	struct worker *worker;
 	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
 	bool is_first;                           /* as its own loop knows */
@@ -70,13 +69,13 @@ static void keep(struct request *r, char *bytes)
 	r->arg_count = 0;
 }
 
-static struct queued *queued_of(struct room_waiter *waiter)
+static struct queued *queued_of(struct waiter *waiter)
 {
 	return (struct queued *)((char *)waiter - offsetof(struct queued, waiter));
 }
 
 /* From any thread. */
-static void wake(struct room_waiter *waiter)
+static void wake(struct waiter *waiter)
 {
 	struct queued *queued = queued_of(waiter);
 	struct worker *worker = queued->worker;
@@ -111,20 +110,20 @@ static void forget_woken(struct queued *queued)
 static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge,
                   uint64_t max_wait_ns, uint64_t now_ns)
 {
-	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(charge->limit, max_wait_ns));
-	enum room_place place;
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(&charge->limit->algo, max_wait_ns));
+	enum waitlist_joined joined;
 
 	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
-	queued->waiter = (struct room_waiter){.hash = charge->key.hash, .wake = wake};
-	place = room_join(room_at(&worker->shared->table->room), &queued->waiter,
-	                  wait_queue_max(charge->limit));
-	queued->is_first = place == ROOM_FIRST;
-	return place != ROOM_FULL;
+	queued->waiter = (struct waiter){.hash = charge->key.hash, .wake = wake};
+	joined = waitlist_join(waitlist_at(&worker->shared->table->waiting), &queued->waiter,
+	                  wait_queue_max(&charge->limit->algo));
+	queued->is_first = joined == WAITLIST_FIRST;
+	return joined != WAITLIST_FULL;
 }
 
 static void leave(struct worker *worker, struct queued *queued)
 {
-	room_leave(room_at(&worker->shared->table->room), &queued->waiter);
+	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &queued->waiter);
 	pthread_mutex_lock(&worker->lock);
 	forget_woken(queued);
 	pthread_mutex_unlock(&worker->lock);
@@ -186,9 +185,9 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 	else if (work.request.wait_ns != 0)
 		work.request.wait_ns = queued->deadline_ns - now_ns;
 	handle_prepare(worker, &work);
-	work.engine.place = !queued->is_first    ? ENGINE_BEHIND
-	                    : queued->has_moved ? ENGINE_FREE
-	                                        : ENGINE_FIRST;
+	work.engine.position = !queued->is_first    ? WAIT_BEHIND
+	                    : queued->has_moved ? WAIT_YIELDED
+	                                        : WAIT_FIRST;
 	work.engine.waits_at = queued->waiter.hash;
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
@@ -217,7 +216,7 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 {
 	struct queued *queued;
 
-	if (!room_make(&worker->shared->table->room))
+	if (!waitlist_make(&worker->shared->table->waiting))
 		return NULL;
 	queued = calloc(1, sizeof *queued + bytes_of(&work->request));
 	if (!queued)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "engine/room.h"
+#include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/notify.h"
 #include "server/worker.h"
@@ -232,7 +232,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 	atomic_store_explicit(&shared->config, config, memory_order_release);
 	wait_for_workers(server);
 	server_config_close(old);
-	room_poke_all(&shared->table->room); /* what they wait for may be granted now */
+	waitlist_wake_all(&shared->table->waiting); /* what they wait for may be granted now */
 	return WEIR_OK;
 }
 

@@ -41,7 +41,7 @@ struct weir_table {
 	struct clock clock;
 	struct section section; /* of that table */
 	struct shared *file;    /* NULL: this process's memory */
-	struct room *room;      /* the engine's: of those of this process who wait, or NULL */
+	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 	size_t wide_count; /* of all tables of limits */
 	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */
 	struct wide_table *wide[MEMORY_SLOTS];

@@ -18,7 +18,7 @@ CLANG = ["clang", "--target=aarch64-linux-gnu", "-isystem", HEADERS, "-march=arm
          "-mno-outline-atomics", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/src",
          f"-I{ROOT}/include", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
 # Of libweir; the readers of rule files need libyaml, the server more.
-SOURCES = [path for folder in ("base", "algo", "table", "store", "engine", "pool")
+SOURCES = [path for folder in ("base", "algo", "table", "store", "wait", "engine", "api", "pool")
            for path in sorted((ROOT / "src" / folder).glob("*.c"))] + [ROOT / "src/rules/model.c"]
 
 
@@ -50,7 +50,7 @@ def fences(text):
 
 @pytest.mark.parametrize("source, barriers", [
     ("table/insert.c", 1),  # the claim, before step 2 looks
-    ("engine/room.c", 1),   # the count, before the waiter tries
+    ("wait/waitlist.c", 1), # the count, before the waiter tries
     ("store/places.c", 2),  # a place, before (4) looks; a head that is closing, before (c) does
 ])
 def test_what_a_thread_changes_is_seen_before_it_looks(source, barriers):
@@ -60,11 +60,11 @@ def test_what_a_thread_changes_is_seen_before_it_looks(source, barriers):
 
 
 def test_whoever_gives_back_looks_for_waiters_behind_a_barrier():
-    text, errors = assembly("-", '#include "engine/room.h"\n'
-                            "void probe(struct room *const *p);\n"
-                            "void probe(struct room *const *p) { room_poke(p, 1); }\n")
+    text, errors = assembly("-", '#include "wait/waitlist.h"\n'
+                            "void probe(struct waitlist *const *p);\n"
+                            "void probe(struct waitlist *const *p) { waitlist_wake(p, 1); }\n")
     assert not errors
     assert re.search(r"^probe:.*\n(?:(?!\tldar).*\n)*\tdmb\tish\n(?:.*\n)*?\tldar", text, re.M)
-    text, errors = assembly(ROOT / "src/engine/room.c")
+    text, errors = assembly(ROOT / "src/wait/waitlist.c")
     assert not errors
-    assert re.search(r"^room_poke_all:.*\n(?:(?!\tldar).*\n)*\tdmb\tish\n", text, re.M)
+    assert re.search(r"^waitlist_wake_all:.*\n(?:(?!\tldar).*\n)*\tdmb\tish\n", text, re.M)

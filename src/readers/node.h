@@ -8,8 +8,8 @@
  * Functions that return int return 0 or a negative status, with the reader's
  * error filled in. Text and arrays come from the config's arena.
  */
-#ifndef RULES_NODE_H
-#define RULES_NODE_H
+#ifndef READERS_NODE_H
+#define READERS_NODE_H
 
 #include <yaml.h>
 

@@ -1,7 +1,7 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
 #include "base/answer.h"
 #include "base/buffer.h"
-#include "rules/read.h"
+#include "readers/read.h"
 
 #define RESULT_MAX 4096 /* bytes: it goes out with every denial */
 

@@ -1,9 +1,9 @@
-/* by_rules.c: the public calls that decide by rules. */
+/* rules.c: the public calls that decide by rules. */
 #include <stdalign.h>
 #include <stddef.h>
 
 #include "engine/engine.h"
-#include "engine/wait.h"
+#include "api/wait.h"
 
 /* What a request takes that a dozen limits apply to; more comes from the heap. */
 #define CALL_ROOM 4096

@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "rules/rate.h"
-#include "rules/read.h"
+#include "readers/read.h"
 
 #define FILE_MAX     ((size_t)16 << 20)
 #define NODES_MAX    65536

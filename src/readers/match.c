@@ -6,7 +6,7 @@
  * versions are refused instead of being taken for text that never matches.
  */
 #include "base/path.h"
-#include "rules/read.h"
+#include "readers/read.h"
 
 #define LITERAL "; write a backslash in front for the text itself"
 

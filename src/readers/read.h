@@ -1,8 +1,8 @@
 /* read.h: the parts of a rule file, each read by its own file. Errors as in node.h. */
-#ifndef RULES_READ_H
-#define RULES_READ_H
+#ifndef READERS_READ_H
+#define READERS_READ_H
 
-#include "rules/node.h"
+#include "readers/node.h"
 
 /** `limits:` into the config and the reader's index of names. */
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

@@ -12,9 +12,9 @@
 #include <weir/weir.h>
 
 #include "base/os.h"
-#include "config.h"
+#include "../engine/config.h"
 #include "engine/limit.h"
-#include "engine/room.h"
+#include "wait/waitlist.h"
 #include "store/memory.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -388,7 +388,7 @@ static void until_it_waits_for(struct scene *s, const char *name)
 {
 	uint64_t hash = hash_of(s, name);
 
-	while (!room_has(room_at(&s->table->room), hash))
+	while (!waitlist_has(waitlist_at(&s->table->waiting), hash))
 		sched_yield();
 }
 
@@ -468,7 +468,7 @@ static void each_key_that_denies_is_waited_for(void **state)
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
 	assert_int_equal(caller.permits.count, 2);
-	assert_int_equal(room_count(room_at(&s.table->room)), 0);
+	assert_int_equal(waitlist_count(waitlist_at(&s.table->waiting)), 0);
 
 	/* Known to come too late, at once. */
 	take_now(&s, 2);
@@ -479,7 +479,7 @@ static void each_key_that_denies_is_waited_for(void **state)
 	close_scene(&s);
 }
 
-static void no_wake(struct room_waiter *waiter)
+static void no_wake(struct waiter *waiter)
 {
 	(void)waiter;
 }
@@ -487,39 +487,39 @@ static void no_wake(struct room_waiter *waiter)
 /* Once: who then is the first there goes before those who have come to the first key since. */
 static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 {
-	struct room_waiter other = {.wake = no_wake}, since = other;
+	struct waiter other = {.wake = no_wake}, since = other;
 	struct caller caller;
-	struct room *room;
+	struct waitlist *room;
 	struct scene s;
 
 	(void)state;
 	OPEN(&s, by_buckets);
 	take_now(&s, 3);
 	call_for_ever(&s, &caller, "hourly");
-	room = room_at(&s.table->room);
+	room = waitlist_at(&s.table->waiting);
 	other.hash = hash_of(&s, "other");
-	assert_int_equal(room_join(room, &other, 1), ROOM_FIRST);
+	assert_int_equal(waitlist_join(room, &other, 1), WAITLIST_FIRST);
 	reset(&s, "other");
 	reset(&s, "hourly");
-	while (room_has(room, hash_of(&s, "hourly")))
+	while (waitlist_has(room, hash_of(&s, "hourly")))
 		sched_yield();
 	weir_peek(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, WEIR_NOW, &s.d);
 	assert_int_equal(s.d.remaining, 3);
-	while (room_count(room) < 2)
+	while (waitlist_count(room) < 2)
 		sched_yield();
 	since.hash = hash_of(&s, "hourly");
-	assert_int_equal(room_join(room, &since, 1), ROOM_FIRST);
-	room_leave(room, &other);
+	assert_int_equal(waitlist_join(room, &since, 1), WAITLIST_FIRST);
+	waitlist_leave(room, &other);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
-	room_leave(room, &since);
+	waitlist_leave(room, &since);
 	close_scene(&s);
 }
 
 /* Nor when its time there is over, though the place is free. */
 static void the_first_for_one_key_is_denied_behind_others_at_another(void **state)
 {
-	struct room_waiter other = {.wake = no_wake};
+	struct waiter other = {.wake = no_wake};
 	struct caller caller;
 	struct scene s;
 
@@ -529,12 +529,12 @@ static void the_first_for_one_key_is_denied_behind_others_at_another(void **stat
 	reset(&s, "brief");
 	call_for_ever(&s, &caller, "hourly");
 	other.hash = hash_of(&s, "brief");
-	assert_int_equal(room_join(room_at(&s.table->room), &other, 1), ROOM_FIRST);
+	assert_int_equal(waitlist_join(waitlist_at(&s.table->waiting), &other, 1), WAITLIST_FIRST);
 	reset(&s, "hourly");
 	pthread_join(caller.thread, NULL);
 	assert_false(caller.d.allowed);
 	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
-	room_leave(room_at(&s.table->room), &other);
+	waitlist_leave(waitlist_at(&s.table->waiting), &other);
 	close_scene(&s);
 }
 

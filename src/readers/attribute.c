@@ -1,7 +1,7 @@
 /* attribute.c: names of attributes, and the list of those that requests carry. */
 #include <ctype.h>
 
-#include "rules/read.h"
+#include "readers/read.h"
 
 /* The characters of a header's name (RFC 9110): another one never comes. */
 static bool is_token(struct slice text)

@@ -1,7 +1,7 @@
 /* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
 #include "algo/wide.h"
 #include "rules/rate.h"
-#include "rules/read.h"
+#include "readers/read.h"
 #include "rules/show.h"
 
 #define KIND(algorithm) (1U << (algorithm))

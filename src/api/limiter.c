@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "engine/room.h"
-#include "engine/wait.h"
+#include "wait/waitlist.h"
+#include "wait/sleep.h"
 #include "store/memory.h"
 
 struct weir_limiter {
@@ -14,7 +14,7 @@ struct weir_limiter {
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock clock;
 	struct cell *row; /* NULL where the cell is all of a state */
-	struct room *room; /* of those who wait, or NULL */
+	struct waitlist *waiting; /* of those who wait, or NULL */
 	bool load_is_atomic;
 };
 
@@ -39,7 +39,7 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->cell = (struct cell){0, 0};
 	limiter->row = NULL;
-	limiter->room = NULL;
+	limiter->waiting = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
 	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
@@ -63,7 +63,7 @@ void weir_limiter_close(weir_limiter *limiter)
 	if (!limiter)
 		return;
 	limit_free(&limiter->limit);
-	room_close(limiter->room);
+	waitlist_close(limiter->waiting);
 	free(limiter->row);
 	free(limiter);
 }
@@ -122,7 +122,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 		return WEIR_ECOST;
 	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
 	if (op >= ALGO_REFUND)
-		room_poke(&limiter->room, 0);
+		waitlist_wake(&limiter->waiting, 0);
 	return WEIR_OK;
 }
 
@@ -187,7 +187,7 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	                         .permit = permit->id};
 
 	limiter_step(limiter, &call, at, decision);
-	room_poke(&limiter->room, 0);
+	waitlist_wake(&limiter->waiting, 0);
 	decision->allowed &= held;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
@@ -200,7 +200,7 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
-	if (limit_has_permits(&limiter->limit))
+	if (algo_holds_places(&limiter->limit.algo))
 		return weir_limiter_refund_permit(limiter, permit, now_ns, &ignored);
 	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
 }
@@ -214,13 +214,13 @@ struct limiter_wait {
 };
 
 /* As engine_decide_in_order. */
-static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t max_wait_ns,
+static bool decide_limiter(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
                            struct moment at, struct weir_decision *d)
 {
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
 	struct weir_limiter *limiter = waiting->limiter;
-	bool is_behind = waiting->cost > 0 && place < ENGINE_FIRST &&
-	                 room_has(room_at(&limiter->room), wait->hash);
+	bool is_behind = waiting->cost > 0 && position < WAIT_FIRST &&
+	                 waitlist_has(waitlist_at(&limiter->waiting), wait->hash);
 	struct algo_call call = {is_behind ? ALGO_PEEK : ALGO_ACQUIRE, waiting->cost,
 	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};
 	enum weir_reason reason;
@@ -228,7 +228,7 @@ static bool decide_limiter(struct wait *wait, enum engine_place place, uint64_t 
 	waiting->until_ns = limiter_step(limiter, &call, at, d);
 	if (waiting->cost == 0 || (d->allowed && !is_behind))
 		return true;
-	reason = wait_refusal(wait->limit, place, max_wait_ns, d);
+	reason = wait_refusal(wait->limit, position, max_wait_ns, d);
 	if (reason != WEIR_REASON_OK)
 		wait_deny(d, reason);
 	return reason != WEIR_REASON_OK;
@@ -247,10 +247,10 @@ int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t dea
 {
 	struct limiter_wait waiting = {
 	    .wait = {.clock = &limiter->clock,
-	             .room = &limiter->room,
+	             .list = &limiter->waiting,
 	             .decide = decide_limiter,
 	             .deny = deny_limiter,
-	             .limit = &limiter->limit},
+	             .limit = &limiter->limit.algo},
 	    .limiter = limiter,
 	    .cost = cost,
 	    .permit = permit ? permit_draw() : 0,
@@ -259,7 +259,7 @@ int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t dea
 
 	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
 		return WEIR_ECOST;
-	status = wait_acquire(&waiting.wait, deadline_ns, decision);
+	status = wait_sleep(&waiting.wait, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
 		*permit = engine_permit_of(decision->allowed && cost > 0 ? waiting.permit : 0,
 		                           waiting.until_ns, cost);

@@ -1,4 +1,4 @@
-#include "rules/node.h"
+#include "readers/node.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* rule.c: `rules:`, a list of what applies to which requests. */
 #include <stdio.h>
 
-#include "rules/read.h"
+#include "readers/read.h"
 
 /* A rule counts by limits or answers by itself; each kind has its own keys. */
 enum { BY_LIMITS = 1, BY_ANSWER = 2 };

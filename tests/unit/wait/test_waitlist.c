@@ -12,19 +12,19 @@
 
 #include <cmocka.h>
 
-#include "engine/room.h"
+#include "wait/waitlist.h"
 
 #define WAITERS 64
 #define KEYS    24  /* so many that queues end and begin again all the time, ... */
 #define APART   512 /* ... of two buckets */
 
 struct person {
-	struct room_waiter waiter; /* first */
+	struct waiter waiter; /* first */
 	unsigned woken;
 	bool waits;
 };
 
-static void wake(struct room_waiter *waiter)
+static void wake(struct waiter *waiter)
 {
 	((struct person *)waiter)->woken++;
 }
@@ -32,29 +32,29 @@ static void wake(struct room_waiter *waiter)
 static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 {
 	struct person a = {{.hash = 7, .wake = wake}}, b = a, c = a;
-	struct room *room = NULL;
+	struct waitlist *list = NULL;
 
 	(void)state;
-	assert_non_null(room_make(&room));
-	assert_ptr_equal(room_make(&room), room_at(&room));
-	assert_int_equal(room_join(room, &a.waiter, 2), ROOM_FIRST);
-	assert_int_equal(room_join(room, &b.waiter, 2), ROOM_BEHIND);
-	assert_int_equal(room_join(room, &c.waiter, 2), ROOM_FULL);
-	assert_int_equal(room_count(room), 2);
-	room_poke(&room, 7);
-	room_poke(&room, 8);
+	assert_non_null(waitlist_make(&list));
+	assert_ptr_equal(waitlist_make(&list), waitlist_at(&list));
+	assert_int_equal(waitlist_join(list, &a.waiter, 2), WAITLIST_FIRST);
+	assert_int_equal(waitlist_join(list, &b.waiter, 2), WAITLIST_BEHIND);
+	assert_int_equal(waitlist_join(list, &c.waiter, 2), WAITLIST_FULL);
+	assert_int_equal(waitlist_count(list), 2);
+	waitlist_wake(&list, 7);
+	waitlist_wake(&list, 8);
 	assert_int_equal(a.woken, 1);
 	assert_int_equal(b.woken, 0);
-	room_leave(room, &a.waiter);
+	waitlist_leave(list, &a.waiter);
 	assert_int_equal(b.woken, 1);
-	assert_true(room_has(room, 7));
-	assert_false(room_has(room, 8));
-	room_leave(room, &b.waiter);
-	assert_false(room_has(room, 7));
-	room_close(room);
-	room = NULL;
-	assert_false(room_has(room, 7));
-	room_poke(&room, 7);
+	assert_true(waitlist_has(list, 7));
+	assert_false(waitlist_has(list, 8));
+	waitlist_leave(list, &b.waiter);
+	assert_false(waitlist_has(list, 7));
+	waitlist_close(list);
+	list = NULL;
+	assert_false(waitlist_has(list, 7));
+	waitlist_wake(&list, 7);
 }
 
 /* The queues as arrays. */
@@ -85,63 +85,63 @@ static void test_queues_are_those_of_a_model(void **state)
 {
 	struct person people[WAITERS] = {0};
 	struct model model = {0};
-	struct room *room = NULL;
+	struct waitlist *list = NULL;
 	unsigned seed = (unsigned)time(NULL);
 
 	(void)state;
 	print_message("seed %u\n", seed);
 	srand(seed);
-	room_make(&room);
+	waitlist_make(&list);
 	for (int step = 0; step < 20000; step++) {
 		struct person *person = &people[rand() % WAITERS];
 		size_t key = (size_t)rand() % KEYS, total = 0;
 
 		if (step % 64 == 0) {
-			room_poke_all(&room);
+			waitlist_wake_all(&list);
 			for (size_t k = 0; k < KEYS; k++)
 				model_poke(&model, k);
 		} else if (rand() % 4 == 0) {
-			room_poke(&room, key * APART);
+			waitlist_wake(&list, key * APART);
 			model_poke(&model, key);
 		} else if (person->waits) {
 			key = person->waiter.hash / APART;
-			room_leave(room, &person->waiter);
+			waitlist_leave(list, &person->waiter);
 			model_leave(&model, key, person);
 			person->waits = false;
 		} else {
-			person->waiter = (struct room_waiter){.hash = key * APART, .wake = wake};
+			person->waiter = (struct waiter){.hash = key * APART, .wake = wake};
 			person->waits = true;
-			assert_int_equal(room_join(room, &person->waiter, WAITERS),
-			                 model.count[key] == 0 ? ROOM_FIRST : ROOM_BEHIND);
+			assert_int_equal(waitlist_join(list, &person->waiter, WAITERS),
+			                 model.count[key] == 0 ? WAITLIST_FIRST : WAITLIST_BEHIND);
 			model.queue[key][model.count[key]++] = person;
 		}
 		for (size_t i = 0; i < WAITERS; i++)
 			assert_int_equal(people[i].woken, 0); /* the model took back what it expected */
 		for (size_t k = 0; k < KEYS; k++) {
-			assert_int_equal(room_has(room, k * APART), model.count[k] > 0);
+			assert_int_equal(waitlist_has(list, k * APART), model.count[k] > 0);
 			total += model.count[k];
 		}
-		assert_int_equal(room_count(room), total);
+		assert_int_equal(waitlist_count(list), total);
 	}
-	room_close(room);
+	waitlist_close(list);
 }
 
 static void test_the_child_of_a_fork_has_nobody_waiting(void **state)
 {
 	struct person a = {{.hash = 7, .wake = wake}}, b = a;
-	struct room *room = NULL;
+	struct waitlist *list = NULL;
 	int status;
 	pid_t child;
 
 	(void)state;
-	room_make(&room);
-	room_join(room, &a.waiter, 1);
+	waitlist_make(&list);
+	waitlist_join(list, &a.waiter, 1);
 	child = fork();
 	if (child == 0)
-		_exit(room_has(room, 7) || room_join(room, &b.waiter, 1) != ROOM_FIRST);
+		_exit(waitlist_has(list, 7) || waitlist_join(list, &b.waiter, 1) != WAITLIST_FIRST);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	room_close(room);
+	waitlist_close(list);
 }
 
 int main(void)

@@ -15,9 +15,10 @@
 #include <weir/weir.h>
 
 #include "base/os.h"
-#include "engine/room.h"
-#include "engine/wait.h"
+#include "engine/limit.h"
 #include "store/memory.h"
+#include "wait/sleep.h"
+#include "wait/waitlist.h"
 
 #define MS      UINT64_C(1000000)
 #define THREADS 6
@@ -89,9 +90,9 @@ static bool is_done(struct caller *caller)
 
 static size_t waiting(struct scene *scene)
 {
-	struct room *room = room_at(&scene->table->room);
+	struct waitlist *room = waitlist_at(&scene->table->waiting);
 
-	return room ? room_count(room) : 0;
+	return room ? waitlist_count(room) : 0;
 }
 
 /* One after the other: each waits, or is done, before the next comes. */
@@ -128,27 +129,27 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 	};
 	static const struct {
 		int limit;
-		enum engine_place place;
+		enum wait_position position;
 		uint64_t asked_ns, retry_ns, patience_ns;
 		enum weir_reason reason;
 	} rows[] = {
-	    {BUCKET, ENGINE_NEW, 20, 20, 20, WEIR_REASON_OK},
-	    {BUCKET, ENGINE_NEW, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
-	    {BUCKET, ENGINE_FIRST, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
-	    {BUCKET, ENGINE_NEW, 20, 0, 20, WEIR_REASON_OK},
-	    {BUCKET, ENGINE_NEW, 0, 1, 0, WEIR_REASON_SHED},
-	    {BUCKET, ENGINE_NEW, WEIR_ZERO, 1, 0, WEIR_REASON_SHED},
-	    {BUCKET, ENGINE_NEW, WEIR_ZERO, 0, 0, WEIR_REASON_OVER_LIMIT},
-	    {BUCKET, ENGINE_BEHIND, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
-	    {CHANCE, ENGINE_NEW, 20, 21, 20, WEIR_REASON_OK},
-	    {PLACES, ENGINE_NEW, 20, 21, 20, WEIR_REASON_OK},
-	    {PLACES, ENGINE_NEW, 0, 21, 0, WEIR_REASON_SHED},
-	    {QUEUE, ENGINE_NEW, 0, 31, 30, WEIR_REASON_OK},
-	    {QUEUE, ENGINE_NEW, 20, 31, 20, WEIR_REASON_OK},
-	    {QUEUE, ENGINE_NEW, 40, 31, 30, WEIR_REASON_OK},
-	    {QUEUE, ENGINE_NEW, WEIR_ZERO, 31, 0, WEIR_REASON_SHED},
-	    {PACED, ENGINE_NEW, 20, 1, 0, WEIR_REASON_SHED},
-	    {PACED, ENGINE_FIRST, 20, 1, 0, WEIR_REASON_SHED},
+	    {BUCKET, WAIT_NEW, 20, 20, 20, WEIR_REASON_OK},
+	    {BUCKET, WAIT_NEW, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
+	    {BUCKET, WAIT_FIRST, 20, 21, 20, WEIR_REASON_WAIT_TOO_LONG},
+	    {BUCKET, WAIT_NEW, 20, 0, 20, WEIR_REASON_OK},
+	    {BUCKET, WAIT_NEW, 0, 1, 0, WEIR_REASON_SHED},
+	    {BUCKET, WAIT_NEW, WEIR_ZERO, 1, 0, WEIR_REASON_SHED},
+	    {BUCKET, WAIT_NEW, WEIR_ZERO, 0, 0, WEIR_REASON_OVER_LIMIT},
+	    {BUCKET, WAIT_BEHIND, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
+	    {CHANCE, WAIT_NEW, 20, 21, 20, WEIR_REASON_OK},
+	    {PLACES, WAIT_NEW, 20, 21, 20, WEIR_REASON_OK},
+	    {PLACES, WAIT_NEW, 0, 21, 0, WEIR_REASON_SHED},
+	    {QUEUE, WAIT_NEW, 0, 31, 30, WEIR_REASON_OK},
+	    {QUEUE, WAIT_NEW, 20, 31, 20, WEIR_REASON_OK},
+	    {QUEUE, WAIT_NEW, 40, 31, 30, WEIR_REASON_OK},
+	    {QUEUE, WAIT_NEW, WEIR_ZERO, 31, 0, WEIR_REASON_SHED},
+	    {PACED, WAIT_NEW, 20, 1, 0, WEIR_REASON_SHED},
+	    {PACED, WAIT_FIRST, 20, 1, 0, WEIR_REASON_SHED},
 	};
 
 	(void)state;
@@ -160,9 +161,9 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 		weir_limit *limit;
 
 		assert_int_equal(weir_limit_open(&options[rows[i].limit], &limit, NULL), 0);
-		assert_int_equal(wait_patience_ns(limit, rows[i].asked_ns), rows[i].patience_ns);
-		assert_int_equal(wait_refusal(limit, rows[i].place, rows[i].asked_ns, &d), rows[i].reason);
-		assert_int_equal(wait_queue_max(limit), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
+		assert_int_equal(wait_patience_ns(&limit->algo, rows[i].asked_ns), rows[i].patience_ns);
+		assert_int_equal(wait_refusal(&limit->algo, rows[i].position, rows[i].asked_ns, &d), rows[i].reason);
+		assert_int_equal(wait_queue_max(&limit->algo), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
 		wait_deny(&d, rows[i].reason);
 		assert_false(d.allowed);
 		assert_true(d.retry_after_ns > 0);

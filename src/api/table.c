@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "engine/room.h"
-#include "engine/wait.h"
+#include "wait/waitlist.h"
+#include "api/wait.h"
 #include "store/memory.h"
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
@@ -26,7 +26,7 @@ void weir_table_close(weir_table *table)
 {
 	if (!table)
 		return;
-	room_close(table->room);
+	waitlist_close(table->waiting);
 	memory_close(table);
 	free(table);
 }
@@ -60,7 +60,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	memory_fetch_all(table, &wanted);
 	engine_apply(table, limit, &wanted, &call, limit_moment(&table->clock, now_ns, limit), decision);
 	if (op >= ALGO_REFUND)
-		room_poke(&table->room, wanted.hash);
+		waitlist_wake(&table->waiting, wanted.hash);
 	return WEIR_OK;
 }
 

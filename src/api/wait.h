@@ -1,0 +1,11 @@
+/* wait.h: a request of the library whose thread waits. */
+#ifndef API_WAIT_H
+#define API_WAIT_H
+
+#include "engine/engine.h"
+
+/** As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0 or ENOMEM. */
+int wait_request(struct weir_table *table, struct engine_request *request, uint64_t deadline_ns,
+                 struct weir_decision *decision);
+
+#endif

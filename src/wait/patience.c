@@ -1,0 +1,48 @@
+#include "wait/patience.h"
+
+uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns)
+{
+	const struct permit_params *permit = &limit->permit;
+
+	if (limit->paced || asked_ns == WEIR_ZERO)
+		return 0;
+	if (limit->algorithm != WEIR_CONCURRENCY || permit->queue == 0)
+		return asked_ns;
+	return asked_ns == 0 ? permit->max_wait_ns : u64_min(asked_ns, permit->max_wait_ns);
+}
+
+size_t wait_queue_max(const struct algo_limit *limit)
+{
+	bool bounded = limit->algorithm == WEIR_CONCURRENCY && limit->permit.queue > 0;
+
+	return bounded ? limit->permit.queue : SIZE_MAX;
+}
+
+/* Whether a request passes after `retry_after_ns` if no other request comes. */
+static bool is_exact(const struct algo_limit *limit)
+{
+	return limit->algorithm != WEIR_RANDOM && !algo_holds_places(limit);
+}
+
+enum weir_reason wait_refusal(const struct algo_limit *limit, enum wait_position position,
+                              uint64_t max_wait_ns, const struct weir_decision *d)
+{
+	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
+
+	if (patience_ns > 0 && (!is_exact(limit) || d->retry_after_ns <= patience_ns))
+		return WEIR_REASON_OK;
+	/* A longer wait does not help, only more `keys` do. */
+	if (!d->allowed && d->reason == WEIR_REASON_NO_ROOM)
+		return WEIR_REASON_NO_ROOM;
+	if (!limit->paced && (position != WAIT_NEW || patience_ns > 0))
+		return WEIR_REASON_WAIT_TOO_LONG;
+	return d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;
+}
+
+void wait_deny(struct weir_decision *decision, enum weir_reason reason)
+{
+	decision->allowed = false;
+	decision->reason = reason;
+	decision->retry_after_ns = u64_max(decision->retry_after_ns, 1);
+	decision->wait_ns = 0;
+}

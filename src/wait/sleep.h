@@ -1,0 +1,33 @@
+/*
+ * sleep.h: acquiring that blocks its thread until a deadline.
+ *
+ * How to decide is the caller's business: for a limit without keys, or for a request.
+ */
+#ifndef WAIT_SLEEP_H
+#define WAIT_SLEEP_H
+
+#include "base/clock.h"
+#include "wait/patience.h"
+#include "wait/waitlist.h"
+
+struct wait {
+	const struct clock *clock;
+	struct waitlist **list; /* the first thread that has to wait makes it */
+	/*
+	 * Decides now, for a caller that would wait `max_wait_ns` (as in struct algo_call). False:
+	 * the thread has to wait for the key `hash` of `limit`, which the call sets.
+	 */
+	bool (*decide)(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
+	               struct moment at, struct weir_decision *decision);
+	/* Denies instead of waiting for that key. */
+	void (*deny)(struct wait *wait, enum weir_reason reason, struct moment at,
+	             struct weir_decision *decision);
+	const struct algo_limit *limit;
+	uint64_t hash;
+	uint64_t turn_ns; /* wait_sleep's: when the request may start, by the monotonic clock */
+};
+
+/** As weir_acquire_wait. 0 or ENOMEM. */
+int wait_sleep(struct wait *wait, uint64_t deadline_ns, struct weir_decision *decision);
+
+#endif

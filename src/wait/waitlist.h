@@ -1,0 +1,90 @@
+/*
+ * waitlist.h: requests that wait for a key, first come, first served.
+ *
+ * The requests that wait for one key form a queue, and only the first of it tries to
+ * acquire: when its denial said that it would pass, or when it is woken because another
+ * request gave something back. How a waiter sleeps is its owner's business. So a crowd
+ * costs one attempt per grant, and the queue of one key never delays another key.
+ *
+ * A waitlist allocates nothing: its owner provides the memory of a waiter, and the first
+ * waiters of all queues are chained. While nobody waits, a caller pays for one load.
+ *
+ * A key is its hash under its limit's identity, by which the table finds its cell.
+ */
+#ifndef WAIT_WAITLIST_H
+#define WAIT_WAITLIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fence.h"
+
+struct waiter {
+	uint64_t hash;
+	/*
+	 * Tells the waiter that it is the first now, or should try again as the first. Any thread
+	 * may call it, under a lock: it must not call the waitlist, nor wait for a thread that does.
+	 */
+	void (*wake)(struct waiter *waiter);
+	/* The waitlist's own, like all fields below. */
+	struct waiter *next, *previous; /* in its queue; the first's previous is the last */
+	struct waiter *next_queue;      /* of the first of a queue, as is the count */
+	size_t count;
+};
+
+struct waitlist;
+
+enum waitlist_joined {
+	WAITLIST_FIRST,
+	WAITLIST_BEHIND, /* woken when it is the first */
+	WAITLIST_FULL,   /* it has not joined */
+};
+
+/** The waitlist at `place`, or NULL if nobody has waited yet. */
+static inline struct waitlist *waitlist_at(struct waitlist *const *place)
+{
+	return __atomic_load_n(place, __ATOMIC_ACQUIRE);
+}
+
+/** The same, but makes a missing one. The child of a fork finds it empty. NULL: no memory. */
+struct waitlist *waitlist_make(struct waitlist **place);
+/** Call it when nobody waits any more. NULL does nothing. */
+void waitlist_close(struct waitlist *list);
+
+/**
+ * Adds the waiter to the end of its key's queue, if that has less than `max`. A waiter that
+ * becomes the first tries again at once: nobody tells it what was given back before.
+ */
+enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max);
+
+/** Removes a waiter that has joined. It is not woken any more when this returns. */
+void waitlist_leave(struct waitlist *list, struct waiter *waiter);
+
+/** How many wait, for any key. */
+size_t waitlist_count(const struct waitlist *list);
+
+bool waitlist_has_slow(struct waitlist *list, uint64_t hash);
+void waitlist_wake_slow(struct waitlist *list, uint64_t hash);
+
+/** Whether any request waits for the key. `list` may be NULL. */
+static inline bool waitlist_has(struct waitlist *list, uint64_t hash)
+{
+	return __builtin_expect(list && waitlist_count(list) > 0, 0) && waitlist_has_slow(list, hash);
+}
+
+/** Call it after a swap that gave back some of the key. `place` is that of waitlist_make. */
+static inline void waitlist_wake(struct waitlist *const *place, uint64_t hash)
+{
+	struct waitlist *list;
+
+	fence_behind_swap();
+	list = waitlist_at(place);
+	if (__builtin_expect(list && waitlist_count(list) > 0, 0))
+		waitlist_wake_slow(list, hash);
+}
+
+/** Call it after a change that may let any key pass. */
+void waitlist_wake_all(struct waitlist *const *place);
+
+#endif
