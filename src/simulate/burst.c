@@ -7,7 +7,7 @@
 #include "base/prefetch.h"
 
 #define SLOTS_FIRST 1024
-#define WAITLIST_FIRST  4  /* entries of a log; one needs none */
+#define LOG_FIRST   4  /* entries of the smallest log; a single entry needs no log */
 #define ROOMS       11 /* powers of two up to BURST_LOG_MAX */
 
 struct entry {
@@ -23,7 +23,7 @@ struct key {
 	uint64_t hash; /* 0: free */
 	uint64_t sum;  /* of the entries; those of an older period may still be among them */
 	uint64_t last_ns;
-	uint32_t log; /* where it begins, in WAITLIST_FIRST entries */
+	uint32_t log; /* where it begins, in LOG_FIRST entries */
 	uint32_t first : ROOMS - 1, count : ROOMS, power : 4 /* of its room */, in_slots : 1;
 };
 
@@ -45,7 +45,7 @@ struct burst {
 _Static_assert(sizeof(struct key) == 32, "two keys are a line");
 _Static_assert(BURST_LOG_MAX == 1 << (ROOMS - 1) && ROOMS <= 1 << 4, "a power for each room");
 
-#define LOG_BYTES (WAITLIST_FIRST * sizeof(struct entry))
+#define LOG_BYTES (LOG_FIRST * sizeof(struct entry))
 
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 {
@@ -56,7 +56,7 @@ struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 	if (!burst)
 		return NULL;
 	*burst = (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = SLOTS_FIRST - 1};
-	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / WAITLIST_FIRST;
+	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / LOG_FIRST;
 	burst->keys = os_pages_map(SLOTS_FIRST * sizeof *burst->keys);
 	burst->logs = os_pages_map(burst->logs_max * LOG_BYTES);
 	if (burst->keys && burst->logs)
@@ -93,7 +93,7 @@ static uint32_t room_of(const struct key *key)
 /* Of a key that has a log. */
 static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
 {
-	return &burst->logs[(size_t)key->log * WAITLIST_FIRST + ((key->first + i) & (room_of(key) - 1))];
+	return &burst->logs[(size_t)key->log * LOG_FIRST + ((key->first + i) & (room_of(key) - 1))];
 }
 
 void burst_prefetch(const struct burst *burst, uint64_t hash)
@@ -147,23 +147,23 @@ static struct key *take(struct burst *burst, uint64_t hash)
 /* Twice the room, while there is memory for it. */
 static bool grow_log(struct burst *burst, struct key *key)
 {
-	unsigned power = key->power > 0 ? key->power + 1u : (unsigned)__builtin_ctz(WAITLIST_FIRST);
+	unsigned power = key->power > 0 ? key->power + 1u : (unsigned)__builtin_ctz(LOG_FIRST);
 	uint32_t room = UINT32_C(1) << power, log = burst->free[power];
 	struct entry *entries;
 
 	if (room > BURST_LOG_MAX ||
-	    (room > WAITLIST_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
+	    (room > LOG_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
 		return false;
 	if (log != 0) {
 		log--;
-		burst->free[power] = ((struct free_log *)&burst->logs[(size_t)log * WAITLIST_FIRST])->next;
-	} else if (burst->logs_max - burst->logs_used >= room / WAITLIST_FIRST) {
+		burst->free[power] = ((struct free_log *)&burst->logs[(size_t)log * LOG_FIRST])->next;
+	} else if (burst->logs_max - burst->logs_used >= room / LOG_FIRST) {
 		log = burst->logs_used;
-		burst->logs_used += room / WAITLIST_FIRST;
+		burst->logs_used += room / LOG_FIRST;
 	} else {
 		return false;
 	}
-	entries = &burst->logs[(size_t)log * WAITLIST_FIRST];
+	entries = &burst->logs[(size_t)log * LOG_FIRST];
 	if (key->power > 0) {
 		struct entry *old = entry_at(burst, key, 0) - key->first;
 
