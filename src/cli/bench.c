@@ -14,7 +14,7 @@
 #define EXIT_TROUBLE    2
 #define DEFAULT_COMMAND "CL.THROTTLE key:{key} 15 1000 1"
 
-/* What the flags say, before it is put together. */
+/* The values of the flags, before they are put together. */
 struct flags {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;

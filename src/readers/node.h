@@ -1,8 +1,8 @@
 /*
  * node.h: YAML nodes read into structs by tables of keys.
  *
- * A mapping is a table of rows: the key's name, where its value goes, and who
- * reads it. Unknown keys, duplicates, missing keys and wrong types are found
+ * A mapping is a table of rows: the key's name, the field that its value fills, and the
+ * function that reads it. Unknown keys, duplicates, missing keys and wrong types are found
  * here, for all mappings alike.
  *
  * Functions that return int return 0 or a negative status, with the reader's
@@ -116,7 +116,7 @@ static inline size_t node_pair_count(const yaml_node_t *mapping)
 /** The end of the number at `from`, such as 7, -1 or 2.50, or `from` when there is none. */
 size_t node_number_end(struct slice text, size_t from);
 
-/* What messages say. */
+/* A list of words for a message. */
 struct node_words {
 	char text[128];
 	size_t len;
@@ -125,7 +125,7 @@ struct node_words {
 
 /** Appends `, name`, or once an ellipsis when it is full. */
 void node_words_add(struct node_words *words, struct slice name);
-/** What stands there, quoted and cut to a few words. */
+/** The text of a node for a message, quoted and cut to a few words. */
 struct node_words node_found(const yaml_node_t *node);
 
 #define node_error(reader, node, ...)                                                              \

@@ -211,7 +211,7 @@ static bool parser_open(yaml_parser_t *parser, struct slice text)
 	return true;
 }
 
-/* Where the events are in the tree. */
+/* The position of the events in the tree. */
 struct nesting {
 	int depth;
 	struct {

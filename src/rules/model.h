@@ -1,5 +1,5 @@
 /*
- * model.h: what a rule file says, whoever read it.
+ * model.h: what a rule file says, in whichever language it is written.
  *
  * Readers (yaml.c, and Koala's language) fill it, the engine compiles it, and
  * neither knows the other. All memory is the config's arena.
@@ -63,10 +63,10 @@ struct rules_rule {
 	const char *result; /* JSON object, or NULL */
 };
 
-/* What one customer is given at least, and so can rotate through. */
+/* A provider gives each customer a network of this size or larger, so keys count by it. */
 #define RULES_IPV6_PREFIX 64
 
-/* Of a line that is legal, but unlikely meant. */
+/* About a line that is legal, but unlikely meant. */
 struct rules_warning {
 	unsigned line, column;
 	const char *text;
@@ -94,8 +94,8 @@ struct weir_config {
 	size_t trusted_proxy_count;
 	const char *const *hosts; /* names that requests over HTTP may have for the server */
 	size_t host_count;
-	bool unprotected;                 /* everybody may change and administrate */
-	const struct ip_range *protected; /* else who may, beside loopback */
+	bool unprotected;                 /* every peer may change and administrate */
+	const struct ip_range *protected; /* else the networks that may, beside loopback */
 	size_t protected_count;
 	const struct rules_limit *limits;
 	size_t limit_count;

@@ -90,7 +90,7 @@ static uint32_t room_of(const struct key *key)
 	return UINT32_C(1) << key->power;
 }
 
-/* Of a key that has a log. */
+/* The key must have a log. */
 static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
 {
 	return &burst->logs[(size_t)key->log * LOG_FIRST + ((key->first + i) & (room_of(key) - 1))];

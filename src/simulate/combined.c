@@ -3,9 +3,9 @@
  *
  *     1.2.3.4 - ann [14/Nov/2023:22:13:20 +0000] "GET /a?b HTTP/1.1" 200 12 "-" "curl/8"
  *
- * Fields that a server adds behind these are stepped over. A request line that
- * is none (there are such, from those who speak TLS to a plain port) is a
- * request all the same, without method and path.
+ * The parser skips fields that a server adds behind these. A line without a proper
+ * request line (a client that speaks TLS to a plain port leaves such) is a request
+ * all the same, without method and path.
  */
 #include <string.h>
 

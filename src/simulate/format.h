@@ -38,7 +38,7 @@ struct record {
 	uint64_t second_ns;
 };
 
-/* Where the columns of a format go. */
+/* The field that each column of a format fills. */
 struct columns {
 	const struct fields *fields;
 	int targets[FORMAT_COLUMNS_MAX]; /* a field's index, or one of: */
@@ -66,7 +66,7 @@ const struct format *format_guess(struct slice line);
 /** "combined, jsonl or csv", for messages. */
 #define FORMAT_NAMES "combined, jsonl or csv"
 
-/** Where what is called `name` goes. */
+/** The target of the values called `name`. */
 int format_target(const struct fields *fields, struct slice name);
 /** Columns of the format's fixed names. */
 void format_columns(const struct format *format, const struct fields *fields,

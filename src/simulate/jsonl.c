@@ -100,7 +100,7 @@ static char *take_unicode(struct scan *s, char *out)
 	return add_utf8(out, code);
 }
 
-/* What is behind a backslash. */
+/* Reads the rest of an escape, behind its backslash. */
 static char *take_escape(struct scan *s, char *out)
 {
 	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";

@@ -10,7 +10,7 @@
 /* Requests are cold by the time that they leave. */
 #define PREFETCH 8
 
-/* Of the ring: so that a gap at its end has room for its own description. */
+/* The ring's unit of size: a gap at its end has room for its own description. */
 #define UNIT ((size_t)64)
 
 _Static_assert(sizeof(struct held) <= UNIT && ORDER_BYTES % UNIT == 0, "a gap can be described");

@@ -87,7 +87,7 @@ static uint64_t phase_requests(const struct pattern *pattern)
 	       (2 * 100 * PARTS);
 }
 
-/* Where in the phase, from 0 to 1, that share of its requests has been sent. */
+/* The point of the phase, from 0 to 1, at which that share of its requests has been sent. */
 static double place_of(const struct pattern_phase *phase, double share)
 {
 	double from = (double)phase->from, grown = (double)phase->to - from;

@@ -28,7 +28,7 @@ struct pattern {
 	char address[32];
 };
 
-/** Every algorithm at one rate, side by side: rules as YAML, for who has none. */
+/** Every algorithm at one rate, side by side, as a rule file: for callers without a file. */
 extern const char pattern_limits[];
 
 /**

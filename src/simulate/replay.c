@@ -136,7 +136,7 @@ static void decide(struct run *run, struct lane *lane, size_t i)
 	lane->unlimited += d.allowed && !d.limit;
 }
 
-/* What is decided and stands first in the log is written and forgotten. */
+/* Writes and forgets the requests that are decided, up to the first in the log that is not. */
 static void release(struct run *run)
 {
 	struct held *held;
@@ -222,7 +222,7 @@ static int read_all(struct run *run, const struct source *source, struct record 
 	return status < 0 ? status : WEIR_OK;
 }
 
-/* What is shown side by side is cut alike: as coarse as the coarsest. */
+/* Timelines that are shown side by side get the same intervals: the widest. */
 static void align(const struct replay *replay)
 {
 	struct timeline widest = {0};

@@ -12,7 +12,7 @@
 #include "simulate/lane.h"
 #include "simulate/order.h"
 
-/* Where requests come from. */
+/* A source of requests. */
 struct source {
 	/** 1: *record is the next, its values good until the next call; 0: the end; or an error. */
 	int (*next)(void *context, struct record *record, struct weir_error *error);

@@ -131,7 +131,7 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	buffer_add_text(out, "}");
 }
 
-/* Of the fields that make keys, those that requests did not have. */
+/* Counts the requests that lacked a field of their key. */
 static void add_without(const struct replay *replay, struct buffer *out)
 {
 	const char *between = "\"";

@@ -13,7 +13,7 @@ static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"}
 
 #define LEVELS (sizeof blocks / sizeof *blocks - 1)
 
-/* What all charts have in common, so that they compare. */
+/* All charts share these, so that they compare. */
 struct chart {
 	uint64_t begin_ns, column_ns; /* whole intervals of the timelines */
 	uint64_t most;                /* asked or passed in a column, of all limits */
@@ -66,7 +66,7 @@ static struct chart plan(const struct replay *replay, bool plain)
 	return chart;
 }
 
-/* What is not nothing is seen. */
+/* Any count above zero shows at least the smallest bar. */
 static void add_chart(const struct chart *chart, const char *name, const char *colour,
                       const uint64_t *values, struct buffer *out)
 {
@@ -145,7 +145,7 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	arena_free(&arena);
 }
 
-/* Of the column of limits' names. */
+/* The width of the column of limits' names. */
 static int name_width(const struct replay *replay)
 {
 	size_t width = 16;
@@ -221,7 +221,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 	add_top(tally, out);
 }
 
-/* What had to be guessed, moved or left out, each where there was any. */
+/* Tells what the replay had to guess, move or leave out. */
 static void add_notes(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;

@@ -38,7 +38,7 @@ struct tally {
 
 #define TALLY_TIME 0
 
-/** Of all that was allowed; NAN of a limit that makes nobody wait. */
+/** The mean over all allowed requests; NAN if the limit makes no request wait. */
 static inline double tally_wait_mean_ns(const struct tally_waits *waits)
 {
 	return waits->sum_ns / (double)waits->waits.count;

@@ -100,7 +100,7 @@ int trace_next(struct trace *trace, struct record *record, struct weir_error *er
 
 	while ((status = lines_next(&trace->lines, &line)) == 1) {
 		struct slice text = {line.data, line.len};
-		struct weir_error wrong; /* not cleared for each line: who fails fills it */
+		struct weir_error wrong; /* not cleared for each line: a call that fails fills it */
 		bool is_header = false;
 
 		if (line.len == 0)

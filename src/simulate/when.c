@@ -3,7 +3,7 @@
 #include "base/civil.h"
 #include "base/number.h"
 
-/* What is left to read. Each reader moves on past what it has read, and only then. */
+/* The text that is left to read. A reader that succeeds moves past what it has read. */
 struct cursor {
 	const char *at, *end;
 };
@@ -175,7 +175,7 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	return value <= WHEN_MAX_NS;
 }
 
-/* What logs have, at a sixth of its cost: few digits, a point among them at most. */
+/* The short form that most logs have, at a sixth of the cost: few digits, at most one point. */
 static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 {
 	static const uint64_t units[] = {1000000000, 100000000, 10000000, 1000000, 100000,
