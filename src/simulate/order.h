@@ -49,7 +49,7 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 /** The next request, or NULL: more must be added first. With `ended`: until there is none. */
 struct held *order_next(struct order *order, bool ended);
 
-/** Call it if there is no room although every request that has left is done: forces out the oldest. */
+/** Forces out the oldest: for when there is no room although every request that left is done. */
 struct held *order_force(struct order *order);
 
 /** A request that has left needs its memory no more. */
