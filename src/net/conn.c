@@ -84,7 +84,7 @@ static size_t deliver(struct net_conn *conn, struct slice bytes)
 
 	loop_hand_over(loop);
 	if (!conn->held)
-		consumed = loop->owner->data(loop->context, conn, bytes);
+		consumed = conn->kind->data(loop->context, conn, bytes);
 	conn->round = loop->round;
 	loop->spent += consumed;
 	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
@@ -217,7 +217,7 @@ static void on_closed(uv_handle_t *handle)
 	struct net_conn *conn = (struct net_conn *)handle;
 	struct net_loop *loop = conn->loop;
 
-	loop->owner->close(loop->context, conn);
+	conn->kind->close(loop->context, conn);
 	*conn->link = conn->next;
 	if (conn->next)
 		conn->next->link = conn->link;
@@ -227,10 +227,10 @@ static void on_closed(uv_handle_t *handle)
 	loop_resume_accepting(loop); /* if it was for want of a descriptor */
 }
 
-void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
-               const struct ip *peer, bool reserved)
+void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
+               bool reserved)
 {
-	struct net_conn *conn = calloc(1, sizeof *conn + listener->conn_size);
+	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
 
 	if (!conn || uv_tcp_init(&loop->uv, &conn->tcp)) {
 		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
@@ -240,7 +240,7 @@ void conn_open(struct net_loop *loop, const struct net_listener *listener, int f
 		return;
 	}
 	conn->loop = loop;
-	conn->listener = listener;
+	conn->kind = kind;
 	conn->peer = *peer;
 	conn->in.max = loop->options.input_max;
 	conn->active_ms = conn->opened_ms = now_ms(conn);
@@ -252,7 +252,7 @@ void conn_open(struct net_loop *loop, const struct net_listener *listener, int f
 	loop->conns = conn;
 	if (reserved)
 		reserve_add(conn);
-	loop->owner->open(loop->context, conn);
+	kind->open(loop->context, conn);
 	if (uv_tcp_open(&conn->tcp, fd)) {
 		close(fd);
 		conn_kill(conn);
@@ -478,7 +478,7 @@ bool conn_is_idle(const struct net_conn *conn)
 
 static uint64_t idle_timeout_ms(const struct net_conn *conn)
 {
-	const _Atomic uint64_t *ms = conn->listener->idle_timeout_ms;
+	const _Atomic uint64_t *ms = conn->kind->idle_timeout_ms;
 
 	return ms ? atomic_load_explicit(ms, memory_order_relaxed) : 0;
 }
@@ -523,7 +523,7 @@ void *net_conn_data(struct net_conn *conn)
 
 const void *net_conn_tag(const struct net_conn *conn)
 {
-	return conn->listener->tag;
+	return conn->kind->tag;
 }
 
 const struct ip *net_conn_peer(const struct net_conn *conn)

@@ -84,7 +84,7 @@ enum conn_state {
 struct net_conn {
 	uv_tcp_t tcp;
 	struct net_loop *loop;
-	const struct net_listener *listener;
+	const struct net_kind *kind;
 	struct net_conn *next, **link; /* all of the loop */
 	struct net_conn *next_touched;
 	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
@@ -113,9 +113,9 @@ struct net_conn {
 	alignas(max_align_t) unsigned char data[];
 };
 
-/** Takes over `fd`, accepted by `listener`, with a place that gate_take gave. */
-void conn_open(struct net_loop *loop, const struct net_listener *listener, int fd,
-               const struct ip *peer, bool reserved);
+/** Takes over `fd`, accepted as gate_take said. */
+void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
+               bool reserved);
 void conn_kill(struct net_conn *conn);
 /** Hands over what connections have kept back, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);

@@ -83,7 +83,7 @@ static bool accept_one(struct listen_handle *handle)
 	if (fd < 0)
 		return accept_failed(handle, errno);
 	ip = net_address_ip(&peer);
-	conn_open(loop, &handle->listener, fd, &ip, !gate_take(loop));
+	conn_open(loop, &handle->listener.kind, fd, &ip, !gate_take(loop));
 	return true;
 }
 

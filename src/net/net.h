@@ -1,19 +1,22 @@
 /*
  * net.h: one event loop per thread, listeners, connections.
  *
- * It moves bytes and knows no protocol. Its owner, one per loop, gets called:
+ * It moves bytes and knows no protocol. It calls back the owner of the loop, and for each
+ * connection the functions of its kind:
  *
- *   open    a connection was accepted.
- *   data    here are all the bytes of a connection that were not consumed yet,
+ *   open    the connection was accepted.
+ *   data    hands over all bytes of the connection that were not consumed yet,
  *           contiguous. Once a turn for each connection. Returns how many are
  *           consumed. Those stay where they are until the next `turn` has returned;
  *           the rest comes again with more behind it, at any address.
+ *   close   the connection has ended, and what was handed over for it is answered. Called
+ *           exactly once for each connection that was opened, however it ended.
+ *
  *   turn    everything that was ready has been handed over: answer it. Called
  *           once per turn of the loop, also when nothing came, and when
  *           net_loop_alarm's time has come.
- *   close   the connection is gone, and what was handed over for it is answered.
- *   trouble something that an operator should know.
- *   full    whether all of the gate's places are taken: told when it changes.
+ *   trouble tells what an operator should know.
+ *   full    tells whether as many connections are open as the gate admits, when it changes.
  *
  * Replies are appended to net_conn_out; each connection is written once per
  * turn, as long as the replies to one are appended together.
@@ -50,10 +53,7 @@ struct net_loop;
 struct net_conn;
 
 struct net_owner {
-	void (*open)(void *context, struct net_conn *conn);
-	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
 	void (*turn)(void *context);
-	void (*close)(void *context, struct net_conn *conn);
 	void (*trouble)(void *context, const char *what, const char *why);
 	void (*full)(void *context, bool full);
 };
@@ -85,12 +85,20 @@ struct net_options {
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
-struct net_listener {
-	int socket;       /* from net_address_listen; the loop closes it */
-	size_t conn_size; /* bytes the owner keeps per connection */
+/* The properties that connections of one kind share. The context is that of the loop's owner. */
+struct net_kind {
+	void (*open)(void *context, struct net_conn *conn);
+	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
+	void (*close)(void *context, struct net_conn *conn);
+	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
 	const void *tag;  /* the owner's, see net_conn_tag */
-	/* Between requests; 0: for ever. The owner's, who may change it at any time. */
+	/* Between requests; NULL or 0: for ever. The owner may change it at any time. */
 	const _Atomic uint64_t *idle_timeout_ms;
+};
+
+struct net_listener {
+	int socket; /* from net_address_listen; the loop closes it */
+	struct net_kind kind;
 };
 
 /** 0, ENOMEM or EIO. `options` are copied; `owner` and `gate` must outlive the loop. */

@@ -305,7 +305,7 @@ static void on_full(void *context, bool full)
 		log_say(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
 }
 
-static const struct net_owner owner = {on_open, on_data, on_turn, on_close, on_trouble, on_full};
+static const struct net_owner owner = {on_turn, on_trouble, on_full};
 
 int worker_open(struct worker *worker, struct worker_shared *shared, size_t index)
 {
@@ -327,14 +327,16 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket)
 {
-	struct net_listener listener = {
-	    .socket = socket,
+	struct net_kind kind = {
+	    .open = on_open,
+	    .data = on_data,
+	    .close = on_close,
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
 	    .tag = protocol,
 	};
 
-	return net_loop_listen(worker->loop, &listener);
+	return net_loop_listen(worker->loop, &(struct net_listener){socket, kind});
 }
 
 static void *run(void *argument)

@@ -62,15 +62,20 @@ struct fixture {
 static void line_open(void *context, struct net_conn *conn)
 {
 	struct fixture *f = context;
+	char *opened = net_conn_data(conn);
 
-	(void)conn;
+	assert_int_equal(*opened, 0);
+	*opened = 1;
 	f->opened++;
 }
 
 static void line_close(void *context, struct net_conn *conn)
 {
 	struct fixture *f = context;
+	char *opened = net_conn_data(conn);
 
+	assert_int_equal(*opened, 1); /* exactly once, after it was opened */
+	*opened = 0;
 	for (size_t i = 0; i < f->count; i++)
 		assert_ptr_not_equal(f->lines[i].conn, conn);
 	if (f->held == conn)
@@ -215,8 +220,7 @@ static void line_full(void *context, bool full)
 	f->full = full;
 }
 
-static const struct net_owner owner = {line_open,  line_data,    line_turn,
-                                       line_close, line_trouble, line_full};
+static const struct net_owner owner = {line_turn, line_trouble, line_full};
 
 static void *run(void *argument)
 {
@@ -229,7 +233,9 @@ static struct fixture *prepare(const struct net_options *options, size_t max_con
                                uint64_t idle_ms)
 {
 	struct fixture *f = calloc(1, sizeof *f);
-	struct net_listener listener = {.idle_timeout_ms = &f->idle_ms};
+	struct net_listener listener = {
+	    .kind = {line_open, line_data, line_close, .conn_size = 1, .idle_timeout_ms = &f->idle_ms},
+	};
 
 	f->idle_ms = idle_ms;
 	f->gate.max = max_connections;
