@@ -52,6 +52,7 @@ int server_config_open(const char *path, struct server_config **out, struct weir
 		free(config);
 		return status;
 	}
+	config->references = 1;
 	*out = config;
 	return WEIR_OK;
 }
@@ -91,12 +92,52 @@ int server_config_compile(struct server_config *config, weir_table *table, struc
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
 }
 
-void server_config_close(struct server_config *config)
+static void close_config(struct server_config *config)
 {
-	if (!config)
-		return;
 	free(config->metrics);
 	weir_engine_close(config->engine);
 	weir_config_close(config->rules);
 	free(config);
+}
+
+struct server_config *server_config_take(struct server_config *config)
+{
+	atomic_fetch_add_explicit(&config->references, 1, memory_order_relaxed);
+	return config;
+}
+
+void server_config_drop(struct server_config *config)
+{
+	/* What any thread did with it comes before it is freed. */
+	while (config &&
+	       atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
+		struct server_config *next =
+		    atomic_load_explicit(&config->successor, memory_order_relaxed);
+
+		close_config(config); /* first: its limits point to those of the next */
+		config = next;
+	}
+}
+
+void server_config_succeed(struct server_config **config, struct server_config *next)
+{
+	struct server_config *old = *config;
+
+	engine_succeed(old->engine, next->engine);
+	atomic_store_explicit(&old->successor, server_config_take(next), memory_order_release);
+	*config = next;
+	server_config_drop(old);
+}
+
+bool server_config_advance(struct server_config **config)
+{
+	struct server_config *old = *config, *newest = old, *next;
+
+	while ((next = atomic_load_explicit(&newest->successor, memory_order_acquire)))
+		newest = next;
+	if (newest == old)
+		return false;
+	*config = server_config_take(newest);
+	server_config_drop(old);
+	return true;
 }

@@ -1,7 +1,15 @@
-/* config.h: all that a reload replaces, as one immutable thing behind one pointer. */
+/*
+ * config.h: all that a reload replaces, as one immutable thing with a counted reference.
+ *
+ * The server's thread owns a reference to the newest configuration, each worker one to the
+ * newest that it has seen. A configuration also owns a reference to its successor, so
+ * whoever holds one finds the newest without a lock, and no reload waits for a worker. The
+ * last reference frees it, on whatever thread.
+ */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <weir/rules.h>
@@ -9,6 +17,8 @@
 #include "server/metrics.h"
 
 struct server_config {
+	_Atomic size_t references;
+	struct server_config *_Atomic successor; /* once another has taken over */
 	struct weir_config *rules;
 	weir_engine *engine;
 	struct metrics_limit **metrics; /* by weir_limit.metric */
@@ -21,7 +31,8 @@ int server_config_read(const char *path, struct weir_config **out, struct weir_e
 
 /**
  * Reads the file at `path` (NULL: no rules). Errors (`error` is not NULL) as
- * weir_config_read_file; *out is NULL then. A message without a line names the file.
+ * weir_config_read_file; *out is NULL then. A message without a line names the file. The caller
+ * owns a reference.
  */
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
 
@@ -29,6 +40,18 @@ int server_config_open(const char *path, struct server_config **out, struct weir
 int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
                           struct weir_error *error);
 
-void server_config_close(struct server_config *config);
+/** Another reference to a configuration that the caller has one of. */
+struct server_config *server_config_take(struct server_config *config);
+/** Gives up a reference; the last one frees. NULL does nothing. */
+void server_config_drop(struct server_config *config);
+
+/**
+ * Lets `next` take over from `*config`, whose reference the caller gives up for the one to
+ * `next`. Counts go on where engine_succeed says. One thread at a time; others may decide by
+ * the old one meanwhile.
+ */
+void server_config_succeed(struct server_config **config, struct server_config *next);
+/** Moves the caller's reference to the newest that took over. True: there was one. */
+bool server_config_advance(struct server_config **config);
 
 #endif

@@ -123,20 +123,15 @@ static void give_answer(struct worker *worker, struct hold *hold, uint64_t now_n
 	free_answer(answer);
 }
 
-/*
- * Between two turns no configuration is looked at, but the shared one is not freed
- * before this worker has finished another.
- */
 static void cancel_answer(struct worker *worker, struct hold *hold)
 {
-	const struct server_config *config =
-	    atomic_load_explicit(&worker->shared->config, memory_order_acquire);
 	struct moment now = clock_moment(&worker->shared->table->clock);
 	struct answer *answer = (struct answer *)hold;
 
 	/* The newest first: of turns no other can be given back. */
 	for (size_t i = answer->taken_count; i > 0; i--)
-		engine_give_back(worker->shared->table, config->engine, &answer->taken[i - 1], now);
+		engine_give_back(worker->shared->table, worker->config->engine, &answer->taken[i - 1],
+		                 now);
 	hold_close(worker, hold);
 	free_answer(answer);
 }

@@ -99,7 +99,8 @@ static int open_workers(struct server *server, struct weir_error *error)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	while (server->worker_count < n) {
 		struct worker *worker = &server->workers[server->worker_count];
-		int status = worker_open(worker, &server->shared, server->worker_count);
+		int status = worker_open(worker, &server->shared, server->worker_count,
+		                         server->config);
 
 		server->worker_count++;
 		if (status != WEIR_OK)
@@ -135,7 +136,6 @@ static int open_server(struct server *server, struct weir_error *error)
 		status = server_config_compile(server->config, shared->table, shared->metrics, error);
 	if (status == WEIR_OK)
 		status = open_workers(server, error);
-	atomic_store_explicit(&shared->config, server->config, memory_order_release);
 	return status;
 }
 
@@ -144,23 +144,11 @@ static void close_server(struct server *server)
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
 	free(server->workers);
-	server_config_close(server->config);
+	server_config_drop(server->config);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
 	log_close(server->shared.log);
-	sem_destroy(&server->shared.seen);
-}
-
-/* Waits until every worker has let go of the configuration before the current one. */
-static void wait_for_workers(struct server *server)
-{
-	atomic_fetch_add_explicit(&server->shared.generation, 1, memory_order_release);
-	for (size_t i = 0; i < server->worker_count; i++)
-		net_loop_wake(server->workers[i].loop);
-	for (size_t i = 0; i < server->worker_count; i++)
-		while (sem_wait(&server->shared.seen) != 0 && errno == EINTR)
-			;
 }
 
 static bool same_address(const struct net_address *a, const struct net_address *b)
@@ -211,7 +199,7 @@ static void say_room(const struct server *server)
 static int reload_config(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
-	struct server_config *config, *old = server->config;
+	struct server_config *config;
 	struct settings_plan wanted;
 	int status = server_config_open(server->settings.text[SETTING_CONFIG], &config, error);
 
@@ -221,17 +209,15 @@ static int reload_config(struct server *server, struct weir_error *error)
 	if (status == WEIR_OK)
 		status = server_config_compile(config, shared->table, shared->metrics, error);
 	if (status != WEIR_OK) {
-		server_config_close(config);
+		server_config_drop(config);
 		return status;
 	}
-	engine_succeed(old->engine, config->engine);
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
-	server->config = config;
+	server_config_succeed(&server->config, config);
 	apply_connections(server);
-	atomic_store_explicit(&shared->config, config, memory_order_release);
-	wait_for_workers(server);
-	server_config_close(old);
+	for (size_t i = 0; i < server->worker_count; i++)
+		net_loop_wake(server->workers[i].loop);
 	waitlist_wake_all(&shared->table->waiting); /* what they wait for may be granted now */
 	return WEIR_OK;
 }
@@ -405,7 +391,6 @@ int server_run(const struct settings *flags)
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}
-	sem_init(&server.shared.seen, 0, 0);
 	if (status == WEIR_OK)
 		status = server_config_open(path, &server.config, &error);
 	if (status == WEIR_OK)

@@ -76,9 +76,10 @@ static void on_open(void *context, struct net_conn *conn)
 
 static void begin_turn(struct worker *worker)
 {
-	if (worker->config)
+	if (worker->in_turn)
 		return;
-	worker->config = atomic_load_explicit(&worker->shared->config, memory_order_acquire);
+	worker->in_turn = true;
+	server_config_advance(&worker->config);
 	worker->carried = worker->config->rules->carried;
 	worker->start_ns = os_monotonic_ns();
 }
@@ -258,7 +259,6 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 static void on_turn(void *context)
 {
 	struct worker *worker = context;
-	uint64_t generation;
 
 	answer(worker);
 	if (worker->holds.count > 0) {
@@ -268,12 +268,8 @@ static void on_turn(void *context)
 	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
 		hold_give_up(worker);
 	hold_run(worker);
-	worker->config = NULL;
-	generation = atomic_load_explicit(&worker->shared->generation, memory_order_acquire);
-	if (generation != worker->generation) {
-		worker->generation = generation;
-		sem_post(&worker->shared->seen);
-	}
+	worker->in_turn = false;
+	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
 }
 
 static void on_close(void *context, struct net_conn *conn)
@@ -307,11 +303,13 @@ static void on_full(void *context, bool full)
 
 static const struct net_owner owner = {on_turn, on_trouble, on_full};
 
-int worker_open(struct worker *worker, struct worker_shared *shared, size_t index)
+int worker_open(struct worker *worker, struct worker_shared *shared, size_t index,
+                struct server_config *config)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 
 	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
+	                          .config = server_config_take(config),
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	worker->limits = shared->limits;
@@ -367,4 +365,5 @@ void worker_close(struct worker *worker)
 	arena_free(&worker->arena);
 	page_free_all(worker);
 	free(worker->batch);
+	server_config_drop(worker->config);
 }

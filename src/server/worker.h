@@ -16,7 +16,6 @@
 #define SERVER_WORKER_H
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 
@@ -55,14 +54,6 @@ struct worker_shared {
 	struct codec_limits limits;
 	size_t threads; /* workers */
 	_Atomic bool stopping;
-	/*
-	 * A reload stores `config`, then raises `generation`. A worker loads
-	 * `config` once per turn and lets go of it before it looks at `generation`,
-	 * so when each has posted `seen` for the new one, nobody holds the old.
-	 */
-	_Atomic(const struct server_config *) config;
-	_Atomic uint64_t generation;
-	sem_t seen;
 };
 
 struct hold;
@@ -101,8 +92,8 @@ struct worker {
 	uint64_t opened; /* connections so far */
 	pthread_t thread;
 	bool running;
-	const struct server_config *config; /* of this turn; NULL outside */
-	uint64_t generation;
+	struct server_config *config; /* the newest when the turn began; owns a reference */
+	bool in_turn;
 	uint64_t start_ns; /* when the first bytes of the batch were read */
 	struct moment at;  /* of its decisions */
 	struct carried_list carried; /* the turn's configuration's, for the codecs */
@@ -122,8 +113,9 @@ struct worker {
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };
 
-/** Errors: ENOMEM, EIO. Close it in any case. */
-int worker_open(struct worker *worker, struct worker_shared *shared, size_t index);
+/** Takes a reference to the configuration. Errors: ENOMEM, EIO. Close it in any case. */
+int worker_open(struct worker *worker, struct worker_shared *shared, size_t index,
+                struct server_config *config);
 /** Listens on `socket`, which it takes over. */
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket);
 int worker_start(struct worker *worker);

@@ -86,13 +86,12 @@ static int start(void **state)
 	shared->gate.max = 10;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);
-	sem_init(&shared->seen, 0, 0);
 	assert_int_equal(weir_table_open(NULL, &shared->table, NULL), 0);
 	f->config = calloc(1, sizeof *f->config);
+	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
 	assert_int_equal(server_config_compile(f->config, shared->table, shared->metrics, NULL), 0);
-	shared->config = f->config;
-	assert_int_equal(worker_open(&f->worker, shared, 0), 0);
+	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
 	assert_int_equal(worker_listen(&f->worker, &worker_http, listen_somewhere(&f->address)), 0);
 	assert_int_equal(worker_start(&f->worker), 0);
 	*state = f;
@@ -106,7 +105,7 @@ static int finish(void **state)
 	net_loop_stop(f->worker.loop);
 	worker_join(&f->worker);
 	worker_close(&f->worker);
-	server_config_close(f->config);
+	server_config_drop(f->config);
 	weir_table_close(f->shared.table);
 	metrics_close(f->shared.metrics);
 	top_close(f->shared.top);
