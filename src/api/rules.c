@@ -8,18 +8,23 @@
 /* What a request takes that a dozen limits apply to; more comes from the heap. */
 #define CALL_ROOM 4096
 
-/* A call, with memory for its charges. */
+/* A call, with memory for its steps. */
 struct call {
-	struct weir_table *table;
-	struct engine_request request;
+	struct turn turn;
+	struct plan plan;
 	struct arena arena;
 	alignas(max_align_t) char room[CALL_ROOM];
 };
 
 static void open_call(struct call *call, const struct weir_engine *engine)
 {
-	call->table = engine_table(engine);
+	call->turn = (struct turn){.table = engine_table(engine)};
 	arena_borrow(&call->arena, call->room, sizeof call->room);
+}
+
+static void set_time(struct call *call, uint64_t now_ns)
+{
+	call->turn.at = clock_moment_at(&call->turn.table->clock, now_ns);
 }
 
 /* `permits`, or NULL, covers nothing where this fails. */
@@ -30,12 +35,13 @@ static int open_acquire(struct call *call, const struct weir_engine *engine,
 	int status;
 
 	open_call(call, engine);
-	status = engine_prepare_rules(engine, ALGO_ACQUIRE, attributes, n, cost, WEIR_KEY_MAX,
-	                              &call->arena, &call->request);
+	status = engine_prepare_rules(engine, &(struct algo_call){ALGO_ACQUIRE, cost},
+	                              &(struct engine_attributes){attributes, n, WEIR_KEY_MAX},
+	                              &call->arena, &call->plan);
 	if (permits) {
 		*permits = (struct weir_permits){0};
 		if (status == WEIR_OK)
-			status = engine_want_permit(&call->request);
+			status = engine_want_permit(&call->plan);
 	}
 	return status;
 }
@@ -43,7 +49,7 @@ static int open_acquire(struct call *call, const struct weir_engine *engine,
 static int close_acquire(struct call *call, int status, struct weir_permits *permits)
 {
 	if (status == WEIR_OK && permits)
-		engine_permits(&call->request, permits);
+		engine_permits(&call->plan, permits);
 	arena_free(&call->arena);
 	return status;
 }
@@ -56,9 +62,9 @@ int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attrib
 	int status = open_acquire(&call, engine, attributes, n, cost, permits);
 
 	if (status == WEIR_OK) {
-		engine_fetch(call.table, &call.request);
-		engine_decide(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns), NULL,
-		              NULL, decision);
+		engine_fetch(call.turn.table, &call.plan);
+		set_time(&call, now_ns);
+		engine_decide(&call.turn, &call.plan, decision);
 	}
 	return close_acquire(&call, status, permits);
 }
@@ -77,7 +83,7 @@ int weir_engine_acquire_wait(weir_engine *engine, const struct weir_attribute *a
 	int status = open_acquire(&call, engine, attributes, n, cost, permits);
 
 	if (status == WEIR_OK)
-		status = wait_request(call.table, &call.request, deadline_ns, decision);
+		status = wait_request(call.turn.table, &call.plan, deadline_ns, decision);
 	return close_acquire(&call, status, permits);
 }
 
@@ -88,10 +94,10 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	int status;
 
 	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, &call.arena, &call.request);
+	status = engine_prepare_permits(engine, permits, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
-		permits_refund(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns),
-		               decision);
+		set_time(&call, now_ns);
+		permits_refund(&call.turn, &call.plan, decision);
 		status = decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);
@@ -108,10 +114,11 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
 	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, &call.arena, &call.request);
-	if (status == WEIR_OK &&
-	    !engine_report(call.table, &call.request, clock_moment_at(&call.table->clock, now_ns)))
-		status = WEIR_ENOTFOUND;
+	status = engine_prepare_permits(engine, permits, &call.arena, &call.plan);
+	if (status == WEIR_OK) {
+		set_time(&call, now_ns);
+		status = engine_report(&call.turn, &call.plan) ? WEIR_OK : WEIR_ENOTFOUND;
+	}
 	arena_free(&call.arena);
 	return status;
 }

@@ -98,34 +98,41 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
 	return table_other(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
 }
 
+static struct turn turn_of(struct weir_table *table, const struct weir_limit *limit,
+                           uint64_t now_ns)
+{
+	return (struct turn){.table = table, .at = limit_moment(&table->clock, now_ns, limit)};
+}
+
 int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
                         size_t key_len, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision, struct weir_permit *permit)
 {
-	struct engine_request request;
-	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
-	                                  cost, &request);
+	struct turn turn;
+	struct plan plan;
+	int status = engine_prepare_limit(table, limit, &(struct algo_call){ALGO_ACQUIRE, cost},
+	                                  (struct slice){key, key_len}, &plan);
 
 	if (status == WEIR_OK)
-		status = engine_want_permit(&request);
+		status = engine_want_permit(&plan);
 	if (status != WEIR_OK)
 		return status;
-	engine_decide(table, &request, limit_moment(&table->clock, now_ns, limit), NULL, NULL, decision);
-	*permit = engine_permit_of(request.permit.id, request.direct.until_ns, cost);
+	turn = turn_of(table, limit, now_ns);
+	engine_decide(&turn, &plan, decision);
+	*permit = engine_permit_of(plan.permit.id, plan.direct.until_ns, cost);
 	return WEIR_OK;
 }
 
 /* A refund of the permit; of nothing where there is none. */
-static int prepare_permit(struct weir_table *table, const struct weir_limit *limit, const void *key,
-                          size_t key_len, const struct weir_permit *permit,
-                          struct engine_request *request)
+static int prepare_permit(struct weir_table *table, const struct weir_limit *limit,
+                          struct slice key, const struct weir_permit *permit, struct plan *plan)
 {
-	int status = engine_prepare_limit(table, limit, ALGO_REFUND, (struct slice){key, key_len},
-	                                  permit->id != 0 ? permit->cost : 0, request);
+	int status = engine_prepare_limit(
+	    table, limit, &(struct algo_call){ALGO_REFUND, permit->id != 0 ? permit->cost : 0}, key, plan);
 
 	if (status == WEIR_OK) {
-		request->permit = (struct permit){permit->id, request->direct.key.hash};
-		request->direct.until_ns = permit->until_ns;
+		plan->permit = (struct permit){permit->id, plan->direct.key.hash};
+		plan->direct.until_ns = permit->until_ns;
 	}
 	return status;
 }
@@ -134,12 +141,14 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *k
                        const struct weir_permit *permit, uint64_t now_ns,
                        struct weir_decision *decision)
 {
-	struct engine_request request;
-	int status = prepare_permit(table, limit, key, key_len, permit, &request);
+	struct plan plan;
+	int status = prepare_permit(table, limit, (struct slice){key, key_len}, permit, &plan);
+	struct turn turn;
 
 	if (status != WEIR_OK)
 		return status;
-	engine_decide(table, &request, limit_moment(&table->clock, now_ns, limit), NULL, NULL, decision);
+	turn = turn_of(table, limit, now_ns);
+	engine_decide(&turn, &plan, decision);
 	decision->allowed &= permit->id != 0;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
@@ -148,33 +157,33 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
                 const struct weir_permit *permit, enum weir_outcome outcome, uint64_t latency_ns,
                 uint64_t now_ns)
 {
-	struct engine_request request;
-	int status = prepare_permit(table, limit, key, key_len, permit, &request);
+	struct plan plan;
+	int status = prepare_permit(table, limit, (struct slice){key, key_len}, permit, &plan);
+	struct turn turn;
 
 	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
-	if (status == WEIR_OK &&
-	    (permit->id == 0 ||
-	     !engine_report(table, &request, limit_moment(&table->clock, now_ns, limit))))
-		status = WEIR_ENOTFOUND;
-	return status;
+	if (status != WEIR_OK)
+		return status;
+	turn = turn_of(table, limit, now_ns);
+	return permit->id != 0 && engine_report(&turn, &plan) ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
 int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                       uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
                       struct weir_permit *permit)
 {
-	struct engine_request request;
-	int status = engine_prepare_limit(table, limit, ALGO_ACQUIRE, (struct slice){key, key_len},
-	                                  cost, &request);
+	struct plan plan;
+	int status = engine_prepare_limit(table, limit, &(struct algo_call){ALGO_ACQUIRE, cost},
+	                                  (struct slice){key, key_len}, &plan);
 
 	if (status == WEIR_OK && permit)
-		status = engine_want_permit(&request);
+		status = engine_want_permit(&plan);
 	if (status == WEIR_OK)
-		status = wait_request(table, &request, deadline_ns, decision);
+		status = wait_request(table, &plan, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		*permit = engine_permit_of(request.permit.id, request.direct.until_ns, cost);
+		*permit = engine_permit_of(plan.permit.id, plan.direct.until_ns, cost);
 	return status;
 }
 

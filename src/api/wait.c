@@ -5,9 +5,9 @@
 
 struct request_wait {
 	struct wait wait; /* first */
-	struct weir_table *table;
-	struct engine_request *request;
-	struct engine_charge *charge; /* that is waited for */
+	struct turn turn;
+	struct plan *plan;
+	struct step *step; /* that is waited for */
 };
 
 static bool decide_request(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
@@ -15,15 +15,15 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
 
-	waiting->request->position = position;
-	waiting->request->waits_at = wait->hash;
-	waiting->request->max_wait_ns = max_wait_ns;
-	waiting->charge =
-	    engine_decide_in_order(waiting->table, waiting->request, at, NULL, NULL, d);
-	if (!waiting->charge)
+	waiting->plan->position = position;
+	waiting->plan->waits_at = wait->hash;
+	waiting->plan->max_wait_ns = max_wait_ns;
+	waiting->turn.at = at;
+	waiting->step = engine_decide_in_order(&waiting->turn, waiting->plan, d);
+	if (!waiting->step)
 		return true;
-	wait->limit = &waiting->charge->limit->algo;
-	wait->hash = waiting->charge->key.hash;
+	wait->limit = &waiting->step->limit->algo;
+	wait->hash = waiting->step->key.hash;
 	return false;
 }
 
@@ -32,10 +32,11 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
 
-	engine_deny(waiting->table, waiting->request, waiting->charge, reason, at, NULL, NULL, d);
+	waiting->turn.at = at;
+	engine_deny(&waiting->turn, waiting->plan, waiting->step, reason, d);
 }
 
-int wait_request(struct weir_table *table, struct engine_request *request, uint64_t deadline_ns,
+int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,
                  struct weir_decision *decision)
 {
 	struct request_wait waiting = {
@@ -43,8 +44,8 @@ int wait_request(struct weir_table *table, struct engine_request *request, uint6
 	             .list = &table->waiting,
 	             .decide = decide_request,
 	             .deny = deny_request},
-	    .table = table,
-	    .request = request,
+	    .turn = {.table = table},
+	    .plan = plan,
 	};
 
 	return wait_sleep(&waiting.wait, deadline_ns, decision);

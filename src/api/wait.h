@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 
 /** As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0 or ENOMEM. */
-int wait_request(struct weir_table *table, struct engine_request *request, uint64_t deadline_ns,
+int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,
                  struct weir_decision *decision);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * decide.c: charges -> one decision.
+ * decide.c: steps -> one decision.
  *
  * Several limits are all or nothing. They are peeked first, so that a request
  * that some limit refuses touches none; then each is charged, and where
@@ -60,10 +60,9 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct memory_key key, u
 }
 
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
-                         enum algo_op op, struct slice key, uint64_t cost,
-                         struct engine_request *request)
+                         const struct algo_call *call, struct slice key, struct plan *plan)
 {
-	int status = limit_check(limit, op, key.len, cost);
+	int status = limit_check(limit, call->op, key.len, call->cost);
 	struct memory_key wanted;
 
 	if (status == WEIR_OK)
@@ -71,120 +70,117 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 		                      memory_hash(table, limit->algo.identity, key.data, key.len), &wanted);
 	if (status != WEIR_OK)
 		return status;
-	request->op = op;
-	request->cost = cost;
-	request->max_wait_ns = 0;
-	request->position = WAIT_NEW;
-	request->direct = (struct engine_charge){
+	plan->op = call->op;
+	plan->cost = call->cost;
+	plan->max_wait_ns = 0;
+	plan->position = WAIT_NEW;
+	plan->direct = (struct step){
 	    .limit = limit,
 	    .key = wanted,
 	    .key_name = key,
 	};
-	request->charge_count = 0;
-	request->each = NULL;
-	request->permit = (struct permit){0, 0};
-	request->wants_permit = false;
+	plan->step_count = 0;
+	plan->each = NULL;
+	plan->permit = (struct permit){0, 0};
+	plan->wants_permit = false;
 	return WEIR_OK;
 }
 
-void engine_fetch(const struct weir_table *table, const struct engine_request *request)
+void engine_fetch(const struct weir_table *table, const struct plan *plan)
 {
-	if (request->direct.limit)
-		memory_touch(table, &request->direct.key);
-	for (size_t i = 0; i < request->charge_count; i++)
-		memory_touch(table, &request->charges[i].key);
+	if (plan->direct.limit)
+		memory_touch(table, &plan->direct.key);
+	for (size_t i = 0; i < plan->step_count; i++)
+		memory_touch(table, &plan->steps[i].key);
 }
 
-static void locate(const struct weir_table *table, struct memory_key *key, struct moment at)
+static void locate(const struct turn *turn, struct memory_key *key)
 {
-	memory_locate(table, key, at.now_ns);
+	memory_locate(turn->table, key, turn->at.now_ns);
 	if (!key->cell)
-		memory_fetch_run(table, key);
+		memory_fetch_run(turn->table, key);
 }
 
-void engine_locate(const struct weir_table *table, struct engine_request *request,
-                   struct moment at)
+void engine_locate(const struct turn *turn, struct plan *plan)
 {
-	if (request->direct.limit)
-		locate(table, &request->direct.key, at);
-	for (size_t i = 0; i < request->charge_count; i++)
-		locate(table, &request->charges[i].key, at);
+	if (plan->direct.limit)
+		locate(turn, &plan->direct.key);
+	for (size_t i = 0; i < plan->step_count; i++)
+		locate(turn, &plan->steps[i].key);
 }
 
-__attribute__((flatten)) static void apply(struct weir_table *table, struct engine_charge *charge,
-                                           const struct algo_call *call, struct moment at,
+__attribute__((flatten)) static void apply(const struct turn *turn, struct step *step,
+                                           const struct algo_call *call,
                                            struct weir_decision *d)
 {
-	charge->until_ns = engine_apply(table, charge->limit, &charge->key, call, at, d);
+	step->until_ns = engine_apply(turn->table, step->limit, &step->key, call, turn->at, d);
 	if (call->op >= ALGO_REFUND)
-		waitlist_wake(&table->waiting, charge->key.hash);
-	charge->allowed = d->allowed;
-	charge->reason = d->reason;
-	d->rule = charge->rule;
-	d->result = d->allowed ? NULL : charge->result;
+		waitlist_wake(&turn->table->waiting, step->key.hash);
+	step->allowed = d->allowed;
+	step->reason = d->reason;
+	d->rule = step->rule;
+	d->result = d->allowed ? NULL : step->result;
 }
 
 /*
- * The enforced charge whose turn it is of twice as many turns as there are charges,
- * or NULL. Turns are charged in the second half: they can give back their newest
- * only, so they had better not be asked to.
+ * The enforced step at `i` in the order of charging, which counts twice as many as there
+ * are steps, or NULL. Steps of paced limits are in the second half: only the newest start
+ * can be given back, so they had better not be asked to.
  */
-static struct engine_charge *in_turn(const struct engine_request *request, size_t turn,
-                                     enum algo_op op)
+static struct step *in_order(const struct plan *plan, size_t i, enum algo_op op)
 {
-	bool second = turn >= request->charge_count;
-	struct engine_charge *charge = &request->charges[second ? turn - request->charge_count : turn];
-	bool last = op == ALGO_ACQUIRE && charge->limit->algo.paced;
+	bool second = i >= plan->step_count;
+	struct step *step = &plan->steps[second ? i - plan->step_count : i];
+	bool last = op == ALGO_ACQUIRE && step->limit->algo.paced;
 
-	return charge->shadow || last != second ? NULL : charge;
+	return step->shadow || last != second ? NULL : step;
 }
 
 /* It would wake itself, and take and give back for ever, where two rules charge one key. */
-static bool is_first_of(const struct engine_request *request, uint64_t hash)
+static bool is_first_of(const struct plan *plan, uint64_t hash)
 {
-	return request->position >= WAIT_FIRST && request->waits_at == hash;
+	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
 }
 
 /* Each goes back to the very window that it was taken from. */
-static void give_back(struct weir_table *table, const struct engine_request *request, size_t turns,
-                      uint64_t cost, struct moment at)
+static void give_back(const struct turn *turn, const struct plan *plan, size_t steps)
 {
-	for (size_t turn = 0; turn < turns; turn++) {
-		const struct engine_charge *taken = in_turn(request, turn, ALGO_ACQUIRE);
+	for (size_t i = 0; i < steps; i++) {
+		const struct step *taken = in_order(plan, i, ALGO_ACQUIRE);
 		struct weir_decision ignored;
 
 		if (taken) {
 			struct algo_call call = {
-			    ALGO_REFUND, cost, taken->until_ns, .permit = request->permit.id};
+			    ALGO_REFUND, plan->cost, taken->until_ns, .permit = plan->permit.id};
 			struct memory_key key = taken->key;
 
-			engine_apply(table, taken->limit, &key, &call, at, &ignored);
-			if (!is_first_of(request, key.hash))
-				waitlist_wake(&table->waiting, key.hash);
+			engine_apply(turn->table, taken->limit, &key, &call, turn->at, &ignored);
+			if (!is_first_of(plan, key.hash))
+				waitlist_wake(&turn->table->waiting, key.hash);
 		}
 	}
 }
 
-/* Enforced charges in turn until one is refused, whose index is returned, or charge_count. */
-static size_t run_enforced(struct weir_table *table, const struct engine_request *request,
-                           const struct algo_call *call, struct moment at, struct weir_decision *d)
+/* Enforced steps in order until one is refused, whose index is returned, or step_count. */
+static size_t run_enforced(const struct turn *turn, const struct plan *plan,
+                           const struct algo_call *call, struct weir_decision *d)
 {
-	size_t tightest = request->charge_count;
+	size_t tightest = plan->step_count;
 	uint64_t wait_ns = 0; /* the longest is that of all */
 	bool paced = false;
 
-	for (size_t turn = 0; turn < 2 * request->charge_count; turn++) {
-		struct engine_charge *charge = in_turn(request, turn, call->op);
+	for (size_t n = 0; n < 2 * plan->step_count; n++) {
+		struct step *step = in_order(plan, n, call->op);
 		struct weir_decision one;
 		size_t i;
 
-		if (!charge)
+		if (!step)
 			continue;
-		i = (size_t)(charge - request->charges);
-		apply(table, charge, call, at, &one);
-		if (request->each)
-			request->each[i] = one;
-		if (tightest == request->charge_count || !one.allowed || one.remaining < d->remaining ||
+		i = (size_t)(step - plan->steps);
+		apply(turn, step, call, &one);
+		if (plan->each)
+			plan->each[i] = one;
+		if (tightest == plan->step_count || !one.allowed || one.remaining < d->remaining ||
 		    (one.remaining == d->remaining && i < tightest)) {
 			*d = one;
 			tightest = i;
@@ -194,140 +190,137 @@ static size_t run_enforced(struct weir_table *table, const struct engine_request
 		if (!one.allowed) {
 			d->wait_ns = 0;
 			if (call->op == ALGO_ACQUIRE && call->cost > 0)
-				give_back(table, request, turn, call->cost, at);
+				give_back(turn, plan, n);
 			return i;
 		}
 	}
-	return request->charge_count;
+	return plan->step_count;
 }
 
 /*
  * A cost that the limit could never grant is an error where the rule is enforced. Here it
  * counts as denied; no step may see it, so the key is only peeked at.
  */
-static void deny_cost(struct weir_table *table, struct engine_charge *charge, struct moment at,
+static void deny_cost(const struct turn *turn, struct step *step,
                       struct weir_decision *d)
 {
 	struct algo_call peek = {.op = ALGO_PEEK};
 
-	apply(table, charge, &peek, at, d);
-	charge->until_ns = 0;
-	charge->allowed = d->allowed = false;
-	charge->reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	d->result = charge->result;
+	apply(turn, step, &peek, d);
+	step->until_ns = 0;
+	step->allowed = d->allowed = false;
+	step->reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	d->result = step->result;
 	d->wait_ns = 0;
 	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
 }
 
-static void run_shadow(struct weir_table *table, const struct engine_request *request,
-                       const struct algo_call *call, struct moment at)
+static void run_shadow(const struct turn *turn, const struct plan *plan,
+                       const struct algo_call *call)
 {
 	struct weir_decision ignored;
 
-	for (size_t i = 0; i < request->charge_count; i++) {
-		struct engine_charge *charge = &request->charges[i];
-		struct weir_decision *d = request->each ? &request->each[i] : &ignored;
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+		struct weir_decision *d = plan->each ? &plan->each[i] : &ignored;
 
-		if (!charge->shadow)
+		if (!step->shadow)
 			continue;
-		if (limit_cost_fits(charge->limit, call->op, call->cost))
-			apply(table, charge, call, at, d);
+		if (limit_cost_fits(step->limit, call->op, call->cost))
+			apply(turn, step, call, d);
 		else
-			deny_cost(table, charge, at, d);
+			deny_cost(turn, step, d);
 	}
 }
 
-static void observe_all(const struct engine_request *request, const struct engine_charge *refused,
-                        engine_observer *observe, void *context)
+static void observe_all(const struct turn *turn, const struct plan *plan,
+                        const struct step *refused)
 {
-	for (size_t i = 0; i < request->charge_count; i++)
-		if (request->charges[i].shadow || !refused || refused == &request->charges[i])
-			observe(context, &request->charges[i]);
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].shadow || !refused || refused == &plan->steps[i])
+			turn->observe(turn->context, &plan->steps[i]);
 }
 
-static struct algo_call call_of(const struct engine_request *request, enum algo_op op)
+static struct algo_call call_of(const struct plan *plan, enum algo_op op)
 {
 	return (struct algo_call){.op = op,
-	                          .cost = request->cost,
-	                          .permit = request->permit.id,
-	                          .max_wait_ns = request->max_wait_ns};
+	                          .cost = plan->cost,
+	                          .permit = plan->permit.id,
+	                          .max_wait_ns = plan->max_wait_ns};
 }
 
-static void draw_permit(struct engine_request *request)
+static void draw_permit(struct plan *plan)
 {
-	if (__builtin_expect(request->wants_permit, 0))
-		request->permit.id = permit_draw();
+	if (__builtin_expect(plan->wants_permit, 0))
+		plan->permit.id = permit_draw();
 }
 
-/* Takes from all enforced charges, or from none and returns the one that refused. */
-static struct engine_charge *run(struct weir_table *table, struct engine_request *request,
-                                 struct moment at, struct weir_decision *d)
+/* Takes from all enforced steps, or from none and returns the one that refused. */
+static struct step *run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	struct algo_call call = call_of(request, request->op), peek = call_of(request, ALGO_PEEK);
-	size_t refused = request->charge_count;
+	struct algo_call call = call_of(plan, plan->op), peek = call_of(plan, ALGO_PEEK);
+	size_t refused = plan->step_count;
 
-	if (request->direct.limit) {
-		apply(table, &request->direct, &call, at, d);
-		return d->allowed ? NULL : &request->direct;
+	if (plan->direct.limit) {
+		apply(turn, &plan->direct, &call, d);
+		return d->allowed ? NULL : &plan->direct;
 	}
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
-	if (request->listed_rule) {
-		d->allowed = request->listed_allowed;
+	if (plan->listed_rule) {
+		d->allowed = plan->listed_allowed;
 		d->reason = WEIR_REASON_LISTED;
-		d->rule = request->listed_rule;
-		d->result = d->allowed ? NULL : request->listed_result;
+		d->rule = plan->listed_rule;
+		d->result = d->allowed ? NULL : plan->listed_result;
 		d->retry_after_ns = d->allowed ? 0 : ALGO_RETRY_DEFAULT_NS; /* no limit says better */
 		return NULL;
 	}
-	if (call.op == ALGO_ACQUIRE && request->enforced_count > 1)
-		refused = run_enforced(table, request, &peek, at, d);
-	if (refused == request->charge_count)
-		refused = run_enforced(table, request, &call, at, d);
-	return refused < request->charge_count ? &request->charges[refused] : NULL;
+	if (call.op == ALGO_ACQUIRE && plan->enforced_count > 1)
+		refused = run_enforced(turn, plan, &peek, d);
+	if (refused == plan->step_count)
+		refused = run_enforced(turn, plan, &call, d);
+	return refused < plan->step_count ? &plan->steps[refused] : NULL;
 }
 
 /* What is left to do when it is decided, by whom it was refused. */
-static void conclude(struct weir_table *table, struct engine_request *request,
-                     const struct engine_charge *refused, struct moment at,
-                     engine_observer *observe, void *context)
+static void conclude(const struct turn *turn, struct plan *plan,
+                     const struct step *refused)
 {
-	struct algo_call call = call_of(request, request->op);
+	struct algo_call call = call_of(plan, plan->op);
+	bool observed = turn->observe && plan->op == ALGO_ACQUIRE; /* else nothing passes or is denied */
 
-	if (request->direct.limit) {
-		if (observe)
-			observe(context, &request->direct);
-	} else if (!request->listed_rule) {
-		run_shadow(table, request, &call, at);
-		if (observe)
-			observe_all(request, refused, observe, context);
+	if (plan->direct.limit) {
+		if (observed)
+			turn->observe(turn->context, &plan->direct);
+	} else if (!plan->listed_rule) {
+		run_shadow(turn, plan, &call);
+		if (observed)
+			observe_all(turn, plan, refused);
 	}
-	if (refused && request->op == ALGO_ACQUIRE)
-		permits_drop(table, request, at);
-	else if (__builtin_expect(request->permit.id != 0, 0))
-		permits_hold(table, request, at);
+	if (refused && plan->op == ALGO_ACQUIRE)
+		permits_drop(turn, plan);
+	else if (__builtin_expect(plan->permit.id != 0, 0))
+		permits_hold(turn, plan);
 }
 
-void engine_decide(struct weir_table *table, struct engine_request *request, struct moment at,
-                   engine_observer *observe, void *context, struct weir_decision *decision)
+void engine_decide(const struct turn *turn, struct plan *plan, struct weir_decision *decision)
 {
-	struct engine_charge *refused;
+	struct step *refused;
 
-	if (request->op == ALGO_REFUND && request->permit.id != 0) {
-		permits_refund(table, request, at, decision);
+	if (plan->op == ALGO_REFUND && plan->permit.id != 0) {
+		permits_refund(turn, plan, decision);
 		return;
 	}
-	draw_permit(request);
-	refused = run(table, request, at, decision);
-	conclude(table, request, refused, at, observe, context);
+	draw_permit(plan);
+	refused = run(turn, plan, decision);
+	conclude(turn, plan, refused);
 }
 
-bool engine_forget(struct weir_table *table, const struct engine_request *request,
-                   struct moment at)
+bool engine_forget(const struct turn *turn, const struct plan *plan)
 {
-	const struct memory_key *key = &request->direct.key;
-	bool had = memory_forget(table, key, at.now_ns);
+	const struct memory_key *key = &plan->direct.key;
+	bool had = memory_forget(turn->table, key, turn->at.now_ns);
 
-	waitlist_wake(&table->waiting, key->hash);
+	waitlist_wake(&turn->table->waiting, key->hash);
 	return had;
 }
 
@@ -339,95 +332,92 @@ bool engine_others_wait(const struct weir_table *table)
 }
 
 /* Of the keys that others wait for the first, or NULL. */
-static struct engine_charge *waited_for(const struct weir_table *table,
-                                        struct engine_request *request)
+static struct step *waited_for(const struct turn *turn, struct plan *plan)
 {
-	struct waitlist *list = waitlist_at(&table->waiting);
+	struct waitlist *list = waitlist_at(&turn->table->waiting);
 
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		struct engine_charge *charge = engine_charge_at(request, i);
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		struct step *step = plan_step_at(plan, i);
 
-		if (!charge->shadow && !is_first_of(request, charge->key.hash) &&
-		    waitlist_has(list, charge->key.hash))
-			return charge;
+		if (!step->shadow && !is_first_of(plan, step->key.hash) &&
+		    waitlist_has(list, step->key.hash))
+			return step;
 	}
 	return NULL;
 }
 
 /* What a request has to wait for before it may try, or NULL; how that stands is in *d. */
-static struct engine_charge *goes_behind(struct weir_table *table, struct engine_request *request,
-                                         const struct algo_call *peek, struct moment at,
+static struct step *goes_behind(const struct turn *turn, struct plan *plan,
+                                         const struct algo_call *peek,
                                          struct weir_decision *d)
 {
-	struct engine_charge *others =
-	    request->position == WAIT_YIELDED ? NULL : waited_for(table, request);
+	struct step *others =
+	    plan->position == WAIT_YIELDED ? NULL : waited_for(turn, plan);
 
 	/* It lets nobody go ahead for nothing. */
-	for (size_t i = 0; others && i < request->charge_count; i++) {
-		struct engine_charge *own = &request->charges[i];
+	for (size_t i = 0; others && i < plan->step_count; i++) {
+		struct step *own = &plan->steps[i];
 
-		if (own->shadow || !is_first_of(request, own->key.hash))
+		if (own->shadow || !is_first_of(plan, own->key.hash))
 			continue;
-		apply(table, own, peek, at, d);
+		apply(turn, own, peek, d);
 		if (!d->allowed)
 			return own;
 	}
 	if (others)
-		apply(table, others, peek, at, d);
+		apply(turn, others, peek, d);
 	return others;
 }
 
-void engine_deny(struct weir_table *table, struct engine_request *request,
-                 struct engine_charge *charge, enum weir_reason reason, struct moment at,
-                 engine_observer *observe, void *context, struct weir_decision *decision)
+void engine_deny(const struct turn *turn, struct plan *plan,
+                 struct step *step, enum weir_reason reason, struct weir_decision *decision)
 {
 	wait_deny(decision, reason);
-	decision->result = charge->result;
-	charge->allowed = false;
-	charge->reason = reason;
-	conclude(table, request, charge, at, observe, context);
+	decision->result = step->result;
+	step->allowed = false;
+	step->reason = reason;
+	conclude(turn, plan, step);
 }
 
-struct engine_charge *engine_decide_in_order(struct weir_table *table,
-                                             struct engine_request *request, struct moment at,
-                                             engine_observer *observe, void *context,
+struct step *engine_decide_in_order(const struct turn *turn,
+                                             struct plan *plan,
                                              struct weir_decision *d)
 {
-	struct engine_charge *charge;
+	struct step *step;
 	struct algo_call peek;
-	bool asks = request->op != ALGO_ACQUIRE || request->cost == 0; /* it waits for nobody */
+	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0; /* it waits for nobody */
 	enum weir_reason reason;
 
-	if (request->op > ALGO_PEEK) {
-		engine_decide(table, request, at, observe, context, d);
+	if (plan->op > ALGO_PEEK) {
+		engine_decide(turn, plan, d);
 		return NULL;
 	}
-	draw_permit(request);
-	peek = call_of(request, ALGO_PEEK);
-	charge = goes_behind(table, request, &peek, at, d);
-	if (!charge && !(charge = run(table, request, at, d))) {
-		conclude(table, request, NULL, at, observe, context);
+	draw_permit(plan);
+	peek = call_of(plan, ALGO_PEEK);
+	step = goes_behind(turn, plan, &peek, d);
+	if (!step && !(step = run(turn, plan, d))) {
+		conclude(turn, plan, NULL);
 		return NULL;
 	}
-	reason = wait_refusal(&charge->limit->algo, request->position, asks ? WEIR_ZERO : request->max_wait_ns, d);
+	reason = wait_refusal(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns, d);
 	if (reason == WEIR_REASON_OK)
-		return charge;
-	engine_deny(table, request, charge, reason, at, observe, context, d);
+		return step;
+	engine_deny(turn, plan, step, reason, d);
 	return NULL;
 }
 
-static bool may_wait(const struct engine_charge *charge, uint64_t max_wait_ns)
+static bool may_wait(const struct step *step, uint64_t max_wait_ns)
 {
-	return !charge->shadow &&
-	       (charge->limit->algo.paced || wait_patience_ns(&charge->limit->algo, max_wait_ns) > 0);
+	return !step->shadow &&
+	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
 }
 
-bool engine_may_wait(const struct engine_request *request)
+bool engine_may_wait(const struct plan *plan)
 {
 	bool may = false;
 
-	for (size_t i = 0; i < engine_charge_count(request) && !may; i++)
-		may = may_wait(engine_charge_at(request, i), request->max_wait_ns);
-	return may && request->op == ALGO_ACQUIRE && request->cost > 0 &&
-	       request->max_wait_ns != WEIR_ZERO;
+	for (size_t i = 0; i < plan_step_count(plan) && !may; i++)
+		may = may_wait(plan_step_at(plan, i), plan->max_wait_ns);
+	return may && plan->op == ALGO_ACQUIRE && plan->cost > 0 &&
+	       plan->max_wait_ns != WEIR_ZERO;
 }

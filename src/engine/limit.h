@@ -10,7 +10,6 @@
 
 struct weir_limit {
 	struct algo_limit algo;
-	size_t metric;     /* its owner's: where its counters are */
 	const char *name;
 };
 

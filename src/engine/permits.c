@@ -9,44 +9,44 @@
 
 #include "wait/waitlist.h"
 
-/* What a permit covers of a request, or NULL. */
-static const struct engine_charge *covered(const struct engine_request *request, size_t i)
+/* What a permit covers of a plan, or NULL. */
+static const struct step *covered(const struct plan *plan, size_t i)
 {
-	const struct engine_charge *charge = engine_charge_at(request, i);
+	const struct step *step = plan_step_at(plan, i);
 
-	return engine_has_taken(charge) ? charge : NULL;
+	return engine_has_taken(step) ? step : NULL;
 }
 
-static struct weir_charge charge_of(const struct engine_charge *charge)
+static struct weir_charge charge_of(const struct step *step)
 {
-	return (struct weir_charge){charge->limit->algo.identity, charge->key.hash, charge->until_ns};
+	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->until_ns};
 }
 
-size_t engine_taken(const struct engine_request *request, struct engine_taken *taken)
+size_t engine_taken(const struct plan *plan, struct engine_taken *taken)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		const struct engine_charge *charge = covered(request, i);
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		const struct step *step = covered(plan, i);
 
-		if (charge && taken)
-			taken[n] = (struct engine_taken){charge_of(charge), request->cost, request->permit.id};
-		n += charge != NULL;
+		if (step && taken)
+			taken[n] = (struct engine_taken){charge_of(step), plan->cost, plan->permit.id};
+		n += step != NULL;
 	}
 	return n;
 }
 
 /* Whoever waits for the key may try then. */
-static void refund(struct weir_table *table, const struct weir_limit *limit,
-                   const struct memory_key *key, const struct algo_call *call, struct moment at,
+static void refund(const struct turn *turn, const struct weir_limit *limit,
+                   const struct memory_key *key, const struct algo_call *call,
                    struct weir_decision *d)
 {
-	engine_apply_slow(table, limit, *key, *call, at, d);
-	waitlist_wake(&table->waiting, key->hash);
+	engine_apply_slow(turn->table, limit, *key, *call, turn->at, d);
+	waitlist_wake(&turn->table->waiting, key->hash);
 }
 
-void engine_give_back(struct weir_table *table, const struct weir_engine *engine,
-                      const struct engine_taken *taken, struct moment at)
+void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
+                      const struct engine_taken *taken)
 {
 	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
 	struct algo_call call = {.op = ALGO_REFUND,
@@ -58,77 +58,77 @@ void engine_give_back(struct weir_table *table, const struct weir_engine *engine
 
 	if (!limit)
 		return;
-	key = memory_key(table, &limit->algo, taken->charge.key);
-	refund(table, limit, &key, &call, at, &ignored);
+	key = memory_key(turn->table, &limit->algo, taken->charge.key);
+	refund(turn, limit, &key, &call, &ignored);
 }
 
-void engine_undo(struct weir_table *table, struct engine_request *request, struct moment at)
+void engine_undo(const struct turn *turn, struct plan *plan)
 {
-	struct algo_call call = {ALGO_REFUND, request->cost, .permit = request->permit.id};
+	struct algo_call call = {ALGO_REFUND, plan->cost, .permit = plan->permit.id};
 
-	if (request->permit.id != 0)
-		permit_take(table, request->permit, at.now_ns);
+	if (plan->permit.id != 0)
+		permit_take(turn->table, plan->permit, turn->at.now_ns);
 	/* The newest first: of turns no other can be given back. */
-	for (size_t i = engine_charge_count(request); i > 0; i--) {
-		const struct engine_charge *charge = covered(request, i - 1);
+	for (size_t i = plan_step_count(plan); i > 0; i--) {
+		const struct step *step = covered(plan, i - 1);
 		struct weir_decision ignored;
 
-		call.until_ns = charge ? charge->until_ns : 0;
-		if (charge)
-			refund(table, charge->limit, &charge->key, &call, at, &ignored);
+		call.until_ns = step ? step->until_ns : 0;
+		if (step)
+			refund(turn, step->limit, &step->key, &call, &ignored);
 	}
-	request->permit.id = 0;
+	plan->permit.id = 0;
 }
 
-bool engine_holds_places(const struct engine_request *request)
+bool engine_holds_places(const struct plan *plan)
 {
-	for (size_t i = 0; i < engine_charge_count(request); i++)
-		if (algo_holds_places(&engine_charge_at(request, i)->limit->algo))
+	for (size_t i = 0; i < plan_step_count(plan); i++)
+		if (algo_holds_places(&plan_step_at(plan, i)->limit->algo))
 			return true;
 	return false;
 }
 
-int engine_want_permit(struct engine_request *request)
+int engine_want_permit(struct plan *plan)
 {
-	if (request->op != ALGO_ACQUIRE || request->cost == 0)
+	if (plan->op != ALGO_ACQUIRE || plan->cost == 0)
 		return WEIR_OK;
-	request->wants_permit = engine_charge_count(request) <= WEIR_PERMITS_MAX;
-	return request->wants_permit ? WEIR_OK : WEIR_ELONG;
+	plan->wants_permit = plan_step_count(plan) <= WEIR_PERMITS_MAX;
+	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;
 }
 
-void engine_permits(const struct engine_request *request, struct weir_permits *permits)
+void engine_permits(const struct plan *plan, struct weir_permits *permits)
 {
-	*permits = (struct weir_permits){.id = request->permit.id};
+	*permits = (struct weir_permits){.id = plan->permit.id};
 	if (permits->id == 0)
 		return;
-	permits->cost = request->cost;
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		const struct engine_charge *charge = covered(request, i);
+	permits->cost = plan->cost;
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		const struct step *step = covered(plan, i);
 
-		if (charge)
-			permits->charges[permits->count++] = charge_of(charge);
+		if (step)
+			permits->charges[permits->count++] = charge_of(step);
 	}
 }
 
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
-                           struct arena *arena, struct engine_request *request)
+                           struct arena *arena, struct plan *plan)
 {
 	size_t count = permits->id == 0 ? 0 : permits->count;
 
-	*request = (struct engine_request){
+	*plan = (struct plan){
 	    .op = ALGO_REFUND, .cost = permits->cost, .permit = {permits->id, 0}};
 	if (count > WEIR_PERMITS_MAX)
 		return WEIR_EINVAL;
-	request->charges = arena_array(arena, count, sizeof *request->charges);
-	if (!request->charges)
+	plan->steps = arena_array(arena, count, sizeof *plan->steps);
+	if (!plan->steps)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		const struct weir_charge *taken = &permits->charges[i];
 		const struct weir_limit *limit = engine_limit_of(engine, taken->limit);
 
-		request->permit.keys ^= taken->key;
+		plan->permit.keys ^= taken->key;
 		if (limit)
-			request->charges[request->charge_count++] = (struct engine_charge){
+			plan->steps[plan->step_count++] = (struct step){
 			    .limit = limit,
 			    .key = memory_key(engine_table(engine), &limit->algo, taken->key),
 			    .until_ns = taken->until_ns,
@@ -137,48 +137,48 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 	return WEIR_OK;
 }
 
-void permits_hold(struct weir_table *table, struct engine_request *request, struct moment at)
+void permits_hold(const struct turn *turn, struct plan *plan)
 {
 	uint64_t until_ns = 0;
 	bool any = false;
 
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		const struct engine_charge *charge = covered(request, i);
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		const struct step *step = covered(plan, i);
 
-		if (!charge)
+		if (!step)
 			continue;
 		any = true;
-		request->permit.keys ^= charge->key.hash;
-		if (!algo_holds_places(&charge->limit->algo))
-			until_ns = u64_max(until_ns, charge->until_ns);
+		plan->permit.keys ^= step->key.hash;
+		if (!algo_holds_places(&step->limit->algo))
+			until_ns = u64_max(until_ns, step->until_ns);
 	}
 	if (!any)
-		request->permit.id = 0;
+		plan->permit.id = 0;
 	else if (until_ns > 0)
-		permit_hold(table, request->permit, until_ns, at.now_ns);
+		permit_hold(turn->table, plan->permit, until_ns, turn->at.now_ns);
 }
 
-void permits_drop(struct weir_table *table, struct engine_request *request, struct moment at)
+void permits_drop(const struct turn *turn, struct plan *plan)
 {
-	for (size_t i = 0; i < request->charge_count; i++) {
-		const struct engine_charge *charge = &request->charges[i];
-		struct algo_call call = {ALGO_REFUND, request->cost, charge->until_ns,
-		                         .permit = request->permit.id};
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+		struct algo_call call = {ALGO_REFUND, plan->cost, step->until_ns,
+		                         .permit = plan->permit.id};
 		struct weir_decision ignored;
 
-		if (charge->shadow && engine_has_taken(charge))
-			refund(table, charge->limit, &charge->key, &call, at, &ignored);
+		if (step->shadow && engine_has_taken(step))
+			refund(turn, step->limit, &step->key, &call, &ignored);
 	}
-	request->permit.id = 0;
+	plan->permit.id = 0;
 }
 
 /* Whether it covers any places, or (if not `places`) anything else. */
-static bool covers(const struct engine_request *request, bool places)
+static bool covers(const struct plan *plan, bool places)
 {
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		const struct engine_charge *charge = covered(request, i);
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		const struct step *step = covered(plan, i);
 
-		if (charge && algo_holds_places(&charge->limit->algo) == places)
+		if (step && algo_holds_places(&step->limit->algo) == places)
 			return true;
 	}
 	return false;
@@ -188,22 +188,21 @@ static bool covers(const struct engine_request *request, bool places)
  * Gives back all places, and with `rest` all else. Returns whether anything of that was
  * held, and how the tightest of all stands in *d.
  */
-static bool give_back(struct weir_table *table, const struct engine_request *request, bool rest,
-                      struct moment at, struct weir_decision *d)
+static bool give_back(const struct turn *turn, const struct plan *plan, bool rest, struct weir_decision *d)
 {
 	bool given = false, first = true;
 
-	for (size_t i = 0; i < engine_charge_count(request); i++) {
-		const struct engine_charge *charge = covered(request, i);
-		struct algo_call call = {ALGO_REFUND, 0, .permit = request->permit.id};
+	for (size_t i = 0; i < plan_step_count(plan); i++) {
+		const struct step *step = covered(plan, i);
+		struct algo_call call = {ALGO_REFUND, 0, .permit = plan->permit.id};
 		struct weir_decision one;
-		bool mine = charge && (rest || algo_holds_places(&charge->limit->algo));
+		bool mine = step && (rest || algo_holds_places(&step->limit->algo));
 
-		if (!charge)
+		if (!step)
 			continue;
-		call.cost = mine ? request->cost : 0;
-		call.until_ns = charge->until_ns;
-		refund(table, charge->limit, &charge->key, &call, at, &one);
+		call.cost = mine ? plan->cost : 0;
+		call.until_ns = step->until_ns;
+		refund(turn, step->limit, &step->key, &call, &one);
 		given |= mine && one.allowed;
 		if (first || one.remaining < d->remaining)
 			*d = one;
@@ -212,25 +211,23 @@ static bool give_back(struct weir_table *table, const struct engine_request *req
 	return given;
 }
 
-void permits_refund(struct weir_table *table, const struct engine_request *request,
-                    struct moment at, struct weir_decision *d)
+void permits_refund(const struct turn *turn, const struct plan *plan, struct weir_decision *d)
 {
-	bool rest = !covers(request, false);
+	bool rest = !covers(plan, false);
 
 	if (!rest)
-		rest = request->cost == 0 ? permit_is_held(table, request->permit, at.now_ns)
-		                          : permit_take(table, request->permit, at.now_ns);
+		rest = plan->cost == 0 ? permit_is_held(turn->table, plan->permit, turn->at.now_ns)
+		                          : permit_take(turn->table, plan->permit, turn->at.now_ns);
 	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
-	d->allowed = give_back(table, request, rest, at, d);
+	d->allowed = give_back(turn, plan, rest, d);
 }
 
-bool engine_report(struct weir_table *table, const struct engine_request *request,
-                   struct moment at)
+bool engine_report(const struct turn *turn, const struct plan *plan)
 {
 	struct weir_decision ignored;
 
-	if (!covers(request, true))
-		return permit_is_held(table, request->permit, at.now_ns);
-	permit_take(table, request->permit, at.now_ns); /* what else it covers stays taken */
-	return give_back(table, request, false, at, &ignored);
+	if (!covers(plan, true))
+		return permit_is_held(turn->table, plan->permit, turn->at.now_ns);
+	permit_take(turn->table, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
+	return give_back(turn, plan, false, &ignored);
 }

@@ -1,4 +1,4 @@
-/* rules.c: a configuration compiled for deciding, and the charges that its rules make. */
+/* rules.c: a configuration compiled for deciding, and the steps that its rules make. */
 #include <stdalign.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -196,9 +196,16 @@ struct weir_table *engine_table(const struct weir_engine *engine)
 	return engine->table;
 }
 
-struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index)
+const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index)
 {
 	return &engine->limits[index];
+}
+
+size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
+{
+	size_t index = ((uintptr_t)limit - (uintptr_t)engine->limits) / sizeof *limit;
+
+	return index < engine->limit_count ? index : engine->limit_count;
 }
 
 const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
@@ -276,7 +283,7 @@ static const char *key_of(const struct weir_engine *engine, size_t number,
 }
 
 static int charge_rule(const struct weir_engine *engine, size_t number, struct match_value *values,
-                       size_t key_max, struct arena *arena, struct engine_request *request)
+                       size_t key_max, struct arena *arena, struct plan *plan)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
 	size_t key_len;
@@ -288,9 +295,9 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		return WEIR_ELONG;
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
-		struct engine_charge *charge = &request->charges[request->charge_count++];
+		struct step *step = &plan->steps[plan->step_count++];
 
-		*charge = (struct engine_charge){
+		*step = (struct step){
 		    .limit = limit,
 		    .rule = rule->name,
 		    .result = rule->result,
@@ -300,9 +307,9 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		    .shadow = rule->mode == RULES_SHADOW,
 		    .secret = engine->keys[number].secret,
 		};
-		if (!charge->shadow && !limit_cost_fits(limit, request->op, request->cost))
+		if (!step->shadow && !limit_cost_fits(limit, plan->op, plan->cost))
 			return WEIR_ECOST;
-		request->enforced_count += !charge->shadow;
+		plan->enforced_count += !step->shadow;
 	}
 	return WEIR_OK;
 }
@@ -316,7 +323,7 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 
 /* `values` NULL: no memory. */
 static int prepare(const struct weir_engine *engine, struct match_value *values, size_t key_max,
-                   struct arena *arena, struct engine_request *request)
+                   struct arena *arena, struct plan *plan)
 {
 	const struct weir_config *config = engine->config;
 	size_t words = match_words(engine->match), room = 0, number;
@@ -329,32 +336,37 @@ static int prepare(const struct weir_engine *engine, struct match_value *values,
 		const struct rules_rule *rule = &config->rules[number];
 
 		if (rule->answer != RULES_BY_LIMITS && rule->mode == RULES_ENFORCE) {
-			request->listed_rule = rule->name;
-			request->listed_result = rule->result;
-			request->listed_allowed = rule->answer == RULES_ALLOW;
+			plan->listed_rule = rule->name;
+			plan->listed_result = rule->result;
+			plan->listed_allowed = rule->answer == RULES_ALLOW;
 			return WEIR_OK;
 		}
 		room += rule->limit_count;
 	}
-	request->charges = arena_array(arena, room, sizeof *request->charges);
-	if (!request->charges)
+	plan->steps = arena_array(arena, room, sizeof *plan->steps);
+	if (!plan->steps)
 		return WEIR_ENOMEM;
 	FOR_EACH_RULE (number, found, words) {
 		if (status == WEIR_OK)
-			status = charge_rule(engine, number, values, key_max, arena, request);
+			status = charge_rule(engine, number, values, key_max, arena, plan);
 	}
 	return status;
 }
 
-int engine_prepare_rules(const struct weir_engine *engine, enum algo_op op,
-                         const struct weir_attribute *attributes, size_t n, uint64_t cost,
-                         size_t key_max, struct arena *arena, struct engine_request *request)
+static void begin(const struct algo_call *call, struct plan *plan)
 {
-	*request = (struct engine_request){.op = op, .cost = cost};
-	if (n > WEIR_ATTRIBUTES_MAX)
+	*plan = (struct plan){.op = call->op, .cost = call->cost};
+}
+
+int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
+                         const struct engine_attributes *attributes, struct arena *arena,
+                         struct plan *plan)
+{
+	begin(call, plan);
+	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
-	return prepare(engine, match_values(engine->match, attributes, n, arena), key_max, arena,
-	               request);
+	return prepare(engine, match_values(engine->match, attributes->items, attributes->count, arena),
+	               attributes->key_max, arena, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)
@@ -362,15 +374,15 @@ int engine_attribute(const struct weir_engine *engine, struct slice name)
 	return match_attribute(engine->match, name);
 }
 
-int engine_prepare_values(const struct weir_engine *engine, enum algo_op op, const int *numbers,
-                          const struct slice *values, size_t n, uint64_t cost, struct arena *arena,
-                          struct engine_request *request)
+int engine_prepare_values(const struct weir_engine *engine, const struct algo_call *call,
+                          const struct engine_values *values, struct arena *arena,
+                          struct plan *plan)
 {
 	struct match_value *numbered = match_no_values(engine->match, arena);
 
-	*request = (struct engine_request){.op = op, .cost = cost};
-	for (size_t i = 0; numbered && i < n; i++)
-		if (numbers[i] >= 0)
-			numbered[numbers[i]].text = values[i];
-	return prepare(engine, numbered, WEIR_KEY_MAX, arena, request);
+	begin(call, plan);
+	for (size_t i = 0; numbered && i < values->count; i++)
+		if (values->numbers[i] >= 0)
+			numbered[values->numbers[i]].text = values->items[i];
+	return prepare(engine, numbered, WEIR_KEY_MAX, arena, plan);
 }

@@ -57,7 +57,7 @@ int server_config_open(const char *path, struct server_config **out, struct weir
 	return WEIR_OK;
 }
 
-/* Limits come by the engine's order; behind them the two that are always there. */
+/* Limits come in the engine's order; behind them the two that are always there. */
 static int find_metrics(struct server_config *config, struct metrics *metrics,
                         struct weir_error *error)
 {
@@ -71,12 +71,8 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 	for (size_t i = 0; i < n + 2; i++) {
 		const char *name = i == config->metric_adhoc ? "CL.THROTTLE" : "";
 
-		if (i < n) {
-			struct weir_limit *limit = engine_limit_at(config->engine, i);
-
-			limit->metric = i;
-			name = limit->name;
-		}
+		if (i < n)
+			name = engine_limit_at(config->engine, i)->name;
 		config->metrics[i] = metrics_limit(metrics, name);
 		if (!config->metrics[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");

@@ -21,9 +21,9 @@ struct server_config {
 	struct server_config *_Atomic successor; /* once another has taken over */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct metrics_limit **metrics; /* by weir_limit.metric */
-	size_t metric_adhoc;            /* indexes of those that no limit of the file has */
-	size_t metric_none;
+	struct metrics_limit **metrics; /* as the limits of `engine` */
+	size_t metric_adhoc;            /* the index of those that requests bring along */
+	size_t metric_none; /* and of requests to which no limit applied */
 };
 
 /** Reads a file in the language that its name tells. Errors as weir_config_read_file. */

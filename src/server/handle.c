@@ -38,9 +38,9 @@ static void undo(struct worker *worker, struct work *work)
 {
 	for (size_t i = work->item_count; i > 0; i--)
 		undo(worker, &work->items[i - 1]);
-	if (work->reply.status == WEIR_OK && engine_charge_count(&work->engine) > 0 &&
-	    work->engine.op == ALGO_ACQUIRE && work->reply.decision.allowed)
-		engine_undo(worker->shared->table, &work->engine, worker->at);
+	if (work->reply.status == WEIR_OK && plan_step_count(&work->plan) > 0 &&
+	    work->plan.op == ALGO_ACQUIRE && work->reply.decision.allowed)
+		engine_undo(&worker->turn, &work->plan);
 }
 
 void handle_no_memory(struct worker *worker, struct work *work)
@@ -58,28 +58,28 @@ static void count_decision(struct worker *worker, size_t metric, bool shadow, bo
 }
 
 /* Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits. */
-static void count_denied(struct worker *worker, const struct engine_charge *charge,
+static void count_denied(struct worker *worker, const struct step *step,
                          const char *limit)
 {
-	struct slice name = charge->key_name;
+	struct slice name = step->key_name;
 	char room[16];
 
-	if (charge->secret)
+	if (step->secret)
 		name = (struct slice){
 		    room, (size_t)snprintf(room, sizeof room, "#%08x",
-		                           (unsigned)(charge->key.hash * UINT64_C(0x9e3779b97f4a7c15) >> 32))};
-	top_count(worker->shared->top, worker->index, charge->key.hash, limit, name,
-	          worker->at.now_ns);
+		                           (unsigned)(step->key.hash * UINT64_C(0x9e3779b97f4a7c15) >> 32))};
+	top_count(worker->shared->top, worker->index, step->key.hash, limit, name,
+	          worker->turn.at.now_ns);
 }
 
-static void observe(void *context, const struct engine_charge *charge)
+void handle_observe(void *context, const struct step *step)
 {
 	struct worker *worker = context;
-	size_t metric = charge->limit->metric;
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
 
-	count_decision(worker, metric, charge->shadow, charge->allowed, charge->reason);
-	if (!charge->allowed && !charge->shadow)
-		count_denied(worker, charge, worker->config->metrics[metric]->name);
+	count_decision(worker, metric, step->shadow, step->allowed, step->reason);
+	if (!step->allowed && !step->shadow)
+		count_denied(worker, step, worker->config->metrics[metric]->name);
 }
 
 /* Times in an answer count from when it is given. */
@@ -100,22 +100,18 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 
 static void finish_decision(struct worker *worker, struct work *work)
 {
-	/* Only acquiring passes or denies anything. */
-	engine_observer *observer = work->engine.op == ALGO_ACQUIRE ? observe : NULL;
 	bool may_wait;
 
 	if (work->reply.status != WEIR_OK)
 		return;
-	may_wait = engine_may_wait(&work->engine);
+	may_wait = engine_may_wait(&work->plan);
 	if (may_wait || engine_others_wait(worker->shared->table))
-		work->waits_for = engine_decide_in_order(worker->shared->table, &work->engine, worker->at,
-		                                         observer, worker, &work->reply.decision);
+		work->waits_for = engine_decide_in_order(&worker->turn, &work->plan, &work->reply.decision);
 	else
-		engine_decide(worker->shared->table, &work->engine, worker->at, observer, worker,
-		              &work->reply.decision);
+		engine_decide(&worker->turn, &work->plan, &work->reply.decision);
 	if (work->waits_for)
 		return;
-	if (work->engine.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
+	if (work->plan.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
 		handle_no_memory(worker, work);
 		return;
 	}
@@ -123,14 +119,13 @@ static void finish_decision(struct worker *worker, struct work *work)
 		work->wait_ns = work->reply.decision.wait_ns;
 		tell_later(&work->reply.decision, work->wait_ns);
 	}
-	if (work->engine.op == ALGO_ACQUIRE)
+	if (work->plan.op == ALGO_ACQUIRE)
 		spread(worker, &work->reply.decision);
 }
 
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
 {
-	engine_deny(worker->shared->table, &work->engine, work->waits_for, reason, worker->at, observe,
-	            worker, &work->reply.decision);
+	engine_deny(&worker->turn, &work->plan, work->waits_for, reason, &work->reply.decision);
 	work->waits_for = NULL;
 	spread(worker, &work->reply.decision);
 }
@@ -160,8 +155,8 @@ static void prepare_key(struct worker *worker, struct work *work)
 {
 	const struct request *r = &work->request;
 
-	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any, ops[r->op], r->key,
-	                                 0, &work->engine));
+	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
+	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
 }
 
 /* Without its parameters nothing can be told of a bucket but until when it has something to say. */
@@ -171,11 +166,11 @@ static void finish_key(struct worker *worker, struct work *work)
 
 	if (work->reply.status != WEIR_OK)
 		return;
-	if (work->engine.op == ALGO_RESET) {
-		work->reply.known = engine_forget(worker->shared->table, &work->engine, worker->at);
+	if (work->plan.op == ALGO_RESET) {
+		work->reply.known = engine_forget(&worker->turn, &work->plan);
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
-		engine_decide(worker->shared->table, &work->engine, worker->at, NULL, NULL, d);
+		engine_decide(&worker->turn, &work->plan, d);
 		work->reply.known = d->reset_after_ns > 0;
 	}
 	d->quota = d->remaining = 0;
@@ -233,9 +228,9 @@ static void prepare_limit(struct worker *worker, struct work *work)
 			prepare_reserved(worker, work);
 		return;
 	}
-	check(work, engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
-	                                 &work->engine));
-	work->engine.max_wait_ns = r->wait_ns;
+	check(work, engine_prepare_limit(worker->shared->table, limit,
+	                                 &(struct algo_call){ops[r->op], r->cost}, r->key, &work->plan));
+	work->plan.max_wait_ns = r->wait_ns;
 	if (work->reply.status == WEIR_OK)
 		prepare_permit(worker, work);
 }
@@ -273,11 +268,12 @@ static void prepare_rules(struct worker *worker, struct work *work)
 	int status = r->from_proxy ? add_client(worker, work) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
-		status = engine_prepare_rules(worker->config->engine, ops[r->op], r->attributes,
-		                              r->attribute_count, r->cost,
-		                              r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX, &worker->arena,
-		                              &work->engine);
-	work->engine.max_wait_ns = r->wait_ns;
+		status = engine_prepare_rules(
+		    worker->config->engine, &(struct algo_call){ops[r->op], r->cost},
+		    &(struct engine_attributes){r->attributes, r->attribute_count,
+		                                r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX},
+		    &worker->arena, &work->plan);
+	work->plan.max_wait_ns = r->wait_ns;
 	check(work, status);
 	if (status == WEIR_OK)
 		prepare_permit(worker, work);
@@ -288,7 +284,7 @@ static void finish_rules(struct worker *worker, struct work *work)
 	const struct weir_decision *d = &work->reply.decision;
 
 	finish_decision(worker, work);
-	if (work->reply.status == WEIR_OK && work->engine.op == ALGO_ACQUIRE && !work->waits_for &&
+	if (work->reply.status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !work->waits_for &&
 	    !d->limit)
 		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
 }
@@ -304,12 +300,12 @@ static void prepare_adhoc(struct worker *worker, struct work *work)
 		fail(worker, work, status, slice_of(error.message));
 		return;
 	}
-	limit->metric = worker->config->metric_adhoc;
-	status = engine_prepare_limit(worker->shared->table, limit, ops[r->op], r->key, r->cost,
-	                              &work->engine);
+	status = engine_prepare_limit(worker->shared->table, limit,
+	                              &(struct algo_call){ops[r->op], r->cost}, r->key, &work->plan);
 	/* These commands deny what could never pass, and say how the key stands: a peek does. */
 	if (status == WEIR_ECOST)
-		engine_prepare_limit(worker->shared->table, limit, ALGO_PEEK, r->key, 0, &work->engine);
+		engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
+		                     &work->plan);
 	check(work, status);
 }
 
@@ -320,10 +316,10 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 	finish_decision(worker, work);
 	if (work->reply.status != WEIR_ECOST)
 		return;
-	engine_decide(worker->shared->table, &work->engine, worker->at, NULL, NULL, d);
-	work->engine.direct.allowed = d->allowed = false;
-	work->engine.direct.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	observe(worker, &work->engine.direct);
+	engine_decide(&worker->turn, &work->plan, d);
+	work->plan.direct.allowed = d->allowed = false;
+	work->plan.direct.reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	handle_observe(worker, &work->plan.direct);
 }
 
 static void finish_report(struct worker *worker, struct work *work)
@@ -333,7 +329,7 @@ static void finish_report(struct worker *worker, struct work *work)
 
 	if (work->reply.status != WEIR_OK)
 		return;
-	held = engine_report(worker->shared->table, &work->engine, worker->at);
+	held = engine_report(&worker->turn, &work->plan);
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!held)
 		fail(worker, work, WEIR_ENOTFOUND,
@@ -446,8 +442,8 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->reply.status = WEIR_OK;
 	work->reply.message = NULL;
 	work->reply.permit = (struct slice){NULL, 0};
-	work->engine.direct.limit = NULL;
-	work->engine.charge_count = 0;
+	work->plan.direct.limit = NULL;
+	work->plan.step_count = 0;
 	work->item_count = 0;
 	work->wait_ns = 0;
 	work->waits_for = NULL;
@@ -473,24 +469,24 @@ bool handle_may_wait(const struct work *work)
 	for (size_t i = 0; i < work->item_count; i++)
 		if (handle_may_wait(&work->items[i]))
 			return true;
-	return engine_may_wait(&work->engine);
+	return engine_may_wait(&work->plan);
 }
 
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		engine_fetch(table, &works[i].engine);
+		engine_fetch(table, &works[i].plan);
 		if (works[i].item_count > 0)
 			handle_fetch(table, works[i].items, works[i].item_count);
 	}
 }
 
-void handle_locate(const struct weir_table *table, struct work *works, size_t n, struct moment at)
+void handle_locate(const struct turn *turn, struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		engine_locate(table, &works[i].engine, at);
+		engine_locate(turn, &works[i].plan);
 		if (works[i].item_count > 0)
-			handle_locate(table, works[i].items, works[i].item_count, at);
+			handle_locate(turn, works[i].items, works[i].item_count);
 	}
 }
 

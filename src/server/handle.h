@@ -15,8 +15,10 @@ void handle_deny(struct worker *worker, struct work *work, enum weir_reason reas
 /** Then, for all that wait: starts fetching the cells. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
 /** Then, for all that wait: looks for the cells that are on their way. */
-void handle_locate(const struct weir_table *table, struct work *works, size_t n, struct moment at);
-/** Last pass, at worker->at: fills the reply, and counts an error. */
+void handle_locate(const struct turn *turn, struct work *works, size_t n);
+/** For engine_observer, of a worker: counts a decision. */
+void handle_observe(void *worker, const struct step *step);
+/** Last pass, at worker->turn.at: fills the reply, and counts an error. */
 void handle_finish(struct worker *worker, struct work *work);
 /** After the last pass: there is no memory for the reply. Gives back what was taken. */
 void handle_no_memory(struct worker *worker, struct work *work);

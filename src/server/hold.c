@@ -98,10 +98,10 @@ static size_t taken_of(const struct work *work, struct engine_taken *taken)
 	size_t n = 0;
 
 	if (work->item_count == 0)
-		return engine_taken(&work->engine, taken);
+		return engine_taken(&work->plan, taken);
 	for (size_t i = 0; i < work->item_count; i++)
 		if (work->items[i].wait_ns > 0 || work->items[i].reply.permit.len > 0)
-			n += engine_taken(&work->items[i].engine, taken ? taken + n : NULL);
+			n += engine_taken(&work->items[i].plan, taken ? taken + n : NULL);
 	return n;
 }
 
@@ -125,13 +125,12 @@ static void give_answer(struct worker *worker, struct hold *hold, uint64_t now_n
 
 static void cancel_answer(struct worker *worker, struct hold *hold)
 {
-	struct moment now = clock_moment(&worker->shared->table->clock);
 	struct answer *answer = (struct answer *)hold;
 
+	worker->turn.at = clock_moment(&worker->shared->table->clock);
 	/* The newest first: of turns no other can be given back. */
 	for (size_t i = answer->taken_count; i > 0; i--)
-		engine_give_back(worker->shared->table, worker->config->engine, &answer->taken[i - 1],
-		                 now);
+		engine_give_back(&worker->turn, worker->config->engine, &answer->taken[i - 1]);
 	hold_close(worker, hold);
 	free_answer(answer);
 }
@@ -152,7 +151,7 @@ bool hold_answer(struct worker *worker, struct work *work)
 	}
 	if (!answer || answer->reply.failed ||
 	    !hold_open(worker, &answer->hold, &answer_kind, work->conn,
-	               clock_monotonic(clock, worker->at.now_ns) + work->wait_ns)) {
+	               clock_monotonic(clock, worker->turn.at.now_ns) + work->wait_ns)) {
 		free_answer(answer);
 		handle_no_memory(worker, work);
 		return false;

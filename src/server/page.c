@@ -20,7 +20,7 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 	    .usage = os_usage(),
 	};
 
-	weir_table_stats(shared->table, worker->at.now_ns, &now.table);
+	weir_table_stats(shared->table, worker->turn.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
 	return WEIR_OK;
 }
@@ -32,7 +32,7 @@ static int render_limits(struct worker *worker, struct buffer *out)
 
 static int render_top(struct worker *worker, struct buffer *out)
 {
-	return top_render(worker->shared->top, worker->at.now_ns, &worker->arena, out,
+	return top_render(worker->shared->top, worker->turn.at.now_ns, &worker->arena, out,
 	                  &worker->top_ends);
 }
 

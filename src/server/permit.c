@@ -19,11 +19,11 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 
 	if (!permit_text_read(r->permit, &worker->shared->table->secret, &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->engine.direct.key.hash))
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->plan.direct.key.hash))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key that the permit is of, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
-	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, &work->engine) !=
+	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, &work->plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	return WEIR_OK;
@@ -31,11 +31,11 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 
 int permit_ask(struct work *work, struct weir_error *error)
 {
-	if ((work->request.wants_permit || engine_holds_places(&work->engine)) &&
-	    engine_want_permit(&work->engine) != WEIR_OK)
+	if ((work->request.wants_permit || engine_holds_places(&work->plan)) &&
+	    engine_want_permit(&work->plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %zu",
-		                 WEIR_PERMITS_MAX, work->engine.charge_count);
+		                 WEIR_PERMITS_MAX, work->plan.step_count);
 	return WEIR_OK;
 }
 
@@ -45,12 +45,12 @@ int permit_answer(struct worker *worker, struct work *work)
 	struct weir_permits permits;
 	bool refunded = work->reply.decision.allowed;
 
-	if (work->engine.op == ALGO_REFUND) {
+	if (work->plan.op == ALGO_REFUND) {
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
-	engine_permits(&work->engine, &permits);
+	engine_permits(&work->plan, &permits);
 	work->reply.permit =
 	    permit_text_write(&permits, &worker->shared->table->secret, &worker->arena);
 	if (!work->reply.permit.data)

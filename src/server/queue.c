@@ -104,19 +104,19 @@ static void forget_woken(struct queued *queued)
 }
 
 /*
- * `max_wait_ns` as in struct engine_request. From its second move on its time does not
+ * `max_wait_ns` as in struct plan. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct worker *worker, struct queued *queued, const struct engine_charge *charge,
+static bool enter(struct worker *worker, struct queued *queued, const struct step *step,
                   uint64_t max_wait_ns, uint64_t now_ns)
 {
-	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(&charge->limit->algo, max_wait_ns));
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(&step->limit->algo, max_wait_ns));
 	enum waitlist_joined joined;
 
 	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
-	queued->waiter = (struct waiter){.hash = charge->key.hash, .wake = wake};
+	queued->waiter = (struct waiter){.hash = step->key.hash, .wake = wake};
 	joined = waitlist_join(waitlist_at(&worker->shared->table->waiting), &queued->waiter,
-	                  wait_queue_max(&charge->limit->algo));
+	                  wait_queue_max(&step->limit->algo));
 	queued->is_first = joined == WAITLIST_FIRST;
 	return joined != WAITLIST_FULL;
 }
@@ -151,17 +151,17 @@ static void end(struct worker *worker, struct queued *queued)
 /* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
 static bool stays(struct worker *worker, struct queued *queued, struct work *work, uint64_t now_ns)
 {
-	const struct engine_charge *charge = work->waits_for;
+	const struct step *step = work->waits_for;
 	uint64_t due_ns = UINT64_MAX;
 
-	if (charge && charge->key.hash == queued->waiter.hash) {
+	if (step && step->key.hash == queued->waiter.hash) {
 		if (queued->is_first)
 			due_ns = sat_add(now_ns, work->reply.decision.retry_after_ns);
 	} else {
 		leave(worker, queued);
-		if (!charge)
+		if (!step)
 			return false;
-		if (!enter(worker, queued, charge, work->engine.max_wait_ns, now_ns)) {
+		if (!enter(worker, queued, step, work->plan.max_wait_ns, now_ns)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
 		}
@@ -179,16 +179,16 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 	struct work work = {
 	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
 
-	worker->at = clock_moment(&worker->shared->table->clock);
+	worker->turn.at = clock_moment(&worker->shared->table->clock);
 	if (now_ns >= queued->end_ns)
 		work.request.wait_ns = WEIR_ZERO;
 	else if (work.request.wait_ns != 0)
 		work.request.wait_ns = queued->deadline_ns - now_ns;
 	handle_prepare(worker, &work);
-	work.engine.position = !queued->is_first    ? WAIT_BEHIND
+	work.plan.position = !queued->is_first    ? WAIT_BEHIND
 	                    : queued->has_moved ? WAIT_YIELDED
 	                                        : WAIT_FIRST;
-	work.engine.waits_at = queued->waiter.hash;
+	work.plan.waits_at = queued->waiter.hash;
 	handle_finish(worker, &work);
 	if (!stays(worker, queued, &work, now_ns)) {
 		if (work.reply.status == WEIR_OK)
@@ -225,8 +225,8 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	queued->protocol = work->protocol;
 	queued->request = work->request;
 	keep(&queued->request, queued->bytes);
-	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->at.now_ns);
-	queued->deadline_ns = sat_add(queued->start_ns, work->engine.max_wait_ns);
+	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->turn.at.now_ns);
+	queued->deadline_ns = sat_add(queued->start_ns, work->plan.max_wait_ns);
 	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->start_ns))
 		return queued;
 	free(queued);
@@ -242,7 +242,7 @@ bool queue_join(struct worker *worker, struct work *work)
 		work->reply.message = weir_strerror(WEIR_ENOMEM);
 		return false;
 	}
-	if (!enter(worker, queued, work->waits_for, work->engine.max_wait_ns, queued->start_ns)) {
+	if (!enter(worker, queued, work->waits_for, work->plan.max_wait_ns, queued->start_ns)) {
 		end(worker, queued);
 		net_conn_release(work->conn);
 		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);

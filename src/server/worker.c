@@ -40,9 +40,9 @@ static void answer(struct worker *worker)
 		arena_reset(&worker->arena);
 		return;
 	}
-	worker->at = clock_moment(&worker->shared->table->clock);
+	worker->turn.at = clock_moment(&worker->shared->table->clock);
 	handle_fetch(worker->shared->table, worker->batch, worker->count);
-	handle_locate(worker->shared->table, worker->batch, worker->count, worker->at);
+	handle_locate(&worker->turn, worker->batch, worker->count);
 	for (size_t i = 0; i < worker->count; i++)
 		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
@@ -310,6 +310,8 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 
 	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
 	                          .config = server_config_take(config),
+	                          .turn = {.table = shared->table, .observe = handle_observe,
+	                                   .context = worker},
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
 	worker->limits = shared->limits;

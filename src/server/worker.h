@@ -72,9 +72,9 @@ struct work {
 	const struct worker_protocol *protocol;
 	struct request request;
 	struct reply reply;
-	struct engine_request engine;
+	struct plan plan;
 	uint64_t wait_ns;   /* decided: until it is its turn */
-	struct engine_charge *waits_for; /* decided: not yet, but to be when its key is free; or NULL */
+	struct step *waits_for; /* decided: not yet, but to be when its key is free; or NULL */
 	struct work *items; /* REQUEST_BATCH: one for each of the request's */
 	size_t item_count;
 };
@@ -95,7 +95,7 @@ struct worker {
 	struct server_config *config; /* the newest when the turn began; owns a reference */
 	bool in_turn;
 	uint64_t start_ns; /* when the first bytes of the batch were read */
-	struct moment at;  /* of its decisions */
+	struct turn turn;  /* of its decisions */
 	struct carried_list carried; /* the turn's configuration's, for the codecs */
 	struct codec_limits limits;  /* with `carried`; sessions hold on to it */
 	struct arena arena;

@@ -21,12 +21,8 @@ static int open_lane(struct lane *lane, const struct weir_config *config, uint64
 	lane->tallies = calloc(lane->tally_count, sizeof *lane->tallies);
 	if (!lane->tallies && lane->tally_count > 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < lane->tally_count && status == WEIR_OK; i++) {
-		struct weir_limit *limit = engine_limit_at(lane->engine, i);
-
-		limit->metric = i;
-		status = tally_open(&lane->tallies[i], limit, &config->limits[i], capacity);
-	}
+	for (size_t i = 0; i < lane->tally_count && status == WEIR_OK; i++)
+		status = tally_open(&lane->tallies[i], engine_limit_at(lane->engine, i), &config->limits[i], capacity);
 	return status == WEIR_OK ? status : error_set(error, status, "out of memory");
 }
 

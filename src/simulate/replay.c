@@ -17,7 +17,7 @@ struct run {
 	struct held *batch[BATCH];
 	struct buffer outputs[BATCH]; /* what the lanes say of each */
 	size_t count;
-	struct engine_request requests[BATCH];
+	struct plan plans[BATCH];
 	int statuses[BATCH];
 	bool failed; /* memory, or the output, is at its end */
 };
@@ -26,7 +26,7 @@ struct run {
 struct seen {
 	struct lane *lane;
 	const struct held *held;
-	const struct engine_request *request;
+	const struct plan *plan;
 	struct buffer *output; /* NULL: not wanted */
 };
 
@@ -46,11 +46,11 @@ static void add_begin(struct buffer *out, const struct held *held, const char *l
 }
 
 static void add_decision(struct buffer *out, const struct held *held,
-                         const struct engine_charge *charge, const struct weir_decision *d)
+                         const struct step *step, const struct weir_decision *d)
 {
-	add_begin(out, held, charge->limit->name);
+	add_begin(out, held, step->limit->name);
 	buffer_add_text(out, "\",\"key\":\"");
-	buffer_add_json(out, charge->key_name);
+	buffer_add_json(out, step->key_name);
 	buffer_add_text(out, d->allowed ? "\",\"allowed\":true" : "\",\"allowed\":false");
 	add_number(out, ",\"remaining\":", d->remaining);
 	add_number(out, ",\"retry_after_ms\":", ceil_div(d->retry_after_ns, NS_PER_MS));
@@ -58,53 +58,54 @@ static void add_decision(struct buffer *out, const struct held *held,
 	if (d->paced)
 		add_number(out, ",\"wait_ms\":", ceil_div(d->wait_ns, NS_PER_MS));
 	buffer_printf(out, ",\"reason\":\"%s\"%s}\n", weir_reason_text(d->reason),
-	              charge->shadow ? ",\"shadow\":true" : "");
+	              step->shadow ? ",\"shadow\":true" : "");
 }
 
-static void observe(void *context, const struct engine_charge *charge)
+static struct tally *tally_of(const struct lane *lane, const struct step *step)
+{
+	return &lane->tallies[engine_limit_index(lane->engine, step->limit)];
+}
+
+static void observe(void *context, const struct step *step)
 {
 	struct seen *seen = context;
-	const struct weir_decision *d = &seen->request->each[charge - seen->request->charges];
+	const struct weir_decision *d = &seen->plan->each[step - seen->plan->steps];
 
-	tally_count(&seen->lane->tallies[charge->limit->metric], charge, seen->held->cost,
+	tally_count(tally_of(seen->lane, step), step, seen->held->cost,
 	            seen->held->time_ns, d);
 	if (seen->output)
-		add_decision(seen->output, seen->held, charge, d);
-}
-
-static const struct burst *burst_of(const struct lane *lane, const struct engine_charge *charge)
-{
-	return lane->tallies[charge->limit->metric].burst;
+		add_decision(seen->output, seen->held, step, d);
 }
 
 static void prepare(struct run *run, struct lane *lane, size_t i)
 {
-	struct engine_request *request = &run->requests[i];
+	struct plan *plan = &run->plans[i];
 	const struct held *held = run->batch[i];
-	int status = engine_prepare_values(lane->engine, ALGO_ACQUIRE, lane->attributes, held->values,
-	                                   held->value_count, held->cost, &run->arena, request);
+	const struct engine_values values = {lane->attributes, held->values, held->value_count};
+	int status = engine_prepare_values(lane->engine, &(struct algo_call){ALGO_ACQUIRE, held->cost},
+	                                   &values, &run->arena, plan);
 
-	if (status == WEIR_OK && request->charge_count > 0) {
-		request->each = arena_array(&run->arena, request->charge_count, sizeof *request->each);
-		if (!request->each)
+	if (status == WEIR_OK && plan->step_count > 0) {
+		plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
+		if (!plan->each)
 			status = WEIR_ENOMEM;
 	}
 	run->statuses[i] = status;
-	for (size_t j = 0; status == WEIR_OK && j < request->charge_count; j++) {
-		memory_fetch(lane->table, &request->charges[j].key);
-		burst_prefetch(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
+	for (size_t j = 0; status == WEIR_OK && j < plan->step_count; j++) {
+		memory_fetch(lane->table, &plan->steps[j].key);
+		burst_prefetch(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
 }
 
 static void locate(struct run *run, struct lane *lane, size_t i)
 {
-	struct engine_request *request = &run->requests[i];
+	struct plan *plan = &run->plans[i];
 
 	if (run->statuses[i] != WEIR_OK)
 		return;
-	engine_locate(lane->table, request, moment_given(run->batch[i]->time_ns));
-	for (size_t j = 0; j < request->charge_count; j++)
-		burst_prefetch_log(burst_of(lane, &request->charges[j]), request->charges[j].key.hash);
+	engine_locate(&(struct turn){lane->table, moment_given(run->batch[i]->time_ns)}, plan);
+	for (size_t j = 0; j < plan->step_count; j++)
+		burst_prefetch_log(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
 }
 
 static void refuse(struct run *run, struct lane *lane, size_t i)
@@ -121,16 +122,17 @@ static void refuse(struct run *run, struct lane *lane, size_t i)
 
 static void decide(struct run *run, struct lane *lane, size_t i)
 {
-	struct engine_request *request = &run->requests[i];
-	struct seen seen = {lane, run->batch[i], request,
+	struct plan *plan = &run->plans[i];
+	struct seen seen = {lane, run->batch[i], plan,
 	                    run->replay->decisions ? &run->outputs[i] : NULL};
+	struct turn turn = {lane->table, moment_given(seen.held->time_ns), observe, &seen};
 	struct weir_decision d;
 
 	if (run->statuses[i] != WEIR_OK) {
 		refuse(run, lane, i);
 		return;
 	}
-	engine_decide(lane->table, request, moment_given(seen.held->time_ns), observe, &seen, &d);
+	engine_decide(&turn, plan, &d);
 	lane->allowed += d.allowed;
 	lane->denied += !d.allowed;
 	lane->unlimited += d.allowed && !d.limit;

@@ -35,13 +35,13 @@ static void count_wait(struct tally_waits *waits, uint64_t wait_ns)
 	histogram_count(&waits->waits, wait_ns, 1);
 }
 
-void tally_count(struct tally *tally, const struct engine_charge *charge, uint64_t cost,
+void tally_count(struct tally *tally, const struct step *step, uint64_t cost,
                  uint64_t now_ns, const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
 	uint64_t wait_ns = allowed && cost > 0 ? decision->wait_ns : 0; /* a question has no turn */
 	uint64_t turn_ns = now_ns + wait_ns;
-	uint64_t granted = burst_add(tally->burst, charge->key.hash, turn_ns, allowed ? cost : 0,
+	uint64_t granted = burst_add(tally->burst, step->key.hash, turn_ns, allowed ? cost : 0,
 	                             tally->worst.granted);
 
 	timeline_add(&tally->timeline, now_ns,
@@ -53,10 +53,10 @@ void tally_count(struct tally *tally, const struct engine_charge *charge, uint64
 		if (wait_ns > 0)
 			timeline_add(&tally->timeline, turn_ns, (struct timeline_counts){.passed = 1});
 		if (granted > tally->worst.granted)
-			keep_worst(&tally->worst, granted, turn_ns, charge->key_name);
+			keep_worst(&tally->worst, granted, turn_ns, step->key_name);
 		return;
 	}
 	tally->denied++;
 	histogram_count(&tally->retry_after, decision->retry_after_ns, 1);
-	top_count(tally->top, 0, charge->key.hash, tally->limit->name, charge->key_name, TALLY_TIME);
+	top_count(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
 }

@@ -50,7 +50,7 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
 void tally_close(struct tally *tally);
 
 /** A request of `cost` that came to `decision`. Times never go back. */
-void tally_count(struct tally *tally, const struct engine_charge *charge, uint64_t cost,
+void tally_count(struct tally *tally, const struct step *step, uint64_t cost,
                  uint64_t now_ns, const struct weir_decision *decision);
 
 #endif

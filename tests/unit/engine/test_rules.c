@@ -216,33 +216,35 @@ static const struct rules_limit of_all_kinds[] = {
 
 #define KINDS (sizeof of_all_kinds / sizeof *of_all_kinds)
 
-/* Charges as an observer was told of them. */
+/* Steps as an observer was told of them. */
 struct told {
 	size_t shadow, denied;
 };
 
-static void tell(void *context, const struct engine_charge *charge)
+static void tell(void *context, const struct step *step)
 {
 	struct told *told = context;
 
-	told->shadow += charge->shadow;
-	told->denied += !charge->allowed && charge->reason == WEIR_REASON_OVER_LIMIT &&
-	                charge->until_ns == 0;
+	told->shadow += step->shadow;
+	told->denied += !step->allowed && step->reason == WEIR_REASON_OVER_LIMIT &&
+	                step->until_ns == 0;
 }
 
 static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 {
 	const struct weir_attribute ip = {"ip", "1.1.1.1", 7};
-	struct engine_request request;
+	const struct turn turn = {f->table, moment_given(NOW), tell, told};
+	struct plan plan;
 	struct weir_decision d, each[KINDS];
 	struct arena arena = {0};
 
-	assert_int_equal(engine_prepare_rules(f->engine, ALGO_ACQUIRE, &ip, 1, cost, WEIR_KEY_MAX,
-	                                      &arena, &request),
+	assert_int_equal(engine_prepare_rules(f->engine, &(struct algo_call){ALGO_ACQUIRE, cost},
+	                                      &(struct engine_attributes){&ip, 1, WEIR_KEY_MAX}, &arena,
+	                                      &plan),
 	                 WEIR_OK);
-	assert_int_equal(engine_want_permit(&request), WEIR_OK);
-	request.each = each;
-	engine_decide(f->table, &request, moment_given(NOW), tell, told, &d);
+	assert_int_equal(engine_want_permit(&plan), WEIR_OK);
+	plan.each = each;
+	engine_decide(&turn, &plan, &d);
 	assert_true(d.allowed);
 	for (size_t i = 0; i < KINDS; i++)
 		assert_true(each[i].allowed ? each[i].retry_after_ns == 0 : each[i].retry_after_ns > 0);
