@@ -14,7 +14,8 @@
  *     word       what else the algorithm remembers, 32 bits.
  *
  * That is all a cell of the table has room for beside the key's tag; each
- * algorithm's file says what it keeps in them. What needs more is in wide.h.
+ * algorithm's file says what it keeps in them. What needs more says in rows.h
+ * how its rows are kept.
  */
 #ifndef ALGO_ALGO_H
 #define ALGO_ALGO_H
@@ -25,6 +26,7 @@
 
 #include <weir/weir.h>
 
+#include "algo/rows.h"
 #include "base/clock.h"
 #include "base/number.h"
 
@@ -53,7 +55,6 @@
 #define ALGO_WAIT_DEFAULT_NS (30 * NS_PER_S)
 #define ALGO_RETRY_DEFAULT_NS      NS_PER_S
 
-#define ALGO_PERMITS_MAX      10000
 #define ALGO_QUEUE_MAX        UINT64_C(1000000)
 #define ALGO_LEASE_DEFAULT_NS (30 * NS_PER_S)
 
@@ -105,43 +106,11 @@ struct window_params {
 	bool aligned; /* to the calendar */
 };
 
-/* sliding_window and sliding_counter, see sliding_window.c. */
-struct slots_params {
-	uint64_t count;
-	uint64_t period_ns;
-	uint64_t slot_ns; /* rounded down, unless `whole` */
-	uint32_t slots;
-	bool whole;
-	bool weighted; /* sliding_counter: two slots, a period each */
-};
-
-/* sliding_log, see sliding_log.c. */
-struct log_params {
-	uint64_t count;
-	uint64_t period_ns;
-};
-
-/* base, see base.c. */
-struct base_params {
-	uint64_t free;  /* units a day that no window counts: `base` less one */
-	uint64_t count; /* of all others in a period */
-	uint64_t period_ns;
-};
-
 /* random, see random.c. Of 2^63 draws so many are denied. */
 struct random_params {
 	uint64_t deny;             /* as given */
 	_Atomic uint64_t deny_now; /* by who changed it since */
 	uint64_t retry_ns;
-};
-
-/* concurrency, see concurrency.c. */
-struct permit_params {
-	uint64_t max;
-	uint64_t lease_ns;
-	uint64_t retry_ns;
-	uint64_t queue;       /* who waits is its keeper's business, */
-	uint64_t max_wait_ns; /* as is how long */
 };
 
 struct algo_limit {
@@ -160,10 +129,11 @@ struct algo_limit {
 		struct window_params window;
 		struct slots_params slots;
 		struct log_params log;
-		struct base_params base;
+		struct day_params day;
 		struct random_params random;
-		struct permit_params permit;
+		struct places_params places;
 	};
+	enum algo_rows rows; /* how wide states are kept; without them: not at all */
 	bool paced;      /* its requests may have to wait for their turns */
 	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
 	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
@@ -215,11 +185,17 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->wait_ns = 0;
 }
 
+/** Whether its requests hold places until they are reported, and so get permits unasked. */
+static inline bool algo_holds_places(const struct algo_limit *limit)
+{
+	return limit->rows == ALGO_ROWS_PLACES;
+}
+
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
 static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {
 	uint64_t retry_ns =
-	    limit->algorithm == WEIR_CONCURRENCY ? limit->permit.retry_ns : ALGO_RETRY_DEFAULT_NS;
+	    algo_holds_places(limit) ? limit->places.retry_ns : ALGO_RETRY_DEFAULT_NS;
 
 	*out = (struct algo_outcome){.reason = WEIR_REASON_NO_ROOM,
 	                             .retry_after_ns = retry_ns,
@@ -286,12 +262,6 @@ static inline bool algo_is_bucket(const struct algo_limit *limit)
 {
 	return limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET ||
 	       limit->paced;
-}
-
-/** Whether its requests hold places until they are reported, and so get permits unasked. */
-static inline bool algo_holds_places(const struct algo_limit *limit)
-{
-	return limit->algorithm == WEIR_CONCURRENCY;
 }
 
 /** The limit to decide by: `limit`, or the last that has taken over from it. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "algo/calendar.h"
-#include "algo/wide.h"
 #include "base/error.h"
 #include "base/zone.h"
 
@@ -145,8 +144,9 @@ static unsigned width_of(uint64_t cells)
 
 static void join_slots(struct algo_limit *limit)
 {
-	limit->generation = sliding_window_generation(limit->slots.slots, limit->slots.count);
-	limit->is_summed = !(limit->generation & SLIDING_WINDOW_BARE);
+	limit->rows = ALGO_ROWS_SLOTS;
+	limit->generation = slots_generation(limit->slots.slots, limit->slots.count);
+	limit->is_summed = !(limit->generation & SLOTS_BARE);
 	limit->width = width_of(limit->slots.slots);
 }
 
@@ -192,6 +192,7 @@ static int init_log(struct algo_limit *limit, const struct weir_limit_options *o
 		                 "rate: expected a count of 1 to %d in a log, found %llu", ALGO_LOG_MAX,
 		                 (unsigned long long)options->rate.count);
 	limit->log = (struct log_params){options->rate.count, limit->period_ns};
+	limit->rows = ALGO_ROWS_LOG;
 	limit->width = width_of(options->rate.count + 1);
 	return WEIR_OK;
 }
@@ -205,10 +206,11 @@ static int init_base(struct algo_limit *limit, const struct weir_limit_options *
 	if (options->base < 1 || options->base > most)
 		return error_set(error, WEIR_ERANGE, "base: expected 1 to %llu, found %llu",
 		                 (unsigned long long)most, (unsigned long long)options->base);
-	limit->base = (struct base_params){options->base - 1, count, limit->period_ns};
+	limit->day = (struct day_params){options->base - 1, count, limit->period_ns};
 	limit->quota = options->base - 1 + count;
 	limit->window_ns = NS_PER_DAY;
-	limit->width = width_of(ALGO_BASE_PLACES);
+	limit->rows = ALGO_ROWS_DAY;
+	limit->width = ALGO_WIDTH_LEAST;
 	return init_calendar(limit, options, 1, WEIR_DAY, error);
 }
 
@@ -241,7 +243,7 @@ static int init_permits(struct algo_limit *limit, const struct weir_limit_option
 		                 (unsigned long long)ALGO_QUEUE_MAX, (unsigned long long)options->queue);
 	if (lease_ns > ALGO_PERIOD_MAX_NS)
 		return error_set(error, WEIR_ERANGE, "lease: expected a year at most");
-	limit->permit = (struct permit_params){
+	limit->places = (struct places_params){
 	    .max = options->max,
 	    .lease_ns = lease_ns,
 	    .retry_ns = options->retry_ns ? options->retry_ns : ALGO_RETRY_DEFAULT_NS,
@@ -250,6 +252,7 @@ static int init_permits(struct algo_limit *limit, const struct weir_limit_option
 	};
 	limit->quota = options->max;
 	limit->window_ns = lease_ns;
+	limit->rows = ALGO_ROWS_PLACES;
 	limit->width = width_of(options->max);
 	return WEIR_OK;
 }
@@ -399,11 +402,6 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
 }
 
-static bool has_slots(const struct algo_limit *limit)
-{
-	return limit->algorithm == WEIR_SLIDING_WINDOW || limit->algorithm == WEIR_SLIDING_COUNTER;
-}
-
 /*
  * Of two numbers of slots that follow one another the generations differ, as those of the
  * two forms always do.
@@ -412,11 +410,11 @@ static void succeed_wide(const struct algo_limit *limit, struct algo_limit *next
 {
 	unsigned differ = limit->generation ^ next->generation;
 
-	if (has_slots(limit) && !(differ & SLIDING_WINDOW_BARE)) {
+	if (limit->rows == ALGO_ROWS_SLOTS && !(differ & SLOTS_BARE)) {
 		if (limit->slots.slots == next->slots.slots)
 			next->generation = limit->generation;
 		else if (differ == 0)
-			next->generation ^= SLIDING_WINDOW_OTHER;
+			next->generation ^= SLOTS_OTHER;
 	}
 }
 
@@ -452,35 +450,6 @@ int algo_shed(const struct algo_limit *limit, double deny)
 		atomic_store(&((struct algo_limit *)limit)->random.deny_now, random_threshold(deny));
 	} while (atomic_load(&((struct algo_limit *)limit)->successor));
 	return WEIR_OK;
-}
-
-void algo_step_wide(const struct algo_limit *limit, const struct algo_call *call,
-                    const struct algo_time *time, struct cell head, const struct algo_row *row,
-                    struct algo_outcome *out, struct algo_change *change)
-{
-	algo_outcome_open(out);
-	*change = (struct algo_change){.want = ALGO_WANT_NOTHING};
-	if (limit->algorithm == WEIR_SLIDING_LOG)
-		sliding_log_step(limit, call, time, head, row, out, change);
-	else if (limit->algorithm == WEIR_BASE)
-		base_step(limit, call, time, head, row, out, change);
-	else
-		sliding_window_step(limit, call, time, head, row, out, change);
-}
-
-struct cell algo_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                       const struct algo_row *row)
-{
-	uint64_t use = 0;
-
-	if (algo_head_live(head, now_ns))
-		use = limit->algorithm == WEIR_SLIDING_LOG
-		          ? sliding_log_use(limit, now_ns, head, row)
-		          : sliding_window_use(limit, now_ns, head, row);
-	if (use == 0)
-		return (struct cell){0, 0};
-	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),
-	                 ALGO_MOVED);
 }
 
 /* One number in, one out: a state that is passed whole would be in memory for all. */

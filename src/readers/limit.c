@@ -1,5 +1,5 @@
 /* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
-#include "algo/wide.h"
+#include "algo/algo.h"
 #include "rules/rate.h"
 #include "readers/read.h"
 #include "rules/show.h"

@@ -10,9 +10,9 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
-#include "algo/wide.h"
 #include "base/clock.h"
 #include "base/keyhash.h"
+#include "rows/slots.h"
 #include "store/history.h"
 #include "store/section.h"
 #include "table/table.h"
@@ -369,7 +369,7 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
 
 	do {
 		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||
-		    !sliding_window_take(limit, before, now_ns, call->cost, out, &after))
+		    !slots_take(limit, before, now_ns, call->cost, out, &after))
 			return false;
 	} while (__builtin_expect(!cell_swap_or_see(cell, &before, after), 0));
 	*until_ns = now_ns + out->reset_after_ns;

@@ -15,7 +15,7 @@
  * wider one by now), (4) is a look over all of them: of those who grant at once the
  * last to take sees the others. docs/design/wide-states.md has the proof.
  */
-#include "algo/concurrency.h"
+#include "rows/places.h"
 #include "base/fence.h"
 #include "store/wide.h"
 
@@ -32,7 +32,7 @@ struct holder {
 struct view {
 	struct wide_state states[VIEW_MAX];
 	size_t count;
-	struct concurrency_use use;
+	struct places_use use;
 };
 
 static struct cell head_of(const struct wide_state *state)
@@ -65,10 +65,10 @@ static void look(const struct holder *holder, const struct algo_limit *limit, ui
                  struct view *view)
 {
 	find(holder, limit, view);
-	view->use = (struct concurrency_use){.first_ns = UINT64_MAX};
+	view->use = (struct places_use){.first_ns = UINT64_MAX};
 	for (size_t i = 0; i < view->count; i++)
-		concurrency_look(limit, now_ns, view->states[i].slot.value, &view->states[i].row,
-		                 &view->use);
+		places_look(limit, now_ns, view->states[i].slot.value, &view->states[i].row,
+		            &view->use);
 }
 
 /* A release in between may have made the room that was not found. */
@@ -103,27 +103,27 @@ static uint64_t take(const struct wide_state *state, struct cell place, uint64_t
 	unsigned at = start_of(place.high >> 4, cell_word(place), places);
 
 	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell before = algo_row_load(&state->row, at);
+		struct cell before = row_load(&state->row, at);
 
-		if (!concurrency_is_held(before, state->row.tag, now_ns))
+		if (!places_is_held(before, state->row.tag, now_ns))
 			taken += swap_place(state, at, before, place);
 	}
 	return taken;
 }
 
 /* Frees up to `n` of the places that are meant; returns how many. */
-static uint64_t release(const struct wide_state *state, const struct concurrency_match *match,
+static uint64_t release(const struct wide_state *state, const struct places_match *match,
                         uint64_t n, uint64_t now_ns)
 {
-	unsigned places = concurrency_span(state->slot.value, &state->row), freed = 0;
+	unsigned places = places_span(state->slot.value, &state->row), freed = 0;
 	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
 
 	for (unsigned i = 0; i < places && freed < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell place = algo_row_load(&state->row, at);
+		struct cell place = row_load(&state->row, at);
 
-		if (concurrency_is_held(place, state->row.tag, now_ns) &&
-		    concurrency_matches(match, place))
-			freed += swap_place(state, at, place, concurrency_free(place));
+		if (places_is_held(place, state->row.tag, now_ns) &&
+		    places_matches(match, place))
+			freed += swap_place(state, at, place, places_free(place));
 	}
 	return freed;
 }
@@ -132,7 +132,7 @@ static uint64_t release(const struct wide_state *state, const struct concurrency
 static bool is_idle(const struct wide_state *state, unsigned span, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < span; i++)
-		if (concurrency_is_held(cell_peek(&state->row.cells[i]), state->row.tag, now_ns))
+		if (places_is_held(cell_peek(&state->row.cells[i]), state->row.tag, now_ns))
 			return false;
 	return true;
 }
@@ -149,18 +149,18 @@ static void after_release(const struct wide_state *state, uint64_t now_ns)
 
 	do {
 		head = head_of(state);
-		span = concurrency_span(head, &state->row);
+		span = places_span(head, &state->row);
 		if (span == 0)
 			return; /* another key's by now */
 		idle = is_idle(state, span, now_ns);
-		after = concurrency_released(head, idle);
+		after = places_released(head, idle);
 	} while (!cell_swap(state->slot.cell, head, after));
 	fence_behind_swap(); /* all see that it is closing before the second look */
 	if (idle && is_idle(state, span, now_ns))
-		cell_swap(state->slot.cell, after, concurrency_idle(after, now_ns));
+		cell_swap(state->slot.cell, after, places_idle(after, now_ns));
 }
 
-static uint64_t release_and_tell(const struct view *view, const struct concurrency_match *match,
+static uint64_t release_and_tell(const struct view *view, const struct places_match *match,
                                  uint64_t n, uint64_t now_ns)
 {
 	uint64_t freed = 0;
@@ -180,15 +180,15 @@ static void cut_back(const struct view *view, const struct algo_limit *limit, ui
 {
 	for (size_t i = 0; i < view->count; i++) {
 		const struct wide_state *state = &view->states[i];
-		unsigned places = concurrency_span(state->slot.value, &state->row);
+		unsigned places = places_span(state->slot.value, &state->row);
 
 		for (unsigned at = 0; at < places; at++) {
-			struct cell place = algo_row_load(&state->row, at);
+			struct cell place = row_load(&state->row, at);
 
-			if (concurrency_is_held(place, state->row.tag, now_ns) &&
-			    concurrency_is_far(limit, place, now_ns))
+			if (places_is_held(place, state->row.tag, now_ns) &&
+			    places_is_far(limit, place, now_ns))
 				swap_place(state, at, place,
-				           cell_make(cell_tag(place), now_ns + limit->permit.lease_ns,
+				           cell_make(cell_tag(place), now_ns + limit->places.lease_ns,
 				                     cell_word(place), CELL_HELD));
 		}
 	}
@@ -204,11 +204,11 @@ struct taken {
 
 static void put_back(struct taken *taken, uint64_t now_ns)
 {
-	struct concurrency_match match = {.word = cell_word(taken->place)};
+	struct places_match match = {.word = cell_word(taken->place)};
 
 	if (taken->n == 0)
 		return;
-	match.until_ns = now_ns + taken->limit->permit.lease_ns;
+	match.until_ns = now_ns + taken->limit->places.lease_ns;
 	if (release(&taken->state, &match, taken->n, now_ns) > 0)
 		after_release(&taken->state, now_ns);
 	taken->n = 0;
@@ -222,29 +222,29 @@ static bool take_rest(const struct holder *holder, struct taken *taken, const st
 	const struct wide_state *state = &view->states[0];
 
 	taken->state = *state;
-	taken->n += take(state, taken->place, limit->permit.max, cost - taken->n, now_ns);
+	taken->n += take(state, taken->place, limit->places.max, cost - taken->n, now_ns);
 	fence_behind_swap(); /* all see the places before (4) looks */
 	return taken->n == cost && view->count == 1 &&
-	       concurrency_span(state->slot.value, &state->row) == limit->permit.max &&
-	       concurrency_fits(limit, head_of(state), state->row.tag,
-	                        now_ns + limit->permit.lease_ns) &&
+	       places_span(state->slot.value, &state->row) == limit->places.max &&
+	       places_fits(limit, head_of(state), state->row.tag,
+	                   now_ns + limit->places.lease_ns) &&
 	       algo_is_current(limit) && is_newest(holder, limit, state);
 }
 
 /* `fresh` of the places that are held now the look has not seen. */
-static uint64_t grant(const struct algo_limit *limit, struct concurrency_use *use, uint64_t fresh,
+static uint64_t grant(const struct algo_limit *limit, struct places_use *use, uint64_t fresh,
                       uint64_t now_ns, struct algo_outcome *out)
 {
 	use->held += fresh;
-	use->last_ns = u64_max(use->last_ns, limit->permit.lease_ns);
-	concurrency_explain(limit, use, out);
-	return now_ns + limit->permit.lease_ns;
+	use->last_ns = u64_max(use->last_ns, limit->places.lease_ns);
+	places_explain(limit, use, out);
+	return now_ns + limit->places.lease_ns;
 }
 
 static bool has_room(const struct algo_limit *limit, const struct view *view, uint64_t cost,
                      uint64_t own)
 {
-	return sat_sub(view->use.held, own) + cost <= limit->permit.max;
+	return sat_sub(view->use.held, own) + cost <= limit->places.max;
 }
 
 static void peek(const struct holder *holder, const struct algo_limit **by,
@@ -260,15 +260,15 @@ static void peek(const struct holder *holder, const struct algo_limit **by,
 	if (out->allowed && wide_is_full(&view.states[0], now_ns))
 		algo_outcome_full(*by, out);
 	else
-		concurrency_explain(*by, &view.use, out);
+		places_explain(*by, &view.use, out);
 }
 
 static void refund(const struct holder *holder, const struct algo_limit **by,
                    const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
 {
 	bool newest = call->op == ALGO_REFUND && call->permit == 0 && call->until_ns == 0;
-	struct concurrency_match match = {call->until_ns, concurrency_word(call->permit),
-	                                  call->op == ALGO_RESET};
+	struct places_match match = {call->until_ns, places_word(call->permit),
+	                             call->op == ALGO_RESET};
 	uint64_t cost = call->op == ALGO_RESET ? UINT64_MAX : call->cost, freed = 0;
 	struct view view;
 
@@ -285,7 +285,7 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 		freed += release_and_tell(&view, &match, cost - freed, now_ns);
 	} while (newest && freed < cost);
 	look(holder, *by, now_ns, &view);
-	concurrency_explain(*by, &view.use, out);
+	places_explain(*by, &view.use, out);
 	out->allowed = freed > 0 || call->permit == 0;
 }
 
@@ -315,14 +315,14 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 			if (taken.n == 0 && !unchanged(&view))
 				continue;
 			put_back(&taken, now_ns);
-			concurrency_explain(limit, &view.use, out);
+			places_explain(limit, &view.use, out);
 			return 0;
 		}
 		taken.limit = limit;
-		taken.place = concurrency_place(limit, call, now_ns, own->row.tag);
-		if (!concurrency_fits(limit, own->slot.value, own->row.tag,
-		                      now_ns + limit->permit.lease_ns)) {
-			struct cell head = concurrency_raise(limit, own->slot.value, own->row.tag, now_ns);
+		taken.place = places_make(limit, call, now_ns, own->row.tag);
+		if (!places_fits(limit, own->slot.value, own->row.tag,
+		                 now_ns + limit->places.lease_ns)) {
+			struct cell head = places_raise(limit, own->slot.value, own->row.tag, now_ns);
 
 			if (wide_store_head(own, limit, head, &time) || !wide_is_full(own, now_ns))
 				continue;

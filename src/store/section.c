@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "algo/wide.h"
+#include "algo/rows.h"
 
 #define PAGE ((size_t)4096)
 

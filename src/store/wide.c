@@ -9,22 +9,24 @@
  */
 #include "store/wide.h"
 
+#include "rows/log.h"
+
 /* Cells of a page, if it is a small one. */
 #define PAGE_CELLS (4096 / sizeof(struct cell))
 
 /* Rows of a set that are wider have too many pages. */
 #define TOUCHED_WIDTH 128
 
-static struct algo_row row_of(const struct wide_table *wide, struct cell *head, uint32_t tag)
+static struct row row_of(const struct wide_table *wide, struct cell *head, uint32_t tag)
 {
 	ptrdiff_t index = head ? head - wide->table.cells : 0;
 	unsigned width = wide->section.row_cells;
 
-	return (struct algo_row){wide->rows + index * (ptrdiff_t)width, width, tag,
-	                         wide->table.load_is_atomic};
+	return (struct row){wide->rows + index * (ptrdiff_t)width, width, tag,
+	                    wide->table.load_is_atomic};
 }
 
-static bool is_still(struct cell *cell, struct cell value, const struct algo_row *row)
+static bool is_still(struct cell *cell, struct cell value, const struct row *row)
 {
 	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
 }
@@ -38,7 +40,7 @@ bool wide_still(const struct wide_state *state)
 static bool clean(const struct wide_state *state)
 {
 	for (unsigned i = 0; i < state->row.width; i++) {
-		struct cell cell = algo_row_load(&state->row, i), none = sliding_window_void(cell);
+		struct cell cell = row_load(&state->row, i), none = slots_void(cell);
 
 		if (cell_tag(cell) != state->row.tag || cell_bits(cell) == cell_bits(none))
 			continue;
@@ -61,19 +63,19 @@ struct judge {
 static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
 {
 	const struct judge *judge = (const struct judge *)table_judge;
-	struct algo_row row = row_of(judge->wide, cell, cell_tag(head));
+	struct row row = row_of(judge->wide, cell, cell_tag(head));
 	struct algo_call peek = {.op = ALGO_PEEK};
 	struct algo_outcome out;
-	struct algo_change change;
+	struct row_change change;
 
-	algo_step_wide(judge->limit, &peek, judge->time, head, &row, &out, &change);
+	rows_step(judge->limit, &peek, judge->time, head, &row, &out, &change);
 	return judge->limit->quota - out.remaining;
 }
 
 /* Places that are held are no matter of weight: they are never evicted. */
 static bool weighs(const struct algo_limit *limit)
 {
-	return limit->algorithm != WEIR_CONCURRENCY;
+	return !algo_holds_places(limit);
 }
 
 bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, struct cell after,
@@ -98,7 +100,7 @@ static uint64_t until_of(struct cell head, uint64_t now_ns)
 }
 
 /* What is left of a call once a change is done. */
-static void go_on(struct algo_call *rest, const struct algo_change *change)
+static void go_on(struct algo_call *rest, const struct row_change *change)
 {
 	rest->cost -= change->given_back;
 	if (rest->until_ns != 0 && change->until_ns != 0)
@@ -109,7 +111,7 @@ static void go_on(struct algo_call *rest, const struct algo_change *change)
 static bool found_nothing(const struct algo_limit *limit, const struct algo_call *asked,
                           const struct algo_call *rest)
 {
-	return limit->algorithm == WEIR_SLIDING_LOG && asked->op == ALGO_REFUND &&
+	return limit->rows == ALGO_ROWS_LOG && asked->op == ALGO_REFUND &&
 	       asked->until_ns != 0 && asked->cost > 0 && rest->cost == asked->cost;
 }
 
@@ -119,17 +121,17 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
                     const struct algo_time *time, struct cell head, struct algo_outcome *out,
                     uint64_t *until_ns)
 {
-	struct algo_change change;
+	struct row_change change;
 
-	algo_step_wide(limit, rest, time, head, &state->row, out, &change);
+	rows_step(limit, rest, time, head, &state->row, out, &change);
 	switch (change.want) {
-	case ALGO_WANT_NOTHING:
+	case ROW_WANT_NOTHING:
 		out->allowed &= !found_nothing(limit, asked, rest);
 		*until_ns = until_of(head, time->now_ns);
 		return wide_still(state);
-	case ALGO_WANT_AGAIN:
+	case ROW_WANT_AGAIN:
 		return false;
-	case ALGO_WANT_CELL:
+	case ROW_WANT_CELL:
 		if (!wide_still(state) ||
 		    !cell_swap(&state->row.cells[change.place], change.before, change.after))
 			return false;
@@ -138,7 +140,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 			return false;
 		}
 		__attribute__((fallthrough));
-	case ALGO_WANT_HEAD:
+	case ROW_WANT_HEAD:
 		if ((change.clean && !clean(state)) || !wide_store_head(state, limit, change.head, time))
 			return false;
 		go_on(rest, &change);
@@ -171,9 +173,9 @@ static bool find_former(struct wide_table *former, const struct algo_limit *limi
 	do {
 		wide_find(former, key, &state);
 		former = former->former;
-	} while (former && !algo_head_live(state.slot.value, now_ns));
+	} while (former && !row_head_live(state.slot.value, now_ns));
 	value = state.slot.value;
-	moved = algo_moved(limit, now_ns, value, &state.row);
+	moved = rows_moved(limit, now_ns, value, &state.row);
 	if (cell_is_empty(moved))
 		return true;
 	if (call->op == ALGO_RESET)
@@ -186,22 +188,22 @@ static bool find_former(struct wide_table *former, const struct algo_limit *limi
 }
 
 /* Whether the head is of this key, and nothing has taken over from the limit. */
-static inline bool is_own(struct cell head, const struct algo_row *row,
+static inline bool is_own(struct cell head, const struct row *row,
                           const struct algo_limit *limit)
 {
 	return cell_tag(head) == row->tag && algo_is_current(limit);
 }
 
-static inline bool try_log(struct cell *cell, const struct algo_row *row,
+static inline bool try_log(struct cell *cell, const struct row *row,
                            const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
                            struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct cell head = cell_load(cell, row->load_is_atomic);
-	struct algo_append append;
+	struct log_append append;
 
-	if (limit->algorithm != WEIR_SLIDING_LOG || !algo_log_is_narrow(row->width) ||
+	if (limit->rows != ALGO_ROWS_LOG || !log_is_narrow(row->width) ||
 	    !is_own(head, row, limit) ||
-	    !sliding_log_try(limit, head, row, now_ns, cost, out, &append))
+	    !log_try(limit, head, row, now_ns, cost, out, &append))
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
@@ -214,35 +216,35 @@ static inline bool try_log(struct cell *cell, const struct algo_row *row,
 }
 
 /* All of a narrow row. */
-static void fetch_slots(const struct algo_row *row)
+static void fetch_slots(const struct row *row)
 {
 	for (unsigned i = 0; i < ALGO_WIDTH_LEAST; i += 4)
 		prefetch(row->cells + i);
 }
 
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
-static bool try_open(struct cell *cell, const struct algo_row *row, const struct algo_limit *limit,
+static bool try_open(struct cell *cell, const struct row *row, const struct algo_limit *limit,
                      uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct cell head = cell_load(cell, row->load_is_atomic);
-	struct algo_change change;
+	struct row_change change;
 
 	if (cost == 0 || !is_own(head, row, limit))
 		return false;
 	fetch_slots(row);
-	if (!sliding_window_seal(limit, head, row, now_ns, cost, &change) ||
+	if (!slots_seal(limit, head, row, now_ns, cost, &change) ||
 	    !cell_swap(cell, head, change.head))
 		return false;
 	head = change.head;
-	sliding_window_open(limit, head, row, now_ns, cost, out, &change);
-	if (change.want == ALGO_WANT_CELL) {
+	slots_open(limit, head, row, now_ns, cost, out, &change);
+	if (change.want == ROW_WANT_CELL) {
 		if (!is_still(cell, head, row) ||
 		    !cell_swap(&row->cells[change.place], change.before, change.after))
 			return false;
-		sliding_window_open(limit, head, row, now_ns, cost, out, &change);
+		slots_open(limit, head, row, now_ns, cost, out, &change);
 	}
 	*until_ns = until_of(change.head, now_ns);
-	return change.want == ALGO_WANT_HEAD && cell_swap(cell, head, change.head);
+	return change.want == ROW_WANT_HEAD && cell_swap(cell, head, change.head);
 }
 
 __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
@@ -250,7 +252,7 @@ __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
                                            uint64_t now_ns, struct algo_outcome *out,
                                            uint64_t *until_ns)
 {
-	struct algo_row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
 
 	return try_log(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
@@ -258,7 +260,7 @@ __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
 bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct algo_row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
 
 	return try_open(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
@@ -269,7 +271,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 {
 	struct algo_call rest = *call;
 
-	if ((*by)->algorithm == WEIR_CONCURRENCY)
+	if (algo_holds_places(*by))
 		return places_apply(store, by, key, call, time, out);
 	for (;;) {
 		const struct algo_limit *limit = *by;
@@ -284,7 +286,7 @@ uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
 		if (*by != limit || memory_newest(store, limit->identity) != wide)
 			continue;
 		head = state.slot.value;
-		if (wide->former && !algo_head_live(head, time->now_ns) &&
+		if (wide->former && !row_head_live(head, time->now_ns) &&
 		    !find_former(wide->former, limit, key, &rest, time->now_ns, &head))
 			continue;
 		if (attempt(&state, limit, call, &rest, time, head, out, &until_ns))
@@ -305,7 +307,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	struct algo_call rest = *call;
 	uint64_t until_ns;
 
-	if (limit->algorithm == WEIR_CONCURRENCY)
+	if (algo_holds_places(limit))
 		return places_apply_cell(&state, limit, call, time, out);
 	if (call->op == ALGO_ACQUIRE &&
 	    (limit->is_summed ? try_open : try_log)(head, &state.row, limit, call->cost, time->now_ns,
@@ -337,30 +339,30 @@ void wide_touch_rows(const struct wide_table *wide, uint64_t hash)
 	}
 }
 
-static void fetch_back(const struct algo_row *row, unsigned place, unsigned back)
+static void fetch_back(const struct row *row, unsigned place, unsigned back)
 {
-	unsigned at = algo_row_back(row, place, back);
+	unsigned at = row_back(row, place, back);
 
 	if (at < row->width) /* else it is damaged, or no log */
 		prefetch(&row->cells[at]);
 }
 
 /* Of a log the places of the head, the newest and the oldest. */
-static void fetch_log(const struct algo_row *row, struct algo_log_head head)
+static void fetch_log(const struct row *row, struct log_head head)
 {
 	fetch_back(row, head.place, 0);
 	fetch_back(row, head.place, 1);
-	if (algo_log_is_narrow(row->width))
+	if (log_is_narrow(row->width))
 		fetch_back(row, head.place, head.span);
 }
 
 void wide_fetch_row(const struct memory_key *key, uint64_t now_ns)
 {
 	struct cell head = cell_load(key->cell, key->wide->table.load_is_atomic);
-	struct algo_row row = row_of(key->wide, key->cell, 0);
+	struct row row = row_of(key->wide, key->cell, 0);
 
-	if (key->limit->algorithm == WEIR_SLIDING_LOG)
-		fetch_log(&row, algo_log_head(row.width, cell_word(head)));
-	else if (!key->limit->is_summed || sliding_window_needs_row(key->limit, now_ns, head))
+	if (key->limit->rows == ALGO_ROWS_LOG)
+		fetch_log(&row, log_head(row.width, cell_word(head)));
+	else if (!key->limit->is_summed || slots_needs_row(key->limit, now_ns, head))
 		fetch_slots(&row);
 }

@@ -9,7 +9,7 @@ struct wide_state {
 	struct wide_table *wide; /* NULL: the head is one limit's alone */
 	struct table_place place;
 	struct table_slot slot;
-	struct algo_row row;
+	struct row row;
 };
 
 void wide_find(struct wide_table *wide, const struct memory_key *key, struct wide_state *state);

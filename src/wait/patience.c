@@ -2,20 +2,20 @@
 
 uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns)
 {
-	const struct permit_params *permit = &limit->permit;
+	const struct places_params *permit = &limit->places;
 
 	if (limit->paced || asked_ns == WEIR_ZERO)
 		return 0;
-	if (limit->algorithm != WEIR_CONCURRENCY || permit->queue == 0)
+	if (!algo_holds_places(limit) || permit->queue == 0)
 		return asked_ns;
 	return asked_ns == 0 ? permit->max_wait_ns : u64_min(asked_ns, permit->max_wait_ns);
 }
 
 size_t wait_queue_max(const struct algo_limit *limit)
 {
-	bool bounded = limit->algorithm == WEIR_CONCURRENCY && limit->permit.queue > 0;
+	bool bounded = algo_holds_places(limit) && limit->places.queue > 0;
 
-	return bounded ? limit->permit.queue : SIZE_MAX;
+	return bounded ? limit->places.queue : SIZE_MAX;
 }
 
 /* Whether a request passes after `retry_after_ns` if no other request comes. */

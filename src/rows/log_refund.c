@@ -1,21 +1,21 @@
 /*
- * sliding_log_refund.c: to take an entry out of a log.
+ * log_refund.c: to take an entry out of a log.
  *
  * To give back an entry behind others is to take it out of the row. It is marked
  * GONE, which nobody does twice, and counts until those after it have moved one
  * place each, and the head, whose swap gives the cost back. See want_move.
  */
-#include "algo/sliding_log.h"
+#include "rows/log.h"
 
 /* An entry of the row with something else in it; it stays the same request. */
-static struct cell altered(const struct algo_row *row, struct cell entry, unsigned sum,
+static struct cell altered(const struct row *row, struct cell entry, unsigned sum,
                            unsigned span, unsigned state)
 {
-	return sliding_log_entry(row, entry.high >> 4, sum, span, log_lead(row, entry), state);
+	return log_make(row, entry.high >> 4, sum, span, log_lead(row, entry), state);
 }
 
 /* What `cell`, there, counts; 0 if the one before it is not there any more. */
-static unsigned cost_of(const struct algo_row *row, const struct log_view *view, unsigned back,
+static unsigned cost_of(const struct row *row, const struct log_view *view, unsigned back,
                         struct cell cell)
 {
 	struct cell earlier;
@@ -32,7 +32,7 @@ static unsigned cost_of(const struct algo_row *row, const struct log_view *view,
 }
 
 /* How many places back the oldest live entry is that is not over before `until_ns`; 0: none. */
-static unsigned find(const struct algo_row *row, const struct log_view *view, uint64_t until_ns)
+static unsigned find(const struct row *row, const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
 	unsigned found = 0, earlier = view->live + 1;
@@ -53,7 +53,7 @@ static unsigned find(const struct algo_row *row, const struct log_view *view, ui
  * others may have moved it. Whoever goes the way that entries move does not miss it, though it
  * is GONE where it was. Returns 0 when there is none, or it is given back.
  */
-static unsigned follow(const struct algo_row *row, const struct log_view *view, uint64_t until_ns,
+static unsigned follow(const struct row *row, const struct log_view *view, uint64_t until_ns,
                        unsigned back, struct cell *entry)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
@@ -71,7 +71,7 @@ static unsigned follow(const struct algo_row *row, const struct log_view *view, 
 	return 0;
 }
 
-static bool is_there(const struct algo_row *row, const struct log_view *view, unsigned back,
+static bool is_there(const struct row *row, const struct log_view *view, unsigned back,
                      struct cell cell)
 {
 	return cell_bits(log_entry(row, view, back)) == cell_bits(cell);
@@ -81,22 +81,22 @@ static bool is_there(const struct algo_row *row, const struct log_view *view, un
  * What `cell`, which is MOVING, wants next: to be in the place of the one GONE, or to be GONE
  * where it was. Where neither fits the row is damaged; then it stays.
  */
-static void want_moved_on(const struct algo_row *row, const struct log_view *view, unsigned back,
-                          struct cell cell, struct algo_change *change)
+static void want_moved_on(const struct row *row, const struct log_view *view, unsigned back,
+                          struct cell cell, struct row_change *change)
 {
 	struct cell gap = log_entry(row, view, back + 1);
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
 	if (!is_there(row, view, back, cell)) /* the one GONE may have come after it */
-		change->want = ALGO_WANT_AGAIN;
+		change->want = ROW_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
-		sliding_log_want_entry(change, row, view, back + 1, gap,
-		                       altered(row, cell, sum - cost_of(row, view, back + 1, gap),
-		                               (unsigned)u64_max(sat_sub(view->live, back), 1),
-		                               cell_generation(gap) & LOG_FIRST));
+		log_want_entry(change, row, view, back + 1, gap,
+		               altered(row, cell, sum - cost_of(row, view, back + 1, gap),
+		                       (unsigned)u64_max(sat_sub(view->live, back), 1),
+		                       cell_generation(gap) & LOG_FIRST));
 	else
-		sliding_log_want_entry(
+		log_want_entry(
 		    change, row, view, back, cell,
 		    altered(row, cell, sum, log_span(row, cell), copied ? LOG_GONE : LOG_LATER));
 }
@@ -106,23 +106,23 @@ static void want_moved_on(const struct algo_row *row, const struct log_view *vie
  * room for its lead, something that ends when it does is to be in that place before: by a
  * name that had its time, and is GONE as well.
  */
-static void want_newest_out(const struct algo_row *row, const struct log_view *view,
-                            struct cell newest, struct algo_change *change)
+static void want_newest_out(const struct row *row, const struct log_view *view,
+                            struct cell newest, struct row_change *change)
 {
 	struct log_view head = *view;
 
-	head.place = algo_row_back(row, view->place, 1);
+	head.place = row_back(row, view->place, 1);
 	head.first = cell_generation(newest) & LOG_FIRST;
 	head.span = view->live - 1;
 	head.own = newest;
 	head.newest = (struct cell){0, 0};
-	if (sliding_log_fits(row, &head))
-		sliding_log_want_head(change, row, &head, false);
+	if (log_fits(row, &head))
+		log_want_head(change, row, &head, false);
 	else
-		sliding_log_want_entry(change, row, view, 1, newest,
-		                       sliding_log_entry(row, view->until_ns - 1, log_sum(newest),
-		                                         log_span(row, newest), view->lead - 1,
-		                                         cell_generation(newest)));
+		log_want_entry(change, row, view, 1, newest,
+		               log_make(row, view->until_ns - 1, log_sum(newest),
+		                        log_span(row, newest), view->lead - 1,
+		                        cell_generation(newest)));
 }
 
 /*
@@ -134,8 +134,8 @@ static void want_newest_out(const struct algo_row *row, const struct log_view *v
  * and in each time an entry goes through its states once, so a writer that stalls
  * finds that it comes too late; whoever finds a step undone can do it.
  */
-static bool want_move(const struct algo_row *row, const struct log_view *view, unsigned back,
-                      struct algo_change *change)
+static bool want_move(const struct row *row, const struct log_view *view, unsigned back,
+                      struct row_change *change)
 {
 	struct cell cell = {0, 0}, next;
 
@@ -152,10 +152,10 @@ static bool want_move(const struct algo_row *row, const struct log_view *view, u
 	if (log_is(cell, LOG_MOVING)) {
 		want_moved_on(row, view, back, cell, change);
 	} else if (back > 1 && !is_there(row, view, back, cell)) {
-		change->want = ALGO_WANT_AGAIN; /* what was read next may have been in this place */
+		change->want = ROW_WANT_AGAIN; /* what was read next may have been in this place */
 	} else if (back > 1) {
-		sliding_log_want_entry(change, row, view, back - 1, next,
-		                       altered(row, next, log_sum(next), log_span(row, next), LOG_MOVING));
+		log_want_entry(change, row, view, back - 1, next,
+		               altered(row, next, log_sum(next), log_span(row, next), LOG_MOVING));
 	} else {
 		want_newest_out(row, view, cell, change);
 	}
@@ -163,24 +163,24 @@ static bool want_move(const struct algo_row *row, const struct log_view *view, u
 }
 
 /* Of one entry of the row, whole, or less of the newest. */
-static void refund_entry(const struct algo_row *row, const struct algo_call *call,
+static void refund_entry(const struct row *row, const struct algo_call *call,
                          const struct log_view *view, unsigned back, struct cell cell,
-                         struct algo_change *change)
+                         struct row_change *change)
 {
 	unsigned cost = cost_of(row, view, back, cell), sum = log_sum(cell);
 	unsigned span = log_span(row, cell);
 
 	/* It may be what was read as the one before it; or GONE since it was found. */
 	if (!is_there(row, view, back, cell) || log_is(cell, LOG_GONE)) {
-		change->want = ALGO_WANT_AGAIN;
+		change->want = ROW_WANT_AGAIN;
 	} else if (log_is(cell, LOG_MOVING)) {
 		want_moved_on(row, view, back, cell, change);
 	} else if (call->cost >= cost) {
-		sliding_log_want_entry(change, row, view, back, cell,
-		                       altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
+		log_want_entry(change, row, view, back, cell,
+		               altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
 		change->given_back = call->until_ns ? call->cost : cost;
 	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
-		sliding_log_want_entry(
+		log_want_entry(
 		    change, row, view, back, cell,
 		    altered(row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
 		change->given_back = call->cost;
@@ -188,8 +188,8 @@ static void refund_entry(const struct algo_row *row, const struct algo_call *cal
 }
 
 /* The newest first, or the one that is named; once that is done, only its place is to be closed. */
-void sliding_log_refund(const struct algo_row *row, const struct algo_call *call,
-                        const struct log_view *view, struct algo_change *change)
+void log_refund(const struct row *row, const struct algo_call *call,
+                const struct log_view *view, struct row_change *change)
 {
 	uint64_t mine = view->moved ? view->use : view->cost, given = u64_min(call->cost, mine);
 	bool named = call->until_ns != 0;
@@ -201,7 +201,7 @@ void sliding_log_refund(const struct algo_row *row, const struct algo_call *call
 
 		head.cost = (unsigned)(mine - given);
 		change->given_back = given;
-		sliding_log_want_head(change, row, &head, false);
+		log_want_head(change, row, &head, false);
 		return;
 	}
 	if (view->live == 0)

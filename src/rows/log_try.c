@@ -1,20 +1,20 @@
 /*
- * sliding_log_try.c: most acquires from a narrow log, without sliding_log.c's general step.
+ * log_try.c: most acquires from a narrow log, without log.c's general step.
  *
  * That reads one thing after the other, of any row and for any operation: 500
  * instructions. A head of a narrow row tells all places at once.
  *
  * Times are compared as they stand in cells, in sixteenths of a nanosecond.
  */
-#include "algo/sliding_log.h"
+#include "rows/log.h"
 
 /* Of a cell's `high`, without the generation. */
 #define TIME (~UINT64_C(15))
 
 /* The cell `back` places before `place`. */
-static inline struct cell behind(const struct algo_row *row, unsigned place, unsigned back)
+static inline struct cell behind(const struct row *row, unsigned place, unsigned back)
 {
-	return cell_load(&row->cells[algo_row_back(row, place, back)], true);
+	return cell_load(&row->cells[row_back(row, place, back)], true);
 }
 
 /* How long the entry counts. */
@@ -43,10 +43,10 @@ struct found {
 	unsigned base; /* sum before the oldest of them */
 };
 
-static inline bool look(const struct algo_row *row, struct algo_log_head last, uint64_t now,
+static inline bool look(const struct row *row, struct log_head last, uint64_t now,
                         struct found *f)
 {
-	f->own = behind(row, last.place, 0); /* before `newest`, as in sliding_log.c */
+	f->own = behind(row, last.place, 0); /* before `newest`, as in log.c */
 	f->newest = behind(row, last.place, 1);
 	f->oldest = behind(row, last.place, last.span);
 	f->live = last.span;
@@ -67,15 +67,15 @@ static inline bool look(const struct algo_row *row, struct algo_log_head last, u
 }
 
 /* Flat, so that the callers that it is inlined into keep all in registers. */
-__attribute__((flatten)) bool sliding_log_try(const struct algo_limit *limit, struct cell head,
-                                              const struct algo_row *row, uint64_t now_ns,
-                                              uint64_t cost, struct algo_outcome *out,
-                                              struct algo_append *append)
+__attribute__((flatten)) bool log_try(const struct algo_limit *limit, struct cell head,
+                                      const struct row *row, uint64_t now_ns,
+                                      uint64_t cost, struct algo_outcome *out,
+                                      struct log_append *append)
 {
-	struct algo_log_head last = algo_log_head(row->width, cell_word(head));
+	struct log_head last = log_head(row->width, cell_word(head));
 	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
 	int64_t ahead = cell_ahead_ns(head, now_ns), left_ns = ahead - last.lead;
-	unsigned next = algo_row_next(row, last.place), lead;
+	unsigned next = row_next(row, last.place), lead;
 	struct found f;
 
 	if (cell_generation(head) != 0 || last.cost == 0 || cost == 0 || last.place >= row->width ||
@@ -97,7 +97,7 @@ __attribute__((flatten)) bool sliding_log_try(const struct algo_limit *limit, st
 	append->place = last.place;
 	append->before = f.own;
 	append->entry = (struct cell){tag << 32 | (log_sum(f.newest) + last.cost) << 17 |
-	                                  (f.live + 1) << 7 | last.lead,
+	                              (f.live + 1) << 7 | last.lead,
 	                              head.high};
 	append->is_there = is_there(f.own, append->entry);
 	end_ns = u64_max((uint64_t)ahead + 1, period_ns);

@@ -1,10 +1,8 @@
 /*
- * base.c: base, where a day's first units are free and the others count in a window.
+ * day.c: days whose first units are free; all others count in windows.
  *
- * The unit that reaches `base` counts in the window as well, so whether it also
- * counts for today makes no difference: the first base - 1 units of a day are
- * free, all others pass `count` in a period. A window is opened by the first of
- * them that meets none, and says nothing once the day is over.
+ * A window is opened by the first such unit that finds none, passes `count` in a period,
+ * and says nothing once the day is over.
  *
  * The head is today, and the only thing that decides; the row remembers times:
  *
@@ -21,11 +19,14 @@
  * is cut back, and the count stays. A window's that is more than ALGO_SKEW_NS too
  * far ahead is cut back, too.
  */
-#include "algo/wide.h"
+#include "rows/rows.h"
+
+/* The windows that a state tells apart. */
+#define DAY_WINDOWS 6
 
 enum { BELOW, OPEN, KINDS };
 
-_Static_assert(ALGO_BASE_PLACES *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
+_Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
 
 /* A state as it stands for this call; count > 0 only where all that is free is in use. */
 struct view {
@@ -39,17 +40,17 @@ struct view {
 	bool day_far, window_far; /* written by a clock that was set back since */
 };
 
-static bool is_far(const struct base_params *params, int64_t left_ns)
+static bool is_far(const struct day_params *params, int64_t left_ns)
 {
 	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
 }
 
-static void look_at_window(const struct base_params *params, struct cell head, uint64_t now_ns,
-                           const struct algo_row *row, struct view *view)
+static void look_at_window(const struct day_params *params, struct cell head, uint64_t now_ns,
+                           const struct row *row, struct view *view)
 {
 	int64_t left_ns;
 
-	view->window = algo_row_load(row, view->k);
+	view->window = row_load(row, view->k);
 	view->written = params->free;
 	if (cell_tag(view->window) != row->tag) /* of a damaged file */
 		return;
@@ -62,15 +63,15 @@ static void look_at_window(const struct base_params *params, struct cell head, u
 	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
 }
 
-static struct view view_of(const struct base_params *params, const struct algo_time *time,
-                           struct cell head, const struct algo_row *row)
+static struct view view_of(const struct day_params *params, const struct algo_time *time,
+                           struct cell head, const struct row *row)
 {
 	uint64_t now_ns = time->now_ns, more;
 	struct view view = {.end_ns = time->window_end_ns};
 
 	if (cell_is_empty(head) || cell_is_claim(head))
 		return view;
-	view.k = cell_generation(head) / KINDS % ALGO_BASE_PLACES;
+	view.k = cell_generation(head) / KINDS % DAY_WINDOWS;
 	if (cell_ahead_ns(head, now_ns) <= 0)
 		return view;
 	view.end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
@@ -92,33 +93,33 @@ static struct view view_of(const struct base_params *params, const struct algo_t
 	return view;
 }
 
-static void want_head(const struct base_params *params, const struct algo_row *row,
-                      const struct view *view, bool last, struct algo_change *change)
+static void want_head(const struct day_params *params, const struct row *row,
+                      const struct view *view, bool last, struct row_change *change)
 {
 	uint64_t were_less = sat_sub(params->free, view->written);
 	unsigned kind = view->count > 0 ? OPEN : BELOW;
 	uint64_t word = kind == OPEN ? view->count + were_less - 1 : view->free;
 
-	change->want = ALGO_WANT_HEAD;
+	change->want = ROW_WANT_HEAD;
 	change->head = cell_make(row->tag, view->end_ns, (uint32_t)word, KINDS * view->k + kind);
 	change->last = last;
 }
 
 static void want_cell(unsigned place, struct cell before, struct cell after,
-                      struct algo_change *change)
+                      struct row_change *change)
 {
-	change->want = ALGO_WANT_CELL;
+	change->want = ROW_WANT_CELL;
 	change->place = place;
 	change->before = before;
 	change->after = after;
 }
 
 /* A window for what is counted in `view`: first its cell, then, once that says so, the head. */
-static void want_window(const struct base_params *params, const struct algo_row *row,
-                        uint64_t now_ns, struct view *view, struct algo_change *change)
+static void want_window(const struct day_params *params, const struct row *row,
+                        uint64_t now_ns, struct view *view, struct row_change *change)
 {
-	unsigned place = (view->k + 1) % ALGO_BASE_PLACES;
-	struct cell before = algo_row_load(row, place), after;
+	unsigned place = (view->k + 1) % DAY_WINDOWS;
+	struct cell before = row_load(row, place), after;
 	int64_t left_ns = cell_ahead_ns(before, now_ns);
 	uint64_t free = u64_max(view->written, params->free);
 
@@ -138,8 +139,8 @@ static void want_window(const struct base_params *params, const struct algo_row 
 }
 
 /* What was written too far ahead ends with the day, or a period from now. */
-static void cut_back(const struct base_params *params, const struct algo_row *row, uint64_t now_ns,
-                     const struct view *view, struct algo_change *change)
+static void cut_back(const struct day_params *params, const struct row *row, uint64_t now_ns,
+                     const struct view *view, struct row_change *change)
 {
 	if (view->window_far)
 		want_cell(view->k, view->window,
@@ -148,8 +149,8 @@ static void cut_back(const struct base_params *params, const struct algo_row *ro
 		want_head(params, row, view, true, change);
 }
 
-static void take(const struct base_params *params, const struct algo_row *row, uint64_t now_ns,
-                 uint64_t cost, bool live, struct view *view, struct algo_change *change)
+static void take(const struct day_params *params, const struct row *row, uint64_t now_ns,
+                 uint64_t cost, bool live, struct view *view, struct row_change *change)
 {
 	uint64_t free = u64_min(cost, params->free - view->free);
 	struct view before = *view;
@@ -169,9 +170,9 @@ static void take(const struct base_params *params, const struct algo_row *row, u
 }
 
 /* Of the window first. Units that were counted in a window are given back while it lasts. */
-static void refund(const struct base_params *params, const struct algo_call *call,
-                   const struct algo_row *row, uint64_t now_ns, struct view *view,
-                   struct algo_change *change)
+static void refund(const struct day_params *params, const struct algo_call *call,
+                   const struct row *row, uint64_t now_ns, struct view *view,
+                   struct row_change *change)
 {
 	uint64_t back = u64_min(call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
@@ -184,11 +185,11 @@ static void refund(const struct base_params *params, const struct algo_call *cal
 	want_head(params, row, view, true, change);
 }
 
-void base_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct cell head, const struct algo_row *row,
-               struct algo_outcome *out, struct algo_change *change)
+void day_step(const struct algo_limit *limit, const struct algo_call *call,
+              const struct algo_time *time, struct cell head, const struct row *row,
+              struct algo_outcome *out, struct row_change *change)
 {
-	const struct base_params *params = &limit->base;
+	const struct day_params *params = &limit->day;
 	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
 	struct view view = view_of(params, time, head, row);
 	uint64_t day_ns = view.end_ns - now_ns;
@@ -204,7 +205,7 @@ void base_step(const struct algo_limit *limit, const struct algo_call *call,
 			if (call->op == ALGO_ACQUIRE)
 				cut_back(params, row, now_ns, &view, change);
 		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
-			take(params, row, now_ns, cost, algo_head_live(head, now_ns), &view, change);
+			take(params, row, now_ns, cost, row_head_live(head, now_ns), &view, change);
 		}
 		break;
 	case ALGO_REFUND:

@@ -1,5 +1,5 @@
 /*
- * sliding_log.h: the cells of a log, as sliding_log.c and sliding_log_refund.c see them.
+ * sliding_log.h: the cells of a log, as log.c and log_refund.c see them.
  *
  * An entry is an allowed request: its time T and its cost. The head is the newest; the
  * others stand in the row in the order in which they came, round and round. In both
@@ -24,10 +24,28 @@
  * them fits. Only where more names are given out at one instant than a lead can tell,
  * entries end later than they should, by microseconds at most.
  */
-#ifndef ALGO_SLIDING_LOG_H
-#define ALGO_SLIDING_LOG_H
+#ifndef ROWS_LOG_H
+#define ROWS_LOG_H
 
-#include "algo/wide.h"
+#include "rows/rows.h"
+
+/* The word of a head; whoever is about to decide can fetch what it points at. */
+struct log_head {
+	unsigned cost, place, span, lead; /* of rows that are not narrow no span, and a code */
+};
+
+static inline bool log_is_narrow(unsigned row_cells)
+{
+	return row_cells <= 128;
+}
+
+static inline struct log_head log_head(unsigned row_cells, uint32_t word)
+{
+	if (log_is_narrow(row_cells))
+		return (struct log_head){word >> 25, word >> 18 & 0x7f, word >> 11 & 0x7f,
+		                         word >> 4 & 0x7f};
+	return (struct log_head){word >> 18, word >> 4 & 0x3fff, 0, word & 15};
+}
 
 /* Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. */
 enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4 };
@@ -55,26 +73,26 @@ static inline unsigned log_sum(struct cell entry)
 }
 
 /* Bits of the lead in a row's entry. */
-static inline unsigned log_lead_bits(const struct algo_row *row)
+static inline unsigned log_lead_bits(const struct row *row)
 {
-	return algo_log_is_narrow(row->width) ? 7 : 14;
+	return log_is_narrow(row->width) ? 7 : 14;
 }
 
-static inline unsigned log_lead_max(const struct algo_row *row)
+static inline unsigned log_lead_max(const struct row *row)
 {
 	return (1u << log_lead_bits(row)) - 1;
 }
 
-static inline unsigned log_lead(const struct algo_row *row, struct cell entry)
+static inline unsigned log_lead(const struct row *row, struct cell entry)
 {
 	return cell_word(entry) & log_lead_max(row);
 }
 
-static inline unsigned log_span(const struct algo_row *row, struct cell entry)
+static inline unsigned log_span(const struct row *row, struct cell entry)
 {
 	unsigned field = (cell_word(entry) & 0x1ffff) >> log_lead_bits(row);
 
-	return algo_log_is_narrow(row->width) ? field : 1u << 2 * field;
+	return log_is_narrow(row->width) ? field : 1u << 2 * field;
 }
 
 static inline bool log_is(struct cell entry, unsigned state)
@@ -83,16 +101,16 @@ static inline bool log_is(struct cell entry, unsigned state)
 }
 
 /* How long the entry counts from then on. */
-static inline int64_t log_ahead_ns(const struct algo_row *row, struct cell entry, uint64_t at)
+static inline int64_t log_ahead_ns(const struct row *row, struct cell entry, uint64_t at)
 {
 	return cell_ahead_ns(entry, at) - log_lead(row, entry);
 }
 
 /* The entry `back` places before the head's. */
-static inline struct cell log_entry(const struct algo_row *row, const struct log_view *view,
+static inline struct cell log_entry(const struct row *row, const struct log_view *view,
                                     unsigned back)
 {
-	return algo_row_load(row, algo_row_back(row, view->place, back));
+	return row_load(row, row_back(row, view->place, back));
 }
 
 static inline bool log_is_before(struct cell entry, struct cell newest)
@@ -101,26 +119,44 @@ static inline bool log_is_before(struct cell entry, struct cell newest)
 }
 
 /* An entry of the row. `span` is at least 1. */
-struct cell sliding_log_entry(const struct algo_row *row, uint64_t until_ns, unsigned sum,
-                              unsigned span, unsigned lead, unsigned state);
+struct cell log_make(const struct row *row, uint64_t until_ns, unsigned sum,
+                     unsigned span, unsigned lead, unsigned state);
 
 /* Gives a head that is to be a name, `least_ns` or later, and the lead that makes it end then. */
-void sliding_log_name(const struct algo_row *row, struct log_view *head, uint64_t least_ns,
-                      uint64_t end_ns);
+void log_name(const struct row *row, struct log_view *head, uint64_t least_ns,
+              uint64_t end_ns);
 
 /* Whether a head with that name, lead, first, own and newest can be told from its cell. */
-bool sliding_log_fits(const struct algo_row *row, const struct log_view *head);
+bool log_fits(const struct row *row, const struct log_view *head);
 
 /* Wants the head of which the view has name, cost, place, span, lead, first, own and newest. */
-void sliding_log_want_head(struct algo_change *change, const struct algo_row *row,
-                           const struct log_view *head, bool last);
+void log_want_head(struct row_change *change, const struct row *row,
+                   const struct log_view *head, bool last);
 
-void sliding_log_want_entry(struct algo_change *change, const struct algo_row *row,
-                            const struct log_view *view, unsigned back, struct cell before,
-                            struct cell after);
+void log_want_entry(struct row_change *change, const struct row *row,
+                    const struct log_view *view, unsigned back, struct cell before,
+                    struct cell after);
 
 /* The next change that a refund wants. */
-void sliding_log_refund(const struct algo_row *row, const struct algo_call *call,
-                        const struct log_view *view, struct algo_change *change);
+void log_refund(const struct row *row, const struct algo_call *call,
+                const struct log_view *view, struct row_change *change);
+
+/* What an acquire from a log is to swap, one after the other. */
+struct log_append {
+	unsigned place;
+	bool is_there; /* the head's entry, in its place; else: */
+	struct cell before, entry;
+	struct cell head;
+	uint64_t until_ns; /* the head's, also of one that stays */
+};
+
+/**
+ * At once where it can be: what an acquire wants of a narrow log with entries in its row.
+ * False if there is more to it; else the outcome stands once *append is done, or of a
+ * denial, while the head stays the same.
+ */
+bool log_try(const struct algo_limit *limit, struct cell head, const struct row *row,
+             uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+             struct log_append *append);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * sliding_window.c: the counts of the slots that make up the last period, and
- * sliding_counter: those of two windows, as two slots that make up two periods.
+ * slots.c: the counts of the slots that make up the last period; weighted, two slots
+ * that make up two periods.
  *
  * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The
  * head is the newest slot that something was taken in, its place in the row is
@@ -30,22 +30,22 @@
  * all use, because S or the form has changed, or because it lies further ahead than
  * clocks differ (ALGO_SKEW_NS): the clock was set back. A reset head counts none.
  *
- * sliding_counter differs only in what its slots weigh: the one that time has left
+ * Weighted slots differ only in what they weigh: the one that time has left
  * counts by the part of it that still overlaps with the last period.
  *
  * The head's slot never goes back, not even by a reset, so a slot is sealed once and
  * with one count, and a row cell only ever loses: nothing that was written for one
  * moment of a key can be mistaken at another.
  */
-#include "algo/wide.h"
+#include "rows/slots.h"
 
-/* In short, as wide.h has them. */
+/* In short, as slots.h has them. */
 enum {
-	OPEN = SLIDING_WINDOW_OPEN,
-	SEALED = SLIDING_WINDOW_SEALED,
-	VOID = SLIDING_WINDOW_VOID,
-	KINDS = SLIDING_WINDOW_KINDS,
-	BARE = SLIDING_WINDOW_BARE,
+	OPEN = SLOTS_OPEN,
+	SEALED = SLOTS_SEALED,
+	VOID = SLOTS_VOID,
+	KINDS = SLOTS_KINDS,
+	BARE = SLOTS_BARE,
 };
 
 #define FIELD 0xffffu /* of 16 bits */
@@ -60,12 +60,7 @@ struct view {
 	bool moved; /* use that a head has to take over */
 };
 
-unsigned sliding_window_generation(uint32_t slots, uint64_t count)
-{
-	return (slots * UINT32_C(0x9e3779b1) >> 30 & SLIDING_WINDOW_OTHER) | (count > FIELD ? BARE : 0);
-}
-
-struct cell sliding_window_void(struct cell cell)
+struct cell slots_void(struct cell cell)
 {
 	cell.high = (cell.high & ~UINT64_C(15)) | VOID;
 	return cell;
@@ -109,7 +104,7 @@ static bool has_before(const struct algo_limit *limit)
  * Bare, word 0 is none if the head is open, which a sealed or void one never has: there
  * it is 2^32. An open head that comes to that has no other slot beside it, and may be void.
  */
-static struct cell make_head(const struct algo_limit *limit, const struct algo_row *row,
+static struct cell make_head(const struct algo_limit *limit, const struct row *row,
                              uint64_t start_ns, unsigned kind, uint64_t before, uint64_t count)
 {
 	/* A row may count more than the limit: what came into it late. */
@@ -125,7 +120,7 @@ static unsigned kind_of(struct cell head)
 {
 	unsigned generation = cell_generation(head);
 
-	return generation < ALGO_RESET_HEAD ? generation % KINDS : VOID;
+	return generation < SLOTS_RESET ? generation % KINDS : VOID;
 }
 
 static uint64_t count_of(struct cell head)
@@ -133,8 +128,8 @@ static uint64_t count_of(struct cell head)
 	unsigned generation = cell_generation(head);
 	uint32_t word = cell_word(head);
 
-	if (generation >= ALGO_RESET_HEAD)
-		return generation == ALGO_MOVED ? (uint64_t)word + 1 : 0;
+	if (generation >= SLOTS_RESET)
+		return generation == ROW_MOVED ? (uint64_t)word + 1 : 0;
 	if (!(generation / KINDS & BARE))
 		return word & FIELD;
 	return word == 0 && generation % KINDS != OPEN ? ALGO_COUNT_MAX : word;
@@ -164,20 +159,20 @@ static inline bool in_range(const struct range *range, struct cell cell)
 	       cell_tag(cell) == range->tag;
 }
 
-static uint64_t row_use(const struct algo_row *row, unsigned width, const struct range *range)
+static uint64_t row_use(const struct row *row, unsigned width, const struct range *range)
 {
 	uint64_t use = 0;
 
 	for (unsigned i = 0; i < width; i++) {
-		struct cell cell = algo_row_load(row, i);
+		struct cell cell = row_load(row, i);
 
 		use += in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
 	}
 	return use;
 }
 
-uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                            const struct algo_row *row)
+uint64_t slots_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                   const struct row *row)
 {
 	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
 	uint64_t count = count_of(head);
@@ -189,7 +184,7 @@ uint64_t sliding_window_use(const struct algo_limit *limit, uint64_t now_ns, str
 
 /* The row is only read where the head does not say what it would come to. */
 static uint64_t before_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                          const struct algo_row *row, const struct view *view)
+                          const struct row *row, const struct view *view)
 {
 	const struct slots_params *params = &limit->slots;
 	struct range range;
@@ -203,26 +198,26 @@ static uint64_t before_of(const struct algo_limit *limit, uint64_t now_ns, struc
 }
 
 static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                           const struct algo_row *row)
+                           const struct row *row)
 {
 	const struct slots_params *params = &limit->slots;
 	unsigned generation = cell_generation(head);
 	struct view view = {.kind = VOID};
 	int64_t start_ahead;
 
-	if (!algo_head_live(head, now_ns)) {
+	if (!row_head_live(head, now_ns)) {
 		view.start_ns = start_of(params, slot_at(params, now_ns));
 		return view;
 	}
 	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
-	if (generation == ALGO_RESET_HEAD && start_ahead <= (int64_t)ALGO_SKEW_NS) {
+	if (generation == SLOTS_RESET && start_ahead <= (int64_t)ALGO_SKEW_NS) {
 		start_ahead = start_ahead > 0 ? start_ahead : 0;
 		view.start_ns = start_of(params, slot_at(params, now_ns + (uint64_t)start_ahead));
 		return view;
 	}
 	if (generation / KINDS != limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
 		view.start_ns = start_of(params, slot_at(params, now_ns));
-		view.count = u64_min(sliding_window_use(limit, now_ns, head, row), params->count);
+		view.count = u64_min(slots_use(limit, now_ns, head, row), params->count);
 		view.moved = true;
 		return view;
 	}
@@ -234,7 +229,7 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 	return view;
 }
 
-/* The two windows of a sliding_counter: the one that now is in, and the one before it. */
+/* Weighted slots: the one that now is in, and the one before it. */
 struct windows {
 	uint64_t start_ns, before, count;
 };
@@ -249,14 +244,14 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
-uint64_t sliding_window_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns)
+uint64_t slots_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns)
 {
 	u128 product = (u128)before * (params->slot_ns - age_ns) + params->slot_ns - 1;
 
 	return (uint64_t)(product / params->slot_ns);
 }
 
-/* What is in use, which for a sliding_counter is rounded up. */
+/* What is in use, which for weighted slots is rounded up. */
 static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
 {
 	struct windows w;
@@ -264,7 +259,7 @@ static uint64_t use_of(const struct slots_params *params, const struct view *vie
 	if (!params->weighted)
 		return view->before + view->count;
 	w = windows_of(params, view, now_ns);
-	return w.count + sliding_window_overlap(params, w.before, sat_sub(now_ns, w.start_ns));
+	return w.count + slots_overlap(params, w.before, sat_sub(now_ns, w.start_ns));
 }
 
 /* Until `before`, which fades to nothing within a window, is down to `room`. */
@@ -287,16 +282,16 @@ static uint64_t when_faded(const struct slots_params *params, const struct view 
 	return w.start_ns + params->slot_ns + fade_ns(params, w.count, room) - now_ns;
 }
 
-static void want_head(struct algo_change *change, struct cell head, bool last)
+static void want_head(struct row_change *change, struct cell head, bool last)
 {
-	change->want = ALGO_WANT_HEAD;
+	change->want = ROW_WANT_HEAD;
 	change->head = head;
 	change->last = last;
 }
 
 /* What is left to do for a sealed head, up to the next slot with `count` in it. */
-static void want_next(const struct algo_limit *limit, const struct algo_row *row, uint64_t now_ns,
-                      uint64_t count, struct view *view, struct algo_change *change)
+static void want_next(const struct algo_limit *limit, const struct row *row, uint64_t now_ns,
+                      uint64_t count, struct view *view, struct row_change *change)
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t slot = slot_at(params, view->start_ns);
@@ -304,11 +299,11 @@ static void want_next(const struct algo_limit *limit, const struct algo_row *row
 	struct cell next;
 
 	change->place = (unsigned)(slot % params->slots);
-	change->before = algo_row_load(row, change->place);
+	change->before = row_load(row, change->place);
 	change->after = cell_make(row->tag, view->start_ns + params->period_ns,
 	                          (uint32_t)(view->count - 1), limit->generation * KINDS + OPEN);
 	if (cell_bits(change->before) != cell_bits(change->after)) {
-		change->want = ALGO_WANT_CELL;
+		change->want = ROW_WANT_CELL;
 		return;
 	}
 	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
@@ -320,8 +315,8 @@ static void want_next(const struct algo_limit *limit, const struct algo_row *row
 	want_head(change, make_head(limit, row, view->start_ns, OPEN, view->before, count), count > 0);
 }
 
-static void take(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
-                 uint64_t now_ns, uint64_t cost, struct view *view, struct algo_change *change)
+static void take(const struct algo_limit *limit, struct cell head, const struct row *row,
+                 uint64_t now_ns, uint64_t cost, struct view *view, struct row_change *change)
 {
 	if (view->kind == SEALED) {
 		want_next(limit, row, now_ns, cost, view, change);
@@ -341,17 +336,17 @@ static void take(const struct algo_limit *limit, struct cell head, const struct 
 }
 
 /* All use goes; a slot whose count was final is not begun again. */
-static void forget(const struct algo_limit *limit, const struct algo_row *row,
-                   const struct view *view, bool last, struct algo_change *change)
+static void forget(const struct algo_limit *limit, const struct row *row,
+                   const struct view *view, bool last, struct row_change *change)
 {
 	uint64_t start_ns = view->kind == SEALED ? start_after(&limit->slots, view->start_ns)
 	                                         : view->start_ns;
 
-	want_head(change, cell_make(row->tag, start_ns + limit->slots.period_ns, 0, ALGO_RESET_HEAD), last);
+	want_head(change, cell_make(row->tag, start_ns + limit->slots.period_ns, 0, SLOTS_RESET), last);
 }
 
 static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                          const struct algo_row *row, const struct view *view, uint64_t need)
+                          const struct row *row, const struct view *view, uint64_t need)
 {
 	const struct slots_params *params = &limit->slots;
 	struct range range = range_of(params->period_ns, now_ns, head, row->tag);
@@ -363,7 +358,7 @@ static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struc
 			struct cell cell;
 
 			place = place + 1 == params->slots ? 0 : place + 1;
-			cell = algo_row_load(row, place);
+			cell = row_load(row, place);
 			if (!in_range(&range, cell))
 				continue;
 			if (cell_word(cell) >= need - 1)
@@ -376,13 +371,13 @@ static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struc
 
 /* The slot in the row that ends at `until_ns`, or with 0 the newest; its place, or -1. */
 static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                     const struct algo_row *row, uint64_t until_ns, struct cell *found)
+                     const struct row *row, uint64_t until_ns, struct cell *found)
 {
 	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
 	int place = -1;
 
 	for (unsigned i = 0; i < limit->slots.slots; i++) {
-		struct cell cell = algo_row_load(row, i);
+		struct cell cell = row_load(row, i);
 
 		if (!in_range(&range, cell))
 			continue;
@@ -398,7 +393,7 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 
 /* Of the head's own slot. */
 static void refund_head(const struct algo_limit *limit, uint64_t cost, struct cell head,
-                        const struct algo_row *row, struct view *view, struct algo_change *change)
+                        const struct row *row, struct view *view, struct row_change *change)
 {
 	uint32_t before = view->kind == VOID ? 0 : cell_word(head) >> 16; /* as of its slot */
 
@@ -415,8 +410,8 @@ static void refund_head(const struct algo_limit *limit, uint64_t cost, struct ce
 }
 
 /* Takes what was given back in the row from the sum of it in the head. */
-static void settle(const struct algo_limit *limit, struct cell head, const struct algo_row *row,
-                   const struct view *view, struct algo_change *change)
+static void settle(const struct algo_limit *limit, struct cell head, const struct row *row,
+                   const struct view *view, struct row_change *change)
 {
 	const struct slots_params *params = &limit->slots;
 	struct range range = range_of(params->period_ns, view->start_ns, head, row->tag);
@@ -433,8 +428,8 @@ static void settle(const struct algo_limit *limit, struct cell head, const struc
  * head is completed before. One that has nothing left to give back settles.
  */
 static void refund(const struct algo_limit *limit, const struct algo_call *call, uint64_t now_ns,
-                   struct cell head, const struct algo_row *row, struct view *view,
-                   struct algo_change *change)
+                   struct cell head, const struct row *row, struct view *view,
+                   struct row_change *change)
 {
 	bool of_head = call->until_ns == 0 ? view->count > 0
 	                                   : call->until_ns == view->start_ns + limit->slots.period_ns;
@@ -459,18 +454,18 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 		return;
 	}
 	change->given_back = u64_min(call->cost, (uint64_t)cell_word(change->before) + 1);
-	change->want = ALGO_WANT_CELL;
+	change->want = ROW_WANT_CELL;
 	change->place = (unsigned)place;
 	change->after = change->before;
 	if (change->given_back > cell_word(change->before))
-		change->after = sliding_window_void(change->before);
+		change->after = slots_void(change->before);
 	else
 		change->after.low -= change->given_back;
 }
 
 /* Until nothing is in use. */
 static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                             const struct algo_row *row, const struct view *view)
+                             const struct row *row, const struct view *view)
 {
 	struct cell newest;
 
@@ -483,9 +478,9 @@ static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, st
 	return (uint64_t)cell_ahead_ns(newest, now_ns);
 }
 
-void sliding_window_step(const struct algo_limit *limit, const struct algo_call *call,
-                         const struct algo_time *time, struct cell head, const struct algo_row *row,
-                         struct algo_outcome *out, struct algo_change *change)
+void slots_step(const struct algo_limit *limit, const struct algo_call *call,
+                const struct algo_time *time, struct cell head, const struct row *row,
+                struct algo_outcome *out, struct row_change *change)
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
@@ -521,9 +516,9 @@ void sliding_window_step(const struct algo_limit *limit, const struct algo_call 
 	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
 }
 
-bool sliding_window_seal(const struct algo_limit *limit, struct cell head,
-                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
-                         struct algo_change *change)
+bool slots_seal(const struct algo_limit *limit, struct cell head,
+                const struct row *row, uint64_t now_ns, uint64_t cost,
+                struct row_change *change)
 {
 	const struct slots_params *params = &limit->slots;
 	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
@@ -540,9 +535,9 @@ bool sliding_window_seal(const struct algo_limit *limit, struct cell head,
 	return true;
 }
 
-void sliding_window_open(const struct algo_limit *limit, struct cell head,
-                         const struct algo_row *row, uint64_t now_ns, uint64_t cost,
-                         struct algo_outcome *out, struct algo_change *change)
+void slots_open(const struct algo_limit *limit, struct cell head,
+                const struct row *row, uint64_t now_ns, uint64_t cost,
+                struct algo_outcome *out, struct row_change *change)
 {
 	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
 	                                limit->slots.period_ns,

@@ -1,4 +1,4 @@
-#include "algo/concurrency.h"
+#include "rows/places.h"
 
 #define SPAN_BITS 14
 #define SPAN      ((1U << SPAN_BITS) - 1)
@@ -7,35 +7,35 @@
 
 _Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
 
-uint32_t concurrency_word(uint64_t permit)
+uint32_t places_word(uint64_t permit)
 {
 	return permit == 0 ? 0 : (uint32_t)permit ? (uint32_t)permit : 1;
 }
 
-struct cell concurrency_place(const struct algo_limit *limit, const struct algo_call *call,
-                              uint64_t now_ns, uint32_t tag)
+struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
+                        uint64_t now_ns, uint32_t tag)
 {
-	return cell_make(tag, now_ns + limit->permit.lease_ns, concurrency_word(call->permit),
+	return cell_make(tag, now_ns + limit->places.lease_ns, places_word(call->permit),
 	                 CELL_HELD);
 }
 
-bool concurrency_matches(const struct concurrency_match *match, struct cell place)
+bool places_matches(const struct places_match *match, struct cell place)
 {
 	return (match->any_word || cell_word(place) == match->word) &&
 	       (match->until_ns == 0 || cell_ahead_ns(place, match->until_ns) == 0);
 }
 
-unsigned concurrency_span(struct cell head, const struct algo_row *row)
+unsigned places_span(struct cell head, const struct row *row)
 {
 	if (cell_tag(head) != row->tag || !cell_is_held(head))
 		return 0;
 	return (unsigned)u64_min(cell_word(head) & SPAN, row->width);
 }
 
-void concurrency_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                      const struct algo_row *row, struct concurrency_use *use)
+void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row, struct places_use *use)
 {
-	unsigned span = concurrency_span(head, row);
+	unsigned span = places_span(head, row);
 	uint64_t held = 0, first = UINT64_MAX, last = 0, nameless = 0; /* 1/16 ns, from now on */
 
 	for (unsigned i = 0; i < span; i++) { /* without a branch: a row may have 10,000 */
@@ -53,21 +53,21 @@ void concurrency_look(const struct algo_limit *limit, uint64_t now_ns, struct ce
 	use->first_ns = u64_min(use->first_ns, first == UINT64_MAX ? first : (first + 1) >> 4);
 	use->last_ns = u64_max(use->last_ns, last >> 4);
 	use->nameless_ns = u64_max(use->nameless_ns, nameless >> 4);
-	use->far |= last >> 4 > limit->permit.lease_ns + ALGO_SKEW_NS;
+	use->far |= last >> 4 > limit->places.lease_ns + ALGO_SKEW_NS;
 }
 
-bool concurrency_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                      uint64_t until_ns)
+bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                 uint64_t until_ns)
 {
 	return cell_tag(head) == tag && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
-	       (cell_word(head) & SPAN) >= limit->permit.max && cell_ahead_ns(head, until_ns) >= 0;
+	       (cell_word(head) & SPAN) >= limit->places.max && cell_ahead_ns(head, until_ns) >= 0;
 }
 
-struct cell concurrency_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                              uint64_t now_ns)
+struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                         uint64_t now_ns)
 {
-	uint64_t ahead_ns = limit->permit.lease_ns + limit->permit.lease_ns / 8;
-	uint32_t word = 0, span = (uint32_t)limit->permit.max;
+	uint64_t ahead_ns = limit->places.lease_ns + limit->places.lease_ns / 8;
+	uint32_t word = 0, span = (uint32_t)limit->places.max;
 
 	if (cell_tag(head) == tag && cell_is_held(head)) {
 		word = cell_word(head) & ~(SPAN | CLOSING);
@@ -79,25 +79,25 @@ struct cell concurrency_raise(const struct algo_limit *limit, struct cell head, 
 	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_HELD);
 }
 
-struct cell concurrency_released(struct cell head, bool closing)
+struct cell places_released(struct cell head, bool closing)
 {
 	uint32_t word = (cell_word(head) + RELEASE) & ~CLOSING;
 
 	return (struct cell){head.low >> 32 << 32 | word | (closing ? CLOSING : 0), head.high};
 }
 
-struct cell concurrency_idle(struct cell head, uint64_t now_ns)
+struct cell places_idle(struct cell head, uint64_t now_ns)
 {
 	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
 }
 
-void concurrency_explain(const struct algo_limit *limit, const struct concurrency_use *use,
-                         struct algo_outcome *out)
+void places_explain(const struct algo_limit *limit, const struct places_use *use,
+                    struct algo_outcome *out)
 {
-	out->remaining = sat_sub(limit->permit.max, use->held);
+	out->remaining = sat_sub(limit->places.max, use->held);
 	out->reset_after_ns = use->last_ns;
 	if (!out->allowed) {
 		out->reason = WEIR_REASON_OVER_LIMIT;
-		out->retry_after_ns = u64_min(limit->permit.retry_ns, use->first_ns);
+		out->retry_after_ns = u64_min(limit->places.retry_ns, use->first_ns);
 	}
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "algo/wide.h"
+#include "rows/rows.h"
 
 #define DAY    (UINT64_C(19675) * NS_PER_DAY) /* a midnight */
 #define NOON   (DAY + NS_PER_DAY / 2)
@@ -55,12 +55,12 @@ static struct algo_time at(uint64_t now_ns)
 }
 
 static void step(struct state *on, const struct algo_call *call, uint64_t now_ns, struct cell head,
-                 struct algo_outcome *to, struct algo_change *change)
+                 struct algo_outcome *to, struct row_change *change)
 {
-	struct algo_row row = {on->row, CELLS, TAG, true};
+	struct row row = {on->row, CELLS, TAG, true};
 	struct algo_time time = at(now_ns);
 
-	algo_step_wide(&limit, call, &time, head, &row, to, change);
+	rows_step(&limit, call, &time, head, &row, to, change);
 }
 
 /* What one process does of a call before it dies after `wants` of what its steps want. */
@@ -70,14 +70,14 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 	struct algo_call call = {.op = op, .cost = cost, .until_ns = until_ns};
 
 	for (;; wants--) {
-		struct algo_change change;
+		struct row_change change;
 
 		step(&state, &call, now_ns, state.head, &out, &change);
-		if (change.want == ALGO_WANT_NOTHING)
+		if (change.want == ROW_WANT_NOTHING)
 			return true;
 		if (wants == 0)
 			return false;
-		if (change.want == ALGO_WANT_CELL) {
+		if (change.want == ROW_WANT_CELL) {
 			state.row[change.place] = change.after;
 			continue;
 		}
@@ -186,7 +186,7 @@ struct caller {
 	uint64_t now_ns;
 	enum { READ, STEP, LOOK, SWAP, DONE } next;
 	struct cell head;
-	struct algo_change change;
+	struct row_change change;
 	struct algo_outcome out;
 };
 
@@ -204,7 +204,7 @@ static bool same(struct cell a, struct cell b)
 /* As store/wide.c does it: whatever happens in between, it happens in one of these gaps. */
 static void move(struct state *on, struct caller *caller)
 {
-	const struct algo_change *change = &caller->change;
+	const struct row_change *change = &caller->change;
 
 	switch (caller->next) {
 	case READ:
@@ -213,16 +213,16 @@ static void move(struct state *on, struct caller *caller)
 		break;
 	case STEP:
 		step(on, &caller->call, caller->now_ns, caller->head, &caller->out, &caller->change);
-		caller->next = change->want == ALGO_WANT_HEAD ? SWAP : LOOK;
+		caller->next = change->want == ROW_WANT_HEAD ? SWAP : LOOK;
 		break;
 	case LOOK:
 		caller->next = !same(on->head, caller->head)         ? READ
-		               : change->want == ALGO_WANT_NOTHING ? DONE
+		               : change->want == ROW_WANT_NOTHING ? DONE
 		                                                   : SWAP;
 		break;
 	case SWAP:
 		caller->next = READ;
-		if (change->want == ALGO_WANT_CELL) {
+		if (change->want == ROW_WANT_CELL) {
 			if (same(on->row[change->place], change->before))
 				on->row[change->place] = change->after;
 		} else if (same(on->head, caller->head)) {
@@ -362,7 +362,7 @@ static void whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice(voi
 static void who_lags_behind_a_window_does_not_end_it_earlier(void **unused)
 {
 	struct algo_call acquire = {.op = ALGO_ACQUIRE, .cost = 1};
-	struct algo_change change;
+	struct row_change change;
 	struct algo_outcome ignored;
 
 	(void)unused;
@@ -371,7 +371,7 @@ static void who_lags_behind_a_window_does_not_end_it_earlier(void **unused)
 	/* It has read everything an hour ago, and now that another has written but not opened. */
 	assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOON + 3600 * NS_PER_S, 1));
 	step(&state, &acquire, NOON, state.head, &ignored, &change);
-	assert_int_equal(change.want, ALGO_WANT_HEAD);
+	assert_int_equal(change.want, ROW_WANT_HEAD);
 	assert_int_equal(change.name_ns, NOON + 3600 * NS_PER_S + PERIOD);
 }
 

@@ -1,5 +1,5 @@
 /*
- * concurrency.h: how many are in flight, as places that are held.
+ * places.h: how many are in flight, as places that are held.
  *
  * A limit of `max` has so many places in a key's row. A permit of a cost holds as
  * many of them, each a cell with the key's tag, the end of the lease and the low
@@ -15,13 +15,13 @@
  * (so who found no place free and then the same head, was right), and closing says
  * that somebody looks whether none is held any more.
  */
-#ifndef ALGO_CONCURRENCY_H
-#define ALGO_CONCURRENCY_H
+#ifndef ROWS_PLACES_H
+#define ROWS_PLACES_H
 
-#include "algo/wide.h"
+#include "rows/rows.h"
 
 /* Held places: how many, and how far ahead their leases end. */
-struct concurrency_use {
+struct places_use {
 	uint64_t held;
 	uint64_t first_ns; /* the first to end; UINT64_MAX: none */
 	uint64_t last_ns;
@@ -30,67 +30,67 @@ struct concurrency_use {
 };
 
 /* Which held places are meant. */
-struct concurrency_match {
+struct places_match {
 	uint64_t until_ns; /* when their lease ends; 0: whenever */
-	uint32_t word;     /* concurrency_word's */
+	uint32_t word;     /* places_word's */
 	bool any_word;
 };
 
 /** What a place carries of a permit; of none 0. */
-uint32_t concurrency_word(uint64_t permit);
+uint32_t places_word(uint64_t permit);
 
 /** A place as it is held from `now_ns` on. */
-struct cell concurrency_place(const struct algo_limit *limit, const struct algo_call *call,
-                              uint64_t now_ns, uint32_t tag);
+struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
+                        uint64_t now_ns, uint32_t tag);
 
-static inline bool concurrency_is_held(struct cell place, uint32_t tag, uint64_t now_ns)
+static inline bool places_is_held(struct cell place, uint32_t tag, uint64_t now_ns)
 {
 	return cell_tag(place) == tag && cell_is_held(place) && cell_ahead_ns(place, now_ns) > 0;
 }
 
 /** Whether a place ends further ahead than `limit` lets any. */
-static inline bool concurrency_is_far(const struct algo_limit *limit, struct cell place,
-                                      uint64_t now_ns)
+static inline bool places_is_far(const struct algo_limit *limit, struct cell place,
+                                 uint64_t now_ns)
 {
-	return cell_ahead_ns(place, now_ns) > (int64_t)(limit->permit.lease_ns + ALGO_SKEW_NS);
+	return cell_ahead_ns(place, now_ns) > (int64_t)(limit->places.lease_ns + ALGO_SKEW_NS);
 }
 
 /** Whether a held place is meant. */
-bool concurrency_matches(const struct concurrency_match *match, struct cell place);
+bool places_matches(const struct places_match *match, struct cell place);
 
 /** The same place, held by nobody. */
-static inline struct cell concurrency_free(struct cell place)
+static inline struct cell places_free(struct cell place)
 {
 	place.high &= ~UINT64_C(15);
 	return place;
 }
 
 /** How many places of the row may be held: none without a head. */
-unsigned concurrency_span(struct cell head, const struct algo_row *row);
+unsigned places_span(struct cell head, const struct row *row);
 
 /**
  * Adds up the row's, on top of what `use` has; {.first_ns = UINT64_MAX} at first. A place
  * that is being taken or freed counts as before or as after.
  */
-void concurrency_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                      const struct algo_row *row, struct concurrency_use *use);
+void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row, struct places_use *use);
 
 /** Whether places may be taken on behalf of this head, until `until_ns`. */
-bool concurrency_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                      uint64_t until_ns);
+bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                 uint64_t until_ns);
 
 /** A head that fits for as long as a lease that begins now, and some time longer. */
-struct cell concurrency_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                              uint64_t now_ns);
+struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
+                         uint64_t now_ns);
 
 /** The head after a release. */
-struct cell concurrency_released(struct cell head, bool closing);
+struct cell places_released(struct cell head, bool closing);
 
 /** The head as it says nothing any more. */
-struct cell concurrency_idle(struct cell head, uint64_t now_ns);
+struct cell places_idle(struct cell head, uint64_t now_ns);
 
 /** What `use` comes to as an answer; allowed as `out` says. */
-void concurrency_explain(const struct algo_limit *limit, const struct concurrency_use *use,
-                         struct algo_outcome *out);
+void places_explain(const struct algo_limit *limit, const struct places_use *use,
+                    struct algo_outcome *out);
 
 #endif

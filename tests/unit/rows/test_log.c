@@ -146,13 +146,13 @@ static void a_log_that_takes_over_use_keeps_it(void **unused)
 	(void)unused;
 	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
 	for (unsigned used = 50; used <= 150; used += 100) {
-		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ROW_MOVED);
 		assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
 		for (unsigned i = 0; i < 2; i++) {
 			assert_false(call(ALGO_ACQUIRE, 60, NOW));
 			assert_int_equal(state.out.remaining, used > 100 ? 0 : 50);
 		}
-		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ALGO_MOVED);
+		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ROW_MOVED);
 		call(ALGO_REFUND, 10, NOW);
 		assert_int_equal(state.out.remaining, used > 100 ? 10 : 60);
 	}

@@ -1,7 +1,7 @@
 /*
- * sliding_log.c: exactly what was taken in (now - period, now].
+ * log.c: exactly what was taken in (now - period, now].
  *
- * sliding_log.h says what the cells are. The oldest live entry is found from the newest by
+ * log.h says what the cells are. The oldest live entry is found from the newest by
  * the spans on the way: where it was when the head was written, or a little after. Beside
  * a narrow head, which knows that place, all that a request reads of the row is fetched
  * at once.
@@ -10,7 +10,7 @@
  * Entries beyond the head stay in it; going round, they may stand where older ones
  * were. Their names tell them: they are later than those of all that they could be before.
  */
-#include "algo/sliding_log.h"
+#include "rows/log.h"
 
 /* Leads in 4 bits: 0, powers of two, and: */
 enum { SIMPLE_BITS = 13, LIKE_OWN = 14, LIKE_NEWEST = 15 };
@@ -20,27 +20,27 @@ static unsigned bits_of(unsigned n)
 	return n == 0 ? 0 : 32 - (unsigned)__builtin_clz(n);
 }
 
-struct cell sliding_log_entry(const struct algo_row *row, uint64_t until_ns, unsigned sum,
-                              unsigned span, unsigned lead, unsigned state)
+struct cell log_make(const struct row *row, uint64_t until_ns, unsigned sum,
+                     unsigned span, unsigned lead, unsigned state)
 {
-	unsigned field = algo_log_is_narrow(row->width) ? span : (bits_of(span) - 1) / 2;
+	unsigned field = log_is_narrow(row->width) ? span : (bits_of(span) - 1) / 2;
 
 	return cell_make(row->tag, until_ns, (sum & LOG_SUM) << 17 | field << log_lead_bits(row) | lead,
 	                 state);
 }
 
-static bool ends_then(const struct algo_row *row, struct cell entry, uint64_t end_ns)
+static bool ends_then(const struct row *row, struct cell entry, uint64_t end_ns)
 {
 	return cell_tag(entry) == row->tag && log_ahead_ns(row, entry, end_ns) == 0;
 }
 
-static bool ends_with_newest(const struct algo_row *row, const struct log_view *head,
+static bool ends_with_newest(const struct row *row, const struct log_view *head,
                              uint64_t end_ns)
 {
 	return !head->first && ends_then(row, head->newest, end_ns);
 }
 
-static unsigned pack_lead(const struct algo_row *row, const struct log_view *head)
+static unsigned pack_lead(const struct row *row, const struct log_view *head)
 {
 	unsigned bits = bits_of(head->lead);
 
@@ -49,43 +49,43 @@ static unsigned pack_lead(const struct algo_row *row, const struct log_view *hea
 	return ends_with_newest(row, head, head->until_ns - head->lead) ? LIKE_NEWEST : LIKE_OWN;
 }
 
-bool sliding_log_fits(const struct algo_row *row, const struct log_view *head)
+bool log_fits(const struct row *row, const struct log_view *head)
 {
-	return algo_log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
+	return log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
 	       ends_then(row, head->own, head->until_ns - head->lead);
 }
 
-void sliding_log_name(const struct algo_row *row, struct log_view *head, uint64_t least_ns,
-                      uint64_t end_ns)
+void log_name(const struct row *row, struct log_view *head, uint64_t least_ns,
+              uint64_t end_ns)
 {
 	head->lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), log_lead_max(row));
 	head->until_ns = u64_max(least_ns, end_ns);
-	if (sliding_log_fits(row, head))
+	if (log_fits(row, head))
 		return;
 	head->lead = 1u << u64_min(bits_of(head->lead - 1), SIMPLE_BITS - 1);
 	head->until_ns = u64_max(least_ns, end_ns + head->lead);
 }
 
-void sliding_log_want_head(struct algo_change *change, const struct algo_row *row,
-                           const struct log_view *head, bool last)
+void log_want_head(struct row_change *change, const struct row *row,
+                   const struct log_view *head, bool last)
 {
 	uint32_t word;
 
-	if (algo_log_is_narrow(row->width))
+	if (log_is_narrow(row->width))
 		word = head->cost << 25 | head->place << 18 | head->span << 11 | head->lead << 4;
 	else
 		word = head->cost << 18 | head->place << 4 | pack_lead(row, head);
-	change->want = ALGO_WANT_HEAD;
+	change->want = ROW_WANT_HEAD;
 	change->head = cell_make(row->tag, head->until_ns, word, head->first);
 	change->last = last;
 }
 
-void sliding_log_want_entry(struct algo_change *change, const struct algo_row *row,
-                            const struct log_view *view, unsigned back, struct cell before,
-                            struct cell after)
+void log_want_entry(struct row_change *change, const struct row *row,
+                    const struct log_view *view, unsigned back, struct cell before,
+                    struct cell after)
 {
-	change->want = ALGO_WANT_CELL;
-	change->place = algo_row_back(row, view->place, back);
+	change->want = ROW_WANT_CELL;
+	change->place = row_back(row, view->place, back);
 	change->before = before;
 	change->after = after;
 }
@@ -95,7 +95,7 @@ void sliding_log_want_entry(struct algo_change *change, const struct algo_row *r
  * and was `known` places back, or a copy of it. One that came after it is what is left of others,
  * unless it was moved there since: then a later one is in the place of that as well.
  */
-static bool is_live_before(const struct algo_row *row, const struct log_view *view, unsigned back,
+static bool is_live_before(const struct row *row, const struct log_view *view, unsigned back,
                            unsigned known, struct cell later, struct cell *entry)
 {
 	int64_t ahead, before;
@@ -118,7 +118,7 @@ static bool is_live_before(const struct algo_row *row, const struct log_view *vi
  * span tells of are live, the oldest of them tells of more, if only of the next: those spans
  * are powers of 4; and refunds may have left one that is short.
  */
-static unsigned count_live(const struct algo_row *row, const struct log_view *view)
+static unsigned count_live(const struct row *row, const struct log_view *view)
 {
 	unsigned known = 1, span = view->span, dead, step;
 	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
@@ -133,7 +133,7 @@ static unsigned count_live(const struct algo_row *row, const struct log_view *vi
 			break;
 	}
 	/* In a narrow row it is not far from there. */
-	step = algo_log_is_narrow(row->width) ? 1 : (dead - known) / 2;
+	step = log_is_narrow(row->width) ? 1 : (dead - known) / 2;
 	while (dead > known + 1) {
 		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
 
@@ -150,12 +150,12 @@ static unsigned count_live(const struct algo_row *row, const struct log_view *vi
 }
 
 /* What was taken by the entries up to `back`, of those in use. */
-static unsigned used_up_to(const struct algo_row *row, const struct log_view *view, unsigned back)
+static unsigned used_up_to(const struct row *row, const struct log_view *view, unsigned back)
 {
 	return (log_sum(log_entry(row, view, back)) - view->base) & LOG_SUM;
 }
 
-static void look_into_row(const struct log_params *params, const struct algo_row *row,
+static void look_into_row(const struct log_params *params, const struct row *row,
                           struct log_view *view)
 {
 	struct cell oldest;
@@ -176,7 +176,7 @@ static void look_into_row(const struct log_params *params, const struct algo_row
 	view->use += used_up_to(row, view, 1);
 }
 
-static unsigned unpack_lead(const struct algo_row *row, const struct log_view *view, unsigned lead)
+static unsigned unpack_lead(const struct row *row, const struct log_view *view, unsigned lead)
 {
 	int64_t ns;
 
@@ -186,9 +186,9 @@ static unsigned unpack_lead(const struct algo_row *row, const struct log_view *v
 	return ns >= 0 && ns <= log_lead_max(row) ? (unsigned)ns : 0; /* unless damaged */
 }
 
-static void unpack_head(struct cell head, const struct algo_row *row, struct log_view *view)
+static void unpack_head(struct cell head, const struct row *row, struct log_view *view)
 {
-	struct algo_log_head fields = algo_log_head(row->width, cell_word(head));
+	struct log_head fields = log_head(row->width, cell_word(head));
 
 	view->cost = fields.cost;
 	view->place = fields.place < row->width ? fields.place : 0; /* unless damaged */
@@ -196,7 +196,7 @@ static void unpack_head(struct cell head, const struct algo_row *row, struct log
 	/* In this order: who sees an entry in its place sees what its sum was made from. */
 	view->own = log_entry(row, view, 0);
 	view->newest = view->first ? (struct cell){0, 0} : log_entry(row, view, 1);
-	if (algo_log_is_narrow(row->width)) {
+	if (log_is_narrow(row->width)) {
 		view->span = fields.span;
 		view->lead = fields.lead;
 	} else {
@@ -206,15 +206,15 @@ static void unpack_head(struct cell head, const struct algo_row *row, struct log
 }
 
 static struct log_view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                               const struct algo_row *row)
+                               const struct row *row)
 {
 	struct log_view view = {
 	    .until_ns = now_ns + limit->period_ns, .first = LOG_FIRST, .at = now_ns};
 	int64_t ahead, newest;
 
-	if (!algo_head_live(head, now_ns))
+	if (!row_head_live(head, now_ns))
 		return view;
-	if (cell_generation(head) == ALGO_MOVED) {
+	if (cell_generation(head) == ROW_MOVED) {
 		view.use = (uint64_t)cell_word(head) + 1;
 		view.moved = true;
 		return view;
@@ -243,8 +243,8 @@ static struct log_view view_of(const struct algo_limit *limit, uint64_t now_ns, 
 	return view;
 }
 
-uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                         const struct algo_row *row)
+uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row)
 {
 	return view_of(limit, now_ns, head, row).use;
 }
@@ -254,14 +254,14 @@ uint64_t sliding_log_use(const struct algo_limit *limit, uint64_t now_ns, struct
  * it there the one whose clock lags sees more entries live, and it may be the
  * one that goes on.
  */
-static void want_place(const struct algo_row *row, struct cell head, const struct log_view *view,
-                       struct algo_change *change)
+static void want_place(const struct row *row, struct cell head, const struct log_view *view,
+                       struct row_change *change)
 {
 	struct cell have = view->own;
 	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
 	unsigned sum = (log_sum(view->newest) + view->cost) & LOG_SUM;
-	struct cell want = sliding_log_entry(row, view->until_ns, first ? view->cost : sum,
-	                                     view->live + 1, view->lead, first);
+	struct cell want = log_make(row, view->until_ns, first ? view->cost : sum,
+	                            view->live + 1, view->lead, first);
 	bool same = cell_tag(have) == row->tag && (have.high | 15) == (head.high | 15);
 
 	if (same && cell_generation(have) == LOG_FIRST && first && log_sum(have) == view->cost)
@@ -269,18 +269,18 @@ static void want_place(const struct algo_row *row, struct cell head, const struc
 	if (same && cell_generation(have) == LOG_LATER && !view->first && log_sum(have) == sum &&
 	    log_span(row, have) >= log_span(row, want))
 		return;
-	sliding_log_want_entry(change, row, view, 0, have, want);
+	log_want_entry(change, row, view, 0, have, want);
 	change->then_head = true;
 }
 
 /* Use that was moved is one entry, now. */
-static void want_moved(const struct algo_row *row, const struct log_view *view,
-                       struct algo_change *change)
+static void want_moved(const struct row *row, const struct log_view *view,
+                       struct row_change *change)
 {
 	struct log_view head = *view;
 
 	head.cost = (unsigned)view->use;
-	sliding_log_want_head(change, row, &head, true);
+	log_want_head(change, row, &head, true);
 }
 
 /*
@@ -288,7 +288,7 @@ static void want_moved(const struct algo_row *row, const struct log_view *view,
  * word has no room for is told by a note under that one's name, GONE. There may be only
  * one: another that decides for the same head must not find it to end at another time.
  */
-static void want_instead(struct algo_change *change, const struct algo_row *row,
+static void want_instead(struct row_change *change, const struct row *row,
                          const struct log_view *view, uint64_t least_ns, uint64_t end_ns,
                          struct log_view *head)
 {
@@ -296,18 +296,18 @@ static void want_instead(struct algo_change *change, const struct algo_row *row,
 	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
 
 	if (lead >= 0 && lead <= log_lead_max(row) && !known)
-		head->own = sliding_log_entry(row, view->until_ns, 0, 1, (unsigned)lead, LOG_GONE);
-	sliding_log_name(row, head, least_ns, end_ns);
-	sliding_log_want_head(change, row, head, true);
-	if (algo_log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
+		head->own = log_make(row, view->until_ns, 0, 1, (unsigned)lead, LOG_GONE);
+	log_name(row, head, least_ns, end_ns);
+	log_want_head(change, row, head, true);
+	if (log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
 	    cell_bits(head->own) == cell_bits(view->own))
 		return;
-	sliding_log_want_entry(change, row, view, 0, view->own, head->own);
+	log_want_entry(change, row, view, 0, view->own, head->own);
 	change->then_head = true;
 }
 
-static void take(const struct algo_limit *limit, const struct algo_row *row, struct cell head,
-                 unsigned cost, struct log_view *view, struct algo_change *change)
+static void take(const struct algo_limit *limit, const struct row *row, struct cell head,
+                 unsigned cost, struct log_view *view, struct row_change *change)
 {
 	uint64_t end_ns = view->at + limit->period_ns;
 	struct log_view next;
@@ -324,19 +324,19 @@ static void take(const struct algo_limit *limit, const struct algo_row *row, str
 		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
 		want_instead(change, row, view, view->until_ns + 1, end_ns, &next);
 	} else {
-		next.place = algo_row_next(row, view->place);
+		next.place = row_next(row, view->place);
 		next.span = view->live + 1;
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */
-		next.newest = sliding_log_entry(row, view->until_ns, 0, 1, view->lead, LOG_LATER);
-		sliding_log_name(row, &next, view->until_ns + 1, end_ns);
-		sliding_log_want_head(change, row, &next, true);
+		next.newest = log_make(row, view->until_ns, 0, 1, view->lead, LOG_LATER);
+		log_name(row, &next, view->until_ns + 1, end_ns);
+		log_want_head(change, row, &next, true);
 		want_place(row, head, view, change);
 	}
 	*view = next;
 }
 
-static void forget(const struct algo_row *row, struct log_view *view, struct algo_change *change)
+static void forget(const struct row *row, struct log_view *view, struct row_change *change)
 {
 	struct log_view head = *view;
 
@@ -346,7 +346,7 @@ static void forget(const struct algo_row *row, struct log_view *view, struct alg
 	view->use = 0;
 }
 
-static uint64_t when_room(const struct algo_row *row, uint64_t now_ns, const struct log_view *view,
+static uint64_t when_room(const struct row *row, uint64_t now_ns, const struct log_view *view,
                           uint64_t need)
 {
 	unsigned enough = 0, few = view->live; /* what leaves up to `enough` places back suffices */
@@ -368,16 +368,16 @@ static uint64_t when_room(const struct algo_row *row, uint64_t now_ns, const str
 }
 
 /* When nothing will be in use. */
-static uint64_t end_of(const struct algo_row *row, uint64_t now_ns, const struct log_view *view)
+static uint64_t end_of(const struct row *row, uint64_t now_ns, const struct log_view *view)
 {
 	if (view->cost > 0 || view->live == 0)
 		return view->until_ns - view->lead;
 	return now_ns + (uint64_t)log_ahead_ns(row, view->newest, now_ns);
 }
 
-void sliding_log_step(const struct algo_limit *limit, const struct algo_call *call,
-                      const struct algo_time *time, struct cell head, const struct algo_row *row,
-                      struct algo_outcome *out, struct algo_change *change)
+void log_step(const struct algo_limit *limit, const struct algo_call *call,
+              const struct algo_time *time, struct cell head, const struct row *row,
+              struct algo_outcome *out, struct row_change *change)
 {
 	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
 	struct log_view view = view_of(limit, now_ns, head, row);
@@ -398,7 +398,7 @@ void sliding_log_step(const struct algo_limit *limit, const struct algo_call *ca
 		}
 		break;
 	case ALGO_REFUND:
-		sliding_log_refund(row, call, &view, change);
+		log_refund(row, call, &view, change);
 		break;
 	case ALGO_RESET:
 		if (view.use > 0)

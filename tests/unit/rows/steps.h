@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-#include "algo/wide.h"
+#include "rows/log.h"
+#include "rows/slots.h"
 
 #define NOW   (UINT64_C(1700000000) * NS_PER_S)
 #define TAG   7
@@ -57,18 +58,18 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 
 /* What is decided at once is what the step says, and wants. */
 static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
-                          const struct algo_change *change)
+                          const struct row_change *change)
 {
 	struct algo_outcome out;
 	struct cell after;
 
 	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed ||
-	    !sliding_window_take(&state.limit, state.head, now_ns, call->cost, &out, &after))
+	    !slots_take(&state.limit, state.head, now_ns, call->cost, &out, &after))
 		return;
 	assert_true(state.out.allowed && out.allowed);
 	assert_int_equal(out.remaining, state.out.remaining);
 	assert_int_equal(out.reset_after_ns, state.out.reset_after_ns);
-	assert_true(change->want == ALGO_WANT_HEAD && change->last);
+	assert_true(change->want == ROW_WANT_HEAD && change->last);
 	assert_memory_equal(&after, &change->head, sizeof after);
 	at_once++;
 }
@@ -83,38 +84,38 @@ static void same_outcome(const struct algo_outcome *out)
 	assert_int_equal(out->wait_ns, state.out.wait_ns);
 }
 
-static void same_change(const struct algo_change *change, const struct algo_change *step)
+static void same_change(const struct row_change *change, const struct row_change *step)
 {
 	assert_int_equal(change->want, step->want);
 	assert_false(step->clean);
-	if (step->want == ALGO_WANT_CELL) {
+	if (step->want == ROW_WANT_CELL) {
 		assert_int_equal(change->place, step->place);
 		assert_memory_equal(&change->before, &step->before, sizeof change->before);
 		assert_memory_equal(&change->after, &step->after, sizeof change->after);
 	}
-	if (step->want == ALGO_WANT_HEAD || step->then_head)
+	if (step->want == ROW_WANT_HEAD || step->then_head)
 		assert_memory_equal(&change->head, &step->head, sizeof change->head);
 }
 
 /* The same of what goes to another slot; `opening`: whether its head was just sealed. */
-static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const struct algo_row *row,
-                          const struct algo_change *step, bool *opening)
+static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const struct row *row,
+                          const struct row_change *step, bool *opening)
 {
-	struct algo_change change = {.want = ALGO_WANT_HEAD};
+	struct row_change change = {.want = ROW_WANT_HEAD};
 	struct algo_outcome out;
 
 	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed || call->cost == 0)
 		return;
 	if (!*opening) {
 		*opening =
-		    sliding_window_seal(&state.limit, state.head, row, now_ns, call->cost, &change);
+		    slots_seal(&state.limit, state.head, row, now_ns, call->cost, &change);
 		if (*opening)
 			same_change(&change, step);
 		return;
 	}
-	sliding_window_open(&state.limit, state.head, row, now_ns, call->cost, &out, &change);
+	slots_open(&state.limit, state.head, row, now_ns, call->cost, &out, &change);
 	same_change(&change, step);
-	if (step->want == ALGO_WANT_HEAD) {
+	if (step->want == ROW_WANT_HEAD) {
 		assert_true(step->last);
 		same_outcome(&out);
 		opened++;
@@ -122,30 +123,30 @@ static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const s
 }
 
 static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
-                            const struct algo_row *row, const struct algo_change *step)
+                            const struct row *row, const struct row_change *step)
 {
 	struct algo_outcome out;
-	struct algo_append append;
+	struct log_append append;
 
 	if (call->op != ALGO_ACQUIRE || state.limit.algorithm != WEIR_SLIDING_LOG ||
-	    !algo_log_is_narrow(row->width) ||
-	    !sliding_log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
+	    !log_is_narrow(row->width) ||
+	    !log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
 		return;
 	same_outcome(&out);
 	assert_int_equal(append.until_ns,
 	                 (int64_t)now_ns +
 	                     cell_ahead_ns(out.allowed ? append.head : state.head, now_ns));
 	if (out.allowed) {
-		struct algo_change change = {.want = append.is_there ? ALGO_WANT_HEAD : ALGO_WANT_CELL,
-		                             .head = append.head,
-		                             .place = append.place,
-		                             .before = append.before,
-		                             .after = append.entry};
+		struct row_change change = {.want = append.is_there ? ROW_WANT_HEAD : ROW_WANT_CELL,
+		                            .head = append.head,
+		                            .place = append.place,
+		                            .before = append.before,
+		                            .after = append.entry};
 
 		same_change(&change, step);
 		assert_true(step->last && step->then_head != append.is_there);
 	} else {
-		assert_int_equal(step->want, ALGO_WANT_NOTHING);
+		assert_int_equal(step->want, ROW_WANT_NOTHING);
 	}
 	appended++;
 }
@@ -154,40 +155,40 @@ static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
 {
-	struct algo_row row = {state.row, state.width, TAG, true};
+	struct row row = {state.row, state.width, TAG, true};
 	struct algo_call call = {op, cost, until_ns};
 	struct algo_time time = {now_ns, 0};
 	bool opening = false;
 
 	for (;; wants--) {
-		struct algo_change change;
+		struct row_change change;
 
-		algo_step_wide(&state.limit, &call, &time, state.head, &row, &state.out, &change);
+		rows_step(&state.limit, &call, &time, state.head, &row, &state.out, &change);
 		agree_at_once(&call, now_ns, &change);
 		agree_to_open(&call, now_ns, &row, &change, &opening);
 		agree_to_append(&call, now_ns, &row, &change);
-		if (change.want == ALGO_WANT_NOTHING)
+		if (change.want == ROW_WANT_NOTHING)
 			return true;
 		if (wants == 0)
 			return false;
-		if (change.want == ALGO_WANT_CELL) {
+		if (change.want == ROW_WANT_CELL) {
 			assert_true(change.place < row.width);
 			assert_memory_equal(&state.row[change.place], &change.before, sizeof change.before);
 			state.row[change.place] = change.after;
 			if (change.then_head && --wants == 0)
 				return false;
 		}
-		if (change.want == ALGO_WANT_HEAD || !change.then_head) {
+		if (change.want == ROW_WANT_HEAD || !change.then_head) {
 			call.cost -= change.given_back;
 			if (call.until_ns != 0 && change.until_ns != 0)
 				call.until_ns = change.until_ns;
 		}
-		if (change.want == ALGO_WANT_CELL && !change.then_head)
+		if (change.want == ROW_WANT_CELL && !change.then_head)
 			continue;
 		if (change.clean)
 			for (unsigned i = 0; i < row.width; i++)
 				if (cell_tag(state.row[i]) == TAG)
-					state.row[i] = sliding_window_void(state.row[i]);
+					state.row[i] = slots_void(state.row[i]);
 		state.head = change.head;
 		state.until_ns = now_ns + (uint64_t)cell_ahead_ns(change.head, now_ns);
 		if (change.last)

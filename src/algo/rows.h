@@ -1,0 +1,70 @@
+/*
+ * rows.h: how a state of more than one word is kept, as the parameters of its rows.
+ *
+ * Such a state is a head and a row of cells. An algorithm says which operations on rows it
+ * needs, and with which parameters; src/rows carries them out without locks.
+ */
+#ifndef ALGO_ROWS_H
+#define ALGO_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Cells of the narrowest rows and of the widest. */
+#define ALGO_WIDTH_LEAST 12
+#define ALGO_WIDTH_MOST  10240
+
+#define ALGO_SLOTS_DEFAULT 10
+#define ALGO_SLOTS_MAX     1000
+#define ALGO_LOG_MAX       10000
+#define ALGO_PERMITS_MAX   10000
+
+enum algo_rows {
+	ALGO_ROWS_NONE,   /* a state is one word, or there is none */
+	ALGO_ROWS_SLOTS,  /* add to the slot of now; slots leave as time goes on */
+	ALGO_ROWS_LOG,    /* append; entries leave as time goes on */
+	ALGO_ROWS_DAY,    /* a day's first units are free, all others count in a window */
+	ALGO_ROWS_PLACES, /* take a place and give it back */
+};
+
+struct slots_params {
+	uint64_t count;
+	uint64_t period_ns;
+	uint64_t slot_ns; /* rounded down, unless `whole` */
+	uint32_t slots;
+	bool whole;
+	bool weighted; /* two slots, of which the older one counts by what is left of it */
+};
+
+struct log_params {
+	uint64_t count;
+	uint64_t period_ns;
+};
+
+struct day_params {
+	uint64_t free;  /* units a day that no window counts */
+	uint64_t count; /* of all others in a period */
+	uint64_t period_ns;
+};
+
+struct places_params {
+	uint64_t max;
+	uint64_t lease_ns;
+	uint64_t retry_ns;
+	uint64_t queue;       /* who waits is its keeper's business, */
+	uint64_t max_wait_ns; /* as is how long */
+};
+
+/*
+ * The generation of a limit's slots tells the form of a head's word, and two numbers of slots
+ * that follow one another apart.
+ */
+enum { SLOTS_BARE = 1, SLOTS_OTHER = 2, SLOTS_GENERATIONS = 4 };
+
+/** The generation of so many slots and such a count, where nobody says otherwise. */
+static inline unsigned slots_generation(uint32_t slots, uint64_t count)
+{
+	return (slots * UINT32_C(0x9e3779b1) >> 30 & SLOTS_OTHER) | (count > 0xffff ? SLOTS_BARE : 0);
+}
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * rows.h: states of more than one word, as rows of cells, and the step on them.
+ *
+ * The key's own cell, its head, holds the newest entry, and `until` of it is
+ * that of the whole state. Behind the head stands a row of cells of the same
+ * shape with the entries before it. Only what is swapped into the head decides;
+ * a row cell is written on behalf of a head, by a compare-and-swap, too.
+ * docs/design/wide-states.md says why that is exact, and what a crash leaves.
+ *
+ * The step stays pure. It reads the row, which others may be writing, and says
+ * which one cell should be changed next; its caller carries that out and steps
+ * again until a step wants nothing more, or its last want was met.
+ */
+#ifndef ROWS_ROWS_H
+#define ROWS_ROWS_H
+
+#include "algo/algo.h"
+#include "base/cell.h"
+
+/*
+ * In the generation of a head: its use, word + 1, belongs to a later table of the
+ * limit, where it is to be looked for first. Nothing is granted on this one again,
+ * so it is a note: no state of the key any more.
+ */
+#define ROW_MOVED CELL_NOTE
+
+struct row {
+	struct cell *cells;
+	unsigned width;
+	uint32_t tag; /* of the key: a row cell without it is another's leftover */
+	bool load_is_atomic;
+};
+
+static inline struct cell row_load(const struct row *row, unsigned place)
+{
+	return cell_load(&row->cells[place], row->load_is_atomic);
+}
+
+/* The place after another, and that so many before it, round and round. */
+static inline unsigned row_next(const struct row *row, unsigned place)
+{
+	return place + 1 < row->width ? place + 1 : 0;
+}
+
+static inline unsigned row_back(const struct row *row, unsigned place, unsigned back)
+{
+	return place >= back ? place - back : place + row->width - back;
+}
+
+enum row_want {
+	ROW_WANT_NOTHING, /* the outcome stands, if the head is still the same */
+	ROW_WANT_AGAIN,   /* others were at it meanwhile */
+	ROW_WANT_HEAD,    /* swap the head for `head` */
+	ROW_WANT_CELL,    /* if the head is still the same, swap `before` at `place` for `after` */
+};
+
+struct row_change {
+	enum row_want want;
+	bool last;  /* once it is done, the outcome stands */
+	bool clean; /* head: first pass all cells of the row through slots_void */
+	struct cell head;
+	unsigned place;
+	struct cell before, after;
+	bool then_head; /* cell: once that is done, swap the head for `head` as well */
+	uint64_t given_back; /* what is then to be taken off the cost of a refund */
+	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
+	uint64_t until_ns;   /* and which name it then goes on with, if not 0 */
+};
+
+/**
+ * One step of a limit with a width, on a head that may be empty, spent or
+ * claimed; then the row is not looked at and may be {0}. Operations as in algo_step,
+ * but that an acquire may have a head written by other parameters, or by a clock
+ * since set back, brought up to date even when it is denied.
+ */
+void rows_step(const struct algo_limit *limit, const struct algo_call *call,
+               const struct algo_time *time, struct cell head, const struct row *row,
+               struct algo_outcome *out, struct row_change *change);
+
+/** The head that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
+struct cell rows_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                       const struct row *row);
+
+/* What is behind rows_step. */
+void slots_step(const struct algo_limit *limit, const struct algo_call *call,
+                const struct algo_time *time, struct cell head, const struct row *row,
+                struct algo_outcome *out, struct row_change *change);
+void log_step(const struct algo_limit *limit, const struct algo_call *call,
+              const struct algo_time *time, struct cell head, const struct row *row,
+              struct algo_outcome *out, struct row_change *change);
+void day_step(const struct algo_limit *limit, const struct algo_call *call,
+              const struct algo_time *time, struct cell head, const struct row *row,
+              struct algo_outcome *out, struct row_change *change);
+uint64_t slots_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                   const struct row *row);
+uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row);
+
+static inline bool row_head_live(struct cell head, uint64_t now_ns)
+{
+	return !cell_is_empty(head) && !cell_is_claim(head) && cell_ahead_ns(head, now_ns) > 0;
+}
+
+#endif
