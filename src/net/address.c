@@ -90,6 +90,17 @@ static int set_option(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof value);
 }
 
+int net_address_tune(int fd)
+{
+	return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
+	               set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, NET_KEEPALIVE_S) ||
+	               set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, NET_KEEPALIVE_S / 3) ||
+	               set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) ||
+	               set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1)
+	           ? -1
+	           : 0;
+}
+
 /*
  * The first socket is bound without SO_REUSEPORT and gets it afterwards, so that
  * our own loops share the port while a second server finds it taken instead of
@@ -103,14 +114,10 @@ static int bind_socket(struct net_address *address, bool first)
 	if (fd < 0)
 		return -1;
 	/* Linux hands the options on to what the socket accepts: no call for each connection. */
-	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) ||
-	    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
-	    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, NET_KEEPALIVE_S) ||
-	    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, NET_KEEPALIVE_S / 3) ||
-	    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) ||
+	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_tune(fd) ||
 	    (!first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
-	    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) || bind(fd, &address->any, size) ||
+	    bind(fd, &address->any, size) ||
 	    (first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    getsockname(fd, &address->any, &size)) {
 		int saved = errno;
@@ -131,7 +138,7 @@ int net_address_dial(const struct net_address *address, unsigned timeout_s)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	net_address_tune(fd);
 	if (connect(fd, &address->any, net_address_size(address)) == 0)
 		return fd;
 	saved = errno;

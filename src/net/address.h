@@ -39,11 +39,16 @@ socklen_t net_address_size(const struct net_address *address);
 struct ip net_address_ip(const struct net_address *address);
 
 /**
+ * The socket sends without delay, and finds out within twice NET_KEEPALIVE_S that a silent
+ * peer is not there any more. 0, or -1 and errno.
+ */
+int net_address_tune(int fd);
+
+/**
  * Binds `count` listening sockets to one address; the kernel spreads connections
  * over them. Port 0 takes a free one and writes it to *address. Another program
  * on the port is an error, though it may share ports itself. Errors: EIO.
- * The sockets are non-blocking. Those they accept send without delay, and find out
- * within twice NET_KEEPALIVE_S that a silent peer is not there any more.
+ * The sockets are non-blocking, and tuned as are those that they accept.
  */
 int net_address_listen(struct net_address *address, int *sockets, size_t count,
                        struct weir_error *error);

@@ -15,21 +15,15 @@
  */
 #define LINGER_MS 2000
 
-#define OUT_KEEP  ((size_t)1 << 20)
 /* A held connection that has sent so much is not read any more. */
 #define HELD_MAX  READ_MIN
 
-struct write {
-	uv_write_t request;
-	struct net_conn *conn;
-	size_t size; /* of this struct too: small writes must not hide its cost */
-	char data[];
-};
-
-static void touch(struct net_conn *conn)
+void conn_touch(struct net_conn *conn)
 {
-	if (conn->touched)
+	if (conn->touched || conn->state == CONN_DEAD)
 		return;
+	if (!conn->loop->touched)
+		loop_resume_soon(conn->loop);
 	conn->touched = true;
 	conn->next_touched = conn->loop->touched;
 	conn->loop->touched = conn;
@@ -43,11 +37,6 @@ static bool had_its_share(const struct net_conn *conn)
 	return conn->round == conn->loop->round;
 }
 
-static uint64_t now_ms(const struct net_conn *conn)
-{
-	return uv_now(&conn->loop->uv);
-}
-
 static void set_paused(struct net_conn *conn, bool pause)
 {
 	if (conn->paused == pause || conn->eof)
@@ -57,6 +46,18 @@ static void set_paused(struct net_conn *conn, bool pause)
 		uv_read_stop((uv_stream_t *)&conn->tcp);
 	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
 		conn_kill(conn);
+}
+
+bool conn_is_unsent(const struct net_conn *conn)
+{
+	return conn->queued > 0 || (conn->filter && conn->filter->out.len > 0);
+}
+
+void conn_end_input(struct net_conn *conn)
+{
+	uv_read_stop((uv_stream_t *)&conn->tcp);
+	conn->eof = true;
+	conn_touch(conn);
 }
 
 /* Its owner does not want what comes. */
@@ -71,6 +72,8 @@ static bool must_wait(const struct net_conn *conn)
  */
 static bool should_pause(const struct net_conn *conn)
 {
+	if (filter_greets(conn->filter))
+		return conn->queued >= NET_OUT_MAX;
 	if (conn->held)
 		return conn->in.len >= HELD_MAX || net_conn_room(conn) == 0;
 	return conn->kept || net_conn_room(conn) == 0;
@@ -89,8 +92,8 @@ static size_t deliver(struct net_conn *conn, struct slice bytes)
 	loop->spent += consumed;
 	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
 	if (consumed > 0)
-		conn->since_ms = now_ms(conn);
-	touch(conn);
+		conn->since_ms = conn_now_ms(conn);
+	conn_touch(conn);
 	return consumed;
 }
 
@@ -108,7 +111,7 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 	struct net_loop *loop = conn->loop;
 	size_t consumed;
 
-	conn->since_ms = now_ms(conn);
+	conn->since_ms = conn_now_ms(conn);
 	consumed = deliver(conn, (struct slice){data, len});
 	loop->scratch_used += consumed;
 	if (conn->state == CONN_OPEN && consumed < len)
@@ -118,10 +121,28 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 }
 
 /* A long request is dear, and may come with many others: it is handed over in a later round. */
-static void put_off(struct net_conn *conn)
+static void deliver_grown(struct net_conn *conn)
 {
-	conn->kept = true;
-	net_conn_yield(conn);
+	if (conn->in.len > READ_MIN && net_loop_is_busy(conn->loop)) {
+		conn->kept = true;
+		net_conn_yield(conn);
+	} else {
+		deliver_kept(conn);
+	}
+}
+
+static void deliver_filtered(struct net_conn *conn, struct slice bytes)
+{
+	size_t before = conn->in.len;
+
+	if (before == 0 && conn->filter->state == NET_FILTER_READY)
+		conn->since_ms = conn_now_ms(conn);
+	conn->round = conn->loop->round;
+	filter_read(conn, bytes);
+	if (conn->in.failed)
+		conn_fail(conn, UV_ENOBUFS);
+	if (conn->state == CONN_OPEN && conn->in.len > before)
+		deliver_grown(conn);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -135,9 +156,11 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	/* Its turn comes in the next round; what was handed over in this one must not move. */
 	if (had_its_share(conn))
 		return;
-	if (conn->in.len == 0 || conn->state != CONN_OPEN) {
+	if (conn->in.len == 0 || conn->filter || conn->state != CONN_OPEN) {
 		room = u64_min(SCRATCH_SIZE - loop->scratch_used,
 		               conn->held ? HELD_MAX : net_loop_share(loop, READ_MAX));
+		if (conn->filter)
+			room = u64_min(room, sat_sub(loop->options.input_max, conn->in.len));
 		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
 		return;
 	}
@@ -158,24 +181,22 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	if (nread == 0 || conn->state == CONN_DEAD || (nread == UV_ENOBUFS && had_its_share(conn)))
 		return;
 	if (nread == UV_EOF) {
-		conn->eof = true;
-		touch(conn);
+		conn_end_input(conn);
 		return;
 	}
 	if (nread < 0) {
-		conn_kill(conn);
+		conn_fail(conn, (int)nread);
 		return;
 	}
-	if (conn->state != CONN_OPEN)
+	if (conn->state != CONN_OPEN && !(conn->state == CONN_FINISHING && filter_greets(conn->filter)))
 		return;
 	if (conn->queued == 0)
-		conn->active_ms = now_ms(conn);
-	if (conn->in.len > 0) {
+		conn->active_ms = conn_now_ms(conn);
+	if (conn->filter) {
+		deliver_filtered(conn, (struct slice){buf->base, (size_t)nread});
+	} else if (conn->in.len > 0) {
 		conn->in.len += (size_t)nread;
-		if (conn->in.len > READ_MIN && net_loop_is_busy(conn->loop))
-			put_off(conn);
-		else
-			deliver_kept(conn);
+		deliver_grown(conn);
 	} else {
 		deliver_fresh(conn, buf->base, (size_t)nread);
 	}
@@ -218,47 +239,74 @@ static void on_closed(uv_handle_t *handle)
 	struct net_loop *loop = conn->loop;
 
 	conn->kind->close(loop->context, conn);
+	if (loop->writing == conn) { /* appended since it was killed */
+		loop->writing = NULL;
+		loop->out.len = 0;
+	}
 	*conn->link = conn->next;
 	if (conn->next)
 		conn->next->link = conn->link;
-	gate_give_back(loop, conn->reserved);
+	if (!conn->is_dialled)
+		gate_give_back(loop, conn->reserved);
+	filter_free(conn->filter);
 	buffer_free(&conn->in);
 	free(conn);
 	loop_resume_accepting(loop); /* if it was for want of a descriptor */
 }
 
-void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
-               bool reserved)
+struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
 {
+	size_t in_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
 	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
 
-	if (!conn || uv_tcp_init(&loop->uv, &conn->tcp)) {
-		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
-		gate_give_back(loop, reserved);
-		close(fd);
+	if (!conn)
+		return NULL;
+	if ((kind->filter && !(conn->filter = filter_make(kind->filter))) ||
+	    uv_tcp_init(&loop->uv, &conn->tcp)) {
+		filter_free(conn->filter);
 		free(conn);
-		return;
+		return NULL;
 	}
 	conn->loop = loop;
 	conn->kind = kind;
-	conn->peer = *peer;
-	conn->in.max = loop->options.input_max;
-	conn->active_ms = conn->opened_ms = now_ms(conn);
-	conn->reserved = reserved;
+	conn->in.max = in_max;
+	conn->active_ms = conn->since_ms = conn->opened_ms = conn_now_ms(conn);
 	conn->next = loop->conns;
 	conn->link = &loop->conns;
 	if (conn->next)
 		conn->next->link = &conn->next;
 	loop->conns = conn;
+	return conn;
+}
+
+void conn_start(struct net_conn *conn)
+{
+	conn->state = CONN_OPEN;
+	conn->kind->open(conn->loop->context, conn);
+	if (conn->filter && conn->state != CONN_DEAD)
+		filter_read(conn, (struct slice){NULL, 0});
+	if (conn->state != CONN_DEAD && uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
+		conn_kill(conn);
+}
+
+void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
+               bool reserved)
+{
+	struct net_conn *conn = conn_make(loop, kind);
+
+	if (!conn) {
+		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
+		gate_give_back(loop, reserved);
+		close(fd);
+		return;
+	}
+	conn->peer = *peer;
+	conn->reserved = reserved;
 	if (reserved)
 		reserve_add(conn);
-	kind->open(loop->context, conn);
-	if (uv_tcp_open(&conn->tcp, fd)) {
+	if (uv_tcp_open(&conn->tcp, fd))
 		close(fd);
-		conn_kill(conn);
-	} else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read)) {
-		conn_kill(conn);
-	}
+	conn_start(conn);
 }
 
 void conn_kill(struct net_conn *conn)
@@ -273,29 +321,39 @@ void conn_kill(struct net_conn *conn)
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
+void conn_fail(struct net_conn *conn, int error)
+{
+	if (conn->error == 0)
+		conn->error = error;
+	conn_kill(conn);
+}
+
 static void conn_linger(struct net_conn *conn)
 {
 	int fd;
 
+	if (conn->filter)
+		filter_write(conn, (struct slice){NULL, 0});
+	if (conn->state == CONN_DEAD || conn_is_unsent(conn))
+		return;
 	if (conn->eof || uv_fileno((uv_handle_t *)&conn->tcp, &fd) || shutdown(fd, SHUT_WR)) {
 		conn_kill(conn);
 		return;
 	}
 	conn->state = CONN_LINGERING;
-	conn->since_ms = now_ms(conn);
+	conn->since_ms = conn_now_ms(conn);
 	set_paused(conn, false);
 }
 
-/* Does what the state of input and output asks for. Not before the turn has answered. */
-static void conn_update(struct net_conn *conn)
+void conn_update(struct net_conn *conn)
 {
-	if (conn->held && conn->eof) {
+	if (conn->eof && (conn->held || filter_greets(conn->filter))) {
 		conn_kill(conn);
 		return;
 	}
 	if (conn->state == CONN_OPEN && conn->eof && !conn->kept)
 		conn->state = CONN_FINISHING;
-	if (conn->state == CONN_FINISHING && conn->queued == 0 && !conn->held)
+	if (conn->state == CONN_FINISHING && !conn_is_unsent(conn) && !conn->held)
 		conn_linger(conn);
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
@@ -331,98 +389,10 @@ void conn_settle(struct net_conn *conn)
 		conn_update(conn);
 }
 
-static void on_written(uv_write_t *request, int status)
-{
-	struct write *write = (struct write *)request;
-	struct net_conn *conn = write->conn;
-
-	conn->queued -= write->size;
-	free(write);
-	if (conn->state == CONN_DEAD)
-		return;
-	conn->active_ms = now_ms(conn);
-	if (status < 0)
-		conn_kill(conn);
-	else if (!conn->touched)
-		conn_update(conn);
-}
-
-static int queue_write(struct net_conn *conn, const char *data, size_t len)
-{
-	struct write *write = malloc(sizeof *write + len);
-	uv_buf_t buf;
-	int status;
-
-	if (!write)
-		return UV_ENOMEM;
-	write->conn = conn;
-	write->size = sizeof *write + len;
-	memcpy(write->data, data, len);
-	buf = uv_buf_init(write->data, (unsigned)len);
-	status = uv_write(&write->request, (uv_stream_t *)&conn->tcp, &buf, 1, on_written);
-	if (status)
-		free(write);
-	else
-		conn->queued += write->size;
-	return status;
-}
-
-static int send_now(struct net_conn *conn, char *data, size_t len)
-{
-	uv_buf_t buf = uv_buf_init(data, (unsigned)len);
-	int n = UV_EAGAIN;
-
-	if (conn->queued == 0)
-		n = uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
-	if (n == UV_EAGAIN)
-		n = 0;
-	if (n < 0)
-		return n;
-	if (n > 0)
-		conn->active_ms = now_ms(conn);
-	return (size_t)n < len ? queue_write(conn, data + n, len - (size_t)n) : 0;
-}
-
-void net_loop_flush(struct net_loop *loop)
-{
-	struct net_conn *conn = loop->writing;
-
-	if (!conn)
-		return;
-	loop->writing = NULL;
-	conn->written += loop->out.len;
-	loop->spent += loop->out.len;
-	if (conn->state != CONN_DEAD &&
-	    (loop->out.failed || (loop->out.len > 0 && send_now(conn, loop->out.data, loop->out.len))))
-		conn_kill(conn);
-	loop->out.len = 0;
-	loop->out.failed = false;
-	if (loop->out.capacity > OUT_KEEP)
-		buffer_free(&loop->out);
-}
-
-struct buffer *net_conn_out(struct net_conn *conn)
-{
-	struct net_loop *loop = conn->loop;
-
-	if (loop->writing != conn) {
-		net_loop_flush(loop);
-		loop->writing = conn;
-	}
-	return &loop->out;
-}
-
-size_t net_conn_room(const struct net_conn *conn)
-{
-	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
-
-	return sat_sub(NET_OUT_MAX, conn->queued + conn->written + fresh);
-}
-
 void net_conn_yield(struct net_conn *conn)
 {
 	conn->yielded = true;
-	touch(conn);
+	conn_touch(conn);
 }
 
 bool net_loop_is_busy(const struct net_loop *loop)
@@ -432,24 +402,36 @@ bool net_loop_is_busy(const struct net_loop *loop)
 
 void net_conn_finish(struct net_conn *conn)
 {
+	if (conn->state == CONN_CONNECTING)
+		conn_kill(conn);
 	if (conn->state == CONN_OPEN)
 		conn->state = CONN_FINISHING;
 	conn->kept = false;
-	touch(conn);
+	conn_touch(conn);
+}
+
+void net_conn_abort(struct net_conn *conn)
+{
+	conn_kill(conn);
+}
+
+const char *net_conn_error(const struct net_conn *conn)
+{
+	return conn->error ? uv_strerror(conn->error) : NULL;
 }
 
 void net_conn_hold(struct net_conn *conn)
 {
 	conn->held = true;
-	touch(conn);
+	conn_touch(conn);
 }
 
 /* It is as if what it has sent since had come now. */
 void net_conn_release(struct net_conn *conn)
 {
 	conn->held = false;
-	conn->since_ms = conn->active_ms = now_ms(conn);
-	touch(conn);
+	conn->since_ms = conn->active_ms = conn_now_ms(conn);
+	conn_touch(conn);
 }
 
 bool net_conn_is_held(const struct net_conn *conn)
@@ -473,7 +455,7 @@ bool net_conn_is_gone(const struct net_conn *conn)
 
 bool conn_is_idle(const struct net_conn *conn)
 {
-	return !conn->held && conn->queued == 0 && (conn->in.len == 0 || conn->state != CONN_OPEN);
+	return !conn->held && !conn_is_unsent(conn) && (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
 static uint64_t idle_timeout_ms(const struct net_conn *conn)
@@ -488,6 +470,8 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 	const struct net_options *options = &conn->loop->options;
 	uint64_t since = conn->active_ms, limit = idle_timeout_ms(conn);
 
+	if (conn->state == CONN_CONNECTING)
+		return; /* it has a deadline of its own */
 	if (conn->state == CONN_LINGERING) {
 		since = conn->since_ms;
 		limit = LINGER_MS;
@@ -508,12 +492,12 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 		if (conn->held && conn->paused && net_conn_is_gone(conn))
 			conn_kill(conn);
 		return;
-	} else if (conn->in.len > 0) {
+	} else if (conn->in.len > 0 || filter_keeps(conn->filter)) {
 		since = conn->since_ms;
 		limit = options->request_timeout_ms;
 	}
 	if (limit > 0 && now - since >= limit)
-		conn_kill(conn);
+		conn_fail(conn, conn->state == CONN_LINGERING ? 0 : UV_ETIMEDOUT);
 }
 
 void *net_conn_data(struct net_conn *conn)

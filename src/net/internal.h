@@ -1,4 +1,4 @@
-/* internal.h: what loop.c, listen.c and conn.c share. */
+/* internal.h: what the files of this folder share. */
 #ifndef NET_INTERNAL_H
 #define NET_INTERNAL_H
 
@@ -65,8 +65,9 @@ struct net_loop {
 	size_t spent;             /* bytes consumed and written in this round */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
-	struct net_conn *writing; /* whose replies are in `out` */
+	struct net_conn *writing; /* `out` holds its replies */
 	struct buffer out;
+	struct buffer wire; /* `out` behind a filter; empty between two writes */
 	_Atomic bool stop;
 	enum { LOOP_RUNNING, LOOP_STOPPING, LOOP_DRAINING, LOOP_ENDED } phase;
 	uint64_t stop_at_ms;
@@ -75,27 +76,40 @@ struct net_loop {
 };
 
 enum conn_state {
+	CONN_CONNECTING,
 	CONN_OPEN,
 	CONN_FINISHING, /* no more requests; replies may still come */
 	CONN_LINGERING, /* our side is shut; input is read and dropped, see conn_linger */
 	CONN_DEAD,      /* closing; its memory lasts until the turn is over */
 };
 
+/* The filter of a connection. */
+struct conn_filter {
+	const struct net_filter *type;
+	enum net_filter_state state;
+	bool has_ended; /* the owner's output: it has been told, or failed */
+	struct buffer out; /* the owner's, kept while it greets */
+	alignas(max_align_t) unsigned char data[];
+};
+
 struct net_conn {
 	uv_tcp_t tcp;
 	struct net_loop *loop;
 	const struct net_kind *kind;
+	struct conn_filter *filter; /* NULL: none */
 	struct net_conn *next, **link; /* all of the loop */
 	struct net_conn *next_touched;
 	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
 	bool touched;
-	bool eof;    /* the peer has sent its last byte */
-	bool paused; /* not read, for its output waits, or `in` is full */
+	bool is_dialled; /* by us: the gate has not admitted it */
+	bool eof;     /* the peer has sent its last byte */
+	bool paused;  /* not read, for its output waits, or `in` is full */
 	bool held;   /* its owner's answer comes later */
 	bool reserved; /* it takes none of the gate's places */
 	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for input */
 	bool yielded; /* its owner wants no more of it in this turn */
 	enum conn_state state;
+	int error; /* of libuv; 0: none */
 	struct ip peer;
 	/*
 	 * Unconsumed bytes. The first `taken` of them are consumed, but this turn's
@@ -116,15 +130,57 @@ struct net_conn {
 /** Takes over `fd`, accepted as gate_take said. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
+/** A connection without a socket; NULL: no memory. */
+struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind);
+/** Its socket is connected: calls `open`, and reads. */
+void conn_start(struct net_conn *conn);
 void conn_kill(struct net_conn *conn);
+/** Kills it for a reason: an error of libuv. */
+void conn_fail(struct net_conn *conn, int error);
+/** It will be settled in this turn, or in one that comes at once. */
+void conn_touch(struct net_conn *conn);
+/** The peer will send no more. */
+void conn_end_input(struct net_conn *conn);
+/** To the socket, or to what is queued. It may fail. */
+void conn_send(struct net_conn *conn, struct slice bytes);
+/** Does what the state of input and output asks for. Not before the turn has answered. */
+void conn_update(struct net_conn *conn);
+/** Ready for the next use; a long one gives its memory back. */
+void out_reset(struct buffer *out);
 /** Hands over what connections have kept back, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);
 /** After a turn: forgets what it answered, ends or pauses what is to end or pause. */
 void conn_settle(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
+/** Output that the socket has not taken. */
+bool conn_is_unsent(const struct net_conn *conn);
 /** Nothing of it is unanswered or unwritten. */
 bool conn_is_idle(const struct net_conn *conn);
+
+static inline uint64_t conn_now_ms(const struct net_conn *conn)
+{
+	return uv_now(&conn->loop->uv);
+}
+
+/** NULL: no memory. */
+struct conn_filter *filter_make(const struct net_filter *type);
+void filter_free(struct conn_filter *filter);
+/** Bytes of the socket; what the owner is to see is appended to `in`. */
+void filter_read(struct net_conn *conn, struct slice bytes);
+/** Bytes of the owner; none: its output has ended. */
+void filter_write(struct net_conn *conn, struct slice bytes);
+/** It needs input before the owner's output can go. */
+static inline bool filter_greets(const struct conn_filter *filter)
+{
+	return filter && filter->state == NET_FILTER_GREETING;
+}
+
+/** It keeps input that is not complete. */
+static inline bool filter_keeps(const struct conn_filter *filter)
+{
+	return filter && (filter->state == NET_FILTER_PARTIAL || filter->state == NET_FILTER_GREETING);
+}
 
 /** A place for one more connection; false: in the reserve. */
 bool gate_take(struct net_loop *loop);

@@ -73,7 +73,9 @@ static bool drain(struct net_loop *loop)
 	bool drained = true;
 
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
-		if (conn_is_idle(conn))
+		if (conn->is_dialled) /* the others' answers may come from it */
+			drained &= !conn_is_unsent(conn);
+		else if (conn_is_idle(conn))
 			conn_kill(conn);
 		else
 			drained = false;
@@ -89,7 +91,8 @@ static void on_resume(uv_idle_t *resume)
 
 void loop_resume_soon(struct net_loop *loop)
 {
-	uv_idle_start(&loop->resume, on_resume);
+	if (loop->phase != LOOP_ENDED)
+		uv_idle_start(&loop->resume, on_resume);
 }
 
 /* After each poll: all that was ready has been read. */
@@ -240,10 +243,9 @@ void net_loop_close(struct net_loop *loop)
 {
 	if (!loop)
 		return;
-	if (loop->phase != LOOP_ENDED) {
+	if (loop->phase != LOOP_ENDED)
 		end_loop(loop);
-		uv_run(&loop->uv, UV_RUN_DEFAULT);
-	}
+	uv_run(&loop->uv, UV_RUN_DEFAULT); /* what was closed since */
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 
@@ -251,6 +253,7 @@ void net_loop_close(struct net_loop *loop)
 		free(handle);
 	}
 	buffer_free(&loop->out);
+	buffer_free(&loop->wire);
 	free_loop(loop);
 }
 

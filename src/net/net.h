@@ -4,13 +4,14 @@
  * It moves bytes and knows no protocol. It calls back the owner of the loop, and for each
  * connection the functions of its kind:
  *
- *   open    the connection was accepted.
+ *   open    the connection was accepted, or net_loop_dial has connected it.
  *   data    hands over all bytes of the connection that were not consumed yet,
  *           contiguous. Once a turn for each connection. Returns how many are
  *           consumed. Those stay where they are until the next `turn` has returned;
  *           the rest comes again with more behind it, at any address.
  *   close   the connection has ended, and what was handed over for it is answered. Called
- *           exactly once for each connection that was opened, however it ended.
+ *           exactly once for each connection that was opened or dialled, however it ended;
+ *           net_conn_error tells why.
  *
  *   turn    everything that was ready has been handed over: answer it. Called
  *           once per turn of the loop, also when nothing came, and when
@@ -19,7 +20,9 @@
  *   full    tells whether as many connections are open as the gate admits, when it changes.
  *
  * Replies are appended to net_conn_out; each connection is written once per
- * turn, as long as the replies to one are appended together.
+ * turn, as long as the replies to one are appended together. An owner may append output
+ * that answers no request at any time, to any connection that is not closed: a turn
+ * follows at once and writes it.
  *
  * A connection that is held (net_conn_hold) has an answer coming, later: nothing
  * more of it is handed over until net_conn_release. It is read meanwhile, as long as
@@ -27,10 +30,13 @@
  * that sends no more has gone, for a half-close can't be told from a close, and
  * `close` is called. No timeout but that of writing applies.
  *
+ * A filter (struct net_filter) may stand between the socket and the owner of a connection,
+ * such as for TLS. A library with a descriptor of its own uses net_watch.
+ *
  * Memory: an idle connection holds no buffers. `input_max` bounds the input that is not
- * consumed (of a held connection one read does); NET_OUT_MAX and one turn's replies bound
- * the output that the peer does not read: past it the connection is neither read nor
- * handed over until it drains.
+ * consumed (of a held connection one read does; a filter may pass it by READ_MAX, the
+ * longest read); NET_OUT_MAX and one turn's replies bound the output that the peer does not
+ * read: past it the connection is neither read nor handed over until it drains.
  *
  * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
  * net_loop_stop may be called by others.
@@ -49,8 +55,10 @@
 
 #define NET_OUT_MAX ((size_t)256 << 10)
 
+struct net_address;
 struct net_loop;
 struct net_conn;
+struct net_watch;
 
 struct net_owner {
 	void (*turn)(void *context);
@@ -85,6 +93,37 @@ struct net_options {
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
+/* Where a filter stands. */
+enum net_filter_state {
+	NET_FILTER_READY,    /* it passes bytes on in both ways, and keeps none */
+	NET_FILTER_PARTIAL,  /* the same, but it keeps the beginning of something */
+	NET_FILTER_GREETING, /* it needs more input before it takes the owner's output */
+	NET_FILTER_END,      /* the peer will send no more */
+};
+
+/*
+ * A filter between the socket and the owner of a connection. It sees all bytes in both ways
+ * and appends what becomes of them. A struct around this one may hold its configuration.
+ * While it greets, the loop keeps the owner's output; a connection that greets or keeps
+ * a part for longer than request_timeout_ms is closed.
+ */
+struct net_filter {
+	size_t size; /* bytes that it keeps per connection: `state`, zeroed at first */
+	/*
+	 * `bytes` came from the socket; first it is called without any, when the connection
+	 * begins. Appends to `in` what the owner is to see, and to `wire` what it has to say
+	 * itself. Returns an enum net_filter_state, or an error (below 0): the connection ends
+	 * when `wire` is written.
+	 */
+	int (*read)(const struct net_filter *filter, void *state, struct slice bytes,
+	            struct buffer *in, struct buffer *wire);
+	/* Appends to `wire` what becomes of the owner's `bytes`; none: its output has ended. */
+	void (*write)(const struct net_filter *filter, void *state, struct slice bytes,
+	              struct buffer *wire);
+	/* Frees what `state` refers to; NULL: nothing. Once, behind the kind's `close`. */
+	void (*close)(const struct net_filter *filter, void *state);
+};
+
 /* The properties that connections of one kind share. The context is that of the loop's owner. */
 struct net_kind {
 	void (*open)(void *context, struct net_conn *conn);
@@ -92,6 +131,7 @@ struct net_kind {
 	void (*close)(void *context, struct net_conn *conn);
 	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
 	const void *tag;  /* the owner's, see net_conn_tag */
+	const struct net_filter *filter; /* NULL: none */
 	/* Between requests; NULL or 0: for ever. The owner may change it at any time. */
 	const _Atomic uint64_t *idle_timeout_ms;
 };
@@ -110,6 +150,35 @@ int net_loop_listen(struct net_loop *loop, const struct net_listener *listener);
 void net_loop_run(struct net_loop *loop);
 /** Closes what is open. Not while it runs. */
 void net_loop_close(struct net_loop *loop);
+
+/**
+ * Connects to an address. `open` tells that it is connected; `close`, without `open`, that
+ * it failed or took longer than `timeout_ms`. Output may be appended at once. The gate does
+ * not count it, and it lasts while a loop that was stopped answers the others. `kind` must
+ * outlive it. NULL: no memory, or the loop has ended.
+ */
+struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
+                               const struct net_address *to, uint64_t timeout_ms);
+
+enum net_event {
+	NET_READABLE = 1,
+	NET_WRITABLE = 2,
+	NET_TIME = 4, /* the time of net_watch_alarm has come */
+};
+
+/**
+ * Watches a library's descriptor, which stays its own; it is non-blocking from now on.
+ * `ready` is told what has come, of what net_watch_for asked for; an error of the descriptor
+ * counts as all of that. A turn follows. ENOMEM, EIO (such as for a regular file).
+ */
+int net_watch_open(struct net_watch **out, struct net_loop *loop, int fd,
+                   void (*ready)(void *context, unsigned events), void *context);
+/** NET_READABLE, NET_WRITABLE or both, until the next call; 0: nothing, as at first. */
+void net_watch_for(struct net_watch *watch, unsigned events);
+/** NET_TIME, once, after so long; 0: not any more. The last call counts. */
+void net_watch_alarm(struct net_watch *watch, uint64_t after_ms);
+/** Before the descriptor is closed, and before net_loop_close. `ready` may call it. */
+void net_watch_close(struct net_watch *watch);
 
 /** Makes the loop take a turn, even when nothing is ready. */
 void net_loop_wake(struct net_loop *loop);
@@ -138,9 +207,14 @@ size_t net_loop_share(const struct net_loop *loop, size_t whole);
 bool net_loop_is_busy(const struct net_loop *loop);
 /**
  * No more input is handed over; closes when the replies of this turn are written,
- * or when it is held, those of the turn that releases it.
+ * or when it is held, those of the turn that releases it. At once when it is not connected yet.
  */
 void net_conn_finish(struct net_conn *conn);
+
+/** Closes without waiting for anything; `close` is called later, by the loop. */
+void net_conn_abort(struct net_conn *conn);
+/** The reason why it failed, such as "connection refused"; NULL: it has not. */
+const char *net_conn_error(const struct net_conn *conn);
 
 /**
  * Whether it is one of the gate's `max`. One in the reserve comes to be so when there is

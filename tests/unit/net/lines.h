@@ -303,7 +303,7 @@ static void expect(int fd, const char *text)
 	assert_memory_equal(got, text, len);
 }
 
-static void expect_end(int fd)
+static inline void expect_end(int fd)
 {
 	char byte;
 

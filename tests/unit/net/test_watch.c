@@ -1,0 +1,263 @@
+#include <fcntl.h>
+
+#include "lines.h"
+
+/* A library that reads a byte, writes one, waits a moment, and writes one more. */
+struct library {
+	struct fixture *f;
+	struct net_watch *watch;
+	int fd;
+	char said[8]; /* what it was told, a letter each */
+	size_t told;
+	size_t turns; /* before it waited */
+};
+
+static void library_ready(void *context, unsigned events)
+{
+	struct library *l = context;
+	char byte;
+
+	assert_true(l->told < sizeof l->said - 1);
+	l->said[l->told++] = events == NET_READABLE ? 'r' : events == NET_WRITABLE ? 'w' : 't';
+	switch (l->told) {
+	case 1: /* the second byte is left alone */
+		assert_int_equal(read(l->fd, &byte, 1), 1);
+		net_watch_for(l->watch, NET_WRITABLE);
+		break;
+	case 2:
+		assert_int_equal(write(l->fd, "x", 1), 1);
+		net_watch_for(l->watch, 0);
+		net_watch_alarm(l->watch, 3600 * 1000);
+		net_watch_alarm(l->watch, 1);
+		l->turns = l->f->turns;
+		break;
+	case 3:
+		assert_int_equal(write(l->fd, "y", 1), 1);
+		net_watch_close(l->watch);
+		break;
+	}
+}
+
+static void a_library_is_told_what_it_asks_for_and_keeps_its_descriptor(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	struct library l = {.f = f};
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	l.fd = pair[0];
+	say(pair[1], "ab");
+	assert_int_equal(net_watch_open(&l.watch, f->loop, l.fd, library_ready, &l), WEIR_OK);
+	net_watch_for(l.watch, NET_READABLE);
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	expect(pair[1], "xy");
+	finish(f);
+	assert_string_equal(l.said, "rwt");
+	say(l.fd, "z"); /* it is still open */
+	expect(pair[1], "z");
+	fcntl(l.fd, F_SETFL, 0);
+	expect(l.fd, "b");
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void stop_at_error(void *context, unsigned events)
+{
+	struct library *l = context;
+
+	assert_int_equal(events, NET_READABLE | NET_WRITABLE);
+	net_watch_for(l->watch, 0);
+	l->told++;
+	net_loop_stop(l->f->loop);
+}
+
+static void an_error_is_told_as_all_that_is_watched(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	struct library l = {.f = f};
+	struct net_address nobody = {0};
+	int reserved, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	(void)state;
+	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &nobody, NULL), WEIR_OK);
+	reserved = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(reserved, &nobody.any, net_address_size(&nobody)), 0);
+	assert_int_equal(getsockname(reserved, &nobody.any, &(socklen_t){sizeof nobody}), 0);
+	assert_int_equal(net_watch_open(&l.watch, f->loop, fd, stop_at_error, &l), WEIR_OK);
+	connect(fd, &nobody.any, net_address_size(&nobody)); /* refused: it listens to nobody */
+	net_watch_for(l.watch, NET_READABLE | NET_WRITABLE);
+	net_loop_run(f->loop);
+	assert_int_equal(l.told, 1);
+	net_watch_close(l.watch); /* after the loop has ended */
+	close(fd);
+	close(reserved);
+	close_fixture(f);
+}
+
+static void a_descriptor_that_cannot_be_watched_is_refused(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	struct net_watch *watch;
+	FILE *file = tmpfile();
+
+	(void)state;
+	assert_int_equal(net_watch_open(&watch, f->loop, fileno(file), library_ready, NULL), WEIR_EIO);
+	assert_null(watch);
+	fclose(file);
+	close_fixture(f);
+}
+
+/* A connection that asked for nothing is told something. */
+struct news {
+	struct net_watch *watch;
+	struct net_conn *conn;
+	size_t size, times;
+};
+
+static struct news news;
+
+static void tell(void *context, unsigned events)
+{
+	struct buffer *out;
+	char *to;
+
+	(void)context, (void)events;
+	if (news.times == 0 || net_conn_room(news.conn) < news.size) {
+		net_watch_alarm(news.watch, news.times > 0);
+		return;
+	}
+	out = net_conn_out(news.conn);
+	to = buffer_reserve(out, news.size);
+	memset(to, 'n', news.size);
+	out->len += news.size;
+	news.times--;
+	net_watch_alarm(news.watch, 1);
+}
+
+static size_t subscribe(void *context, struct net_conn *conn, struct slice bytes)
+{
+	(void)context;
+	news.conn = conn;
+	news.times = 10;
+	tell(NULL, 0);
+	return bytes.len;
+}
+
+/* The loop's own timer is far away: nothing else makes it take a turn. */
+static void output_that_answers_no_request_is_written_at_once_and_never_runs_out(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct net_kind kind = {line_open, subscribe, line_close, .conn_size = 1};
+	struct net_listener listener = {.kind = kind};
+	struct net_address address;
+	struct fixture *f;
+	int pair[2], fd;
+
+	(void)state;
+	options.tick_ms = 3600 * 1000;
+	f = prepare(&options, 1, 0);
+	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &address, NULL), WEIR_OK);
+	assert_int_equal(net_address_listen(&address, &listener.socket, 1, NULL), WEIR_OK);
+	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
+	f->address = address;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	assert_int_equal(net_watch_open(&news.watch, f->loop, pair[0], tell, NULL), WEIR_OK);
+	news.size = NET_OUT_MAX / 4; /* in all more than may wait */
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	fd = dial(f);
+	say(fd, "x");
+	assert_int_equal(swallow(fd, 10 * news.size), 10 * news.size);
+	close(fd);
+	stop(f);
+	net_watch_close(news.watch);
+	close_fixture(f);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* The connection that is told, and the one that leaves. */
+static struct net_conn *stays;
+
+static size_t stay(void *context, struct net_conn *conn, struct slice bytes)
+{
+	(void)context;
+	if (begins(bytes, "stay"))
+		stays = conn;
+	buffer_add_text(net_conn_out(conn), "ok\n");
+	return bytes.len;
+}
+
+static void tell_that_stays(void *context, struct net_conn *conn)
+{
+	if (conn == stays)
+		stays = NULL;
+	if (stays)
+		buffer_add_text(net_conn_out(stays), "it left\n");
+	line_close(context, conn);
+}
+
+static struct fixture *prepare_telling(int *fds, size_t n)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct net_kind kind = {line_open, stay, tell_that_stays, .conn_size = 1};
+	struct net_listener listener = {.kind = kind};
+	struct fixture *f;
+
+	options.tick_ms = 3600 * 1000;
+	f = prepare(&options, n, 0);
+	f->address.v4.sin_port = 0;
+	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
+	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
+	for (size_t i = 0; i < n; i++) {
+		fds[i] = dial(f);
+		say(fds[i], i == 1 ? "stay" : "leave");
+	}
+	return f;
+}
+
+static void a_connection_is_told_that_another_has_left(void **state)
+{
+	int fds[2];
+	struct fixture *f = prepare_telling(fds, 2);
+
+	(void)state;
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	expect(fds[0], "ok\n");
+	expect(fds[1], "ok\n");
+	close(fds[0]);
+	expect(fds[1], "it left\n");
+	close(fds[1]);
+	finish(f);
+}
+
+/* All leave in one turn, two before and behind the one that is told, in whatever order. */
+static void to_tell_a_connection_that_has_ended_does_nothing(void **state)
+{
+	int fds[3], other;
+	struct fixture *f = prepare_telling(fds, 3);
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
+	other = dial(f);
+	say(other, "x");
+	expect(other, "ok\n");
+	close(other);
+	finish(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_library_is_told_what_it_asks_for_and_keeps_its_descriptor),
+	    cmocka_unit_test(an_error_is_told_as_all_that_is_watched),
+	    cmocka_unit_test(a_descriptor_that_cannot_be_watched_is_refused),
+	    cmocka_unit_test(output_that_answers_no_request_is_written_at_once_and_never_runs_out),
+	    cmocka_unit_test(a_connection_is_told_that_another_has_left),
+	    cmocka_unit_test(to_tell_a_connection_that_has_ended_does_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
