@@ -97,7 +97,8 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	status = engine_prepare_permits(engine, permits, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
-		permits_refund(&call.turn, &call.plan, decision);
+		engine_decide(&call.turn, &call.plan, decision);
+		decision->allowed &= permits->id != 0;
 		status = decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);

@@ -119,7 +119,7 @@ int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *
 		return status;
 	turn = turn_of(table, limit, now_ns);
 	engine_decide(&turn, &plan, decision);
-	*permit = engine_permit_of(plan.permit.id, plan.direct.until_ns, cost);
+	*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
 	return WEIR_OK;
 }
 
@@ -131,8 +131,9 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 	    table, limit, &(struct algo_call){ALGO_REFUND, permit->id != 0 ? permit->cost : 0}, key, plan);
 
 	if (status == WEIR_OK) {
-		plan->permit = (struct permit){permit->id, plan->direct.key.hash};
-		plan->direct.until_ns = permit->until_ns;
+		plan->permit = (struct permit){permit->id, plan->only.key.hash};
+		plan->only.until_ns = permit->until_ns;
+		plan->only.taken = permit->until_ns != 0;
 	}
 	return status;
 }
@@ -183,7 +184,7 @@ int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *ke
 	if (status == WEIR_OK)
 		status = wait_request(table, &plan, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		*permit = engine_permit_of(plan.permit.id, plan.direct.until_ns, cost);
+		*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
 	return status;
 }
 

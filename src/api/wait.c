@@ -7,7 +7,6 @@ struct request_wait {
 	struct wait wait; /* first */
 	struct turn turn;
 	struct plan *plan;
-	struct step *step; /* that is waited for */
 };
 
 static bool decide_request(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
@@ -15,15 +14,15 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
 
-	waiting->plan->position = position;
-	waiting->plan->waits_at = wait->hash;
-	waiting->plan->max_wait_ns = max_wait_ns;
+	struct plan *plan = waiting->plan;
+
+	plan->position = position;
+	plan->max_wait_ns = max_wait_ns;
 	waiting->turn.at = at;
-	waiting->step = engine_decide_in_order(&waiting->turn, waiting->plan, d);
-	if (!waiting->step)
+	if ((position == WAIT_NEW ? engine_run : engine_resume)(&waiting->turn, plan, d) == ENGINE_DONE)
 		return true;
-	wait->limit = &waiting->step->limit->algo;
-	wait->hash = waiting->step->key.hash;
+	wait->limit = &plan->refused->limit->algo;
+	wait->hash = plan->waits_at;
 	return false;
 }
 
@@ -33,7 +32,7 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 	struct request_wait *waiting = (struct request_wait *)wait;
 
 	waiting->turn.at = at;
-	engine_deny(&waiting->turn, waiting->plan, waiting->step, reason, d);
+	engine_deny(&waiting->turn, waiting->plan, reason, d);
 }
 
 int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,

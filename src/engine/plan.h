@@ -1,13 +1,20 @@
 /*
  * plan.h: the steps of a request, and where it stands.
  *
- * A plan is prepared from a limit and a key, or from attributes by the rules; then it is
- * decided. Over all plans that a turn has read go three passes: `fetch` starts fetching
- * their cells, `locate` looks which are where they should be, `decide` runs the steps.
+ * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs.
+ * It peeks at all enforced steps first, so that a plan that one of them refuses touches none;
+ * then it takes; where another thread took the last of a limit in between, it gives back
+ * what it has taken. Never more than a limit passes; what a plan holds that is about to give
+ * back may deny others, by its cost at most.
  *
- * `fetch` is a pass of its own, with nothing between one and the next: a large
- * table costs a walk through the page tables for each cell, and walks overlap
- * only where the next one is near.
+ * A plan that waits for a key has taken nothing. The owner puts it into the waitlist of that
+ * key, tells its position there, and resumes it.
+ *
+ * Over all plans that a turn has read go three passes: engine_fetch starts fetching their
+ * cells, engine_locate looks which are where they should be, engine_run runs the steps.
+ * `fetch` is a pass of its own, with nothing between one and the next: a large table costs a
+ * walk through the page tables for each cell, and walks overlap only where the next one is
+ * near.
  */
 #ifndef ENGINE_PLAN_H
 #define ENGINE_PLAN_H
@@ -19,40 +26,66 @@
 #include "base/clock.h"
 #include "base/slice.h"
 #include "engine/limit.h"
+#include "rules/model.h"
 #include "store/memory.h"
 #include "store/permit.h"
 #include "wait/patience.h"
 
-/* One operation on one key of one limit, the rule that asked for it, and how it ended. */
+/* One operation on one key of one limit, and how it ended. */
 struct step {
 	const struct weir_limit *limit;
-	const char *rule;   /* NULL in direct calls */
-	const char *result; /* of the rule */
+	const struct rules_rule *rule; /* that asked for it; NULL in direct calls */
 	struct memory_key key;
 	struct slice key_name; /* the caller's, or in its arena */
 	uint64_t until_ns;     /* of the state that it left: what a refund names, if not 0 */
 	bool shadow;
 	bool secret; /* the key is made of what visitors send: its name is not for others */
 	bool allowed;
+	bool taken; /* it holds something that can be given back */
 	enum weir_reason reason;
 };
 
+/* What a plan is at. */
+enum plan_stage {
+	PLAN_PREPARED,
+	PLAN_OWN,       /* peeks at the keys of which it is the first, while others wait for another */
+	PLAN_OTHERS,    /* peeks at that other key, for which it is to wait */
+	PLAN_PEEK,      /* at all enforced steps */
+	PLAN_TAKE,
+	PLAN_GIVE_BACK, /* what was taken before a step was refused */
+	PLAN_REFUSED,   /* it waits, or is denied */
+	PLAN_SHADOW,    /* the steps of shadow rules */
+	PLAN_DROP,      /* gives back what these hold for a plan that is denied */
+	PLAN_REFUND,    /* gives back by permit */
+	PLAN_UNDO,
+	PLAN_DONE,
+};
+
 struct plan {
-	enum algo_op op;
+	struct step *steps; /* in the order of the rules; of a direct call `only` */
+	uint32_t step_count;
+	uint32_t enforced_count;    /* of them not shadow */
+	unsigned char op;           /* enum algo_op */
+	unsigned char stage;        /* enum plan_stage */
+	unsigned char position;     /* enum wait_position; WAIT_NEW when it was prepared */
+	bool in_order;              /* it may wait, and does not overtake */
+	bool wants_permit;          /* see engine_want_permit */
+	bool gives_rest;            /* by permit: all that it covers, else places alone */
 	uint64_t cost;
-	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
-	enum wait_position position; /* WAIT_NEW when it was prepared */
-	uint64_t waits_at;     /* the hash of that key, but for WAIT_NEW */
-	struct step direct;    /* of a direct call; else its limit is NULL, and: */
-	struct step *steps;    /* in the order of the rules */
-	size_t step_count;
-	size_t enforced_count; /* of them not shadow */
-	struct permit permit;  /* acquire: out, what was handed out; refund: which one it is */
-	bool wants_permit;     /* see engine_want_permit */
+	uint64_t max_wait_ns;       /* as in struct algo_call; 0 when it was prepared */
+	uint64_t waits_at;          /* the hash of the key that it waits for, or waited for last */
+	struct permit permit;       /* acquire: out, what was handed out; refund: which one it is */
+	struct step *refused;       /* by this one; or it waits for its key; or NULL */
+	struct step *tightest;      /* whose decision is the plan's so far, or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
-	const char *listed_rule; /* the rule that answers by itself, or NULL */
-	const char *listed_result;
-	bool listed_allowed;
+	const struct rules_rule *listed; /* the rule that answers by itself, or NULL */
+	struct step only;
+};
+
+enum engine_state {
+	ENGINE_DONE,
+	ENGINE_WAITS,     /* it has taken nothing, and is to wait for the key of plan->refused */
+	ENGINE_SUBMITTED, /* a store has its steps, and completes them later */
 };
 
 /**
@@ -69,8 +102,10 @@ struct turn {
 	void *context;            /* of `observe` */
 };
 
-/** A direct call, of which `call` gives op and cost. 0 or ECOST, ELONG, and errors of
- * weir_table_reserve. */
+/** Of `call` all these take op and cost: a plan of no steps, which is allowed. */
+void engine_prepare_none(const struct algo_call *call, struct plan *plan);
+
+/** A direct call. 0 or ECOST, ELONG, and errors of weir_table_reserve. */
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan);
 
@@ -110,38 +145,38 @@ void engine_locate(const struct turn *turn, struct plan *plan);
 /** Whether the decision may be to wait. */
 bool engine_may_wait(const struct plan *plan);
 
-/**
- * The last pass. A refund of a permit that is not held changes nothing, and is not
- * `allowed`.
- */
-void engine_decide(const struct turn *turn, struct plan *plan, struct weir_decision *decision);
-
 /** Whether any request waits for a key. */
 bool engine_others_wait(const struct weir_table *table);
 
 /**
- * engine_decide where a request may wait: this one, or others, which it does not
- * overtake. NULL when it is decided. Else nothing was taken or observed, and it is to
- * wait for the key of the step that is returned; as the first of the requests that wait
- * for that key it would pass after `decision->retry_after_ns`.
+ * The last pass: runs a plan that was prepared, in order: it may wait, and does not overtake
+ * requests that wait. Fills `decision` when it is done, and when it waits: as the first that
+ * waits for its key it would pass after `decision->retry_after_ns`. A refund by a permit that
+ * is not held changes nothing, and is not `allowed`.
  */
-struct step *engine_decide_in_order(const struct turn *turn, struct plan *plan,
-                                    struct weir_decision *decision);
+enum engine_state engine_run(const struct turn *turn, struct plan *plan,
+                             struct weir_decision *decision);
 
-/** Instead of waiting for the key of that step: makes `decision` a denial. */
-void engine_deny(const struct turn *turn, struct plan *plan, struct step *step,
-                 enum weir_reason reason, struct weir_decision *decision);
+/** The same at once: it never waits, and overtakes requests that do. */
+enum engine_state engine_decide(const struct turn *turn, struct plan *plan,
+                                struct weir_decision *decision);
 
-/* All steps alike, whether it is a direct call's one or those of the rules. */
-static inline size_t plan_step_count(const struct plan *plan)
-{
-	return plan->direct.limit ? 1 : plan->step_count;
-}
+/**
+ * Goes on with a plan that waits: its `position` says how it stands by now, its `max_wait_ns`
+ * how much longer it would wait.
+ */
+enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
+                                struct weir_decision *decision);
 
-static inline struct step *plan_step_at(const struct plan *plan, size_t i)
-{
-	return plan->direct.limit ? (struct step *)&plan->direct : &plan->steps[i];
-}
+/** Ends a plan that waits: makes `decision` a denial. */
+enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
+                              struct weir_decision *decision);
+
+/**
+ * Of a plan in any state, whose client has left or whose answer cannot be given: gives back
+ * what it has taken, the newest first. Its permit is void.
+ */
+enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
 
 /* What a step took: nothing in it is freed by a reload. */
 struct engine_taken {
@@ -150,23 +185,11 @@ struct engine_taken {
 	uint64_t permit; /* the permit's id; 0: none */
 };
 
-/**
- * Of a plan that was allowed. Nothing is taken of a limit that keeps no state. What shadow
- * rules take is not given back, but for places: a request holds these until it ends.
- */
-static inline bool engine_has_taken(const struct step *step)
-{
-	return step->until_ns != 0 && (!step->shadow || algo_holds_places(&step->limit->algo));
-}
-
-/** How many steps of the plan, allowed, have taken something; `taken` (or NULL) holds as many. */
+/** How many steps of the plan have taken something; `taken` (or NULL) holds as many. */
 size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
 void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
                       const struct engine_taken *taken);
-
-/** At once, for a plan that was allowed and whose answer cannot be given; its permit is void. */
-void engine_undo(const struct turn *turn, struct plan *plan);
 
 /** Whether it would hold places until it ends: then only a permit can tell that it has. */
 bool engine_holds_places(const struct plan *plan);
@@ -191,25 +214,23 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
                            struct arena *arena, struct plan *plan);
 
 /**
- * Instead of engine_decide, for a refund by permit: the work has ended. Whether it was
- * held: its places are not any more.
+ * Instead of engine_run, for a refund by permit: the work has ended. Whether it was held: its
+ * places are not any more.
  */
-bool engine_report(const struct turn *turn, const struct plan *plan);
+bool engine_report(const struct turn *turn, struct plan *plan);
 
 /**
- * Instead of engine_decide, for a reset of a bucket's key by a direct call: whether there
- * was anything to forget. Of two at once one says so.
+ * Instead of engine_run, for a reset of a bucket's key by a direct call: whether there was
+ * anything to forget. Of two at once one says so.
  */
 bool engine_forget(const struct turn *turn, const struct plan *plan);
 
 /**
- * Of decide.c, when a plan with a permit was decided: it is held from now on, if the plan
- * took anything. A plan that was denied has none, and holds no places of shadow rules.
+ * Of permits.c, when a plan with a permit was allowed: it is held from now on, if the plan
+ * took anything.
  */
 void permits_hold(const struct turn *turn, struct plan *plan);
-void permits_drop(const struct turn *turn, struct plan *plan);
-/** Instead of engine_decide, for a refund by permit, and what that does for one. */
-void permits_refund(const struct turn *turn, const struct plan *plan,
-                    struct weir_decision *decision);
+/** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
+void permits_begin(const struct turn *turn, struct plan *plan);
 
 #endif

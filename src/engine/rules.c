@@ -222,88 +222,89 @@ static unsigned ipv6_prefix(const struct weir_config *config, const struct rules
 	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
 }
 
+/* What the keys of a request are made of, and where. */
+struct source {
+	const struct weir_engine *engine;
+	struct match_value *values;
+	struct arena *arena;
+	size_t key_max;
+};
+
 /*
- * What of an attribute goes into the key: its value, or the network of an IPv6
- * address, since who has one address has all of its network. NULL: no memory.
+ * What of an attribute goes into the key of a rule: its value, or the network of an IPv6
+ * address, since a client that has one address has all of its network. Data NULL: no memory.
  */
-static const char *key_value(const struct weir_engine *engine, const struct rules_rule *rule,
-                             int attribute, struct match_value *values, struct arena *arena,
-                             size_t *len)
+static struct slice key_value(const struct source *source, const struct rules_rule *rule,
+                              int attribute)
 {
-	struct match_value *value = &values[attribute];
+	struct match_value *value = &source->values[attribute];
 	char *network;
 
-	*len = value->text.len;
 	if (value->text.len == 0)
-		return "";
+		return SLICE("");
 	/* Without a colon it may still be IPv4, whose key is its text. */
-	if (attribute != engine->ip || !memchr(value->text.data, ':', value->text.len) ||
+	if (attribute != source->engine->ip || !memchr(value->text.data, ':', value->text.len) ||
 	    !match_is_ip(value))
-		return value->text.data;
-	network = arena_alloc(arena, IP_TEXT_MAX);
-	if (network)
-		*len = ip_format_network(&value->ip, ipv6_prefix(engine->config, rule), network);
-	return network;
+		return value->text;
+	network = arena_alloc(source->arena, IP_TEXT_MAX);
+	return (struct slice){
+	    network, network ? ip_format_network(&value->ip, ipv6_prefix(source->engine->config, rule),
+	                                         network) : 0};
 }
 
 /*
- * The key of a rule: the value of one attribute as it is, of several each with
- * its length before it, so that no two lists of values look alike. An absent
- * attribute counts as an empty value. NULL: no memory.
+ * The key of a rule: the value of one attribute as it is, of several each with its length
+ * before it, so that no two lists of values look alike. An absent attribute counts as an
+ * empty value. Data NULL: no memory.
  */
-static const char *key_of(const struct weir_engine *engine, size_t number,
-                          struct match_value *values, struct arena *arena, size_t *len)
+static struct slice key_of(const struct source *source, size_t number)
 {
-	const struct rules_rule *rule = &engine->config->rules[number];
-	const int *attributes = engine->keys[number].attributes;
-	size_t room = IP_TEXT_MAX; /* a network's text may be longer than the address's */
+	const struct rules_rule *rule = &source->engine->config->rules[number];
+	const int *attributes = source->engine->keys[number].attributes;
+	size_t size = IP_TEXT_MAX; /* a network's text may be longer than the address's */
 	char *key, *end;
 
-	*len = 0;
 	if (rule->key_count == 0)
-		return "";
+		return SLICE("");
 	if (rule->key_count == 1)
-		return key_value(engine, rule, attributes[0], values, arena, len);
+		return key_value(source, rule, attributes[0]);
 	for (size_t i = 0; i < rule->key_count; i++)
-		room += values[attributes[i]].text.len + 21;
-	end = key = arena_alloc(arena, room);
+		size += source->values[attributes[i]].text.len + 21;
+	end = key = arena_alloc(source->arena, size);
 	for (size_t i = 0; key && i < rule->key_count; i++) {
-		size_t value_len;
-		const char *value = key_value(engine, rule, attributes[i], values, arena, &value_len);
+		struct slice value = key_value(source, rule, attributes[i]);
 
-		if (!value)
-			return NULL;
-		end = format_u64(end, value_len);
+		if (!value.data)
+			return value;
+		end = format_u64(end, value.len);
 		*end++ = ':';
-		memcpy(end, value, value_len);
-		end += value_len;
+		memcpy(end, value.data, value.len);
+		end += value.len;
 	}
-	*len = (size_t)(end - key);
-	return key;
+	return (struct slice){key, (size_t)(end - key)};
 }
 
-static int charge_rule(const struct weir_engine *engine, size_t number, struct match_value *values,
-                       size_t key_max, struct arena *arena, struct plan *plan)
+/* Adds the steps that a rule which applies asks for. */
+static int add_steps(const struct source *source, size_t number, struct plan *plan)
 {
+	const struct weir_engine *engine = source->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
-	size_t key_len;
-	const char *key = key_of(engine, number, values, arena, &key_len);
+	struct slice key = key_of(source, number);
 
-	if (!key)
+	if (!key.data)
 		return WEIR_ENOMEM;
-	if (key_len > key_max)
+	if (key.len > source->key_max)
 		return WEIR_ELONG;
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
+		uint64_t hash = memory_hash(engine->table, limit->algo.identity, key.data, key.len);
 		struct step *step = &plan->steps[plan->step_count++];
 
 		*step = (struct step){
 		    .limit = limit,
-		    .rule = rule->name,
-		    .result = rule->result,
-		    .key = memory_key(engine->table, &limit->algo,
-		                      memory_hash(engine->table, limit->algo.identity, key, key_len)),
-		    .key_name = {key, key_len},
+		    .rule = rule,
+		    .key = memory_key(engine->table, &limit->algo, hash),
+		    .key_name = key,
 		    .shadow = rule->mode == RULES_SHADOW,
 		    .secret = engine->keys[number].secret,
 		};
@@ -321,52 +322,46 @@ static int charge_rule(const struct weir_engine *engine, size_t number, struct m
 		     rest_ != 0 && ((number) = 64 * w_ + (size_t)__builtin_ctzll(rest_), true);            \
 		     rest_ &= rest_ - 1)
 
-/* `values` NULL: no memory. */
-static int prepare(const struct weir_engine *engine, struct match_value *values, size_t key_max,
-                   struct arena *arena, struct plan *plan)
+/* source->values NULL: no memory. */
+static int prepare(const struct source *source, struct plan *plan)
 {
-	const struct weir_config *config = engine->config;
-	size_t words = match_words(engine->match), room = 0, number;
-	uint64_t *found = values ? match_rules(engine->match, values, arena) : NULL;
+	const struct match *match = source->engine->match;
+	size_t words = match_words(match), most = 0, number;
+	uint64_t *found = source->values ? match_rules(match, source->values, source->arena) : NULL;
 	int status = WEIR_OK;
 
 	if (!found)
 		return WEIR_ENOMEM;
 	FOR_EACH_RULE (number, found, words) {
-		const struct rules_rule *rule = &config->rules[number];
+		const struct rules_rule *rule = &source->engine->config->rules[number];
 
 		if (rule->answer != RULES_BY_LIMITS && rule->mode == RULES_ENFORCE) {
-			plan->listed_rule = rule->name;
-			plan->listed_result = rule->result;
-			plan->listed_allowed = rule->answer == RULES_ALLOW;
+			plan->listed = rule;
 			return WEIR_OK;
 		}
-		room += rule->limit_count;
+		most += rule->limit_count;
 	}
-	plan->steps = arena_array(arena, room, sizeof *plan->steps);
+	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
 	FOR_EACH_RULE (number, found, words) {
 		if (status == WEIR_OK)
-			status = charge_rule(engine, number, values, key_max, arena, plan);
+			status = add_steps(source, number, plan);
 	}
 	return status;
-}
-
-static void begin(const struct algo_call *call, struct plan *plan)
-{
-	*plan = (struct plan){.op = call->op, .cost = call->cost};
 }
 
 int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan)
 {
-	begin(call, plan);
+	struct source source = {engine, NULL, arena, attributes->key_max};
+
+	engine_prepare_none(call, plan);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
-	return prepare(engine, match_values(engine->match, attributes->items, attributes->count, arena),
-	               attributes->key_max, arena, plan);
+	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	return prepare(&source, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)
@@ -378,11 +373,11 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan)
 {
-	struct match_value *numbered = match_no_values(engine->match, arena);
+	struct source source = {engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX};
 
-	begin(call, plan);
-	for (size_t i = 0; numbered && i < values->count; i++)
+	engine_prepare_none(call, plan);
+	for (size_t i = 0; source.values && i < values->count; i++)
 		if (values->numbers[i] >= 0)
-			numbered[values->numbers[i]].text = values->items[i];
-	return prepare(engine, numbered, WEIR_KEY_MAX, arena, plan);
+			source.values[values->numbers[i]].text = values->items[i];
+	return prepare(&source, plan);
 }

@@ -38,9 +38,8 @@ static void undo(struct worker *worker, struct work *work)
 {
 	for (size_t i = work->item_count; i > 0; i--)
 		undo(worker, &work->items[i - 1]);
-	if (work->reply.status == WEIR_OK && plan_step_count(&work->plan) > 0 &&
-	    work->plan.op == ALGO_ACQUIRE && work->reply.decision.allowed)
-		engine_undo(&worker->turn, &work->plan);
+	if (work->reply.status == WEIR_OK)
+		engine_cancel(&worker->turn, &work->plan);
 }
 
 void handle_no_memory(struct worker *worker, struct work *work)
@@ -105,12 +104,10 @@ static void finish_decision(struct worker *worker, struct work *work)
 	if (work->reply.status != WEIR_OK)
 		return;
 	may_wait = engine_may_wait(&work->plan);
-	if (may_wait || engine_others_wait(worker->shared->table))
-		work->waits_for = engine_decide_in_order(&worker->turn, &work->plan, &work->reply.decision);
-	else
-		engine_decide(&worker->turn, &work->plan, &work->reply.decision);
-	if (work->waits_for)
+	if (engine_run(&worker->turn, &work->plan, &work->reply.decision) == ENGINE_WAITS) {
+		work->waits_for = work->plan.refused;
 		return;
+	}
 	if (work->plan.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
 		handle_no_memory(worker, work);
 		return;
@@ -125,7 +122,7 @@ static void finish_decision(struct worker *worker, struct work *work)
 
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
 {
-	engine_deny(&worker->turn, &work->plan, work->waits_for, reason, &work->reply.decision);
+	engine_deny(&worker->turn, &work->plan, reason, &work->reply.decision);
 	work->waits_for = NULL;
 	spread(worker, &work->reply.decision);
 }
@@ -317,9 +314,9 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 	if (work->reply.status != WEIR_ECOST)
 		return;
 	engine_decide(&worker->turn, &work->plan, d);
-	work->plan.direct.allowed = d->allowed = false;
-	work->plan.direct.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	handle_observe(worker, &work->plan.direct);
+	work->plan.only.allowed = d->allowed = false;
+	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	handle_observe(worker, &work->plan.only);
 }
 
 static void finish_report(struct worker *worker, struct work *work)
@@ -442,8 +439,7 @@ void handle_prepare(struct worker *worker, struct work *work)
 	work->reply.status = WEIR_OK;
 	work->reply.message = NULL;
 	work->reply.permit = (struct slice){NULL, 0};
-	work->plan.direct.limit = NULL;
-	work->plan.step_count = 0;
+	engine_prepare_none(&(struct algo_call){ALGO_PEEK}, &work->plan);
 	work->item_count = 0;
 	work->wait_ns = 0;
 	work->waits_for = NULL;

@@ -19,7 +19,7 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 
 	if (!permit_text_read(r->permit, &worker->shared->table->secret, &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->plan.direct.key.hash))
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->plan.only.key.hash))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key that the permit is of, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
@@ -34,7 +34,7 @@ int permit_ask(struct work *work, struct weir_error *error)
 	if ((work->request.wants_permit || engine_holds_places(&work->plan)) &&
 	    engine_want_permit(&work->plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
-		                 "expected at most %d limits on a request with a permit, found %zu",
+		                 "expected at most %d limits on a request with a permit, found %u",
 		                 WEIR_PERMITS_MAX, work->plan.step_count);
 	return WEIR_OK;
 }

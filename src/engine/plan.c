@@ -1,0 +1,487 @@
+#include "engine/plan.h"
+
+#include "engine/engine.h"
+#include "wait/waitlist.h"
+
+/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
+void engine_prepare_none(const struct algo_call *call, struct plan *plan)
+{
+	plan->steps = NULL;
+	plan->step_count = plan->enforced_count = 0;
+	plan->op = (unsigned char)call->op;
+	plan->stage = PLAN_PREPARED;
+	plan->position = WAIT_NEW;
+	plan->in_order = plan->wants_permit = plan->gives_rest = false;
+	plan->cost = call->cost;
+	plan->max_wait_ns = plan->waits_at = 0;
+	plan->permit = (struct permit){0, 0};
+	plan->refused = plan->tightest = NULL;
+	plan->each = NULL;
+	plan->listed = NULL;
+}
+
+int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
+                         const struct algo_call *call, struct slice key, struct plan *plan)
+{
+	int status = limit_check(limit, call->op, key.len, call->cost);
+	struct memory_key wanted;
+
+	if (status == WEIR_OK)
+		status = memory_admit(table, &limit->algo,
+		                      memory_hash(table, limit->algo.identity, key.data, key.len), &wanted);
+	if (status != WEIR_OK)
+		return status;
+	engine_prepare_none(call, plan);
+	plan->steps = &plan->only;
+	plan->step_count = plan->enforced_count = 1;
+	plan->only = (struct step){.limit = limit, .key = wanted, .key_name = key};
+	return WEIR_OK;
+}
+
+void engine_fetch(const struct weir_table *table, const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		memory_touch(table, &plan->steps[i].key);
+}
+
+void engine_locate(const struct turn *turn, struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct memory_key *key = &plan->steps[i].key;
+
+		memory_locate(turn->table, key, turn->at.now_ns);
+		if (!key->cell)
+			memory_fetch_run(turn->table, key);
+	}
+}
+
+/* It would wake itself, and take and give back for ever, where two rules charge one key. */
+static bool is_first_of(const struct plan *plan, uint64_t hash)
+{
+	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
+}
+
+static bool gives(enum plan_stage stage)
+{
+	return stage == PLAN_GIVE_BACK || stage >= PLAN_DROP;
+}
+
+/* Whether a refund by permit gives back what the step took. */
+static bool is_given(const struct plan *plan, const struct step *step)
+{
+	return plan->gives_rest || algo_holds_places(&step->limit->algo);
+}
+
+static struct algo_call call_of(const struct plan *plan, const struct step *step)
+{
+	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
+
+	if (gives(plan->stage)) {
+		call.op = ALGO_REFUND;
+		call.until_ns = step->until_ns;
+		if (plan->stage == PLAN_REFUND && !is_given(plan, step))
+			call.cost = 0;
+		return call;
+	}
+	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
+	call.max_wait_ns = plan->max_wait_ns;
+	/* No step may see a cost that its limit could never grant: it is only peeked at. */
+	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
+		call = (struct algo_call){.op = ALGO_PEEK};
+	return call;
+}
+
+static void explain(const struct step *step, struct weir_decision *d)
+{
+	d->rule = step->rule ? step->rule->name : NULL;
+	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
+}
+
+/* In memory, at once. */
+__attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
+                                           struct step *step, const struct algo_call *call,
+                                           struct weir_decision *d)
+{
+	uint64_t until_ns = engine_apply(turn->table, step->limit, &step->key, call, turn->at, d);
+
+	if (call->op >= ALGO_REFUND && !is_first_of(plan, step->key.hash))
+		waitlist_wake(&turn->table->waiting, step->key.hash);
+	if (gives(plan->stage))
+		return;
+	step->until_ns = until_ns;
+	step->allowed = d->allowed;
+	step->reason = d->reason;
+	explain(step, d);
+}
+
+/* Whether the step has a part in the plan's stage. */
+static bool belongs(const struct plan *plan, const struct step *step)
+{
+	switch ((enum plan_stage)plan->stage) {
+	case PLAN_OWN:
+		return !step->shadow && is_first_of(plan, step->key.hash);
+	case PLAN_OTHERS:
+		return step == plan->refused;
+	case PLAN_PEEK:
+	case PLAN_TAKE:
+		return !step->shadow;
+	case PLAN_SHADOW:
+		return step->shadow;
+	case PLAN_DROP:
+		return step->taken && step->shadow;
+	default:
+		return step->taken;
+	}
+}
+
+/*
+ * The step that is the stage's `i`-th of twice as many as there are, or NULL. What takes
+ * comes to the steps of paced limits in the second half: only the newest start can be given
+ * back, so they had better not be asked to.
+ */
+static struct step *pick(const struct plan *plan, size_t i)
+{
+	size_t n = plan->step_count;
+	bool second = i >= n;
+	size_t at = second ? i - n : i;
+	struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - at : at];
+	bool late = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && step->limit->algo.paced;
+
+	return late == second && belongs(plan, step) ? step : NULL;
+}
+
+/* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
+static void fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+                 struct weir_decision *d)
+{
+	bool paced = one->paced || (plan->tightest && d->paced);
+	uint64_t wait_ns = u64_max(one->wait_ns, plan->tightest ? d->wait_ns : 0);
+
+	if (!plan->tightest || !one->allowed || one->remaining < d->remaining ||
+	    (one->remaining == d->remaining && step < plan->tightest)) {
+		*d = *one;
+		plan->tightest = step;
+	}
+	d->paced = paced;
+	d->wait_ns = one->allowed ? wait_ns : 0;
+}
+
+/* It is allowed if anything was held, and says how the tightest of all stands. */
+static void fold_refund(struct plan *plan, struct step *step, const struct weir_decision *one,
+                        struct weir_decision *d)
+{
+	bool held = d->allowed || (one->allowed && is_given(plan, step));
+
+	if (!plan->tightest || one->remaining < d->remaining) {
+		*d = *one;
+		plan->tightest = step;
+	}
+	d->allowed = held;
+}
+
+/*
+ * A cost that the limit could never grant is an error where the rule is enforced. Here it
+ * counts as denied.
+ */
+static void deny_cost(struct step *step, struct weir_decision *d)
+{
+	step->until_ns = 0;
+	step->allowed = d->allowed = false;
+	step->reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	explain(step, d);
+	d->wait_ns = 0;
+	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
+}
+
+/* Takes note of how a step of the stage ended. Whether the plan passes it. */
+static bool note(struct plan *plan, struct step *step, struct weir_decision *one,
+                 struct weir_decision *d)
+{
+	bool takes = plan->op == ALGO_ACQUIRE && plan->cost > 0 && one->allowed && step->until_ns != 0;
+
+	switch ((enum plan_stage)plan->stage) {
+	case PLAN_TAKE:
+		step->taken = takes;
+		__attribute__((fallthrough));
+	case PLAN_PEEK:
+		fold(plan, step, one, d);
+		break;
+	case PLAN_SHADOW:
+		/* What shadow rules take is not given back, but for places, held until a request ends. */
+		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
+			deny_cost(step, one);
+		else
+			step->taken = takes && algo_holds_places(&step->limit->algo);
+		break;
+	case PLAN_REFUND:
+		fold_refund(plan, step, one, d);
+		return true;
+	case PLAN_OWN:
+	case PLAN_OTHERS:
+		*d = *one;
+		break;
+	default:
+		step->taken = false;
+		return true;
+	}
+	if (plan->each)
+		plan->each[step - plan->steps] = *one;
+	return one->allowed || plan->stage == PLAN_SHADOW;
+}
+
+/* Runs the steps of the stage. Whether all of them passed; else plan->refused is the first that did not. */
+static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	plan->tightest = NULL;
+	for (size_t i = 0; i < 2 * (size_t)plan->step_count; i++) {
+		struct step *step = pick(plan, i);
+		struct algo_call call;
+		struct weir_decision one;
+
+		if (!step)
+			continue;
+		call = call_of(plan, step);
+		apply(turn, plan, step, &call, &one);
+		if (!note(plan, step, &one, d)) {
+			plan->refused = step;
+			return false;
+		}
+	}
+	return true;
+}
+
+static void deny(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
+{
+	struct step *step = plan->refused;
+
+	wait_deny(d, reason);
+	explain(step, d);
+	step->allowed = false;
+	step->reason = reason;
+}
+
+/* Of a plan that is refused, if only because others wait before it. */
+static bool waits(struct plan *plan, struct weir_decision *d)
+{
+	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0; /* it waits for no request */
+	enum weir_reason reason;
+
+	if (!plan->in_order)
+		return false;
+	reason = wait_refusal(&plan->refused->limit->algo, plan->position,
+	                      asks ? WEIR_ZERO : plan->max_wait_ns, d);
+	if (reason == WEIR_REASON_OK) {
+		plan->waits_at = plan->refused->key.hash;
+		return true;
+	}
+	deny(plan, reason, d);
+	return false;
+}
+
+/* What is left to do when its answer is known. */
+static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
+{
+	const struct step *refused = plan->refused;
+
+	/* Else nothing passes or is denied. */
+	for (size_t i = 0; turn->observe && plan->op == ALGO_ACQUIRE && i < plan->step_count; i++)
+		if (plan->steps[i].shadow || !refused || refused == &plan->steps[i])
+			turn->observe(turn->context, &plan->steps[i]);
+	plan->position = WAIT_NEW;
+	if (refused && plan->op == ALGO_ACQUIRE)
+		return PLAN_DROP;
+	if (__builtin_expect(plan->permit.id != 0, 0))
+		permits_hold(turn, plan);
+	return PLAN_DONE;
+}
+
+static enum plan_stage next_stage(const struct turn *turn, struct plan *plan, bool passed)
+{
+	switch ((enum plan_stage)plan->stage) {
+	case PLAN_OWN:
+		return passed ? PLAN_OTHERS : PLAN_REFUSED;
+	case PLAN_PEEK:
+		return passed ? PLAN_TAKE : PLAN_REFUSED;
+	case PLAN_TAKE:
+		return passed ? PLAN_SHADOW : PLAN_GIVE_BACK;
+	case PLAN_SHADOW:
+		return conclude(turn, plan);
+	case PLAN_OTHERS:
+	case PLAN_GIVE_BACK:
+		return PLAN_REFUSED;
+	case PLAN_DROP:
+	case PLAN_UNDO:
+		plan->permit.id = 0;
+		return PLAN_DONE;
+	default:
+		return PLAN_DONE;
+	}
+}
+
+static enum engine_state advance(const struct turn *turn, struct plan *plan,
+                                 struct weir_decision *d)
+{
+	while (plan->stage != PLAN_DONE) {
+		if (plan->stage != PLAN_REFUSED) {
+			plan->stage = (unsigned char)next_stage(turn, plan, run_stage(turn, plan, d));
+			continue;
+		}
+		if (waits(plan, d))
+			return ENGINE_WAITS;
+		plan->stage = PLAN_SHADOW;
+	}
+	return ENGINE_DONE;
+}
+
+/* A direct call, at once. */
+static void run_direct(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	struct step *step = &plan->only;
+	struct algo_call call;
+
+	plan->stage = PLAN_TAKE;
+	call = call_of(plan, step);
+	apply(turn, plan, step, &call, d);
+	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
+	plan->refused = d->allowed ? NULL : step;
+	if (conclude(turn, plan) == PLAN_DROP)
+		plan->permit.id = 0;
+	plan->stage = PLAN_DONE;
+}
+
+/* The rule that answers by itself. */
+static void answer_listed(struct plan *plan, struct weir_decision *d)
+{
+	d->allowed = plan->listed->answer == RULES_ALLOW;
+	d->reason = WEIR_REASON_LISTED;
+	d->rule = plan->listed->name;
+	d->result = d->allowed ? NULL : plan->listed->result;
+	d->retry_after_ns = d->allowed ? 0 : ALGO_RETRY_DEFAULT_NS; /* no limit says better */
+	plan->permit.id = 0;
+	plan->stage = PLAN_DONE;
+}
+
+/* The enforced step whose key other requests wait for, or NULL. */
+static struct step *waited_for(const struct turn *turn, const struct plan *plan)
+{
+	struct waitlist *list = waitlist_at(&turn->table->waiting);
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (!step->shadow && !is_first_of(plan, step->key.hash) &&
+		    waitlist_has(list, step->key.hash))
+			return step;
+	}
+	return NULL;
+}
+
+static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	bool refunds = plan->op == ALGO_REFUND && plan->permit.id != 0;
+
+	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
+		plan->permit.id = permit_draw();
+	if (plan->steps == &plan->only && !plan->in_order && !refunds) {
+		run_direct(turn, plan, d);
+		return ENGINE_DONE;
+	}
+	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
+	plan->refused = NULL;
+	if (plan->listed) {
+		answer_listed(plan, d);
+	} else if (refunds) {
+		permits_begin(turn, plan);
+		d->allowed = false;
+		plan->stage = PLAN_REFUND;
+	} else {
+		bool all_or_nothing = plan->op == ALGO_ACQUIRE && plan->enforced_count > 1;
+
+		if (plan->in_order && plan->position != WAIT_YIELDED)
+			plan->refused = waited_for(turn, plan);
+		plan->stage = plan->refused ? PLAN_OWN : all_or_nothing ? PLAN_PEEK : PLAN_TAKE;
+	}
+	return advance(turn, plan, d);
+}
+
+enum engine_state engine_decide(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	plan->in_order = false;
+	return start(turn, plan, d);
+}
+
+enum engine_state engine_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	plan->in_order =
+	    plan->op <= ALGO_PEEK && (engine_may_wait(plan) || engine_others_wait(turn->table));
+	return start(turn, plan, d);
+}
+
+enum engine_state engine_resume(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	return start(turn, plan, d);
+}
+
+enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
+                              struct weir_decision *d)
+{
+	deny(plan, reason, d);
+	plan->stage = PLAN_SHADOW;
+	return advance(turn, plan, d);
+}
+
+enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
+{
+	struct weir_decision ignored;
+
+	if (plan->stage != PLAN_DONE || plan->op != ALGO_ACQUIRE)
+		return ENGINE_DONE; /* nothing is taken yet, or shall be given back */
+	if (plan->permit.id != 0)
+		permit_take(turn->table, plan->permit, turn->at.now_ns);
+	plan->stage = PLAN_UNDO;
+	return advance(turn, plan, &ignored);
+}
+
+bool engine_report(const struct turn *turn, struct plan *plan)
+{
+	struct weir_decision d = {.reason = WEIR_REASON_OK};
+
+	if (!engine_holds_places(plan))
+		return permit_is_held(turn->table, plan->permit, turn->at.now_ns);
+	permit_take(turn->table, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
+	plan->gives_rest = false;
+	plan->stage = PLAN_REFUND;
+	advance(turn, plan, &d);
+	return d.allowed;
+}
+
+bool engine_forget(const struct turn *turn, const struct plan *plan)
+{
+	const struct memory_key *key = &plan->only.key;
+	bool had = memory_forget(turn->table, key, turn->at.now_ns);
+
+	waitlist_wake(&turn->table->waiting, key->hash);
+	return had;
+}
+
+bool engine_others_wait(const struct weir_table *table)
+{
+	const struct waitlist *list = waitlist_at(&table->waiting);
+
+	return list && waitlist_count(list) > 0;
+}
+
+static bool may_wait(const struct step *step, uint64_t max_wait_ns)
+{
+	return !step->shadow &&
+	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
+}
+
+bool engine_may_wait(const struct plan *plan)
+{
+	bool may = false;
+
+	for (size_t i = 0; i < plan->step_count && !may; i++)
+		may = may_wait(&plan->steps[i], plan->max_wait_ns);
+	return may && plan->op == ALGO_ACQUIRE && plan->cost > 0 && plan->max_wait_ns != WEIR_ZERO;
+}
