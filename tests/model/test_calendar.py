@@ -1,24 +1,21 @@
-"""The windows of the calendar against a model of its own, built on zoneinfo and dates."""
+"""The windows of the calendar against their model, zones.py."""
 
 import functools
 import os
 import pathlib
 import subprocess
 import zoneinfo
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given, strategies as st
+from zones import DAY, LENGTH, S, clock, seconds, window
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", "build"))
 PROBE = BUILD / "tests/model/calendar_probe"
 
-S = 10**9
-DAY = 86400 * S
 UNITS = ["s", "ns", "ms", "m", "h", "d", "w", "month", "year"]  # as enum weir_unit
-LENGTH = {"ns": 1, "ms": 10**6, "s": S, "m": 60 * S, "h": 3600 * S, "d": DAY, "w": 7 * DAY}
 LONGEST = {**{unit: 366 * DAY // length for unit, length in LENGTH.items()}, "month": 12, "year": 1}
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # Drawn as often as all the others together.
 ODD_ZONES = ["Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Beirut",
@@ -29,84 +26,8 @@ ALL_ZONES = sorted(name for name in zoneinfo.available_timezones()
                    if name not in ("localtime", "Factory"))
 
 
-def seconds(when):
-    """Unix time, exactly."""
-    return (when - EPOCH) // timedelta(seconds=1)
-
-
 def at(*utc):
     return seconds(datetime(*utc, tzinfo=timezone.utc))
-
-
-def clock(zone, t):
-    """What the zone's clocks show at Unix time `t`, as a naive datetime."""
-    return (EPOCH + timedelta(seconds=t)).astimezone(zone).replace(tzinfo=None)
-
-
-@functools.lru_cache(maxsize=1 << 18)
-def midnight(zone, day):
-    """The first second at which the zone's clocks show midnight of `day` or later."""
-    wanted = datetime(day.year, day.month, day.day)
-    t = seconds(wanted.replace(tzinfo=zone))  # fold=0: the first of two
-    if clock(zone, t) == wanted:
-        return t
-    # Skipped: the clocks jump over it within a day before.
-    before, after = t - 86400, t
-    assert clock(zone, before) < wanted <= clock(zone, after)
-    while after - before > 1:
-        middle = (before + after) // 2
-        if clock(zone, middle) < wanted:
-            before = middle
-        else:
-            after = middle
-    return after
-
-
-def days(day, n):
-    return day + timedelta(days=n)
-
-
-def day_of(zone, t):
-    """The day that has begun and not ended, whatever date the clocks show again."""
-    shown = clock(zone, t).date()
-    return max(day for day in (days(shown, n) for n in range(-2, 4)) if midnight(zone, day) <= t)
-
-
-def month_start(index):
-    return date(index // 12, index % 12 + 1, 1)
-
-
-def model(zone, period, unit, week_start, now):
-    """(start, end) in Unix nanoseconds."""
-    zone = zoneinfo.ZoneInfo(zone)
-    t = now // S
-    if unit in ("month", "year") or (unit == "w" and period == 1):
-        today = day_of(zone, t)
-        if unit == "w":
-            first = days(today, -((today.weekday() - week_start) % 7))
-            following = days(first, 7)
-        else:
-            group = period * (12 if unit == "year" else 1)
-            index = today.year * 12 + today.month - 1
-            index -= index % group
-            first, following = month_start(index), month_start(index + group)
-        return midnight(zone, first) * S, midnight(zone, following) * S
-    length = period * LENGTH[unit]
-    if length % DAY == 0:
-        number = (day_of(zone, t) - EPOCH.date()).days
-        first = days(EPOCH.date(), number - number % (length // DAY))
-        return midnight(zone, first) * S, midnight(zone, days(first, length // DAY)) * S
-    if DAY % length:
-        offset = clock(zone, t) - clock(timezone.utc, t)
-        offset = offset // timedelta(seconds=1) * S
-        start = (now + offset) // length * length - offset
-        return start, start + length
-    today = day_of(zone, t)
-    start, end = midnight(zone, today) * S, midnight(zone, days(today, 1)) * S
-    # Every cut of a 24-hour day that comes before this one ends.
-    cut = min((now - start) // length, DAY // length - 1)
-    after = start + (cut + 1) * length
-    return start + cut * length, end if cut == DAY // length - 1 else min(after, end)
 
 
 def check(questions):
@@ -117,7 +38,7 @@ def check(questions):
     answers = done.stdout.splitlines()
     assert len(answers) == len(questions)
     for question, answer in zip(questions, answers):
-        expected = model(*question)
+        expected = window(*question)
         assert answer == "%d %d" % expected, question
         assert expected[0] <= question[-1] < expected[1], question
 
@@ -244,6 +165,6 @@ def test_windows_tile_time(asked):
     if unit not in ("month", "year") and (period, unit) != (1, "w"):
         period, unit = 2 * period, "h"
         period = max(n for n in (1, 2, 3, 4, 6, 8, 12, 24) if n <= period)
-    end = model(zone, period, unit, week_start, now)[1]
+    end = window(zone, period, unit, week_start, now)[1]
     check([(zone, period, unit, week_start, end - 1), (zone, period, unit, week_start, end)])
-    assert model(zone, period, unit, week_start, end)[0] == end
+    assert window(zone, period, unit, week_start, end)[0] == end
