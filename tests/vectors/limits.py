@@ -1,0 +1,159 @@
+"""The limits that vectors are made of: for each algorithm its model, and limits at the edges.
+
+A limit is written in the words of rule files, every parameter given. Times in nanoseconds
+end in `_ns`. The first two limits of an algorithm go through all scenarios of make.py, the
+others through the first ones.
+"""
+
+import models
+import zones
+
+LONGEST = {**zones.LENGTH, "month": 31 * zones.DAY, "year": 366 * zones.DAY}
+WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+NOW = 1_700_000_000_123_456_789
+BERLIN_FORWARD = 1_711_846_800 * zones.S  # 2024-03-31 01:00 UTC: 02:00 becomes 03:00
+BERLIN_BACK = 1_729_990_800 * zones.S  # 2024-10-27 01:00 UTC: 03:00 becomes 02:00
+END_OF_APRIL = 1_714_521_600 * zones.S  # 2024-05-01 00:00 UTC
+END_OF_FEBRUARY = 1_709_251_200 * zones.S  # 2024-03-01 00:00 UTC, after a leap day
+END_OF_2024 = 1_735_689_600 * zones.S
+
+
+def rate(count, period, unit):
+    return {"count": count, "period": period, "unit": unit}
+
+
+def limit(start=NOW, **parameters):
+    return start, parameters
+
+
+def count_of(parameters):
+    return parameters["rate"]["count"]
+
+
+def period_of(parameters):
+    """In nanoseconds; of months and years the longest."""
+    return parameters["rate"]["period"] * LONGEST[parameters["rate"]["unit"]]
+
+
+def calendar_end(parameters):
+    """When a window ends, from any time in it."""
+    period = parameters["rate"]
+
+    def end(now):
+        return zones.window(parameters["timezone"], period["period"], period["unit"],
+                            WEEKDAYS.index(parameters["week_start"]), now)[1]
+    return end
+
+
+def day_end(parameters):
+    return lambda now: zones.window(parameters["timezone"], 1, "d", 0, now)[1]
+
+
+def rates(**others):
+    """Tokens that come in whole nanoseconds and in parts, quickly and slowly."""
+    (name, sizes), = others.items()
+    return [{"rate": rate(*r), name: size} for r, size in zip([
+        (5, 1, "s"), (3, 1, "s"), (1, 1, "m"), (7, 100, "ms"), (2**32 - 5, 366, "d"),
+        (2**32, 1, "ms"), (1, 365, "d")], sizes)]
+
+
+def bucket(size):
+    return (lambda p: models.Bucket(count_of(p), period_of(p), p[size]),
+            [limit(**p) for p in rates(**{size: [10, 2, 1, 3, 2**32, 2**32, 2]})])
+
+
+def fixed_window(parameters):
+    if parameters["align"] == "first_request":
+        return models.first_request(count_of(parameters), period_of(parameters))
+    period = period_of(parameters)
+    return models.Window(count_of(parameters), calendar_end(parameters), period + period // 8)
+
+
+def windows(count, period, unit, start, timezone="Europe/Berlin", week_start="monday"):
+    return limit(start, rate=rate(count, period, unit), align="calendar", timezone=timezone,
+                 week_start=week_start)
+
+
+def in_seconds(count, seconds, start=NOW, **others):
+    return limit(start, rate=rate(count, seconds, "s"), **others)
+
+
+# Name: (model of parameters, limits, and where limits follow the calendar: parameters to the
+# function from any time to the end of its window)
+ALGORITHMS = {
+    "token_bucket": bucket("burst"),
+    "leaky_bucket": bucket("capacity"),
+    "pacer": (
+        lambda p: models.pacer(count_of(p), period_of(p), p["slack"], p["max_wait_ns"]),
+        [in_seconds(5, 1, slack=2, max_wait_ns=zones.S),
+         in_seconds(3, 1, slack=0, max_wait_ns=zones.S // 2),
+         in_seconds(1, 60, slack=0, max_wait_ns=0),
+         limit(rate=rate(7, 100, "ms"), slack=10, max_wait_ns=30 * zones.S),
+         limit(rate=rate(2**32, 1, "ms"), slack=2**32 - 1, max_wait_ns=1),
+         limit(rate=rate(1, 365, "d"), slack=1, max_wait_ns=zones.DAY)]),
+    "leaky_queue": (
+        lambda p: models.leaky_queue(count_of(p), period_of(p), p["capacity"],
+                                     p.get("max_wait_ns")),
+        [in_seconds(5, 1, capacity=4),
+         in_seconds(3, 1, capacity=2, max_wait_ns=zones.S // 2),
+         in_seconds(1, 60, capacity=1, max_wait_ns=0),
+         limit(rate=rate(7, 100, "ms"), capacity=3),
+         limit(rate=rate(2**32, 1, "ms"), capacity=2**32),
+         limit(rate=rate(1, 365, "d"), capacity=1)]),
+    "fixed_window": (
+        fixed_window,
+        [windows(5, 1, "d", BERLIN_FORWARD - 2 * 3600 * zones.S - 1),
+         windows(5, 1, "d", BERLIN_BACK - 3 * 3600 * zones.S - 1),
+         windows(2, 6, "h", BERLIN_FORWARD - 1),
+         windows(2, 6, "h", BERLIN_BACK - 1),
+         windows(1, 1, "h", BERLIN_BACK - 1),
+         windows(2**32, 1, "month", END_OF_APRIL - 2 * 3600 * zones.S - 1),
+         windows(3, 1, "month", END_OF_FEBRUARY - 1, timezone="UTC"),
+         windows(3, 1, "year", END_OF_2024 - 3600 * zones.S - 1),
+         windows(3, 1, "w", NOW, week_start="sunday"),
+         windows(3, 7, "s", NOW, timezone="Asia/Kathmandu"),
+         in_seconds(5, 10, align="first_request"),
+         limit(rate=rate(1, 366, "d"), align="first_request")],
+        lambda p: calendar_end(p) if p["align"] == "calendar" else None),
+    "resetting_bucket": (
+        lambda p: models.first_request(count_of(p), period_of(p)),
+        [in_seconds(5, 10), in_seconds(1, 1), limit(rate=rate(3, 1, "ns")),
+         limit(rate=rate(2**32, 366, "d"))]),
+    "sliding_window": (
+        lambda p: models.SlidingWindow(count_of(p), period_of(p), p["slots"]),
+        [in_seconds(10, 10, slots=5),
+         in_seconds(5, 1, start=1_700_000_000 * zones.S - 1, slots=7),
+         in_seconds(1, 1, slots=1), limit(rate=rate(3, 10, "ns"), slots=3),
+         in_seconds(65536, 60, slots=2),
+         limit(rate=rate(2**32, 366, "d"), slots=10)]),
+    "sliding_counter": (
+        lambda p: models.SlidingCounter(count_of(p), period_of(p)),
+        [in_seconds(10, 10, start=1_700_000_010 * zones.S - 1), in_seconds(1, 1),
+         limit(rate=rate(3, 7, "ns")), in_seconds(65536, 60),
+         limit(rate=rate(2**32, 366, "d"))]),
+    "sliding_log": (
+        lambda p: models.SlidingLog(count_of(p), period_of(p)),
+        [in_seconds(5, 10), in_seconds(1, 1), limit(rate=rate(3, 7, "ns")),
+         in_seconds(10000, 60), limit(rate=rate(2, 366, "d"))]),
+    "base": (
+        lambda p: models.Base(p["base"], count_of(p), period_of(p), day_end(p)),
+        [in_seconds(2, 600, base=4, timezone="Europe/Berlin",
+                    start=BERLIN_FORWARD - 2 * 3600 * zones.S - 1),
+         in_seconds(2, 600, base=3, timezone="Europe/Berlin",
+                    start=BERLIN_BACK + 23 * 3600 * zones.S - 300 * zones.S),
+         in_seconds(1, 1, base=1, timezone="UTC"),
+         limit(rate=rate(3, 2, "d"), base=2, timezone="Asia/Kathmandu"),
+         limit(rate=rate(1, 1, "ms"), base=2**32, timezone="UTC")],
+        day_end),
+    "random": (
+        lambda p: models.Random(p["deny"], p["retry_ns"]),
+        [limit(deny=0.25, retry_ns=zones.S), limit(deny=0, retry_ns=1),
+         limit(deny=1, retry_ns=366 * zones.DAY), limit(deny=0.001, retry_ns=zones.S)]),
+    "concurrency": (
+        lambda p: models.Concurrency(p["max"], p["lease_ns"], p["retry_ns"]),
+        [limit(max=5, lease_ns=30 * zones.S, retry_ns=40 * zones.S),
+         limit(max=1, lease_ns=1, retry_ns=1),
+         limit(max=10000, lease_ns=zones.S, retry_ns=366 * zones.DAY),
+         limit(max=2, lease_ns=366 * zones.DAY, retry_ns=1)]),
+}
