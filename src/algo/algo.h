@@ -26,6 +26,8 @@
 
 #include <weir/weir.h>
 
+#include "algo/algorithm.h"
+#include "algo/bucket.h"
 #include "algo/rows.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -44,51 +46,12 @@
  */
 #define ALGO_SKEW_NS NS_PER_DAY
 
-#define ALGO_COUNT_MAX (UINT64_C(1) << 32)
-#define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
-
-/* The most that may wait in a pacer: what every reader of JSON can count. */
-#define ALGO_TURNS_MAX (UINT64_C(1) << 53)
-
-#define ALGO_SLACK_DEFAULT         10
-#define ALGO_SLACK_MAX             (ALGO_COUNT_MAX - 1)
-#define ALGO_WAIT_DEFAULT_NS (30 * NS_PER_S)
-#define ALGO_RETRY_DEFAULT_NS      NS_PER_S
-
-#define ALGO_QUEUE_MAX        UINT64_C(1000000)
-#define ALGO_LEASE_DEFAULT_NS (30 * NS_PER_S)
-
 struct zone;
 struct algo_cache;
 
 struct algo_state {
 	uint64_t until_ns; /* 0 in a state never used */
 	uint32_t word;
-};
-
-/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
-struct bucket_time {
-	uint64_t ns;
-	uint32_t under;
-};
-
-/* token_bucket, leaky_bucket, pacer and leaky_queue, see bucket.c. */
-struct bucket_params {
-	uint64_t count;              /* tokens per period */
-	uint64_t burst;              /* tokens in `depth`, rounded up */
-	uint64_t p;                  /* period / gcd(count, period) */
-	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
-	struct bucket_time interval; /* T */
-	struct bucket_time depth;    /* what is admitted, ... */
-	struct bucket_time at_once;  /* and of it without a wait */
-	enum weir_reason denial;
-};
-
-/* What a bucket admits: some tokens at once, then as many as may wait, and so long. */
-struct bucket_shape {
-	uint64_t at_once;
-	uint64_t queue;
-	uint64_t max_wait_ns;
 };
 
 /* The calendar's windows, see calendar.c. */
@@ -99,22 +62,11 @@ struct calendar {
 	enum weir_weekday week_start;
 };
 
-/* fixed_window and resetting_bucket, see window.c. */
-struct window_params {
-	uint64_t count;
-	uint64_t period_ns;
-	bool aligned; /* to the calendar */
-};
-
-/* random, see random.c. Of 2^63 draws so many are denied. */
-struct random_params {
-	uint64_t deny;             /* as given */
-	_Atomic uint64_t deny_now; /* by who changed it since */
-	uint64_t retry_ns;
-};
+/* Room for the parameters of other algorithms, which only their own files know. */
+#define ALGO_OWN_WORDS 12
 
 struct algo_limit {
-	enum weir_algorithm algorithm;
+	const struct algorithm *algorithm;
 	uint64_t identity;   /* of its counts: name, algorithm and period */
 	uint16_t generation; /* of these parameters; store/history.h */
 	bool is_whole;       /* a bucket whose tokens come in whole nanoseconds */
@@ -126,15 +78,17 @@ struct algo_limit {
 	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
 	union {
 		struct bucket_params bucket;
-		struct window_params window;
 		struct slots_params slots;
 		struct log_params log;
 		struct day_params day;
-		struct random_params random;
 		struct places_params places;
+		uint64_t own[ALGO_OWN_WORDS];
 	};
-	enum algo_rows rows; /* how wide states are kept; without them: not at all */
-	bool paced;      /* its requests may have to wait for their turns */
+	enum algo_rows rows; /* the algorithm's, ... */
+	bool paced;          /* as is this */
+	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
+	uint64_t queue;       /* how many may wait for a key without being asked to; 0: none */
+	uint64_t max_wait_ns; /* and how long at most */
 	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
 	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
 	struct calendar calendar; /* aligned windows and days only, as is the cache */
@@ -185,21 +139,12 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->wait_ns = 0;
 }
 
-/** Whether its requests hold places until they are reported, and so get permits unasked. */
-static inline bool algo_holds_places(const struct algo_limit *limit)
-{
-	return limit->rows == ALGO_ROWS_PLACES;
-}
-
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
 static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {
-	uint64_t retry_ns =
-	    algo_holds_places(limit) ? limit->places.retry_ns : ALGO_RETRY_DEFAULT_NS;
-
 	*out = (struct algo_outcome){.reason = WEIR_REASON_NO_ROOM,
-	                             .retry_after_ns = retry_ns,
-	                             .reset_after_ns = retry_ns}; /* not sooner */
+	                             .retry_after_ns = limit->retry_ns,
+	                             .reset_after_ns = limit->retry_ns}; /* not sooner */
 }
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
@@ -232,23 +177,10 @@ static inline bool algo_is_far(const struct algo_limit *limit, const struct algo
 	return state->until_ns > time->now_ns + limit->farthest_ns;
 }
 
-/* The algorithms behind algo_step, which gives them algo_outcome_open's. */
-bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
-/* The same where T is whole nanoseconds, q = 1, as of most rates: a third of the instructions. */
-bool bucket_step_whole(const struct bucket_params *params, const struct algo_call *call,
-                       const struct algo_time *time, struct algo_state *state,
-                       struct algo_outcome *out);
-bool window_step(const struct window_params *params, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
-
-bool random_step(const struct random_params *params, const struct algo_call *call,
-                 struct algo_outcome *out);
-uint64_t random_threshold(double deny);
-/** The share that is denied now. */
-double random_share(const struct random_params *params);
-
-/** Changes it, in whatever has taken over from `limit`. 0, EINVAL or ERANGE. */
+/**
+ * Changes the share of requests that the limit denies, in whatever has taken over from it, too.
+ * 0, EINVAL (an algorithm without) or ERANGE.
+ */
 int algo_shed(const struct algo_limit *limit, double deny);
 
 /**
@@ -258,10 +190,10 @@ int algo_shed(const struct algo_limit *limit, double deny);
  */
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 
-static inline bool algo_is_bucket(const struct algo_limit *limit)
+/** Whether its requests hold places until they are reported, and so get permits unasked. */
+static inline bool algo_holds_places(const struct algo_limit *limit)
 {
-	return limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET ||
-	       limit->paced;
+	return limit->rows == ALGO_ROWS_PLACES;
 }
 
 /** The limit to decide by: `limit`, or the last that has taken over from it. */
@@ -279,23 +211,5 @@ static inline bool algo_is_current(const struct algo_limit *limit)
 {
 	return !atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire);
 }
-
-/**
- * A state written under `from` as `to` would have it: the same number of tokens in
- * use, at most all of them; all of them where `from` is NULL, not known. Both have one
- * period. Rounded up by less than 1/q ns, so nothing is gained by a change.
- */
-void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
-                    uint64_t now_ns, struct algo_state *state);
-
-/**
- * Derives the rest. Count and period are in range; false: what the shape admits
- * reaches past ALGO_HORIZON_NS.
- */
-bool bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns,
-                 const struct bucket_shape *shape);
-
-/** Whole tokens of an idle bucket. */
-uint64_t bucket_quota(const struct bucket_params *params);
 
 #endif

@@ -23,7 +23,10 @@
  *
  *     TAT = until_ns - word / q,    TAT > now  iff  until_ns > now.
  */
+#include "algo/bucket.h"
+
 #include "algo/algo.h"
+#include "base/error.h"
 
 /* Further than any depth, and two of them add up. */
 #define TIME_MAX (UINT64_MAX / 4)
@@ -37,8 +40,9 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 
-bool bucket_init(struct bucket_params *params, uint64_t count, uint64_t period_ns,
-                 const struct bucket_shape *shape)
+/* False: what the shape admits reaches past ALGO_HORIZON_NS. */
+static bool derive(struct bucket_params *params, uint64_t count, uint64_t period_ns,
+                   const struct bucket_shape *shape)
 {
 	uint64_t divisor = gcd_u64(count, period_ns);
 	uint64_t p = period_ns / divisor, q = count / divisor;
@@ -105,9 +109,16 @@ static uint64_t tokens_left(const struct bucket_params *params, struct bucket_ti
 	return (uint64_t)(parts / params->p);
 }
 
-uint64_t bucket_quota(const struct bucket_params *params)
+int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
+                const char *word, struct weir_error *error)
 {
-	return tokens_left(params, (struct bucket_time){0, 0});
+	if (!derive(&limit->bucket, count, limit->period_ns, shape))
+		return error_set(error, WEIR_ERANGE,
+		                 "%s: expected to be refilled within 16 years, found more", word);
+	limit->is_whole = limit->bucket.q == 1;
+	limit->quota = tokens_left(&limit->bucket, (struct bucket_time){0, 0});
+	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
+	return WEIR_OK;
 }
 
 /*
@@ -153,15 +164,30 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 	return true;
 }
 
-void bucket_convert(const struct bucket_params *from, const struct bucket_params *to,
-                    uint64_t now_ns, struct algo_state *state)
+/* Of a paced limit the low bits of the burst, which only have to tell parameters apart. */
+struct algo_note bucket_note(const struct algo_limit *limit)
 {
+	return (struct algo_note){(uint32_t)(limit->bucket.count - 1),
+	                          (uint32_t)(limit->bucket.burst - 1)};
+}
+
+void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
+{
+	state->word = limit->bucket.depth.under;
+}
+
+void bucket_convert(const struct algo_limit *limit, const struct algo_note *note, uint64_t now_ns,
+                    struct algo_state *state)
+{
+	const struct bucket_params *to = &limit->bucket;
+	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
+	struct bucket_params from;
 	struct bucket_time ahead = to->depth;
 
-	if (from) {
+	if (note && derive(&from, (uint64_t)note->first + 1, limit->period_ns, &token)) {
 		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
-		uint64_t divisor_from = from->count / from->q, divisor_to = to->count / to->q;
-		u128 parts = (u128)(state->until_ns - now_ns) * from->q - state->word;
+		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
+		u128 parts = (u128)(state->until_ns - now_ns) * from.q - state->word;
 
 		ahead = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
 		if (!time_at_most(ahead, to->depth))
@@ -239,19 +265,20 @@ static inline bool step(const struct bucket_params *params, const struct algo_ca
 	return changed;
 }
 
-bool bucket_step(const struct bucket_params *params, const struct algo_call *call,
+bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {
-	return step(params, call, time, state, out);
+	return step(&limit->bucket, call, time, state, out);
 }
 
-bool bucket_step_whole(const struct bucket_params *params, const struct algo_call *call,
-                       const struct algo_time *time, struct algo_state *state,
-                       struct algo_outcome *out)
+bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out)
 {
-	struct bucket_params whole = *params;
+	struct bucket_params whole = limit->bucket;
 
 	whole.q = 1;
 	whole.interval.under = whole.depth.under = whole.at_once.under = 0;
+	algo_outcome_open(out);
 	return step(&whole, call, time, state, out);
 }

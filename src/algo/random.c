@@ -10,31 +10,92 @@
 
 #define ALL (UINT64_C(1) << 63)
 
-uint64_t random_threshold(double deny)
+struct random_params {
+	uint64_t deny;             /* of ALL draws so many are denied: as given, ... */
+	_Atomic uint64_t deny_now; /* and as it has been changed since */
+};
+
+_Static_assert(sizeof(struct random_params) <= sizeof((struct algo_limit *)0)->own,
+               "a limit has room for them");
+
+/* Not const: the share changes while the limit is used. */
+static struct random_params *params_of(const struct algo_limit *limit)
+{
+	return (struct random_params *)limit->own;
+}
+
+static uint64_t threshold(double deny)
 {
 	return (uint64_t)(deny * (double)ALL);
 }
 
-double random_share(const struct random_params *params)
+/* It has no period. Where one is needed, such as to tell rates, that is a second. */
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
 {
-	uint64_t now = atomic_load_explicit(&params->deny_now, memory_order_relaxed);
+	uint64_t deny = threshold(options->deny);
 
-	return (double)now / (double)ALL;
+	(void)error;
+	*params_of(limit) = (struct random_params){deny, deny};
+	limit->quota = ALGO_COUNT_MAX;
+	limit->window_ns = 0;
+	return WEIR_OK;
 }
 
-bool random_step(const struct random_params *params, const struct algo_call *call,
-                 struct algo_outcome *out)
+static bool step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {
-	uint64_t deny = atomic_load_explicit(&params->deny_now, memory_order_relaxed);
+	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 	bool draws = call->op == ALGO_ACQUIRE && call->cost > 0;
 
+	(void)time;
+	(void)state;
 	out->remaining = deny == ALL ? 0 : ALGO_COUNT_MAX;
 	if (call->op <= ALGO_PEEK && (draws ? call->draw >> 1 < deny : deny == ALL)) {
 		out->allowed = false;
 		out->reason = WEIR_REASON_SHED;
 		out->remaining = 0;
-		out->retry_after_ns = params->retry_ns;
+		out->retry_after_ns = limit->retry_ns;
 	}
 	out->reset_after_ns = 0;
 	return false;
 }
+
+static void set_share(const struct algo_limit *limit, double share)
+{
+	atomic_store(&params_of(limit)->deny_now, threshold(share));
+}
+
+/*
+ * Whoever changes the share stores it first and then looks for a successor, so it is read
+ * here, or stored in `next` by then.
+ */
+static void inherit(const struct algo_limit *limit, struct algo_limit *next)
+{
+	uint64_t given = params_of(next)->deny;
+
+	if (params_of(limit)->deny == given)
+		atomic_compare_exchange_strong(&params_of(next)->deny_now, &given,
+		                               atomic_load(&params_of(limit)->deny_now));
+}
+
+static void amend(const struct algo_limit *limit, struct weir_limit_options *options)
+{
+	uint64_t now = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
+
+	options->deny = (double)now / (double)ALL;
+}
+
+const struct algorithm algorithm_random = {
+    .name = "random",
+    .id = WEIR_RANDOM,
+    .parameters = {{"deny", ALGO_SHARE, ALGO_FIELD(deny), .required = true}, ALGO_RETRY_ROW},
+    .sample = "deny: 0.2",
+    .draws = true,
+    .guesses = true,
+    .init = init,
+    .step = step,
+    .inherit = inherit,
+    .set_share = set_share,
+    .amend = amend,
+};

@@ -14,10 +14,9 @@
 #define ALGO_WIDTH_LEAST 12
 #define ALGO_WIDTH_MOST  10240
 
-#define ALGO_SLOTS_DEFAULT 10
-#define ALGO_SLOTS_MAX     1000
-#define ALGO_LOG_MAX       10000
-#define ALGO_PERMITS_MAX   10000
+#define ALGO_SLOTS_MAX   1000
+#define ALGO_LOG_MAX     10000
+#define ALGO_PERMITS_MAX 10000
 
 enum algo_rows {
 	ALGO_ROWS_NONE,   /* a state is one word, or there is none */
@@ -50,9 +49,6 @@ struct day_params {
 struct places_params {
 	uint64_t max;
 	uint64_t lease_ns;
-	uint64_t retry_ns;
-	uint64_t queue;       /* who waits is its keeper's business, */
-	uint64_t max_wait_ns; /* as is how long */
 };
 
 /*

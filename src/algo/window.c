@@ -14,7 +14,24 @@
  * count is kept and its end cut back to the current window's, so that such a
  * step neither frees a key nor locks it.
  */
+#include "algo/window.h"
+
 #include "algo/algo.h"
+
+struct window_params {
+	uint64_t count;
+	uint64_t period_ns;
+	bool aligned; /* to the calendar */
+};
+
+_Static_assert(sizeof(struct window_params) <= sizeof((struct algo_limit *)0)->own,
+               "a limit has room for them");
+
+void window_init(struct algo_limit *limit, uint64_t count, bool aligned)
+{
+	*(struct window_params *)limit->own =
+	    (struct window_params){count, limit->period_ns, aligned};
+}
 
 static uint64_t window_end(const struct window_params *params, const struct algo_time *time,
                            const struct algo_state *state, uint64_t count)
@@ -41,9 +58,10 @@ static bool refund(const struct algo_call *call, struct algo_state *state, uint6
 	return true;
 }
 
-bool window_step(const struct window_params *params, const struct algo_call *call,
+bool window_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {
+	const struct window_params *params = (const struct window_params *)limit->own;
 	uint64_t now_ns = time->now_ns;
 	uint64_t count = state->until_ns > now_ns ? (uint64_t)state->word + 1 : 0;
 	uint64_t end_ns = window_end(params, time, state, count);

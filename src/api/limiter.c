@@ -83,7 +83,7 @@ __attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter 
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (algo->algorithm == WEIR_RANDOM) {
+	if (algo->algorithm->draws) {
 		limit_draw(&limiter->limit, &call, d);
 		return 0;
 	}

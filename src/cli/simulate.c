@@ -96,6 +96,18 @@ static int set_flags(struct simulation *s, int argc, char **argv, struct weir_er
 	return WEIR_OK;
 }
 
+static int read_pattern_limits(struct weir_config **config, struct weir_error *error)
+{
+	struct buffer yaml = {0};
+	int status;
+
+	pattern_add_limits(&yaml);
+	status = yaml.failed ? error_set(error, WEIR_ENOMEM, "out of memory")
+	                     : weir_config_read_yaml(yaml.data, yaml.len, NULL, config, error);
+	buffer_free(&yaml);
+	return status;
+}
+
 static int read_config(struct simulation *s, struct weir_error *error)
 {
 	struct settings settings = {
@@ -108,8 +120,7 @@ static int read_config(struct simulation *s, struct weir_error *error)
 	if (settings.text[SETTING_CONFIG])
 		status = server_config_read(settings.text[SETTING_CONFIG], &s->config, &inner);
 	else if (s->text[PATTERN])
-		status =
-		    weir_config_read_yaml(pattern_limits, strlen(pattern_limits), NULL, &s->config, &inner);
+		status = read_pattern_limits(&s->config, &inner);
 	else
 		return error_set(error, WEIR_EINVAL, "expected -c FILE with the limits to try");
 	if (status != WEIR_OK) {

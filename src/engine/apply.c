@@ -12,7 +12,7 @@ __attribute__((flatten)) uint64_t engine_apply_slow(struct weir_table *table,
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (algo->algorithm == WEIR_RANDOM) {
+	if (algo->algorithm->draws) {
 		limit_draw(limit, &call, decision);
 		return 0;
 	}

@@ -218,7 +218,7 @@ int node_word(struct reader *reader, const struct node_key *key, const yaml_node
 {
 	struct node_words known = {0};
 
-	for (const struct node_word *word = key->words; word->name; word++) {
+	for (const struct word *word = key->words; word->name; word++) {
 		if (value->type == YAML_SCALAR_NODE &&
 		    slice_equal(node_slice(value), slice_of(word->name))) {
 			*(unsigned *)field = word->value;

@@ -14,6 +14,7 @@
 #include <yaml.h>
 
 #include "base/error.h"
+#include "base/word.h"
 #include "rules/model.h"
 
 #define NODE_KEYS_MAX  20 /* rows of a table */
@@ -36,11 +37,6 @@ struct reader {
 	struct carried *carried;        /* the config's, still writable; NULL: none yet */
 };
 
-struct node_word {
-	const char *name; /* NULL in the last */
-	unsigned value;
-};
-
 struct node_key {
 	const char *name;
 	/* NULL: the mapping's owner reads it. */
@@ -49,7 +45,7 @@ struct node_key {
 	size_t offset;                 /* of the field in the object */
 	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
 	bool required;                 /* in these */
-	const struct node_word *words; /* node_word */
+	const struct word *words; /* node_word */
 	uint64_t min, max;             /* node_number; node_text: bytes */
 };
 

@@ -29,10 +29,7 @@ int read_attribute(struct reader *reader, const yaml_node_t *node, const char **
 int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field);
 
-/* `on_store_failure:` and its values. */
-extern const struct node_word read_failures[];
-
 /* The words for on and off. */
-extern const struct node_word read_switches[];
+extern const struct word read_switches[];
 
 #endif

@@ -2,16 +2,17 @@
 #include <stdio.h>
 
 #include "readers/read.h"
+#include "rules/show.h"
 
 /* A rule counts by limits or answers by itself; each kind has its own keys. */
 enum { BY_LIMITS = 1, BY_ANSWER = 2 };
 
-static const struct node_word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
+static const struct word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
-const struct node_word read_switches[] = {
+const struct word read_switches[] = {
     {"true", RULES_YES}, {"false", RULES_NO}, {"yes", RULES_YES}, {"no", RULES_NO}, {0}};
 
-static const struct node_word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
+static const struct word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
 typedef int read_item(struct reader *reader, const yaml_node_t *node, const char **out);
 
@@ -114,7 +115,7 @@ enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
 static const struct node_key rule_keys[] = {
     [RULE_NAME] = {"name", read_rule_name, FIELD(name)},
     [RULE_ON_STORE_FAILURE] = {"on_store_failure", node_word, FIELD(on_store_failure), BY_LIMITS,
-                               .words = read_failures},
+                               .words = rules_failures},
     [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), BY_LIMITS, .min = 1,
                           .max = 128},
     [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),

@@ -98,6 +98,6 @@ void places_explain(const struct algo_limit *limit, const struct places_use *use
 	out->reset_after_ns = use->last_ns;
 	if (!out->allowed) {
 		out->reason = WEIR_REASON_OVER_LIMIT;
-		out->retry_after_ns = u64_min(limit->places.retry_ns, use->first_ns);
+		out->retry_after_ns = u64_min(limit->retry_ns, use->first_ns);
 	}
 }

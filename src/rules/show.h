@@ -3,6 +3,7 @@
 #define RULES_SHOW_H
 
 #include "base/buffer.h"
+#include "base/word.h"
 #include "rules/model.h"
 
 /**
@@ -11,5 +12,8 @@
  * "algorithm":"token_bucket","rate":"5/s","burst":10,…
  */
 void rules_show_limit(const struct rules_limit *limit, struct buffer *out);
+
+/* The values of `on_store_failure`. */
+extern const struct word rules_failures[];
 
 #endif

@@ -29,13 +29,12 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 	return uses;
 }
 
-/* A random limit keeps no states. */
 static void add_room(const struct weir_table *table, const struct algo_limit *limit,
                      struct buffer *out)
 {
 	struct memory_room room;
 
-	if (limit->algorithm == WEIR_RANDOM) {
+	if (limit->algorithm->draws) { /* it keeps no states */
 		buffer_add_text(out, "null");
 		return;
 	}
@@ -61,8 +60,8 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 		buffer_add_json(out, slice_of(limit->name));
 		buffer_add_text(out, "\",");
 		shown = rules->limits[i];
-		if (limit->algo.algorithm == WEIR_RANDOM)
-			shown.options.deny = random_share(&algo_current(&limit->algo)->random);
+		if (limit->algo.algorithm->amend)
+			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "algo/algorithm.h"
 #include "base/error.h"
 
 #define GONE SIZE_MAX
@@ -46,14 +47,16 @@ int leave_out(struct weir_config *config, const char *const *names, size_t n, FI
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < config->limit_count; i++) {
 		const struct weir_limit_options *options = &config->limits[i].options;
+		const struct algorithm *algorithm = algorithm_of(options->algorithm);
 
-		moved[i] = options->algorithm == WEIR_CONCURRENCY ? GONE : count;
+		moved[i] = algorithm->rows == ALGO_ROWS_PLACES ? GONE : count;
 		if (moved[i] != GONE)
 			kept[count++] = config->limits[i];
 		else if (is_named(options->name, names, n))
 			return error_set(error, WEIR_EINVAL,
 			                 "--limit: expected a limit that a log can show, found '%.64s', of "
-			                 "concurrency: no log tells how long requests took", options->name);
+			                 "%s: no log tells how long requests took", options->name,
+			                 algorithm->name);
 		else
 			fprintf(said, "weir simulate: '%s' is left out: no log tells how long requests took\n",
 			        options->name);
@@ -62,7 +65,8 @@ int leave_out(struct weir_config *config, const char *const *names, size_t n, FI
 		return WEIR_OK;
 	if (count == 0)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected a limit that a log can show, found none but concurrency");
+		                 "expected a limit that a log can show, found none: no log tells how long "
+		                 "requests took");
 	config->limits = kept;
 	config->limit_count = count;
 	return keep_in_rules(config, moved) == WEIR_OK ? WEIR_OK

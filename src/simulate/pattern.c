@@ -10,21 +10,6 @@
 #define PARTS    60                                /* of a period: phases are in these */
 #define EDGE     2                                 /* periods before the one of edge-burst */
 
-/* Algorithms join by a line. */
-const char pattern_limits[] =
-    "limits:\n"
-    "  fixed_window: { algorithm: fixed_window, rate: 100/m }\n"
-    "  resetting_bucket: { algorithm: resetting_bucket, rate: 100/m }\n"
-    "  token_bucket: { algorithm: token_bucket, rate: 100/m }\n"
-    "  leaky_bucket: { algorithm: leaky_bucket, rate: 100/m, capacity: 20 }\n"
-    "  pacer: { algorithm: pacer, rate: 100/m }\n"
-    "  leaky_queue: { algorithm: leaky_queue, rate: 100/m, capacity: 20 }\n"
-    "  sliding_window: { algorithm: sliding_window, rate: 100/m }\n"
-    "  sliding_log: { algorithm: sliding_log, rate: 100/m }\n"
-    "  sliding_counter: { algorithm: sliding_counter, rate: 100/m }\n"
-    "  base: { algorithm: base, base: 50, rate: 100/m }\n"
-    "  random: { algorithm: random, deny: 0.2 }\n";
-
 /* From one share of the declared rate, in percent, evenly to another. */
 struct pattern_phase {
 	uint64_t parts, from, to;
@@ -45,6 +30,17 @@ static const struct {
     {"ramp", 1, PHASES({300, 0, 300})},
     {"flash-sale", 50, PHASES({120, 20, 20}, {5, 20, 2000}, {55, 2000, 100}, {120, 100, 20})},
 };
+
+void pattern_add_limits(struct buffer *yaml)
+{
+	const struct algorithm *algorithm;
+
+	buffer_add_text(yaml, "limits:\n");
+	for (size_t i = 0; (algorithm = algorithm_listed(i)); i++)
+		if (algorithm->sample)
+			buffer_printf(yaml, "  %s: { algorithm: %s, %s }\n", algorithm->name, algorithm->name,
+			              algorithm->sample);
+}
 
 int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
                  uint64_t count, const struct fields *fields, struct weir_error *error)

@@ -8,6 +8,7 @@
 #ifndef SIMULATE_PATTERN_H
 #define SIMULATE_PATTERN_H
 
+#include "base/buffer.h"
 #include "engine/limit.h"
 #include "simulate/format.h"
 
@@ -28,8 +29,8 @@ struct pattern {
 	char address[32];
 };
 
-/** Every algorithm at one rate, side by side, as a rule file: for callers without a file. */
-extern const char pattern_limits[];
+/** Appends every algorithm at one rate, side by side, as a rule file: for callers without a file. */
+void pattern_add_limits(struct buffer *yaml);
 
 /**
  * Traffic for a limit of `count` per period. Errors: ENOTFOUND (no such pattern),

@@ -2,9 +2,8 @@
  * history.c: a note for each generation of a limit, in a cell like a key's.
  *
  *     key      the limit's identity, and the generation
- *     until    years ahead, in its low 32 bits the burst less one (of a paced limit
- *              the low bits of it, which only have to tell parameters apart)
- *     word     the count less one; the period is part of the identity
+ *     until    years ahead, in its low 32 bits the second number of struct algo_note
+ *     word     its first number; the period is part of the identity
  *
  * Of two who make the same generation at once, one writes its note, by the protocol
  * of every insertion, and the other finds it. No state reaches as far ahead, but for
@@ -25,37 +24,36 @@ static struct table_place place_of(const struct weir_table *store, const struct 
 	return table_place(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
 }
 
-static struct cell note_make(const struct table_place *place, const struct bucket_params *params,
+static struct cell note_make(const struct table_place *place, const struct algo_note *note,
                              uint64_t now_ns)
 {
-	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | (uint32_t)(params->burst - 1);
+	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
 
-	return cell_make(place->tag, until_ns, (uint32_t)(params->count - 1), CELL_NOTE);
+	return cell_make(place->tag, until_ns, note->first, CELL_NOTE);
 }
 
-static uint64_t note_count(struct cell note)
+static struct algo_note note_of(struct cell cell)
 {
-	return (uint64_t)cell_word(note) + 1;
-}
-
-static bool note_has_burst(struct cell note, uint64_t burst)
-{
-	return (uint32_t)(note.high >> 4) == (uint32_t)(burst - 1);
+	return (struct algo_note){cell_word(cell), (uint32_t)(cell.high >> 4)};
 }
 
 /* In the order of preference: our own, none, the oldest. */
-static int64_t preference(const struct table_slot *slot, const struct bucket_params *params,
+static int64_t preference(const struct table_slot *slot, const struct algo_note *note,
                           uint64_t now_ns)
 {
+	struct algo_note found;
+
 	if (!slot->cell || !cell_is_note(slot->value))
 		return INT64_MIN + 1;
-	if (note_count(slot->value) == params->count && note_has_burst(slot->value, params->burst))
+	found = note_of(slot->value);
+	if (found.first == note->first && found.second == note->second)
 		return INT64_MIN;
 	return cell_ahead_ns(slot->value, now_ns);
 }
 
 static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t now_ns)
 {
+	struct algo_note note = limit->algorithm->note(limit);
 	struct table_place place, best_place = {0};
 	struct table_slot slot, best = {0};
 	int64_t least = INT64_MAX;
@@ -63,21 +61,21 @@ static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t no
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
 		place = place_of(store, limit, i);
 		slot = table_find(&store->table, &place);
-		if (preference(&slot, &limit->bucket, now_ns) >= least)
+		if (preference(&slot, &note, now_ns) >= least)
 			continue;
-		least = preference(&slot, &limit->bucket, now_ns);
+		least = preference(&slot, &note, now_ns);
 		best = slot;
 		best_place = place;
 		limit->generation = i;
 	}
 	return table_store(&store->table, &best_place, best,
-	                   note_make(&best_place, &limit->bucket, now_ns), now_ns, NULL) ||
+	                   note_make(&best_place, &note, now_ns), now_ns, NULL) ||
 	       (!best.cell && table_is_full(&store->table, &best_place, now_ns)); /* no room */
 }
 
 void history_join(struct weir_table *store, struct algo_limit *limit)
 {
-	while (algo_is_bucket(limit) && !join(store, limit, clock_now(&store->clock)))
+	while (limit->algorithm->note && !join(store, limit, clock_now(&store->clock)))
 		;
 }
 
@@ -86,13 +84,9 @@ void history_convert(const struct weir_table *store, const struct algo_limit *li
 {
 	struct table_place place = place_of(store, limit, generation);
 	struct table_slot slot = table_find(&store->table, &place);
-	struct bucket_params from;
-	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
 	bool known = slot.cell && cell_is_note(slot.value);
+	struct algo_note from = note_of(slot.value);
 
-	if (!algo_is_bucket(limit))
-		return;
-	if (known)
-		bucket_init(&from, note_count(slot.value), limit->period_ns, &token);
-	bucket_convert(known ? &from : NULL, &limit->bucket, now_ns, state);
+	if (limit->algorithm->convert)
+		limit->algorithm->convert(limit, known ? &from : NULL, now_ns, state);
 }

@@ -2,26 +2,16 @@
 
 uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns)
 {
-	const struct places_params *permit = &limit->places;
-
 	if (limit->paced || asked_ns == WEIR_ZERO)
 		return 0;
-	if (!algo_holds_places(limit) || permit->queue == 0)
+	if (limit->queue == 0)
 		return asked_ns;
-	return asked_ns == 0 ? permit->max_wait_ns : u64_min(asked_ns, permit->max_wait_ns);
+	return asked_ns == 0 ? limit->max_wait_ns : u64_min(asked_ns, limit->max_wait_ns);
 }
 
 size_t wait_queue_max(const struct algo_limit *limit)
 {
-	bool bounded = algo_holds_places(limit) && limit->places.queue > 0;
-
-	return bounded ? limit->places.queue : SIZE_MAX;
-}
-
-/* Whether a request passes after `retry_after_ns` if no other request comes. */
-static bool is_exact(const struct algo_limit *limit)
-{
-	return limit->algorithm != WEIR_RANDOM && !algo_holds_places(limit);
+	return limit->queue > 0 ? limit->queue : SIZE_MAX;
 }
 
 enum weir_reason wait_refusal(const struct algo_limit *limit, enum wait_position position,
@@ -29,7 +19,7 @@ enum weir_reason wait_refusal(const struct algo_limit *limit, enum wait_position
 {
 	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
 
-	if (patience_ns > 0 && (!is_exact(limit) || d->retry_after_ns <= patience_ns))
+	if (patience_ns > 0 && (limit->algorithm->guesses || d->retry_after_ns <= patience_ns))
 		return WEIR_REASON_OK;
 	/* A longer wait does not help, only more `keys` do. */
 	if (!d->allowed && d->reason == WEIR_REASON_NO_ROOM)

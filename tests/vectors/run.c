@@ -53,8 +53,8 @@ static struct algo_state state_of(const json_t *written, const char *word, unsig
 static void step_alone(struct run *run, const struct algo_limit *limit,
                        const struct vector_step *step)
 {
-	bool counts =
-	    limit->algorithm == WEIR_FIXED_WINDOW || limit->algorithm == WEIR_RESETTING_BUCKET;
+	enum weir_algorithm id = limit->algorithm->id;
+	bool counts = id == WEIR_FIXED_WINDOW || id == WEIR_RESETTING_BUCKET;
 	const char *word = counts ? "count" : "under";
 	struct algo_time time =
 	    algo_time_at(limit, (struct moment){step->time.now_ns, step->time.now_ns});

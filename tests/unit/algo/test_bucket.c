@@ -299,7 +299,7 @@ static void what_is_admitted_comes_within_the_horizon(void **unused)
 	                                      .rate = {ALGO_COUNT_MAX, 1, WEIR_NANOSECOND},
 	                                      .max_wait_ns = ALGO_PERIOD_MAX_NS};
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
-	assert_int_equal(limit.quota, ALGO_TURNS_MAX + ALGO_SLACK_DEFAULT + 1);
+	assert_int_equal(limit.quota, BUCKET_WAITING_MAX + 10 + 1);
 }
 
 /* T = 10/7 ns: a fraction of the time that was cut off must not be left over. */

@@ -173,7 +173,7 @@ static void impossible_values_are_refused(void **state)
 	     "a whole number from 1 to 1000, found \"1001\""},
 	    {"limits: { a: { algorithm: sliding_window, rate: 5/month } }", 1, 49, "fixed length"},
 	    {"limits: { a: { algorithm: sliding_log, rate: 10001/s } }", 1, 46,
-	     "1 to 10000 in a log, found 10001"},
+	     "1 to 10000, found 10001"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5 } }", 1, 47, "a rate"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 0/s } }", 1, 47, "found \"0/s\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: -5/s } }", 1, 47, "found \"-5/s\""},
@@ -254,7 +254,7 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	     "token_bucket (algorithm, rate, burst, on_store_failure), found \"keys\""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
 	     " timezone: UTC } }",
-	     2, 12, "calendar windows and base only"},
+	     2, 12, "calendar windows only"},
 	};
 
 	(void)state;

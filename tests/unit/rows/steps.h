@@ -128,7 +128,7 @@ static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
 	struct algo_outcome out;
 	struct log_append append;
 
-	if (call->op != ALGO_ACQUIRE || state.limit.algorithm != WEIR_SLIDING_LOG ||
+	if (call->op != ALGO_ACQUIRE || state.limit.algorithm->id != WEIR_SLIDING_LOG ||
 	    !log_is_narrow(row->width) ||
 	    !log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
 		return;

@@ -28,9 +28,9 @@ static uint64_t model_until(uint64_t now_ns)
 {
 	u128 period = state.limit.period_ns, slots = state.limit.slots.slots, slot;
 
-	if (state.limit.algorithm == WEIR_SLIDING_LOG)
+	if (state.limit.algorithm->id == WEIR_SLIDING_LOG)
 		return now_ns + (uint64_t)period;
-	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
 		return now_ns / (uint64_t)period * (uint64_t)period + 2 * (uint64_t)period;
 	slot = now_ns * slots / period;
 	return (uint64_t)((slot * period + slots - 1) / slots + period);
@@ -54,7 +54,7 @@ static uint64_t model_use(uint64_t now_ns)
 {
 	uint64_t use = 0;
 
-	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
 		return model_counter_use(now_ns);
 	for (size_t i = 0; i < model.n; i++)
 		use += model.taken[i].until_ns > now_ns ? model.taken[i].cost : 0;
@@ -74,7 +74,7 @@ static uint64_t model_counter_wait(uint64_t now_ns, uint64_t need)
 
 static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 {
-	if (state.limit.algorithm == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
 		return model_counter_wait(now_ns, need);
 	for (size_t i = 0; i < model.n; i++) {
 		if (model.taken[i].until_ns <= now_ns)
@@ -92,7 +92,7 @@ static void model_take(uint64_t now_ns, uint64_t cost)
 {
 	struct taken taken = {model_until(now_ns), model_until(now_ns), cost};
 
-	if (state.limit.algorithm == WEIR_SLIDING_LOG) {
+	if (state.limit.algorithm->id == WEIR_SLIDING_LOG) {
 		assert_true(state.until_ns > model.name_ns && state.until_ns >= taken.until_ns);
 		taken.name_ns = model.name_ns = state.until_ns;
 	}
@@ -128,7 +128,7 @@ static void agree_on_ticks(uint64_t *seed, unsigned calls, uint64_t tick_ns)
 {
 	uint64_t at_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
 	uint64_t period_ns = state.limit.period_ns, pace = 2 * period_ns / quota;
-	bool log = state.limit.algorithm == WEIR_SLIDING_LOG;
+	bool log = state.limit.algorithm->id == WEIR_SLIDING_LOG;
 
 	if (!log)
 		pace = u64_max(pace, period_ns / 25); /* from slot to slot, however great the quota */

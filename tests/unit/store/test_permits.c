@@ -286,7 +286,7 @@ static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
 	hold(&limit, 5000, NOW);
 	assert_int_equal(out.reason, WEIR_REASON_NO_ROOM);
 	assert_int_equal(out.retry_after_ns, NS_PER_S);
-	limit.places.retry_ns = 7 * NS_PER_S;
+	limit.retry_ns = 7 * NS_PER_S;
 	hold(&limit, 5000, NOW);
 	assert_int_equal(out.reason, WEIR_REASON_NO_ROOM);
 	assert_int_equal(out.retry_after_ns, 7 * NS_PER_S);

@@ -1,0 +1,94 @@
+/*
+ * algorithm.h: the description of an algorithm, from which everything else about it comes.
+ *
+ * An algorithm is a file NAME.c that defines `algorithm_NAME`, and a line in the list of
+ * meson.build. The checks of options, the readers of rules, listings, the simulator's
+ * comparison, the tables of the documents and the dispatch of steps read the description.
+ */
+#ifndef ALGO_ALGORITHM_H
+#define ALGO_ALGORITHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+#include "algo/parameter.h"
+#include "algo/rows.h"
+
+struct algo_call;
+struct algo_limit;
+struct algo_outcome;
+struct algo_state;
+struct algo_time;
+
+#define ALGO_PARAMETERS_MAX 8
+
+/* What a table remembers of parameters, so that it can convert states that were written by them. */
+struct algo_note {
+	uint32_t first, second;
+};
+
+struct algorithm {
+	const char *name; /* as rule files have it */
+	enum weir_algorithm id;
+	struct algo_parameter parameters[ALGO_PARAMETERS_MAX + 1]; /* in the order of listings */
+	const char *sample; /* parameters at some 100 a minute, to compare it; NULL: it is not compared */
+
+	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
+	bool paced;        /* a request may have to wait for its start */
+	bool draws;        /* it decides by algo_call.draw and keeps no states */
+	bool guesses;      /* retry_after_ns is not exact */
+
+	/**
+	 * From options in which defaults are filled in, and numbers are in their ranges (an explicit
+	 * zero is 0, not WEIR_ZERO). `limit` has what follows from a rate: quota, period_ns and
+	 * window_ns. Sets what differs, and the algorithm's own parameters.
+	 */
+	int (*init)(struct algo_limit *limit, const struct weir_limit_options *options,
+	            struct weir_error *error);
+
+	/* Of states that are one time and one word, see algo_step. */
+	bool (*step)(const struct algo_limit *limit, const struct algo_call *call,
+	             const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+	/**
+	 * Optional: state->until_ns has been cut back to the furthest that the limit can put it;
+	 * makes the word fit.
+	 */
+	void (*cut)(const struct algo_limit *limit, struct algo_state *state);
+	/** Optional, both or none: what to remember of parameters, ... */
+	struct algo_note (*note)(const struct algo_limit *limit);
+	/** ... and a live state written under `from` (NULL: not known) as `limit` would have it. */
+	void (*convert)(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
+	                struct algo_state *state);
+
+	/** Optional: before `next` takes over from `limit`, and after. */
+	void (*join)(const struct algo_limit *limit, struct algo_limit *next);
+	void (*inherit)(const struct algo_limit *limit, struct algo_limit *next);
+
+	/** Optional, both or none: a share of requests that can be changed while it runs. */
+	void (*set_share)(const struct algo_limit *limit, double share);
+	/** Optional: puts what has changed since into the options that it was made from. */
+	void (*amend)(const struct algo_limit *limit, struct weir_limit_options *options);
+};
+
+/** The algorithm with that value, or NULL. */
+const struct algorithm *algorithm_of(enum weir_algorithm id);
+
+/** The names of algorithms, by value. */
+const struct word *algorithm_words(void);
+
+/** All algorithms in the order of the list; NULL past the last. */
+const struct algorithm *algorithm_listed(size_t index);
+
+/* For `init` of algorithms. */
+
+/** Windows of the calendar. Errors as weir_limit_open. */
+int algo_use_calendar(struct algo_limit *limit, const struct weir_limit_options *options,
+                      uint64_t period, enum weir_unit unit, struct weir_error *error);
+
+/** How wide rows of at least so many cells are. */
+unsigned algo_width(uint64_t cells);
+
+#endif

@@ -1,0 +1,30 @@
+/* base.c: a day's first units are free, all others count in a window. */
+#include "algo/algo.h"
+#include "base/error.h"
+
+/* What passes at once is what passes in a day, if nothing comes later. */
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	uint64_t count = options->rate.count, most = ALGO_COUNT_MAX - count + 1;
+
+	if (options->base > most)
+		return error_set(error, WEIR_ERANGE, "base: expected 1 to %llu, found %llu",
+		                 (unsigned long long)most, (unsigned long long)options->base);
+	limit->day = (struct day_params){options->base - 1, count, limit->period_ns};
+	limit->quota = options->base - 1 + count;
+	limit->window_ns = NS_PER_DAY;
+	limit->width = ALGO_WIDTH_LEAST;
+	return algo_use_calendar(limit, options, 1, WEIR_DAY, error);
+}
+
+const struct algorithm algorithm_base = {
+    .name = "base",
+    .id = WEIR_BASE,
+    .parameters = {{"base", ALGO_NUMBER, ALGO_FIELD(base), .required = true, .min = 1,
+                    .max = ALGO_COUNT_MAX},
+                   ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_TIMEZONE_ROW(), ALGO_KEYS_ROW},
+    .sample = "base: 50, rate: 100/m",
+    .rows = ALGO_ROWS_DAY,
+    .init = init,
+};

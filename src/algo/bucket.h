@@ -1,0 +1,66 @@
+/* bucket.h: the maths of token_bucket, leaky_bucket, pacer and leaky_queue, see bucket.c. */
+#ifndef ALGO_BUCKET_H
+#define ALGO_BUCKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+struct algo_call;
+struct algo_limit;
+struct algo_note;
+struct algo_outcome;
+struct algo_state;
+struct algo_time;
+
+/* The most that may wait: what every reader of JSON can count. */
+#define BUCKET_WAITING_MAX (UINT64_C(1) << 53)
+
+/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
+struct bucket_time {
+	uint64_t ns;
+	uint32_t under;
+};
+
+struct bucket_params {
+	uint64_t count;              /* tokens per period */
+	uint64_t burst;              /* tokens in `depth`, rounded up */
+	uint64_t p;                  /* period / gcd(count, period) */
+	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
+	struct bucket_time interval; /* T */
+	struct bucket_time depth;    /* what is admitted, ... */
+	struct bucket_time at_once;  /* and of it without a wait */
+	enum weir_reason denial;
+};
+
+/* What a bucket admits: some tokens at once, then as many as may wait, and so long. */
+struct bucket_shape {
+	uint64_t at_once;
+	uint64_t queue;
+	uint64_t max_wait_ns;
+};
+
+/**
+ * Makes the limit a bucket of that shape. ERANGE if it would reach past ALGO_HORIZON_NS; the
+ * message blames the parameter `word`.
+ */
+int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
+                const char *word, struct weir_error *error);
+
+/* What a bucket's algorithm is described by. */
+bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+void bucket_cut(const struct algo_limit *limit, struct algo_state *state);
+struct algo_note bucket_note(const struct algo_limit *limit);
+/**
+ * The same number of tokens in use, at most all of them; all of them where `from` is NULL. Both
+ * have one period. Rounded up by less than 1/q ns, so nothing is gained by a change.
+ */
+void bucket_convert(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
+                    struct algo_state *state);
+
+#define BUCKET_HOOKS .step = bucket_step, .cut = bucket_cut, .note = bucket_note, \
+	.convert = bucket_convert
+
+#endif

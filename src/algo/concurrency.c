@@ -1,0 +1,28 @@
+/* concurrency.c: so many requests in flight, each with a place. */
+#include "algo/algo.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	(void)error;
+	limit->places = (struct places_params){options->max, options->lease_ns};
+	limit->quota = options->max;
+	limit->window_ns = options->lease_ns;
+	limit->width = algo_width(options->max);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_concurrency = {
+    .name = "concurrency",
+    .id = WEIR_CONCURRENCY,
+    .parameters = {ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS),
+                   {"max", ALGO_NUMBER, ALGO_FIELD(max), .required = true, .min = 1,
+                    .max = ALGO_PERMITS_MAX},
+                   {"queue", ALGO_NUMBER, ALGO_FIELD(queue), .max = 1000000},
+                   {"lease", ALGO_TIME, ALGO_FIELD(lease_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,
+                    .otherwise = 30 * NS_PER_S},
+                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+    .rows = ALGO_ROWS_PLACES,
+    .guesses = true,
+    .init = init,
+};

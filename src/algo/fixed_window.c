@@ -1,0 +1,52 @@
+/* fixed_window.c: a count that ends with its window, of the calendar or not; see window.c. */
+#include "algo/window.h"
+#include "base/error.h"
+
+static const struct word aligns[] = {
+    {"calendar", WEIR_ALIGN_CALENDAR}, {"first_request", WEIR_ALIGN_FIRST_REQUEST}, {0}};
+
+static const struct word weekdays[] = {
+    {"monday", WEIR_MONDAY},     {"tuesday", WEIR_TUESDAY}, {"wednesday", WEIR_WEDNESDAY},
+    {"thursday", WEIR_THURSDAY}, {"friday", WEIR_FRIDAY},   {"saturday", WEIR_SATURDAY},
+    {"sunday", WEIR_SUNDAY},     {0}};
+
+static enum algo_use in_calendar(const struct weir_limit_options *options)
+{
+	return options->align == WEIR_ALIGN_CALENDAR ? ALGO_USED : ALGO_REFUSED;
+}
+
+static enum algo_use in_weeks(const struct weir_limit_options *options)
+{
+	if (options->align != WEIR_ALIGN_CALENDAR)
+		return ALGO_REFUSED;
+	return options->rate.unit == WEIR_WEEK ? ALGO_USED : ALGO_IDLE;
+}
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	const struct weir_rate *rate = &options->rate;
+	bool aligned = options->align == WEIR_ALIGN_CALENDAR;
+
+	window_init(limit, rate->count, aligned);
+	if (aligned)
+		return algo_use_calendar(limit, options, rate->period ? rate->period : 1, rate->unit,
+		                         error);
+	if (rate->unit == WEIR_MONTH || rate->unit == WEIR_YEAR)
+		return error_set(error, WEIR_EINVAL, "rate: " ALGO_FIXED_LENGTH);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_fixed_window = {
+    .name = "fixed_window",
+    .id = WEIR_FIXED_WINDOW,
+    .parameters = {{"rate", ALGO_CALENDAR_RATE, ALGO_FIELD(rate), .required = true, .min = 1,
+                    .max = ALGO_COUNT_MAX},
+                   {"align", ALGO_WORD, ALGO_FIELD(align), .words = aligns},
+                   ALGO_TIMEZONE_ROW(.use = in_calendar, .with = "calendar windows"),
+                   {"week_start", ALGO_WORD, ALGO_FIELD(week_start), .words = weekdays,
+                    .use = in_weeks, .with = "calendar windows"}},
+    .sample = "rate: 100/m",
+    .init = init,
+    .step = window_step,
+};

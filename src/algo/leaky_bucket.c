@@ -1,0 +1,18 @@
+/* leaky_bucket.c: a token_bucket that is told by its level; see bucket.c. */
+#include "algo/algo.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	return bucket_init(limit, options->rate.count, &(struct bucket_shape){options->burst, 0, 0},
+	                   "capacity", error);
+}
+
+const struct algorithm algorithm_leaky_bucket = {
+    .name = "leaky_bucket",
+    .id = WEIR_LEAKY_BUCKET,
+    .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("capacity")},
+    .sample = "rate: 100/m, capacity: 20",
+    .init = init,
+    BUCKET_HOOKS,
+};

@@ -1,0 +1,241 @@
+/* parameter.c: checks of options against the rows of their algorithm. */
+#include "algo/parameter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "algo/algorithm.h"
+#include "base/error.h"
+#include "base/number.h"
+
+#define NAMES_MAX 200
+
+static const uint64_t unit_ns[] = {
+    [WEIR_SECOND] = NS_PER_S,
+    [WEIR_NANOSECOND] = 1,
+    [WEIR_MILLISECOND] = NS_PER_MS,
+    [WEIR_MINUTE] = 60 * NS_PER_S,
+    [WEIR_HOUR] = 3600 * NS_PER_S,
+    [WEIR_DAY] = NS_PER_DAY,
+    [WEIR_WEEK] = 7 * NS_PER_DAY,
+    [WEIR_MONTH] = 31 * NS_PER_DAY, /* the longest; only the calendar has these */
+    [WEIR_YEAR] = 366 * NS_PER_DAY,
+};
+
+static const void *field_of(const struct algo_parameter *parameter,
+                            const struct weir_limit_options *options)
+{
+	return (const char *)options + parameter->offset;
+}
+
+uint64_t parameter_number(const struct algo_parameter *parameter,
+                          const struct weir_limit_options *options)
+{
+	const void *field = field_of(parameter, options);
+
+	return parameter->size == sizeof(uint32_t) ? *(const uint32_t *)field
+	                                           : *(const uint64_t *)field;
+}
+
+static void put(const struct algo_parameter *parameter, uint64_t value,
+                struct weir_limit_options *options)
+{
+	void *field = (char *)options + parameter->offset;
+
+	if (parameter->size == sizeof(uint32_t))
+		*(uint32_t *)field = (uint32_t)value;
+	else
+		*(uint64_t *)field = value;
+}
+
+/* Whether 0 is a value beside the default. */
+static bool has_zero(const struct algo_parameter *parameter)
+{
+	return parameter->min == 0 && parameter->otherwise != 0;
+}
+
+void parameter_set(const struct algo_parameter *parameter, uint64_t value,
+                   struct weir_limit_options *options)
+{
+	put(parameter, value == 0 && has_zero(parameter) ? WEIR_ZERO : value, options);
+}
+
+bool parameter_is_given(const struct algo_parameter *parameter,
+                        const struct weir_limit_options *options)
+{
+	const struct weir_rate *rate = &options->rate;
+
+	switch (parameter->type) {
+	case ALGO_RATE:
+	case ALGO_CALENDAR_RATE:
+		return rate->count || rate->period || rate->unit;
+	case ALGO_SHARE:
+		return *(const double *)field_of(parameter, options) != 0;
+	case ALGO_TEXT:
+		return *(const char *const *)field_of(parameter, options) != NULL;
+	default:
+		return parameter_number(parameter, options) != 0;
+	}
+}
+
+/* The algorithm's parameter in the same field as another one's; NULL: it has none. */
+static const struct algo_parameter *counterpart(const struct algorithm *algorithm,
+                                                const struct algo_parameter *parameter)
+{
+	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
+		if (own->offset == parameter->offset)
+			return own;
+	return NULL;
+}
+
+static void add_name(char names[NAMES_MAX], const char *name)
+{
+	size_t len = strlen(names);
+
+	snprintf(names + len, NAMES_MAX - len, "%s%s", len ? ", " : "", name);
+}
+
+/* Expected only with the algorithms that have such a parameter. */
+static int refuse(const struct algo_parameter *parameter, const struct algorithm *found,
+                  struct weir_error *error)
+{
+	const struct algorithm *algorithm;
+	char names[NAMES_MAX] = "";
+
+	for (unsigned i = 0; (algorithm = algorithm_of(i)); i++)
+		if (counterpart(algorithm, parameter))
+			add_name(names, algorithm->name);
+	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
+	                 parameter->name, names, found->name);
+}
+
+/* A parameter of another algorithm is refused, not ignored. */
+static int check_foreign(const struct algorithm *algorithm,
+                         const struct weir_limit_options *options, struct weir_error *error)
+{
+	const struct algorithm *other;
+
+	for (unsigned i = 0; (other = algorithm_of(i)); i++)
+		for (const struct algo_parameter *row = other->parameters; row->name; row++)
+			if (parameter_is_given(row, options) && !counterpart(algorithm, row))
+				return refuse(row, algorithm, error);
+	return WEIR_OK;
+}
+
+static int check_rate(const struct algo_parameter *parameter, const struct weir_rate *rate,
+                      struct weir_error *error)
+{
+	uint64_t units = rate->period ? rate->period : 1;
+
+	if (rate->count < parameter->min || rate->count > parameter->max)
+		return error_set(error, WEIR_ERANGE, "rate: expected a count of 1 to %llu, found %llu",
+		                 (unsigned long long)parameter->max, (unsigned long long)rate->count);
+	if ((unsigned)rate->unit > WEIR_YEAR)
+		return error_set(error, WEIR_EINVAL, "rate: expected a unit of time, found %d",
+		                 (int)rate->unit);
+	if (parameter->type == ALGO_RATE && (rate->unit == WEIR_MONTH || rate->unit == WEIR_YEAR))
+		return error_set(error, WEIR_EINVAL, "rate: " ALGO_FIXED_LENGTH);
+	if (units > (rate->unit == WEIR_MONTH ? 12 : ALGO_PERIOD_MAX_NS / unit_ns[rate->unit]))
+		return error_set(error, WEIR_ERANGE, "rate: expected a period of a year at most");
+	return WEIR_OK;
+}
+
+uint64_t parameter_period_ns(const struct weir_rate *rate)
+{
+	return u64_min((rate->period ? rate->period : 1) * unit_ns[rate->unit], ALGO_PERIOD_MAX_NS);
+}
+
+static int check_number(const struct algo_parameter *parameter,
+                        const struct weir_limit_options *options, struct weir_error *error)
+{
+	uint64_t value = parameter_number(parameter, options);
+
+	if (value == 0 && !parameter->required)
+		return WEIR_OK;
+	if (value == WEIR_ZERO && has_zero(parameter))
+		return WEIR_OK;
+	if (value >= parameter->min && value <= parameter->max)
+		return WEIR_OK;
+	if (parameter->type == ALGO_TIME)
+		return error_set(error, WEIR_ERANGE, "%s: expected a year at most, found %llu ns",
+		                 parameter->name, (unsigned long long)value);
+	return error_set(error, WEIR_ERANGE, "%s: expected %llu to %llu, found %llu", parameter->name,
+	                 (unsigned long long)parameter->min, (unsigned long long)parameter->max,
+	                 (unsigned long long)value);
+}
+
+static int check_word(const struct algo_parameter *parameter,
+                      const struct weir_limit_options *options, struct weir_error *error)
+{
+	unsigned value = *(const unsigned *)field_of(parameter, options);
+	char names[NAMES_MAX] = "";
+
+	for (const struct word *word = parameter->words; word->name; word++) {
+		if (word->value == value)
+			return WEIR_OK;
+		add_name(names, word->name);
+	}
+	return error_set(error, WEIR_EINVAL, "%s: expected one of %s, found %d", parameter->name, names,
+	                 (int)value);
+}
+
+static int check(const struct algo_parameter *parameter, const struct weir_limit_options *options,
+                 struct weir_error *error)
+{
+	double share;
+
+	if (parameter_use(parameter, options) == ALGO_REFUSED && parameter_is_given(parameter, options))
+		return error_set(error, WEIR_EINVAL, "%s: expected with %s only", parameter->name,
+		                 parameter->with);
+	switch (parameter->type) {
+	case ALGO_RATE:
+	case ALGO_CALENDAR_RATE:
+		return check_rate(parameter, &options->rate, error);
+	case ALGO_WORD:
+		return check_word(parameter, options, error);
+	case ALGO_SHARE:
+		share = *(const double *)field_of(parameter, options);
+		if (!(share >= 0 && share <= 1))
+			return error_set(error, WEIR_ERANGE, "%s: expected 0 to 1, found %g", parameter->name,
+			                 share);
+		return WEIR_OK;
+	case ALGO_TEXT:
+		return WEIR_OK;
+	default:
+		return check_number(parameter, options, error);
+	}
+}
+
+int parameters_check(const struct weir_limit_options *options, struct weir_error *error)
+{
+	const struct algorithm *algorithm = algorithm_of(options->algorithm);
+	int status;
+
+	if (!algorithm)
+		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
+		                 (int)options->algorithm);
+	status = check_foreign(algorithm, options, error);
+	for (const struct algo_parameter *row = algorithm->parameters; row->name && status == WEIR_OK;
+	     row++)
+		status = check(row, options, error);
+	return status;
+}
+
+void parameters_resolve(struct weir_limit_options *options)
+{
+	const struct algo_parameter *row = algorithm_of(options->algorithm)->parameters;
+
+	for (; row->name; row++) {
+		if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
+			*(const char **)((char *)options + row->offset) = row->text;
+		} else if (row->type == ALGO_NUMBER || row->type == ALGO_TIME) {
+			uint64_t value = parameter_number(row, options);
+
+			if (value == 0)
+				value = row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
+			else if (value == WEIR_ZERO && has_zero(row))
+				value = 0;
+			put(row, value, options);
+		}
+	}
+}

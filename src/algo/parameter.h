@@ -1,0 +1,117 @@
+/*
+ * parameter.h: the parameters of limits as rows: where a value is, what it may be.
+ *
+ * A row says all that is known of a parameter, so whoever checks, reads or shows
+ * parameters goes through rows and knows no name.
+ */
+#ifndef ALGO_PARAMETER_H
+#define ALGO_PARAMETER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+#include "base/clock.h"
+#include "base/word.h"
+
+#define ALGO_COUNT_MAX     (UINT64_C(1) << 32)
+#define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)
+
+#define ALGO_RETRY_DEFAULT_NS NS_PER_S
+
+struct algo_limit;
+
+enum algo_type {
+	ALGO_NUMBER, /* uint64_t or uint32_t */
+	ALGO_TIME,   /* uint64_t, ns */
+	ALGO_SHARE,  /* double, 0 to 1 */
+	ALGO_WORD,   /* an enum */
+	ALGO_TEXT,   /* const char * */
+	ALGO_RATE,   /* struct weir_rate; its period has a fixed length */
+	ALGO_CALENDAR_RATE, /* the same, months and years included */
+};
+
+/* As a default: what the rate's count is. */
+#define ALGO_AS_RATE UINT64_MAX
+
+/* What a parameter does in a limit with certain others. */
+enum algo_use {
+	ALGO_USED,
+	ALGO_IDLE,   /* accepted, but without effect, so it is not shown */
+	ALGO_REFUSED,
+};
+
+struct algo_parameter {
+	const char *name; /* NULL: the end of a list */
+	enum algo_type type;
+	uint16_t offset, size; /* of its field in struct weir_limit_options */
+	bool required;
+	/* Of numbers and times, of a rate's count, of a text's bytes. A default of 0 needs no WEIR_ZERO to be given. */
+	uint64_t min, max;
+	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
+	const char *text;   /* the default of an ALGO_TEXT */
+	const struct word *words;
+	/* NULL: ALGO_USED. For limits that refuse it, `with` says what it belongs to. */
+	enum algo_use (*use)(const struct weir_limit_options *options);
+	const char *with;
+};
+
+/* Where a parameter is. */
+#define ALGO_FIELD(field)                                                                          \
+	.offset = offsetof(struct weir_limit_options, field),                                          \
+	.size = sizeof((struct weir_limit_options *)0)->field
+
+/* Parameters that several algorithms have. */
+#define ALGO_RATE_ROW(most)                                                                        \
+	{"rate", ALGO_RATE, ALGO_FIELD(rate), .required = true, .min = 1, .max = (most)}
+#define ALGO_BURST_ROW(name)                                                                       \
+	{name, ALGO_NUMBER, ALGO_FIELD(burst), .min = 1, .max = ALGO_COUNT_MAX,                        \
+	 .otherwise = ALGO_AS_RATE}
+#define ALGO_MAX_WAIT_ROW(otherwise_ns)                                                            \
+	{"max_wait", ALGO_TIME, ALGO_FIELD(max_wait_ns), .max = ALGO_PERIOD_MAX_NS,                    \
+	 .otherwise = (otherwise_ns)}
+#define ALGO_RETRY_ROW                                                                             \
+	{"retry", ALGO_TIME, ALGO_FIELD(retry_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,                \
+	 .otherwise = ALGO_RETRY_DEFAULT_NS}
+#define ALGO_KEYS_ROW                                                                              \
+	{"keys", ALGO_NUMBER, ALGO_FIELD(keys), .min = 1, .max = WEIR_CAPACITY_MAX}
+#define ALGO_TIMEZONE_ROW(...)                                                                     \
+	{"timezone", ALGO_TEXT, ALGO_FIELD(timezone), .min = 1, .max = 64, .text = "UTC", __VA_ARGS__}
+
+#define ALGO_WAIT_DEFAULT_NS (30 * NS_PER_S)
+
+#define ALGO_FIXED_LENGTH                                                                          \
+	"expected a period of fixed length, found months or years, which only calendar windows "       \
+	"(fixed_window) have"
+
+/** Whether the options say anything of it. */
+bool parameter_is_given(const struct algo_parameter *parameter,
+                        const struct weir_limit_options *options);
+
+static inline enum algo_use parameter_use(const struct algo_parameter *parameter,
+                                          const struct weir_limit_options *options)
+{
+	return parameter->use ? parameter->use(options) : ALGO_USED;
+}
+
+/** An ALGO_NUMBER or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO if it must. */
+uint64_t parameter_number(const struct algo_parameter *parameter,
+                          const struct weir_limit_options *options);
+void parameter_set(const struct algo_parameter *parameter, uint64_t value,
+                   struct weir_limit_options *options);
+
+/**
+ * Checks all that can be known of options without their algorithm's own `init`. Errors as
+ * weir_limit_open, with messages that begin with the parameter's name: "rate: expected …".
+ */
+int parameters_check(const struct weir_limit_options *options, struct weir_error *error);
+
+/** Fills in the algorithm's defaults; an explicit zero is 0 then. */
+void parameters_resolve(struct weir_limit_options *options);
+
+/** How long a rate's period is; of months and years the longest. A year at most. */
+uint64_t parameter_period_ns(const struct weir_rate *rate);
+
+#endif

@@ -1,0 +1,19 @@
+/* resetting_bucket.c: a fixed_window that its first request opens, see window.c. */
+#include "algo/window.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	(void)error;
+	window_init(limit, options->rate.count, false);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_resetting_bucket = {
+    .name = "resetting_bucket",
+    .id = WEIR_RESETTING_BUCKET,
+    .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX)},
+    .sample = "rate: 100/m",
+    .init = init,
+    .step = window_step,
+};

@@ -1,0 +1,28 @@
+/* sliding_counter.c: two slots of a period each, the earlier one weighted. */
+#include "algo/sliding.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	(void)error;
+	limit->slots = (struct slots_params){
+	    .count = options->rate.count,
+	    .period_ns = 2 * limit->period_ns,
+	    .slot_ns = limit->period_ns,
+	    .slots = 2,
+	    .whole = true,
+	    .weighted = true,
+	};
+	sliding_init(limit);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_sliding_counter = {
+    .name = "sliding_counter",
+    .id = WEIR_SLIDING_COUNTER,
+    .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_KEYS_ROW},
+    .sample = "rate: 100/m",
+    .rows = ALGO_ROWS_SLOTS,
+    .init = init,
+    .join = sliding_join,
+};

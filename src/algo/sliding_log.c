@@ -1,0 +1,20 @@
+/* sliding_log.c: every request of the last period, exactly. */
+#include "algo/algo.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	(void)error;
+	limit->log = (struct log_params){options->rate.count, limit->period_ns};
+	limit->width = algo_width(options->rate.count + 1);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_sliding_log = {
+    .name = "sliding_log",
+    .id = WEIR_SLIDING_LOG,
+    .parameters = {ALGO_RATE_ROW(ALGO_LOG_MAX), ALGO_KEYS_ROW},
+    .sample = "rate: 100/m",
+    .rows = ALGO_ROWS_LOG,
+    .init = init,
+};

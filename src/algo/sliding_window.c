@@ -1,0 +1,33 @@
+/* sliding_window.c: the slots that make up the last period, added up. */
+#include "algo/sliding.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	/* Times are whole nanoseconds: finer slots tell nothing more, and their numbers overflow. */
+	uint32_t slots = (uint32_t)u64_min(options->slots, limit->period_ns);
+
+	(void)error;
+	limit->slots = (struct slots_params){
+	    .count = options->rate.count,
+	    .period_ns = limit->period_ns,
+	    .slot_ns = limit->period_ns / slots,
+	    .slots = slots,
+	    .whole = limit->period_ns % slots == 0,
+	};
+	sliding_init(limit);
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_sliding_window = {
+    .name = "sliding_window",
+    .id = WEIR_SLIDING_WINDOW,
+    .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
+                   {"slots", ALGO_NUMBER, ALGO_FIELD(slots), .min = 1, .max = ALGO_SLOTS_MAX,
+                    .otherwise = 10},
+                   ALGO_KEYS_ROW},
+    .sample = "rate: 100/m",
+    .rows = ALGO_ROWS_SLOTS,
+    .init = init,
+    .join = sliding_join,
+};

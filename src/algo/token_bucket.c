@@ -1,0 +1,18 @@
+/* token_bucket.c: a burst at once, then one for each token that comes back; see bucket.c. */
+#include "algo/algo.h"
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	return bucket_init(limit, options->rate.count, &(struct bucket_shape){options->burst, 0, 0},
+	                   "burst", error);
+}
+
+const struct algorithm algorithm_token_bucket = {
+    .name = "token_bucket",
+    .id = WEIR_TOKEN_BUCKET,
+    .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("burst")},
+    .sample = "rate: 100/m",
+    .init = init,
+    BUCKET_HOOKS,
+};

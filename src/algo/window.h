@@ -1,0 +1,13 @@
+/* window.h: the maths of fixed_window and resetting_bucket, see window.c. */
+#ifndef ALGO_WINDOW_H
+#define ALGO_WINDOW_H
+
+#include "algo/algo.h"
+
+/** Windows of the limit's period, or of its calendar. */
+void window_init(struct algo_limit *limit, uint64_t count, bool aligned);
+
+bool window_step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+
+#endif

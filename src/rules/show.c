@@ -1,0 +1,74 @@
+#include "rules/show.h"
+
+#include "algo/algorithm.h"
+#include "base/number.h"
+#include "rules/rate.h"
+
+const struct word rules_failures[] = {
+    {"local", RULES_LOCAL}, {"open", RULES_OPEN}, {"closed", RULES_CLOSED}, {0}};
+
+static const char *word_of(const struct word *words, unsigned value)
+{
+	while (words->name && words->value != value)
+		words++;
+	return words->name ? words->name : "";
+}
+
+static void show(const struct algo_parameter *parameter, const struct weir_limit_options *options,
+                 struct buffer *out)
+{
+	const void *field = (const char *)options + parameter->offset;
+	char share[SHARE_TEXT_MAX];
+
+	switch (parameter->type) {
+	case ALGO_NUMBER:
+		buffer_add_u64(out, parameter_number(parameter, options));
+		return;
+	case ALGO_SHARE:
+		format_share(share, *(const double *)field);
+		buffer_add_text(out, share);
+		return;
+	default:
+		break;
+	}
+	buffer_add(out, "\"", 1);
+	if (parameter->type == ALGO_TIME)
+		duration_add(out, parameter_number(parameter, options));
+	else if (parameter->type == ALGO_TEXT)
+		buffer_add_json(out, slice_of(*(const char *const *)field));
+	else if (parameter->type == ALGO_WORD)
+		buffer_add_text(out, word_of(parameter->words, *(const unsigned *)field));
+	else
+		rate_add(out, field);
+	buffer_add(out, "\"", 1);
+}
+
+static bool is_shown(const struct algo_parameter *parameter,
+                     const struct weir_limit_options *options)
+{
+	uint64_t value;
+
+	if (parameter_use(parameter, options) != ALGO_USED)
+		return false;
+	if (parameter->type != ALGO_NUMBER && parameter->type != ALGO_TIME)
+		return true;
+	value = parameter_number(parameter, options);
+	return value >= parameter->min && value <= parameter->max;
+}
+
+void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
+{
+	const struct algorithm *algorithm = algorithm_of(limit->options.algorithm);
+	struct weir_limit_options options = limit->options;
+
+	parameters_resolve(&options);
+	buffer_printf(out, "\"algorithm\":\"%s\"", algorithm->name);
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {
+		if (!is_shown(row, &options))
+			continue;
+		buffer_printf(out, ",\"%s\":", row->name);
+		show(row, &options, out);
+	}
+	buffer_printf(out, ",\"on_store_failure\":\"%s\"",
+	              word_of(rules_failures, limit->on_store_failure));
+}
