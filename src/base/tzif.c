@@ -311,7 +311,7 @@ int tzif_parse(const uint8_t *data, size_t len, struct zone **out, struct weir_e
 	zone->fold_s = INT64_MAX;
 	status = add_transitions(&reader, &block, zone);
 	if (status != WEIR_OK) {
-		zone_close(zone);
+		free(zone);
 		return status;
 	}
 	if (rule.dst)

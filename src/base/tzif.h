@@ -7,8 +7,6 @@
 
 #include <weir/weir.h>
 
-#include "base/zone.h"
-
 /* Larger files are refused; the system's own stay below 4 KiB. */
 #define TZIF_SIZE_MAX 65536
 

@@ -5,7 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "load/load.h"
+#include <weir/weir.h>
+
+#include "load/job.h"
+#include "stats/histogram.h"
 
 struct runner_conn;
 

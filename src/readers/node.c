@@ -161,33 +161,30 @@ static bool is_clean(struct slice text)
 	return true;
 }
 
-static int read_text(struct reader *reader, const yaml_node_t *node, const char *what, uint64_t min,
-                     uint64_t max, const char **out)
+int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field)
 {
+	const char **out = field;
 	struct slice text;
 	char expected[96];
 
-	if (node->type == YAML_SCALAR_NODE) {
-		text = node_slice(node);
-		if (text.len >= min && text.len <= max && is_clean(text)) {
+	if (value->type == YAML_SCALAR_NODE) {
+		text = node_slice(value);
+		if (text.len >= key->min && text.len <= key->max && is_clean(text)) {
 			*out = arena_copy(&reader->config->arena, text);
 			return *out ? WEIR_OK : node_no_memory(reader);
 		}
 	}
-	snprintf(expected, sizeof expected, "%s of %u to %u bytes without control characters", what,
-	         (unsigned)min, (unsigned)max);
-	return node_expected(reader, node, expected);
-}
-
-int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field)
-{
-	return read_text(reader, value, key->name, key->min, key->max, field);
+	snprintf(expected, sizeof expected, "%s of %u to %u bytes without control characters",
+	         key->name, (unsigned)key->min, (unsigned)key->max);
+	return node_expected(reader, value, expected);
 }
 
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out)
 {
-	return read_text(reader, node, "a name", 1, NODE_NAME_MAX, out);
+	static const struct node_key name = {.name = "a name", .min = 1, .max = NODE_NAME_MAX};
+
+	return node_text(reader, &name, node, out);
 }
 
 int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

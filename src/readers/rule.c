@@ -14,22 +14,29 @@ const struct word read_switches[] = {
 
 static const struct word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
-typedef int read_item(struct reader *reader, const yaml_node_t *node, const char **out);
+struct name_list {
+	const char *what, *expected;
+	int (*read)(struct reader *reader, const yaml_node_t *node, const char **out);
+};
+
+static const struct name_list attribute_list = {"attribute", "a list of attributes such as [ip]",
+                                                read_attribute};
+static const struct name_list limit_list = {"limit", "a list of limits such as [login]", node_name};
 
 /* A list of names, each once: sorted in *names, their texts in the order of the file in *texts. */
-static int read_names(struct reader *reader, const yaml_node_t *value, const char *what,
-                      const char *expected, read_item *read, struct node_name **names,
-                      const char ***texts)
+static int read_names(struct reader *reader, const yaml_node_t *value, const struct name_list *list,
+                      struct node_name **names, const char ***texts)
 {
 	struct arena *arena = &reader->config->arena;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, expected);
+	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, list->expected);
 	size_t count;
 
 	if (status != WEIR_OK)
 		return status;
 	count = node_item_count(value);
 	if (count == 0)
-		return node_error(reader, value, "expected at least one %s, found an empty list", what);
+		return node_error(reader, value, "expected at least one %s, found an empty list",
+		                  list->what);
 	*names = arena_array(arena, count, sizeof **names);
 	*texts = arena_array(arena, count, sizeof **texts);
 	if (!*names || !*texts)
@@ -37,11 +44,11 @@ static int read_names(struct reader *reader, const yaml_node_t *value, const cha
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
 
-		status = read(reader, item, &(*texts)[i]);
+		status = list->read(reader, item, &(*texts)[i]);
 		if (status == WEIR_OK)
 			(*names)[i] = (struct node_name){node_slice(item), item, i};
 	}
-	return status == WEIR_OK ? node_names_sort(reader, *names, count, what) : status;
+	return status == WEIR_OK ? node_names_sort(reader, *names, count, list->what) : status;
 }
 
 static int read_key(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -50,8 +57,7 @@ static int read_key(struct reader *reader, const struct node_key *key, const yam
 	struct rules_rule *rule = field;
 	struct node_name *names;
 	const char **texts;
-	int status = read_names(reader, value, "attribute", "a list of attributes such as [ip]",
-	                        read_attribute, &names, &texts);
+	int status = read_names(reader, value, &attribute_list, &names, &texts);
 
 	(void)key;
 	if (status == WEIR_OK) {
@@ -78,8 +84,7 @@ static int read_rule_limits(struct reader *reader, const struct node_key *key,
 	struct node_name *names;
 	const char **texts;
 	size_t *limits, count;
-	int status = read_names(reader, value, "limit", "a list of limits such as [login]", node_name,
-	                        &names, &texts);
+	int status = read_names(reader, value, &limit_list, &names, &texts);
 
 	(void)key;
 	if (status != WEIR_OK)

@@ -4,6 +4,7 @@
 
 #include "base/tzif.h"
 #include "base/zone.h"
+#include "base/zone.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

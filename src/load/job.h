@@ -1,0 +1,47 @@
+/* job.h: the load to put on a server, and what is counted of it. */
+#ifndef LOAD_JOB_H
+#define LOAD_JOB_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "load/keys.h"
+#include "load/scan.h"
+#include "load/template.h"
+#include "net/address.h"
+
+#define LOAD_RATE_MAX        UINT64_C(100000000)
+#define LOAD_CONNECTIONS_MAX 100000
+#define LOAD_PIPELINE_MAX    10000
+#define LOAD_THREADS_MAX     256
+#define LOAD_DURATION_MAX_NS (UINT64_C(86400) * 1000000000)
+
+struct load_options {
+	struct net_address server;
+	const struct template *request;
+	struct scan_rules replies;
+	struct keys_options keys;
+	size_t connections; /* at least `threads` */
+	size_t pipeline;
+	size_t threads;
+	uint64_t requests;    /* 0: by duration */
+	uint64_t duration_ns; /* after the warm-up */
+	uint64_t warmup_ns;   /* its requests are sent and not counted */
+	uint64_t rate;        /* a second, over all connections; 0: closed loop */
+	uint64_t timeout_ns;  /* without a byte from the server, what is in flight is given up */
+	uint64_t seed;
+	pid_t server_pid; /* 0: its CPU time is not measured */
+};
+
+/* Of requests due (open loop) or sent (closed) after the warm-up. */
+struct load_counts {
+	uint64_t sent;
+	uint64_t answers[SCAN_OUTCOMES];
+	uint64_t unanswered;  /* sent, and nothing came */
+	uint64_t unsent;      /* due, and no connection had room; open loop */
+	uint64_t disconnects; /* connections that the server ended */
+	uint64_t bytes_sent, bytes_received;
+};
+
+#endif
