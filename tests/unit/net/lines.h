@@ -266,19 +266,19 @@ static void close_fixture(struct fixture *f)
 }
 
 /* Ends the loop's thread; its figures are left to look at. */
-static void stop(struct fixture *f)
+static inline void stop(struct fixture *f)
 {
 	net_loop_stop(f->loop);
 	pthread_join(f->thread, NULL);
 }
 
-static void finish(struct fixture *f)
+static inline void finish(struct fixture *f)
 {
 	stop(f);
 	close_fixture(f);
 }
 
-static int dial(const struct fixture *f)
+static inline int dial(const struct fixture *f)
 {
 	struct timeval patience = {.tv_sec = 20};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -289,12 +289,12 @@ static int dial(const struct fixture *f)
 	return fd;
 }
 
-static void say(int fd, const char *text)
+static inline void say(int fd, const char *text)
 {
 	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-static void expect(int fd, const char *text)
+static inline void expect(int fd, const char *text)
 {
 	char got[256];
 	size_t len = strlen(text);

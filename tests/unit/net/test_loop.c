@@ -437,6 +437,37 @@ static void a_half_sent_line_and_an_idle_connection_time_out(void **state)
 	finish(f);
 }
 
+/* Each connection has ended in another way; lines.h checks that each was closed, and once. */
+static void however_a_connection_ends_it_is_closed_once(void **state)
+{
+	struct net_options options = NET_OPTIONS_DEFAULT;
+	struct fixture *f;
+	int fds[6];
+
+	(void)state;
+	options.stop_timeout_ms = 10;
+	f = start(&options, 10, 0);
+	for (int i = 0; i < 6; i++)
+		fds[i] = enter(f);
+	close(fds[0]);
+	setsockopt(fds[1], SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+	close(fds[1]); /* reset */
+	shutdown(fds[2], SHUT_WR);
+	say(fds[3], "quit\n");
+	say(fds[4], "big 50000000\n");
+	while (f->closed < 3)
+		usleep(1000);
+	setsockopt(fds[4], SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+	close(fds[4]); /* reset, while output waits */
+	expect(fds[3], "quit\n");
+	expect_end(fds[3]);
+	expect_end(fds[2]);
+	while (f->closed < 5)
+		usleep(1000);
+	finish(f); /* the last by the loop's end */
+	expect_end(fds[5]);
+}
+
 static void stopping_answers_what_was_received_and_ends_in_bounded_time(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
@@ -506,6 +537,7 @@ int main(void)
 	    cmocka_unit_test(one_in_the_reserve_has_a_second_and_the_oldest_makes_room),
 	    cmocka_unit_test(an_idle_timeout_that_changes_holds_for_open_connections_but_held_ones),
 	    cmocka_unit_test(a_half_sent_line_and_an_idle_connection_time_out),
+	    cmocka_unit_test(however_a_connection_ends_it_is_closed_once),
 	    cmocka_unit_test(stopping_answers_what_was_received_and_ends_in_bounded_time),
 	    cmocka_unit_test(what_waits_to_be_accepted_when_stopping_is_answered),
 	    cmocka_unit_test(a_loop_that_never_ran_closes),
