@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/number.h"
+
 /* Cells of the narrowest rows and of the widest. */
 #define ALGO_WIDTH_LEAST 12
 #define ALGO_WIDTH_MOST  10240
@@ -61,6 +63,33 @@ enum { SLOTS_BARE = 1, SLOTS_OTHER = 2, SLOTS_GENERATIONS = 4 };
 static inline unsigned slots_generation(uint32_t slots, uint64_t count)
 {
 	return (slots * UINT32_C(0x9e3779b1) >> 30 & SLOTS_OTHER) | (count > 0xffff ? SLOTS_BARE : 0);
+}
+
+/** The slot that a time is in, counted from the epoch, and when a slot starts: rounded up. */
+static inline uint64_t slots_number(const struct slots_params *params, uint64_t ns)
+{
+	if (params->whole)
+		return ns / params->slot_ns;
+	return (uint64_t)((u128)ns * params->slots / params->period_ns);
+}
+
+static inline uint64_t slots_start(const struct slots_params *params, uint64_t slot)
+{
+	if (params->whole)
+		return slot * params->slot_ns;
+	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
+}
+
+/** What units count that fade within `fade_ns`, of which so much is left: rounded up. */
+static inline uint64_t slots_fading(uint64_t units, uint64_t left_ns, uint64_t fade_ns)
+{
+	return (uint64_t)(((u128)units * left_ns + fade_ns - 1) / fade_ns);
+}
+
+/** What a place carries of a permit; of none 0. */
+static inline uint32_t places_word(uint64_t permit)
+{
+	return permit == 0 ? 0 : (uint32_t)permit ? (uint32_t)permit : 1;
 }
 
 #endif

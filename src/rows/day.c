@@ -223,3 +223,16 @@ void day_step(const struct algo_limit *limit, const struct algo_call *call,
 	                      : view.count > 0 ? u64_min(view.window_ns, day_ns)
 	                                       : 0;
 }
+
+void day_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+              const struct row *row, struct uses *uses)
+{
+	struct view view = view_of(&limit->day, time, head, row);
+	uint64_t window_ns = time->now_ns + view.window_ns;
+
+	uses->until_ns = view.end_ns;
+	if (view.count > 0)
+		uses_add(uses, (struct uses_entry){view.count, u64_min(window_ns, view.end_ns), window_ns});
+	if (view.free > 0)
+		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
+}

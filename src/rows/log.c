@@ -408,3 +408,27 @@ void log_step(const struct algo_limit *limit, const struct algo_call *call,
 	out->remaining = sat_sub(limit->log.count, view.use);
 	out->reset_after_ns = view.use > 0 ? end_of(row, now_ns, &view) - now_ns : 0;
 }
+
+void log_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+              const struct row *row, struct uses *uses)
+{
+	struct log_view view = view_of(limit, time->now_ns, head, row);
+	unsigned before = 0;
+
+	for (unsigned back = view.live; back > 0; back--) {
+		struct cell entry = log_entry(row, &view, back);
+		uint64_t name_ns = view.at + (uint64_t)cell_ahead_ns(entry, view.at);
+		unsigned used = used_up_to(row, &view, back);
+
+		if (used > before)
+			uses_add(uses,
+			         (struct uses_entry){used - before, name_ns - log_lead(row, entry), name_ns});
+		before = used;
+	}
+	uses->until_ns = view.until_ns - view.lead;
+	uses->newest_id = view.until_ns;
+	if (view.moved)
+		view.cost = (unsigned)u64_min(view.use, limit->log.count);
+	if (view.cost > 0)
+		uses_add(uses, (struct uses_entry){view.cost, uses->until_ns, view.until_ns});
+}

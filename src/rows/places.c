@@ -7,11 +7,6 @@
 
 _Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
 
-uint32_t places_word(uint64_t permit)
-{
-	return permit == 0 ? 0 : (uint32_t)permit ? (uint32_t)permit : 1;
-}
-
 struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
                         uint64_t now_ns, uint32_t tag)
 {
@@ -99,5 +94,20 @@ void places_explain(const struct algo_limit *limit, const struct places_use *use
 	if (!out->allowed) {
 		out->reason = WEIR_REASON_OVER_LIMIT;
 		out->retry_after_ns = u64_min(limit->retry_ns, use->first_ns);
+	}
+}
+
+void places_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+                 const struct row *row, struct uses *uses)
+{
+	unsigned span = places_span(head, row);
+
+	(void)limit;
+	for (unsigned i = 0; i < span; i++) {
+		struct cell place = row_load(row, i);
+		uint64_t until_ns = time->now_ns + (uint64_t)cell_ahead_ns(place, time->now_ns);
+
+		if (places_is_held(place, row->tag, time->now_ns))
+			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(place)});
 	}
 }

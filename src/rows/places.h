@@ -36,9 +36,6 @@ struct places_match {
 	bool any_word;
 };
 
-/** What a place carries of a permit; of none 0. */
-uint32_t places_word(uint64_t permit);
-
 /** A place as it is held from `now_ns` on. */
 struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
                         uint64_t now_ns, uint32_t tag);

@@ -29,3 +29,18 @@ struct cell rows_moved(const struct algo_limit *limit, uint64_t now_ns, struct c
 	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),
 	                 ROW_MOVED);
 }
+
+void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+               const struct row *row, struct uses *uses)
+{
+	static void (*const readers[])(const struct algo_limit *, const struct algo_time *,
+	                               struct cell, const struct row *, struct uses *) = {
+	    [ALGO_ROWS_SLOTS] = slots_read,
+	    [ALGO_ROWS_LOG] = log_read,
+	    [ALGO_ROWS_DAY] = day_read,
+	    [ALGO_ROWS_PLACES] = places_read,
+	};
+
+	if (row_head_live(head, time->now_ns))
+		readers[limit->rows](limit, time, head, row, uses);
+}

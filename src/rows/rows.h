@@ -15,6 +15,7 @@
 #define ROWS_ROWS_H
 
 #include "algo/algo.h"
+#include "algo/uses.h"
 #include "base/cell.h"
 
 /*
@@ -95,6 +96,21 @@ uint64_t slots_use(const struct algo_limit *limit, uint64_t now_ns, struct cell 
                    const struct row *row);
 uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                  const struct row *row);
+
+/**
+ * What a head and its row mean, on top of what `uses` has; there is room for all of the row and
+ * one more. It stands if the head is the same after that.
+ */
+void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+               const struct row *row, struct uses *uses);
+void slots_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+                const struct row *row, struct uses *uses);
+void log_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+              const struct row *row, struct uses *uses);
+void day_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+              const struct row *row, struct uses *uses);
+void places_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+                 const struct row *row, struct uses *uses);
 
 static inline bool row_head_live(struct cell head, uint64_t now_ns)
 {

@@ -66,25 +66,11 @@ struct cell slots_void(struct cell cell)
 	return cell;
 }
 
-static uint64_t slot_at(const struct slots_params *params, uint64_t ns)
-{
-	if (params->whole)
-		return ns / params->slot_ns;
-	return (uint64_t)((u128)ns * params->slots / params->period_ns);
-}
-
-static uint64_t start_of(const struct slots_params *params, uint64_t slot)
-{
-	if (params->whole)
-		return slot * params->slot_ns;
-	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
-}
-
 static uint64_t start_after(const struct slots_params *params, uint64_t start_ns)
 {
 	if (params->whole)
 		return start_ns + params->slot_ns;
-	return start_of(params, slot_at(params, start_ns) + 1);
+	return slots_start(params, slots_number(params, start_ns) + 1);
 }
 
 /* Whether now is after the slot; only one that is not whole may end a nanosecond late. */
@@ -206,17 +192,17 @@ static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, stru
 	int64_t start_ahead;
 
 	if (!row_head_live(head, now_ns)) {
-		view.start_ns = start_of(params, slot_at(params, now_ns));
+		view.start_ns = slots_start(params, slots_number(params, now_ns));
 		return view;
 	}
 	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
 	if (generation == SLOTS_RESET && start_ahead <= (int64_t)ALGO_SKEW_NS) {
 		start_ahead = start_ahead > 0 ? start_ahead : 0;
-		view.start_ns = start_of(params, slot_at(params, now_ns + (uint64_t)start_ahead));
+		view.start_ns = slots_start(params, slots_number(params, now_ns + (uint64_t)start_ahead));
 		return view;
 	}
 	if (generation / KINDS != limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
-		view.start_ns = start_of(params, slot_at(params, now_ns));
+		view.start_ns = slots_start(params, slots_number(params, now_ns));
 		view.count = u64_min(slots_use(limit, now_ns, head, row), params->count);
 		view.moved = true;
 		return view;
@@ -244,13 +230,6 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
-uint64_t slots_overlap(const struct slots_params *params, uint64_t before, uint64_t age_ns)
-{
-	u128 product = (u128)before * (params->slot_ns - age_ns) + params->slot_ns - 1;
-
-	return (uint64_t)(product / params->slot_ns);
-}
-
 /* What is in use, which for weighted slots is rounded up. */
 static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
 {
@@ -259,7 +238,8 @@ static uint64_t use_of(const struct slots_params *params, const struct view *vie
 	if (!params->weighted)
 		return view->before + view->count;
 	w = windows_of(params, view, now_ns);
-	return w.count + slots_overlap(params, w.before, sat_sub(now_ns, w.start_ns));
+	return w.count + slots_fading(w.before, params->slot_ns - sat_sub(now_ns, w.start_ns),
+	                              params->slot_ns);
 }
 
 /* Until `before`, which fades to nothing within a window, is down to `room`. */
@@ -294,7 +274,7 @@ static void want_next(const struct algo_limit *limit, const struct row *row, uin
                       uint64_t count, struct view *view, struct row_change *change)
 {
 	const struct slots_params *params = &limit->slots;
-	uint64_t slot = slot_at(params, view->start_ns);
+	uint64_t slot = slots_number(params, view->start_ns);
 	struct range range;
 	struct cell next;
 
@@ -306,8 +286,8 @@ static void want_next(const struct algo_limit *limit, const struct row *row, uin
 		change->want = ROW_WANT_CELL;
 		return;
 	}
-	slot = u64_max(slot + 1, slot_at(params, now_ns)); /* of a clock that lags: the next */
-	view->start_ns = start_of(params, slot);
+	slot = u64_max(slot + 1, slots_number(params, now_ns)); /* of a clock that lags: the next */
+	view->start_ns = slots_start(params, slot);
 	next = make_head(limit, row, view->start_ns, OPEN, 0, count);
 	range = range_of(params->period_ns, now_ns, next, row->tag);
 	view->before = row_use(row, params->slots, &range);
@@ -329,7 +309,7 @@ static void take(const struct algo_limit *limit, struct cell head, const struct 
 		return;
 	}
 	if (view->later)
-		view->start_ns = start_of(&limit->slots, slot_at(&limit->slots, now_ns));
+		view->start_ns = slots_start(&limit->slots, slots_number(&limit->slots, now_ns));
 	view->count += cost;
 	want_head(change,
 	          make_head(limit, row, view->start_ns, view->kind, view->before, view->count), true);
@@ -353,7 +333,7 @@ static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struc
 	unsigned place;
 
 	if (view->kind != VOID) {
-		place = (unsigned)(slot_at(params, view->start_ns) % params->slots);
+		place = (unsigned)(slots_number(params, view->start_ns) % params->slots);
 		for (unsigned i = 1; i < params->slots; i++) { /* the oldest is behind the head's */
 			struct cell cell;
 
@@ -435,8 +415,11 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 	                                   : call->until_ns == view->start_ns + limit->slots.period_ns;
 	int place = -1;
 
-	if (view->before + view->count == 0)
+	if (view->before + view->count == 0) {
+		if (view->kind == OPEN)
+			settle(limit, head, row, view, change);
 		return;
+	}
 	if (view->kind == SEALED) {
 		want_next(limit, row, now_ns, 0, view, change);
 		return;
@@ -547,4 +530,27 @@ void slots_open(const struct algo_limit *limit, struct cell head,
 	algo_outcome_open(out);
 	out->remaining = sat_sub(limit->slots.count, view.before + view.count);
 	out->reset_after_ns = view.start_ns + limit->slots.period_ns - now_ns;
+}
+
+static void add_slot(struct uses *uses, uint64_t units, uint64_t until_ns)
+{
+	if (units > 0)
+		uses_add(uses, (struct uses_entry){units, until_ns, until_ns});
+}
+
+void slots_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
+                const struct row *row, struct uses *uses)
+{
+	struct view view = view_of(limit, time->now_ns, head, row);
+	struct range range = range_of(limit->slots.period_ns, time->now_ns, head, row->tag);
+
+	uses->until_ns = view.start_ns + limit->slots.period_ns;
+	for (unsigned i = 0; view.kind != VOID && i < limit->slots.slots; i++) {
+		struct cell cell = row_load(row, i);
+
+		if (in_range(&range, cell))
+			add_slot(uses, (uint64_t)cell_word(cell) + 1,
+			         time->now_ns + (uint64_t)cell_ahead_ns(cell, time->now_ns));
+	}
+	add_slot(uses, view.count, uses->until_ns);
 }

@@ -28,10 +28,6 @@ void slots_open(const struct algo_limit *limit, struct cell head,
 /** The cell, saying nothing. */
 struct cell slots_void(struct cell cell);
 
-/** What the window before this one still counts when this one is so old: rounded up. */
-uint64_t slots_overlap(const struct slots_params *params, uint64_t before,
-                       uint64_t age_ns);
-
 /** Whether a step at this time on a head that is live needs the row. */
 static inline bool slots_needs_row(const struct algo_limit *limit, uint64_t now_ns,
                                    struct cell head)
@@ -59,7 +55,7 @@ static inline bool slots_take(const struct algo_limit *limit, struct cell head,
 	    age_ns >= params->slot_ns)
 		return false;
 	if (params->weighted)
-		before = slots_overlap(params, before, age_ns);
+		before = slots_fading(before, params->slot_ns - age_ns, params->slot_ns);
 	room = sat_sub(params->count, before + (cell_word(head) & 0xffff));
 	if (cost - 1 >= room)
 		return false;

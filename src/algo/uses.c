@@ -1,0 +1,335 @@
+/*
+ * uses.c: the step on lists of uses.
+ *
+ * All kinds of rows add up what is in use, grant what fits into the quota beside it, and tell
+ * when enough will be gone. They differ in the use that a request adds to, and in the uses that
+ * a refund may take from.
+ */
+#include "algo/uses.h"
+
+#include <string.h>
+
+/* A state as it stands for this call. */
+struct view {
+	const struct algo_limit *limit;
+	struct uses *uses;
+	size_t spent; /* uses that are over; they stay for clocks that lag until something is taken */
+	uint64_t now_ns;
+	uint64_t at_ns;   /* now, or the time of the newest use if that is later */
+	uint64_t life_ns; /* of a use, from its time on */
+	uint64_t fade_ns; /* at the end of its life it counts less and less for so long */
+	uint64_t day_ns;  /* the day's end */
+	bool moved;       /* slots, log: all was put into one use, of now */
+};
+
+static uint64_t total(const struct view *view)
+{
+	uint64_t units = 0;
+
+	for (size_t i = view->spent; i < view->uses->count; i++)
+		units += view->uses->uses[i].units;
+	return units;
+}
+
+static uint64_t in_use(const struct view *view)
+{
+	uint64_t units = 0;
+
+	for (size_t i = view->spent; i < view->uses->count; i++) {
+		const struct uses_entry *use = &view->uses->uses[i];
+		uint64_t left_ns = use->until_ns - view->at_ns;
+
+		units += left_ns < view->fade_ns ? slots_fading(use->units, left_ns, view->fade_ns)
+		                                 : use->units;
+	}
+	return units;
+}
+
+/* When no more than `room` units are in use, if nothing comes. */
+static uint64_t when_room(const struct view *view, uint64_t room)
+{
+	uint64_t rest = total(view), fade_ns = view->fade_ns;
+	const struct uses_entry *use = &view->uses->uses[view->spent];
+
+	for (; rest - use->units > room; use++)
+		rest -= use->units;
+	rest -= use->units;
+	if (fade_ns == 0)
+		return use->until_ns;
+	return use->until_ns - fade_ns +
+	       (uint64_t)(((u128)sat_sub(use->units, room - rest) * fade_ns + use->units - 1) /
+	                  use->units);
+}
+
+static void drop_spent(struct view *view)
+{
+	struct uses *uses = view->uses;
+
+	uses->count -= view->spent;
+	memmove(uses->uses, uses->uses + view->spent, uses->count * sizeof *uses->uses);
+	view->spent = 0;
+}
+
+static bool is_before(const struct uses_entry *a, const struct uses_entry *b)
+{
+	return a->until_ns < b->until_ns || (a->until_ns == b->until_ns && a->id < b->id);
+}
+
+void uses_add(struct uses *uses, struct uses_entry fresh)
+{
+	struct uses_entry *use = &uses->uses[uses->count];
+
+	while (use > uses->uses && is_before(&fresh, use - 1))
+		use--;
+	if (use > uses->uses && !is_before(use - 1, &fresh)) {
+		use[-1].units += fresh.units;
+		return;
+	}
+	memmove(use + 1, use, (size_t)(&uses->uses[uses->count++] - use) * sizeof fresh);
+	*use = fresh;
+}
+
+static bool is_far(const struct view *view, uint64_t until_ns)
+{
+	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
+}
+
+/* So many units of a day; a window's end with it. */
+static void put_day(struct view *view, uint64_t units, uint64_t window_ns)
+{
+	struct uses *uses = view->uses;
+	uint64_t free = u64_min(units, view->limit->day.free), day_ns = view->day_ns;
+
+	uses->until_ns = day_ns;
+	uses->count = view->spent = 0;
+	if (units > free)
+		uses_add(uses, (struct uses_entry){units - free, u64_min(window_ns, day_ns), window_ns});
+	if (free > 0)
+		uses_add(uses, (struct uses_entry){free, day_ns, day_ns});
+}
+
+/* The window that counts what is not free of so many units: one that is open, or a new one. */
+static uint64_t window_of(const struct view *view, uint64_t units)
+{
+	const struct uses *uses = view->uses;
+	uint64_t first = view->spent < uses->count ? uses->uses[view->spent].id : 0;
+
+	if (units <= view->limit->day.free)
+		return view->now_ns + view->life_ns;
+	return first == uses->until_ns ? uses->uses[uses->count - 1].id : first;
+}
+
+static uint64_t take_of_day(struct view *view, uint64_t cost)
+{
+	uint64_t units = total(view), window_ns = window_of(view, units);
+
+	put_day(view, units + cost, window_ns);
+	return units + cost > view->limit->day.free ? window_ns : view->day_ns;
+}
+
+/* Of the window first. The day names them, or the window while it is open. */
+static void give_back_to_day(struct view *view, const struct algo_call *call)
+{
+	uint64_t units = total(view), window_ns = window_of(view, units);
+	bool open = units > view->limit->day.free;
+
+	if (u64_min(units, call->cost) > 0 &&
+	    (call->until_ns == 0 || call->until_ns == view->day_ns ||
+	     (open && call->until_ns == window_ns)))
+		put_day(view, sat_sub(units, call->cost), window_ns);
+}
+
+/* A day that is over is followed by that of now, and one too far ahead was of another clock. */
+static void see_day(struct view *view, const struct algo_time *time)
+{
+	uint64_t until_ns = view->uses->until_ns, units = total(view);
+	uint64_t window_ns = window_of(view, units);
+	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	bool far = until_ns > time->window_end_ns + NS_PER_DAY / 8 * 9;
+
+	view->day_ns = until_ns <= view->now_ns || far ? time->window_end_ns : until_ns;
+	if (is_far(view, window_ns))
+		put_day(view, units, view->now_ns + view->life_ns);
+	else if (far)
+		put_day(view, units, window_ns);
+}
+
+/* Adds a use, or to one that is there; returns its name. */
+static uint64_t take(struct view *view, const struct algo_call *call)
+{
+	const struct algo_limit *limit = view->limit;
+	struct uses_entry use = {.units = call->cost};
+
+	if (limit->rows == ALGO_ROWS_DAY)
+		return take_of_day(view, call->cost);
+	drop_spent(view);
+	switch (limit->rows) {
+	case ALGO_ROWS_SLOTS:
+		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
+		               view->life_ns;
+		use.id = use.until_ns;
+		break;
+	case ALGO_ROWS_LOG:
+		use.until_ns = view->at_ns + view->life_ns;
+		use.id = view->moved ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
+		view->uses->newest_id = use.id;
+		break;
+	default:
+		use.until_ns = view->now_ns + view->life_ns;
+		use.id = places_word(call->permit);
+		break;
+	}
+	if (limit->rows != ALGO_ROWS_PLACES)
+		view->uses->until_ns = use.until_ns;
+	uses_add(view->uses, use);
+	return limit->rows == ALGO_ROWS_LOG ? use.id : use.until_ns;
+}
+
+/* What a refund may take from a use; `newest`: nothing came after it. */
+static uint64_t refundable(const struct view *view, const struct algo_call *call,
+                           const struct uses_entry *use, bool newest)
+{
+	bool named = call->until_ns != 0;
+
+	switch (view->limit->rows) {
+	case ALGO_ROWS_PLACES:
+		if (use->id != places_word(call->permit) || (named && use->until_ns != call->until_ns))
+			return 0;
+		return use->units;
+	case ALGO_ROWS_LOG: /* whole, or of the newest */
+		if (named && (use->id != call->until_ns || (call->cost < use->units && !newest)))
+			return 0;
+		return use->units;
+	default:
+		return named && use->id != call->until_ns ? 0 : use->units;
+	}
+}
+
+/* Of the newest uses first. Returns the units given back. */
+static uint64_t give_back(struct view *view, const struct algo_call *call)
+{
+	struct uses *uses = view->uses;
+	uint64_t left = call->cost;
+	size_t n = uses->count, kept = 0;
+
+	for (size_t i = n; i-- > view->spent;) {
+		struct uses_entry *use = &uses->uses[i];
+		uint64_t back = u64_min(left, refundable(view, call, use, i == n - 1));
+
+		use->units -= back;
+		left -= back;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (uses->uses[i].units > 0)
+			uses->uses[kept++] = uses->uses[i];
+	uses->count = kept;
+	return call->cost - left;
+}
+
+/* Whether a refund that found nothing says so: where a name is one request's alone. */
+static bool says_so(const struct algo_limit *limit, const struct algo_call *call)
+{
+	return limit->rows == ALGO_ROWS_PLACES ? call->permit != 0
+	                                       : limit->rows == ALGO_ROWS_LOG &&
+	                                             call->until_ns != 0 && call->cost > 0;
+}
+
+/* A clock that was set back since wrote the newest use: all is in use from now on, as one. */
+static void move(struct view *view)
+{
+	struct uses *uses = view->uses;
+	struct algo_call all = {.cost = u64_min(total(view), view->limit->quota)};
+
+	view->at_ns = view->now_ns;
+	view->moved = true;
+	uses->count = view->spent = 0;
+	if (all.cost > 0)
+		take(view, &all);
+}
+
+/* Leases that a clock since set back has put too far ahead begin now. */
+static void cut_back(struct view *view)
+{
+	struct uses *uses = view->uses;
+
+	while (uses->count > 0 && is_far(view, uses->uses[uses->count - 1].until_ns)) {
+		struct uses_entry use = uses->uses[--uses->count];
+
+		use.until_ns = view->now_ns + view->life_ns;
+		uses_add(uses, use);
+	}
+}
+
+static struct view view_of(const struct algo_limit *limit, const struct algo_time *time,
+                           struct uses *uses)
+{
+	struct view view = {limit, uses, .now_ns = time->now_ns, .at_ns = time->now_ns};
+
+	switch (limit->rows) {
+	case ALGO_ROWS_SLOTS:
+		view.life_ns = limit->slots.period_ns;
+		view.fade_ns = limit->slots.weighted ? limit->slots.slot_ns : 0;
+		break;
+	case ALGO_ROWS_LOG:
+		view.life_ns = limit->log.period_ns;
+		break;
+	case ALGO_ROWS_PLACES:
+		view.life_ns = limit->places.lease_ns;
+		break;
+	default:
+		view.life_ns = limit->day.period_ns;
+		break;
+	}
+	if (limit->rows == ALGO_ROWS_SLOTS || limit->rows == ALGO_ROWS_LOG)
+		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
+	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
+		view.spent++;
+	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
+		move(&view);
+	if (limit->rows == ALGO_ROWS_DAY)
+		see_day(&view, time);
+	return view;
+}
+
+uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
+                   const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
+{
+	struct view view = view_of(limit, time, uses);
+	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
+
+	algo_outcome_open(out);
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+		if (limit->rows == ALGO_ROWS_PLACES)
+			cut_back(&view);
+		__attribute__((fallthrough));
+	case ALGO_PEEK:
+		if (in_use(&view) + cost > limit->quota) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = when_room(&view, limit->quota - cost) - view.now_ns;
+			if (limit->rows == ALGO_ROWS_PLACES) /* a lease is seldom held to its end */
+				out->retry_after_ns = u64_min(limit->retry_ns,
+				                              uses->uses[view.spent].until_ns - view.now_ns);
+		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			name_ns = take(&view, call);
+		}
+		break;
+	case ALGO_REFUND:
+		if (limit->rows == ALGO_ROWS_DAY)
+			give_back_to_day(&view, call);
+		else if (give_back(&view, call) == 0 && says_so(limit, call))
+			out->allowed = false;
+		break;
+	case ALGO_RESET:
+		if (view.spent < uses->count)
+			uses->count = view.spent = 0;
+		break;
+	}
+	out->remaining = sat_sub(limit->quota, in_use(&view));
+	if (uses->count > view.spent)
+		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;
+	else
+		out->reset_after_ns = 0;
+	return name_ns;
+}
