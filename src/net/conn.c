@@ -15,8 +15,8 @@
  */
 #define LINGER_MS 2000
 
-/* A held connection that has sent so much is not read any more. */
-#define HELD_MAX  READ_MIN
+/* Where an answer is to come and no more is wanted, so much is read to see the peer's end. */
+#define AHEAD_MAX READ_MIN
 
 void conn_touch(struct net_conn *conn)
 {
@@ -63,31 +63,27 @@ void conn_end_input(struct net_conn *conn)
 /* Its owner does not want what comes. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->held || conn->yielded || net_conn_room(conn) == 0;
+	return conn->yielded || net_conn_room(conn) == 0;
 }
 
-/*
- * Whether it is better not read: what comes would grow what waits already. A held
- * one is, as long as it sends little, for its peer may go.
- */
+/* Whether it is better not read: what comes would grow what waits already. */
 static bool should_pause(const struct net_conn *conn)
 {
 	if (filter_greets(conn->filter))
 		return conn->queued >= NET_OUT_MAX;
-	if (conn->held)
-		return conn->in.len >= HELD_MAX || net_conn_room(conn) == 0;
-	return conn->kept || net_conn_room(conn) == 0;
+	if (!conn->kept && net_conn_room(conn) > 0)
+		return false;
+	return conn->held == 0 || conn->in.len >= AHEAD_MAX || conn_unread(conn) >= NET_OUT_MAX;
 }
 
 /* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
-	size_t consumed = 0;
+	size_t consumed;
 
 	loop_hand_over(loop);
-	if (!conn->held)
-		consumed = conn->kind->data(loop->context, conn, bytes);
+	consumed = conn->kind->data(loop->context, conn, bytes);
 	conn->round = loop->round;
 	loop->spent += consumed;
 	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
@@ -158,7 +154,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 		return;
 	if (conn->in.len == 0 || conn->filter || conn->state != CONN_OPEN) {
 		room = u64_min(SCRATCH_SIZE - loop->scratch_used,
-		               conn->held ? HELD_MAX : net_loop_share(loop, READ_MAX));
+		               must_wait(conn) ? AHEAD_MAX : net_loop_share(loop, READ_MAX));
 		if (conn->filter)
 			room = u64_min(room, sat_sub(loop->options.input_max, conn->in.len));
 		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
@@ -243,6 +239,7 @@ static void on_closed(uv_handle_t *handle)
 		loop->writing = NULL;
 		loop->out.len = 0;
 	}
+	loop->held_bytes -= conn->held_bytes;
 	*conn->link = conn->next;
 	if (conn->next)
 		conn->next->link = conn->link;
@@ -347,13 +344,13 @@ static void conn_linger(struct net_conn *conn)
 
 void conn_update(struct net_conn *conn)
 {
-	if (conn->eof && (conn->held || filter_greets(conn->filter))) {
+	if (conn->eof && (conn->held > 0 || filter_greets(conn->filter))) {
 		conn_kill(conn);
 		return;
 	}
 	if (conn->state == CONN_OPEN && conn->eof && !conn->kept)
 		conn->state = CONN_FINISHING;
-	if (conn->state == CONN_FINISHING && !conn_is_unsent(conn) && !conn->held)
+	if (conn->state == CONN_FINISHING && !conn_is_unsent(conn) && conn->held == 0)
 		conn_linger(conn);
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
@@ -383,7 +380,7 @@ void conn_settle(struct net_conn *conn)
 	conn->yielded = false;
 	if (conn->in.len == 0)
 		buffer_free(&conn->in);
-	else if (conn->held)
+	else if (conn->held > 0 && conn->kept)
 		buffer_trim(&conn->in);
 	if (conn->state != CONN_DEAD)
 		conn_update(conn);
@@ -420,23 +417,22 @@ const char *net_conn_error(const struct net_conn *conn)
 	return conn->error ? uv_strerror(conn->error) : NULL;
 }
 
-void net_conn_hold(struct net_conn *conn)
+void net_conn_hold(struct net_conn *conn, size_t bytes)
 {
-	conn->held = true;
+	conn->held++;
+	conn->held_bytes += bytes;
+	conn->loop->held_bytes += bytes;
 	conn_touch(conn);
 }
 
 /* It is as if what it has sent since had come now. */
-void net_conn_release(struct net_conn *conn)
+void net_conn_release(struct net_conn *conn, size_t bytes)
 {
-	conn->held = false;
+	conn->held--;
+	conn->held_bytes -= bytes;
+	conn->loop->held_bytes -= bytes;
 	conn->since_ms = conn->active_ms = conn_now_ms(conn);
 	conn_touch(conn);
-}
-
-bool net_conn_is_held(const struct net_conn *conn)
-{
-	return conn->held;
 }
 
 /* TCP knows of an end that comes behind what was not read. */
@@ -455,7 +451,7 @@ bool net_conn_is_gone(const struct net_conn *conn)
 
 bool conn_is_idle(const struct net_conn *conn)
 {
-	return !conn->held && !conn_is_unsent(conn) && (conn->in.len == 0 || conn->state != CONN_OPEN);
+	return conn->held == 0 && !conn_is_unsent(conn) && (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
 static uint64_t idle_timeout_ms(const struct net_conn *conn)
@@ -488,8 +484,8 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 		limit = NET_RESERVE_MS;
 		if (now - since >= limit)
 			net_conn_reject(conn);
-	} else if (conn->held || conn->kept) {
-		if (conn->held && conn->paused && net_conn_is_gone(conn))
+	} else if (conn->held > 0 || conn->kept) {
+		if (conn->held > 0 && conn->paused && net_conn_is_gone(conn))
 			conn_kill(conn);
 		return;
 	} else if (conn->in.len > 0 || filter_keeps(conn->filter)) {

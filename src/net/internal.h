@@ -63,6 +63,7 @@ struct net_loop {
 	size_t handed;            /* connections handed over in this round */
 	unsigned halvings;        /* of shares, now */
 	size_t spent;             /* bytes consumed and written in this round */
+	size_t held_bytes;        /* of all connections */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
 	struct net_conn *writing; /* `out` holds its replies */
@@ -104,7 +105,6 @@ struct net_conn {
 	bool is_dialled; /* by us: the gate has not admitted it */
 	bool eof;     /* the peer has sent its last byte */
 	bool paused;  /* not read, for its output waits, or `in` is full */
-	bool held;   /* its owner's answer comes later */
 	bool reserved; /* it takes none of the gate's places */
 	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for input */
 	bool yielded; /* its owner wants no more of it in this turn */
@@ -119,6 +119,8 @@ struct net_conn {
 	size_t taken;
 	size_t queued;      /* bytes that wait for the peer to read */
 	size_t written;     /* in this turn, to the peer or to what is queued */
+	size_t held;        /* answers that come in later turns */
+	size_t held_bytes;  /* that the owner keeps for them */
 	size_t left;        /* of `queued` when it was last looked at */
 	uint64_t opened_ms;
 	uint64_t round;     /* the last in which it was handed over or read */
@@ -155,6 +157,8 @@ void conn_settle(struct net_conn *conn);
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
 /** Output that the socket has not taken. */
 bool conn_is_unsent(const struct net_conn *conn);
+/** Bytes of output that the peer has not read. */
+size_t conn_unread(const struct net_conn *conn);
 /** Nothing of it is unanswered or unwritten. */
 bool conn_is_idle(const struct net_conn *conn);
 

@@ -24,19 +24,21 @@
  * that answers no request at any time, to any connection that is not closed: a turn
  * follows at once and writes it.
  *
- * A connection that is held (net_conn_hold) has an answer coming, later: nothing
- * more of it is handed over until net_conn_release. It is read meanwhile, as long as
- * it sends little, so that the end of its peer is seen; else TCP is asked. A peer
- * that sends no more has gone, for a half-close can't be told from a close, and
- * `close` is called. No timeout but that of writing applies.
+ * The owner counts the answers of a connection that come in later turns (net_conn_hold),
+ * and the memory that it keeps for them. While there are any, a peer that sends no more
+ * has gone, for a half-close can't be told from a close, and `close` is called; no timeout
+ * but that of writing applies.
  *
  * A filter (struct net_filter) may stand between the socket and the owner of a connection,
  * such as for TLS. A library with a descriptor of its own uses net_watch.
  *
- * Memory: an idle connection holds no buffers. `input_max` bounds the input that is not
- * consumed (of a held connection one read does; a filter may pass it by READ_MAX, the
- * longest read); NET_OUT_MAX and one turn's replies bound the output that the peer does not
- * read: past it the connection is neither read nor handed over until it drains.
+ * Memory: an idle connection has no buffers. `input_max` bounds the input that is not
+ * consumed; a filter may pass it by READ_MAX, the longest read. NET_OUT_MAX and one turn's
+ * replies bound the output that the peer does not read and the memory kept for answers;
+ * NET_HELD_MAX bounds that memory for all connections of a loop together, but for one answer
+ * of each. Past a bound the connection is not handed over until it drains or an answer has
+ * come. It is not read either, but for so little that the end of a peer that waits for an
+ * answer is seen; else TCP is asked.
  *
  * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
  * net_loop_stop may be called by others.
@@ -53,7 +55,8 @@
 #include "base/ip.h"
 #include "base/slice.h"
 
-#define NET_OUT_MAX ((size_t)256 << 10)
+#define NET_OUT_MAX  ((size_t)256 << 10)
+#define NET_HELD_MAX ((size_t)32 << 20)
 
 struct net_address;
 struct net_loop;
@@ -195,8 +198,9 @@ struct buffer *net_conn_out(struct net_conn *conn);
 /** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
 void net_loop_flush(struct net_loop *loop);
 /**
- * How many bytes of replies it may still be given: NET_OUT_MAX less what waits and what
- * was written in this turn. 0: consume nothing further, it will come again.
+ * How many bytes of replies it may still be given: NET_OUT_MAX less what waits, what was
+ * written in this turn, and what its owner keeps. 0: consume nothing further, it will come
+ * again.
  */
 size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
@@ -206,8 +210,8 @@ size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered that what is dear should wait for the next turn. */
 bool net_loop_is_busy(const struct net_loop *loop);
 /**
- * No more input is handed over; closes when the replies of this turn are written,
- * or when it is held, those of the turn that releases it. At once when it is not connected yet.
+ * No more input is handed over; closes when the replies of this turn are written, and
+ * those that come later. At once when it is not connected yet.
  */
 void net_conn_finish(struct net_conn *conn);
 
@@ -225,11 +229,10 @@ bool net_conn_enter(struct net_conn *conn);
 /** Counts that its request was refused for want of room. */
 void net_conn_reject(struct net_conn *conn);
 
-/** Its answer comes in a later turn: consume nothing further, it will come again. */
-void net_conn_hold(struct net_conn *conn);
-/** The answer is in net_conn_out. */
-void net_conn_release(struct net_conn *conn);
-bool net_conn_is_held(const struct net_conn *conn);
+/** One more of its answers comes in a later turn, and takes `bytes` of memory until then. */
+void net_conn_hold(struct net_conn *conn, size_t bytes);
+/** That answer is in net_conn_out, or will not come. */
+void net_conn_release(struct net_conn *conn, size_t bytes);
 /** Whether its peer has left, even behind input that was not read yet. It will be closed. */
 bool net_conn_is_gone(const struct net_conn *conn);
 

@@ -6,6 +6,8 @@
 #include "base/number.h"
 
 #define OUT_KEEP ((size_t)1 << 20)
+/* The room of a connection when the loop has none for more than one answer of each. */
+#define ONE_ANSWER ((size_t)1 << 10)
 
 struct write {
 	uv_write_t request;
@@ -109,11 +111,20 @@ struct buffer *net_conn_out(struct net_conn *conn)
 	return &loop->out;
 }
 
-size_t net_conn_room(const struct net_conn *conn)
+size_t conn_unread(const struct net_conn *conn)
 {
 	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
 	size_t kept = conn->filter ? conn->filter->out.len : 0;
 
-	return sat_sub(NET_OUT_MAX, conn->queued + kept + conn->written + fresh);
+	return conn->queued + kept + conn->written + fresh;
+}
+
+size_t net_conn_room(const struct net_conn *conn)
+{
+	size_t room = sat_sub(NET_OUT_MAX, conn_unread(conn) + conn->held_bytes);
+
+	if (conn->loop->held_bytes < NET_HELD_MAX)
+		return room;
+	return conn->held > 0 ? 0 : u64_min(room, ONE_ANSWER);
 }
 

@@ -37,15 +37,15 @@ struct codec_limits {
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */
-	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it */
-	CODEC_INTERIM, /* part of a request that `reply` is to be called for in its turn, such as
-	                  for 100 Continue; nothing is consumed */
+	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it; of an interim one none */
 	CODEC_SKIPPED, /* *consumed bytes belong to no request, or to one that is not accepted */
 };
 
 struct codec {
 	const char *name;
 	size_t session_size;
+	/* Its answers tell which request they are to, so they may come in any order. */
+	bool streams;
 	/* `id` is another for every connection of the process, and not 0. */
 	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);
 	/* Frees what the session holds besides itself; NULL: nothing. */
@@ -63,8 +63,9 @@ struct codec {
 	/* How many requests the next one may bring, those of a transaction; NULL: one. */
 	size_t (*queued)(const void *session);
 	/*
-	 * Appends the reply to `request`, maybe nothing. Called once per request,
-	 * in order; other requests may have been parsed in between.
+	 * Appends the reply to `request`, maybe nothing. Called once per request when it is
+	 * decided: in order, but later for requests that wait. So only what is answered at once
+	 * may change the session. Other requests may have been parsed in between.
 	 */
 	void (*reply)(void *session, const struct request *request, const struct reply *reply,
 	              struct buffer *out);

@@ -460,9 +460,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		return CODEC_MORE;
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (result == HTTP1_CONTINUE) {
-		request->verb = HTTP_INTERIM;
+		request->kind = REQUEST_INTERIM;
 		*consumed = 0;
-		return CODEC_INTERIM;
 	} else if (result == HTTP1_MESSAGE) {
 		request->close = !call.message.keep_alive;
 		if (strcmp(call.message.method, "HEAD") == 0)

@@ -373,7 +373,7 @@ void http_reply(void *session, const struct request *request, const struct reply
 	struct slice message;
 
 	(void)session;
-	if (request->kind == REQUEST_LOCAL && request->verb == HTTP_INTERIM)
+	if (request->kind == REQUEST_INTERIM)
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
 	else if (is_error(request, reply, &error, &message))
 		reply_error(request, error, message, out);

@@ -33,12 +33,11 @@ struct http_session {
 	X(CROWDED, "503 Service Unavailable", "too_many_connections")                                  \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
-/* request.verb of a REQUEST_LOCAL: an error (request.text is its message), or the interim reply. */
+/* request.verb of a REQUEST_LOCAL: an error, of which request.text is the message. */
 enum http_verb {
 #define X(name, status, code) HTTP_ERROR_##name,
 	HTTP_ERROR_LIST(X)
 #undef X
-	HTTP_INTERIM, /* 100 Continue */
 };
 
 /* request.flags */

@@ -17,6 +17,7 @@ enum request_kind {
 	REQUEST_RULES,   /* `op` on what the rules say of the attributes, or the permit alone */
 	REQUEST_ADHOC,   /* CL.THROTTLE and THROTTLE: the limit is in the request */
 	REQUEST_LOCAL,   /* the codec answers by itself: greetings, errors */
+	REQUEST_INTERIM, /* part of a request that is answered before all of it is here */
 	REQUEST_HEALTH,  /* /healthz */
 	REQUEST_READY,   /* /readyz */
 	REQUEST_METRICS, /* /metrics; the first of three pages, see server/page.h */

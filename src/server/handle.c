@@ -411,6 +411,7 @@ static const struct {
     [REQUEST_RULES] = {prepare_rules, finish_rules},
     [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc},
     [REQUEST_LOCAL] = {nothing, nothing},
+    [REQUEST_INTERIM] = {nothing, nothing},
     [REQUEST_HEALTH] = {nothing, finish_health},
     [REQUEST_READY] = {nothing, finish_ready},
     [REQUEST_METRICS] = {nothing, page_finish},

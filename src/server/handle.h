@@ -8,7 +8,7 @@
 void handle_prepare(struct worker *worker, struct work *work);
 /** The answer is an error, whatever was asked. `message` outlives the answer. */
 void handle_refuse(struct work *work, int status, const char *message);
-/** Whether the answer may have to be held. */
+/** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
 /** A work that was to wait is denied instead. */
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason);

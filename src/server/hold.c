@@ -4,37 +4,262 @@
 
 #include "server/handle.h"
 
-static void count_held(const struct worker *worker)
-{
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+/* What three allocations take besides their sizes. */
+#define ALLOCATIONS 48
 
-	atomic_store_explicit(&metrics->held, worker->holds.count, memory_order_relaxed);
+static struct metrics_loop *metrics_of(const struct worker *worker)
+{
+	return metrics_loop(worker->shared->metrics, worker->index);
 }
 
-bool hold_open(struct worker *worker, struct hold *hold, const struct hold_kind *kind,
-               struct net_conn *conn, uint64_t due_ns)
+static void count_held(const struct worker *worker)
 {
-	*hold = (struct hold){.node = {.due = due_ns}, .conn = conn, .kind = kind};
-	if (!heap_add(&worker->holds, &hold->node))
-		return false;
-	((struct client *)net_conn_data(conn))->hold = hold;
+	atomic_store_explicit(&metrics_of(worker)->held, worker->holds.count, memory_order_relaxed);
+}
+
+void hold_count(struct worker *worker, uint64_t wait_ns)
+{
+	metrics_observe(metrics_of(worker), METRICS_WAIT, wait_ns, 1);
+}
+
+static struct client *client_of(struct net_conn *conn)
+{
+	return net_conn_data(conn);
+}
+
+static void append(struct held *held)
+{
+	struct client *client = client_of(held->conn);
+
+	held->next = NULL;
+	held->link = client->last;
+	*client->last = held;
+	client->last = &held->next;
+	net_conn_hold(held->conn, held->size);
+}
+
+static void unlink_held(struct held *held)
+{
+	*held->link = held->next;
+	*(held->next ? &held->next->link : &client_of(held->conn)->last) = held->link;
+	net_conn_release(held->conn, held->size);
+}
+
+static void free_held(struct held *held)
+{
+	if (!held)
+		return;
+	buffer_free(&held->reply);
+	free(held->taken);
+	free(held);
+}
+
+/* It waits no more. */
+static void finish(struct worker *worker, struct held *held)
+{
+	heap_remove(&worker->holds, &held->node);
+	held->kind = NULL;
 	count_held(worker);
-	net_conn_hold(conn);
+}
+
+bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+              struct net_conn *conn, uint64_t due_ns)
+{
+	held->node.due = due_ns;
+	held->conn = conn;
+	held->kind = kind;
+	if (!heap_add(&worker->holds, &held->node))
+		return false;
+	append(held);
+	count_held(worker);
 	return true;
 }
 
-void hold_put_off(struct worker *worker, struct hold *hold, uint64_t due_ns)
+void hold_remove(struct worker *worker, struct held *held)
 {
-	heap_remove(&worker->holds, &hold->node);
-	hold->node.due = due_ns;
-	heap_add(&worker->holds, &hold->node); /* where it just was there is room */
+	finish(worker, held);
+	unlink_held(held);
 }
 
-void hold_close(struct worker *worker, struct hold *hold)
+void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
 {
-	heap_remove(&worker->holds, &hold->node);
-	((struct client *)net_conn_data(hold->conn))->hold = NULL;
-	count_held(worker);
+	heap_remove(&worker->holds, &held->node);
+	held->node.due = due_ns;
+	heap_add(&worker->holds, &held->node); /* where it just was there is room */
+}
+
+static void write_answer(struct held *held)
+{
+	buffer_add(net_conn_out(held->conn), held->reply.data, held->reply.len);
+	unlink_held(held);
+	free_held(held);
+}
+
+/* Writes what may be written now that `held` is done. */
+static void write_done(struct held *held)
+{
+	struct client *client = client_of(held->conn);
+
+	if (protocol_of(held->conn)->codec->streams) {
+		write_answer(held);
+		return;
+	}
+	while ((held = client->first) && !held->kind)
+		write_answer(held);
+}
+
+/*
+ * Of a batch that waits what its waiting items took, and those whose permits no client knows
+ * yet: the others had their starts.
+ */
+static size_t taken_of(const struct work *work, struct engine_taken *taken)
+{
+	size_t n = 0;
+
+	if (work->item_count == 0)
+		return work->plan.op == ALGO_ACQUIRE ? engine_taken(&work->plan, taken) : 0;
+	for (size_t i = 0; i < work->item_count; i++) {
+		const struct work *item = &work->items[i];
+
+		if (work->wait_ns == 0 || item->wait_ns > 0 || item->reply.permit.len > 0)
+			n += taken_of(item, taken ? taken + n : NULL);
+	}
+	return n;
+}
+
+/* Renders the answer, and notes what it took. False: no memory. */
+static bool fill(struct worker *worker, struct held *held, const struct work *work)
+{
+	held->wait_ns = work->wait_ns;
+	held->decided = ++worker->decisions;
+	held->taken_count = taken_of(work, NULL);
+	if (held->taken_count > 0) {
+		held->taken = calloc(held->taken_count, sizeof *held->taken);
+		if (!held->taken)
+			return false;
+		taken_of(work, held->taken);
+	}
+	reply_to(work, &held->reply);
+	buffer_trim(&held->reply);
+	return !held->reply.failed;
+}
+
+static void give_answer(struct worker *worker, struct held *held, uint64_t now_ns)
+{
+	hold_count(worker, held->wait_ns + now_ns - held->node.due);
+	finish(worker, held);
+	write_done(held);
+}
+
+static const struct held_kind start_kind = {give_answer, NULL};
+
+static uint64_t start_of(const struct worker *worker, const struct work *work)
+{
+	return clock_monotonic(&worker->shared->table->clock, worker->turn.at.now_ns) + work->wait_ns;
+}
+
+/* Counts a request that is decided. */
+static void count_request(struct worker *worker, const struct work *work)
+{
+	if (work->request.kind != REQUEST_INTERIM)
+		metrics_add(&metrics_of(worker)->requests[work->protocol->metric], 1);
+}
+
+/* What is behind an answer that there is no memory for could not be answered in order. */
+static void let_go(struct worker *worker, struct net_conn *conn)
+{
+	hold_cancel(worker, conn);
+	net_conn_finish(conn);
+}
+
+void hold_decided(struct worker *worker, struct held *held, struct work *work)
+{
+	struct net_conn *conn = held->conn;
+
+	count_request(worker, work);
+	if (!fill(worker, held, work)) {
+		handle_no_memory(worker, work);
+		let_go(worker, conn);
+	} else if (work->wait_ns > 0) {
+		held->kind = &start_kind;
+		hold_put_off(worker, held, start_of(worker, work));
+	} else {
+		finish(worker, held);
+		write_done(held);
+	}
+}
+
+/* False: no memory. */
+static bool keep(struct worker *worker, struct work *work)
+{
+	struct held *held = calloc(1, sizeof *held);
+
+	if (!held || !fill(worker, held, work)) {
+		free_held(held);
+		return false;
+	}
+	held->size = sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken +
+	             ALLOCATIONS;
+	held->conn = work->conn;
+	if (work->wait_ns == 0)
+		append(held);
+	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, work))) {
+		free_held(held);
+		return false;
+	}
+	return true;
+}
+
+void hold_answer(struct worker *worker, struct work *work)
+{
+	const struct codec *codec = work->protocol->codec;
+	bool behind = client_of(work->conn)->first && !codec->streams;
+
+	count_request(worker, work);
+	if (work->wait_ns > 0 || behind) {
+		if (keep(worker, work))
+			return;
+		handle_no_memory(worker, work);
+		if (behind) {
+			let_go(worker, work->conn);
+			return;
+		}
+	}
+	reply_to(work, net_conn_out(work->conn));
+}
+
+/* Takes all of its client's, in the order in which they were decided, newest first. */
+static struct held *take_all(struct worker *worker, struct client *client)
+{
+	struct held *newest = NULL, *held, **at;
+
+	while ((held = client->first)) {
+		if (held->kind) {
+			metrics_add(&metrics_of(worker)->cancelled, 1);
+			if (held->kind->cancel)
+				held->kind->cancel(worker, held);
+			finish(worker, held);
+		}
+		unlink_held(held);
+		for (at = &newest; *at && (*at)->decided > held->decided; at = &(*at)->next)
+			;
+		held->next = *at;
+		*at = held;
+	}
+	return newest;
+}
+
+void hold_cancel(struct worker *worker, struct net_conn *conn)
+{
+	struct held *held = take_all(worker, client_of(conn)), *older;
+
+	worker->turn.at = clock_moment(&worker->shared->table->clock);
+	for (; held; held = older) {
+		older = held->next;
+		for (size_t i = held->taken_count; i > 0; i--)
+			engine_give_back(&worker->turn, worker->config->engine, &held->taken[i - 1]);
+		free_held(held);
+	}
 }
 
 void hold_run(struct worker *worker)
@@ -43,118 +268,29 @@ void hold_run(struct worker *worker)
 	struct heap_node *first;
 
 	while ((first = heap_first(&worker->holds)) && first->due <= now_ns) {
-		struct hold *hold = (struct hold *)first;
+		struct held *held = (struct held *)first;
 
-		if (net_conn_is_gone(hold->conn))
-			hold_cancel(worker, hold);
+		if (net_conn_is_gone(held->conn))
+			let_go(worker, held->conn);
 		else
-			hold->kind->due(worker, hold, now_ns);
+			held->kind->due(worker, held, now_ns);
 	}
 	net_loop_alarm(worker->loop, first ? first->due : 0);
-}
-
-void hold_cancel(struct worker *worker, struct hold *hold)
-{
-	hold->kind->cancel(worker, hold);
-	metrics_add(&metrics_loop(worker->shared->metrics, worker->index)->cancelled, 1);
 }
 
 void hold_give_up(struct worker *worker)
 {
 	uint64_t last_ns = os_monotonic_ns() + worker->stop_ns;
 	struct heap *holds = &worker->holds;
+	size_t sorted = 0;
 
-	heap_sort(holds); /* the newest turn is the only one that can be given back */
-	while (holds->count > 0 && holds->nodes[holds->count - 1]->due > last_ns) {
-		struct hold *hold = (struct hold *)holds->nodes[holds->count - 1];
-		struct net_conn *conn = hold->conn;
-
-		hold_cancel(worker, hold);
-		net_conn_finish(conn);
-		net_conn_release(conn);
+	/* By the newest start, which is the only one of its key that can be given back. */
+	while (holds->count > 0) {
+		if (holds->count != sorted)
+			heap_sort(holds);
+		if (holds->nodes[holds->count - 1]->due <= last_ns)
+			break;
+		sorted = holds->count - 1;
+		let_go(worker, ((struct held *)holds->nodes[sorted])->conn);
 	}
-}
-
-void hold_count(struct worker *worker, uint64_t wait_ns)
-{
-	metrics_observe(metrics_loop(worker->shared->metrics, worker->index), METRICS_WAIT, wait_ns, 1);
-}
-
-/* An answer that is decided, but for its turn. */
-struct answer {
-	struct hold hold; /* first */
-	uint64_t wait_ns;
-	struct buffer reply;
-	size_t taken_count;
-	struct engine_taken taken[];
-};
-
-/*
- * Of a batch what its waiting items took, and those whose permits nobody knows yet:
- * the others had their turns.
- */
-static size_t taken_of(const struct work *work, struct engine_taken *taken)
-{
-	size_t n = 0;
-
-	if (work->item_count == 0)
-		return engine_taken(&work->plan, taken);
-	for (size_t i = 0; i < work->item_count; i++)
-		if (work->items[i].wait_ns > 0 || work->items[i].reply.permit.len > 0)
-			n += engine_taken(&work->items[i].plan, taken ? taken + n : NULL);
-	return n;
-}
-
-static void free_answer(struct answer *answer)
-{
-	if (answer)
-		buffer_free(&answer->reply);
-	free(answer);
-}
-
-static void give_answer(struct worker *worker, struct hold *hold, uint64_t now_ns)
-{
-	struct answer *answer = (struct answer *)hold;
-
-	buffer_add(net_conn_out(hold->conn), answer->reply.data, answer->reply.len);
-	net_conn_release(hold->conn);
-	hold_count(worker, answer->wait_ns + now_ns - hold->node.due);
-	hold_close(worker, hold);
-	free_answer(answer);
-}
-
-static void cancel_answer(struct worker *worker, struct hold *hold)
-{
-	struct answer *answer = (struct answer *)hold;
-
-	worker->turn.at = clock_moment(&worker->shared->table->clock);
-	/* The newest first: of turns no other can be given back. */
-	for (size_t i = answer->taken_count; i > 0; i--)
-		engine_give_back(&worker->turn, worker->config->engine, &answer->taken[i - 1]);
-	hold_close(worker, hold);
-	free_answer(answer);
-}
-
-static const struct hold_kind answer_kind = {give_answer, cancel_answer};
-
-bool hold_answer(struct worker *worker, struct work *work)
-{
-	const struct clock *clock = &worker->shared->table->clock;
-	struct client *client = net_conn_data(work->conn);
-	size_t n = taken_of(work, NULL);
-	struct answer *answer = calloc(1, sizeof *answer + n * sizeof *answer->taken);
-
-	if (answer) {
-		answer->wait_ns = work->wait_ns;
-		answer->taken_count = taken_of(work, answer->taken);
-		work->protocol->codec->reply(client->session, &work->request, &work->reply, &answer->reply);
-	}
-	if (!answer || answer->reply.failed ||
-	    !hold_open(worker, &answer->hold, &answer_kind, work->conn,
-	               clock_monotonic(clock, worker->turn.at.now_ns) + work->wait_ns)) {
-		free_answer(answer);
-		handle_no_memory(worker, work);
-		return false;
-	}
-	return true;
 }

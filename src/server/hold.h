@@ -1,61 +1,76 @@
 /*
- * hold.h: connections whose answers come later.
+ * hold.h: answers in the order of requests, and answers that come later.
  *
- * Nothing more of such a connection is looked at until its hold is over. One heap
- * and one timer a worker: who waits costs memory alone. A kind of hold says what is
- * done when its time has come, and when the client leaves before.
+ * A request may have to wait, for its start or for a key; those behind it on the connection
+ * are decided when they come. So each client has a list of the works that are not answered
+ * yet, oldest first: the first of them waits, and each of the others waits, too, or is done
+ * and has its answer here. When the first is done, it is written with all that are done
+ * behind it. A codec that `streams` needs no order: each answer is written when it is done.
  *
- * Nothing in a hold points into a configuration, which a reload may free meanwhile.
+ * One heap and one timer a worker: a work that waits costs memory alone. The network counts
+ * that memory, and hands over nothing more of a connection that has its share of it.
+ *
+ * Nothing held points into a configuration, which a reload may free meanwhile.
  */
 #ifndef SERVER_HOLD_H
 #define SERVER_HOLD_H
 
 #include "server/worker.h"
 
-struct hold;
+/* About what a work that waits takes: so many of one client fit into its share. */
+#define HOLD_SIZE ((size_t)1 << 10)
 
-struct hold_kind {
-	/* It is due. Closes the hold, or puts it off. */
-	void (*due)(struct worker *worker, struct hold *hold, uint64_t now_ns);
-	/* It is not awaited any more. Closes the hold. */
-	void (*cancel)(struct worker *worker, struct hold *hold);
+/* What a work waits for. */
+struct held_kind {
+	/* It is due: puts it off, or hands its work to hold_decided. */
+	void (*due)(struct worker *worker, struct held *held, uint64_t now_ns);
+	/* Its client is gone, or could not be answered in order. NULL: nothing to do. */
+	void (*cancel)(struct worker *worker, struct held *held);
 };
 
-/* The first member of what its kind keeps. */
-struct hold {
-	struct heap_node node; /* due by the monotonic clock */
+/* A work that is not answered: the first member of what its kind keeps, and freed with it. */
+struct held {
+	struct heap_node node;        /* due by the monotonic clock; not in the heap when done */
+	struct held *next, **link;    /* of its client, oldest first */
 	struct net_conn *conn;
-	const struct hold_kind *kind;
+	const struct held_kind *kind; /* NULL: it is done */
+	size_t size;                  /* of its memory, as the network counts it */
+	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
+	uint64_t wait_ns;             /* until it may start, from when it was decided */
+	struct buffer reply;
+	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
+	size_t taken_count;
 };
 
-/** Holds the connection. False: out of memory. */
-bool hold_open(struct worker *worker, struct hold *hold, const struct hold_kind *kind,
-               struct net_conn *conn, uint64_t due_ns);
+/** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
+bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+              struct net_conn *conn, uint64_t due_ns);
+/** Takes it out again, as if it had not been added. */
+void hold_remove(struct worker *worker, struct held *held);
 /** It is due then. */
-void hold_put_off(struct worker *worker, struct hold *hold, uint64_t due_ns);
-/** The connection stays held: release it, or hold it again. */
-void hold_close(struct worker *worker, struct hold *hold);
+void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
+
+/** The work of `held` is decided: its answer is due when the work may start. */
+void hold_decided(struct worker *worker, struct held *held, struct work *work);
+/** The same for a work that was not held: without a wait it is answered as soon as can be. */
+void hold_answer(struct worker *worker, struct work *work);
 
 /** Does what is due, and sets the loop's alarm for what comes next. */
 void hold_run(struct worker *worker);
 
-/** The client has left. */
-void hold_cancel(struct worker *worker, struct hold *hold);
+/**
+ * The client is gone, or is to be let go: its works end without an answer. What they took
+ * goes back, the newest first, for of starts no other can be given back.
+ */
+void hold_cancel(struct worker *worker, struct net_conn *conn);
 
 /**
- * The server stops: closes those that are due after its time, without an answer,
- * so that they can ask another one now. The others are answered still.
+ * The server stops: lets those clients go that are due after its time, so that they can ask
+ * another one now. The others are answered still.
  */
 void hold_give_up(struct worker *worker);
 
 /** Counts an answer that was held so long. */
 void hold_count(struct worker *worker, uint64_t wait_ns);
-
-/**
- * Keeps the answer of a decided work until its turn. Its bytes are made now; a client
- * that leaves before gives back what was taken for it. False: out of memory, which is
- * the answer then, and all is given back.
- */
-bool hold_answer(struct worker *worker, struct work *work);
 
 #endif

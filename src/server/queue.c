@@ -7,8 +7,11 @@
 #include "server/handle.h"
 #include "server/hold.h"
 
+/* About what its answer will take. */
+#define REPLY_SIZE 256
+
 struct queued {
-	struct hold hold; /* first; due when it is to be tried, or has waited long enough */
+	struct held held; /* first; due when it is to be tried, or has waited long enough */
 	struct waiter waiter;
 	struct worker *worker;
 	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
@@ -17,7 +20,6 @@ struct queued {
 	uint64_t start_ns;    /* of the monotonic clock, as all that follow */
 	uint64_t end_ns;      /* in this queue */
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
-	const struct worker_protocol *protocol;
 	struct request request; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
 };
@@ -137,15 +139,9 @@ void queue_run(struct worker *worker)
 	while ((queued = worker->woken)) {
 		forget_woken(queued);
 		queued->is_first = true;
-		hold_put_off(worker, &queued->hold, os_monotonic_ns());
+		hold_put_off(worker, &queued->held, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&worker->lock);
-}
-
-static void end(struct worker *worker, struct queued *queued)
-{
-	hold_close(worker, &queued->hold);
-	free(queued);
 }
 
 /* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
@@ -169,15 +165,15 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 		if (queued->is_first) /* in the next turn */
 			due_ns = now_ns + 1;
 	}
-	hold_put_off(worker, &queued->hold, u64_min(due_ns, queued->end_ns));
+	hold_put_off(worker, &queued->held, u64_min(due_ns, queued->end_ns));
 	return true;
 }
 
-static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_ns)
+static void decide_again(struct worker *worker, struct held *held, uint64_t now_ns)
 {
-	struct queued *queued = (struct queued *)hold;
+	struct queued *queued = (struct queued *)held;
 	struct work work = {
-	    .conn = hold->conn, .protocol = queued->protocol, .request = queued->request};
+	    .conn = held->conn, .protocol = protocol_of(held->conn), .request = queued->request};
 
 	worker->turn.at = clock_moment(&worker->shared->table->clock);
 	if (now_ns >= queued->end_ns)
@@ -194,40 +190,35 @@ static void decide_again(struct worker *worker, struct hold *hold, uint64_t now_
 		if (work.reply.status == WEIR_OK)
 			work.reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
-		hold_close(worker, hold);
-		net_conn_release(hold->conn);
-		worker_answer(worker, &work);
-		free(queued);
+		hold_decided(worker, held, &work);
 	}
 	arena_reset(&worker->arena);
 }
 
-static void cancel(struct worker *worker, struct hold *hold)
+static void cancel(struct worker *worker, struct held *held)
 {
-	struct queued *queued = (struct queued *)hold;
-
-	leave(worker, queued);
-	end(worker, queued);
+	leave(worker, (struct queued *)held);
 }
 
-static const struct hold_kind queued_kind = {decide_again, cancel};
+static const struct held_kind queued_kind = {decide_again, cancel};
 
 static struct queued *open_queued(struct worker *worker, const struct work *work)
 {
+	size_t size = sizeof(struct queued) + bytes_of(&work->request);
 	struct queued *queued;
 
 	if (!waitlist_make(&worker->shared->table->waiting))
 		return NULL;
-	queued = calloc(1, sizeof *queued + bytes_of(&work->request));
+	queued = calloc(1, size);
 	if (!queued)
 		return NULL;
 	queued->worker = worker;
-	queued->protocol = work->protocol;
 	queued->request = work->request;
 	keep(&queued->request, queued->bytes);
 	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->turn.at.now_ns);
 	queued->deadline_ns = sat_add(queued->start_ns, work->plan.max_wait_ns);
-	if (hold_open(worker, &queued->hold, &queued_kind, work->conn, queued->start_ns))
+	queued->held.size = size + REPLY_SIZE;
+	if (hold_add(worker, &queued->held, &queued_kind, work->conn, queued->start_ns))
 		return queued;
 	free(queued);
 	return NULL;
@@ -243,12 +234,12 @@ bool queue_join(struct worker *worker, struct work *work)
 		return false;
 	}
 	if (!enter(worker, queued, work->waits_for, work->plan.max_wait_ns, queued->start_ns)) {
-		end(worker, queued);
-		net_conn_release(work->conn);
+		hold_remove(worker, &queued->held);
+		free(queued);
 		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 		return false;
 	}
 	if (!queued->is_first)
-		hold_put_off(worker, &queued->hold, queued->end_ns);
+		hold_put_off(worker, &queued->held, queued->end_ns);
 	return true;
 }

@@ -17,19 +17,6 @@
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 
-void worker_answer(struct worker *worker, struct work *work)
-{
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
-	struct client *client = net_conn_data(work->conn);
-
-	if (work->waits_for && queue_join(worker, work))
-		return;
-	if (work->wait_ns == 0 || !hold_answer(worker, work))
-		work->protocol->codec->reply(client->session, &work->request, &work->reply,
-		                             net_conn_out(work->conn));
-	metrics_add(&metrics->requests[work->protocol->metric], 1);
-}
-
 /* Decides and answers what waits, in the order it came. */
 static void answer(struct worker *worker)
 {
@@ -43,14 +30,13 @@ static void answer(struct worker *worker)
 	worker->turn.at = clock_moment(&worker->shared->table->clock);
 	handle_fetch(worker->shared->table, worker->batch, worker->count);
 	handle_locate(&worker->turn, worker->batch, worker->count);
-	for (size_t i = 0; i < worker->count; i++)
-		handle_finish(worker, &worker->batch[i]);
 	for (size_t i = 0; i < worker->count; i++) {
-		struct client *client = net_conn_data(worker->batch[i].conn);
+		struct work *work = &worker->batch[i];
 
-		client->undecided = false;
-		client->coming = 0;
-		worker_answer(worker, &worker->batch[i]);
+		((struct client *)net_conn_data(work->conn))->coming = 0;
+		handle_finish(worker, work);
+		if (!work->waits_for || !queue_join(worker, work))
+			hold_answer(worker, work);
 	}
 	net_loop_flush(worker->loop);
 	end_ns = os_monotonic_ns();
@@ -67,11 +53,12 @@ static void answer(struct worker *worker)
 static void on_open(void *context, struct net_conn *conn)
 {
 	struct worker *worker = context;
-	const struct worker_protocol *protocol = net_conn_tag(conn);
+	struct client *client = net_conn_data(conn);
 
+	client->last = &client->first;
 	worker->opened++;
-	protocol->codec->open(((struct client *)net_conn_data(conn))->session, &worker->limits,
-	                      worker->opened * worker->shared->threads + worker->index);
+	protocol_of(conn)->codec->open(client->session, &worker->limits,
+	                               worker->opened * worker->shared->threads + worker->index);
 }
 
 static void begin_turn(struct worker *worker)
@@ -150,7 +137,8 @@ static inline bool admit(struct worker *worker, struct work *work, const struct 
 	handle_prepare(worker, work);
 	if (feed->reserved)
 		use_reserve(work);
-	client->undecided = handle_may_wait(work);
+	if (handle_may_wait(work))
+		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
 	worker->count++;
@@ -179,12 +167,6 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	case CODEC_SKIPPED:
 		consume(feed, consumed, 1);
 		return true;
-	case CODEC_INTERIM:
-		answer(worker); /* what came before it */
-		codec->reply(feed->client->session, &work->request, &work->reply,
-		             net_conn_out(feed->conn));
-		consume(feed, 0, 1);
-		return true;
 	case CODEC_REQUEST:
 		break;
 	}
@@ -203,7 +185,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 static inline bool must_answer(const struct worker *worker, const struct client *client,
                                size_t room)
 {
-	return client->undecided || client->coming >= room || worker->count == WORKER_BATCH ||
+	return client->coming >= room || worker->count == WORKER_BATCH ||
 	       worker->coming > WORKER_OUT_MAX || worker->arena.used > WORKER_ARENA_MAX;
 }
 
@@ -250,8 +232,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 		return 0;
 	}
 	begin_turn(worker);
-	while ((room = net_conn_room(conn)) > 0 && !net_conn_is_held(conn) &&
-	       take_all(worker, &feed, room))
+	while ((room = net_conn_room(conn)) > 0 && take_all(worker, &feed, room))
 		answer(worker);
 	return bytes.len - feed.rest.len;
 }
@@ -274,13 +255,13 @@ static void on_turn(void *context)
 
 static void on_close(void *context, struct net_conn *conn)
 {
-	const struct worker_protocol *protocol = net_conn_tag(conn);
+	const struct codec *codec = protocol_of(conn)->codec;
 	struct client *client = net_conn_data(conn);
 
-	if (client->hold)
-		hold_cancel(context, client->hold);
-	if (protocol->codec->close)
-		protocol->codec->close(client->session);
+	if (client->first)
+		hold_cancel(context, conn);
+	if (codec->close)
+		codec->close(client->session);
 }
 
 static void on_trouble(void *context, const char *what, const char *why)

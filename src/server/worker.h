@@ -3,9 +3,8 @@
  *
  * Requests are prepared as they are parsed, so that their memory is on its way,
  * and decided together when the loop has read all that was ready, or when
- * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. A request that may
- * have to wait for its turn is decided before the next one of its connection is looked
- * at, for that would have to wait, too.
+ * WORKER_BATCH of them wait or their replies take WORKER_OUT_MAX. Each is answered when it
+ * is decided, or held (hold.h).
  *
  * A connection gets WORKER_SHARE requests of a turn, or in a crowd a part of them (see
  * net_loop_share), or one page, and the others then; a request with a long answer counts
@@ -56,13 +55,12 @@ struct worker_shared {
 	_Atomic bool stopping;
 };
 
-struct hold;
+struct held;
 
 /* What is kept of a connection. */
 struct client {
-	struct hold *hold; /* its answer that waits, or NULL */
-	size_t coming;     /* about how many bytes of replies the batch has for it */
-	bool undecided;    /* the batch has a request of it that may be held */
+	struct held *first, **last; /* its works that are not answered, see hold.h */
+	size_t coming;              /* about how many bytes of replies the batch has for it */
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
 
@@ -104,7 +102,8 @@ struct worker {
 	size_t count;
 	size_t coming;    /* about how many bytes of replies */
 	uint64_t batches; /* this one's number, from 1 */
-	struct heap holds;  /* see hold.h */
+	struct heap holds;  /* see hold.h, as for `decisions` */
+	uint64_t decisions; /* of what was held */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	pthread_mutex_t lock;
@@ -122,7 +121,17 @@ int worker_start(struct worker *worker);
 void worker_join(struct worker *worker);
 void worker_close(struct worker *worker);
 
-/** Answers a work that is decided, or holds it. */
-void worker_answer(struct worker *worker, struct work *work);
+static inline const struct worker_protocol *protocol_of(const struct net_conn *conn)
+{
+	return net_conn_tag(conn);
+}
+
+/* Of a work that is decided. */
+static inline void reply_to(const struct work *work, struct buffer *out)
+{
+	struct client *client = net_conn_data(work->conn);
+
+	work->protocol->codec->reply(client->session, &work->request, &work->reply, out);
+}
 
 #endif

@@ -39,9 +39,9 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
-	static const char *const kinds[] = {"limit",  "rules",   "adhoc",  "local", "health",
-	                                    "ready",  "metrics", "limits", "top",   "shed",
-	                                    "report", "key",     "batch"};
+	static const char *const kinds[] = {"limit",   "rules",  "adhoc", "local", "interim",
+	                                    "health",  "ready",  "metrics", "limits", "top",
+	                                    "shed",    "report", "key",   "batch"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -113,8 +113,8 @@ static inline bool drive_one(struct drive *drive)
 	assert_true(result == CODEC_MORE || consumed <= len);
 	if (result == CODEC_SKIPPED)
 		buffer_consume(&drive->pending, consumed);
-	if (result == CODEC_REQUEST || result == CODEC_INTERIM) {
-		if (request.kind != REQUEST_LOCAL)
+	if (result == CODEC_REQUEST) {
+		if (request.kind != REQUEST_LOCAL && request.kind != REQUEST_INTERIM)
 			drive_log(&drive->requests, &request);
 		reply = drive_reply(&request, &drive->reply, &arena);
 		drive->codec->reply(drive->session, &request, &reply, &drive->out);

@@ -1,0 +1,302 @@
+"""Requests behind one that waits: decided when they come, answered in order."""
+
+import contextlib
+import json
+import resource
+import socket
+import struct
+import time
+
+import pytest
+from harness import BUILD, Server, Wire, encode, until
+
+CONFIG = """
+limits:
+  third: { algorithm: token_bucket, rate: 10/3s, burst: 1 }
+  hour: { algorithm: token_bucket, rate: 12/h, burst: 12 }
+  pace: { algorithm: pacer, rate: 10/3s, slack: 0, max_wait: 10s }
+  slow: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 9h }
+  place: { algorithm: concurrency, max: 1, lease: 1h }
+rules:
+  - { name: both, match: { path: /both }, key: [ip], limits: [hour, third] }
+"""
+LONG = 3_000_000  # ms
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server("--threads", "2", config=CONFIG, directory=tmp_path_factory.mktemp("pipelines"))
+    yield server
+    assert server.process.poll() is None, f"died: {server.log}"
+    assert server.stop() == 0
+
+
+def held(server, n):
+    """Waits until as many requests wait."""
+    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left(server):
+    yield
+    held(server, 0)
+
+
+def metric(server, name):
+    page = server.get("/metrics").text
+    return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+
+
+def acquire(limit, key, **fields):
+    """Over HTTP."""
+    body = json.dumps({"limit": limit, "key": key, **fields}).encode()
+    return (b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(body), body))
+
+
+def answer(wire):
+    """Of HTTP: the status and the body."""
+    status = int(wire.file.readline().split()[1])
+    length = 0
+    while (line := wire.file.readline()) != b"\r\n":
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+    return status, wire.file.read(length)
+
+
+def left(server, limit, key):
+    return server.get(f"/v1/peek/{limit}?key={key}").json["remaining"]
+
+
+def drain(server, key):
+    assert server.post("/v1/acquire", {"limit": "hour", "key": key, "cost": 12}).json["allowed"]
+
+
+PAIRS = 200
+
+
+def test_two_hundred_waits_on_as_many_keys_take_the_time_of_one_by_resp(server, key):
+    with Wire(server.resp) as wire:
+        for i in range(PAIRS):
+            wire.send(encode("WEIR.ACQUIRE", "third", f"{key}{i}"))
+        assert all(wire.reply()[0] == 1 for _ in range(PAIRS))
+        begun = time.monotonic()
+        wire.send(b"".join(encode("WEIR.ACQUIRE", "third", f"{key}{i}", "WAIT", 1000)
+                           for i in range(PAIRS)))
+        assert all(wire.reply()[0] == 1 for _ in range(PAIRS))
+        assert time.monotonic() - begun < PAIRS * 0.3 / 4  # one by one it were a minute
+
+
+def test_two_hundred_waits_on_as_many_keys_take_the_time_of_one_by_http(server, key):
+    with Wire(server.http) as wire:
+        for i in range(PAIRS):
+            wire.send(acquire("third", f"{key}{i}"))
+        assert all(answer(wire)[0] == 200 for _ in range(PAIRS))
+        begun = time.monotonic()
+        wire.send(b"".join(acquire("third", f"{key}{i}", wait_ms=1000) for i in range(PAIRS)))
+        for _ in range(PAIRS):
+            status, body = answer(wire)
+            assert status == 200 and json.loads(body)["wait_ms"] <= 301
+        assert time.monotonic() - begun < PAIRS * 0.3 / 4
+
+
+def test_answers_behind_one_that_waits_come_after_it_and_in_order(server, key):
+    drain(server, key)
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) + encode("PING")
+                  + encode("WEIR.PEEK", "hour", key) + encode("WEIR.ACQUIRE", "nothing", key)
+                  + encode("ECHO", "last"))
+        held(server, 1)
+        assert server.post("/v1/refund", {"limit": "hour", "key": key}).json["allowed"]
+        assert wire.reply()[0] == 1
+        assert wire.reply() == b"+PONG"
+        assert wire.reply()[:3] == [0, 12, 0]  # as it stood when it came
+        assert b"nothing" in wire.reply()
+        assert wire.reply() == b"last"
+
+
+def test_what_gives_back_behind_a_wait_acts_at_once(server, key):
+    acts = [
+        ("WEIR.REFUND", "hour", key),
+        ("WEIR.RESET", "hour", key),
+    ]
+    for act in acts:
+        drain(server, key)
+        with Wire(server.resp) as wire:
+            wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) + encode(*act))
+            assert [wire.reply()[0], wire.reply()[0]] == [1, 1]
+            wire.command("WEIR.RESET", "hour", key)
+    with Wire(server.resp) as wire:
+        permit = wire.command("WEIR.ACQUIRE", "place", key)[6]
+        wire.send(encode("WEIR.ACQUIRE", "place", key, "WAIT", LONG)
+                  + encode("WEIR.REPORT", permit, "success"))
+        assert wire.reply()[0] == 1
+        assert wire.reply() == b"+OK"
+
+
+def test_a_request_is_not_overtaken_by_those_behind_it(server, key):
+    drain(server, key)
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "hour", key, "COST", 3, "WAIT", LONG)
+                  + encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG)
+                  + encode("WEIR.ACQUIRE", "hour", key))
+        held(server, 2)
+        server.post("/v1/refund", {"limit": "hour", "key": key, "cost": 2})
+        assert left(server, "hour", key) == 2  # the first needs three
+        server.post("/v1/refund", {"limit": "hour", "key": key})
+        assert wire.reply()[0] == 1
+        held(server, 1)
+        server.post("/v1/refund", {"limit": "hour", "key": key})
+        assert wire.reply()[0] == 1
+        assert wire.reply()[0] == 0
+
+
+def test_the_second_may_be_granted_first_and_is_told_second(server, key):
+    other = key + "-other"
+    for one in (key, other):
+        drain(server, one)
+    with Wire(server.http) as wire:
+        wire.send(acquire("hour", key, wait_ms=LONG) + acquire("hour", other, wait_ms=LONG)
+                  + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        held(server, 2)
+        server.post("/v1/refund", {"limit": "hour", "key": other, "cost": 2})
+        held(server, 1)
+        assert left(server, "hour", other) == 1
+        server.post("/v1/refund", {"limit": "hour", "key": key})
+        waited = [json.loads(answer(wire)[1])["wait_ms"] for _ in range(2)]
+        assert waited[0] >= waited[1]
+        assert answer(wire) == (200, b"ok\n")
+
+
+@pytest.mark.parametrize("kind", ["wait", "start", "kept"])
+def test_a_client_that_leaves_gives_back_all_that_it_was_not_told_of(server, key, kind):
+    """Also the answers that were decided, and wait for those before them."""
+    other = key + "-other"
+    cancelled = metric(server, "weir_waits_cancelled_total")
+    server.post("/v1/acquire", {"limit": "slow", "key": key})
+    if kind == "wait":
+        drain(server, key)
+    with Wire(server.resp) as wire:
+        if kind == "wait":
+            wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG))
+        else:
+            wire.send(encode("WEIR.ACQUIRE", "slow", key))
+        if kind == "start":
+            wire.send(encode("WEIR.ACQUIRE", "slow", key) * 2)
+        wire.send(encode("WEIR.ACQUIRE", "hour", other, "COST", 5)
+                  + encode("WEIR.ACQUIRE", "place", key) + encode("WEIR.ACQUIRE", "nothing", key))
+        until(lambda: left(server, "place", key) == 0, "all to be decided")
+        assert left(server, "hour", other) == 7
+    held(server, 0)
+    until(lambda: left(server, "place", key) == 1, "the place to come back")
+    assert left(server, "hour", other) == 12
+    assert 0 <= 3_600_000 - server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] < 60_000
+    assert metric(server, "weir_waits_cancelled_total") - cancelled == (3 if kind == "start" else 1)
+    server.post("/v1/reset", {"limit": "hour", "key": key})
+    assert left(server, "hour", key) == 12
+
+
+def test_what_was_answered_before_a_client_left_stays_taken(server, key):
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "hour", key, "COST", 5) + encode("WEIR.ACQUIRE", "slow", key)
+                  + encode("WEIR.ACQUIRE", "slow", key) + encode("WEIR.ACQUIRE", "hour", key))
+        assert [wire.reply()[0], wire.reply()[0]] == [1, 1]
+        held(server, 1)
+        assert left(server, "hour", key) == 6
+    held(server, 0)
+    until(lambda: left(server, "hour", key) == 7, "the second to come back")
+
+
+def test_a_connection_that_is_to_end_answers_all_first(server, key):
+    with Wire(server.resp) as wire:
+        begun = time.monotonic()
+        wire.send(encode("WEIR.ACQUIRE", "pace", key) * 3 + encode("PING") + encode("QUIT"))
+        assert [wire.reply()[0] for _ in range(3)] == [1] * 3
+        assert time.monotonic() - begun >= 0.6
+        assert wire.rest() == b"+PONG\r\n+OK\r\n"
+
+
+def test_the_form_of_an_answer_is_that_of_its_request(server, key):
+    """HELLO behind a wait changes its own reply, and transactions are decided at once."""
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "pace", key) * 2 + encode("HELLO", "2") + encode("MULTI")
+                  + encode("WEIR.ACQUIRE", "pace", key) + encode("PING") + encode("EXEC"))
+        assert [wire.reply()[0] for _ in range(2)] == [1, 1]
+        assert b"proto" in wire.reply()
+        assert [wire.reply() for _ in range(3)] == [b"+OK", b"+QUEUED", b"+QUEUED"]
+        denied, pong = wire.reply()
+        assert (denied[0], denied[5], pong) == (0, b"wait_too_long", b"+PONG")
+
+
+def test_an_interim_answer_waits_for_those_before_it(server, key):
+    body = b'{"limit":"hour","key":"%s"}' % key.encode()
+    with Wire(server.http) as wire:
+        assert answer_of(wire, acquire("pace", key))[0] == 200
+        wire.send(acquire("pace", key) + b"POST /v1/peek HTTP/1.1\r\nHost: localhost\r\n"
+                  b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        assert answer(wire)[0] == 200
+        assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert wire.file.readline() == b"\r\n"
+        wire.send(body)
+        assert json.loads(answer(wire)[1])["remaining"] == 12
+
+
+def answer_of(wire, request):
+    wire.send(request)
+    return answer(wire)
+
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serve, key):
+    server = serve("--threads", "1", config=CONFIG)
+    many = 100_000
+    before = resident(server)
+    waits = encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) * 1000
+    drain(server, key)
+    with Wire(server.resp) as wire, contextlib.ExitStack() as stack:
+        wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG))
+        held(server, 1)
+        sent = 0
+        wire.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while sent < many // 1000:
+                wire.socket.send(waits)
+                sent += 1
+        assert sent < many // 1000  # it is not read any more
+        wire.socket.setblocking(True)
+        until(lambda: metric(server, "weir_answers_held") > 100, "its share to be decided")
+        others = [stack.enter_context(Wire(server.resp)) for _ in range(20)]
+        for other in others:
+            assert other.command("PING") == b"+PONG"
+        if BUILD.name not in ("asan", "tsan"):
+            assert resident(server) - before < 4 << 20
+        for _ in range(100):
+            server.post("/v1/reset", {"limit": "hour", "key": key})
+            assert [wire.reply()[0] for _ in range(12)] == [1] * 12
+        # Its end would be stuck behind what the kernel takes no more.
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    held(server, 0)
+
+
+@pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes memory of its own")
+def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, key):
+    server = serve("--threads", "1", config=CONFIG)
+    drain(server, key)
+    before = resident(server)
+    waits = encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) * 600
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(Wire(server.resp)).send(waits)
+        until(lambda: metric(server, "weir_answers_held") > 10_000, "the share to be used up")
+        late = [stack.enter_context(Wire(server.resp)) for _ in range(10)]
+        for wire in late:
+            wire.send(encode("PING") + encode("WEIR.ACQUIRE", "slow", key + "late")
+                      + encode("WEIR.ACQUIRE", "slow", key + "late"))
+            assert wire.reply() == b"+PONG"
+        assert late[0].reply()[0] == 1
+        assert resident(server) - before < 60 << 20
+    held(server, 0)
