@@ -34,12 +34,13 @@ struct algorithm {
 	const char *name; /* as rule files have it */
 	enum weir_algorithm id;
 	struct algo_parameter parameters[ALGO_PARAMETERS_MAX + 1]; /* in the order of listings */
-	const char *sample; /* parameters at some 100 a minute, to compare it; NULL: it is not compared */
+	const char
+	    *sample; /* parameters at some 100 a minute, to compare it; NULL: it is not compared */
 
 	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
-	bool paced;        /* a request may have to wait for its start */
-	bool draws;        /* it decides by algo_call.draw and keeps no states */
-	bool guesses;      /* retry_after_ns is not exact */
+	bool paced;          /* a request may have to wait for its start */
+	bool draws;          /* it decides by algo_call.draw and keeps no states */
+	bool guesses;        /* retry_after_ns is not exact */
 
 	/**
 	 * From options in which defaults are filled in, and numbers are in their ranges (an explicit
@@ -52,6 +53,8 @@ struct algorithm {
 	/* Of states that are one time and one word, see algo_step. */
 	bool (*step)(const struct algo_limit *limit, const struct algo_call *call,
 	             const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+	const char *word;   /* what the word counts, NULL: nothing; tests/vectors/README.md */
+	unsigned word_less; /* and how much less than that it is */
 	/**
 	 * Optional: state->until_ns has been cut back to the furthest that the limit can put it;
 	 * makes the word fit.

@@ -60,7 +60,8 @@ struct algo_note bucket_note(const struct algo_limit *limit);
 void bucket_convert(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
                     struct algo_state *state);
 
-#define BUCKET_HOOKS .step = bucket_step, .cut = bucket_cut, .note = bucket_note, \
+#define BUCKET_HOOKS                                                                               \
+	.step = bucket_step, .word = "under", .cut = bucket_cut, .note = bucket_note,                  \
 	.convert = bucket_convert
 
 #endif

@@ -48,5 +48,5 @@ const struct algorithm algorithm_fixed_window = {
                     .use = in_weeks, .with = "calendar windows"}},
     .sample = "rate: 100/m",
     .init = init,
-    .step = window_step,
+    WINDOW_HOOKS,
 };

@@ -15,5 +15,5 @@ const struct algorithm algorithm_resetting_bucket = {
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX)},
     .sample = "rate: 100/m",
     .init = init,
-    .step = window_step,
+    WINDOW_HOOKS,
 };

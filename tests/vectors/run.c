@@ -41,25 +41,23 @@ static void compare_decisions(struct run *run, const struct weir_decision *found
 	compare(run, "wait_ns", found->wait_ns, expected->wait_ns);
 }
 
-/* How a state of one time and one word is written: `word` and how much it is less than that. */
-static struct algo_state state_of(const json_t *written, const char *word, unsigned less)
+/* Of one time and one word. */
+static struct algo_state state_of(const struct algorithm *algorithm, const json_t *written)
 {
 	if (json_is_null(written))
 		return (struct algo_state){0, 0};
-	return (struct algo_state){vector_number(written, "until_ns"),
-	                           (uint32_t)(vector_number(written, word) - less)};
+	return (struct algo_state){
+	    vector_number(written, "until_ns"),
+	    (uint32_t)(vector_number(written, algorithm->word) - algorithm->word_less)};
 }
 
 static void step_alone(struct run *run, const struct algo_limit *limit,
                        const struct vector_step *step)
 {
-	enum weir_algorithm id = limit->algorithm->id;
-	bool counts = id == WEIR_FIXED_WINDOW || id == WEIR_RESETTING_BUCKET;
-	const char *word = counts ? "count" : "under";
 	struct algo_time time =
 	    algo_time_at(limit, (struct moment){step->time.now_ns, step->time.now_ns});
-	struct algo_state state = state_of(step->before, word, counts);
-	struct algo_state expected = state_of(step->after, word, counts);
+	struct algo_state state = state_of(limit->algorithm, step->before);
+	struct algo_state expected = state_of(limit->algorithm, step->after);
 	struct algo_outcome out;
 
 	algo_step(limit, &step->call, &step->time, &state, &out);
@@ -76,7 +74,7 @@ static void step_alone(struct run *run, const struct algo_limit *limit,
 	if (state.until_ns <= step->time.now_ns)
 		state = (struct algo_state){0, 0};
 	compare(run, "state.until_ns", state.until_ns, expected.until_ns);
-	compare(run, word, state.word, expected.word);
+	compare(run, "the state's word", state.word, expected.word);
 	if (step->taken_until_ns)
 		compare(run, "permit.until_ns", state.until_ns, step->taken_until_ns);
 }

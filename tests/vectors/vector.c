@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/algorithm.h"
+
 #define FORMAT 1
 
 /* Where reading is, for messages. */
@@ -106,47 +108,55 @@ static void read_decision(const json_t *object, struct weir_decision *d)
 	};
 }
 
-static void read_parameter(const char *name, const json_t *parameters,
-                           struct weir_limit_options *options)
+/* The parameter of that name, which ends in _ns if it is a time. */
+static const struct algo_parameter *parameter_named(const struct algorithm *algorithm,
+                                                    const char *name)
 {
-	static const char *const aligns[] = {"calendar", "first_request"};
-	static const char *const days[] = {"monday", "tuesday",  "wednesday", "thursday",
-	                                   "friday", "saturday", "sunday"};
-	static const struct {
-		const char *name;
-		size_t offset;
-	} numbers[] = {
-	    {"burst", offsetof(struct weir_limit_options, burst)},
-	    {"capacity", offsetof(struct weir_limit_options, burst)},
-	    {"slack", offsetof(struct weir_limit_options, slack)},
-	    {"max_wait_ns", offsetof(struct weir_limit_options, max_wait_ns)},
-	    {"retry_ns", offsetof(struct weir_limit_options, retry_ns)},
-	    {"base", offsetof(struct weir_limit_options, base)},
-	    {"max", offsetof(struct weir_limit_options, max)},
-	    {"lease_ns", offsetof(struct weir_limit_options, lease_ns)},
-	};
+	for (const struct algo_parameter *each = algorithm->parameters; each->name; each++) {
+		size_t length = strlen(each->name);
+		const char *unit = each->type == ALGO_TIME ? "_ns" : "";
 
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-		if (strcmp(name, numbers[i].name) == 0) {
-			uint64_t value = vector_number(parameters, name);
+		if (strncmp(name, each->name, length) == 0 && strcmp(name + length, unit) == 0)
+			return each;
+	}
+	fail("expected a parameter of %s, found %s", algorithm->name, name);
+}
 
-			*(uint64_t *)((char *)options + numbers[i].offset) = value ? value : WEIR_ZERO;
-			return;
-		}
-	if (strcmp(name, "rate") == 0)
-		options->rate = rate_of(field(parameters, name));
-	else if (strcmp(name, "align") == 0)
-		options->align = WORD(parameters, name, aligns);
-	else if (strcmp(name, "timezone") == 0)
-		options->timezone = text(parameters, name);
-	else if (strcmp(name, "week_start") == 0)
-		options->week_start = WORD(parameters, name, days);
-	else if (strcmp(name, "slots") == 0)
-		options->slots = (uint32_t)vector_number(parameters, name);
-	else if (strcmp(name, "deny") == 0)
-		options->deny = json_number_value(field(parameters, name));
-	else
-		fail("expected a parameter of the algorithm, found %s", name);
+static unsigned word_value(const json_t *object, const char *name, const struct word *words)
+{
+	const char *found = text(object, name);
+
+	for (; words->name; words++)
+		if (strcmp(words->name, found) == 0)
+			return words->value;
+	fail("%s: expected another word, found \"%s\"", name, found);
+}
+
+static void read_parameter(const char *name, const json_t *parameters,
+                           const struct algorithm *algorithm, struct weir_limit_options *options)
+{
+	const struct algo_parameter *row = parameter_named(algorithm, name);
+	void *at = (char *)options + row->offset;
+
+	switch (row->type) {
+	case ALGO_NUMBER:
+	case ALGO_TIME:
+		parameter_set(row, vector_number(parameters, name), options);
+		break;
+	case ALGO_SHARE:
+		*(double *)at = json_number_value(field(parameters, name));
+		break;
+	case ALGO_WORD:
+		parameter_set(row, word_value(parameters, name, row->words), options);
+		break;
+	case ALGO_TEXT:
+		*(const char **)at = text(parameters, name);
+		break;
+	case ALGO_RATE:
+	case ALGO_CALENDAR_RATE:
+		*(struct weir_rate *)at = rate_of(field(parameters, name));
+		break;
+	}
 }
 
 static void begin_trace(const json_t *line, struct vector_file *file)
@@ -158,11 +168,11 @@ static void begin_trace(const json_t *line, struct vector_file *file)
 	file->traces = realloc(file->traces, (file->count + 1) * sizeof *file->traces);
 	trace = &file->traces[file->count++];
 	*trace = (struct vector_trace){.name = text(line, "trace"),
-	                               .options = {.algorithm = file->algorithm},
+	                               .options = {.algorithm = file->algorithm->id},
 	                               .seed = number_or_0(line, "seed"),
 	                               .seeded = json_object_get(line, "seed") != NULL};
 	json_object_foreach (parameters, name, value)
-		read_parameter(name, parameters, &trace->options);
+		read_parameter(name, parameters, file->algorithm, &trace->options);
 }
 
 static void add_step(const json_t *line, struct vector_trace *trace)
@@ -207,14 +217,9 @@ static void read_line(const json_t *line, struct vector_file *file)
 
 static void read_header(const json_t *line, struct vector_file *file)
 {
-	static const char *const algorithms[] = {
-	    "token_bucket",   "leaky_bucket",    "fixed_window", "resetting_bucket",
-	    "sliding_window", "sliding_log",     "pacer",        "leaky_queue",
-	    "random",         "sliding_counter", "base",         "concurrency"};
-
 	if (vector_number(line, "format") != FORMAT)
 		fail("expected format %d", FORMAT);
-	file->algorithm = WORD(line, "algorithm", algorithms);
+	file->algorithm = algorithm_of(word_value(line, "algorithm", algorithm_words()));
 }
 
 void vector_read(const char *path, struct vector_file *file)

@@ -33,7 +33,7 @@ struct vector_trace {
 
 struct vector_file {
 	const char *path;
-	enum weir_algorithm algorithm;
+	const struct algorithm *algorithm;
 	struct vector_trace *traces;
 	size_t count;
 	json_t *lines; /* an array that owns all texts and states */
