@@ -73,7 +73,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	memset(d->reserved, 0, sizeof d->reserved);
 }
 
-/** One step of a random limit, which no table has anything to say to. */
+/** One step of a limit that draws, which no table has anything to say to. */
 void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
                 struct weir_decision *d);
 

@@ -23,7 +23,7 @@ enum request_kind {
 	REQUEST_METRICS, /* /metrics; the first of three pages, see server/page.h */
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
-	REQUEST_SHED,    /* what a random limit denies from now on */
+	REQUEST_SHED,    /* the share that a limit denies from now on */
 	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
 	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
 	REQUEST_BATCH,   /* several requests, decided together; batches may be among them */

@@ -163,7 +163,7 @@ static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml
 		                  limit->options.name);
 	if (status == WEIR_OK)
 		status = node_expect(reader, node, YAML_MAPPING_NODE,
-		                     "a limit such as { algorithm: token_bucket, rate: 5/s }");
+		                     "a limit such as { algorithm: NAME, rate: 5/s }");
 	if (status == WEIR_OK)
 		status = read_algorithm(reader, node, &limit->options);
 	return status == WEIR_OK ? read_parameters(reader, node, limit) : status;

@@ -1,5 +1,5 @@
 /*
- * sliding_log.h: the cells of a log, as log.c and log_refund.c see them.
+ * log.h: the cells of a log, as log.c and log_refund.c see them.
  *
  * An entry is an allowed request: its time T and its cost. The head is the newest; the
  * others stand in the row in the order in which they came, round and round. In both

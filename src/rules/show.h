@@ -9,7 +9,7 @@
 /**
  * Appends the parameters of a limit that was read from a file as fields of a
  * JSON object, under the names that they have there, defaults filled in:
- * "algorithm":"token_bucket","rate":"5/s","burst":10,…
+ * "algorithm":"NAME","rate":"5/s","burst":10,…
  */
 void rules_show_limit(const struct rules_limit *limit, struct buffer *out);
 

@@ -201,7 +201,7 @@ static void finish_shed(struct worker *worker, struct work *work)
 	if (weir_limit_shed(limit, work->request.deny) == WEIR_OK)
 		waitlist_wake_all(&worker->shared->table->waiting);
 	else
-		fail_limit(worker, work, WEIR_EINVAL, "a limit of algorithm random");
+		fail_limit(worker, work, WEIR_EINVAL, "a limit with a share to deny");
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */

@@ -102,7 +102,7 @@ static void add_duration(struct buffer *out, int width, uint64_t ns)
 	buffer_printf(out, "%*s", width, ns ? text : "-");
 }
 
-/* "algorithm":"token_bucket","rate":"5/s" -> algorithm token_bucket, rate 5/s */
+/* "algorithm":"NAME","rate":"5/s" -> algorithm NAME, rate 5/s */
 static void add_parameters(const struct tally *tally, struct buffer *out)
 {
 	static const char last[] = ",\"on_store_failure\""; /* no store fails here */

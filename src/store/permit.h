@@ -4,7 +4,7 @@
  * A permit that is held has a cell in the table of one-word states, like a key; who
  * swaps it for an empty one gives the permit back, and nobody else does. Where that cell
  * had to make room, or a process dies right behind the swap, nothing is given back:
- * the safe side. Permits that hold a place of their own (concurrency) need no cell.
+ * the safe side. Permits that hold a place of their own need no cell.
  */
 #ifndef STORE_PERMIT_H
 #define STORE_PERMIT_H

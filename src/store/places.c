@@ -1,5 +1,5 @@
 /*
- * places.c: the loop in which permits of a concurrency limit meet on places.
+ * places.c: the loop in which permits meet on places.
  *
  * Here not the head decides but each place: it is taken by a compare-and-swap from
  * free to held, and freed by one from exactly what was taken. The head is there so

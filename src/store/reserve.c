@@ -58,8 +58,8 @@ static int check_count(const struct weir_table *store, uint64_t identity, size_t
 
 	if (__atomic_load_n(&store->wide_count, __ATOMIC_RELAXED) + more > SECTION_MAX)
 		return error_set(error, WEIR_EFULL,
-		                 "keys: expected at most %d tables of limits (sliding ones, base, "
-		                 "concurrency) in %.80s, found more",
+		                 "keys: expected at most %d tables of limits with `keys` in %.80s, "
+		                 "found more",
 		                 SECTION_MAX, path);
 	if (count_formers(memory_wide(store, identity)) > SECTION_FORMERS)
 		return error_set(error, WEIR_EFULL,

@@ -1,0 +1,27 @@
+"""An algorithm is described in one place: nothing else in src/ names it."""
+
+import re
+
+from harness import ROOT
+
+ALGO = ROOT / "src/algo"
+# Words of their own in plain English, so only their constants can be told.
+PLAIN = {"base", "random"}
+
+
+def algorithms():
+    listed = re.search(r"^algorithms = \[(.*?)^\]", (ALGO / "meson.build").read_text(), re.S | re.M)
+    return re.findall(r"'(\w+)'", listed[1])
+
+
+def test_no_file_outside_its_folder_names_an_algorithm():
+    names = algorithms()
+    words = [f"WEIR_{name.upper()}" for name in names] + [n for n in names if n not in PLAIN]
+    pattern = re.compile(rf"\b({'|'.join(words)}|algorithm[ _]({'|'.join(PLAIN)}))\b", re.I)
+    files = [path for path in sorted((ROOT / "src").rglob("*"))
+             if path.suffix in {".c", ".h", ".html"} and ALGO not in path.parents]
+    found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path in files
+             for number, line in enumerate(path.read_text().splitlines(), 1)
+             if pattern.search(line)]
+    assert len(names) > 10 and len(files) > 100
+    assert not found, "\n".join(found)
