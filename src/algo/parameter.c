@@ -233,7 +233,7 @@ void parameters_resolve(struct weir_limit_options *options)
 
 			if (value == 0)
 				value = row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
-			else if (value == WEIR_ZERO && has_zero(row))
+			else if (value == WEIR_ZERO)
 				value = 0;
 			put(row, value, options);
 		}

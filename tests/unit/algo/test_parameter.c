@@ -1,0 +1,190 @@
+/* The rows of parameters of every algorithm, and what is checked by them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "algo/algo.h"
+
+/* The least that the algorithm takes: one of each required parameter. */
+static struct weir_limit_options least(const struct algorithm *algorithm)
+{
+	struct weir_limit_options options = {.algorithm = algorithm->id};
+
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
+		if (row->required && row->type == ALGO_NUMBER)
+			parameter_set(row, 1, &options);
+		else if (row->required && row->type != ALGO_SHARE)
+			options.rate.count = 1;
+	return options;
+}
+
+/* Something in the row's field, not in its range for sure. */
+static void give(const struct algo_parameter *row, struct weir_limit_options *options)
+{
+	if (row->type == ALGO_SHARE)
+		options->deny = 0.5;
+	else if (row->type == ALGO_TEXT)
+		options->timezone = "UTC";
+	else
+		*(unsigned char *)((char *)options + row->offset) = 1;
+}
+
+static const struct algo_parameter *own(const struct algorithm *algorithm, size_t offset)
+{
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
+		if (row->offset == offset)
+			return row;
+	return NULL;
+}
+
+/* By which a field that has several names is blamed. */
+static const char *first_name(size_t offset)
+{
+	const struct algo_parameter *row = NULL;
+
+	for (unsigned i = 0; !row; i++)
+		row = own(algorithm_of(i), offset);
+	return row->name;
+}
+
+static void assert_status(const struct weir_limit_options *options, int expected, const char *about)
+{
+	struct algo_limit limit;
+	struct weir_error error = {0};
+	int status = algo_limit_init(&limit, options, &error);
+
+	if (status == WEIR_OK)
+		algo_limit_free(&limit);
+	if (status != expected || (status != WEIR_OK && strncmp(error.message, about, strlen(about)) != 0))
+		fail_msg("%s: %s: wanted %d, got %d %s", algorithm_of(options->algorithm)->name, about,
+		         expected, status, error.message);
+}
+
+static void every_value_of_the_enumeration_has_its_description(void **state)
+{
+	const struct word *words = algorithm_words();
+	unsigned n = 0;
+
+	(void)state;
+	for (; algorithm_of(n); n++) {
+		assert_int_equal(algorithm_of(n)->id, n);
+		assert_string_equal(words[n].name, algorithm_of(n)->name);
+		assert_non_null(algorithm_of(n)->init);
+		assert_int_equal(algorithm_of(n)->step == NULL, algorithm_of(n)->rows != ALGO_ROWS_NONE);
+		assert_int_equal(algorithm_of(n)->note == NULL, algorithm_of(n)->convert == NULL);
+		assert_non_null(algorithm_listed(n));
+	}
+	assert_null(words[n].name);
+	assert_null(algorithm_listed(n));
+}
+
+static void what_is_required_is_enough_and_needed(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; algorithm_of(i); i++) {
+		struct weir_limit_options options = least(algorithm_of(i));
+
+		assert_status(&options, WEIR_OK, "");
+		for (const struct algo_parameter *row = algorithm_of(i)->parameters; row->name; row++) {
+			if (!row->required || row->type == ALGO_SHARE)
+				continue;
+			memset((char *)&options + row->offset, 0, row->size);
+			assert_status(&options, WEIR_ERANGE, row->name);
+			options = least(algorithm_of(i));
+		}
+	}
+}
+
+static void parameters_of_other_algorithms_are_refused_by_name(void **state)
+{
+	unsigned refused = 0;
+
+	(void)state;
+	for (unsigned i = 0; algorithm_of(i); i++) {
+		for (unsigned j = 0; algorithm_of(j); j++) {
+			for (const struct algo_parameter *row = algorithm_of(j)->parameters; row->name; row++) {
+				struct weir_limit_options options = least(algorithm_of(i));
+
+				if (own(algorithm_of(i), row->offset))
+					continue;
+				give(row, &options);
+				assert_status(&options, WEIR_EINVAL, first_name(row->offset));
+				refused++;
+			}
+		}
+	}
+	assert_true(refused > 100);
+}
+
+static void numbers_are_taken_to_the_ends_of_their_range(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; algorithm_of(i); i++) {
+		for (const struct algo_parameter *row = algorithm_of(i)->parameters; row->name; row++) {
+			struct weir_limit_options options = least(algorithm_of(i));
+
+			if (row->type != ALGO_NUMBER && row->type != ALGO_TIME)
+				continue;
+			/* So fast that any bucket fills in time. */
+			options.rate.unit = options.rate.count ? WEIR_NANOSECOND : 0;
+			parameter_set(row, row->min, &options);
+			assert_status(&options, WEIR_OK, "");
+			parameter_set(row, row->max, &options);
+			assert_status(&options, WEIR_OK, "");
+			parameter_set(row, row->max + 1, &options);
+			assert_status(&options, WEIR_ERANGE, row->name);
+			memset((char *)&options + row->offset, 0xff, row->size); /* WEIR_ZERO, if that is wide */
+			assert_status(&options, row->min == 0 && row->otherwise != 0 ? WEIR_OK : WEIR_ERANGE,
+			              row->name);
+		}
+	}
+}
+
+static void a_number_that_is_set_is_the_one_that_is_resolved(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; algorithm_of(i); i++) {
+		for (const struct algo_parameter *row = algorithm_of(i)->parameters; row->name; row++) {
+			const uint64_t values[] = {row->min, row->min + 1, row->max};
+
+			for (size_t j = 0; j < 3 && (row->type == ALGO_NUMBER || row->type == ALGO_TIME); j++) {
+				struct weir_limit_options options = least(algorithm_of(i));
+
+				parameter_set(row, values[j], &options);
+				parameters_resolve(&options);
+				assert_int_equal(parameter_number(row, &options), values[j]);
+			}
+		}
+	}
+}
+
+static void words_and_shares_are_checked(void **state)
+{
+	struct weir_limit_options options = {.rate = {1}, .algorithm = WEIR_FIXED_WINDOW, .align = 7};
+
+	(void)state;
+	assert_status(&options, WEIR_EINVAL, "align: expected one of calendar, first_request, found 7");
+	options = (struct weir_limit_options){.algorithm = WEIR_RANDOM, .deny = 1.5};
+	assert_status(&options, WEIR_ERANGE, "deny: expected 0 to 1, found 1.5");
+	options = (struct weir_limit_options){.algorithm = 99};
+	assert_int_equal(algo_limit_init(&(struct algo_limit){0}, &options, NULL), WEIR_EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(every_value_of_the_enumeration_has_its_description),
+	    cmocka_unit_test(what_is_required_is_enough_and_needed),
+	    cmocka_unit_test(parameters_of_other_algorithms_are_refused_by_name),
+	    cmocka_unit_test(numbers_are_taken_to_the_ends_of_their_range),
+	    cmocka_unit_test(a_number_that_is_set_is_the_one_that_is_resolved),
+	    cmocka_unit_test(words_and_shares_are_checked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
