@@ -4,14 +4,17 @@
  *     run FILE
  *
  * Each step alone, as the pure step on the state that stands in the file; and each trace from its
- * beginning through the public calls, on a limiter and on a key of a table. Prints each
- * difference with its line, and ends with 1 if there is any.
+ * beginning on: on cells, where states can be read, and through the public calls on a limiter and
+ * on a key of a table. Prints each difference with its line, and ends with 1 if there is any.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/algorithm.h"
+#include "state.h"
+#include "store/memory.h"
 #include "vector.h"
 
 /* What is compared, for messages. */
@@ -41,53 +44,141 @@ static void compare_decisions(struct run *run, const struct weir_decision *found
 	compare(run, "wait_ns", found->wait_ns, expected->wait_ns);
 }
 
-/* Of one time and one word. */
-static struct algo_state state_of(const struct algorithm *algorithm, const json_t *written)
+static void compare_outcomes(struct run *run, const struct algo_limit *limit,
+                             const struct algo_outcome *found, const struct vector_step *step)
 {
-	if (json_is_null(written))
-		return (struct algo_state){0, 0};
-	return (struct algo_state){
-	    vector_number(written, "until_ns"),
-	    (uint32_t)(vector_number(written, algorithm->word) - algorithm->word_less)};
+	struct weir_decision decision = {.allowed = found->allowed,
+	                                 .reason = found->reason,
+	                                 .quota = limit->quota,
+	                                 .remaining = found->remaining,
+	                                 .retry_after_ns = found->retry_after_ns,
+	                                 .reset_after_ns = found->reset_after_ns,
+	                                 .wait_ns = found->wait_ns};
+
+	compare_decisions(run, &decision, &step->decision);
+}
+
+static void compare_states(struct run *run, const struct algo_limit *limit,
+                           const struct state *state, const struct vector_step *step)
+{
+	json_t *found = state_write(limit, state, step->time.now_ns);
+	char *expected_text, *found_text;
+
+	if (!json_equal(found, step->after)) {
+		expected_text = json_dumps(step->after, JSON_COMPACT | JSON_ENCODE_ANY);
+		found_text = json_dumps(found, JSON_COMPACT | JSON_ENCODE_ANY);
+		fprintf(stderr, "%s:%u: %s: state: expected %s, found %s\n", run->path, run->line, run->how,
+		        expected_text, found_text);
+		run->differences++;
+		free(expected_text);
+		free(found_text);
+	}
+	json_decref(found);
+}
+
+/* The step's call, which names what it gives back as `state` does. */
+static struct algo_call call_on(const struct algo_limit *limit, const struct state *state,
+                                const struct vector_step *step)
+{
+	struct algo_call call = step->call;
+
+	if (call.op == ALGO_REFUND && call.permit)
+		call.until_ns = state_name(limit, state, call.permit, call.until_ns);
+	return call;
+}
+
+/* A request took something; all names but a log's are the times that the file has. */
+static void check_name(struct run *run, const struct algo_limit *limit, struct state *state,
+                       const struct vector_step *step, uint64_t name_ns)
+{
+	if (!step->taken_until_ns)
+		return;
+	state_took(state, step->call.permit, name_ns);
+	if (limit->rows != ALGO_ROWS_LOG)
+		compare(run, "permit.until_ns", name_ns, step->taken_until_ns);
 }
 
 static void step_alone(struct run *run, const struct algo_limit *limit,
                        const struct vector_step *step)
 {
-	struct algo_time time =
-	    algo_time_at(limit, (struct moment){step->time.now_ns, step->time.now_ns});
-	struct algo_state state = state_of(limit->algorithm, step->before);
-	struct algo_state expected = state_of(limit->algorithm, step->after);
+	static struct state state;
+	uint64_t now_ns = step->time.now_ns, name_ns;
+	struct algo_time time = algo_time_at(limit, (struct moment){now_ns, now_ns});
 	struct algo_outcome out;
+	struct algo_call call;
 
-	algo_step(limit, &step->call, &step->time, &state, &out);
 	compare(run, "window_end_ns", time.window_end_ns, step->time.window_end_ns);
-	compare_decisions(run,
-	                  &(struct weir_decision){.allowed = out.allowed,
-	                                          .reason = out.reason,
-	                                          .quota = limit->quota,
-	                                          .remaining = out.remaining,
-	                                          .retry_after_ns = out.retry_after_ns,
-	                                          .reset_after_ns = out.reset_after_ns,
-	                                          .wait_ns = out.wait_ns},
-	                  &step->decision);
-	if (state.until_ns <= step->time.now_ns)
-		state = (struct algo_state){0, 0};
-	compare(run, "state.until_ns", state.until_ns, expected.until_ns);
-	compare(run, "the state's word", state.word, expected.word);
-	if (step->taken_until_ns)
-		compare(run, "permit.until_ns", state.until_ns, step->taken_until_ns);
+	state_read(limit, step->before, &state);
+	call = call_on(limit, &state, step);
+	name_ns = state_step(limit, &call, &step->time, &state, &out);
+	check_name(run, limit, &state, step, name_ns);
+	compare_outcomes(run, limit, &out, step);
+	compare_states(run, limit, &state, step);
 }
 
-#define PERMITS_MAX 64 /* of a trace */
+/* A state as it is kept: a cell, and the row behind it. */
+struct kept {
+	struct cell head, row[ALGO_WIDTH_MOST];
+	struct state state; /* what was read of them last */
+};
+
+static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
+                      const struct algo_call *call, const struct algo_time *time,
+                      struct algo_outcome *out)
+{
+	if (limit->width == 0)
+		return memory_apply_cell(&kept->head, true, limit, call, time, out);
+	return wide_apply_cell(&kept->head, kept->row, true, limit, call, time, out);
+}
+
+static void read_kept(struct kept *kept, const struct algo_limit *limit,
+                      const struct algo_time *time)
+{
+	struct row row = {kept->row, limit->width, MEMORY_TAG, true};
+
+	kept->state.uses = (struct uses){.uses = kept->state.list};
+	if (limit->width > 0)
+		rows_read(limit, time, kept->head, &row, &kept->state.uses);
+	else
+		kept->state.word = memory_unpack(kept->head, time->now_ns);
+}
+
+static void step_in_cells(struct run *run, const struct algo_limit *limit, struct kept *kept,
+                          const struct vector_step *step)
+{
+	struct algo_call call = call_on(limit, &kept->state, step);
+	struct algo_outcome out;
+
+	check_name(run, limit, &kept->state, step, apply(kept, limit, &call, &step->time, &out));
+	read_kept(kept, limit, &step->time);
+	compare_outcomes(run, limit, &out, step);
+	compare_states(run, limit, &kept->state, step);
+}
+
+/* Each step on its own, and one after the other in cells, as tables keep them. */
+static void run_steps(struct run *run, const struct algo_limit *limit,
+                      const struct vector_trace *trace)
+{
+	static struct kept kept;
+
+	memset(&kept, 0, sizeof kept);
+	for (size_t i = 0; i < trace->count; i++) {
+		run->line = trace->steps[i].line;
+		run->how = "alone";
+		step_alone(run, limit, &trace->steps[i]);
+		run->how = "in cells";
+		if (!limit->algorithm->draws) /* which keeps no states */
+			step_in_cells(run, limit, &kept, &trace->steps[i]);
+	}
+}
 
 /* What a trace is replayed on: a limiter, or a key of a table. */
 struct replay {
 	weir_limiter *limiter; /* or NULL: */
 	weir_table *table;
 	weir_limit *limit;
-	struct weir_permit permits[PERMITS_MAX];
-	bool given_back[PERMITS_MAX];
+	struct weir_permit permits[STATE_PERMITS_MAX];
+	bool given_back[STATE_PERMITS_MAX];
 };
 
 #define KEY "key", 3
@@ -204,11 +295,7 @@ static void run_trace(struct run *run, const struct vector_file *file,
 	struct replay on_limiter = {0}, in_table = {0};
 
 	open_or_exit(file, trace, &limit, &on_limiter, &in_table);
-	for (size_t i = 0; i < trace->count && limit.width == 0; i++) {
-		run->how = "alone";
-		run->line = trace->steps[i].line;
-		step_alone(run, &limit, &trace->steps[i]);
-	}
+	run_steps(run, &limit, trace);
 	replay(run, trace, &on_limiter);
 	replay(run, trace, &in_table);
 	weir_limiter_close(on_limiter.limiter);

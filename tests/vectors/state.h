@@ -1,0 +1,35 @@
+/* state.h: states as files of vectors have them, and as the pure steps take them. */
+#ifndef TEST_STATE_H
+#define TEST_STATE_H
+
+#include <jansson.h>
+
+#include "algo/uses.h"
+
+#define STATE_PERMITS_MAX 64 /* of a trace: ids are less */
+
+struct state {
+	struct algo_state word; /* of limits without rows, ... */
+	struct uses uses;       /* ... and of all others */
+	struct uses_entry list[ALGO_WIDTH_MOST + 1];
+	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0: none */
+};
+
+/** The state that is written so: `written` is JSON's null where there is none. */
+void state_read(const struct algo_limit *limit, const json_t *written, struct state *state);
+
+/** As it is written, apart from what says nothing at `now_ns`. The caller's. */
+json_t *state_write(const struct algo_limit *limit, const struct state *state, uint64_t now_ns);
+
+/** What a refund of `permit`, which is good until then, asks for. */
+uint64_t state_name(const struct algo_limit *limit, const struct state *state, uint64_t permit,
+                    uint64_t until_ns);
+
+/** A request took something under that name. */
+void state_took(struct state *state, uint64_t permit, uint64_t name_ns);
+
+/** A pure step. Returns the name of what it took. */
+uint64_t state_step(const struct algo_limit *limit, const struct algo_call *call,
+                    const struct algo_time *time, struct state *state, struct algo_outcome *out);
+
+#endif
