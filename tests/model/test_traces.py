@@ -1,4 +1,4 @@
-"""Random traces in virtual time: the library against models.py, exact in every field."""
+"""Random traces in virtual time: the library against the models, exact in every field."""
 
 import math
 from fractions import Fraction
