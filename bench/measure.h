@@ -29,35 +29,37 @@ struct measure_thread {
 	void (*run)(void *);
 	void *context;
 	pthread_barrier_t *start;
+	uint64_t ns; /* out: how long it took */
 };
 
-static inline void *measure_other(void *argument)
+static inline void *measure_thread(void *argument)
 {
-	struct measure_thread *other = argument;
+	struct measure_thread *thread = argument;
 
-	pthread_barrier_wait(other->start);
-	other->run(other->context);
+	pthread_barrier_wait(thread->start);
+	thread->ns = measure_now_ns();
+	thread->run(thread->context);
+	thread->ns = measure_now_ns() - thread->ns;
 	return NULL;
 }
 
-/* The time of `run(mine)` while another thread does `run(others)`; 0 when there is no thread. */
+/*
+ * What each of two threads takes, on average, for `run(mine)` and `run(others)` at once; 0 when
+ * there is no thread.
+ */
 static inline uint64_t measure_beside(void (*run)(void *), void *mine, void *others)
 {
 	pthread_barrier_t start;
-	struct measure_thread other = {run, others, &start};
+	struct measure_thread one = {run, mine, &start, 0}, other = {run, others, &start, 0};
 	pthread_t thread;
-	uint64_t ns;
 
 	pthread_barrier_init(&start, NULL, 2);
-	if (pthread_create(&thread, NULL, measure_other, &other) != 0)
+	if (pthread_create(&thread, NULL, measure_thread, &other) != 0)
 		return 0;
-	pthread_barrier_wait(&start);
-	ns = measure_now_ns();
-	run(mine);
-	ns = measure_now_ns() - ns;
+	measure_thread(&one);
 	pthread_join(thread, NULL);
 	pthread_barrier_destroy(&start);
-	return ns;
+	return (one.ns + other.ns) / 2;
 }
 
 /* Memory of this process that is there; 0 when the system does not tell. */

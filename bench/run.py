@@ -48,6 +48,7 @@ YARDSTICKS = {
     "keyed_10m_given_time": "dependent_read",
     "keyed_10m_own_clock": "dependent_read",
     "keyed_10m_batch": "dependent_read",
+    "limiter_2_threads": "cas_16_2_threads",
     "hot_key_2_threads": "cas_16_2_threads",
     "hot_key_denied_2_threads": "hot_key_denied",
 }

@@ -1,5 +1,8 @@
 #include "base/cell.h"
 
+#include "base/os.h"
+#include "base/prefetch.h"
+
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -14,4 +17,26 @@ bool cell_load_is_atomic(void)
 #else
 	return false;
 #endif
+}
+
+#define STAY_AWAY_NS 2000
+
+/* Tells the processor that this is a loop that waits. */
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#endif
+}
+
+void cell_stay_away(struct cell *cell)
+{
+	uint64_t until_ns = os_monotonic_ns() + STAY_AWAY_NS;
+
+	do
+		pause_briefly();
+	while (os_monotonic_ns() < until_ns);
+	prefetch_to_write(cell);
 }

@@ -146,34 +146,41 @@ static inline struct cell cell_peek(const struct cell *cell)
 	                     __atomic_load_n(&cell->high, __ATOMIC_ACQUIRE)};
 }
 
-/*
- * Acquire and release; for more see fence.h. *seen is what is expected there; when something
- * else is, it is that then.
- */
-CELL_AS_IT_IS static inline bool cell_swap_or_see(struct cell *cell, struct cell *seen,
-                                                  struct cell after)
+/* Acquire and release; for more see fence.h. */
+CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
 {
+#if defined(__x86_64__)
 	bool swapped;
 
-#if defined(__x86_64__)
 	/* As the built-in function, which carries its operands through memory. */
 	__asm__ volatile("lock cmpxchg16b %1"
-	                 : "=@ccz"(swapped), "+m"(*cell), "+a"(seen->low), "+d"(seen->high)
+	                 : "=@ccz"(swapped), "+m"(*cell), "+a"(before.low), "+d"(before.high)
 	                 : "b"(after.low), "c"(after.high)
 	                 : "memory");
-#else
-	u128 before = cell_bits(*seen),
-	     found = __sync_val_compare_and_swap((u128 *)cell, before, cell_bits(after));
-
-	swapped = found == before;
-	*seen = (struct cell){(uint64_t)found, (uint64_t)(found >> 64)};
-#endif
 	return swapped;
+#else
+	return __sync_bool_compare_and_swap((u128 *)cell, cell_bits(before), cell_bits(after));
+#endif
 }
 
-static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
+/**
+ * Leaves a cell to the other threads for 2 us, then fetches its line for writing.
+ *
+ * Threads that retry at once hand the line from core to core for each step, and that takes
+ * several times as long as a step. While one of two stays away, the other takes some forty
+ * steps on a line that it keeps. When the first comes back, it has the line before it loads, so
+ * its swap succeeds nearly always, and both get through equally often.
+ */
+__attribute__((noinline, cold)) void cell_stay_away(struct cell *cell);
+
+/* For a cell that many threads change at once. When it is false, load the cell and try again. */
+static inline bool cell_swap_in_turn(struct cell *cell, struct cell before, struct cell after)
 {
-	return cell_swap_or_see(cell, &before, after);
+	bool swapped = cell_swap(cell, before, after);
+
+	if (__builtin_expect(!swapped, 0))
+		cell_stay_away(cell);
+	return swapped;
 }
 
 #endif

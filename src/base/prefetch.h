@@ -17,4 +17,16 @@ static inline void prefetch(const void *line)
 #endif
 }
 
+/* The same for a line that is to be changed: other cores lose it. */
+static inline void prefetch_to_write(const void *line)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#elif defined(__aarch64__)
+	__asm__ volatile("prfm pstl1keep, %a0" : : "p"(line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 #endif

@@ -327,8 +327,9 @@ static inline struct cell *memory_near(const struct weir_table *store, const str
 
 /**
  * One step on the state of this tag that is in `cell`, where that is done at once: see
- * memory_try. Inline, so that the step's results stay in registers: a result that is
- * stored and loaded in other pieces makes the processor wait for all that came before it.
+ * memory_try. It swaps once; when another thread was faster, memory_apply goes on. Inline, so
+ * that the step's results stay in registers: a result that is stored and loaded in other pieces
+ * makes the processor wait for all that came before it.
  */
 static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
                                      const struct algo_limit *limit, uint32_t tag,
@@ -337,26 +338,21 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
 {
 	struct cell before = cell_load(cell, load_is_atomic);
 	struct algo_time time = {now_ns, 0};
+	struct algo_state state;
 
-	for (;;) {
-		struct algo_state state;
-
-		/* Neither a claim nor an empty cell has the limit's generation and a tag. */
-		if (__builtin_expect(cell_tag(before) != tag, 0) ||
-		    __builtin_expect(cell_generation(before) != limit->generation, 0))
+	/* Neither a claim nor an empty cell has the limit's generation and a tag. */
+	if (__builtin_expect(cell_tag(before) != tag, 0) ||
+	    __builtin_expect(cell_generation(before) != limit->generation, 0))
+		return false;
+	state = memory_state(before, now_ns);
+	if (!algo_step_whole(limit, call, &time, &state, out)) {
+		if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
 			return false;
-		state = memory_state(before, now_ns);
-		if (!algo_step_whole(limit, call, &time, &state, out)) {
-			if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
-				return false;
-		} else if (__builtin_expect(!cell_swap_or_see(cell, &before,
-		                                              memory_pack(tag, state, limit->generation)),
-		                            0)) {
-			continue;
-		}
-		*until_ns = state.until_ns;
-		return true;
+	} else if (!cell_swap_in_turn(cell, before, memory_pack(tag, state, limit->generation))) {
+		return false;
 	}
+	*until_ns = state.until_ns;
+	return true;
 }
 
 /* The same for an acquire from a summed window, in the slot that the key's head is. */
@@ -365,13 +361,14 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
                                    const struct algo_call *call, uint64_t now_ns,
                                    struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct cell before = cell_load(cell, load_is_atomic), after;
+	struct cell before, after;
 
 	do {
+		before = cell_load(cell, load_is_atomic);
 		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||
 		    !slots_take(limit, before, now_ns, call->cost, out, &after))
 			return false;
-	} while (__builtin_expect(!cell_swap_or_see(cell, &before, after), 0));
+	} while (!cell_swap_in_turn(cell, before, after));
 	*until_ns = now_ns + out->reset_after_ns;
 	return true;
 }
@@ -438,7 +435,7 @@ static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
 		struct algo_state state = memory_unpack(before, time->now_ns);
 
 		if (!algo_step(limit, call, time, &state, out) ||
-		    cell_swap(cell, before, memory_pack(MEMORY_TAG, state, limit->generation)))
+		    cell_swap_in_turn(cell, before, memory_pack(MEMORY_TAG, state, limit->generation)))
 			return state.until_ns;
 	}
 }
