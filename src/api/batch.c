@@ -1,5 +1,6 @@
 /* batch.c: many keys in one call. */
-#include "engine/engine.h"
+#include "engine/apply.h"
+#include "engine/table.h"
 
 /*
  * A request of a batch passes four stages: its home is fetched; it is looked for
@@ -13,7 +14,7 @@
 struct flight {
 	const struct weir_request *request;
 	struct weir_decision *decision;
-	struct memory_key key;
+	struct store_key key;
 };
 
 struct block {
@@ -24,7 +25,7 @@ struct block {
 
 /* Those that are refused at once go no further. Returns the first error. */
 __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
-                                                          struct weir_table *table,
+                                                          struct store *store,
                                                           struct weir_request *requests, size_t n,
                                                           struct weir_decision *decisions)
 {
@@ -36,16 +37,16 @@ __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
 
 		r->status = limit_check(r->limit, ALGO_ACQUIRE, r->key_len, r->cost);
 		if (__builtin_expect(r->status == WEIR_OK, 1))
-			r->status = memory_admit(
-			    table, &r->limit->algo,
-			    memory_hash(table, r->limit->algo.identity, r->key, r->key_len), &flight->key);
+			r->status = store_admit(
+			    store, &r->limit->algo,
+			    store_hash(store, r->limit->algo.identity, r->key, r->key_len), &flight->key);
 		if (__builtin_expect(r->status != WEIR_OK, 0)) {
 			first_error = first_error ? first_error : r->status;
 			continue;
 		}
 		flight->request = r;
 		flight->decision = &decisions[i];
-		memory_fetch(table, &flight->key);
+		store_fetch(store, &flight->key);
 		flight++;
 	}
 	block->count = (size_t)(flight - block->flights);
@@ -54,48 +55,49 @@ __attribute__((noinline, flatten)) static int block_fetch(struct block *block,
 
 /* Whether a key is at home can't be predicted, so nothing branches on it. */
 __attribute__((noinline, flatten)) static void block_locate(struct block *block,
-                                                            const struct weir_table *table,
+                                                            const struct store *store,
                                                             struct moment at)
 {
 	struct flight **strays = block->strays;
 
 	for (struct flight *f = block->flights, *end = f + block->count; f < end; f++) {
-		memory_locate(table, &f->key, at.now_ns);
+		store_locate(store, &f->request->limit->algo, &f->key, at.now_ns);
 		*strays = f;
 		strays += !f->key.cell;
 	}
 	block->stray_count = (size_t)(strays - block->strays);
 	for (size_t i = 0; i < block->stray_count; i++)
-		memory_fetch_run(table, &block->strays[i]->key);
+		store_fetch_next(store, &block->strays[i]->key);
 }
 
 __attribute__((noinline, flatten)) static void block_locate_run(struct block *block,
-                                                                const struct weir_table *table,
+                                                                const struct store *store,
                                                                 struct moment at)
 {
 	for (size_t i = 0; i < block->stray_count; i++)
-		memory_locate_run(table, &block->strays[i]->key, at.now_ns);
+		store_locate_next(store, &block->strays[i]->request->limit->algo, &block->strays[i]->key,
+		                  at.now_ns);
 }
 
 __attribute__((noinline, flatten)) static void block_decide(const struct block *block,
-                                                            struct weir_table *table,
+                                                            struct store *store,
                                                             struct moment at)
 {
 	for (const struct flight *f = block->flights, *end = f + block->count; f < end; f++) {
 		const struct weir_limit *limit = f->request->limit;
-		struct algo_call call = {ALGO_ACQUIRE, f->request->cost, 0};
+		struct store_step step = {
+		    store, &limit->algo, f->key, {ALGO_ACQUIRE, f->request->cost}, at};
 		uint64_t until_ns;
 
-		if (__builtin_expect(!engine_try(table, limit, &f->key, &call, at, f->decision, &until_ns),
-		                     0))
-			engine_apply_slow(table, limit, f->key, call, at, f->decision);
+		if (__builtin_expect(!engine_try(limit, &step, f->decision, &until_ns), 0))
+			engine_apply_slow(limit, step, f->decision);
 	}
 }
 
 int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n, uint64_t now_ns,
                        struct weir_decision *decisions)
 {
-	struct moment at = clock_moment_at(&table->clock, now_ns);
+	struct moment at = clock_moment_at(engine_clock(table), now_ns);
 	size_t blocks = n / BLOCK + (n % BLOCK != 0);
 	struct block ring[STAGES];
 	int first_error = WEIR_OK;
@@ -103,17 +105,17 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 	for (size_t b = 0; b < blocks + STAGES - 1; b++) {
 		if (b < blocks) {
 			size_t start = b * BLOCK;
-			int status = block_fetch(&ring[b % STAGES], table, requests + start,
+			int status = block_fetch(&ring[b % STAGES], table->store, requests + start,
 			                         u64_min(n - start, BLOCK), decisions + start);
 
 			first_error = first_error ? first_error : status;
 		}
 		if (b - 1 < blocks) /* before 0 is beyond all */
-			block_locate(&ring[(b - 1) % STAGES], table, at);
+			block_locate(&ring[(b - 1) % STAGES], table->store, at);
 		if (b - 2 < blocks)
-			block_locate_run(&ring[(b - 2) % STAGES], table, at);
+			block_locate_run(&ring[(b - 2) % STAGES], table->store, at);
 		if (b - 3 < blocks)
-			block_decide(&ring[(b - 3) % STAGES], table, at);
+			block_decide(&ring[(b - 3) % STAGES], table->store, at);
 	}
 	return first_error;
 }

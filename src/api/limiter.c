@@ -3,30 +3,16 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "engine/engine.h"
-#include "wait/waitlist.h"
+#include "engine/plan.h"
 #include "wait/sleep.h"
-#include "store/memory.h"
 
 struct weir_limiter {
-	struct cell cell;
+	struct store_alone state;
 	_Alignas(
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock clock;
-	struct cell *row; /* NULL where the cell is all of a state */
 	struct waitlist *waiting; /* of those who wait, or NULL */
-	bool load_is_atomic;
 };
-
-static struct cell *row_open(const struct algo_limit *limit)
-{
-	size_t size = limit->width * sizeof(struct cell);
-	void *row;
-
-	if (posix_memalign(&row, 64, size) != 0)
-		return NULL;
-	return memset(row, 0, size);
-}
 
 int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
                       struct weir_error *error)
@@ -37,22 +23,16 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 	*out = NULL;
 	if (posix_memalign((void **)&limiter, 128, sizeof *limiter) != 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	limiter->cell = (struct cell){0, 0};
-	limiter->row = NULL;
 	limiter->waiting = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
-	limiter->load_is_atomic = cell_load_is_atomic();
 	status = limit_init(&limiter->limit, options, error);
+	if (status == WEIR_OK && store_alone_open(&limiter->state, &limiter->limit.algo) != WEIR_OK) {
+		limit_free(&limiter->limit);
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	}
 	if (status != WEIR_OK) {
 		free(limiter);
 		return status;
-	}
-	if (limiter->limit.algo.width != 0) {
-		limiter->row = row_open(&limiter->limit.algo);
-		if (!limiter->row) {
-			weir_limiter_close(limiter);
-			return error_set(error, WEIR_ENOMEM, "out of memory");
-		}
 	}
 	*out = limiter;
 	return WEIR_OK;
@@ -64,7 +44,7 @@ void weir_limiter_close(weir_limiter *limiter)
 		return;
 	limit_free(&limiter->limit);
 	waitlist_close(limiter->waiting);
-	free(limiter->row);
+	store_alone_close(&limiter->state);
 	free(limiter);
 }
 
@@ -78,22 +58,16 @@ __attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter 
                                                             struct moment at,
                                                             struct weir_decision *d)
 {
-	const struct algo_limit *algo = &limiter->limit.algo;
-	struct algo_time time = algo_time_at(algo, at);
+	const struct store_step step = {.limit = &limiter->limit.algo, .call = call, .at = at};
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (algo->algorithm->draws) {
+	if (step.limit->algorithm->draws) {
 		limit_draw(&limiter->limit, &call, d);
 		return 0;
 	}
-	if (limiter->row)
-		until_ns = wide_apply_cell(&limiter->cell, limiter->row, limiter->load_is_atomic, algo,
-		                           &call, &time, &outcome);
-	else
-		until_ns = memory_apply_cell(&limiter->cell, limiter->load_is_atomic, algo, &call, &time,
-		                             &outcome);
-	limit_explain(&limiter->limit, algo, &outcome, d);
+	until_ns = store_alone_run(&limiter->state, &step, &outcome);
+	limit_explain(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
 
@@ -101,15 +75,13 @@ __attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter 
 static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct algo_call *call,
                                     struct moment at, struct weir_decision *d)
 {
-	const struct algo_limit *algo = &limiter->limit.algo;
+	const struct store_step step = {.limit = &limiter->limit.algo, .call = *call, .at = at};
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (__builtin_expect(!memory_try(&limiter->cell, limiter->load_is_atomic, algo, MEMORY_TAG,
-	                                 call, at.now_ns, &outcome, &until_ns),
-	                     0))
+	if (__builtin_expect(!store_alone_try(&limiter->state, &step, &outcome, &until_ns), 0))
 		return limiter_step_slow(limiter, *call, at, d);
-	limit_explain(&limiter->limit, algo, &outcome, d);
+	limit_explain(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
 

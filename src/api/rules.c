@@ -24,7 +24,7 @@ static void open_call(struct call *call, const struct weir_engine *engine)
 
 static void set_time(struct call *call, uint64_t now_ns)
 {
-	call->turn.at = clock_moment_at(&call->turn.table->clock, now_ns);
+	call->turn.at = clock_moment_at(engine_clock(call->turn.table), now_ns);
 }
 
 /* `permits`, or NULL, covers nothing where this fails. */

@@ -1,18 +1,17 @@
-/* api.c: the public calls on tables. */
+/* table.c: the public calls on tables. */
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "engine/engine.h"
-#include "wait/waitlist.h"
 #include "api/wait.h"
-#include "store/memory.h"
+#include "engine/apply.h"
+#include "engine/plan.h"
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
                     struct weir_error *error)
 {
-	struct weir_table *table = aligned_alloc(_Alignof(struct weir_table), sizeof *table);
-	int status =
-	    table ? memory_open(table, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
+	struct weir_table *table = calloc(1, sizeof *table);
+	int status = table ? store_open(options, &table->store, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status != WEIR_OK) {
 		free(table);
@@ -27,7 +26,7 @@ void weir_table_close(weir_table *table)
 	if (!table)
 		return;
 	waitlist_close(table->waiting);
-	memory_close(table);
+	store_close(table->store);
 	free(table);
 }
 
@@ -35,31 +34,34 @@ int weir_table_reserve(weir_table *table, const weir_limit *limit, struct weir_e
 {
 	const struct algo_limit *algo = &limit->algo;
 
-	return memory_reserve(table, &algo, 1, error);
+	return store_reserve(table->store, &algo, 1, error);
 }
 
 int weir_table_sync(weir_table *table)
 {
-	return memory_sync(table);
+	return store_sync(table->store);
 }
 
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
-                             enum algo_op op, const void *key, size_t key_len, uint64_t cost,
-                             uint64_t now_ns, struct weir_decision *decision)
+                             struct algo_call call, struct slice key, uint64_t now_ns,
+                             struct weir_decision *decision)
 {
-	struct algo_call call = {op, cost, 0};
-	int status = limit_check(limit, op, key_len, cost);
-	struct memory_key wanted;
+	struct store *store = table->store;
+	int status = limit_check(limit, call.op, key.len, call.cost);
+	struct store_key wanted;
 
 	if (status != WEIR_OK)
 		return status;
-	status = memory_admit(table, &limit->algo,
-	                      memory_hash(table, limit->algo.identity, key, key_len), &wanted);
+	status = store_admit(store, &limit->algo,
+	                     store_hash(store, limit->algo.identity, key.data, key.len), &wanted);
 	if (__builtin_expect(status != WEIR_OK, 0))
 		return status;
-	memory_fetch_all(table, &wanted);
-	engine_apply(table, limit, &wanted, &call, limit_moment(&table->clock, now_ns, limit), decision);
-	if (op >= ALGO_REFUND)
+	store_fetch_alone(store, &limit->algo, &wanted);
+	engine_apply(limit,
+	             (struct store_step){store, &limit->algo, wanted, call,
+	                                 limit_moment(store_clock(store), now_ns, limit)},
+	             decision);
+	if (call.op >= ALGO_REFUND)
 		waitlist_wake(&table->waiting, wanted.hash);
 	return WEIR_OK;
 }
@@ -69,39 +71,42 @@ __attribute__((flatten)) int weir_acquire(weir_table *table, const weir_limit *l
                                           const void *key, size_t key_len, uint64_t cost,
                                           uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, ALGO_ACQUIRE, key, key_len, cost, now_ns, decision);
+	return table_call(table, limit, (struct algo_call){ALGO_ACQUIRE, cost},
+	                  (struct slice){key, key_len}, now_ns, decision);
 }
 
 __attribute__((noinline, flatten)) static int
-table_other(struct weir_table *table, const struct weir_limit *limit, enum algo_op op,
-            const void *key, size_t key_len, uint64_t cost, uint64_t now_ns,
-            struct weir_decision *decision)
+table_other(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
+            struct slice key, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, op, key, key_len, cost, now_ns, decision);
+	return table_call(table, limit, call, key, now_ns, decision);
 }
 
 int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
               uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, ALGO_PEEK, key, key_len, cost, now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_PEEK, cost},
+	                   (struct slice){key, key_len}, now_ns, decision);
 }
 
 int weir_refund(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                 uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, ALGO_REFUND, key, key_len, cost, now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_REFUND, cost},
+	                   (struct slice){key, key_len}, now_ns, decision);
 }
 
 int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, ALGO_RESET, key, key_len, 0, now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_RESET}, (struct slice){key, key_len},
+	                   now_ns, decision);
 }
 
 static struct turn turn_of(struct weir_table *table, const struct weir_limit *limit,
                            uint64_t now_ns)
 {
-	return (struct turn){.table = table, .at = limit_moment(&table->clock, now_ns, limit)};
+	return (struct turn){.table = table, .at = limit_moment(engine_clock(table), now_ns, limit)};
 }
 
 int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
@@ -190,14 +195,5 @@ int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *ke
 
 void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_table_stats *stats)
 {
-	if (now_ns == WEIR_NOW)
-		now_ns = clock_now(&table->clock);
-	*stats = (struct weir_table_stats){
-	    .capacity = table->section.capacity,
-	    .cells = table->table.sets * TABLE_SET_CELLS,
-	    .live = table_live(&table->table, now_ns),
-	    .evictions = table_evictions(&table->table),
-	    .bytes = table->section.size,
-	};
-	wide_add_stats(table, now_ns, stats);
+	store_stats(table->store, now_ns == WEIR_NOW ? clock_now(engine_clock(table)) : now_ns, stats);
 }

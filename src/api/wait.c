@@ -39,7 +39,7 @@ int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_
                  struct weir_decision *decision)
 {
 	struct request_wait waiting = {
-	    .wait = {.clock = &table->clock,
+	    .wait = {.clock = engine_clock(table),
 	             .list = &table->waiting,
 	             .decide = decide_request,
 	             .deny = deny_request},

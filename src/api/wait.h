@@ -2,7 +2,7 @@
 #ifndef API_WAIT_H
 #define API_WAIT_H
 
-#include "engine/engine.h"
+#include "engine/plan.h"
 
 /** As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0 or ENOMEM. */
 int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,

@@ -15,7 +15,7 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 {
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		struct memory_room room = memory_room_planned(capacity, &limit->algo);
+		struct store_capacity room = store_capacity_planned(capacity, &limit->algo);
 
 		if (!room.is_shared)
 			printf("%s: limit \"%s\": room for %llu keys, %llu bytes at most\n", path, limit->name,

@@ -5,6 +5,7 @@
  * a permit covers is given back by the thread that takes the permit itself off the list of
  * those held (store/permit.h), before anything is given back.
  */
+#include "engine/apply.h"
 #include "engine/engine.h"
 #include "wait/waitlist.h"
 
@@ -31,16 +32,23 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
                       const struct engine_taken *taken)
 {
 	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
-	struct algo_call call = {.op = ALGO_REFUND,
-	                         .cost = taken->cost,
-	                         .until_ns = taken->charge.until_ns,
-	                         .permit = taken->permit};
+	struct store *store = turn->table->store;
 	struct weir_decision ignored;
+	struct store_step step;
 
 	if (!limit)
 		return;
-	engine_apply_slow(turn->table, limit, memory_key(turn->table, &limit->algo, taken->charge.key),
-	                  call, turn->at, &ignored);
+	step = (struct store_step){
+	    .store = store,
+	    .limit = &limit->algo,
+	    .key = store_key(store, &limit->algo, taken->charge.key),
+	    .call = {.op = ALGO_REFUND,
+	             .cost = taken->cost,
+	             .until_ns = taken->charge.until_ns,
+	             .permit = taken->permit},
+	    .at = turn->at,
+	};
+	engine_apply_slow(limit, step, &ignored);
 	waitlist_wake(&turn->table->waiting, taken->charge.key);
 }
 
@@ -91,7 +99,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 		if (limit)
 			plan->steps[plan->step_count++] = (struct step){
 			    .limit = limit,
-			    .key = memory_key(engine_table(engine), &limit->algo, taken->key),
+			    .key = store_key(engine_table(engine)->store, &limit->algo, taken->key),
 			    .until_ns = taken->until_ns,
 			    .taken = taken->until_ns != 0,
 			};
@@ -117,7 +125,7 @@ void permits_hold(const struct turn *turn, struct plan *plan)
 	if (!any)
 		plan->permit.id = 0;
 	else if (until_ns > 0)
-		permit_hold(turn->table, plan->permit, until_ns, turn->at.now_ns);
+		permit_hold(turn->table->store, plan->permit, until_ns, turn->at.now_ns);
 }
 
 /* Whether it covers anything but places. */
@@ -134,7 +142,7 @@ void permits_begin(const struct turn *turn, struct plan *plan)
 	if (!has_rest(plan))
 		plan->gives_rest = true;
 	else if (plan->cost == 0)
-		plan->gives_rest = permit_is_held(turn->table, plan->permit, turn->at.now_ns);
+		plan->gives_rest = permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
 	else
-		plan->gives_rest = permit_take(turn->table, plan->permit, turn->at.now_ns);
+		plan->gives_rest = permit_take(turn->table->store, plan->permit, turn->at.now_ns);
 }

@@ -1,6 +1,6 @@
 #include "engine/plan.h"
 
-#include "engine/engine.h"
+#include "engine/apply.h"
 #include "wait/waitlist.h"
 
 /* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
@@ -24,11 +24,12 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
                          const struct algo_call *call, struct slice key, struct plan *plan)
 {
 	int status = limit_check(limit, call->op, key.len, call->cost);
-	struct memory_key wanted;
+	struct store_key wanted;
 
 	if (status == WEIR_OK)
-		status = memory_admit(table, &limit->algo,
-		                      memory_hash(table, limit->algo.identity, key.data, key.len), &wanted);
+		status = store_admit(table->store, &limit->algo,
+		                     store_hash(table->store, limit->algo.identity, key.data, key.len),
+		                     &wanted);
 	if (status != WEIR_OK)
 		return status;
 	engine_prepare_none(call, plan);
@@ -41,17 +42,17 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 void engine_fetch(const struct weir_table *table, const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		memory_touch(table, &plan->steps[i].key);
+		store_touch(table->store, &plan->steps[i].key);
 }
 
 void engine_locate(const struct turn *turn, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct memory_key *key = &plan->steps[i].key;
+		struct step *step = &plan->steps[i];
 
-		memory_locate(turn->table, key, turn->at.now_ns);
-		if (!key->cell)
-			memory_fetch_run(turn->table, key);
+		store_locate(turn->table->store, &step->limit->algo, &step->key, turn->at.now_ns);
+		if (!step->key.cell)
+			store_fetch_next(turn->table->store, &step->key);
 	}
 }
 
@@ -97,12 +98,18 @@ static void explain(const struct step *step, struct weir_decision *d)
 	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
 }
 
+static struct store_step store_step_of(const struct turn *turn, const struct step *step,
+                                       const struct algo_call *call)
+{
+	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
+}
+
 /* In memory, at once. */
 __attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
                                            struct step *step, const struct algo_call *call,
                                            struct weir_decision *d)
 {
-	uint64_t until_ns = engine_apply(turn->table, step->limit, &step->key, call, turn->at, d);
+	uint64_t until_ns = engine_apply(step->limit, store_step_of(turn, step, call), d);
 
 	if (call->op >= ALGO_REFUND && !is_first_of(plan, step->key.hash))
 		waitlist_wake(&turn->table->waiting, step->key.hash);
@@ -437,7 +444,7 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 	if (plan->stage != PLAN_DONE || plan->op != ALGO_ACQUIRE)
 		return ENGINE_DONE; /* nothing is taken yet, or shall be given back */
 	if (plan->permit.id != 0)
-		permit_take(turn->table, plan->permit, turn->at.now_ns);
+		permit_take(turn->table->store, plan->permit, turn->at.now_ns);
 	plan->stage = PLAN_UNDO;
 	return advance(turn, plan, &ignored);
 }
@@ -447,8 +454,8 @@ bool engine_report(const struct turn *turn, struct plan *plan)
 	struct weir_decision d = {.reason = WEIR_REASON_OK};
 
 	if (!engine_holds_places(plan))
-		return permit_is_held(turn->table, plan->permit, turn->at.now_ns);
-	permit_take(turn->table, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
+		return permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
+	permit_take(turn->table->store, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
 	plan->gives_rest = false;
 	plan->stage = PLAN_REFUND;
 	advance(turn, plan, &d);
@@ -457,10 +464,11 @@ bool engine_report(const struct turn *turn, struct plan *plan)
 
 bool engine_forget(const struct turn *turn, const struct plan *plan)
 {
-	const struct memory_key *key = &plan->only.key;
-	bool had = memory_forget(turn->table, key, turn->at.now_ns);
+	const struct store_step step =
+	    store_step_of(turn, &plan->only, &(struct algo_call){.op = ALGO_RESET});
+	bool had = store_forget(&step);
 
-	waitlist_wake(&turn->table->waiting, key->hash);
+	waitlist_wake(&turn->table->waiting, step.key.hash);
 	return had;
 }
 

@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "base/slice.h"
 #include "engine/limit.h"
+#include "engine/table.h"
 #include "rules/model.h"
-#include "store/memory.h"
 #include "store/permit.h"
 #include "wait/patience.h"
 
@@ -35,7 +35,7 @@
 struct step {
 	const struct weir_limit *limit;
 	const struct rules_rule *rule; /* that asked for it; NULL in direct calls */
-	struct memory_key key;
+	struct store_key key;
 	struct slice key_name; /* the caller's, or in its arena */
 	uint64_t until_ns;     /* of the state that it left: what a refund names, if not 0 */
 	bool shadow;

@@ -9,7 +9,6 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/match.h"
-#include "store/history.h"
 
 struct rule_key {
 	int *attributes; /* by number */
@@ -48,14 +47,14 @@ static int open_limits(struct weir_engine *engine, struct weir_error *error)
 			}
 			return status;
 		}
-		history_join(engine->table, &engine->limits[engine->limit_count].algo);
+		store_join(engine->table->store, &engine->limits[engine->limit_count].algo);
 	}
 	return WEIR_OK;
 }
 
 static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
 {
-	size_t i = keyhash(&engine->table->hash, 0, name.data, name.len) & engine->slot_mask;
+	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->slot_mask;
 
 	while (engine->names[i] &&
 	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
@@ -109,7 +108,7 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
 
-	engine->match = match_new(config, &engine->table->secret, &engine->arena);
+	engine->match = match_new(config, engine_secret(engine->table), &engine->arena);
 	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
 	if (!engine->match || !engine->keys)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
@@ -130,7 +129,7 @@ static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < engine->limit_count; i++)
 		limits[i] = &engine->limits[i].algo;
-	return memory_reserve(engine->table, limits, engine->limit_count, error);
+	return store_reserve(engine->table->store, limits, engine->limit_count, error);
 }
 
 int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
@@ -289,6 +288,7 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 {
 	const struct weir_engine *engine = source->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
+	const struct store *store = engine->table->store;
 	struct slice key = key_of(source, number);
 
 	if (!key.data)
@@ -297,13 +297,13 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 		return WEIR_ELONG;
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
-		uint64_t hash = memory_hash(engine->table, limit->algo.identity, key.data, key.len);
+		uint64_t hash = store_hash(store, limit->algo.identity, key.data, key.len);
 		struct step *step = &plan->steps[plan->step_count++];
 
 		*step = (struct step){
 		    .limit = limit,
 		    .rule = rule,
-		    .key = memory_key(engine->table, &limit->algo, hash),
+		    .key = store_key(store, &limit->algo, hash),
 		    .key_name = key,
 		    .shadow = rule->mode == RULES_SHADOW,
 		    .secret = engine->keys[number].secret,

@@ -155,7 +155,7 @@ static const struct held_kind start_kind = {give_answer, NULL};
 
 static uint64_t start_of(const struct worker *worker, const struct work *work)
 {
-	return clock_monotonic(&worker->shared->table->clock, worker->turn.at.now_ns) + work->wait_ns;
+	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) + work->wait_ns;
 }
 
 /* Counts a request that is decided. */
@@ -253,7 +253,7 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 {
 	struct held *held = take_all(worker, client_of(conn)), *older;
 
-	worker->turn.at = clock_moment(&worker->shared->table->clock);
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	for (; held; held = older) {
 		older = held->next;
 		for (size_t i = held->taken_count; i > 0; i--)

@@ -32,13 +32,13 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 static void add_room(const struct weir_table *table, const struct algo_limit *limit,
                      struct buffer *out)
 {
-	struct memory_room room;
+	struct store_capacity room;
 
 	if (limit->algorithm->draws) { /* it keeps no states */
 		buffer_add_text(out, "null");
 		return;
 	}
-	room = memory_room(table, limit);
+	room = engine_capacity_of(table, limit);
 	buffer_printf(out, "{\"keys\":%llu,\"bytes\":%llu,\"shared\":%s}",
 	              (unsigned long long)room.keys, (unsigned long long)room.bytes,
 	              room.is_shared ? "true" : "false");

@@ -17,7 +17,7 @@ int permit_prepare(struct worker *worker, struct work *work, struct weir_error *
 	const struct request *r = &work->request;
 	struct weir_permits permits;
 
-	if (!permit_text_read(r->permit, &worker->shared->table->secret, &permits))
+	if (!permit_text_read(r->permit, engine_secret(worker->shared->table), &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->plan.only.key.hash))
 		return error_set(error, WEIR_EINVAL,
@@ -52,7 +52,7 @@ int permit_answer(struct worker *worker, struct work *work)
 	}
 	engine_permits(&work->plan, &permits);
 	work->reply.permit =
-	    permit_text_write(&permits, &worker->shared->table->secret, &worker->arena);
+	    permit_text_write(&permits, engine_secret(worker->shared->table), &worker->arena);
 	if (!work->reply.permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);

@@ -175,7 +175,7 @@ static void decide_again(struct worker *worker, struct held *held, uint64_t now_
 	struct work work = {
 	    .conn = held->conn, .protocol = protocol_of(held->conn), .request = queued->request};
 
-	worker->turn.at = clock_moment(&worker->shared->table->clock);
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	if (now_ns >= queued->end_ns)
 		work.request.wait_ns = WEIR_ZERO;
 	else if (work.request.wait_ns != 0)
@@ -215,7 +215,7 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	queued->worker = worker;
 	queued->request = work->request;
 	keep(&queued->request, queued->bytes);
-	queued->start_ns = clock_monotonic(&worker->shared->table->clock, worker->turn.at.now_ns);
+	queued->start_ns = clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns);
 	queued->deadline_ns = sat_add(queued->start_ns, work->plan.max_wait_ns);
 	queued->held.size = size + REPLY_SIZE;
 	if (hold_add(worker, &queued->held, &queued_kind, work->conn, queued->start_ns))

@@ -187,7 +187,7 @@ static void say_room(const struct server *server)
 
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		struct memory_room room = memory_room(server->shared.table, &limit->algo);
+		struct store_capacity room = engine_capacity_of(server->shared.table, &limit->algo);
 
 		if (!room.is_shared)
 			log_say(server->shared.log, LOG_INFO, "limit_room", {"limit", limit->name},
@@ -293,7 +293,7 @@ static void say_started(const struct server *server)
 	        {"file", path ? path : ""}, {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count},
 	        {"threads", .number = server->worker_count},
-	        {"capacity", .number = server->shared.table->section.capacity});
+	        {"capacity", .number = engine_capacity(server->shared.table)});
 	say_room(server);
 }
 

@@ -27,7 +27,7 @@ static void answer(struct worker *worker)
 		arena_reset(&worker->arena);
 		return;
 	}
-	worker->turn.at = clock_moment(&worker->shared->table->clock);
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	handle_fetch(worker->shared->table, worker->batch, worker->count);
 	handle_locate(&worker->turn, worker->batch, worker->count);
 	for (size_t i = 0; i < worker->count; i++) {

@@ -92,7 +92,7 @@ static void prepare(struct run *run, struct lane *lane, size_t i)
 	}
 	run->statuses[i] = status;
 	for (size_t j = 0; status == WEIR_OK && j < plan->step_count; j++) {
-		memory_fetch(lane->table, &plan->steps[j].key);
+		store_fetch(lane->table->store, &plan->steps[j].key);
 		burst_prefetch(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
 }

@@ -15,7 +15,7 @@
 
 #define NOTE_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
-static struct table_place place_of(const struct weir_table *store, const struct algo_limit *limit,
+static struct table_place place_of(const struct memory *store, const struct algo_limit *limit,
                                    unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
@@ -51,7 +51,7 @@ static int64_t preference(const struct table_slot *slot, const struct algo_note 
 	return cell_ahead_ns(slot->value, now_ns);
 }
 
-static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t now_ns)
+static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
 	struct algo_note note = limit->algorithm->note(limit);
 	struct table_place place, best_place = {0};
@@ -73,13 +73,13 @@ static bool join(struct weir_table *store, struct algo_limit *limit, uint64_t no
 	       (!best.cell && table_is_full(&store->table, &best_place, now_ns)); /* no room */
 }
 
-void history_join(struct weir_table *store, struct algo_limit *limit)
+void history_join(struct memory *store, struct algo_limit *limit)
 {
 	while (limit->algorithm->note && !join(store, limit, clock_now(&store->clock)))
 		;
 }
 
-void history_convert(const struct weir_table *store, const struct algo_limit *limit,
+void history_convert(const struct memory *store, const struct algo_limit *limit,
                      unsigned generation, uint64_t now_ns, struct algo_state *state)
 {
 	struct table_place place = place_of(store, limit, generation);

@@ -11,7 +11,7 @@
 #include "algo/algo.h"
 #include "table/table.h"
 
-struct weir_table;
+struct memory;
 
 /**
  * Gives a bucket the generation that its parameters have in this table: theirs, if
@@ -19,10 +19,10 @@ struct weir_table;
  * begins anew that was joined longest ago; states that were written under it, and
  * still live, are then read under the wrong parameters. Other limits have none.
  */
-void history_join(struct weir_table *store, struct algo_limit *limit);
+void history_join(struct memory *store, struct algo_limit *limit);
 
 /** A live state of that generation, as `limit` would have it; all in use where nobody knows. */
-__attribute__((noinline, cold)) void history_convert(const struct weir_table *store,
+__attribute__((noinline, cold)) void history_convert(const struct memory *store,
                                                      const struct algo_limit *limit,
                                                      unsigned generation, uint64_t now_ns,
                                                      struct algo_state *state);

@@ -13,7 +13,7 @@
 #define CAPACITY_DEFAULT 1000000
 #define ID_NONE          UINT32_MAX /* above those of all users and groups */
 
-static void unmap(struct weir_table *store)
+static void unmap(struct memory *store)
 {
 	for (size_t i = 0; i < MEMORY_SLOTS; i++) {
 		struct wide_table *wide = store->wide[i], *former;
@@ -38,7 +38,7 @@ static int choose_secret(const struct weir_table_options *options, struct hash_k
 	return WEIR_OK;
 }
 
-static int make_in_memory(struct weir_table *store, uint64_t capacity,
+static int make_in_memory(struct memory *store, uint64_t capacity,
                           const struct hash_key *secret, struct weir_error *error)
 {
 	size_t size = section_size(capacity, 0);
@@ -69,7 +69,7 @@ static int open_file(const struct weir_table_options *options, uint64_t capacity
 }
 
 /* What was asked for is what there is. */
-static int check_file(const struct weir_table *store, const struct weir_table_options *options,
+static int check_file(const struct memory *store, const struct weir_table_options *options,
                       struct weir_error *error)
 {
 	uint64_t capacity = store->section.capacity;
@@ -85,7 +85,7 @@ static int check_file(const struct weir_table *store, const struct weir_table_op
 	return WEIR_OK;
 }
 
-static int attach_file(struct weir_table *store, const struct weir_table_options *options,
+static int attach_file(struct memory *store, const struct weir_table_options *options,
                        uint64_t capacity, const struct hash_key *secret, struct weir_error *error)
 {
 	int fd, status = open_file(options, capacity, secret, &fd, error);
@@ -99,7 +99,7 @@ static int attach_file(struct weir_table *store, const struct weir_table_options
 	return status;
 }
 
-int memory_open(struct weir_table *store, const struct weir_table_options *options,
+int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error)
 {
 	static const struct weir_table_options defaults;
@@ -130,7 +130,7 @@ int memory_open(struct weir_table *store, const struct weir_table_options *optio
 	return WEIR_OK;
 }
 
-bool memory_is_full(const struct weir_table *store, const struct algo_limit *limit,
+bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
                     const struct table_place *place, uint64_t now_ns, struct algo_outcome *out)
 {
 	bool full = table_is_full(&store->table, place, now_ns);
@@ -140,7 +140,7 @@ bool memory_is_full(const struct weir_table *store, const struct algo_limit *lim
 	return full;
 }
 
-bool memory_forget(struct weir_table *store, const struct memory_key *key, uint64_t now_ns)
+bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns)
 {
 	struct table_place place = table_place(&store->table, key->hash);
 
@@ -154,7 +154,7 @@ bool memory_forget(struct weir_table *store, const struct memory_key *key, uint6
 	}
 }
 
-int memory_sync(struct weir_table *store)
+int memory_sync(struct memory *store)
 {
 	int status;
 
@@ -169,7 +169,7 @@ int memory_sync(struct weir_table *store)
 	return status;
 }
 
-void memory_close(struct weir_table *store)
+void memory_close(struct memory *store)
 {
 	if (store->file)
 		file_see(&store->table, clock_now(&store->clock));

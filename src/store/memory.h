@@ -15,6 +15,7 @@
 #include "rows/slots.h"
 #include "store/history.h"
 #include "store/section.h"
+#include "store/store.h"
 #include "table/table.h"
 
 /* Of a state that belongs to one limit alone, and has no key. */
@@ -34,43 +35,47 @@ struct wide_table {
 /* Twice as many as there may be tables, so one that is not there is soon missed. */
 #define MEMORY_SLOTS (2 * SECTION_MAX)
 
-struct weir_table {
+struct memory {
 	struct table table; /* of one-word states; its header is the store's */
 	struct hash_key secret; /* as it was when the file was checked, as is `section` */
 	struct keyhash hash;    /* made of it */
 	struct clock clock;
 	struct section section; /* of that table */
 	struct shared *file;    /* NULL: this process's memory */
-	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 	size_t wide_count; /* of all tables of limits */
 	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */
 	struct wide_table *wide[MEMORY_SLOTS];
 };
 
+static inline struct memory *memory_of(const struct store *store)
+{
+	return (struct memory *)store;
+}
+
 /** Errors: as weir_table_open. */
-int memory_open(struct weir_table *store, const struct weir_table_options *options,
+int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error);
-void memory_close(struct weir_table *store);
+void memory_close(struct memory *store);
 
 /** As weir_table_sync. */
-int memory_sync(struct weir_table *store);
+int memory_sync(struct memory *store);
 
 /**
  * Makes sure that each of the limits whose states are wide has a table with rows as wide and
  * room for as many keys as it asks for: all of them, or nothing is changed. One that is
  * too small stays as the former of a larger one. Errors: as weir_table_reserve.
  */
-int memory_reserve(struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+int memory_reserve(struct memory *store, const struct algo_limit *const *limits, size_t n,
                    struct weir_error *error);
 
 /** The last of the tables that are filed under a slot, or NULL. */
-static inline struct wide_table *wide_at(const struct weir_table *store, size_t slot)
+static inline struct wide_table *wide_at(const struct memory *store, size_t slot)
 {
 	return __atomic_load_n(&store->wide[slot], __ATOMIC_ACQUIRE);
 }
 
 /** The table of a limit with wide states, or NULL. */
-static inline struct wide_table *memory_wide(const struct weir_table *store, uint64_t identity)
+static inline struct wide_table *memory_wide(const struct memory *store, uint64_t identity)
 {
 	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
 		struct wide_table *wide = wide_at(store, i);
@@ -81,11 +86,11 @@ static inline struct wide_table *memory_wide(const struct weir_table *store, uin
 }
 
 /** The larger table that another process has made instead of this one; this one if there is none. */
-__attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct weir_table *store,
+__attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct memory *store,
                                                                      struct wide_table *wide);
 
 /** The table of a limit that was admitted, also when another process has made it. */
-static inline struct wide_table *memory_newest(struct weir_table *store, uint64_t identity)
+static inline struct wide_table *memory_newest(struct memory *store, uint64_t identity)
 {
 	struct wide_table *wide = memory_wide(store, identity);
 
@@ -102,45 +107,33 @@ static inline bool memory_is_wide_enough(const struct wide_table *wide,
 	return wide && wide->section.row_cells >= limit->width;
 }
 
-__attribute__((noinline, cold)) int memory_admit_slow(struct weir_table *store,
+__attribute__((noinline, cold)) int memory_admit_slow(struct memory *store,
                                                       const struct algo_limit *limit,
                                                       struct wide_table **out);
 
 /** The hash of a key of the limit with this identity. */
-static inline uint64_t memory_hash(const struct weir_table *store, uint64_t identity,
+static inline uint64_t memory_hash(const struct memory *store, uint64_t identity,
                                    const void *key, size_t key_len)
 {
 	return keyhash(&store->hash, identity, key, key_len);
 }
 
-/*
- * A key on its way through a batch. Memory is slow and answers many questions at
- * once, so a batch starts fetching homes, looks into each some keys later and starts
- * fetching the runs of those that are not there, and decides later still.
- */
-struct memory_key {
-	uint64_t hash;
-	struct cell *cell; /* where it was seen; NULL: not looked for, or not at home */
-	const struct algo_limit *limit;
-	struct wide_table *wide; /* that its limit has for wide states, where `cell` is; else NULL */
-};
-
 /** `limit` was admitted. */
-static inline struct memory_key memory_key(const struct weir_table *store,
+static inline struct store_key memory_key(const struct memory *store,
                                            const struct algo_limit *limit, uint64_t hash)
 {
 	struct wide_table *wide =
 	    __builtin_expect(limit->width == 0, 1) ? NULL : memory_wide(store, limit->identity);
 
-	return (struct memory_key){hash, NULL, limit, wide};
+	return (struct store_key){hash, NULL, wide};
 }
 
 /**
  * The same of any limit: of one whose states are wide, makes its table unless it is there.
  * Errors: as weir_table_reserve.
  */
-static inline int memory_admit(struct weir_table *store, const struct algo_limit *limit,
-                               uint64_t hash, struct memory_key *key)
+static inline int memory_admit(struct memory *store, const struct algo_limit *limit,
+                               uint64_t hash, struct store_key *key)
 {
 	*key = memory_key(store, limit, hash);
 	if (__builtin_expect(limit->width == 0, 1) ||
@@ -150,85 +143,18 @@ static inline int memory_admit(struct weir_table *store, const struct algo_limit
 }
 
 /* The table that has the states, or the heads, of the key's limit. */
-static inline const struct table *memory_table(const struct weir_table *store,
-                                               const struct memory_key *key)
+static inline const struct table *memory_table(const struct memory *store,
+                                               const struct store_key *key)
 {
 	return __builtin_expect(key->wide == NULL, 1) ? &store->table : &key->wide->table;
-}
-
-/** First: starts fetching the home. */
-static inline void memory_fetch(const struct weir_table *store, const struct memory_key *key)
-{
-	struct table_place place = table_place(memory_table(store, key), key->hash);
-
-	table_prefetch(&place);
-}
-
-/**
- * Instead, for many in a row with nothing between them: by a load that nobody
- * waits for. Prefetches in a row that all need a walk through the page tables
- * were mostly without effect (docs/design/speed.md); loads are never dropped.
- */
-static inline void memory_touch(const struct weir_table *store, const struct memory_key *key)
-{
-	struct table_place place = table_place(memory_table(store, key), key->hash);
-
-	__asm__ volatile("" : : "r"(cell_peek_low(place.home)));
-	prefetch(place.home + TABLE_SET_CELLS / 2);
 }
 
 /** Starts what can be done for a key's row before it is known which one that is. */
 __attribute__((noinline)) void wide_touch_rows(const struct wide_table *wide, uint64_t hash);
 
-/** Instead, for a key that comes alone: the next set is on its way before it is known to be needed.
- */
-static inline void memory_fetch_all(const struct weir_table *store, const struct memory_key *key)
-{
-	const struct table *table = memory_table(store, key);
-	struct table_place place = table_place(table, key->hash);
-
-	table_prefetch(&place);
-	table_prefetch_run(table, &place, 0, 1);
-	if (__builtin_expect(key->wide != NULL, 0) && !key->limit->is_summed)
-		wide_touch_rows(key->wide, key->hash);
-}
-
 /** Starts fetching what a decision will read of the row behind the key's cell. */
-void wide_fetch_row(const struct memory_key *key, uint64_t now_ns);
-
-/** Then, which may be left out as all that follows: looks at home. */
-static inline void memory_locate(const struct weir_table *store, struct memory_key *key,
-                                 uint64_t now_ns)
-{
-	struct table_place place = table_place(memory_table(store, key), key->hash);
-
-	key->cell = table_glance(place.home, place.tag);
-	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
-		wide_fetch_row(key, now_ns);
-}
-
-/** Then, for a key that is not there: starts fetching the next set. */
-static inline void memory_fetch_run(const struct weir_table *store, const struct memory_key *key)
-{
-	const struct table *table = memory_table(store, key);
-	struct table_place place = table_place(table, key->hash);
-
-	table_prefetch_run(table, &place, 0, 1);
-}
-
-/** At last, for such a key: looks into that set, or starts fetching all others. */
-static inline void memory_locate_run(const struct weir_table *store, struct memory_key *key,
-                                     uint64_t now_ns)
-{
-	const struct table *table = memory_table(store, key);
-	struct table_place place = table_place(table, key->hash);
-
-	key->cell = table_glance(table_run(table, &place), place.tag);
-	if (!key->cell)
-		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
-	else if (__builtin_expect(key->wide != NULL, 0))
-		wide_fetch_row(key, now_ns);
-}
+void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key,
+                    uint64_t now_ns);
 
 /* What a cell with a tag and no claim says. A state that is over equals none. */
 static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
@@ -270,18 +196,18 @@ static inline struct table_slot memory_find(const struct table *table,
 }
 
 /** Whether there is no room for a key that has no cell, which is denied then. */
-__attribute__((noinline, cold)) bool memory_is_full(const struct weir_table *store,
+__attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
                                                     const struct table_place *place,
                                                     uint64_t now_ns, struct algo_outcome *out);
 
 /** Forgets a key of one-word states. Whether it had one that says something still. */
-bool memory_forget(struct weir_table *store, const struct memory_key *key, uint64_t now_ns);
+bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns);
 
 /** memory_apply for wide states. */
-__attribute__((noinline)) uint64_t wide_apply(struct weir_table *store,
+__attribute__((noinline)) uint64_t wide_apply(struct memory *store,
                                               const struct algo_limit **by,
-                                              const struct memory_key *key,
+                                              const struct store_key *key,
                                               const struct algo_call *call,
                                               const struct algo_time *time,
                                               struct algo_outcome *out);
@@ -292,31 +218,18 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_time *time, struct algo_outcome *out);
 
 /** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
-bool wide_try_log(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+bool wide_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
 /** As memory_try, for an acquire from a summed window that time has left. */
-bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
-/* The room for the keys of a limit. */
-struct memory_room {
-	uint64_t keys;  /* so many at once, nearly always */
-	uint64_t bytes; /* of memory, or of the file, at most */
-	bool is_shared; /* with the keys of all limits whose states are one word */
-};
-
-/** The room of a limit that was admitted. */
-struct memory_room memory_room(const struct weir_table *store, const struct algo_limit *limit);
-
-/** The same of one that is new to a store of that capacity. */
-struct memory_room memory_room_planned(uint64_t capacity, const struct algo_limit *limit);
-
 /** Adds the tables of limits. */
-void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats);
+void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats);
 
 /** Where a key seems to be: at home, in the next set, or (NULL) not there. */
-static inline struct cell *memory_near(const struct weir_table *store, const struct memory_key *key)
+static inline struct cell *memory_near(const struct memory *store, const struct store_key *key)
 {
 	const struct table *table = memory_table(store, key);
 	struct table_place place = table_place(table, key->hash);
@@ -394,8 +307,8 @@ static inline bool memory_try(struct cell *cell, bool load_is_atomic,
  * then. Returns the end of the state it left, which a refund may name; 0 when it
  * left none.
  */
-static inline uint64_t memory_apply(struct weir_table *store, const struct algo_limit **by,
-                                    const struct memory_key *key, const struct algo_call *call,
+static inline uint64_t memory_apply(struct memory *store, const struct algo_limit **by,
+                                    const struct store_key *key, const struct algo_call *call,
                                     const struct algo_time *time, struct algo_outcome *out)
 {
 	struct table_place place = table_place(&store->table, key->hash);

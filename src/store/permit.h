@@ -9,7 +9,7 @@
 #ifndef STORE_PERMIT_H
 #define STORE_PERMIT_H
 
-#include "store/memory.h"
+#include "store/store.h"
 
 struct permit {
 	uint64_t id;   /* 0: none */
@@ -20,12 +20,12 @@ struct permit {
 uint64_t permit_draw(void);
 
 /** Until `until_ns`, when none of what it was taken from has anything left to give back. */
-void permit_hold(struct weir_table *store, struct permit permit, uint64_t until_ns,
+void permit_hold(struct store *store, struct permit permit, uint64_t until_ns,
                  uint64_t now_ns);
 
-bool permit_is_held(const struct weir_table *store, struct permit permit, uint64_t now_ns);
+bool permit_is_held(const struct store *store, struct permit permit, uint64_t now_ns);
 
 /** Whether it was held, which it is not any more. */
-bool permit_take(struct weir_table *store, struct permit permit, uint64_t now_ns);
+bool permit_take(struct store *store, struct permit permit, uint64_t now_ns);
 
 #endif

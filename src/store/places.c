@@ -21,8 +21,8 @@
 
 /* Whose places: a key's in a store, or those of one head and row. */
 struct holder {
-	struct weir_table *store;
-	const struct memory_key *key;
+	struct memory *store;
+	const struct store_key *key;
 	const struct wide_state *alone;
 };
 
@@ -348,8 +348,8 @@ static uint64_t apply(const struct holder *holder, const struct algo_limit **by,
 	return 0;
 }
 
-uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
-                      const struct memory_key *key, const struct algo_call *call,
+uint64_t places_apply(struct memory *store, const struct algo_limit **by,
+                      const struct store_key *key, const struct algo_call *call,
                       const struct algo_time *time, struct algo_outcome *out)
 {
 	struct holder holder = {.store = store, .key = key};

@@ -30,7 +30,7 @@ static size_t count_formers(const struct wide_table *wide)
 }
 
 /* Whether `wide` is the last of its limit's tables from now on; else one that covers it is. */
-static bool take_over(struct weir_table *store, struct wide_table *wide)
+static bool take_over(struct memory *store, struct wide_table *wide)
 {
 	uint64_t identity = wide->section.identity;
 
@@ -51,7 +51,7 @@ static bool take_over(struct weir_table *store, struct wide_table *wide)
 	}
 }
 
-static int check_count(const struct weir_table *store, uint64_t identity, size_t more,
+static int check_count(const struct memory *store, uint64_t identity, size_t more,
                        struct weir_error *error)
 {
 	const char *path = store->file ? store->file->path : "this process";
@@ -68,7 +68,7 @@ static int check_count(const struct weir_table *store, uint64_t identity, size_t
 	return WEIR_OK;
 }
 
-int reserve_publish(struct weir_table *store, const struct section *section, void *memory,
+int reserve_publish(struct memory *store, const struct section *section, void *memory,
                     struct weir_error *error)
 {
 	struct wide_table *wide = aligned_alloc(_Alignof(struct wide_table), sizeof *wide);
@@ -89,7 +89,7 @@ int reserve_publish(struct weir_table *store, const struct section *section, voi
 	return status;
 }
 
-static bool is_served(const struct weir_table *store, const struct algo_limit *limit)
+static bool is_served(const struct memory *store, const struct algo_limit *limit)
 {
 	const struct wide_table *wide = memory_wide(store, limit->identity);
 
@@ -97,7 +97,7 @@ static bool is_served(const struct weir_table *store, const struct algo_limit *l
 	       (memory_is_wide_enough(wide, limit) && wide->section.capacity >= limit->keys);
 }
 
-static struct section wanted(const struct weir_table *store, const struct algo_limit *limit)
+static struct section wanted(const struct memory *store, const struct algo_limit *limit)
 {
 	const struct wide_table *wide = memory_wide(store, limit->identity);
 	uint64_t width = u64_max(limit->width, wide ? wide->section.row_cells : 0);
@@ -106,7 +106,7 @@ static struct section wanted(const struct weir_table *store, const struct algo_l
 }
 
 /* The sections that the limits still need. Returns how many, in `fresh`, which has room for all. */
-static size_t plan(const struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+static size_t plan(const struct memory *store, const struct algo_limit *const *limits, size_t n,
                    struct section *fresh)
 {
 	size_t count = 0;
@@ -117,7 +117,7 @@ static size_t plan(const struct weir_table *store, const struct algo_limit *cons
 	return count;
 }
 
-static int reserve_in_file(struct weir_table *store, const struct algo_limit *const *limits,
+static int reserve_in_file(struct memory *store, const struct algo_limit *const *limits,
                            size_t n, struct section *fresh, struct weir_error *error)
 {
 	int fd, status = shared_lock(store, &fd, error);
@@ -135,7 +135,7 @@ static int reserve_in_file(struct weir_table *store, const struct algo_limit *co
 }
 
 /* All memory before any of it is used. */
-static int reserve_in_memory(struct weir_table *store, const struct section *fresh, size_t count,
+static int reserve_in_memory(struct memory *store, const struct section *fresh, size_t count,
                              struct weir_error *error)
 {
 	void **memory = calloc(count, sizeof *memory);
@@ -162,7 +162,7 @@ static int reserve_in_memory(struct weir_table *store, const struct section *fre
 	return status;
 }
 
-int memory_reserve(struct weir_table *store, const struct algo_limit *const *limits, size_t n,
+int memory_reserve(struct memory *store, const struct algo_limit *const *limits, size_t n,
                    struct weir_error *error)
 {
 	struct section *fresh = calloc(n ? n : 1, sizeof *fresh);
@@ -179,7 +179,7 @@ int memory_reserve(struct weir_table *store, const struct algo_limit *const *lim
 	return status;
 }
 
-struct wide_table *memory_find_newer(struct weir_table *store, struct wide_table *wide)
+struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wide)
 {
 	struct wide_table *newer = wide;
 	int fd;
@@ -193,7 +193,7 @@ struct wide_table *memory_find_newer(struct weir_table *store, struct wide_table
 	return newer;
 }
 
-int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit,
+int memory_admit_slow(struct memory *store, const struct algo_limit *limit,
                       struct wide_table **out)
 {
 	int status = memory_reserve(store, &limit, 1, NULL);
@@ -202,27 +202,29 @@ int memory_admit_slow(struct weir_table *store, const struct algo_limit *limit,
 	return status;
 }
 
-static struct memory_room room_in(const struct section *section)
+static struct store_capacity capacity_in(const struct section *section)
 {
-	return (struct memory_room){section->capacity, section->size, section->identity == 0};
+	return (struct store_capacity){section->capacity, section->size, section->identity == 0};
 }
 
-struct memory_room memory_room(const struct weir_table *store, const struct algo_limit *limit)
+struct store_capacity store_capacity_of(const struct store *store, const struct algo_limit *limit)
 {
-	return room_in(limit->width == 0 ? &store->section
-	                                 : &memory_wide(store, limit->identity)->section);
+	const struct memory *memory = memory_of(store);
+
+	return capacity_in(limit->width == 0 ? &memory->section
+	                                     : &memory_wide(memory, limit->identity)->section);
 }
 
-struct memory_room memory_room_planned(uint64_t capacity, const struct algo_limit *limit)
+struct store_capacity store_capacity_planned(uint64_t capacity, const struct algo_limit *limit)
 {
 	struct section section = {.capacity = capacity, .size = section_size(capacity, 0)};
 
 	if (limit->width != 0)
 		section = section_of(limit->identity, limit->width, limit->keys, capacity);
-	return room_in(&section);
+	return capacity_in(&section);
 }
 
-void wide_add_stats(const struct weir_table *store, uint64_t now_ns, struct weir_table_stats *stats)
+void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats)
 {
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
 		for (const struct wide_table *wide = wide_at(store, i); wide; wide = wide->former) {

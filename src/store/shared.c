@@ -17,7 +17,7 @@ static void keep_first(void *context, const char *text)
 		error_set(error, WEIR_EINVAL, "%s", text);
 }
 
-static int map_section(struct weir_table *store, int fd, const struct section_walk *walk,
+static int map_section(struct memory *store, int fd, const struct section_walk *walk,
                        struct weir_error *error)
 {
 	const struct section *section = &walk->section;
@@ -43,7 +43,7 @@ static int map_section(struct weir_table *store, int fd, const struct section_wa
  * How far the first header says that sections go by now: others use what is before that, be
  * its header damaged or not. 0: the first header itself is not the one that was opened.
  */
-static int find_end(const struct weir_table *store, int fd, uint64_t size, uint64_t *end,
+static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t *end,
                     struct weir_error *error)
 {
 	struct section_walk first = {0};
@@ -58,7 +58,7 @@ static int find_end(const struct weir_table *store, int fd, uint64_t size, uint6
 }
 
 /* All sections from store->file->end on. */
-static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
+static int map_rest(struct memory *store, int fd, struct weir_error *error)
 {
 	struct shared *file = store->file;
 	struct section_walk walk = {.offset = file->end, .secret = store->secret};
@@ -84,7 +84,7 @@ static int map_rest(struct weir_table *store, int fd, struct weir_error *error)
 	return status;
 }
 
-static int lock_and_map(struct weir_table *store, int fd, struct weir_error *error)
+static int lock_and_map(struct memory *store, int fd, struct weir_error *error)
 {
 	int status = file_lock(fd, store->file->path, error);
 
@@ -96,7 +96,7 @@ static int lock_and_map(struct weir_table *store, int fd, struct weir_error *err
 	return status;
 }
 
-int shared_open(struct weir_table *store, int fd, const struct weir_table_options *options,
+int shared_open(struct memory *store, int fd, const struct weir_table_options *options,
                 struct weir_error *error)
 {
 	size_t len = strlen(options->path) + 1;
@@ -123,7 +123,7 @@ int shared_open(struct weir_table *store, int fd, const struct weir_table_option
 	return status;
 }
 
-int shared_lock(struct weir_table *store, int *fd, struct weir_error *error)
+int shared_lock(struct memory *store, int *fd, struct weir_error *error)
 {
 	const struct shared *file = store->file;
 	struct stat stat;
@@ -150,7 +150,7 @@ void shared_unlock(int fd)
 	close(fd);
 }
 
-int shared_add(struct weir_table *store, int fd, const struct section *fresh, size_t n,
+int shared_add(struct memory *store, int fd, const struct section *fresh, size_t n,
                struct weir_error *error)
 {
 	const struct shared *file = store->file;

@@ -22,18 +22,18 @@ struct shared {
 };
 
 /** Maps all that is in a file that was opened, into a zeroed store. Errors: as weir_table_open. */
-int shared_open(struct weir_table *store, int fd, const struct weir_table_options *options,
+int shared_open(struct memory *store, int fd, const struct weir_table_options *options,
                 struct weir_error *error);
 
 /**
  * Opens the store's file anew, locked, and maps what others have added. Errors: EIO (it is
  * not where it was, or another), EINVAL (it is damaged). Then shared_unlock.
  */
-int shared_lock(struct weir_table *store, int *fd, struct weir_error *error);
+int shared_lock(struct memory *store, int *fd, struct weir_error *error);
 void shared_unlock(int fd);
 
 /** Adds sections to the locked file, all or none, and maps them. Errors: EIO, EFULL, ENOMEM. */
-int shared_add(struct weir_table *store, int fd, const struct section *fresh, size_t n,
+int shared_add(struct memory *store, int fd, const struct section *fresh, size_t n,
                struct weir_error *error);
 
 #endif

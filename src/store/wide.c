@@ -150,7 +150,7 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 	__builtin_unreachable();
 }
 
-void wide_find(struct wide_table *wide, const struct memory_key *key, struct wide_state *state)
+void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
 	state->wide = wide;
 	state->place = table_place(&wide->table, key->hash);
@@ -164,7 +164,7 @@ void wide_find(struct wide_table *wide, const struct memory_key *key, struct wid
  * between leaves it closed, and the next finds it so. False: look again.
  */
 static bool find_former(struct wide_table *former, const struct algo_limit *limit,
-                        const struct memory_key *key, const struct algo_call *call, uint64_t now_ns,
+                        const struct store_key *key, const struct algo_call *call, uint64_t now_ns,
                         struct cell *head)
 {
 	struct wide_state state;
@@ -248,7 +248,7 @@ static bool try_open(struct cell *cell, const struct row *row, const struct algo
 }
 
 __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
-                                           const struct memory_key *key, uint64_t cost,
+                                           const struct store_key *key, uint64_t cost,
                                            uint64_t now_ns, struct algo_outcome *out,
                                            uint64_t *until_ns)
 {
@@ -257,7 +257,7 @@ __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
 	return try_log(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
-bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key, uint64_t cost,
+bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
@@ -265,8 +265,8 @@ bool wide_try_open(const struct algo_limit *limit, const struct memory_key *key,
 	return try_open(key->cell, &row, limit, cost, now_ns, out, until_ns);
 }
 
-uint64_t wide_apply(struct weir_table *store, const struct algo_limit **by,
-                    const struct memory_key *key, const struct algo_call *call,
+uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
+                    const struct store_key *key, const struct algo_call *call,
                     const struct algo_time *time, struct algo_outcome *out)
 {
 	struct algo_call rest = *call;
@@ -356,13 +356,13 @@ static void fetch_log(const struct row *row, struct log_head head)
 		fetch_back(row, head.place, head.span);
 }
 
-void wide_fetch_row(const struct memory_key *key, uint64_t now_ns)
+void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key, uint64_t now_ns)
 {
 	struct cell head = cell_load(key->cell, key->wide->table.load_is_atomic);
 	struct row row = row_of(key->wide, key->cell, 0);
 
-	if (key->limit->rows == ALGO_ROWS_LOG)
+	if (limit->rows == ALGO_ROWS_LOG)
 		fetch_log(&row, log_head(row.width, cell_word(head)));
-	else if (!key->limit->is_summed || slots_needs_row(key->limit, now_ns, head))
+	else if (!limit->is_summed || slots_needs_row(limit, now_ns, head))
 		fetch_slots(&row);
 }

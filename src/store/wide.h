@@ -12,7 +12,7 @@ struct wide_state {
 	struct row row;
 };
 
-void wide_find(struct wide_table *wide, const struct memory_key *key, struct wide_state *state);
+void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state);
 
 /** Whether the head is what it was found as. */
 bool wide_still(const struct wide_state *state);
@@ -28,8 +28,8 @@ bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, s
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
 /** wide_apply and wide_apply_cell for a limit of what is in flight; the latter has no store. */
-uint64_t places_apply(struct weir_table *store, const struct algo_limit **by,
-                      const struct memory_key *key, const struct algo_call *call,
+uint64_t places_apply(struct memory *store, const struct algo_limit **by,
+                      const struct store_key *key, const struct algo_call *call,
                       const struct algo_time *time, struct algo_outcome *out);
 uint64_t places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
                            const struct algo_call *call, const struct algo_time *time,

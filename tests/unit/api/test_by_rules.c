@@ -14,8 +14,7 @@
 #include "base/os.h"
 #include "../engine/config.h"
 #include "engine/limit.h"
-#include "wait/waitlist.h"
-#include "store/memory.h"
+#include "engine/table.h"
 
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND)
@@ -381,7 +380,7 @@ static uint64_t hash_of(struct scene *s, const char *name)
 {
 	const struct weir_limit *limit = weir_engine_limit(s->engine, name, strlen(name));
 
-	return memory_hash(s->table, limit->algo.identity, "k", 1);
+	return store_hash(s->table->store, limit->algo.identity, "k", 1);
 }
 
 static void until_it_waits_for(struct scene *s, const char *name)

@@ -16,9 +16,8 @@
 
 #include "base/os.h"
 #include "engine/limit.h"
-#include "store/memory.h"
+#include "engine/table.h"
 #include "wait/sleep.h"
-#include "wait/waitlist.h"
 
 #define MS      UINT64_C(1000000)
 #define THREADS 6

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "engine/engine.h"
+#include "engine/apply.h"
+#include "engine/table.h"
 #include "store/file.h"
 #include "store/memory.h"
 
@@ -67,14 +68,15 @@ static int close_limits(void **state)
 static unsigned granted_at(weir_table *table, size_t kind, struct moment at, struct weir_decision *d)
 {
 	const struct algo_limit *algo = &limits[kind]->algo;
-	struct memory_key key;
-	struct algo_call call = {ALGO_ACQUIRE, 1, 0};
+	struct store_step step = {
+	    .store = table->store, .limit = algo, .call = {ALGO_ACQUIRE, 1}, .at = at};
 	unsigned granted = 0;
 
-	assert_int_equal(memory_admit(table, algo, memory_hash(table, algo->identity, "k", 1), &key),
+	assert_int_equal(store_admit(table->store, algo,
+	                             store_hash(table->store, algo->identity, "k", 1), &step.key),
 	                 WEIR_OK);
 	for (int i = 0; i < 3 * QUOTA; i++) {
-		engine_apply(table, limits[kind], &key, &call, at, d);
+		engine_apply(limits[kind], step, d);
 		granted += d->allowed;
 	}
 	return granted;
@@ -248,7 +250,7 @@ static void a_state_of_a_clock_that_was_lost_is_cut_back_once(void **state)
 static void the_time_is_kept_in_the_file_while_it_is_read(void **state)
 {
 	weir_table *table = open_file();
-	uint64_t *seen_ns = &table->table.header->seen_ns, now_ns = clock_now(&table->clock);
+	uint64_t *seen_ns = &memory_of(table->store)->table.header->seen_ns, now_ns = clock_now(engine_clock(table));
 	uint64_t end_ns = os_monotonic_ns() + 20 * NS_PER_S; /* of what would never end */
 	struct weir_decision d;
 

@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "engine/engine.h"
+#include "store/memory.h"
 
 #define NOW UINT64_C(1700000000000000000)
 #define HOUR (3600 * NS_PER_S)
@@ -324,9 +325,9 @@ static void test_what_nobody_knows_any_more_counts_as_all_in_use(void **context)
 	open_engine(&before, table, bucket(10, 10));
 	assert_true(ask(&before, 1, NOW).allowed);
 	open_engine(&after, table, bucket(10, 20));
-	for (uint64_t i = 0; i < table->table.sets * TABLE_SET_CELLS; i++)
-		if (cell_is_note(table->table.cells[i]))
-			table->table.cells[i] = (struct cell){0, 0};
+	for (uint64_t i = 0; i < memory_of(table->store)->table.sets * TABLE_SET_CELLS; i++)
+		if (cell_is_note(memory_of(table->store)->table.cells[i]))
+			memory_of(table->store)->table.cells[i] = (struct cell){0, 0};
 	assert_int_equal(ask(&before, 0, NOW).remaining, 9); /* its own */
 	assert_int_equal(ask(&after, 0, NOW).remaining, 0);
 	weir_engine_close(before.engine);

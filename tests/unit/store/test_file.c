@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
+#include "engine/table.h"
 #include "store/file.h"
 #include "store/memory.h"
 #include "store/section.h"
@@ -388,7 +389,7 @@ static void a_child_of_a_fork_makes_claims_of_its_own(void **state)
 	assert_true(wait(&status) > 0);
 	assert_int_equal(status, 0);
 	weir_acquire(table, limit, "parent again", 12, 1, NOW, &d);
-	assert_int_equal(table->table.header->claims, 3);
+	assert_int_equal(memory_of(table->store)->table.header->claims, 3);
 	assert_int_equal(weir_peek(table, limit, "child", 5, 1, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, QUOTA - 1);
 	weir_table_close(table);
@@ -403,7 +404,7 @@ static long dirty_kb(const weir_table *table)
 	bool ours = false;
 	long kb, sum = -1;
 
-	snprintf(start, sizeof start, "%lx-", (unsigned long)table->table.header);
+	snprintf(start, sizeof start, "%lx-", (unsigned long)memory_of(table->store)->table.header);
 	while (maps && fgets(line, sizeof line, maps)) {
 		if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
 			ours = strncmp(line, start, strlen(start)) == 0;
@@ -427,12 +428,12 @@ static void a_sync_writes_everything_out(void **state)
 
 	(void)state;
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
-	seen_ns = table->table.header->seen_ns;
+	seen_ns = memory_of(table->store)->table.header->seen_ns;
 	for (int i = 0; i < 1000; i++)
 		weir_acquire(table, limit, key, (size_t)snprintf(key, sizeof key, "%d", i), 1, NOW, &d);
 	assert_int_not_equal(dirty_kb(table), 0);
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
-	assert_true(table->table.header->seen_ns > seen_ns);
+	assert_true(memory_of(table->store)->table.header->seen_ns > seen_ns);
 	assert_int_equal(statfs(path, &system), 0);
 	if (system.f_type != TMPFS_MAGIC) /* which has no disk to write to */
 		assert_int_equal(dirty_kb(table), 0);
@@ -450,14 +451,14 @@ static void a_clock_never_goes_back(void **state)
 
 	(void)state;
 	for (int boots = 0; boots < 2; boots++) {
-		struct cell clock = table->table.header->clock;
+		struct cell clock = memory_of(table->store)->table.header->clock;
 
 		/* What a wall an hour ahead would have left. */
 		clock.high += hour;
 		weir_table_close(table);
 		change(offsetof(struct table_header, clock), &clock, sizeof clock);
 		table = open_with(0, NULL);
-		before = clock_now(&table->clock);
+		before = clock_now(engine_clock(table));
 		assert_true(before > os_wall_ns() + hour / 2);
 		assert_int_equal(weir_acquire(table, limit, "a", 1, QUOTA / 2, WEIR_NOW, &d), WEIR_OK);
 		assert_int_equal(d.allowed, true);
@@ -466,8 +467,8 @@ static void a_clock_never_goes_back(void **state)
 		if (boots == 1)
 			change(offsetof(struct table_header, clock), &other_boot, sizeof other_boot);
 		table = open_with(0, NULL);
-		assert_true(clock_now(&table->clock) >= before);
-		assert_true(clock_now(&table->clock) < before + hour / 2);
+		assert_true(clock_now(engine_clock(table)) >= before);
+		assert_true(clock_now(engine_clock(table)) < before + hour / 2);
 	}
 	weir_table_close(table);
 	weir_limit_close(limit);
@@ -490,7 +491,7 @@ FILE *__wrap_fopen64(const char *name, const char *mode)
 static void who_does_not_know_the_boot_leaves_the_clock_to_those_that_do(void **state)
 {
 	weir_table *first = open_with(1000, NULL), *second;
-	struct cell clock = first->table.header->clock;
+	struct cell clock = memory_of(first->store)->table.header->clock;
 
 	(void)state;
 	assert_int_equal(clock.low, os_boot_id());
@@ -498,8 +499,8 @@ static void who_does_not_know_the_boot_leaves_the_clock_to_those_that_do(void **
 	assert_int_equal(os_boot_id(), 0);
 	second = open_with(0, NULL);
 	boot_is_hidden = false;
-	assert_memory_equal(&first->table.header->clock, &clock, sizeof clock);
-	assert_true(clock_now(&second->clock) >= clock_now(&first->clock) - NS_PER_MS);
+	assert_memory_equal(&memory_of(first->store)->table.header->clock, &clock, sizeof clock);
+	assert_true(clock_now(engine_clock(second)) >= clock_now(engine_clock(first)) - NS_PER_MS);
 	weir_table_close(second);
 	weir_table_close(first);
 }

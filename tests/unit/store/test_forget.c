@@ -7,50 +7,56 @@
 
 #include <cmocka.h>
 
-#include "store/memory.h"
+#include "store/store.h"
 
 #define NOW     UINT64_C(1700000000000000000)
 #define THREADS 4
 #define ROUNDS  500000
 
 struct fixture {
-	struct weir_table *store;
+	struct store *store;
 	struct algo_limit limit; /* one in an hour */
 	pthread_barrier_t start;
 	unsigned taken, forgotten;
 };
 
-static struct memory_key key_of(const struct fixture *f, unsigned number)
+static struct store_step step_of(const struct fixture *f, unsigned number, uint64_t now_ns)
 {
-	return memory_key(f->store, &f->limit, memory_hash(f->store, 1, &number, sizeof number));
+	uint64_t hash = store_hash(f->store, 1, &number, sizeof number);
+
+	return (struct store_step){
+	    .store = f->store,
+	    .limit = &f->limit,
+	    .key = store_key(f->store, &f->limit, hash),
+	    .call = {.op = ALGO_ACQUIRE, .cost = 1},
+	    .at = moment_given(now_ns),
+	};
 }
 
 static bool take(struct fixture *f, unsigned number, uint64_t now_ns)
 {
 	const struct algo_limit *by = &f->limit;
-	struct memory_key key = key_of(f, number);
-	struct algo_call call = {.op = ALGO_ACQUIRE, .cost = 1};
-	struct algo_time time = {now_ns, 0};
+	const struct store_step step = step_of(f, number, now_ns);
 	struct algo_outcome outcome;
 
 	algo_outcome_open(&outcome);
-	memory_apply(f->store, &by, &key, &call, &time, &outcome);
+	store_run(&step, &by, &outcome);
 	return outcome.allowed;
 }
 
 static bool forget(struct fixture *f, unsigned number, uint64_t now_ns)
 {
-	struct memory_key key = key_of(f, number);
+	const struct store_step step = step_of(f, number, now_ns);
 
-	return memory_forget(f->store, &key, now_ns);
+	return store_forget(&step);
 }
 
 static void open_fixture(struct fixture *f)
 {
 	struct weir_limit_options options = {.rate = {1, 1, WEIR_HOUR}, .burst = 1};
 
-	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &f->store,
-	                                 NULL), WEIR_OK);
+	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &f->store, NULL),
+	                 WEIR_OK);
 	assert_int_equal(algo_limit_init(&f->limit, &options, NULL), WEIR_OK);
 	f->taken = f->forgotten = 0;
 }
@@ -68,7 +74,7 @@ static void a_key_is_new_when_it_was_forgotten_and_no_other_is(void **state)
 	assert_false(forget(&f, 7, NOW));
 	for (unsigned i = 0; i < 100; i++)
 		assert_int_equal(take(&f, i, NOW), i == 7);
-	weir_table_close(f.store);
+	store_close(f.store);
 }
 
 static void what_has_nothing_left_to_say_is_not_forgotten(void **state)
@@ -80,7 +86,7 @@ static void what_has_nothing_left_to_say_is_not_forgotten(void **state)
 	assert_true(take(&f, 0, NOW));
 	assert_false(forget(&f, 0, NOW + 3600 * NS_PER_S));
 	assert_true(forget(&f, 0, NOW + 3600 * NS_PER_S - 1));
-	weir_table_close(f.store);
+	store_close(f.store);
 }
 
 static void *run(void *context)
@@ -113,7 +119,7 @@ static void what_threads_forget_is_what_others_took(void **state)
 		pthread_join(ids[i], NULL);
 	assert_int_equal(f.forgotten, f.taken);
 	pthread_barrier_destroy(&f.start);
-	weir_table_close(f.store);
+	store_close(f.store);
 }
 
 int main(void)

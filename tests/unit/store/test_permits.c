@@ -29,13 +29,13 @@
 #define LEASE (30 * NS_PER_S)
 #define YEAR  (365 * NS_PER_DAY)
 
-static weir_table *table;
+static struct store *store;
 static struct algo_outcome out;
 
 static void open_table(uint64_t capacity, const char *file)
 {
 	assert_int_equal(
-	    weir_table_open(&(struct weir_table_options){.capacity = capacity, .path = file}, &table,
+	    store_open(&(struct weir_table_options){.capacity = capacity, .path = file}, &store,
 	                    NULL), WEIR_OK);
 }
 
@@ -51,12 +51,13 @@ static void make(struct algo_limit *limit, uint64_t max)
 static uint64_t ask_key(const struct algo_limit *limit, struct algo_call call, uint64_t key,
                         uint64_t now_ns, struct algo_outcome *answer)
 {
-	struct algo_time time = {now_ns, 0};
-	struct memory_key wanted;
+	struct store_step step = {
+	    .store = store, .limit = limit, .call = call, .at = moment_given(now_ns)};
 
-	assert_int_equal(
-	    memory_admit(table, limit, memory_hash(table, limit->identity, &key, 8), &wanted), WEIR_OK);
-	return memory_apply(table, &limit, &wanted, &call, &time, answer);
+	assert_int_equal(store_admit(store, limit, store_hash(store, limit->identity, &key, 8),
+	                             &step.key),
+	                 WEIR_OK);
+	return store_run(&step, &limit, answer);
 }
 
 static uint64_t acquire(const struct algo_limit *limit, uint64_t cost, uint64_t permit,
@@ -99,7 +100,7 @@ static int open_small(void **unused)
 static int close_table(void **unused)
 {
 	(void)unused;
-	weir_table_close(table);
+	store_close(store);
 	return 0;
 }
 
@@ -282,7 +283,7 @@ static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
 	other.identity = 2;
 	for (uint64_t key = 0; key < 1000; key++)
 		held += hold(&limit, key, NOW) != 0;
-	assert_int_equal(held, memory_wide(table, 1)->table.sets * TABLE_SET_CELLS);
+	assert_int_equal(held, memory_wide(memory_of(store), 1)->table.sets * TABLE_SET_CELLS);
 	hold(&limit, 5000, NOW);
 	assert_int_equal(out.reason, WEIR_REASON_NO_ROOM);
 	assert_int_equal(out.retry_after_ns, NS_PER_S);
@@ -316,7 +317,7 @@ static void keys_that_hold_nothing_need_no_room(void **unused)
 		let_go(&limit, key, NOW);
 		let_go(&limit, key, NOW);
 	}
-	weir_table_stats(table, NOW, &stats);
+	store_stats(store, NOW, &stats);
 	assert_int_equal(stats.live, 0);
 	assert_int_equal(stats.evictions, 0);
 }
@@ -329,7 +330,7 @@ static void reload(struct algo_limit *old, struct algo_limit *next, uint64_t max
 
 	make(next, max);
 	next->identity = old->identity;
-	assert_int_equal(memory_reserve(table, &limits, 1, NULL), WEIR_OK);
+	assert_int_equal(store_reserve(store, &limits, 1, NULL), WEIR_OK);
 	algo_succeed(old, next);
 }
 
@@ -604,7 +605,7 @@ static void the_killed_hold_until_their_leases_end_and_no_longer(void **unused)
 	print_message("%lu places held by the dead\n", lost);
 	assert_int_equal(admitted(&limit, 9, NOW + ROUNDS * LEASE), MAX);
 	munmap(shared, 4096);
-	weir_table_close(table);
+	store_close(store);
 }
 
 int main(void)

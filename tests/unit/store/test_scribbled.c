@@ -13,6 +13,7 @@
 
 #include "base/number.h"
 #include "path.h"
+#include "engine/table.h"
 #include "store/file.h"
 #include "store/memory.h"
 #include "store/section.h"

@@ -1,0 +1,52 @@
+/* apply.h: one step in the store of a table, explained; no rule. */
+#ifndef ENGINE_APPLY_H
+#define ENGINE_APPLY_H
+
+#include "engine/limit.h"
+#include "store/store.h"
+
+/** Any step of `limit`. Returns as store_run. */
+__attribute__((noinline)) uint64_t engine_apply_slow(const struct weir_limit *limit,
+                                                     struct store_step step,
+                                                     struct weir_decision *decision);
+
+/**
+ * An acquire from a wide state that is in key.cell, where it is done at once. Returns the end
+ * of the state that it left; 0: nothing has happened.
+ */
+__attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
+                                                  struct store_step step,
+                                                  struct weir_decision *decision);
+
+/** Where it is done at once, on a key that was seen. False: nothing has happened. */
+static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
+                              struct weir_decision *decision, uint64_t *until_ns)
+{
+	struct algo_outcome outcome;
+
+	if (__builtin_expect(!step->key.cell || !algo_is_current(step->limit), 0))
+		return false;
+	if (__builtin_expect(!store_try(step, &outcome, until_ns), 0)) {
+		if (step->limit->width == 0 || step->call.op != ALGO_ACQUIRE)
+			return false;
+		*until_ns = engine_try_row(limit, *step, decision);
+		return *until_ns != 0;
+	}
+	limit_explain(limit, step->limit, &outcome, decision);
+	return true;
+}
+
+/** Any step. Inline, so that what is known of it is left out. */
+static inline uint64_t engine_apply(const struct weir_limit *limit, struct store_step step,
+                                    struct weir_decision *decision)
+{
+	uint64_t until_ns;
+
+	if (!step.key.cell)
+		store_near(step.store, &step.key);
+	if (__builtin_expect(!engine_try(limit, &step, decision, &until_ns), 0))
+		return engine_apply_slow(limit, step, decision);
+	return until_ns;
+}
+
+#endif

@@ -1,0 +1,228 @@
+/* store.c: the store of a table, for those that see no table. */
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/memory.h"
+
+int store_open(const struct weir_table_options *options, struct store **out,
+               struct weir_error *error)
+{
+	struct memory *memory = aligned_alloc(_Alignof(struct memory), sizeof *memory);
+	int status = memory ? memory_open(memory, options, error)
+	                    : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status != WEIR_OK) {
+		free(memory);
+		memory = NULL;
+	}
+	*out = (struct store *)memory;
+	return status;
+}
+
+void store_close(struct store *store)
+{
+	if (store)
+		memory_close(memory_of(store));
+	free(store);
+}
+
+int store_sync(struct store *store)
+{
+	return memory_sync(memory_of(store));
+}
+
+void store_stats(const struct store *store, uint64_t now_ns, struct weir_table_stats *stats)
+{
+	const struct memory *memory = memory_of(store);
+
+	*stats = (struct weir_table_stats){
+	    .capacity = memory->section.capacity,
+	    .cells = memory->table.sets * TABLE_SET_CELLS,
+	    .live = table_live(&memory->table, now_ns),
+	    .evictions = table_evictions(&memory->table),
+	    .bytes = memory->section.size,
+	};
+	wide_add_stats(memory, now_ns, stats);
+}
+
+const struct clock *store_clock(const struct store *store)
+{
+	return &memory_of(store)->clock;
+}
+
+const struct hash_key *store_secret(const struct store *store)
+{
+	return &memory_of(store)->secret;
+}
+
+uint64_t store_capacity(const struct store *store)
+{
+	return memory_of(store)->section.capacity;
+}
+
+int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
+                  struct weir_error *error)
+{
+	return memory_reserve(memory_of(store), limits, n, error);
+}
+
+void store_join(struct store *store, struct algo_limit *limit)
+{
+	history_join(memory_of(store), limit);
+}
+
+/* Keys */
+
+uint64_t store_hash(const struct store *store, uint64_t identity, const void *key, size_t key_len)
+{
+	return memory_hash(memory_of(store), identity, key, key_len);
+}
+
+struct store_key store_key(const struct store *store, const struct algo_limit *limit,
+                           uint64_t hash)
+{
+	return memory_key(memory_of(store), limit, hash);
+}
+
+int store_admit(struct store *store, const struct algo_limit *limit, uint64_t hash,
+                struct store_key *key)
+{
+	return memory_admit(memory_of(store), limit, hash, key);
+}
+
+static inline struct table_place place_of(const struct store *store, const struct store_key *key)
+{
+	return table_place(memory_table(memory_of(store), key), key->hash);
+}
+
+void store_fetch(const struct store *store, const struct store_key *key)
+{
+	struct table_place place = place_of(store, key);
+
+	table_prefetch(&place);
+}
+
+void store_touch(const struct store *store, const struct store_key *key)
+{
+	struct table_place place = place_of(store, key);
+
+	__asm__ volatile("" : : "r"(cell_peek_low(place.home)));
+	prefetch(place.home + TABLE_SET_CELLS / 2);
+}
+
+void store_fetch_next(const struct store *store, const struct store_key *key)
+{
+	struct table_place place = place_of(store, key);
+
+	table_prefetch_run(memory_table(memory_of(store), key), &place, 0, 1);
+}
+
+void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
+                       const struct store_key *key)
+{
+	store_fetch(store, key);
+	store_fetch_next(store, key);
+	if (__builtin_expect(key->wide != NULL, 0) && !limit->is_summed)
+		wide_touch_rows(key->wide, key->hash);
+}
+
+void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
+                  uint64_t now_ns)
+{
+	struct table_place place = place_of(store, key);
+
+	key->cell = table_glance(place.home, place.tag);
+	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
+		wide_fetch_row(limit, key, now_ns);
+}
+
+void store_locate_next(const struct store *store, const struct algo_limit *limit,
+                       struct store_key *key, uint64_t now_ns)
+{
+	const struct table *table = memory_table(memory_of(store), key);
+	struct table_place place = table_place(table, key->hash);
+
+	key->cell = table_glance(table_run(table, &place), place.tag);
+	if (!key->cell)
+		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
+	else if (__builtin_expect(key->wide != NULL, 0))
+		wide_fetch_row(limit, key, now_ns);
+}
+
+/* Steps */
+
+bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
+{
+	return memory_try(step->key.cell, memory_of(step->store)->table.load_is_atomic, step->limit,
+	                  table_tag(step->key.hash), &step->call, step->at.now_ns, out, until_ns);
+}
+
+void store_near(const struct store *store, struct store_key *key)
+{
+	key->cell = memory_near(memory_of(store), key);
+}
+
+bool store_try_open(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
+{
+	return wide_try_open(step->limit, &step->key, step->call.cost, step->at.now_ns, out, until_ns);
+}
+
+bool store_try_log(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
+{
+	return wide_try_log(step->limit, &step->key, step->call.cost, step->at.now_ns, out, until_ns);
+}
+
+__attribute__((flatten)) uint64_t store_run(const struct store_step *step,
+                                            const struct algo_limit **by, struct algo_outcome *out)
+{
+	struct algo_time time = algo_time_at(step->limit, step->at);
+
+	return memory_apply(memory_of(step->store), by, &step->key, &step->call, &time, out);
+}
+
+bool store_forget(const struct store_step *step)
+{
+	return memory_forget(memory_of(step->store), &step->key, step->at.now_ns);
+}
+
+/* Alone */
+
+int store_alone_open(struct store_alone *alone, const struct algo_limit *limit)
+{
+	size_t size = limit->width * sizeof(struct cell);
+	void *row = NULL;
+
+	if (size > 0 && posix_memalign(&row, 64, size) != 0)
+		return WEIR_ENOMEM;
+	*alone = (struct store_alone){.row = row, .load_is_atomic = cell_load_is_atomic()};
+	if (row)
+		memset(row, 0, size);
+	return WEIR_OK;
+}
+
+void store_alone_close(struct store_alone *alone)
+{
+	free(alone->row);
+}
+
+bool store_alone_try(struct store_alone *alone, const struct store_step *step,
+                     struct algo_outcome *out, uint64_t *until_ns)
+{
+	return memory_try(&alone->cell, alone->load_is_atomic, step->limit, MEMORY_TAG, &step->call,
+	                  step->at.now_ns, out, until_ns);
+}
+
+uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
+                         struct algo_outcome *out)
+{
+	struct algo_time time = algo_time_at(step->limit, step->at);
+
+	if (alone->row)
+		return wide_apply_cell(&alone->cell, alone->row, alone->load_is_atomic, step->limit,
+		                       &step->call, &time, out);
+	return memory_apply_cell(&alone->cell, alone->load_is_atomic, step->limit, &step->call, &time,
+	                         out);
+}

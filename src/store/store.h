@@ -1,0 +1,159 @@
+/*
+ * store.h: a store as those see it that decide: where the states of keys live.
+ *
+ * The store of a table is this process's memory, or a file that others map, too; all it does
+ * is done at once. A limit may name a store of another kind, which completes steps later.
+ *
+ * All functions may be called from any thread.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <weir/weir.h>
+
+#include "algo/algo.h"
+#include "base/cell.h"
+#include "base/clock.h"
+#include "base/hash.h"
+
+struct store;
+struct wide_table;
+
+/** Errors: as weir_table_open. */
+int store_open(const struct weir_table_options *options, struct store **out,
+               struct weir_error *error);
+/** NULL does nothing. */
+void store_close(struct store *store);
+/** As weir_table_sync. */
+int store_sync(struct store *store);
+/** As weir_table_stats, at a time that is given. */
+void store_stats(const struct store *store, uint64_t now_ns, struct weir_table_stats *stats);
+
+const struct clock *store_clock(const struct store *store);
+const struct hash_key *store_secret(const struct store *store);
+uint64_t store_capacity(const struct store *store);
+
+/**
+ * Makes sure that each of the limits whose states are wide has a table with rows as wide and
+ * as many keys as it asks for: all of them, or nothing is changed. Errors: as
+ * weir_table_reserve.
+ */
+int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
+                  struct weir_error *error);
+/** See history.h. */
+void store_join(struct store *store, struct algo_limit *limit);
+
+/* How many keys a limit can have. */
+struct store_capacity {
+	uint64_t keys;  /* so many at once, nearly always */
+	uint64_t bytes; /* of memory, or of the file, at most */
+	bool is_shared; /* with the keys of all limits whose states are one word */
+};
+
+/** Of a limit that was admitted. */
+struct store_capacity store_capacity_of(const struct store *store, const struct algo_limit *limit);
+/** The same of one that is new to a store of that capacity. */
+struct store_capacity store_capacity_planned(uint64_t capacity, const struct algo_limit *limit);
+
+/* Keys */
+
+/*
+ * A key on its way through a turn. Memory is slow and answers many questions at once, so a
+ * turn starts fetching homes, looks into each some keys later and starts fetching the runs of
+ * those that are not there, and decides later still.
+ */
+struct store_key {
+	uint64_t hash;
+	struct cell *cell; /* where it was seen; NULL: not looked for, or not there */
+	struct wide_table *wide; /* that its limit has for wide states, where `cell` is; else NULL */
+};
+
+/** The hash of a key of the limit with this identity. */
+uint64_t store_hash(const struct store *store, uint64_t identity, const void *key, size_t key_len);
+
+/** `limit` was admitted. */
+struct store_key store_key(const struct store *store, const struct algo_limit *limit,
+                           uint64_t hash);
+/**
+ * The same of any limit: of one whose states are wide, makes its table unless it is there.
+ * Errors: as weir_table_reserve.
+ */
+int store_admit(struct store *store, const struct algo_limit *limit, uint64_t hash,
+                struct store_key *key);
+
+/** Starts fetching all that a key which comes alone may need. */
+void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
+                       const struct store_key *key);
+/** For one of many: starts fetching its home. */
+void store_fetch(const struct store *store, const struct store_key *key);
+/**
+ * Instead, for many in a row with nothing between them: by a load that nothing waits for.
+ * Prefetches in a row that all need a walk through the page tables were mostly without effect
+ * (docs/design/speed.md); loads are never dropped.
+ */
+void store_touch(const struct store *store, const struct store_key *key);
+
+/** Best some keys after store_fetch: looks at home. */
+void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
+                  uint64_t now_ns);
+/** Then, for a key that is not there: starts fetching the next set. */
+void store_fetch_next(const struct store *store, const struct store_key *key);
+/** At last, for such a key: looks into that set, or starts fetching all others. */
+void store_locate_next(const struct store *store, const struct algo_limit *limit,
+                       struct store_key *key, uint64_t now_ns);
+
+/** Where a key seems to be: at home, in the next set, or (NULL) not there. */
+void store_near(const struct store *store, struct store_key *key);
+
+/* Steps */
+
+/* One operation on one key, and all that it needs. */
+struct store_step {
+	struct store *store;
+	const struct algo_limit *limit;
+	struct store_key key;
+	struct algo_call call;
+	struct moment at;
+};
+
+/**
+ * A step where it is done at once: on a bucket, or in the slot of a summed window, whose cell
+ * seems to be near. False: nothing has happened, and store_run or its like does it. Else
+ * *until_ns is the end of the state that it left.
+ */
+bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
+/**
+ * Two more tries of an acquire on a wide state that is in key.cell: in a summed window that
+ * time has left, and in any other row.
+ */
+bool store_try_open(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
+bool store_try_log(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
+
+/**
+ * Any step, by *by (its limit, or what has taken over from it), which is what decided then.
+ * Returns the end of the state it left, which a refund may name; 0 when it left none.
+ */
+uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
+                   struct algo_outcome *out);
+
+/** Forgets a key of one-word states. Whether it had one that says something still. */
+bool store_forget(const struct store_step *step);
+
+/* The state of one limit alone, which has no key. */
+struct store_alone {
+	struct cell cell;
+	_Alignas(64) struct cell *row; /* NULL where the cell is all of it; not on the cell's line */
+	bool load_is_atomic;
+};
+
+/** 0 or ENOMEM. */
+int store_alone_open(struct store_alone *alone, const struct algo_limit *limit);
+void store_alone_close(struct store_alone *alone);
+/** store_try on it. */
+bool store_alone_try(struct store_alone *alone, const struct store_step *step,
+                     struct algo_outcome *out, uint64_t *until_ns);
+/** store_run on it. */
+uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
+                         struct algo_outcome *out);
+
+#endif
