@@ -18,8 +18,8 @@ struct arena {
 };
 
 /**
- * Begins with `memory`, aligned for any type, of at least 64 bytes, which stays
- * the caller's: on his stack, a small arena takes nothing from the heap.
+ * Begins with `memory`, aligned for any type, of at least 64 bytes, which stays the caller's: a
+ * small arena on the stack takes nothing from the heap.
  */
 void arena_borrow(struct arena *arena, void *memory, size_t size);
 

@@ -23,7 +23,8 @@ struct buffer {
 
 char *buffer_reserve_slow(struct buffer *buffer, size_t len);
 
-/** Makes room for `len` more bytes and returns where they go, or NULL (failed). Add to `len` yourself. */
+/** Makes room for `len` more bytes and returns where they go, or NULL (failed). Add to `len`
+ * yourself. */
 static inline char *buffer_reserve(struct buffer *buffer, size_t len)
 {
 	if (len < buffer->capacity - buffer->len && !buffer->failed)
@@ -56,10 +57,7 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
 void buffer_add_json(struct buffer *buffer, struct slice text);
-/**
- * `text` for a terminal: what it could take for a command of its own (control characters, and
- * bytes that are no UTF-8) is shown as \xHH.
- */
+/** `text` for a terminal: control characters, and bytes that are no UTF-8, are shown as \xHH. */
 void buffer_add_shown(struct buffer *buffer, struct slice text);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);

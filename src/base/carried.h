@@ -1,9 +1,6 @@
 /*
- * carried.h: attributes that a visitor's request brings along behind a proxy:
- * `header.NAME`, `cookie.NAME` and `query.NAME`.
- *
- * Rules name them, a codec finds them; this is the list that goes from the one
- * to the other.
+ * carried.h: attributes that a visitor's request brings along through a proxy: `header.NAME`,
+ * `cookie.NAME` and `query.NAME`. Rules name them and a codec finds them; both share this list.
  */
 #ifndef BASE_CARRIED_H
 #define BASE_CARRIED_H
@@ -18,7 +15,7 @@ struct carried {
 	struct slice name; /* "X-Api-Key", the end of `attribute` */
 };
 
-/* So many fit into one request, beside its method, path, host and ip. */
+/* At most so many in one request, beside its method, path, host and ip. */
 #define CARRIED_MAX 60
 
 struct carried_list {

@@ -35,9 +35,9 @@ struct cell {
 _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
-#define CELL_GENERATIONS 13 /* 0 to 12; the last values mark what is not as any state: */
-#define CELL_HELD        13 /* one that no other key may evict before it is spent */
-#define CELL_NOTE        14 /* what the store keeps for itself */
+#define CELL_GENERATIONS 13 /* 0 to 12; the last values mark other uses: */
+#define CELL_HELD        13 /* HELD: no other key may evict it before it is spent */
+#define CELL_NOTE        14 /* NOTE: the store's own */
 #define CELL_CLAIM       15
 
 static inline u128 cell_bits(struct cell cell)
@@ -96,9 +96,8 @@ static inline struct cell cell_make(uint32_t tag, uint64_t until_ns, uint32_t wo
 bool cell_load_is_atomic(void);
 
 /*
- * The thread sanitizer would put a lock of this process in place of a 16-byte
- * access, which other processes do not know. So it does not see these two:
- * what is tested is what is shipped, and by what it grants.
+ * Hidden from the thread sanitizer: it would guard a 16-byte access by a lock of this process,
+ * which other processes do not know. Tests run the shipped code, and count what it grants.
  */
 #define CELL_AS_IT_IS __attribute__((no_sanitize("thread")))
 
@@ -137,8 +136,8 @@ static inline uint64_t cell_peek_low(const struct cell *cell)
 }
 
 /*
- * A whole cell in two loads, acquire: when it is being changed, one half may be older than
- * the other. For who reads thousands of them, and can do with that.
+ * A whole cell in two loads, acquire: while it is being changed, one half may be older than the
+ * other. For readers of thousands of cells that can live with that.
  */
 static inline struct cell cell_peek(const struct cell *cell)
 {
@@ -152,7 +151,7 @@ CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before
 #if defined(__x86_64__)
 	bool swapped;
 
-	/* As the built-in function, which carries its operands through memory. */
+	/* The built-in function would carry its operands through memory. */
 	__asm__ volatile("lock cmpxchg16b %1"
 	                 : "=@ccz"(swapped), "+m"(*cell), "+a"(before.low), "+d"(before.high)
 	                 : "b"(after.low), "c"(after.high)

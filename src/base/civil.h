@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 #define CIVIL_CYCLE_YEARS 400
-#define CIVIL_CYCLE_DAYS  146097 /* of 400 years, a whole number of weeks: then all repeats */
+#define CIVIL_CYCLE_DAYS                                                                           \
+	146097 /* days of 400 years, a whole number of weeks: then the calendar                        \
+	          repeats */
 
 struct civil {
 	int64_t year; /* year 0 is 1 BC */

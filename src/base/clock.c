@@ -24,9 +24,8 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
 }
 
 /*
- * A slope is followed when the one before agrees with it. So whatever happens
- * once, between two pairs or inside of one, spoils at most one line, which
- * nobody follows.
+ * A slope is followed when it agrees with the one before. So a single disturbance, between two
+ * pairs or inside one, spoils at most one line, which no reading follows.
  */
 struct clock_line clock_line_next(const struct clock_line *line, const struct clock_pair *pair)
 {
@@ -45,14 +44,14 @@ struct clock_line clock_line_next(const struct clock_line *line, const struct cl
 
 static void write_line(struct clock *clock, const struct clock_line *line)
 {
-	/* Releases, so that whoever sees one of them sees what `begun` was before. */
+	/* Releases, so that a thread that sees one of them sees the value of `begun` before it. */
 	__atomic_store_n(&clock->line.counter, line->counter, __ATOMIC_RELEASE);
 	__atomic_store_n(&clock->line.ns, line->ns, __ATOMIC_RELEASE);
 	__atomic_store_n(&clock->line.slope, line->slope, __ATOMIC_RELEASE);
 	__atomic_store_n(&clock->line.span, line->span, __ATOMIC_RELEASE);
 }
 
-/* What stands there, if nobody was writing. */
+/* A copy of the line, unless it is being written. */
 static bool read_line(const struct clock *clock, struct clock_line *line, uint32_t *done)
 {
 	*done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
@@ -64,9 +63,8 @@ static bool read_line(const struct clock *clock, struct clock_line *line, uint32
 }
 
 /*
- * Whether nobody follows `line` any more. A pair from before it began comes from
- * a thread that has slept since; unless so much time has passed since it began
- * that the counter must have gone back.
+ * Whether no reading follows `line` any more. A pair from before the line comes from a thread
+ * that has slept since, unless so much time has passed that the counter must have gone back.
  */
 static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
 {
@@ -78,9 +76,9 @@ static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
 }
 
 /*
- * The floor is raised to a line's end before another takes its place, and to
- * what the system said before that is told. So a thread finds nothing below
- * what it was told before, whichever of the two told it.
+ * The floor rises to a line's end before the next line is there, and to the system's reading
+ * before that is returned. So no thread reads less than before, whether the line or the system
+ * told it.
  */
 uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
 {
@@ -113,7 +111,7 @@ static uint64_t system_ns(const struct clock *clock)
 	return os_monotonic_ns() + clock->offset_ns;
 }
 
-/* Loads under way would make the pair seem to be taken over a long time. */
+/* With loads under way the pair would seem to take a long time. */
 static uint64_t counter_after_loads(void)
 {
 #if defined(__x86_64__)

@@ -1,21 +1,19 @@
 /*
- * clock.h: what time it is, for those who were not told.
+ * clock.h: the time for calls that were not given one.
  *
- * A clock is anchored once: the wall's time at its start plus what the
- * monotonic clock has counted since. Steps of the wall while running do not
- * reach it. Calendar windows follow the wall, so a reading carries both; where
- * the caller passes a time in, both are that time.
+ * A clock is anchored once: the wall's time at its start plus what the monotonic clock has
+ * counted since. Steps of the wall do not reach it. Calendar windows follow the wall, so a
+ * reading carries both times; where the caller passes a time in, both are that time.
  *
- * CLOCK_MONOTONIC, and not a coarse or raw one: it is slewed to true seconds,
- * the same for all processes, and never goes back. But the system reads the
- * processor's counter in order with all that came before, so that memory which
- * one check waits for is not fetched beside that of the next. Where the system
- * itself trusts the counter, this clock reads it plainly and follows the
- * monotonic clock on a line through two pairs of (counter, clock), which
- * whoever finds it at its end draws anew; docs/design/clock.md has the bound.
+ * It follows CLOCK_MONOTONIC, and not a coarse or raw clock: that one is slewed to true seconds,
+ * the same for all processes, and never goes back. But the system reads the processor's counter
+ * in order with all loads before, so memory that one check waits for would not be fetched beside
+ * that of the next. Where the system itself trusts the counter, this clock reads the counter
+ * plainly and follows the monotonic clock on a line through two pairs of (counter, clock). The
+ * reading that finds the line at its end draws the next; docs/design/clock.md has the bound.
  *
- * Two words, `begun` and `done`, differ while a line is being written. Nobody
- * waits for it to be done: where there is no line, the system tells the time.
+ * Two words, `begun` and `done`, differ while a line is being written. No reading waits for
+ * that: meanwhile the system tells the time.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -28,13 +26,13 @@
 #include "base/number.h"
 #include "base/os.h"
 
-/* How long a line is followed; a slew that turns from -500 to 500 ppm puts it 524 ns off by then. */
+/* A line is followed so long; a slew that turns from -500 to 500 ppm puts it 524 ns off by then. */
 #define CLOCK_LINE_NS (UINT64_C(1) << 19)
-/* What a line is drawn through: pairs taken within this, and so far from one another. */
+/* A line is drawn through pairs taken within this time, and so far from one another. */
 #define CLOCK_PAIR_NS  200
 #define CLOCK_APART_NS UINT64_C(500000)
 #define CLOCK_GAP_NS   (UINT64_C(1) << 30)
-/* How far from the monotonic clock a reading can be, while that is slewed by 500 ppm at most. */
+/* A reading is at most so far from the monotonic clock, slewed by 500 ppm at most. */
 #define CLOCK_BOUND_NS 1000
 
 /* One reading of the system's clock between two of the counter. */
@@ -45,24 +43,24 @@ struct clock_pair {
 
 struct clock_line {
 	uint64_t counter, ns; /* where it begins */
-	uint64_t slope;       /* nanoseconds a count, times 2^32; 0: through one pair there is none */
-	uint64_t span;        /* counts from there that it is good for; 0: not to be followed */
+	uint64_t slope;       /* nanoseconds a count, times 2^32; 0: no slope yet, after one pair */
+	uint64_t span;        /* counts for which it is good; 0: not to be followed */
 };
 
-#define CLOCK_NO_SLOPE UINT64_MAX /* of a clock that never goes by the counter */
+#define CLOCK_NO_SLOPE UINT64_MAX /* for clocks that never follow the counter */
 
 struct clock {
-	_Alignas(64) uint32_t begun; /* lines so far, by who writes them */
+	_Alignas(64) uint32_t begun; /* lines so far, counted by the thread that writes one */
 	uint32_t done;
 	struct clock_line line;
-	uint64_t floor_ns;  /* no reading is below it: the system's that were told, ends of lines */
+	uint64_t floor_ns;  /* the floor of all readings: ends of lines, and the system's readings */
 	uint64_t offset_ns; /* from the monotonic clock */
-	uint64_t *seen_ns;  /* where the time is kept for those who come later; NULL: nowhere */
+	uint64_t *seen_ns;  /* the clock of a file, kept for the next start; NULL: none */
 };
 
 _Static_assert(sizeof(struct clock) == 64, "a clock is read from one cache line");
 
-/* *seen_ns is renewed when it is older than this. */
+/* *seen_ns is renewed when it is so old. */
 #define CLOCK_SEEN_NS (100 * NS_PER_MS)
 
 /* One instant. */
@@ -75,8 +73,8 @@ struct moment {
 uint64_t clock_offset(void);
 
 /**
- * So far ahead of the monotonic clock, and `by_counter` where the system trusts
- * that. Any thread may read it; now and then a reading writes to it.
+ * A clock `offset_ns` ahead of the monotonic clock, `by_counter` where the system trusts the
+ * counter. Any thread may read it; now and then a reading writes to it.
  */
 struct clock clock_start(uint64_t offset_ns, bool by_counter);
 
@@ -86,13 +84,16 @@ struct clock_line clock_line_next(const struct clock_line *line, const struct cl
 /** Reads the time that `pair` tells, and draws a new line when that is due. */
 uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair);
 
-/** Reads the system's clock. Kept out of what is flattened: inlined, it cost the fast path a third. */
+/**
+ * Reads the system's clock. Never inlined into flattened functions: there it cost the fast path
+ * a third.
+ */
 __attribute__((noinline, cold)) uint64_t clock_now_slow(const struct clock *clock);
 
 /** Raises *least to `ns`, where it is below; returns what it is then. */
 uint64_t clock_raise(uint64_t *least, uint64_t ns);
 
-/* Not ordered with what stands before and behind it; one thread's readings are, on x86-64. */
+/* Not ordered with the loads and stores around it; readings of one thread are, on x86-64. */
 static inline uint64_t clock_counter(void)
 {
 #if defined(__x86_64__)
@@ -107,17 +108,20 @@ static inline uint64_t clock_counter(void)
 #endif
 }
 
-/** The time by the line; false when it is not to be followed here, or being written. */
+/** The time by the line; false when the line is at its end, or being written. */
 static inline bool clock_follow(const struct clock *clock, uint64_t counter, uint64_t *now_ns)
 {
-	/* Each load is an acquire, so that `begun` is read last: it is `done` if none saw another line. */
+	/*
+	 * Each load is an acquire, so that `begun` is read last: it equals `done` if all loads saw
+	 * one line.
+	 */
 	uint32_t done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
 	uint64_t age = counter - __atomic_load_n(&clock->line.counter, __ATOMIC_ACQUIRE);
 	uint64_t slope = __atomic_load_n(&clock->line.slope, __ATOMIC_ACQUIRE);
 	uint64_t ns = __atomic_load_n(&clock->line.ns, __ATOMIC_ACQUIRE) + (age * slope >> 32);
 	uint64_t least_ns = __atomic_load_n(&clock->floor_ns, __ATOMIC_ACQUIRE);
 
-	/* A counter behind the line's beginning is a great age, too. */
+	/* A counter from before the line counts as a great age, too. */
 	if (__builtin_expect(age >= __atomic_load_n(&clock->line.span, __ATOMIC_ACQUIRE), 0) ||
 	    __builtin_expect(__atomic_load_n(&clock->begun, __ATOMIC_RELAXED) != done, 0))
 		return false;
@@ -134,7 +138,7 @@ static inline uint64_t clock_now(const struct clock *clock)
 	return clock_now_slow(clock);
 }
 
-/** What the monotonic clock says at `now_ns` of this one. */
+/** The monotonic clock's time at `now_ns` of this one. */
 static inline uint64_t clock_monotonic(const struct clock *clock, uint64_t now_ns)
 {
 	return now_ns - clock->offset_ns;
@@ -150,7 +154,7 @@ static inline struct moment moment_given(uint64_t now_ns)
 	return (struct moment){now_ns, now_ns};
 }
 
-/** The moment that a call is for: given, or WEIR_NOW. */
+/** The moment of a call: as given, or the clock's for WEIR_NOW. */
 static inline struct moment clock_moment_at(const struct clock *clock, uint64_t now_ns)
 {
 	return now_ns == WEIR_NOW ? clock_moment(clock) : moment_given(now_ns);

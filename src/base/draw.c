@@ -11,8 +11,8 @@ struct draw {
 };
 
 /*
- * A thread's own, so that drawing is no place where threads meet. Small enough for
- * the room that the system keeps for libraries loaded late, so it is found without a call.
+ * One for each thread, so that threads do not meet here. Small enough for the room that the
+ * system reserves for libraries loaded late, so it is found without a call.
  */
 static _Thread_local struct draw draw __attribute__((tls_model("initial-exec")));
 

@@ -7,10 +7,10 @@
 /** 64 fair bits; fit for shedding load, not for secrets. */
 uint64_t draw_next(void);
 
-/** Fair, from 0 up to but not 1. */
+/** Fair, from 0 to below 1. */
 double draw_share(void);
 
-/** What this thread draws from now on follows from `seed`; without, from the system's chance. */
+/** This thread's draws follow from `seed`; without a call, from the system's random source. */
 void draw_seed(uint64_t seed);
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * hash.h: SipHash-1-3, the keyed hash of everything that comes from outside, and 2-4.
  *
- * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012),
- * with one compression and three finalisation rounds, the variant that
- * language runtimes use for their hash tables. Who does not know the key can
- * neither aim at a cell of the table nor at a chain of an index.
+ * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression
+ * and three finalisation rounds, the variant that language runtimes use for their hash tables.
+ * Without the key an attacker can aim neither at a cell of the table nor at a chain of an index.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -23,8 +22,8 @@ uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len);
 
 /**
- * 128 bits of SipHash-2-4, the variant for what is shown to those who may not forge it:
- * twice the rounds, and proposed as a code of authentication.
+ * 128 bits of SipHash-2-4, with twice the rounds: proposed as a code of authentication, for
+ * texts that clients must not be able to forge.
  */
 struct hash_key hash_mac(const struct hash_key *key, const void *data, size_t len);
 

@@ -10,7 +10,7 @@ static void put(struct heap *heap, size_t index, struct heap_node *node)
 	node->index = index;
 }
 
-/* Into the hole at `index`, or above it where what is there is due later. */
+/* Puts `node` into the hole at `index`, or above it, past those due later. */
 static void rise(struct heap *heap, size_t index, struct heap_node *node)
 {
 	while (index > 0 && heap->nodes[(index - 1) / 2]->due > node->due) {
@@ -20,7 +20,7 @@ static void rise(struct heap *heap, size_t index, struct heap_node *node)
 	put(heap, index, node);
 }
 
-/* Makes the hole at `index` one without children, by moving up what is due first. */
+/* Moves the hole at `index` down to a leaf: the child due first moves up. */
 static size_t sink(struct heap *heap, size_t index)
 {
 	size_t child;

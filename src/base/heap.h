@@ -1,8 +1,8 @@
 /*
- * heap.h: what is due first, out of many.
+ * heap.h: finds, of many, the one that is due first.
  *
- * A binary heap of nodes that stand in their owners' structs. Adding and removing
- * take logarithmic time; memory is a pointer a node.
+ * A binary heap of nodes that stand in their owners' structs. Adding and removing take
+ * logarithmic time; memory is a pointer a node.
  */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H

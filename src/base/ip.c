@@ -62,7 +62,7 @@ bool ip_is_loopback(const struct ip *ip)
 	       memcmp(ip, &v6, sizeof v6) == 0;
 }
 
-/* Which bits of byte `i` are behind the prefix. */
+/* The bits of byte `i` that are behind the prefix. */
 static uint8_t host_mask(unsigned bits, unsigned i)
 {
 	unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
@@ -104,7 +104,7 @@ static bool parse_ends(struct slice first, struct slice last, struct ip_range *o
 	       ip_parse(last, &out->last) && memcmp(&out->first, &out->last, sizeof out->first) <= 0;
 }
 
-/* Stars stand for whole parts at the end: with zeros in their place it is a prefix. */
+/* Stars stand for whole parts at the end: replaced by zeros they make a prefix. */
 static bool parse_wildcard(struct slice text, struct ip_range *out)
 {
 	char zeroed[IP_TEXT_MAX];

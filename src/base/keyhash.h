@@ -1,11 +1,10 @@
 /*
  * keyhash.h: the hash of the keys of a table: fast, and keyed.
  *
- * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over
- * 64-bit words: two different inputs agree in its 128 bits with a probability
- * of at most 2^-64 over the secret, whoever chose them, as long as no hash is
- * shown to him; and none is. A folded multiplication, keyed too, then stirs
- * them into 64. A fifth of SipHash's time for a short key.
+ * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over 64-bit words: two
+ * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret,
+ * even if an attacker chose them, as long as he sees no hash; and none is shown. A folded
+ * multiplication, keyed too, then stirs them into 64. A fifth of SipHash's time for a short key.
  */
 #ifndef BASE_KEYHASH_H
 #define BASE_KEYHASH_H

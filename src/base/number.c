@@ -31,7 +31,7 @@ bool parse_i64(struct slice text, int64_t *out)
 	return true;
 }
 
-#define SHARE_PLACES 19 /* as many as a uint64_t holds */
+#define SHARE_PLACES 19 /* the most digits that always fit in a uint64_t */
 
 /* Exact up to 10^22, infinite from 10^309. */
 static double power_of_ten(unsigned n)
@@ -56,11 +56,11 @@ bool parse_share(struct slice text, double *out)
 			if (point || !any)
 				return false;
 			point = true;
-			any = false; /* there must be some behind it, too */
+			any = false; /* digits must follow it */
 			continue;
 		}
 		any = true;
-		if (digits >= UINT64_C(100000000000000000)) { /* more than count */
+		if (digits >= UINT64_C(100000000000000000)) { /* more digits than count */
 			if (!point)
 				return false;
 			continue;

@@ -20,7 +20,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE      ((size_t)4096)
 
-/* Beside the memory there is: making all of it resident would do no harm. */
+/* Compared with the memory there is: making all of it resident would do no harm. */
 static bool is_small(size_t size)
 {
 	return size <= (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / 8;
@@ -29,7 +29,7 @@ static bool is_small(size_t size)
 void *os_pages_map(size_t size)
 {
 	size_t slack = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
-	/* Not reserved: what is never touched takes address space alone. */
+	/* Not reserved: pages that are never touched take address space alone. */
 	char *pages = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
 	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -45,7 +45,7 @@ void *os_pages_map(size_t size)
 	size = (size + PAGE - 1) / PAGE * PAGE;
 	if (slack > before)
 		munmap(pages + size, slack - before);
-	/* A wish: refused is as good as before. A few scattered keys make all of it resident. */
+	/* A wish: a refusal changes nothing. A few scattered keys make all of it resident. */
 	if (is_small(size))
 		madvise(pages, size, MADV_HUGEPAGE);
 	return pages;
@@ -144,7 +144,7 @@ struct os_usage os_usage(void)
 #if defined(__x86_64__)
 #define COUNTER_SOURCE "tsc"
 
-/* It runs on at one rate whatever the core does. */
+/* The counter runs at one rate whatever the core does. */
 static bool counter_is_invariant(void)
 {
 	unsigned a, b, c, d;
@@ -156,7 +156,7 @@ static bool counter_is_invariant(void)
 
 static bool counter_is_invariant(void)
 {
-	return true; /* it is the system's own, outside of the cores */
+	return true; /* the counter is the system's own, outside of the cores */
 }
 #else
 #define COUNTER_SOURCE ""
@@ -186,7 +186,7 @@ bool os_trusts_counter(void)
 uint64_t os_boot_id(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	unsigned int a, b, c; /* of a random UUID the first 64 bits */
+	unsigned int a, b, c; /* the first 64 bits of a random UUID */
 	uint64_t id = 0;
 
 	if (!file)

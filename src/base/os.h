@@ -7,28 +7,28 @@
 #include <stdint.h>
 
 /**
- * Zeroed pages, `size` bytes; NULL when there is no room. They become resident when
- * they are touched: as huge ones where the system grants it and memory abounds.
+ * Zeroed pages, `size` bytes; NULL: no memory. They become resident when they are touched: as
+ * huge pages where the system grants them and memory abounds.
  */
 void *os_pages_map(size_t size);
 /**
- * Pages of a file will be touched here and there: the system need not read ahead,
- * unless memory abounds, so that it soon has all of them.
+ * Tells the system that pages of a file will be touched here and there, so that it need not read
+ * ahead. Not where memory abounds: there it soon has them all.
  */
 void os_pages_scatter(void *pages, size_t size);
-/** Zeroed pages that are not there until they are touched; NULL when there are no addresses. */
+/** Zeroed pages without memory until they are touched; NULL: no addresses left. */
 void *os_pages_reserve(size_t size);
 /** The child of a fork finds them zeroed, where the system can do that (Linux 4.14). */
 void os_pages_forget_in_child(void *pages, size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
-/** Waits until what was written to pages of a file is on its disk; 0 or WEIR_EIO. */
+/** Waits until written pages of a file are on its disk; 0 or WEIR_EIO. */
 int os_pages_sync(void *pages, size_t size);
 
 /** Fills `out` from the system's random source; 0 or WEIR_EIO. */
 int os_random(void *out, size_t len);
 
-/* What this process has taken so far. */
+/* The processor time and memory that this process has taken so far. */
 struct os_usage {
 	uint64_t cpu_ns; /* user and system */
 	uint64_t resident_bytes;
@@ -49,7 +49,7 @@ uint64_t os_wall_ns(void);
  */
 bool os_trusts_counter(void);
 
-/** A number that this run of the system's kernel has, and no other; 0: not known. */
+/** A number of this boot of the system, and of no other; 0: not known. */
 uint64_t os_boot_id(void);
 
 #endif

@@ -46,9 +46,9 @@ static struct slice before(struct slice text, char mark)
 }
 
 /*
- * Copies segment by segment into `to`, which has room for one byte more than the path, or
- * is the path's own memory where that begins with a slash: nothing is written before it was
- * read. Parameters go first: servers that ignore them see ".." in "..;x".
+ * Copies segment by segment into `to`, which has room for one byte more than the path, or is the
+ * path's own memory if that begins with a slash: each byte is read before it is overwritten.
+ * Parameters go first: servers that ignore them see ".." in "..;x".
  */
 static size_t respell(struct slice path, bool fold, char *to)
 {

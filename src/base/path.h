@@ -1,7 +1,6 @@
 /*
- * path.h: one spelling for all that mean the same path. What comes out is
- * `path` itself, or a part of it, where that has nothing to change, else in the
- * arena.
+ * path.h: one spelling for all paths that mean the same. The result is `path` itself, or a part
+ * of it, if nothing changes, else memory of the arena.
  */
 #ifndef BASE_PATH_H
 #define BASE_PATH_H
@@ -9,8 +8,8 @@
 #include "base/arena.h"
 
 /**
- * Undoes %XX, once; an escape that is none stands for itself, as in browsers.
- * `to` has room for all of `path`, and may be its own memory. Returns the length.
+ * Decodes %XX, once; an invalid escape stands for itself, as in browsers. `to` has room for all
+ * of `path`, and may be its own memory. Returns the length.
  */
 size_t path_decode(struct slice path, char *to);
 

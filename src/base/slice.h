@@ -1,4 +1,4 @@
-/* slice.h: bytes that belong to somebody else. */
+/* slice.h: bytes that somebody else owns. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 
@@ -34,7 +34,10 @@ static inline struct slice slice_trim(struct slice text)
 	return text;
 }
 
-/** Takes what stands before the first `at`, and that, from *rest: all of it if there is none. */
+/**
+ * Cuts the text before the first `at` off *rest, and the `at` itself; all of it if there is
+ * none.
+ */
 static inline struct slice slice_cut(struct slice *rest, char at)
 {
 	const char *end = rest->len ? (const char *)memchr(rest->data, at, rest->len) : NULL;

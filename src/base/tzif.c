@@ -26,7 +26,7 @@ struct rule_day {
 	int32_t time_s; /* on the clock before the change, from midnight: may lie days away */
 };
 
-/* What holds after the last transition. */
+/* The rule for times after the last transition. */
 struct rule {
 	bool dst; /* clocks change twice a year; if not, the last transition goes on for ever */
 	int32_t std_offset_s, dst_offset_s;
@@ -142,7 +142,7 @@ static bool take_time(const char **text, int max_hours, int32_t *out)
 	return true;
 }
 
-/* The abbreviation, which is not kept. */
+/* The abbreviation; it is skipped. */
 static bool take_name(const char **text)
 {
 	bool quoted = take(text, '<');
@@ -226,7 +226,7 @@ static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t of
 	return n * DAY_S + day->time_s - offset_s;
 }
 
-/* Of two changes at one instant the later counts; one that comes before what is there is void. */
+/* Of two changes at one instant the later one counts; a change before the last span is void. */
 static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 {
 	if (start_s < zone->spans[zone->n - 1].start_s)

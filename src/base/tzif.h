@@ -19,13 +19,12 @@ struct zone_span {
 };
 
 /*
- * Spans tile all of time: each begins above the one before it and ends where
- * the next begins; the first begins before everything.
+ * Spans tile all of time: each begins after the one before it and ends where the next begins;
+ * the first begins before everything.
  *
- * A rule for the years after the file's last transition is written out for 400
- * years and a few, after which the calendar repeats to the day and the
- * weekday. So whatever lies at or past `fold_s` is looked up whole cycles
- * earlier, and no other code knows of rules.
+ * The rule for the years after the file's last transition is written out for 400 years and a
+ * few; then the calendar repeats to the day and the weekday. So times at or past `fold_s` are
+ * looked up whole cycles earlier, and no other code knows of rules.
  */
 struct zone {
 	int64_t fold_s; /* a cycle before it, and a year past it, the rule is written out;

@@ -1,4 +1,4 @@
-/* until.h: conditions that are waited for until a time of the monotonic clock. */
+/* until.h: waits for a condition, until a time of the monotonic clock. */
 #ifndef BASE_UNTIL_H
 #define BASE_UNTIL_H
 

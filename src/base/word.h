@@ -1,9 +1,9 @@
-/* word.h: the words of an enumeration, as files and listings have them. */
+/* word.h: the words of an enumeration, as they stand in files and listings. */
 #ifndef BASE_WORD_H
 #define BASE_WORD_H
 
 struct word {
-	const char *name; /* NULL in the last of a list */
+	const char *name; /* NULL ends a list */
 	unsigned value;
 };
 

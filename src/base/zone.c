@@ -12,7 +12,7 @@
 #define ZONE_DIRECTORY "/usr/share/zoneinfo/"
 #define ZONE_NAME_MAX  64
 #define CYCLE_S        (INT64_C(86400) * CIVIL_CYCLE_DAYS)
-#define FAR_S          (INT64_C(1) << 60) /* 36 billion years: times past it are taken for it */
+#define FAR_S          (INT64_C(1) << 60) /* 36 billion years: later times count as this one */
 
 /* Without dots a name can't leave the directory. */
 static bool name_valid(const char *name)
@@ -92,7 +92,7 @@ static int64_t clamp(int64_t t)
 	return t < -FAR_S ? -FAR_S : t > FAR_S ? FAR_S : t;
 }
 
-/* How far `unix_s` has to be moved into the past, in whole cycles, to be found in the table. */
+/* By how much, in whole cycles, `unix_s` must move into the past to be found in the table. */
 static int64_t folded(const struct zone *zone, int64_t unix_s)
 {
 	if (unix_s < zone->fold_s)

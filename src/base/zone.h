@@ -21,7 +21,7 @@ struct zone;
 int zone_open(const char *name, struct zone **out, struct weir_error *error);
 void zone_close(struct zone *zone);
 
-/** What the zone's clocks show minus UTC, in seconds, at `unix_s`. */
+/** The zone's local time minus UTC, in seconds, at `unix_s`. */
 int32_t zone_offset(const struct zone *zone, int64_t unix_s);
 
 /**

@@ -27,18 +27,19 @@ struct load_options {
 	size_t threads;
 	uint64_t requests;    /* 0: by duration */
 	uint64_t duration_ns; /* after the warm-up */
-	uint64_t warmup_ns;   /* its requests are sent and not counted */
-	uint64_t rate;        /* a second, over all connections; 0: closed loop */
-	uint64_t timeout_ns;  /* without a byte from the server, what is in flight is given up */
+	uint64_t warmup_ns;   /* requests of this time are sent and not counted */
+	uint64_t rate;        /* requests a second, over all connections; 0: closed loop */
+	uint64_t timeout_ns;  /* after so long without a byte from the server, requests in flight are
+	                         given up */
 	uint64_t seed;
 	pid_t server_pid; /* 0: its CPU time is not measured */
 };
 
-/* Of requests due (open loop) or sent (closed) after the warm-up. */
+/* Requests due (open loop) or sent (closed) after the warm-up. */
 struct load_counts {
 	uint64_t sent;
 	uint64_t answers[SCAN_OUTCOMES];
-	uint64_t unanswered;  /* sent, and nothing came */
+	uint64_t unanswered;  /* sent, without a reply */
 	uint64_t unsent;      /* due, and no connection had room; open loop */
 	uint64_t disconnects; /* connections that the server ended */
 	uint64_t bytes_sent, bytes_received;

@@ -85,7 +85,7 @@ static double weight(double s, double x)
 	return exp(-s * log(x));
 }
 
-/* Of `weight` from 1 to x; s = 1 is no special case this way. */
+/* The integral of `weight` from 1 to x; s = 1 is no special case this way. */
 static double integral(double s, double x)
 {
 	return log(x) * expm1_over((1 - s) * log(x));

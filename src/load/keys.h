@@ -1,4 +1,4 @@
-/* keys.h: which key comes next: numbers from 0 to below `count`, replayed from a seed. */
+/* keys.h: draws the next key: a number from 0 to below `count`, replayed from a seed. */
 #ifndef LOAD_KEYS_H
 #define LOAD_KEYS_H
 

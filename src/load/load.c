@@ -14,7 +14,7 @@
 #include "base/os.h"
 #include "load/runner.h"
 
-#define HEAD_START (10 * NS_PER_MS) /* for the threads to be up before the first request */
+#define HEAD_START (10 * NS_PER_MS) /* time for the threads to start before the first request */
 
 /*
  * The CPU time of a whole process, user and system, threads that have ended

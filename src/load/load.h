@@ -1,13 +1,13 @@
 /*
  * load.h: puts load on a server and measures how it answers.
  *
- * Closed loop (rate 0): each connection sends `pipeline` requests, waits for all
- * their replies, sends the next. A server that stalls is asked less, so what
- * callers would have waited meanwhile is not seen.
+ * Closed loop (rate 0): each connection sends `pipeline` requests, waits for all their replies,
+ * sends the next. A server that stalls gets fewer requests, so the time that callers would have
+ * waited meanwhile is not seen.
  *
- * Open loop: request i is due at start + i / rate, whatever the server does; the
- * next connection with room takes it, and its latency counts from when it was
- * due. Requests that find no room wait and keep that time.
+ * Open loop: request i is due at start + i / rate, whatever the server does; the next connection
+ * with room takes it, and its latency counts from when it was due. Requests that find no room
+ * wait and keep that time.
  */
 #ifndef LOAD_LOAD_H
 #define LOAD_LOAD_H
@@ -23,7 +23,7 @@
 
 struct load_result {
 	struct load_counts counts;
-	/* Those without a reply are in both with the time that they had waited: at least that. */
+	/* Requests without a reply count in both, with the time that they had waited: at least that. */
 	struct histogram latency;   /* ns from when a request was due */
 	struct histogram from_send; /* ns from when it was sent; the same in a closed loop */
 	uint64_t elapsed_ns;        /* from the end of the warm-up to the last reply */

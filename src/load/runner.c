@@ -15,15 +15,15 @@
 #include "base/os.h"
 
 /*
- * Bare epoll and not net/: a measuring tool shall spend less than what it
- * measures, and this is one wait for many connections, one read and one send for
- * each, no timer and no allocation in between.
+ * Bare epoll and not net/: a measuring tool must cost less than the server that it measures.
+ * Here one wait serves many connections, with one read and one send for each, and no timer or
+ * allocation in between.
  */
 
 #define EVENTS    256
 #define IN_SIZE   65536
 #define WAIT_NS   (100 * NS_PER_MS) /* so that plan->stop is seen */
-#define CATCH_UP  NS_PER_S          /* for what is due and unsent when the time is over */
+#define CATCH_UP  NS_PER_S          /* for requests due and unsent when the time is over */
 #define CONNECT_S 5
 
 /* A request that waits for its reply. */
@@ -36,7 +36,7 @@ struct runner_conn {
 	int fd; /* -1: lost */
 	bool in_ring;
 	struct scan scan;
-	struct buffer rest;     /* what the socket did not take */
+	struct buffer rest;     /* bytes that the socket did not take */
 	struct flight *flights; /* a ring of `pipeline` */
 	size_t first, count;
 };
@@ -161,7 +161,7 @@ static bool is_measured(const struct runner *runner, uint64_t due)
 	return due >= runner->plan->measure_ns;
 }
 
-/* At the end of the warm-up: the last request of all is known from here on. */
+/* At the end of the warm-up, when the last request is known. */
 static void begin_measuring(struct runner *runner)
 {
 	const struct runner_plan *plan = runner->plan;
@@ -209,7 +209,10 @@ static void count_wait(struct runner *runner, const struct flight *flight, uint6
 	histogram_count(&runner->from_send, sat_sub(now, flight->sent_ns), 1);
 }
 
-/* Takes the oldest request in flight; what it waited counts until `now`. False: of the warm-up. */
+/*
+ * Takes the oldest request in flight, whose wait ends at `now`. False: it belongs to the warm-
+ * up.
+ */
 static bool land(struct runner *runner, struct runner_conn *conn, uint64_t now)
 {
 	const struct flight *flight = &conn->flights[conn->first];
@@ -311,7 +314,7 @@ static void send_requests(struct runner *runner, struct runner_conn *conn, size_
 	send_bytes(runner, conn, runner->out, n * len);
 }
 
-/* Spreads what may be sent over the connections with room, one send each. */
+/* Spreads the requests that may be sent over the connections with room, one send each. */
 static void dispatch(struct runner *runner)
 {
 	const struct load_options *options = runner->plan->options;
@@ -409,8 +412,8 @@ static bool is_over(struct runner *runner, uint64_t now)
 }
 
 /*
- * The requests that were due and never left count with what they had waited by
- * `now`, whole buckets at a time: there may be more of them than there is memory.
+ * Requests that were due and never left count with their wait until `now`, whole buckets at a
+ * time: there may be more of them than there is memory.
  */
 static void count_unsent(struct runner *runner, uint64_t now)
 {

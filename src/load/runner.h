@@ -12,7 +12,7 @@
 
 struct runner_conn;
 
-/* What all runners share. Times are CLOCK_MONOTONIC. */
+/* Shared by all runners. Times are CLOCK_MONOTONIC. */
 struct runner_plan {
 	const struct load_options *options;
 	uint64_t start_ns;
@@ -28,17 +28,18 @@ struct runner {
 	pthread_t thread;
 	int epoll;
 	struct runner_conn *conns;
-	size_t conn_count;         /* of them opened */
-	size_t conn_alive;         /* of them still connected */
-	size_t in_flight;          /* requests */
+	size_t conn_count;         /* connections opened */
+	size_t conn_alive;         /* connections that have not been lost */
+	size_t in_flight;          /* requests in flight */
 	struct runner_conn **free; /* a ring of those with room for a request */
 	size_t free_first, free_count;
 	char *out;              /* `pipeline` copies of the request */
-	char *in;               /* what one read takes */
-	uint64_t sent;          /* with the warm-up's: also the number of the next in its schedule */
+	char *in;               /* the bytes of one read */
+	uint64_t sent;          /* with those of the warm-up: also the number of the next in its
+	                           schedule */
 	uint64_t limit;         /* of `sent` */
 	bool measuring;         /* the warm-up is over, and `limit` known */
-	uint64_t heard_ns;      /* when bytes came, or the first of those in flight was sent */
+	uint64_t heard_ns;      /* when bytes came, or the first request in flight was sent */
 	uint64_t last_reply_ns; /* 0: none */
 	struct keys keys;
 	struct load_counts counts;

@@ -92,7 +92,7 @@ static bool resp_bulk(struct scan *scan, struct slice digits)
 	return true;
 }
 
-/* A head that announces `times` values for each that it counts, and stands for `self` itself. */
+/* A head announces `times` values for each that it counts, and stands for `self` itself. */
 static bool resp_group(struct scan *scan, struct slice digits, uint64_t times, uint64_t self)
 {
 	uint64_t n = 0;
@@ -138,7 +138,7 @@ static bool resp_line(const struct scan_rules *rules, struct scan *scan, struct 
 		return resp_group(scan, rest, 1, 1);
 	case '%':
 		return resp_group(scan, rest, 2, 1);
-	case '|': /* attributes: the value that they belong to comes after them */
+	case '|': /* attributes: the value itself comes after them */
 		return resp_group(scan, rest, 2, 0);
 	}
 	return false;
@@ -186,13 +186,13 @@ static bool http_line(const struct scan_rules *rules, struct scan *scan, struct 
 
 struct scan_rules scan_resp(struct slice command)
 {
-	/* Those whose first integer is a decision, and the one that allows. */
+	/* The commands whose first integer is a decision, and the integer that allows. */
 	static const struct {
 		struct slice name;
 		int64_t allowed;
 	} decisions[] = {
-	    {SLICE("CL.THROTTLE"), 0},  {SLICE("THROTTLE"), 1},   {SLICE("WEIR.ACQUIRE"), 1},
-	    {SLICE("WEIR.PEEK"), 1},    {SLICE("WEIR.CHECK"), 1}, {SLICE("WEIR.REFUND"), 1},
+	    {SLICE("CL.THROTTLE"), 0}, {SLICE("THROTTLE"), 1},   {SLICE("WEIR.ACQUIRE"), 1},
+	    {SLICE("WEIR.PEEK"), 1},   {SLICE("WEIR.CHECK"), 1}, {SLICE("WEIR.REFUND"), 1},
 	    {SLICE("WEIR.RESET"), 1},
 	};
 

@@ -1,7 +1,7 @@
 /*
- * scan.h: counts replies in a stream that may be cut anywhere, and tells what
- * they said. It keeps no bytes beyond the beginning of one line. Of HTTP it
- * takes bodies with a Content-Length, not chunked ones.
+ * scan.h: counts replies in a stream that may be cut anywhere, and tells the outcome of each. It
+ * keeps no bytes beyond the beginning of one line. Of HTTP it takes bodies with a Content-
+ * Length, not chunked ones.
  */
 #ifndef LOAD_SCAN_H
 #define LOAD_SCAN_H
@@ -18,7 +18,7 @@ enum scan_result { SCAN_MORE, SCAN_REPLY, SCAN_BROKEN };
 
 struct scan;
 
-/* What to expect. */
+/* How replies are read. */
 struct scan_rules {
 	bool (*read_line)(const struct scan_rules *rules, struct scan *scan, struct slice line);
 	int64_t allowed; /* RESP: the first integer of a reply that allows; negative: none decides */
@@ -29,12 +29,12 @@ struct scan {
 	uint64_t skip;    /* bytes of a body to come */
 	uint64_t pending; /* RESP: values to come; HTTP: 1 until the headers end */
 	uint64_t body;    /* HTTP: Content-Length */
-	bool begun;       /* a reply has */
+	bool begun;       /* a reply has begun */
 	bool sized;       /* HTTP: the length of its body is known */
 	enum scan_outcome outcome;
 	size_t line_len;
 	char line[SCAN_LINE_MAX]; /* the beginning of a line that was cut */
-	char text[SCAN_LINE_MAX]; /* of an error, or of what was not understood; NUL-terminated */
+	char text[SCAN_LINE_MAX]; /* an error, or a line that was not understood; NUL-terminated */
 };
 
 /** Rules for a RESP command by its first word, and for HTTP. */

@@ -1,4 +1,4 @@
-/* template.h: the bytes of a request, written once; each request only puts its key in. */
+/* template.h: the bytes of a request, written once; each request only fills its key in. */
 #ifndef LOAD_TEMPLATE_H
 #define LOAD_TEMPLATE_H
 
@@ -13,12 +13,13 @@
 #define TEMPLATE_SIZE_MAX 65536
 
 /* Zeroed is empty. */
-struct template {
+struct template
+{
 	struct buffer bytes;
 	size_t key_at[TEMPLATE_KEYS_MAX]; /* where the digits that vary begin */
 	size_t key_count;
 	size_t key_len; /* in bytes: decimal, zeros before it */
-	size_t digits;  /* of key_len, those that vary */
+	size_t digits;  /* those of key_len that vary */
 };
 
 /**

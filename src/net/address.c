@@ -117,8 +117,7 @@ static int bind_socket(struct net_address *address, bool first)
 	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_tune(fd) ||
 	    (!first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
-	    bind(fd, &address->any, size) ||
-	    (first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
+	    bind(fd, &address->any, size) || (first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    getsockname(fd, &address->any, &size)) {
 		int saved = errno;
 

@@ -1,4 +1,4 @@
-/* address.h: where to listen, and whom to call: "HOST:PORT" and back. */
+/* address.h: "HOST:PORT" and back; sockets that listen on an address or connect to one. */
 #ifndef NET_ADDRESS_H
 #define NET_ADDRESS_H
 
@@ -18,7 +18,7 @@ struct net_address {
 	};
 };
 
-/* Silence after which a peer is asked whether it is there, three times in as long again. */
+/* After so much silence TCP asks the peer whether it is there, three times in as long again. */
 #define NET_KEEPALIVE_S 300
 
 #define NET_ADDRESS_TEXT_MAX (IP_TEXT_MAX + 8)

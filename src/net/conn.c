@@ -10,12 +10,12 @@
 #include "base/number.h"
 
 /*
- * How long a connection that we ended is still read. Closing it with input
- * unread would reset it, and the peer might lose the reply that says why.
+ * For so long a connection that we ended is still read. If it were closed with input unread, TCP
+ * would reset it, and the peer might lose the reply that says why.
  */
 #define LINGER_MS 2000
 
-/* Where an answer is to come and no more is wanted, so much is read to see the peer's end. */
+/* While answers are to come and no input is wanted, so much is read to see the peer's end. */
 #define AHEAD_MAX READ_MIN
 
 void conn_touch(struct net_conn *conn)
@@ -60,13 +60,16 @@ void conn_end_input(struct net_conn *conn)
 	conn_touch(conn);
 }
 
-/* Its owner does not want what comes. */
+/* Its owner takes no input now. */
 static bool must_wait(const struct net_conn *conn)
 {
 	return conn->yielded || net_conn_room(conn) == 0;
 }
 
-/* Whether it is better not read: what comes would grow what waits already. */
+/*
+ * Whether reading must pause, since input would only pile up. A held connection is read while it
+ * sends little, so that the end of its peer is seen.
+ */
 static bool should_pause(const struct net_conn *conn)
 {
 	if (filter_greets(conn->filter))
@@ -76,7 +79,7 @@ static bool should_pause(const struct net_conn *conn)
 	return conn->held == 0 || conn->in.len >= AHEAD_MAX || conn_unread(conn) >= NET_OUT_MAX;
 }
 
-/* Hands over `bytes`, all that is unconsumed; returns how many are consumed now. */
+/* Hands over all input that is unconsumed; returns how many bytes are consumed now. */
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
@@ -116,7 +119,7 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 		conn_kill(conn);
 }
 
-/* A long request is dear, and may come with many others: it is handed over in a later round. */
+/* A long request costs much, and many may come at once: hand it over in a later round. */
 static void deliver_grown(struct net_conn *conn)
 {
 	if (conn->in.len > READ_MIN && net_loop_is_busy(conn->loop)) {
@@ -149,7 +152,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 	(void)suggested;
 	*buf = uv_buf_init(NULL, 0);
-	/* Its turn comes in the next round; what was handed over in this one must not move. */
+	/* It is read again in the next round: what was handed over in this one must not move. */
 	if (had_its_share(conn))
 		return;
 	if (conn->in.len == 0 || conn->filter || conn->state != CONN_OPEN) {
@@ -196,7 +199,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	} else {
 		deliver_fresh(conn, buf->base, (size_t)nread);
 	}
-	if (conn->kept) /* now, or further input would fill `in` up */
+	if (conn->kept) /* before further input fills `in` up */
 		set_paused(conn, should_pause(conn));
 	if (SCRATCH_SIZE - conn->loop->scratch_used < SCRATCH_LOW)
 		loop_turn(conn->loop);
@@ -248,7 +251,7 @@ static void on_closed(uv_handle_t *handle)
 	filter_free(conn->filter);
 	buffer_free(&conn->in);
 	free(conn);
-	loop_resume_accepting(loop); /* if it was for want of a descriptor */
+	loop_resume_accepting(loop); /* accepting may have paused for want of one */
 }
 
 struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
@@ -360,7 +363,7 @@ void conn_update(struct net_conn *conn)
 		add_ready(conn);
 }
 
-/* A connection that still keeps some comes last, when the turn is over. */
+/* A connection that keeps some of its input again goes to the end, when the turn is over. */
 void conn_resume_all(struct net_loop *loop)
 {
 	struct net_conn *conn;
@@ -425,7 +428,7 @@ void net_conn_hold(struct net_conn *conn, size_t bytes)
 	conn_touch(conn);
 }
 
-/* It is as if what it has sent since had come now. */
+/* The timeouts count as if its later input had come now. */
 void net_conn_release(struct net_conn *conn, size_t bytes)
 {
 	conn->held--;
@@ -435,7 +438,7 @@ void net_conn_release(struct net_conn *conn, size_t bytes)
 	conn_touch(conn);
 }
 
-/* TCP knows of an end that comes behind what was not read. */
+/* TCP knows whether the peer has ended, even behind input that was not read. */
 bool net_conn_is_gone(const struct net_conn *conn)
 {
 	struct tcp_info info;
@@ -451,7 +454,8 @@ bool net_conn_is_gone(const struct net_conn *conn)
 
 bool conn_is_idle(const struct net_conn *conn)
 {
-	return conn->held == 0 && !conn_is_unsent(conn) && (conn->in.len == 0 || conn->state != CONN_OPEN);
+	return conn->held == 0 && !conn_is_unsent(conn) &&
+	       (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
 static uint64_t idle_timeout_ms(const struct net_conn *conn)
@@ -467,12 +471,12 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 	uint64_t since = conn->active_ms, limit = idle_timeout_ms(conn);
 
 	if (conn->state == CONN_CONNECTING)
-		return; /* it has a deadline of its own */
+		return; /* net_loop_dial set a deadline */
 	if (conn->state == CONN_LINGERING) {
 		since = conn->since_ms;
 		limit = LINGER_MS;
 	} else if (conn->queued > 0) {
-		/* A long write reports back only when it is through: look at what is left of it. */
+		/* A long write reports only its end: progress shows in what is left of it. */
 		size_t left = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
 
 		if (left != conn->left)

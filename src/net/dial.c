@@ -20,7 +20,7 @@ static void on_deadline(uv_timer_t *deadline)
 	conn_fail(((struct attempt *)deadline)->conn, UV_ETIMEDOUT);
 }
 
-/* Called in any case, before the connection is freed. */
+/* libuv always calls this, before it closes the connection. */
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct attempt *attempt = request->data;
@@ -55,7 +55,7 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 	conn->peer = net_address_ip(to);
 	attempt->conn = conn;
 	attempt->request.data = attempt;
-	uv_update_time(&loop->uv); /* the timer counts from the beginning of the turn otherwise */
+	uv_update_time(&loop->uv); /* else the timer counts from the beginning of the turn */
 	uv_timer_init(&loop->uv, &attempt->deadline);
 	uv_timer_start(&attempt->deadline, on_deadline, timeout_ms, 0);
 	status = uv_tcp_connect(&attempt->request, &conn->tcp, &to->any, on_connected);

@@ -60,7 +60,7 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 	}
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
-		if (filter_greets(filter)) /* it did not come to anything */
+		if (filter_greets(filter)) /* the greeting failed */
 			return;
 	}
 	filter->state = (enum net_filter_state)state;

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-/* When it is told that there is room again: an eighth, so that the log does not flutter. */
+/*
+ * The share of `max` that must be free before the owner hears that there is room: the log must
+ * not flutter.
+ */
 #define ROOM_SHARE 8
 
 bool gate_is_full(const struct net_gate *gate)

@@ -1,4 +1,4 @@
-/* internal.h: what the files of this folder share. */
+/* internal.h: shared by the files of this folder. */
 #ifndef NET_INTERNAL_H
 #define NET_INTERNAL_H
 
@@ -53,17 +53,17 @@ struct net_loop {
 	void *context;
 	struct net_gate *gate;
 	struct listen_handle *listeners;
-	bool accepting; /* false: listeners rest until a connection closes, the next tick, or for good */
+	bool accepting; /* false: listeners rest until a connection closes, or the next tick */
 	struct net_conn *conns;
-	struct net_conn *touched; /* those that this turn has to settle */
-	struct net_conn *ready, **ready_end; /* whose kept input is handed over next, oldest first */
-	uv_idle_t resume;                    /* active: there are some */
+	struct net_conn *touched;            /* to be settled in this turn */
+	struct net_conn *ready, **ready_end; /* to be handed their kept input, oldest first */
+	uv_idle_t resume;                    /* active while there are some */
 	size_t ready_count;
 	uint64_t round;
-	size_t handed;            /* connections handed over in this round */
-	unsigned halvings;        /* of shares, now */
-	size_t spent;             /* bytes consumed and written in this round */
-	size_t held_bytes;        /* of all connections */
+	size_t handed;                         /* connections handed over in this round */
+	unsigned halvings;                     /* by how many halves shares are smaller now */
+	size_t spent;                          /* bytes consumed and written in this round */
+	size_t held_bytes;                     /* of all connections */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
 	struct net_conn *writing; /* `out` holds its replies */
@@ -79,17 +79,17 @@ struct net_loop {
 enum conn_state {
 	CONN_CONNECTING,
 	CONN_OPEN,
-	CONN_FINISHING, /* no more requests; replies may still come */
-	CONN_LINGERING, /* our side is shut; input is read and dropped, see conn_linger */
-	CONN_DEAD,      /* closing; its memory lasts until the turn is over */
+	CONN_FINISHING, /* takes no more requests; replies may still come */
+	CONN_LINGERING, /* our side has ended; input is read and dropped, see conn_linger */
+	CONN_DEAD,      /* closed; its memory lasts until the turn is over */
 };
 
 /* The filter of a connection. */
 struct conn_filter {
 	const struct net_filter *type;
 	enum net_filter_state state;
-	bool has_ended; /* the owner's output: it has been told, or failed */
-	struct buffer out; /* the owner's, kept while it greets */
+	bool has_ended;    /* the end of the owner's output was told, or the filter failed */
+	struct buffer out; /* the owner's output, kept while the filter greets */
 	alignas(max_align_t) unsigned char data[];
 };
 
@@ -97,39 +97,39 @@ struct net_conn {
 	uv_tcp_t tcp;
 	struct net_loop *loop;
 	const struct net_kind *kind;
-	struct conn_filter *filter; /* NULL: none */
-	struct net_conn *next, **link; /* all of the loop */
+	struct conn_filter *filter;    /* NULL: none */
+	struct net_conn *next, **link; /* in the list of the loop */
 	struct net_conn *next_touched;
 	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
 	bool touched;
-	bool is_dialled; /* by us: the gate has not admitted it */
-	bool eof;     /* the peer has sent its last byte */
-	bool paused;  /* not read, for its output waits, or `in` is full */
-	bool reserved; /* it takes none of the gate's places */
-	bool kept;   /* `in` waits for output to drain, an answer or the next round, not for input */
-	bool yielded; /* its owner wants no more of it in this turn */
+	bool is_dialled; /* we connected to it: the gate has not admitted it */
+	bool eof;        /* the peer has sent its last byte */
+	bool paused;     /* not read: output waits, or `in` is full */
+	bool reserved;   /* beyond the gate's `max` */
+	bool kept;    /* `in` waits for output to drain, an answer or the next round, not for input */
+	bool yielded; /* the owner takes no more of it in this turn */
 	enum conn_state state;
 	int error; /* of libuv; 0: none */
 	struct ip peer;
 	/*
-	 * Unconsumed bytes. The first `taken` of them are consumed, but this turn's
-	 * requests point to them: `in` does not grow while there are any.
+	 * Input that was kept. Requests of this turn point to the first `taken` bytes, which are
+	 * consumed: `in` does not grow while there are any.
 	 */
 	struct buffer in;
 	size_t taken;
-	size_t queued;      /* bytes that wait for the peer to read */
-	size_t written;     /* in this turn, to the peer or to what is queued */
-	size_t held;        /* answers that come in later turns */
-	size_t held_bytes;  /* that the owner keeps for them */
-	size_t left;        /* of `queued` when it was last looked at */
+	size_t queued;     /* bytes that wait for the peer to read */
+	size_t written;    /* bytes written or queued in this turn */
+	size_t held;       /* answers that come in later turns */
+	size_t held_bytes; /* that the owner keeps for them */
+	size_t left;       /* bytes of a long write that were left at the last tick */
 	uint64_t opened_ms;
-	uint64_t round;     /* the last in which it was handed over or read */
-	uint64_t since_ms;  /* the unfinished request's first byte */
-	uint64_t active_ms; /* the last byte in or out */
+	uint64_t round;     /* the last round in which it was handed over or read */
+	uint64_t since_ms;  /* when the first byte of the unfinished request came */
+	uint64_t active_ms; /* when the last byte came or went */
 	alignas(max_align_t) unsigned char data[];
 };
 
-/** Takes over `fd`, accepted as gate_take said. */
+/** Takes over an accepted `fd`; `reserved` unless gate_take admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
 /** A connection without a socket; NULL: no memory. */
@@ -137,21 +137,21 @@ struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind);
 /** Its socket is connected: calls `open`, and reads. */
 void conn_start(struct net_conn *conn);
 void conn_kill(struct net_conn *conn);
-/** Kills it for a reason: an error of libuv. */
+/** Closes it at once, because of an error of libuv. */
 void conn_fail(struct net_conn *conn, int error);
-/** It will be settled in this turn, or in one that comes at once. */
+/** Has it settled in this turn, or in one that follows at once. */
 void conn_touch(struct net_conn *conn);
 /** The peer will send no more. */
 void conn_end_input(struct net_conn *conn);
 /** To the socket, or to what is queued. It may fail. */
 void conn_send(struct net_conn *conn, struct slice bytes);
-/** Does what the state of input and output asks for. Not before the turn has answered. */
+/** Pauses, resumes, ends or closes it, as its state asks for. Not before the turn has answered. */
 void conn_update(struct net_conn *conn);
 /** Ready for the next use; a long one gives its memory back. */
 void out_reset(struct buffer *out);
-/** Hands over what connections have kept back, as far as the round has room. */
+/** Hands over kept input, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);
-/** After a turn: forgets what it answered, ends or pauses what is to end or pause. */
+/** After a turn: drops the input that was answered, and updates the connection. */
 void conn_settle(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
@@ -186,28 +186,28 @@ static inline bool filter_keeps(const struct conn_filter *filter)
 	return filter && (filter->state == NET_FILTER_PARTIAL || filter->state == NET_FILTER_GREETING);
 }
 
-/** A place for one more connection; false: in the reserve. */
+/** Admits one more connection; false: `max` are open, it belongs in the reserve. */
 bool gate_take(struct net_loop *loop);
-/** Gives back a place, which was or was not in the reserve. */
+/** A connection has ended that gate_take admitted, or sent to the reserve. */
 void gate_give_back(struct net_loop *loop, bool reserved);
 bool gate_is_full(const struct net_gate *gate);
-/** Tells that there is room again. */
+/** Tells the owner when there is room again. */
 void gate_tick(struct net_loop *loop);
 /** Adds a connection that gate_take has sent here. */
 void reserve_add(struct net_conn *conn);
 void reserve_remove(struct net_conn *conn);
 
 void loop_turn(struct net_loop *loop);
-/** One more connection is handed over in this round. */
+/** Counts a connection that is handed over in this round. */
 void loop_hand_over(struct net_loop *loop);
-/** A connection is among those to be resumed: the next poll will not block. */
+/** The next poll will not block: a turn follows. */
 void loop_resume_soon(struct net_loop *loop);
 void loop_pause_accepting(struct net_loop *loop);
 void loop_resume_accepting(struct net_loop *loop);
 
 void listen_start(struct listen_handle *handle);
 void listen_pause(struct listen_handle *handle);
-/** Accepts what the kernel has already accepted for us, then closes. */
+/** Accepts the connections that the kernel has already made, then closes. */
 void listen_end(struct listen_handle *handle);
 
 #endif

@@ -10,16 +10,16 @@
 
 #include "net/address.h"
 
-/* Connections taken per turn of the loop, so that a storm of them can't starve the others. */
+/* Connections accepted in one turn: a storm of them must not starve the others. */
 #define ACCEPT_MAX 64
-/* Of them those in the reserve, so that each of these is read before it makes room for others. */
+/* The same for the reserve: each must be read before it makes room for others. */
 #define RESERVE_SHARE (NET_RESERVE / 4)
 
 /* The cause of an error of accept(). */
 enum trouble {
-	TROUBLE_CONNECTION, /* the one that was to be accepted; it is gone */
-	TROUBLE_RESOURCES,  /* the system has none left for now */
-	TROUBLE_LISTENER,   /* it will never accept again */
+	TROUBLE_CONNECTION, /* the connection; it is gone */
+	TROUBLE_RESOURCES,  /* the system: it has none left for now */
+	TROUBLE_LISTENER,   /* the listener: it will never accept again */
 };
 
 static enum trouble trouble_of(int error)
@@ -29,7 +29,7 @@ static enum trouble trouble_of(int error)
 	case ENFILE:
 	case ENOBUFS:
 	case ENOMEM:
-	case EPERM: /* a firewall's rule for this one, or a filter of system calls for all */
+	case EPERM: /* a firewall refuses this one, or a seccomp filter all */
 		return TROUBLE_RESOURCES;
 	case ECONNABORTED:
 	case EINTR:
@@ -91,7 +91,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 {
 	struct listen_handle *handle = (struct listen_handle *)poll;
 
-	(void)status; /* accept says it better */
+	(void)status; /* accept() tells the error */
 	(void)events;
 	for (int i = 0; i < (gate_is_full(handle->loop->gate) ? RESERVE_SHARE : ACCEPT_MAX); i++)
 		if (!accept_one(handle))

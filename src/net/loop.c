@@ -73,7 +73,7 @@ static bool drain(struct net_loop *loop)
 	bool drained = true;
 
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
-		if (conn->is_dialled) /* the others' answers may come from it */
+		if (conn->is_dialled) /* clients' answers may come from it */
 			drained &= !conn_is_unsent(conn);
 		else if (conn_is_idle(conn))
 			conn_kill(conn);
@@ -83,7 +83,7 @@ static bool drain(struct net_loop *loop)
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }
 
-/* Before each poll, which does not block then: the turn comes behind it. */
+/* Runs before a poll that does not block, and a turn follows. */
 static void on_resume(uv_idle_t *resume)
 {
 	conn_resume_all(resume->data);
@@ -95,7 +95,7 @@ void loop_resume_soon(struct net_loop *loop)
 		uv_idle_start(&loop->resume, on_resume);
 }
 
-/* After each poll: all that was ready has been read. */
+/* Runs after each poll: all that was ready has been read. */
 static void on_check(uv_check_t *check)
 {
 	struct net_loop *loop = check->data;
@@ -108,7 +108,7 @@ static void on_check(uv_check_t *check)
 	case LOOP_RUNNING:
 	case LOOP_ENDED:
 		break;
-	case LOOP_STOPPING: /* one more poll reads what had arrived by now */
+	case LOOP_STOPPING: /* one more poll reads what has arrived by now */
 		loop->phase = LOOP_DRAINING;
 		net_loop_wake(loop);
 		break;
@@ -134,7 +134,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 	}
 }
 
-/* The turn that it is about follows by itself. */
+/* Nothing else to do: a turn follows each poll. */
 static void on_alarm(uv_poll_t *alarm, int status, int events)
 {
 	struct net_loop *loop = alarm->data;
@@ -187,7 +187,7 @@ static void close_handle(uv_handle_t *handle, void *context)
 	uv_close(handle, NULL);
 }
 
-/* No handle is open. */
+/* Once all handles are closed. */
 static void free_loop(struct net_loop *loop)
 {
 	uv_loop_close(&loop->uv);
@@ -245,7 +245,7 @@ void net_loop_close(struct net_loop *loop)
 		return;
 	if (loop->phase != LOOP_ENDED)
 		end_loop(loop);
-	uv_run(&loop->uv, UV_RUN_DEFAULT); /* what was closed since */
+	uv_run(&loop->uv, UV_RUN_DEFAULT); /* watches and connections closed since it ended */
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 

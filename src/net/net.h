@@ -70,17 +70,17 @@ struct net_owner {
 };
 
 /*
- * Counts connections for all loops of a process. When `max` are open, each loop has
- * NET_RESERVE places more: a connection there (net_conn_enter says so) brings its first
- * request within NET_RESERVE_MS or is closed, and the oldest makes room for the next.
- * So an operator gets in, whoever holds the places.
+ * Counts the accepted connections of all loops of a process. When `max` are open, each loop
+ * accepts NET_RESERVE more, so that an operator gets in whoever fills the gate. A connection of
+ * the reserve (net_conn_enter says so) must bring its first request within NET_RESERVE_MS, and
+ * the oldest makes room for the next.
  */
 struct net_gate {
-	_Atomic size_t max; /* may change while loops run */
+	_Atomic size_t max; /* the owner may change it while loops run */
 	_Atomic size_t open;
-	_Atomic size_t reserved;   /* beyond them: in the loops' reserves */
-	_Atomic uint64_t rejected; /* of these closed unheard, or refused */
-	_Atomic bool full;         /* as was told last */
+	_Atomic size_t reserved;   /* connections in the loops' reserves */
+	_Atomic uint64_t rejected; /* connections of the reserves that were refused or closed unheard */
+	_Atomic bool full;         /* what owners were told last */
 };
 
 #define NET_RESERVE    32
@@ -90,8 +90,8 @@ struct net_options {
 	size_t input_max;
 	uint64_t request_timeout_ms; /* from a request's first byte to its last */
 	uint64_t write_timeout_ms;   /* without a byte of progress while output waits */
-	uint64_t stop_timeout_ms;    /* for what is unfinished or held when the loop is stopped */
-	uint64_t tick_ms;            /* how often timeouts are looked at: one timer a loop */
+	uint64_t stop_timeout_ms;    /* for unfinished and held requests, once stopped */
+	uint64_t tick_ms;            /* between two looks at the timeouts: one timer a loop */
 };
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
@@ -118,8 +118,8 @@ struct net_filter {
 	 * itself. Returns an enum net_filter_state, or an error (below 0): the connection ends
 	 * when `wire` is written.
 	 */
-	int (*read)(const struct net_filter *filter, void *state, struct slice bytes,
-	            struct buffer *in, struct buffer *wire);
+	int (*read)(const struct net_filter *filter, void *state, struct slice bytes, struct buffer *in,
+	            struct buffer *wire);
 	/* Appends to `wire` what becomes of the owner's `bytes`; none: its output has ended. */
 	void (*write)(const struct net_filter *filter, void *state, struct slice bytes,
 	              struct buffer *wire);
@@ -207,11 +207,11 @@ size_t net_conn_room(const struct net_conn *conn);
 void net_conn_yield(struct net_conn *conn);
 /** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
 size_t net_loop_share(const struct net_loop *loop, size_t whole);
-/** So much was answered that what is dear should wait for the next turn. */
+/** So much was answered in this round that costly requests should wait for the next. */
 bool net_loop_is_busy(const struct net_loop *loop);
 /**
- * No more input is handed over; closes when the replies of this turn are written, and
- * those that come later. At once when it is not connected yet.
+ * Ends it: no more input is handed over, and it closes when its replies are written (of a held
+ * one, those of the turn that releases it). At once when it is not connected yet.
  */
 void net_conn_finish(struct net_conn *conn);
 
@@ -221,22 +221,22 @@ void net_conn_abort(struct net_conn *conn);
 const char *net_conn_error(const struct net_conn *conn);
 
 /**
- * Whether it is one of the gate's `max`. One in the reserve comes to be so when there is
- * room by now. Else it is for an operator's requests: refuse others by net_conn_reject,
- * and finish it.
+ * Whether the gate has admitted it; a connection of the reserve is admitted now if there is room
+ * by now. Else it is for an operator's requests only: refuse others by net_conn_reject, and
+ * finish it.
  */
 bool net_conn_enter(struct net_conn *conn);
-/** Counts that its request was refused for want of room. */
+/** Counts a request that was refused for want of room. */
 void net_conn_reject(struct net_conn *conn);
 
-/** One more of its answers comes in a later turn, and takes `bytes` of memory until then. */
+/** One more answer comes in a later turn, and takes `bytes` of memory until then. */
 void net_conn_hold(struct net_conn *conn, size_t bytes);
 /** That answer is in net_conn_out, or will not come. */
 void net_conn_release(struct net_conn *conn, size_t bytes);
 /** Whether its peer has left, even behind input that was not read yet. It will be closed. */
 bool net_conn_is_gone(const struct net_conn *conn);
 
-/** The owner's `conn_size` bytes, zeroed at first, aligned for any type. */
+/** The owner's `conn_size` bytes, zeroed when it opens, aligned for any type. */
 void *net_conn_data(struct net_conn *conn);
 const void *net_conn_tag(const struct net_conn *conn);
 const struct ip *net_conn_peer(const struct net_conn *conn);

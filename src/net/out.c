@@ -127,4 +127,3 @@ size_t net_conn_room(const struct net_conn *conn)
 		return room;
 	return conn->held > 0 ? 0 : u64_min(room, ONE_ANSWER);
 }
-

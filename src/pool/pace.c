@@ -3,7 +3,7 @@
 #include "algo/algo.h"
 #include "base/number.h"
 
-/* A bucket of one has what is needed: the rate, checked, as a fraction in lowest terms. */
+/* A bucket of one is opened for its rate: checked, and a fraction in lowest terms. */
 int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error)
 {
 	struct algo_limit limit;
@@ -12,7 +12,8 @@ int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error
 	*pace = (struct pace){0};
 	if (rate->count == 0)
 		return WEIR_OK;
-	status = algo_limit_init(&limit, &(struct weir_limit_options){.rate = *rate, .burst = 1}, error);
+	status =
+	    algo_limit_init(&limit, &(struct weir_limit_options){.rate = *rate, .burst = 1}, error);
 	if (status != WEIR_OK)
 		return status;
 	pace->p = limit.bucket.p;

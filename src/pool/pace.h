@@ -1,4 +1,4 @@
-/* pace.h: turns evenly spaced, exact over any time. Pure: times are passed in. */
+/* pace.h: starts evenly spaced, exact over any time. Pure: times are passed in. */
 #ifndef POOL_PACE_H
 #define POOL_PACE_H
 
@@ -6,7 +6,7 @@
 
 #include <weir/weir.h>
 
-/* Turns that are later than this are lost. */
+/* A start that is later than this is lost. */
 #define PACE_CATCH_UP_NS (UINT64_C(100) * 1000 * 1000)
 
 struct pace {

@@ -1,12 +1,12 @@
 /*
  * pool.c: the bucket, its workers, and their end.
  *
- * One lock guards a ring that has room for all tasks that may be unfinished, so
- * that a submission allocates nothing (but a ticket) and is refused by one count,
- * however quickly the workers come for their tasks.
+ * One lock guards a ring with room for all tasks that may be unfinished. So a submission
+ * allocates nothing (but a ticket), and one count decides whether it is refused, however quickly
+ * the workers take their tasks.
  *
- * With a rate, one worker at a time waits for the next turn. Whoever takes a
- * turn wakes the one who is to wait for the next.
+ * With a rate, one worker at a time waits for the next turn; a worker that takes a turn wakes
+ * the one that waits for the next.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -35,8 +35,8 @@ struct task {
 /* waiting <= unfinished <= room. */
 struct weir_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t work;     /* there is a task to take, or there will be none */
-	pthread_cond_t finished; /* the last task, after the stop */
+	pthread_cond_t work;     /* a task came, or none will come */
+	pthread_cond_t finished; /* the last task has ended, after the stop */
 	struct pace pace;
 	bool timing;  /* a worker waits for the turn of the first task */
 	bool stopped; /* accepts no more */
@@ -51,7 +51,7 @@ struct weir_pool {
 /* Under the lock. */
 static void finish(struct weir_pool *pool, const struct task *task, int status, void *result)
 {
-	/* Before the ticket is settled: whoever waited for it finds the room that it leaves. */
+	/* Before the ticket is settled: its holder then finds the room that the task leaves. */
 	pool->stats.unfinished--;
 	ticket_settle(task->ticket, status, result);
 	if (pool->stopped && pool->stats.unfinished == 0)
@@ -152,8 +152,8 @@ static weir_pool *new_pool(const struct weir_pool_options *options)
 }
 
 /*
- * Signals are for the program's own threads, whose handlers know where they may
- * run; but a fault of a task is its own, and a crash handler wants to see it.
+ * Signals go to the program's own threads, whose handlers know where they may run. But a task's
+ * own fault stays here, where a crash handler wants to see it.
  */
 static void block_signals(sigset_t *before)
 {
@@ -241,7 +241,7 @@ static int put(struct weir_pool *pool, struct task *task, bool wants_ticket)
 	pool->stats.waiting++;
 	pool->stats.unfinished++;
 	pool->stats.accepted++;
-	/* Whoever waits for a turn wakes the next. */
+	/* A worker that waits for a turn wakes the next. */
 	if (!pool->timing)
 		pthread_cond_signal(&pool->work);
 	return WEIR_OK;
@@ -278,7 +278,10 @@ int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 		return WEIR_EINVAL;
 	pthread_mutex_lock(&pool->lock);
 	pool->stopped = true;
-	/* Out of the workers' reach, all at once; nothing is written to the ring any more. */
+	/*
+	 * Takes all tasks out of the workers' reach at once; nothing is written to the ring any
+	 * more.
+	 */
 	back = give_back ? pool->stats.waiting : 0;
 	pool->stats.waiting -= back;
 	for (size_t i = 0; i < back; i++) {

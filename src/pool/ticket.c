@@ -29,7 +29,7 @@ weir_pool_ticket *ticket_new(void)
 	return ticket;
 }
 
-/* Under the lock, which goes with the last holder. */
+/* Under the lock, which the last holder frees. */
 static void let_go(weir_pool_ticket *ticket)
 {
 	unsigned holders = --ticket->holders;

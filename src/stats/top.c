@@ -1,18 +1,17 @@
 /*
- * top.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation
- * of frequent and top-k elements in data streams", 2005).
+ * top.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and
+ * top-k elements in data streams", 2005).
  *
- * A pair that has a counter adds to it. Another takes over the smallest counter
- * with its count, by which it may then be too high: its error. Counters start
- * at zero and nobody's, so that taking one over is all there is to coming in.
- * The counts of a loop add up to its denials, hence the smallest is at most W/m,
- * and who has no counter was denied no more often than that. Halving all counts
- * at once changes neither their order nor these bounds, but for what is rounded
- * off: 1/2 + 1/4 + ..., less than one denial.
+ * A pair that has a counter adds to it. Another pair takes over the smallest counter with its
+ * count, by which it may then be too high: its error. Counters start at zero without a pair, so
+ * a newcomer always takes one over. The counts of a loop add up to its denials, hence the
+ * smallest is at most W/m, and a pair without a counter was denied no more often than that.
+ * Halving all counts at once changes neither their order nor these bounds, but for rounding: 1/2
+ * + 1/4 + ..., less than one denial.
  *
- * The smallest is found by a hand that goes round the counters: all those with
- * the least count are passed before that count has to be found anew, and in a
- * flood of newcomers that is most of them.
+ * A hand that goes round the counters finds the smallest: it passes all those with the least
+ * count before that count has to be found anew, and in a flood of newcomers that is most of
+ * them.
  *
  * Merging: where a loop has no counter of a pair, its smallest count stands in.
  */
@@ -26,27 +25,27 @@
 
 #include "base/number.h"
 
-#define CHAINS        (2 * TOP_COUNTERS) /* a power of two */
-#define HALF_LIFE_NS  (60 * NS_PER_S)
-#define HALVINGS_MAX  31 /* nothing is left */
+#define CHAINS       (2 * TOP_COUNTERS) /* a power of two */
+#define HALF_LIFE_NS (60 * NS_PER_S)
+#define HALVINGS_MAX 31 /* the shift that leaves nothing */
 
 struct name {
-	const char *limit; /* NULL: nobody's yet */
-	uint16_t key_len;  /* of the whole key: TOP_KEY_MAX bytes are here */
+	const char *limit; /* NULL: of no pair yet */
+	uint16_t key_len;  /* length of the whole key; TOP_KEY_MAX bytes are kept here */
 	char key[TOP_KEY_MAX];
 };
 
 /* Counters by their parts: searching them touches few cache lines. */
 struct loop {
 	alignas(64) pthread_mutex_t mutex;
-	uint64_t period; /* the half-life that the counts are faded to */
+	uint64_t period; /* the half-life up to which the counts have faded */
 	uint32_t least;  /* no count is smaller */
 	uint16_t hand;
 	uint32_t denied[TOP_COUNTERS];
 	uint32_t errors[TOP_COUNTERS];
 	uint64_t hashes[TOP_COUNTERS];
-	uint16_t next[TOP_COUNTERS]; /* in its chain: a counter + 1, 0: none */
-	uint16_t chains[CHAINS];     /* by hash, likewise */
+	uint16_t next[TOP_COUNTERS]; /* the next in its chain: a counter + 1, 0: none */
+	uint16_t chains[CHAINS];     /* heads of the chains, by hash, likewise */
 	struct name names[TOP_COUNTERS];
 };
 
@@ -124,7 +123,7 @@ static uint16_t *chain_of(struct loop *loop, uint64_t hash)
 	return &loop->chains[hash & (CHAINS - 1)];
 }
 
-/* The smallest counter, now of this pair. */
+/* Takes over the smallest counter for this pair. */
 static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
 {
 	uint16_t counter = smallest(loop), *link;
@@ -167,7 +166,7 @@ void top_count(struct top *top, size_t index, uint64_t hash, const char *limit, 
 	pthread_mutex_unlock(&loop->mutex);
 }
 
-/* What is listed. */
+/* The lines of a list. */
 struct entry {
 	uint64_t hash;
 	int64_t denied, error;
@@ -199,7 +198,7 @@ static int by_hash(const void *left, const void *right)
 	return (a->hash > b->hash) - (a->hash < b->hash);
 }
 
-/* Then by name: hashes are keyed, so that their order is another one each time. */
+/* Equal counts go by name: hashes are keyed, so their order is another one each time. */
 static int by_denied(const void *left, const void *right)
 {
 	const struct entry *a = left, *b = right;
@@ -225,7 +224,7 @@ static size_t merge(struct entry *entries, size_t n)
 	return kept;
 }
 
-/* `floor`: what copy_loop has taken off, over all loops. */
+/* `floor`: the sum of the smallest counts that copy_loop took off. */
 static struct top_entry entry_shown(const struct entry *entry, int64_t floor, struct arena *arena)
 {
 	const struct name *name = &entry->name;

@@ -1,13 +1,13 @@
 /*
  * top.h: the keys that are denied most, in a fixed amount of memory.
  *
- * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten
- * minutes later. Of W denials, faded alike, no pair of limit and key is counted
- * too high by more than W / TOP_COUNTERS, and none with more denials than that is
- * missing. What halving rounds off is less than one denial for each thread.
+ * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten minutes later.
+ * Of W denials, faded alike, no pair of limit and key is counted too high by more than W /
+ * TOP_COUNTERS, and every pair with more denials than that is listed. Halving rounds off less
+ * than one denial for each thread.
  *
- * Threads: each loop counts under a mutex of its own, which is only ever
- * contended for the moment in which somebody asks.
+ * Threads: each loop counts under a mutex of its own, which is contended only for the moment in
+ * which somebody asks.
  */
 #ifndef STATS_TOP_H
 #define STATS_TOP_H
@@ -19,8 +19,8 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-#define TOP_COUNTERS 256
-#define TOP_KEY_MAX  64 /* bytes kept of a key's name */
+#define TOP_COUNTERS  256
+#define TOP_KEY_MAX   64 /* bytes kept of a key's name */
 #define TOP_SHOWN_MAX 100
 
 struct top;
@@ -37,8 +37,8 @@ void top_count(struct top *top, size_t loop, uint64_t hash, const char *limit, s
 
 struct top_entry {
 	const char *limit;
-	struct slice key; /* what was kept of it */
-	bool cut;         /* it was longer */
+	struct slice key; /* the bytes of it that were kept */
+	bool cut;         /* the key was longer */
 	uint64_t denied;
 	uint64_t error; /* by how much `denied` may be too high */
 };
@@ -46,7 +46,7 @@ struct top_entry {
 /** The most denied pairs, most denied first, at most *n; *n is how many. NULL: out of memory. */
 struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena);
 
-/* Where the array of the first so many pairs ends in the text, but for its bracket. */
+/* For each n, where the array of the first n pairs ends in the text, but for its bracket. */
 struct top_ends {
 	size_t count;
 	size_t at[TOP_SHOWN_MAX + 1];

@@ -1,9 +1,7 @@
 /*
- * check.c: what can be told of a table without knowing its keys or limits.
- *
- * Whether a cell is where its key belongs cannot: the table keeps no names. A
- * tag, however, stands once in a set: all eight cells are among the places of
- * whoever could have put it there a second time.
+ * check.c: finds damage without knowing the table's keys or limits. It cannot see whether a cell
+ * is where its key belongs: the table keeps no names. But a tag stands once in a set: all eight
+ * cells are among the spots of each key that could have put it there a second time.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +10,8 @@
 #include "table/table.h"
 
 /*
- * A claim is good for a millisecond by the clock that made it, which for calendar
- * windows is the wall's: that may have been steps ahead, but hardly by days.
+ * A claim is good for a millisecond by the clock that made it. For calendar windows that is the
+ * wall's, which may have been ahead by a step, but hardly by days.
  */
 #define CLAIM_MAX_NS (2 * (int64_t)NS_PER_DAY)
 
@@ -44,7 +42,7 @@ static void expect(struct checker *checker, const char *name, uint64_t expected,
 		       (unsigned long long)found);
 }
 
-/* The same header with nothing in it but what means something: a store's first has a clock. */
+/* The same header with only its meaningful fields; the first header of a store has a clock. */
 static void copy_known(struct table_header *known, const struct table_header *header,
                        bool has_clock)
 {
@@ -63,7 +61,7 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	known->checksum_copy = header->checksum_copy;
 }
 
-/* Of a release whose headers were other ones, no more can be told. */
+/* The header of another release has other fields: nothing further can be said. */
 static bool is_other_version(struct checker *checker, const struct table_header *header)
 {
 	bool other = memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) == 0 &&
@@ -89,8 +87,8 @@ static void check_sizes(struct checker *checker, const struct table_header *head
 		expect(checker, "sets", table_sets(header->capacity), header->sets);
 }
 
-uint64_t table_check_header(const struct table_header *header, bool has_clock,
-                            table_report *report, void *context)
+uint64_t table_check_header(const struct table_header *header, bool has_clock, table_report *report,
+                            void *context)
 {
 	struct checker checker = {report, context, 0};
 	struct table_header known;

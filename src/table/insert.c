@@ -1,8 +1,8 @@
 /*
- * insert.c: how a key that has no cell comes by exactly one.
+ * insert.c: gives a key without a cell exactly one.
  *
- * The protocol and its proof are in docs/design/key-table.md; the step numbers
- * below are the ones there.
+ * The protocol and its proof are in docs/design/key-table.md; the step numbers below are the
+ * ones there.
  */
 #include "table/table.h"
 
@@ -14,8 +14,8 @@
 static const struct cell empty = {0, 0};
 
 /*
- * Unlike any other claim: its number in the table beside a time in nanoseconds.
- * No counter of a thread's own would do: after a fork two processes have it.
+ * Unlike any other claim: a number of the table, and a time in nanoseconds. A counter of the
+ * thread's own would not do: after a fork two processes have it.
  */
 static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns)
 {
@@ -25,10 +25,9 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
 }
 
 /*
- * What is lost by taking a cell, least first: nothing by an empty one, then by
- * those idle longest, then by those idle soonest. Then what is held, which is
- * never taken; claims under way come last: two keys that take each other's claims
- * get nowhere.
+ * The loss when a cell is taken, least first: none for an empty cell, then the cell idle
+ * longest, then the cell idle soonest. A cell that is held is never taken. Claims under way come
+ * last: two keys that take each other's claims get nowhere.
  */
 #define LOSS_HELD (INT64_MAX - 1)
 
@@ -44,9 +43,9 @@ static int64_t loss(struct cell cell, uint64_t now_ns)
 }
 
 /*
- * Step 1: the cell to claim. In the first set that has a cell that says nothing
- * the one of least loss (an idle key is often asked for again: whose cell is
- * still there comes by with no insertion); else of all, and among equals the
+ * Step 1: chooses the cell to claim. If a set has spent cells, the first such set gives the one
+ * of least loss: an idle key is often asked for again, and finds its cell without an insertion
+ * if it is still there. Else the cell of least loss of all sets is chosen, and among equals the
  * least used.
  */
 static struct table_slot choose(const struct table *table, const struct table_place *place,
@@ -72,7 +71,7 @@ static struct table_slot choose(const struct table *table, const struct table_pl
 	return least;
 }
 
-/* All places that a new key may take, by when they are spent. */
+/* All spots that a new key may take, by when they are spent. */
 struct candidates {
 	size_t count;
 	struct table_slot slots[TABLE_PLACES];
@@ -92,13 +91,12 @@ static struct table_slot take_soonest(struct candidates *from, uint64_t now_ns)
 }
 
 /*
- * Step 1, where all places have something to say and somebody can judge how much. To judge
- * may take reads of other memory, so the first that says hardly anything will do: in a flood
- * of fresh keys that is one of the first.
+ * Step 1, where no cell is spent and a judge says how much a state is worth. Judging may read
+ * other memory, so the first cell worth next to nothing is taken: in a flood of fresh keys that
+ * is one of the first.
  */
-static struct table_slot choose_lightest(const struct table *table,
-                                         const struct table_place *place, uint64_t now_ns,
-                                         const struct table_judge *judge)
+static struct table_slot choose_lightest(const struct table *table, const struct table_place *place,
+                                         uint64_t now_ns, const struct table_judge *judge)
 {
 	struct cell *run = table_run(table, place);
 	struct table_slot lightest = {NULL, empty};
@@ -114,9 +112,8 @@ static struct table_slot choose_lightest(const struct table *table,
 	}
 	while (candidates.count > 0 && least > 1) {
 		struct table_slot slot = take_soonest(&candidates, now_ns);
-		uint64_t weight = loss(slot.value, now_ns) <= 0
-		                      ? 0
-		                      : judge->weight(judge, slot.cell, slot.value);
+		uint64_t weight =
+		    loss(slot.value, now_ns) <= 0 ? 0 : judge->weight(judge, slot.cell, slot.value);
 
 		if (!lightest.cell || weight < least) {
 			lightest = slot;
@@ -151,7 +148,7 @@ static bool claim(struct table *table, const struct table_place *place, struct t
 	return true;
 }
 
-/* Of a cell with the tag of `slot`, a claim, whether it is that one, or out of its way now. */
+/* For a cell with the tag of `slot`, a claim: whether it is our own, or out of its way by now. */
 static bool remove_other(const struct table *table, struct table_slot slot, struct cell *cell)
 {
 	struct cell value = cell_load(cell, table->load_is_atomic);

@@ -4,7 +4,10 @@
 
 #define SAMPLE_SETS 8192
 
-/* At capacity 78% of the cells are taken, so that hardly an insertion finds all its places so. */
+/*
+ * At capacity 78% of the cells are taken, so that an insertion hardly ever finds all its spots
+ * taken.
+ */
 uint64_t table_sets(uint64_t capacity)
 {
 	uint64_t cells = capacity + capacity / 40 * 11 + capacity % 40;
@@ -63,7 +66,7 @@ uint64_t table_live(const struct table *table, uint64_t now_ns)
 {
 	uint64_t sample = u64_min(table->sets, SAMPLE_SETS), live = 0;
 
-	for (uint64_t i = 0; i < sample; i++) { /* spread evenly: keys are, by their hash */
+	for (uint64_t i = 0; i < sample; i++) { /* spread evenly, as the hash spreads keys */
 		struct cell *set = table->cells + i * (table->sets / sample) * TABLE_SET_CELLS;
 
 		for (int j = 0; j < TABLE_SET_CELLS; j++) {

@@ -48,19 +48,19 @@ struct table_header {
 	uint32_t byte_order; /* 0x01020304 as written */
 	uint32_t version;
 	uint32_t header_size, cell_size, set_cells;
-	uint32_t row_cells; /* behind each cell, where its owner put them; 0 in states of one word */
+	uint32_t row_cells; /* of the row behind each cell; 0: states are one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
-	uint64_t identity; /* of the limit whose states these are; 0: of all whose states are a word */
-	uint64_t size;     /* bytes, with all that its owner put behind the cells */
-	struct cell clock; /* of a file: which boot of the system, wall minus monotonic clock then */
-	uint64_t seen_ns;  /* of a file: what that clock said lately */
-	uint64_t checksum; /* of the fixed part */
-	uint64_t end;      /* of a file: where the last of its tables ends, at least */
-	uint64_t is_former; /* of a file: not 0 once its limit has a larger table there */
+	uint64_t identity;  /* of the limit with these states; 0: of all of one word */
+	uint64_t size;      /* bytes, rows included */
+	struct cell clock;  /* of a file: the boot of the system, wall minus monotonic clock */
+	uint64_t seen_ns;   /* of a file: a late reading of that clock */
+	uint64_t checksum;  /* of the fixed part */
+	uint64_t end;       /* of a file: at least the end of its last table */
+	uint64_t is_former; /* of a file: not 0 once the limit has a larger table there */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
-	_Alignas(128) uint64_t claims; /* made so far: the next one's number */
+	_Alignas(128) uint64_t claims; /* claims so far: the number of the next */
 	uint8_t rest_of_page[4096 - 256 - sizeof(uint64_t)];
 	/* On another page: without the secret no key would be found again. */
 	uint8_t fixed_copy[TABLE_FIXED];
@@ -72,7 +72,8 @@ _Static_assert(sizeof(struct table_header) == 8192, "the cells start on a page")
 _Static_assert(offsetof(struct table_header, clock) == TABLE_FIXED, "what is fixed comes first");
 
 struct table {
-	struct table_header *header; /* of a file anybody's: but for clock and counters not looked at */
+	struct table_header *header; /* in a file anybody may write to it: only clock and counters
+	                                are read */
 	struct cell *cells;
 	uint64_t sets;
 	bool load_is_atomic;
@@ -84,53 +85,54 @@ size_t table_size(uint64_t capacity);
 /** Sets that a table of `capacity` keys, which is in range, has. */
 uint64_t table_sets(uint64_t capacity);
 
-/** Of the TABLE_FIXED bytes that a header begins with. */
+/** The checksum of the TABLE_FIXED bytes that a header begins with. */
 uint64_t table_checksum(const void *fixed);
 
 /* The purpose of a table. */
 struct table_shape {
-	uint64_t capacity;  /* in range */
-	uint64_t identity;  /* as in the header, as are: */
+	uint64_t capacity; /* in range */
+	uint64_t identity; /* as in the header, like those below */
 	uint32_t row_cells;
 	uint64_t size;
 };
 
-/** Makes the header of a new table: zeroed before, as all that comes after it must be. */
+/**
+ * Makes the header of a new table, in zeroed memory; the cells and rows behind it are zero, too.
+ */
 void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret);
 
-/**
- * Takes `memory`, aligned to a page, for a table of so many sets behind its header, at
- * which it does not look.
- */
+/** Takes `memory`, aligned to a page, for a table of so many sets. Does not look at the header. */
 void table_view(struct table *table, void *memory, uint64_t sets);
 
-/** Told of one defect, in words. */
+/** Gets one defect, in words. */
 typedef void table_report(void *context, const char *text);
 
 /**
- * Reports the defects of a header whose bytes nobody else changes meanwhile; only the
- * first of a store has a clock. Returns their number; another version is the only one told.
+ * Reports the defects of a header that nobody changes meanwhile; only the first header of a
+ * store has a clock. Returns their number; of another version nothing else is told.
  */
-uint64_t table_check_header(const struct table_header *header, bool has_clock,
-                            table_report *report, void *context);
+uint64_t table_check_header(const struct table_header *header, bool has_clock, table_report *report,
+                            void *context);
 
 /**
- * Gives the fixed part of a header back from its copy, or the copy from it, whichever
- * has kept its checksum, and zeroes what means nothing. False, and nothing is changed,
- * when neither has: a secret is not guessed.
+ * Restores the fixed part of a header from its copy, or the copy from it, whichever has kept its
+ * checksum, and zeroes the fields without meaning. False, and nothing is changed, when neither
+ * has: a secret is not guessed.
  */
 bool table_repair_header(struct table_header *header, bool has_clock);
 
 /**
- * Cells that no limit can have written, and tags that stand twice in a set;
- * `horizon_ns` is how far ahead a state may reach. What others write meanwhile
- * may be reported wrongly. With `repair` such cells are emptied. Returns how many there are.
+ * Reports cells that no limit can have written, and tags that stand twice in a set; no state
+ * reaches further ahead than `horizon_ns`. Cells that others write meanwhile may be reported
+ * wrongly. With `repair` such cells are emptied. Returns how many there are.
  */
 uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizon_ns, bool repair,
                            table_report *report, void *context);
 
-/* Where a key can be: in its home, or in a run of sets that few need and so is not worked out yet.
+/*
+ * The spots where a key can be: its home, and a run of sets that few keys need, so it is not
+ * worked out yet.
  */
 struct table_place {
 	struct cell *home;
@@ -138,7 +140,7 @@ struct table_place {
 	uint32_t tag;
 };
 
-/* Where it was found, and as what. cell is NULL when it was not. */
+/* A cell and the value seen there. NULL when the key was not found. */
 struct table_slot {
 	struct cell *cell;
 	struct cell value;
@@ -179,14 +181,14 @@ static inline struct cell *table_cell(const struct table_place *place, struct ce
 	return i < TABLE_SET_CELLS ? &place->home[i] : &run[i - TABLE_SET_CELLS];
 }
 
-/** Starts fetching the home, where three keys of four are. */
+/** Starts fetching the home, which has three keys of four. */
 static inline void table_prefetch(const struct table_place *place)
 {
 	prefetch(place->home);
 	prefetch(place->home + TABLE_SET_CELLS / 2);
 }
 
-/** Starts fetching sets of the run; in its first are most keys that are not at home. */
+/** Starts fetching sets of the run; its first has most keys that are not at home. */
 static inline void table_prefetch_run(const struct table *table, const struct table_place *place,
                                       unsigned from, unsigned to)
 {
@@ -196,7 +198,7 @@ static inline void table_prefetch_run(const struct table *table, const struct ta
 		prefetch(run + i);
 }
 
-/* One bit a cell of the set: whether it has the tag. */
+/* One bit for each cell of the set that has the tag. */
 static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 {
 	unsigned hits = 0;
@@ -219,7 +221,7 @@ static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 	return hits;
 }
 
-/** The first cell of the set that seems to have the tag, or NULL: to be looked at again. */
+/** The first cell of the set that seems to have the tag, or NULL. Look at it again. */
 static inline struct cell *table_glance(struct cell *set, uint32_t tag)
 {
 	unsigned hits = table_hits(set, tag);
@@ -230,7 +232,7 @@ static inline struct cell *table_glance(struct cell *set, uint32_t tag)
 static inline bool table_find_in(const struct table *table, struct cell *set, uint32_t tag,
                                  struct table_slot *slot)
 {
-	/* What the hits say is looked at again: they may be out of date. */
+	/* Reads the hits again: they may be out of date. */
 	for (unsigned hits = table_hits(set, tag); hits != 0; hits &= hits - 1) {
 		slot->cell = &set[__builtin_ctz(hits)];
 		slot->value = cell_load(slot->cell, table->load_is_atomic);
@@ -256,8 +258,8 @@ static inline struct table_slot table_find(const struct table *table,
 }
 
 /*
- * How much a live state says: the one that says least makes room for a new key, and of
- * equals the one that is spent first. Where nobody judges, that alone counts.
+ * Tells how much a live state is worth: the state of least weight makes room for a new key, and
+ * among equals the one that is spent first. Without a judge, only that counts.
  */
 struct table_judge {
 	uint64_t (*weight)(const struct table_judge *judge, struct cell *cell, struct cell value);
@@ -269,11 +271,10 @@ __attribute__((noinline)) bool table_store_slow(struct table *table,
                                                 uint64_t now_ns, const struct table_judge *judge);
 
 /**
- * Puts `after` where `slot` was found, or where there is room when it was not;
- * `after` carries the place's tag, or is empty to forget the key. False when
- * the key has changed meanwhile: find it again, and decide again. False, too, when
- * there is no room, which of a slot that was not found table_is_full tells. `judge` may
- * be NULL.
+ * Puts `after` where `slot` was found, or in a spot with room when it was not found; `after`
+ * carries the key's tag, or is empty to forget the key. False when the key has changed
+ * meanwhile: find it again, and decide again. Also false when there is no room: for a slot that
+ * was not found, ask table_is_full. `judge` may be NULL.
  */
 static inline bool table_store(struct table *table, const struct table_place *place,
                                struct table_slot slot, struct cell after, uint64_t now_ns,
@@ -285,15 +286,15 @@ static inline bool table_store(struct table *table, const struct table_place *pl
 }
 
 /**
- * Whether a key that has no cell can get none: all its places are held (cell_is_held), or
- * claimed by others for the rest.
+ * Whether a key without a cell can get none: all its spots are held (cell_is_held) or claimed by
+ * others.
  */
 bool table_is_full(const struct table *table, const struct table_place *place, uint64_t now_ns);
 
-/** Cells of keys whose state has something to say now; beyond 2^16 cells estimated from a sample. */
+/** Cells that are not spent; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);
 
-/** States that had to make room while they still had something to say. */
+/** States that made room for others before they were spent. */
 uint64_t table_evictions(const struct table *table);
 
 #endif

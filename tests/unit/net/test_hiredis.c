@@ -97,7 +97,8 @@ static void hiredis_runs_in_our_loop(void **state)
 	c.redis->ev.cleanup = cleanup;
 	redisAsyncSetDisconnectCallback(c.redis, on_disconnect);
 	for (intptr_t i = 0; i < COMMANDS; i++)
-		assert_int_equal(redisAsyncCommand(c.redis, on_reply, (void *)i, "ECHO %d", (int)i), REDIS_OK);
+		assert_int_equal(redisAsyncCommand(c.redis, on_reply, (void *)i, "ECHO %d", (int)i),
+		                 REDIS_OK);
 	net_loop_run(f->loop);
 	assert_int_equal(c.replies, COMMANDS);
 	assert_true(c.disconnected);
