@@ -210,8 +210,8 @@ size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered in this round that costly requests should wait for the next. */
 bool net_loop_is_busy(const struct net_loop *loop);
 /**
- * Ends it: no more input is handed over, and it closes when its replies are written (of a held
- * one, those of the turn that releases it). At once when it is not connected yet.
+ * Ends it: no more input is handed over, and it closes when all replies are written, held ones
+ * too. At once when it is not connected yet.
  */
 void net_conn_finish(struct net_conn *conn);
 
