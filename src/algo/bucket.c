@@ -208,23 +208,19 @@ static uint64_t patience_ns(const struct algo_call *call)
 static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
                         struct bucket_time after, struct algo_outcome *out)
 {
-	uint64_t wait_ns;
+	uint64_t wait_ns = time_sub(after, params->at_once, params->q).ns;
+	uint64_t too_long_ns = sat_sub(wait_ns, patience_ns(call)), too_deep_ns = 0;
 
-	if (!time_at_most(after, params->depth)) {
-		out->allowed = false;
-		out->reason = params->denial;
-		out->retry_after_ns = time_sub(after, params->depth, params->q).ns;
-		return false;
+	if (!time_at_most(after, params->depth))
+		too_deep_ns = time_sub(after, params->depth, params->q).ns;
+	if (too_deep_ns == 0 && too_long_ns == 0) {
+		out->wait_ns = wait_ns;
+		return true;
 	}
-	wait_ns = time_sub(after, params->at_once, params->q).ns;
-	if (wait_ns > patience_ns(call)) {
-		out->allowed = false;
-		out->reason = WEIR_REASON_WAIT_TOO_LONG;
-		out->retry_after_ns = wait_ns - patience_ns(call);
-		return false;
-	}
-	out->wait_ns = wait_ns;
-	return true;
+	out->allowed = false;
+	out->reason = too_deep_ns > 0 ? params->denial : WEIR_REASON_WAIT_TOO_LONG;
+	out->retry_after_ns = u64_max(too_deep_ns, too_long_ns);
+	return false;
 }
 
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,

@@ -41,7 +41,7 @@ class Trace:
         self.now += math.floor(ns)
         return self
 
-    def call(self, operation, cost=None, permit=None):
+    def call(self, operation, cost=None, permit=None, **max_wait):
         step = {"operation": operation, "now_ns": self.now}
         if self.window_end:
             step["window_end_ns"] = self.window_end(self.now)
@@ -50,7 +50,9 @@ class Trace:
         if self.draw and operation == "acquire" and cost:
             step["draw"] = draw = self.draw()
             self.model.draw = lambda: draw
-        decision = self.model.call(operation, self.now, cost, permit)
+        if max_wait:
+            step["max_wait_ns"] = max_wait["max_wait"]
+        decision = self.model.call(operation, self.now, cost, permit, **max_wait)
         if permit and "until_ns" in permit:  # it took something, or gives it back
             step["permit"] = dict(permit)
         # The model goes on from what is written, so what is written is all of the state.
@@ -184,6 +186,21 @@ def set_back(trace, _):
     trace.peek()
 
 
+def patience(trace, _):
+    """Requests that wait for less than the limit lets them."""
+    if not trace.model.paced:
+        return
+    trace.acquire()
+    denied = trace.fill()
+    for wait in [0, 1, denied["reset_after_ns"]]:
+        trace.call("acquire", 1, max_wait=wait)
+    wait = trace.after(denied["retry_after_ns"]).peek()["wait_ns"]
+    for max_wait in [0, wait - 1, wait, wait + 1]:
+        trace.call("peek", 1, max_wait=max(max_wait, 0))
+    trace.call("acquire", 1, max_wait=max(wait - 1, 0))
+    trace.call("acquire", 1, max_wait=wait)
+
+
 def anything(trace, draw):
     """Any calls, at any time that matters."""
     last = trace.peek()
@@ -198,9 +215,9 @@ def anything(trace, draw):
         last = trace.call(operation, None if operation == "reset" else cost)
 
 
-SCENARIOS = [edges, anything, refunds, names, names_twice, behind, set_back]
+SCENARIOS = [edges, anything, patience, refunds, names, names_twice, behind, set_back]
 THOROUGH = 2  # limits go through all of them, ...
-FOR_EACH = 2  # ... the others through the first ones
+FOR_EACH = 3  # ... the others through the first ones
 
 
 def chance(trace, draw):
@@ -230,6 +247,8 @@ def traces(make_model, limits, window_end=lambda parameters: None):
         for scenario in [chance, thresholds] if isinstance(model, models.Random) else scenarios:
             trace = Trace(make_model(parameters), start, window_end(parameters))
             scenario(trace, models.splitmix64(number))
+            if not trace.lines:  # nothing of that kind in this algorithm
+                continue
             yield {"trace": f"{scenario.__name__} {number + 1}", "parameters": parameters,
                    **({"seed": SEED} if scenario is chance else {})}
             yield from trace.lines

@@ -257,16 +257,23 @@ static bool replay_step(struct run *run, struct replay *on, const struct vector_
 	return true;
 }
 
-/* Draws that no seed gives can't be had of the public calls. */
+/*
+ * Draws that no seed gives can't be had of the public calls, nor denials for a wait that the
+ * request would not accept.
+ */
+static bool can_replay(const struct vector_trace *trace, const struct vector_step *step)
+{
+	return (!step->draws || trace->seeded) &&
+	       (step->call.max_wait_ns == 0 || step->decision.allowed);
+}
+
 static void replay(struct run *run, const struct vector_trace *trace, struct replay *on)
 {
 	run->how = on->limiter ? "on a limiter" : "in a table";
 	weir_seed(trace->seed);
 	for (size_t i = 0; i < trace->count; i++) {
 		run->line = trace->steps[i].line;
-		if (trace->steps[i].draws && !trace->seeded)
-			continue;
-		if (!replay_step(run, on, &trace->steps[i]))
+		if (can_replay(trace, &trace->steps[i]) && !replay_step(run, on, &trace->steps[i]))
 			return;
 	}
 }

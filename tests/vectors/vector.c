@@ -182,6 +182,8 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	                                         [ALGO_REFUND] = "refund",
 	                                         [ALGO_RESET] = "reset"};
 	const json_t *permit = json_object_get(line, "permit");
+	bool bounded = json_object_get(line, "max_wait_ns") != NULL;
+	uint64_t max_wait_ns = number_or_0(line, "max_wait_ns");
 	struct vector_step *step;
 
 	trace->steps = realloc(trace->steps, (trace->count + 1) * sizeof *trace->steps);
@@ -191,7 +193,8 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	    .call = {.op = WORD(line, "operation", operations),
 	             .cost = number_or_0(line, "cost"),
 	             .draw = number_or_0(line, "draw"),
-	             .permit = permit ? vector_number(permit, "id") : 0},
+	             .permit = permit ? vector_number(permit, "id") : 0,
+	             .max_wait_ns = bounded && max_wait_ns == 0 ? WEIR_ZERO : max_wait_ns},
 	    .time = {vector_number(line, "now_ns"), number_or_0(line, "window_end_ns")},
 	    .before = trace->count ? step[-1].after : json_null(),
 	    .after = field(line, "state"),

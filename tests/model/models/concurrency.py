@@ -17,11 +17,11 @@ class Concurrency(Model):
         self.quota, self.lease, self.retry = most, lease_ns, retry_ns
         self.state = []
 
-    def call(self, operation, now, cost=1, permit=None):
+    def call(self, operation, now, cost=1, permit=None, **others):
         if operation == "acquire" and cost:
             self.state = [(now + self.lease if end > now + self.lease + DAY_NS else end, of)
                           for end, of in self.state]
-        return super().call(operation, now, cost, permit)
+        return super().call(operation, now, cost, permit, **others)
 
     def said(self, now):
         return uses_of((end, 1, permit) for end, permit in self._held(now))

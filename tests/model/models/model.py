@@ -7,15 +7,17 @@ DAY_NS = 86400 * 10**9
 
 class Model:
     denial = "over_limit"
+    paced = False  # what is allowed may have to wait
     state = None
 
-    def call(self, operation, now, cost=1, permit=None):
+    def call(self, operation, now, cost=1, permit=None, max_wait=math.inf):
         """The decision, as a dictionary like the binding's.
 
         `permit` is {"id": …} of an acquire, which adds "until_ns", and the same of the
-        refund that gives back what that acquire took.
+        refund that gives back what that acquire took. A request that may have to wait
+        does so for at most `max_wait`.
         """
-        before = self.state
+        before, self.patience = self.state, max_wait
         answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
                   "wait_ns": 0}
         if operation in ("acquire", "peek"):
@@ -25,7 +27,8 @@ class Model:
             if wait:
                 self.cut_back(now)
                 wait = self.wait(now, max(cost, 1))
-                answer.update(allowed=False, reason=self.denial, retry_after_ns=math.ceil(wait))
+                answer.update(allowed=False, reason=self.denial_of(now, max(cost, 1)),
+                              retry_after_ns=math.ceil(wait))
                 if operation == "acquire":
                     self.denied(now)
             else:
@@ -59,6 +62,9 @@ class Model:
 
     def cut_back(self, now):
         """Only what denies is asked whether it is too far ahead, and not of every algorithm."""
+
+    def denial_of(self, now, cost):
+        return self.denial
 
     def denied(self, now):
         """A denial writes nothing."""

@@ -18,7 +18,7 @@ class Random(Model):
     def save(self, now):
         return None
 
-    def call(self, operation, now, cost=1, permit=None):
+    def call(self, operation, now, cost=1, permit=None, max_wait=None):
         answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
                   "wait_ns": 0, "remaining": self.quota if self.deny < 1 else 0,
                   "reset_after_ns": 0}

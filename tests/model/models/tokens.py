@@ -71,10 +71,12 @@ class Paced(Tokens):
     `slack` turns; no turn is further off than `longest`.
     """
 
+    paced = True
+
     def __init__(self, count, period_ns, slack, longest, denial):
         self.interval = Fraction(period_ns, count)
         self.slack = slack * self.interval
-        self.longest = longest
+        self.longest, self.patience = longest, math.inf
         self.denial = denial
         self.quota = self.remaining(0)
 
@@ -99,7 +101,11 @@ class Paced(Tokens):
             self.state = now + self.longest
 
     def wait(self, now, cost):
-        return max(self._turn(now, cost) - now - self.longest, 0)
+        return max(self._turn(now, cost) - now - min(self.longest, self.patience), 0)
+
+    def denial_of(self, now, cost):
+        within = self._turn(now, cost) - now <= self.longest
+        return "wait_too_long" if within else self.denial
 
     def pause(self, now, cost):
         return max(self._turn(now, cost) - now, 0)
