@@ -168,6 +168,20 @@ enum engine_state engine_decide(const struct turn *turn, struct plan *plan,
 enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
 
+/** The memory that engine_suspend needs beside the plan's own. */
+size_t engine_extent(const struct plan *plan);
+/**
+ * Copies a plan that waits with all that it points to, but for what its configuration owns:
+ * into `to` and `memory` of engine_extent bytes, aligned for any type.
+ */
+void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
+                    void *memory);
+/**
+ * Of a plan that waits, before it resumes where `now` has taken over from its engine: forgets
+ * the steps whose limits `now` does not have. False: it was a direct call of such a limit.
+ */
+bool engine_adapt(struct plan *plan, const struct weir_engine *now);
+
 /** Ends a plan that waits: makes `decision` a denial. */
 enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
                               struct weir_decision *decision);

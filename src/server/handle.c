@@ -97,6 +97,11 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
+static enum engine_state run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	return plan->stage == PLAN_PREPARED ? engine_run(turn, plan, d) : engine_resume(turn, plan, d);
+}
+
 static void finish_decision(struct worker *worker, struct work *work)
 {
 	bool may_wait;
@@ -104,10 +109,9 @@ static void finish_decision(struct worker *worker, struct work *work)
 	if (work->reply.status != WEIR_OK)
 		return;
 	may_wait = engine_may_wait(&work->plan);
-	if (engine_run(&worker->turn, &work->plan, &work->reply.decision) == ENGINE_WAITS) {
-		work->waits_for = work->plan.refused;
+	work->waits_for = run(&worker->turn, &work->plan, &work->reply.decision) == ENGINE_WAITS;
+	if (work->waits_for)
 		return;
-	}
 	if (work->plan.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
 		handle_no_memory(worker, work);
 		return;
@@ -123,7 +127,7 @@ static void finish_decision(struct worker *worker, struct work *work)
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
 {
 	engine_deny(&worker->turn, &work->plan, reason, &work->reply.decision);
-	work->waits_for = NULL;
+	work->waits_for = false;
 	spread(worker, &work->reply.decision);
 }
 
@@ -321,7 +325,7 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 
 static void finish_report(struct worker *worker, struct work *work)
 {
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	struct metrics_loop *metrics = metrics_of(worker);
 	bool held;
 
 	if (work->reply.status != WEIR_OK)
@@ -443,7 +447,7 @@ void handle_prepare(struct worker *worker, struct work *work)
 	engine_prepare_none(&(struct algo_call){ALGO_PEEK}, &work->plan);
 	work->item_count = 0;
 	work->wait_ns = 0;
-	work->waits_for = NULL;
+	work->waits_for = false;
 	if (!door_matters(&work->request) || passes_door(worker, work))
 		kinds[work->request.kind].prepare(worker, work);
 }
@@ -497,7 +501,7 @@ static int error_of(const struct work *work)
 
 void handle_finish(struct worker *worker, struct work *work)
 {
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	struct metrics_loop *metrics = metrics_of(worker);
 	int error;
 
 	if (!is_refused(work))
@@ -505,4 +509,18 @@ void handle_finish(struct worker *worker, struct work *work)
 	error = error_of(work);
 	if (error != WEIR_OK)
 		metrics_add(&metrics->errors[work->protocol->metric][-error], 1);
+}
+
+void handle_resume(struct worker *worker, struct work *work, struct server_config *config)
+{
+	struct server_config *newest = worker->config;
+
+	work->waits_for = false;
+	if (config != newest && !engine_adapt(&work->plan, newest->engine)) {
+		work->request.limit = slice_of(work->plan.only.limit->name);
+		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit");
+	}
+	worker->config = config;
+	handle_finish(worker, work);
+	worker->config = newest;
 }

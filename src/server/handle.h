@@ -2,7 +2,7 @@
 #ifndef SERVER_HANDLE_H
 #define SERVER_HANDLE_H
 
-#include "server/worker.h"
+#include "server/work.h"
 
 /** First pass: finds what is needed to decide, or fills an error into the reply. */
 void handle_prepare(struct worker *worker, struct work *work);
@@ -10,6 +10,11 @@ void handle_prepare(struct worker *worker, struct work *work);
 void handle_refuse(struct work *work, int status, const char *message);
 /** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
+/**
+ * Goes on with a work that waited for a key, by the configuration that it began with; fills
+ * the reply if it waits no more.
+ */
+void handle_resume(struct worker *worker, struct work *work, struct server_config *config);
 /** A work that was to wait is denied instead. */
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason);
 /** Then, for all that wait: starts fetching the cells. */

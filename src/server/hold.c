@@ -7,11 +7,6 @@
 /* What three allocations take besides their sizes. */
 #define ALLOCATIONS 48
 
-static struct metrics_loop *metrics_of(const struct worker *worker)
-{
-	return metrics_loop(worker->shared->metrics, worker->index);
-}
-
 static void count_held(const struct worker *worker)
 {
 	atomic_store_explicit(&metrics_of(worker)->held, worker->holds.count, memory_order_relaxed);
@@ -22,12 +17,7 @@ void hold_count(struct worker *worker, uint64_t wait_ns)
 	metrics_observe(metrics_of(worker), METRICS_WAIT, wait_ns, 1);
 }
 
-static struct client *client_of(struct net_conn *conn)
-{
-	return net_conn_data(conn);
-}
-
-static void append(struct held *held)
+static void append(const struct worker *worker, struct held *held)
 {
 	struct client *client = client_of(held->conn);
 
@@ -35,6 +25,7 @@ static void append(struct held *held)
 	held->link = client->last;
 	*client->last = held;
 	client->last = &held->next;
+	held->config = server_config_take(worker->config);
 	net_conn_hold(held->conn, held->size);
 }
 
@@ -51,6 +42,7 @@ static void free_held(struct held *held)
 		return;
 	buffer_free(&held->reply);
 	free(held->taken);
+	server_config_drop(held->config);
 	free(held);
 }
 
@@ -70,7 +62,7 @@ bool hold_add(struct worker *worker, struct held *held, const struct held_kind *
 	held->kind = kind;
 	if (!heap_add(&worker->holds, &held->node))
 		return false;
-	append(held);
+	append(worker, held);
 	count_held(worker);
 	return true;
 }
@@ -79,6 +71,7 @@ void hold_remove(struct worker *worker, struct held *held)
 {
 	finish(worker, held);
 	unlink_held(held);
+	server_config_drop(held->config);
 }
 
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
@@ -202,7 +195,7 @@ static bool keep(struct worker *worker, struct work *work)
 	             ALLOCATIONS;
 	held->conn = work->conn;
 	if (work->wait_ns == 0)
-		append(held);
+		append(worker, held);
 	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, work))) {
 		free_held(held);
 		return false;
@@ -257,7 +250,7 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 	for (; held; held = older) {
 		older = held->next;
 		for (size_t i = held->taken_count; i > 0; i--)
-			engine_give_back(&worker->turn, worker->config->engine, &held->taken[i - 1]);
+			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
 		free_held(held);
 	}
 }

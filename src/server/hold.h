@@ -10,12 +10,12 @@
  * One heap and one timer a worker: a work that waits costs memory alone. The network counts
  * that memory, and hands over nothing more of a connection that has its share of it.
  *
- * Nothing held points into a configuration, which a reload may free meanwhile.
+ * Each owns a reference to the configuration that it was prepared by.
  */
 #ifndef SERVER_HOLD_H
 #define SERVER_HOLD_H
 
-#include "server/worker.h"
+#include "server/work.h"
 
 /* About what a work that waits takes: so many of one client fit into its share. */
 #define HOLD_SIZE ((size_t)1 << 10)
@@ -33,6 +33,7 @@ struct held {
 	struct heap_node node;        /* due by the monotonic clock; not in the heap when done */
 	struct held *next, **link;    /* of its client, oldest first */
 	struct net_conn *conn;
+	struct server_config *config;
 	const struct held_kind *kind; /* NULL: it is done */
 	size_t size;                  /* of its memory, as the network counts it */
 	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */

@@ -6,7 +6,7 @@
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
 
-#include "server/worker.h"
+#include "server/work.h"
 
 static inline bool page_is_asked(const struct request *request)
 {

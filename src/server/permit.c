@@ -41,7 +41,7 @@ int permit_ask(struct work *work, struct weir_error *error)
 
 int permit_answer(struct worker *worker, struct work *work)
 {
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	struct metrics_loop *metrics = metrics_of(worker);
 	struct weir_permits permits;
 	bool refunded = work->reply.decision.allowed;
 

@@ -2,7 +2,7 @@
 #ifndef SERVER_PERMIT_H
 #define SERVER_PERMIT_H
 
-#include "server/worker.h"
+#include "server/work.h"
 
 /**
  * Of a request that names a permit: reads it, and prepares its refund. 0, or EINVAL (it is

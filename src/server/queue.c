@@ -20,56 +20,9 @@ struct queued {
 	uint64_t start_ns;    /* of the monotonic clock, as all that follow */
 	uint64_t end_ns;      /* in this queue */
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
-	struct request request; /* what it points to is in `bytes` */
+	struct work work;     /* what its plan points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
 };
-
-static size_t bytes_of(const struct request *r)
-{
-	size_t size = r->attribute_count * sizeof *r->attributes + r->limit.len + r->key.len +
-	              r->forwarded_for.len;
-
-	for (size_t i = 0; i < r->attribute_count; i++)
-		size += strlen(r->attributes[i].name) + 1 + r->attributes[i].value_len;
-	return size;
-}
-
-static void *put(char **end, const void *data, size_t len)
-{
-	char *copy = *end;
-
-	if (len > 0)
-		memcpy(copy, data, len);
-	*end += len;
-	return copy;
-}
-
-static void put_slice(char **end, struct slice *slice)
-{
-	slice->data = put(end, slice->data, slice->len);
-}
-
-/* All that a request to acquire points to is in `bytes` then. */
-static void keep(struct request *r, char *bytes)
-{
-	struct weir_attribute *attributes =
-	    put(&bytes, r->attributes, r->attribute_count * sizeof *attributes);
-
-	for (size_t i = 0; i < r->attribute_count; i++) {
-		struct weir_attribute *a = &attributes[i];
-
-		a->name = put(&bytes, a->name, strlen(a->name) + 1);
-		a->value = put(&bytes, a->value, a->value_len);
-	}
-	r->attributes = attributes;
-	put_slice(&bytes, &r->limit);
-	put_slice(&bytes, &r->key);
-	put_slice(&bytes, &r->forwarded_for);
-	r->origin = NULL; /* it has been let in */
-	r->text = (struct slice){NULL, 0}; /* of what the codec answers by itself */
-	r->args = NULL;
-	r->arg_count = 0;
-}
 
 static struct queued *queued_of(struct waiter *waiter)
 {
@@ -106,19 +59,20 @@ static void forget_woken(struct queued *queued)
 }
 
 /*
- * `max_wait_ns` as in struct plan. From its second move on its time does not
+ * The queue of the key that its plan waits for. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct worker *worker, struct queued *queued, const struct step *step,
-                  uint64_t max_wait_ns, uint64_t now_ns)
+static bool enter(struct worker *worker, struct queued *queued, uint64_t now_ns)
 {
-	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(&step->limit->algo, max_wait_ns));
+	const struct plan *plan = &queued->work.plan;
+	const struct algo_limit *limit = &plan->refused->limit->algo;
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
 	enum waitlist_joined joined;
 
 	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
-	queued->waiter = (struct waiter){.hash = step->key.hash, .wake = wake};
+	queued->waiter = (struct waiter){.hash = plan->waits_at, .wake = wake};
 	joined = waitlist_join(waitlist_at(&worker->shared->table->waiting), &queued->waiter,
-	                  wait_queue_max(&step->limit->algo));
+	                       wait_queue_max(limit));
 	queued->is_first = joined == WAITLIST_FIRST;
 	return joined != WAITLIST_FULL;
 }
@@ -145,19 +99,19 @@ void queue_run(struct worker *worker)
 }
 
 /* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
-static bool stays(struct worker *worker, struct queued *queued, struct work *work, uint64_t now_ns)
+static bool stays(struct worker *worker, struct queued *queued, uint64_t now_ns)
 {
-	const struct step *step = work->waits_for;
+	struct work *work = &queued->work;
 	uint64_t due_ns = UINT64_MAX;
 
-	if (step && step->key.hash == queued->waiter.hash) {
+	if (work->waits_for && work->plan.waits_at == queued->waiter.hash) {
 		if (queued->is_first)
 			due_ns = sat_add(now_ns, work->reply.decision.retry_after_ns);
 	} else {
 		leave(worker, queued);
-		if (!step)
+		if (!work->waits_for)
 			return false;
-		if (!enter(worker, queued, step, work->plan.max_wait_ns, now_ns)) {
+		if (!enter(worker, queued, now_ns)) {
 			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
 			return false;
 		}
@@ -169,28 +123,26 @@ static bool stays(struct worker *worker, struct queued *queued, struct work *wor
 	return true;
 }
 
-static void decide_again(struct worker *worker, struct held *held, uint64_t now_ns)
+static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
 {
 	struct queued *queued = (struct queued *)held;
-	struct work work = {
-	    .conn = held->conn, .protocol = protocol_of(held->conn), .request = queued->request};
+	struct plan *plan = &queued->work.plan;
 
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	if (now_ns >= queued->end_ns)
-		work.request.wait_ns = WEIR_ZERO;
-	else if (work.request.wait_ns != 0)
-		work.request.wait_ns = queued->deadline_ns - now_ns;
-	handle_prepare(worker, &work);
-	work.plan.position = !queued->is_first    ? WAIT_BEHIND
-	                    : queued->has_moved ? WAIT_YIELDED
-	                                        : WAIT_FIRST;
-	work.plan.waits_at = queued->waiter.hash;
-	handle_finish(worker, &work);
-	if (!stays(worker, queued, &work, now_ns)) {
-		if (work.reply.status == WEIR_OK)
-			work.reply.decision.wait_ns += now_ns - queued->start_ns;
+		plan->max_wait_ns = WEIR_ZERO;
+	else if (plan->max_wait_ns != 0)
+		plan->max_wait_ns = queued->deadline_ns - now_ns;
+	plan->position = !queued->is_first   ? WAIT_BEHIND
+	                 : queued->has_moved ? WAIT_YIELDED
+	                                     : WAIT_FIRST;
+	plan->waits_at = queued->waiter.hash;
+	handle_resume(worker, &queued->work, held->config);
+	if (!stays(worker, queued, now_ns)) {
+		if (queued->work.reply.status == WEIR_OK)
+			queued->work.reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
-		hold_decided(worker, held, &work);
+		hold_decided(worker, held, &queued->work);
 	}
 	arena_reset(&worker->arena);
 }
@@ -200,11 +152,11 @@ static void cancel(struct worker *worker, struct held *held)
 	leave(worker, (struct queued *)held);
 }
 
-static const struct held_kind queued_kind = {decide_again, cancel};
+static const struct held_kind queued_kind = {resume, cancel};
 
 static struct queued *open_queued(struct worker *worker, const struct work *work)
 {
-	size_t size = sizeof(struct queued) + bytes_of(&work->request);
+	size_t size = sizeof(struct queued) + engine_extent(&work->plan);
 	struct queued *queued;
 
 	if (!waitlist_make(&worker->shared->table->waiting))
@@ -213,8 +165,8 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	if (!queued)
 		return NULL;
 	queued->worker = worker;
-	queued->request = work->request;
-	keep(&queued->request, queued->bytes);
+	queued->work = *work;
+	engine_suspend(worker->shared->table, &queued->work.plan, &work->plan, queued->bytes);
 	queued->start_ns = clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns);
 	queued->deadline_ns = sat_add(queued->start_ns, work->plan.max_wait_ns);
 	queued->held.size = size + REPLY_SIZE;
@@ -233,7 +185,7 @@ bool queue_join(struct worker *worker, struct work *work)
 		work->reply.message = weir_strerror(WEIR_ENOMEM);
 		return false;
 	}
-	if (!enter(worker, queued, work->waits_for, work->plan.max_wait_ns, queued->start_ns)) {
+	if (!enter(worker, queued, queued->start_ns)) {
 		hold_remove(worker, &queued->held);
 		free(queued);
 		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);

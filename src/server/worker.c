@@ -20,7 +20,7 @@ const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 /* Decides and answers what waits, in the order it came. */
 static void answer(struct worker *worker)
 {
-	struct metrics_loop *metrics = metrics_loop(worker->shared->metrics, worker->index);
+	struct metrics_loop *metrics = metrics_of(worker);
 	uint64_t end_ns;
 
 	if (worker->count == 0) {
@@ -33,7 +33,7 @@ static void answer(struct worker *worker)
 	for (size_t i = 0; i < worker->count; i++) {
 		struct work *work = &worker->batch[i];
 
-		((struct client *)net_conn_data(work->conn))->coming = 0;
+		client_of(work->conn)->coming = 0;
 		handle_finish(worker, work);
 		if (!work->waits_for || !queue_join(worker, work))
 			hold_answer(worker, work);

@@ -1,6 +1,7 @@
 /*
- * When configurations are freed: real workers hold on to the one that they have seen, however
- * many took over since, and let go of it in the turn that they are woken for.
+ * When configurations are freed. Real workers hold on to the one that they have seen, however
+ * many took over since, and let go of it in the turn that they are woken for; a request that
+ * waits holds on to the one that it began with.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -15,6 +16,8 @@
 #include "base/os.h"
 #include "server/config.h"
 #include "server/worker.h"
+
+#include "loopback.h"
 
 #define WORKERS 2
 
@@ -31,7 +34,7 @@ void __wrap_weir_engine_close(weir_engine *engine)
 
 static struct server_config *make(struct worker_shared *shared)
 {
-	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 1/s } }\n";
+	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct server_config *config = calloc(1, sizeof *config);
 
 	config->references = 1;
@@ -57,48 +60,145 @@ static void wait_for_freed(unsigned n)
 	assert_int_equal(freed, n);
 }
 
-static void workers_keep_what_they_have_seen_and_all_that_took_over(void **state)
-{
-	struct worker_shared shared = {
-	    .limits = CODEC_LIMITS_DEFAULT, .threads = WORKERS, .gate.max = 10};
+struct fixture {
+	struct worker_shared shared;
 	struct server_config *config;
 	struct worker workers[WORKERS];
+	struct sockaddr_in address[WORKERS];
+};
 
-	(void)state;
-	shared.metrics = metrics_open(WORKERS);
-	shared.top = top_open(WORKERS);
-	assert_int_equal(weir_table_open(NULL, &shared.table, NULL), 0);
-	config = make(&shared);
+static int begin(void **state)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+
+	f->shared.limits = CODEC_LIMITS_DEFAULT;
+	f->shared.threads = WORKERS;
+	f->shared.gate.max = 10;
+	f->shared.metrics = metrics_open(WORKERS);
+	f->shared.top = top_open(WORKERS);
+	assert_int_equal(weir_table_open(NULL, &f->shared.table, NULL), 0);
+	f->config = make(&f->shared);
+	for (size_t i = 0; i < WORKERS; i++) {
+		assert_int_equal(worker_open(&f->workers[i], &f->shared, i, f->config), 0);
+		assert_int_equal(
+		    worker_listen(&f->workers[i], &worker_resp, listen_somewhere(&f->address[i])), 0);
+	}
+	freed = 0;
+	*state = f;
+	return 0;
+}
+
+static void start_all(struct fixture *f)
+{
 	for (size_t i = 0; i < WORKERS; i++)
-		assert_int_equal(worker_open(&workers[i], &shared, i, config), 0);
-	for (size_t i = 0; i < 3; i++)
-		server_config_succeed(&config, make(&shared));
+		assert_int_equal(worker_start(&f->workers[i]), 0);
+}
+
+/* Returns how many were freed by the workers; the last is freed behind that. */
+static unsigned end(struct fixture *f)
+{
+	unsigned before;
+
+	for (size_t i = 0; i < WORKERS; i++) {
+		net_loop_stop(f->workers[i].loop);
+		worker_join(&f->workers[i]);
+		worker_close(&f->workers[i]);
+	}
+	before = freed;
+	server_config_drop(f->config);
+	assert_int_equal(freed, before + 1);
+	weir_table_close(f->shared.table);
+	metrics_close(f->shared.metrics);
+	top_close(f->shared.top);
+	free(f);
+	return before;
+}
+
+/* Others take over. */
+static void reload(struct fixture *f, unsigned times)
+{
+	for (unsigned i = 0; i < times; i++)
+		server_config_succeed(&f->config, make(&f->shared));
+}
+
+static void workers_keep_what_they_have_seen_and_all_that_took_over(void **state)
+{
+	struct fixture *f = *state;
+
+	reload(f, 3);
 	/* The workers refer to the first alone, and each refers to the next. */
 	assert_int_equal(freed, 0);
-	for (size_t i = 0; i < WORKERS; i++)
-		assert_int_equal(worker_start(&workers[i]), 0);
-	wake_all(workers);
+	start_all(f);
+	wake_all(f->workers);
 	wait_for_freed(3);
-	server_config_succeed(&config, make(&shared));
-	wake_all(workers);
+	reload(f, 1);
+	wake_all(f->workers);
 	wait_for_freed(4);
-	for (size_t i = 0; i < WORKERS; i++) {
-		net_loop_stop(workers[i].loop);
-		worker_join(&workers[i]);
-		worker_close(&workers[i]);
+	assert_int_equal(end(f), 4);
+}
+
+/* Sends a command, and reads its whole answer if that is `want`. */
+static void ask(int fd, const char *command, const char *want)
+{
+	char got[64];
+	size_t len = strlen(want);
+
+	assert_int_equal(send(fd, command, strlen(command), MSG_NOSIGNAL), strlen(command));
+	if (len > 0) {
+		assert_int_equal(recv(fd, got, len, MSG_WAITALL), len);
+		assert_memory_equal(got, want, len);
 	}
-	assert_int_equal(freed, 4);
-	server_config_drop(config);
-	assert_int_equal(freed, 5);
-	weir_table_close(shared.table);
-	metrics_close(shared.metrics);
-	top_close(shared.top);
+}
+
+static void wait_for_held(const struct fixture *f, size_t worker, uint64_t n)
+{
+	uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S;
+
+	while (atomic_load(&metrics_loop(f->shared.metrics, worker)->held) != n) {
+		assert_true(os_monotonic_ns() < end_ns);
+		sched_yield();
+	}
+}
+
+static void a_request_that_waits_keeps_its_own(void **state)
+{
+	static const char acquire[] = "WEIR.ACQUIRE uses k WAIT 3000000\r\n", pong[] = "+PONG\r\n";
+	struct fixture *f = *state;
+	int clients[3];
+
+	start_all(f);
+	for (size_t i = 0; i < 3; i++) /* the first passes; the others wait on both loops */
+		clients[i] = dial_to(&f->address[i % WORKERS]);
+	ask(clients[0], acquire, "*7\r\n:1\r\n");
+	ask(clients[1], acquire, "");
+	wait_for_held(f, 1, 1);
+	reload(f, 1);
+	ask(clients[2], "PING\r\n", pong); /* its loop has seen the second */
+	ask(clients[2], acquire, "");
+	wait_for_held(f, 0, 1);
+	reload(f, 2);
+	wake_all(f->workers);
+	for (size_t i = 0; i < WORKERS; i++) {
+		int other = dial_to(&f->address[i]);
+
+		ask(other, "PING\r\n", pong);
+		close(other);
+	}
+	assert_int_equal(freed, 0);
+	close(clients[1]);
+	wait_for_held(f, 1, 0);
+	wait_for_freed(1);
+	close(clients[2]);
+	wait_for_freed(3);
+	close(clients[0]);
+	assert_int_equal(end(f), 3);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(workers_keep_what_they_have_seen_and_all_that_took_over),
+	    cmocka_unit_test_setup(workers_keep_what_they_have_seen_and_all_that_took_over, begin),
+	    cmocka_unit_test_setup(a_request_that_waits_keeps_its_own, begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

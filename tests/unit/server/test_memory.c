@@ -3,8 +3,6 @@
  * of all that the program's own code allocates for a request, one allocation fails, each in
  * its turn, until a request needs no more of them.
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,14 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/os.h"
 #include "server/config.h"
 #include "server/worker.h"
+
+#include "loopback.h"
 
 static const char text[] = "limits:\n"
                            "  turns: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 6h }\n"
@@ -63,19 +61,6 @@ struct fixture {
 	struct worker worker;
 	struct sockaddr_in address;
 };
-
-static int listen_somewhere(struct sockaddr_in *address)
-{
-	socklen_t len = sizeof *address;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-
-	*address = (struct sockaddr_in){.sin_family = AF_INET};
-	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_int_equal(bind(fd, (struct sockaddr *)address, sizeof *address), 0);
-	assert_int_equal(listen(fd, 10), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)address, &len), 0);
-	return fd;
-}
 
 static int start(void **state)
 {
@@ -121,14 +106,6 @@ static uint64_t left(const struct fixture *f, const char *limit)
 	                           weir_engine_limit(f->config->engine, limit, strlen(limit)), "k", 1,
 	                           1, WEIR_NOW, &d), 0);
 	return d.remaining;
-}
-
-static int dial(const struct fixture *f)
-{
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(connect(fd, (const struct sockaddr *)&f->address, sizeof f->address), 0);
-	return fd;
 }
 
 static void say(int fd, const char *body)
@@ -187,7 +164,7 @@ static unsigned count(const char *answer, const char *word)
 static const char *ask(const struct fixture *f, const char *body, unsigned nth)
 {
 	const char *answer;
-	int fd = dial(f);
+	int fd = dial_to(&f->address);
 
 	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
 	assert_non_null(hear(f, fd));

@@ -1,0 +1,50 @@
+/* suspend.c: plans that outlive the turn, and the configuration, in which they were prepared. */
+#include "engine/engine.h"
+
+size_t engine_extent(const struct plan *plan)
+{
+	size_t size = plan->steps == &plan->only ? 0 : plan->step_count * sizeof *plan->steps;
+
+	for (size_t i = 0; i < plan->step_count; i++)
+		size += plan->steps[i].key_name.len;
+	return size;
+}
+
+void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
+                    void *memory)
+{
+	size_t own = from->steps == &from->only ? 0 : from->step_count;
+	char *names = (char *)((struct step *)memory + own);
+
+	*to = *from;
+	to->steps = own > 0 ? memory : &to->only;
+	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;
+	to->tightest = NULL;
+	to->each = NULL;
+	for (size_t i = 0; i < to->step_count; i++) {
+		struct step *step = &to->steps[i];
+
+		*step = from->steps[i];
+		step->key = store_key(table->store, &step->limit->algo, step->key.hash);
+		if (step->key_name.len > 0)
+			memcpy(names, step->key_name.data, step->key_name.len);
+		step->key_name.data = names;
+		names += step->key_name.len;
+	}
+}
+
+bool engine_adapt(struct plan *plan, const struct weir_engine *now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (engine_limit_of(now, step->limit->algo.identity))
+			plan->steps[kept++] = *step;
+		else
+			plan->enforced_count -= !step->shadow;
+	}
+	plan->step_count = (uint32_t)kept;
+	return kept > 0 || plan->steps != &plan->only;
+}
