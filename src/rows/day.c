@@ -45,44 +45,44 @@ static bool is_far(const struct day_params *params, int64_t left_ns)
 	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
 }
 
-static void look_at_window(const struct day_params *params, struct cell head, uint64_t now_ns,
-                           const struct row *row, struct view *view)
+static void look_at_window(const struct row_step *on, struct view *view)
 {
+	const struct day_params *params = &on->limit->day;
 	int64_t left_ns;
 
-	view->window = row_load(row, view->k);
+	view->window = row_load(on->row, view->k);
 	view->written = params->free;
-	if (cell_tag(view->window) != row->tag) /* of a damaged file */
+	if (cell_tag(view->window) != on->row->tag) /* of a damaged file */
 		return;
 	view->written = cell_word(view->window);
-	view->count = (uint64_t)cell_word(head) + 1;
-	left_ns = cell_ahead_ns(view->window, now_ns);
+	view->count = (uint64_t)cell_word(on->head) + 1;
+	left_ns = cell_ahead_ns(view->window, on->now_ns);
 	if (left_ns <= 0)
 		return;
 	view->window_far = is_far(params, left_ns);
 	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
 }
 
-static struct view view_of(const struct day_params *params, const struct algo_time *time,
-                           struct cell head, const struct row *row)
+static struct view view_of(const struct row_step *on)
 {
-	uint64_t now_ns = time->now_ns, more;
-	struct view view = {.end_ns = time->window_end_ns};
+	const struct day_params *params = &on->limit->day;
+	struct view view = {.end_ns = on->window_end_ns};
+	uint64_t more;
 
-	if (cell_is_empty(head) || cell_is_claim(head))
+	if (cell_is_empty(on->head) || cell_is_claim(on->head))
 		return view;
-	view.k = cell_generation(head) / KINDS % DAY_WINDOWS;
-	if (cell_ahead_ns(head, now_ns) <= 0)
+	view.k = cell_generation(on->head) / KINDS % DAY_WINDOWS;
+	if (cell_ahead_ns(on->head, on->now_ns) <= 0)
 		return view;
-	view.end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
+	view.end_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->head, on->now_ns);
 	/* A day of 25 hours is followed by one of 24, or the other way round. */
-	view.day_far = (int64_t)(view.end_ns - time->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
+	view.day_far = (int64_t)(view.end_ns - on->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
 	if (view.day_far)
-		view.end_ns = time->window_end_ns;
-	if (cell_generation(head) % KINDS == OPEN)
-		look_at_window(params, head, now_ns, row, &view);
+		view.end_ns = on->window_end_ns;
+	if (cell_generation(on->head) % KINDS == OPEN)
+		look_at_window(on, &view);
 	else
-		view.written = cell_word(head);
+		view.written = cell_word(on->head);
 	/* Where more are free than were, units of the window, even if it is over, are the first. */
 	view.free = u64_min(view.written, params->free);
 	more = u64_min(view.count, params->free - view.free);
@@ -93,15 +93,15 @@ static struct view view_of(const struct day_params *params, const struct algo_ti
 	return view;
 }
 
-static void want_head(const struct day_params *params, const struct row *row,
-                      const struct view *view, bool last, struct row_change *change)
+static void want_head(const struct row_step *on, const struct view *view, bool last,
+                      struct row_change *change)
 {
-	uint64_t were_less = sat_sub(params->free, view->written);
+	uint64_t were_less = sat_sub(on->limit->day.free, view->written);
 	unsigned kind = view->count > 0 ? OPEN : BELOW;
 	uint64_t word = kind == OPEN ? view->count + were_less - 1 : view->free;
 
 	change->want = ROW_WANT_HEAD;
-	change->head = cell_make(row->tag, view->end_ns, (uint32_t)word, KINDS * view->k + kind);
+	change->head = cell_make(on->row->tag, view->end_ns, (uint32_t)word, KINDS * view->k + kind);
 	change->last = last;
 }
 
@@ -115,120 +115,114 @@ static void want_cell(unsigned place, struct cell before, struct cell after,
 }
 
 /* A window for what is counted in `view`: first its cell, then, once that says so, the head. */
-static void want_window(const struct day_params *params, const struct row *row,
-                        uint64_t now_ns, struct view *view, struct row_change *change)
+static void want_window(const struct row_step *on, struct view *view, struct row_change *change)
 {
+	const struct day_params *params = &on->limit->day;
 	unsigned place = (view->k + 1) % DAY_WINDOWS;
-	struct cell before = row_load(row, place), after;
-	int64_t left_ns = cell_ahead_ns(before, now_ns);
+	struct cell before = row_load(on->row, place), after;
+	int64_t left_ns = cell_ahead_ns(before, on->now_ns);
 	uint64_t free = u64_max(view->written, params->free);
 
 	view->window_ns = params->period_ns;
 	/* Another may have opened it just now, on behalf of the same head. */
-	if (cell_tag(before) == row->tag && left_ns > (int64_t)params->period_ns &&
+	if (cell_tag(before) == on->row->tag && left_ns > (int64_t)params->period_ns &&
 	    !is_far(params, left_ns))
 		view->window_ns = (uint64_t)left_ns;
-	after = cell_make(row->tag, now_ns + view->window_ns, (uint32_t)free, 0);
+	after = cell_make(on->row->tag, on->now_ns + view->window_ns, (uint32_t)free, 0);
 	if (cell_bits(before) != cell_bits(after)) {
 		want_cell(place, before, after, change);
 		return;
 	}
 	view->k = place;
 	view->written = free;
-	want_head(params, row, view, true, change);
+	want_head(on, view, true, change);
 }
 
 /* What was written too far ahead ends with the day, or a period from now. */
-static void cut_back(const struct day_params *params, const struct row *row, uint64_t now_ns,
-                     const struct view *view, struct row_change *change)
+static void cut_back(const struct row_step *on, const struct view *view, struct row_change *change)
 {
 	if (view->window_far)
 		want_cell(view->k, view->window,
-		          cell_make(row->tag, now_ns + view->window_ns, (uint32_t)view->written, 0), change);
+		          cell_make(on->row->tag, on->now_ns + view->window_ns, (uint32_t)view->written, 0),
+		          change);
 	else if (view->day_far)
-		want_head(params, row, view, true, change);
+		want_head(on, view, true, change);
 }
 
-static void take(const struct day_params *params, const struct row *row, uint64_t now_ns,
-                 uint64_t cost, bool live, struct view *view, struct row_change *change)
+static void take(const struct row_step *on, uint64_t cost, struct view *view,
+                 struct row_change *change)
 {
-	uint64_t free = u64_min(cost, params->free - view->free);
+	uint64_t free = u64_min(cost, on->limit->day.free - view->free);
 	struct view before = *view;
 
 	view->free += free;
 	view->count += cost - free;
 	if (before.window_far)
-		cut_back(params, row, now_ns, &before, change);
+		cut_back(on, &before, change);
 	else if (view->count == 0 || before.count > 0)
-		want_head(params, row, view, true, change);
-	else if (live)
-		want_window(params, row, now_ns, view, change);
+		want_head(on, view, true, change);
+	else if (row_head_live(on->head, on->now_ns))
+		want_window(on, view, change);
 	else /* there is no row yet */
-		want_head(params, row, &before, false, change);
+		want_head(on, &before, false, change);
 	if (view->count > 0)
-		change->name_ns = now_ns + view->window_ns;
+		change->name_ns = on->now_ns + view->window_ns;
 }
 
 /* Of the window first. Units that were counted in a window are given back while it lasts. */
-static void refund(const struct day_params *params, const struct algo_call *call,
-                   const struct row *row, uint64_t now_ns, struct view *view,
-                   struct row_change *change)
+static void refund(const struct row_step *on, struct view *view, struct row_change *change)
 {
-	uint64_t back = u64_min(call->cost, view->free + view->count);
+	uint64_t back = u64_min(on->call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
 
-	if (back == 0 || (call->until_ns != 0 && call->until_ns != view->end_ns &&
-	                  (view->count == 0 || call->until_ns != now_ns + view->window_ns)))
+	if (back == 0 || (on->call->until_ns != 0 && on->call->until_ns != view->end_ns &&
+	                  (view->count == 0 || on->call->until_ns != on->now_ns + view->window_ns)))
 		return;
 	view->count -= of_window;
 	view->free -= back - of_window;
-	want_head(params, row, view, true, change);
+	want_head(on, view, true, change);
 }
 
-void day_step(const struct algo_limit *limit, const struct algo_call *call,
-              const struct algo_time *time, struct cell head, const struct row *row,
-              struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
-	const struct day_params *params = &limit->day;
-	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
-	struct view view = view_of(params, time, head, row);
-	uint64_t day_ns = view.end_ns - now_ns;
+	uint64_t cost = u64_max(on->call->cost, 1), quota = on->limit->quota;
+	struct view view = view_of(on);
+	uint64_t day_ns = view.end_ns - on->now_ns;
 
-	switch (call->op) {
+	switch (on->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		if (view.free + view.count + cost > limit->quota) {
+		if (view.free + view.count + cost > quota) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
 			out->retry_after_ns =
-			    view.count > 0 && cost <= params->count ? u64_min(view.window_ns, day_ns) : day_ns;
-			if (call->op == ALGO_ACQUIRE)
-				cut_back(params, row, now_ns, &view, change);
-		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
-			take(params, row, now_ns, cost, row_head_live(head, now_ns), &view, change);
+			    view.count > 0 && cost <= on->limit->day.count ? u64_min(view.window_ns, day_ns) : day_ns;
+			if (on->call->op == ALGO_ACQUIRE)
+				cut_back(on, &view, change);
+		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+			take(on, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		refund(params, call, row, now_ns, &view, change);
+		refund(on, &view, change);
 		break;
 	case ALGO_RESET:
 		if (view.free + view.count > 0) {
 			view.free = view.count = 0;
-			want_head(params, row, &view, true, change);
+			want_head(on, &view, true, change);
 		}
 		break;
 	}
-	out->remaining = limit->quota - (view.free + view.count);
+	out->remaining = on->limit->quota - (view.free + view.count);
 	out->reset_after_ns = view.free > 0    ? day_ns
 	                      : view.count > 0 ? u64_min(view.window_ns, day_ns)
 	                                       : 0;
 }
 
-void day_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-              const struct row *row, struct uses *uses)
+static void read(const struct row_step *on, struct uses *uses)
 {
-	struct view view = view_of(&limit->day, time, head, row);
-	uint64_t window_ns = time->now_ns + view.window_ns;
+	struct view view = view_of(on);
+	uint64_t window_ns = on->now_ns + view.window_ns;
 
 	uses->until_ns = view.end_ns;
 	if (view.count > 0)
@@ -236,3 +230,12 @@ void day_read(const struct algo_limit *limit, const struct algo_time *time, stru
 	if (view.free > 0)
 		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
 }
+
+static uint64_t use(const struct row_step *on)
+{
+	struct view view = view_of(on);
+
+	return view.free + view.count;
+}
+
+const struct row_kind row_day = {step, use, read};

@@ -20,13 +20,13 @@ static unsigned bits_of(unsigned n)
 	return n == 0 ? 0 : 32 - (unsigned)__builtin_clz(n);
 }
 
-struct cell log_make(const struct row *row, uint64_t until_ns, unsigned sum,
-                     unsigned span, unsigned lead, unsigned state)
+struct cell log_make(const struct row *row, struct log_fields entry)
 {
-	unsigned field = log_is_narrow(row->width) ? span : (bits_of(span) - 1) / 2;
+	unsigned span = log_is_narrow(row->width) ? entry.span : (bits_of(entry.span) - 1) / 2;
 
-	return cell_make(row->tag, until_ns, (sum & LOG_SUM) << 17 | field << log_lead_bits(row) | lead,
-	                 state);
+	return cell_make(row->tag, entry.until_ns,
+	                 (entry.sum & LOG_SUM) << 17 | span << log_lead_bits(row) | entry.lead,
+	                 entry.state);
 }
 
 static bool ends_then(const struct row *row, struct cell entry, uint64_t end_ns)
@@ -34,58 +34,54 @@ static bool ends_then(const struct row *row, struct cell entry, uint64_t end_ns)
 	return cell_tag(entry) == row->tag && log_ahead_ns(row, entry, end_ns) == 0;
 }
 
-static bool ends_with_newest(const struct row *row, const struct log_view *head,
-                             uint64_t end_ns)
+static bool ends_with_newest(const struct log_view *head, uint64_t end_ns)
 {
-	return !head->first && ends_then(row, head->newest, end_ns);
+	return !head->first && ends_then(head->row, head->newest, end_ns);
 }
 
-static unsigned pack_lead(const struct row *row, const struct log_view *head)
+static unsigned pack_lead(const struct log_view *head)
 {
 	unsigned bits = bits_of(head->lead);
 
 	if ((head->lead & (head->lead - 1)) == 0 && bits <= SIMPLE_BITS)
 		return bits;
-	return ends_with_newest(row, head, head->until_ns - head->lead) ? LIKE_NEWEST : LIKE_OWN;
+	return ends_with_newest(head, head->until_ns - head->lead) ? LIKE_NEWEST : LIKE_OWN;
 }
 
-bool log_fits(const struct row *row, const struct log_view *head)
+bool log_fits(const struct log_view *head)
 {
-	return log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
-	       ends_then(row, head->own, head->until_ns - head->lead);
+	return log_is_narrow(head->row->width) || pack_lead(head) != LIKE_OWN ||
+	       ends_then(head->row, head->own, head->until_ns - head->lead);
 }
 
-void log_name(const struct row *row, struct log_view *head, uint64_t least_ns,
-              uint64_t end_ns)
+void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns)
 {
-	head->lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), log_lead_max(row));
+	head->lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), log_lead_max(head->row));
 	head->until_ns = u64_max(least_ns, end_ns);
-	if (log_fits(row, head))
+	if (log_fits(head))
 		return;
 	head->lead = 1u << u64_min(bits_of(head->lead - 1), SIMPLE_BITS - 1);
 	head->until_ns = u64_max(least_ns, end_ns + head->lead);
 }
 
-void log_want_head(struct row_change *change, const struct row *row,
-                   const struct log_view *head, bool last)
+void log_want_head(struct row_change *change, const struct log_view *head, bool last)
 {
 	uint32_t word;
 
-	if (log_is_narrow(row->width))
+	if (log_is_narrow(head->row->width))
 		word = head->cost << 25 | head->place << 18 | head->span << 11 | head->lead << 4;
 	else
-		word = head->cost << 18 | head->place << 4 | pack_lead(row, head);
+		word = head->cost << 18 | head->place << 4 | pack_lead(head);
 	change->want = ROW_WANT_HEAD;
-	change->head = cell_make(row->tag, head->until_ns, word, head->first);
+	change->head = cell_make(head->row->tag, head->until_ns, word, head->first);
 	change->last = last;
 }
 
-void log_want_entry(struct row_change *change, const struct row *row,
-                    const struct log_view *view, unsigned back, struct cell before,
-                    struct cell after)
+void log_want_entry(struct row_change *change, const struct log_view *view, unsigned back,
+                    struct cell before, struct cell after)
 {
 	change->want = ROW_WANT_CELL;
-	change->place = row_back(row, view->place, back);
+	change->place = row_back(view->row, view->place, back);
 	change->before = before;
 	change->after = after;
 }
@@ -95,20 +91,20 @@ void log_want_entry(struct row_change *change, const struct row *row,
  * and was `known` places back, or a copy of it. One that came after it is what is left of others,
  * unless it was moved there since: then a later one is in the place of that as well.
  */
-static bool is_live_before(const struct row *row, const struct log_view *view, unsigned back,
-                           unsigned known, struct cell later, struct cell *entry)
+static bool is_live_before(const struct log_view *view, unsigned back, unsigned known,
+                           struct cell later, struct cell *entry)
 {
 	int64_t ahead, before;
 
 	do {
-		*entry = log_entry(row, view, back);
-		if (cell_tag(*entry) != row->tag || log_ahead_ns(row, *entry, view->at) <= 0)
+		*entry = log_entry(view, back);
+		if (cell_tag(*entry) != view->row->tag || log_ahead_ns(view->row, *entry, view->at) <= 0)
 			return false;
 		before = cell_ahead_ns(later, view->at);
 		ahead = cell_ahead_ns(*entry, view->at);
 		if (ahead <= before)
 			return true;
-		later = log_entry(row, view, known);
+		later = log_entry(view, known);
 	} while (cell_ahead_ns(later, view->at) != before);
 	return false;
 }
@@ -118,26 +114,27 @@ static bool is_live_before(const struct row *row, const struct log_view *view, u
  * span tells of are live, the oldest of them tells of more, if only of the next: those spans
  * are powers of 4; and refunds may have left one that is short.
  */
-static unsigned count_live(const struct row *row, const struct log_view *view)
+static unsigned count_live(const struct log_view *view)
 {
 	unsigned known = 1, span = view->span, dead, step;
 	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
 
-	if (view->first || cell_tag(oldest) != row->tag || log_ahead_ns(row, oldest, view->at) <= 0)
+	if (view->first || cell_tag(oldest) != view->row->tag ||
+	    log_ahead_ns(view->row, oldest, view->at) <= 0)
 		return 0;
-	for (;; known = dead, oldest = cell, span = log_span(row, cell)) {
-		if (known == row->width - 1 || log_is(oldest, LOG_FIRST))
+	for (;; known = dead, oldest = cell, span = log_span(view->row, cell)) {
+		if (known == view->row->width - 1 || log_is(oldest, LOG_FIRST))
 			return known;
-		dead = (unsigned)u64_min(known + u64_max(span, 2) - 1, row->width - 1);
-		if (!is_live_before(row, view, dead, known, oldest, &cell))
+		dead = (unsigned)u64_min(known + u64_max(span, 2) - 1, view->row->width - 1);
+		if (!is_live_before(view, dead, known, oldest, &cell))
 			break;
 	}
 	/* In a narrow row it is not far from there. */
-	step = log_is_narrow(row->width) ? 1 : (dead - known) / 2;
+	step = log_is_narrow(view->row->width) ? 1 : (dead - known) / 2;
 	while (dead > known + 1) {
 		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
 
-		if (is_live_before(row, view, probe, known, oldest, &cell)) {
+		if (is_live_before(view, probe, known, oldest, &cell)) {
 			known = probe;
 			oldest = cell;
 			step = (unsigned)u64_max((dead - known) / 2, 1);
@@ -150,92 +147,91 @@ static unsigned count_live(const struct row *row, const struct log_view *view)
 }
 
 /* What was taken by the entries up to `back`, of those in use. */
-static unsigned used_up_to(const struct row *row, const struct log_view *view, unsigned back)
+static unsigned used_up_to(const struct log_view *view, unsigned back)
 {
-	return (log_sum(log_entry(row, view, back)) - view->base) & LOG_SUM;
+	return (log_sum(log_entry(view, back)) - view->base) & LOG_SUM;
 }
 
-static void look_into_row(const struct log_params *params, const struct row *row,
-                          struct log_view *view)
+static void look_into_row(const struct log_params *params, struct log_view *view)
 {
 	struct cell oldest;
 
-	view->live = count_live(row, view);
+	view->live = count_live(view);
 	view->use = view->cost;
 	if (view->live == 0)
 		return;
-	oldest = log_entry(row, view, view->live);
+	oldest = log_entry(view, view->live);
 	if (!log_is(oldest, LOG_FIRST)) {
-		struct cell spent = log_entry(row, view, view->live + 1);
+		struct cell spent = log_entry(view, view->live + 1);
 
 		/* For a clock that lags refunds may have left another in its place: then all is in use. */
 		view->base = log_is_before(spent, oldest)
 		                 ? log_sum(spent)
 		                 : (log_sum(oldest) - (unsigned)params->count) & LOG_SUM;
 	}
-	view->use += used_up_to(row, view, 1);
+	view->use += used_up_to(view, 1);
 }
 
-static unsigned unpack_lead(const struct row *row, const struct log_view *view, unsigned lead)
+static unsigned unpack_lead(const struct log_view *view, unsigned lead)
 {
 	int64_t ns;
 
 	if (lead <= SIMPLE_BITS)
 		return lead == 0 ? 0 : 1u << (lead - 1);
-	ns = -log_ahead_ns(row, lead == LIKE_OWN ? view->own : view->newest, view->until_ns);
-	return ns >= 0 && ns <= log_lead_max(row) ? (unsigned)ns : 0; /* unless damaged */
+	ns = -log_ahead_ns(view->row, lead == LIKE_OWN ? view->own : view->newest, view->until_ns);
+	return ns >= 0 && ns <= log_lead_max(view->row) ? (unsigned)ns : 0; /* unless damaged */
 }
 
-static void unpack_head(struct cell head, const struct row *row, struct log_view *view)
+static void unpack_head(struct cell head, struct log_view *view)
 {
-	struct log_head fields = log_head(row->width, cell_word(head));
+	struct log_head fields = log_head(view->row->width, cell_word(head));
 
 	view->cost = fields.cost;
-	view->place = fields.place < row->width ? fields.place : 0; /* unless damaged */
+	view->place = fields.place < view->row->width ? fields.place : 0; /* unless damaged */
 	view->first = cell_generation(head) & LOG_FIRST;
 	/* In this order: who sees an entry in its place sees what its sum was made from. */
-	view->own = log_entry(row, view, 0);
-	view->newest = view->first ? (struct cell){0, 0} : log_entry(row, view, 1);
-	if (log_is_narrow(row->width)) {
+	view->own = log_entry(view, 0);
+	view->newest = view->first ? (struct cell){0, 0} : log_entry(view, 1);
+	if (log_is_narrow(view->row->width)) {
 		view->span = fields.span;
 		view->lead = fields.lead;
 	} else {
-		view->span = log_span(row, view->newest);
-		view->lead = unpack_lead(row, view, fields.lead);
+		view->span = log_span(view->row, view->newest);
+		view->lead = unpack_lead(view, fields.lead);
 	}
 }
 
-static struct log_view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                               const struct row *row)
+static struct log_view view_of(const struct row_step *on)
 {
 	struct log_view view = {
-	    .until_ns = now_ns + limit->period_ns, .first = LOG_FIRST, .at = now_ns};
+	    .row = on->row,
+	    .until_ns = on->now_ns + on->limit->period_ns, .first = LOG_FIRST, .at = on->now_ns};
 	int64_t ahead, newest;
 
-	if (!row_head_live(head, now_ns))
+	if (!row_head_live(on->head, on->now_ns))
 		return view;
-	if (cell_generation(head) == ROW_MOVED) {
-		view.use = (uint64_t)cell_word(head) + 1;
+	if (cell_generation(on->head) == ROW_MOVED) {
+		view.use = (uint64_t)cell_word(on->head) + 1;
 		view.moved = true;
 		return view;
 	}
-	ahead = cell_ahead_ns(head, now_ns);
-	view.until_ns = now_ns + (uint64_t)ahead;
-	unpack_head(head, row, &view);
+	ahead = cell_ahead_ns(on->head, on->now_ns);
+	view.until_ns = on->now_ns + (uint64_t)ahead;
+	unpack_head(on->head, &view);
 	if (ahead <= view.lead) { /* it is over */
 		view.cost = 0;
 		view.first = LOG_FIRST;
 	}
-	newest = ahead - view.lead - (int64_t)limit->period_ns;
+	newest = ahead - view.lead - (int64_t)on->limit->period_ns;
 	if (newest > 0)
-		view.at = now_ns + (uint64_t)newest;
-	look_into_row(&limit->log, row, &view);
+		view.at = on->now_ns + (uint64_t)newest;
+	look_into_row(&on->limit->log, &view);
 	if (newest > (int64_t)ALGO_SKEW_NS) { /* the clock was set back */
 		view.first = LOG_FIRST;
 		view.live = 0;
 		view.lead = 0;
-		view.at = now_ns;
-		view.until_ns = now_ns + limit->period_ns;
+		view.at = on->now_ns;
+		view.until_ns = on->now_ns + on->limit->period_ns;
 		view.moved = true;
 		return view;
 	}
@@ -243,10 +239,9 @@ static struct log_view view_of(const struct algo_limit *limit, uint64_t now_ns, 
 	return view;
 }
 
-uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                 const struct row *row)
+static uint64_t use(const struct row_step *on)
 {
-	return view_of(limit, now_ns, head, row).use;
+	return view_of(on).use;
 }
 
 /*
@@ -254,33 +249,32 @@ uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell he
  * it there the one whose clock lags sees more entries live, and it may be the
  * one that goes on.
  */
-static void want_place(const struct row *row, struct cell head, const struct log_view *view,
-                       struct row_change *change)
+static void want_place(struct cell head, const struct log_view *view, struct row_change *change)
 {
 	struct cell have = view->own;
 	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
 	unsigned sum = (log_sum(view->newest) + view->cost) & LOG_SUM;
-	struct cell want = log_make(row, view->until_ns, first ? view->cost : sum,
-	                            view->live + 1, view->lead, first);
-	bool same = cell_tag(have) == row->tag && (have.high | 15) == (head.high | 15);
+	struct cell want =
+	    log_make(view->row, (struct log_fields){view->until_ns, first ? view->cost : sum,
+	                                            view->live + 1, view->lead, first});
+	bool same = cell_tag(have) == view->row->tag && (have.high | 15) == (head.high | 15);
 
 	if (same && cell_generation(have) == LOG_FIRST && first && log_sum(have) == view->cost)
 		return;
 	if (same && cell_generation(have) == LOG_LATER && !view->first && log_sum(have) == sum &&
-	    log_span(row, have) >= log_span(row, want))
+	    log_span(view->row, have) >= log_span(view->row, want))
 		return;
-	log_want_entry(change, row, view, 0, have, want);
+	log_want_entry(change, view, 0, have, want);
 	change->then_head = true;
 }
 
 /* Use that was moved is one entry, now. */
-static void want_moved(const struct row *row, const struct log_view *view,
-                       struct row_change *change)
+static void want_moved(const struct log_view *view, struct row_change *change)
 {
 	struct log_view head = *view;
 
 	head.cost = (unsigned)view->use;
-	log_want_head(change, row, &head, true);
+	log_want_head(change, &head, true);
 }
 
 /*
@@ -288,33 +282,33 @@ static void want_moved(const struct row *row, const struct log_view *view,
  * word has no room for is told by a note under that one's name, GONE. There may be only
  * one: another that decides for the same head must not find it to end at another time.
  */
-static void want_instead(struct row_change *change, const struct row *row,
-                         const struct log_view *view, uint64_t least_ns, uint64_t end_ns,
-                         struct log_view *head)
+static void want_instead(struct row_change *change, const struct log_view *view, uint64_t least_ns,
+                         uint64_t end_ns, struct log_view *head)
 {
 	int64_t lead = (int64_t)(view->until_ns - end_ns);
 	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
 
-	if (lead >= 0 && lead <= log_lead_max(row) && !known)
-		head->own = log_make(row, view->until_ns, 0, 1, (unsigned)lead, LOG_GONE);
-	log_name(row, head, least_ns, end_ns);
-	log_want_head(change, row, head, true);
-	if (log_is_narrow(row->width) || pack_lead(row, head) != LIKE_OWN ||
+	if (lead >= 0 && lead <= log_lead_max(view->row) && !known)
+		head->own = log_make(view->row, (struct log_fields){view->until_ns, 0, 1, (unsigned)lead,
+		                                                    LOG_GONE});
+	log_name(head, least_ns, end_ns);
+	log_want_head(change, head, true);
+	if (log_is_narrow(view->row->width) || pack_lead(head) != LIKE_OWN ||
 	    cell_bits(head->own) == cell_bits(view->own))
 		return;
-	log_want_entry(change, row, view, 0, view->own, head->own);
+	log_want_entry(change, view, 0, view->own, head->own);
 	change->then_head = true;
 }
 
-static void take(const struct algo_limit *limit, const struct row *row, struct cell head,
-                 unsigned cost, struct log_view *view, struct row_change *change)
+static void take(const struct row_step *on, unsigned cost, struct log_view *view,
+                 struct row_change *change)
 {
-	uint64_t end_ns = view->at + limit->period_ns;
+	uint64_t end_ns = view->at + on->limit->period_ns;
 	struct log_view next;
 
 	view->use += cost;
 	if (!view->written) {
-		want_moved(row, view, change);
+		want_moved(view, change);
 		return;
 	}
 	next = *view;
@@ -322,113 +316,112 @@ static void take(const struct algo_limit *limit, const struct row *row, struct c
 	if (view->cost == 0) {
 		next.span = view->live;
 		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
-		want_instead(change, row, view, view->until_ns + 1, end_ns, &next);
+		want_instead(change, view, view->until_ns + 1, end_ns, &next);
 	} else {
-		next.place = row_next(row, view->place);
+		next.place = row_next(view->row, view->place);
 		next.span = view->live + 1;
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */
-		next.newest = log_make(row, view->until_ns, 0, 1, view->lead, LOG_LATER);
-		log_name(row, &next, view->until_ns + 1, end_ns);
-		log_want_head(change, row, &next, true);
-		want_place(row, head, view, change);
+		next.newest = log_make(view->row, (struct log_fields){view->until_ns, 0, 1, view->lead,
+		                                                      LOG_LATER});
+		log_name(&next, view->until_ns + 1, end_ns);
+		log_want_head(change, &next, true);
+		want_place(on->head, view, change);
 	}
 	*view = next;
 }
 
-static void forget(const struct row *row, struct log_view *view, struct row_change *change)
+static void forget(struct log_view *view, struct row_change *change)
 {
 	struct log_view head = *view;
 
 	head.cost = head.span = 0;
 	head.first = LOG_FIRST;
-	want_instead(change, row, view, view->until_ns, view->until_ns - view->lead, &head);
+	want_instead(change, view, view->until_ns, view->until_ns - view->lead, &head);
 	view->use = 0;
 }
 
-static uint64_t when_room(const struct row *row, uint64_t now_ns, const struct log_view *view,
-                          uint64_t need)
+static uint64_t when_room(const struct log_view *view, uint64_t now_ns, uint64_t need)
 {
 	unsigned enough = 0, few = view->live; /* what leaves up to `enough` places back suffices */
 
-	if (view->live == 0 || used_up_to(row, view, 1) < need)
+	if (view->live == 0 || used_up_to(view, 1) < need)
 		return view->until_ns - view->lead - now_ns;
 	enough = 1;
-	if (used_up_to(row, view, few) >= need)
+	if (used_up_to(view, few) >= need)
 		enough = few;
 	while (few > enough + 1) {
 		unsigned middle = enough + (few - enough) / 2;
 
-		if (used_up_to(row, view, middle) >= need)
+		if (used_up_to(view, middle) >= need)
 			enough = middle;
 		else
 			few = middle;
 	}
-	return (uint64_t)log_ahead_ns(row, log_entry(row, view, enough), now_ns);
+	return (uint64_t)log_ahead_ns(view->row, log_entry(view, enough), now_ns);
 }
 
 /* When nothing will be in use. */
-static uint64_t end_of(const struct row *row, uint64_t now_ns, const struct log_view *view)
+static uint64_t end_of(const struct log_view *view, uint64_t now_ns)
 {
 	if (view->cost > 0 || view->live == 0)
 		return view->until_ns - view->lead;
-	return now_ns + (uint64_t)log_ahead_ns(row, view->newest, now_ns);
+	return now_ns + (uint64_t)log_ahead_ns(view->row, view->newest, now_ns);
 }
 
-void log_step(const struct algo_limit *limit, const struct algo_call *call,
-              const struct algo_time *time, struct cell head, const struct row *row,
-              struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
-	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
-	struct log_view view = view_of(limit, now_ns, head, row);
+	uint64_t cost = u64_max(on->call->cost, 1);
+	struct log_view view = view_of(on);
 
 	if (view.moved)
-		view.use = u64_min(view.use, limit->log.count);
-	switch (call->op) {
+		view.use = u64_min(view.use, on->limit->log.count);
+	switch (on->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		if (view.use + cost > limit->log.count) {
+		if (view.use + cost > on->limit->log.count) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns = when_room(row, now_ns, &view, view.use + cost - limit->log.count);
-			if (view.moved && call->op == ALGO_ACQUIRE)
-				want_moved(row, &view, change);
-		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
-			take(limit, row, head, (unsigned)cost, &view, change);
+			out->retry_after_ns = when_room(&view, on->now_ns, view.use + cost - on->limit->log.count);
+			if (view.moved && on->call->op == ALGO_ACQUIRE)
+				want_moved(&view, change);
+		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+			take(on, (unsigned)cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		log_refund(row, call, &view, change);
+		log_refund(on->call, &view, change);
 		break;
 	case ALGO_RESET:
 		if (view.use > 0)
-			forget(row, &view, change);
+			forget(&view, change);
 		break;
 	}
-	out->remaining = sat_sub(limit->log.count, view.use);
-	out->reset_after_ns = view.use > 0 ? end_of(row, now_ns, &view) - now_ns : 0;
+	out->remaining = sat_sub(on->limit->log.count, view.use);
+	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;
 }
 
-void log_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-              const struct row *row, struct uses *uses)
+static void read(const struct row_step *on, struct uses *uses)
 {
-	struct log_view view = view_of(limit, time->now_ns, head, row);
+	struct log_view view = view_of(on);
 	unsigned before = 0;
 
 	for (unsigned back = view.live; back > 0; back--) {
-		struct cell entry = log_entry(row, &view, back);
+		struct cell entry = log_entry(&view, back);
 		uint64_t name_ns = view.at + (uint64_t)cell_ahead_ns(entry, view.at);
-		unsigned used = used_up_to(row, &view, back);
+		unsigned used = used_up_to(&view, back);
 
 		if (used > before)
 			uses_add(uses,
-			         (struct uses_entry){used - before, name_ns - log_lead(row, entry), name_ns});
+			         (struct uses_entry){used - before, name_ns - log_lead(on->row, entry), name_ns});
 		before = used;
 	}
 	uses->until_ns = view.until_ns - view.lead;
 	uses->newest_id = view.until_ns;
 	if (view.moved)
-		view.cost = (unsigned)u64_min(view.use, limit->log.count);
+		view.cost = (unsigned)u64_min(view.use, on->limit->log.count);
 	if (view.cost > 0)
 		uses_add(uses, (struct uses_entry){view.cost, uses->until_ns, view.until_ns});
 }
+
+const struct row_kind row_log = {step, use, read};

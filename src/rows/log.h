@@ -56,6 +56,7 @@ _Static_assert(2 * ALGO_LOG_MAX <= LOG_SUM, "before and after are told apart");
 
 /* A state as it stands for this call. */
 struct log_view {
+	const struct row *row;
 	uint64_t until_ns; /* the head's name */
 	uint64_t use;      /* all of it */
 	unsigned cost, place, span, lead, first;
@@ -107,10 +108,9 @@ static inline int64_t log_ahead_ns(const struct row *row, struct cell entry, uin
 }
 
 /* The entry `back` places before the head's. */
-static inline struct cell log_entry(const struct row *row, const struct log_view *view,
-                                    unsigned back)
+static inline struct cell log_entry(const struct log_view *view, unsigned back)
 {
-	return row_load(row, row_back(row, view->place, back));
+	return row_load(view->row, row_back(view->row, view->place, back));
 }
 
 static inline bool log_is_before(struct cell entry, struct cell newest)
@@ -118,28 +118,31 @@ static inline bool log_is_before(struct cell entry, struct cell newest)
 	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
 }
 
-/* An entry of the row. `span` is at least 1. */
-struct cell log_make(const struct row *row, uint64_t until_ns, unsigned sum,
-                     unsigned span, unsigned lead, unsigned state);
+/* What an entry of the row says. */
+struct log_fields {
+	uint64_t until_ns;
+	unsigned sum;
+	unsigned span; /* at least 1 */
+	unsigned lead, state;
+};
+
+struct cell log_make(const struct row *row, struct log_fields entry);
 
 /* Gives a head that is to be a name, `least_ns` or later, and the lead that makes it end then. */
-void log_name(const struct row *row, struct log_view *head, uint64_t least_ns,
-              uint64_t end_ns);
+void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns);
 
 /* Whether a head with that name, lead, first, own and newest can be told from its cell. */
-bool log_fits(const struct row *row, const struct log_view *head);
+bool log_fits(const struct log_view *head);
 
 /* Wants the head of which the view has name, cost, place, span, lead, first, own and newest. */
-void log_want_head(struct row_change *change, const struct row *row,
-                   const struct log_view *head, bool last);
+void log_want_head(struct row_change *change, const struct log_view *head, bool last);
 
-void log_want_entry(struct row_change *change, const struct row *row,
-                    const struct log_view *view, unsigned back, struct cell before,
-                    struct cell after);
+void log_want_entry(struct row_change *change, const struct log_view *view, unsigned back,
+                    struct cell before, struct cell after);
 
 /* The next change that a refund wants. */
-void log_refund(const struct row *row, const struct algo_call *call,
-                const struct log_view *view, struct row_change *change);
+void log_refund(const struct algo_call *call, const struct log_view *view,
+                struct row_change *change);
 
 /* What an acquire from a log is to swap, one after the other. */
 struct log_append {
@@ -155,8 +158,7 @@ struct log_append {
  * False if there is more to it; else the outcome stands once *append is done, or of a
  * denial, while the head stays the same.
  */
-bool log_try(const struct algo_limit *limit, struct cell head, const struct row *row,
-             uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
+bool log_try(const struct row_step *on, uint64_t cost, struct algo_outcome *out,
              struct log_append *append);
 
 #endif

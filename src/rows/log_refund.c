@@ -8,31 +8,31 @@
 #include "rows/log.h"
 
 /* An entry of the row with something else in it; it stays the same request. */
-static struct cell altered(const struct row *row, struct cell entry, unsigned sum,
-                           unsigned span, unsigned state)
+static struct cell altered(const struct row *row, struct cell entry, unsigned sum, unsigned span,
+                           unsigned state)
 {
-	return log_make(row, entry.high >> 4, sum, span, log_lead(row, entry), state);
+	return log_make(row, (struct log_fields){entry.high >> 4, sum, span, log_lead(row, entry),
+	                                         state});
 }
 
 /* What `cell`, there, counts; 0 if the one before it is not there any more. */
-static unsigned cost_of(const struct row *row, const struct log_view *view, unsigned back,
-                        struct cell cell)
+static unsigned cost_of(const struct log_view *view, unsigned back, struct cell cell)
 {
 	struct cell earlier;
 
 	if (log_is(cell, LOG_FIRST))
 		return log_sum(cell);
-	if (back + 1 >= row->width)
+	if (back + 1 >= view->row->width)
 		return 0;
-	earlier = log_entry(row, view, back + 1);
-	if (cell_tag(earlier) != row->tag || !log_is_before(earlier, cell) ||
+	earlier = log_entry(view, back + 1);
+	if (cell_tag(earlier) != view->row->tag || !log_is_before(earlier, cell) ||
 	    cell_ahead_ns(earlier, view->at) > cell_ahead_ns(cell, view->at))
 		return 0;
 	return (log_sum(cell) - log_sum(earlier)) & LOG_SUM;
 }
 
 /* How many places back the oldest live entry is that is not over before `until_ns`; 0: none. */
-static unsigned find(const struct row *row, const struct log_view *view, uint64_t until_ns)
+static unsigned find(const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
 	unsigned found = 0, earlier = view->live + 1;
@@ -40,7 +40,7 @@ static unsigned find(const struct row *row, const struct log_view *view, uint64_
 	while (earlier > found + 1) {
 		unsigned middle = found + (earlier - found) / 2;
 
-		if (cell_ahead_ns(log_entry(row, view, middle), view->at) >= wanted)
+		if (cell_ahead_ns(log_entry(view, middle), view->at) >= wanted)
 			found = middle;
 		else
 			earlier = middle;
@@ -53,15 +53,15 @@ static unsigned find(const struct row *row, const struct log_view *view, uint64_
  * others may have moved it. Whoever goes the way that entries move does not miss it, though it
  * is GONE where it was. Returns 0 when there is none, or it is given back.
  */
-static unsigned follow(const struct row *row, const struct log_view *view, uint64_t until_ns,
-                       unsigned back, struct cell *entry)
+static unsigned follow(const struct log_view *view, uint64_t until_ns, unsigned back,
+                       struct cell *entry)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
 
 	for (; back > 0 && back <= view->live; back++) {
 		int64_t ahead;
 
-		*entry = log_entry(row, view, back);
+		*entry = log_entry(view, back);
 		ahead = cell_ahead_ns(*entry, view->at);
 		if (ahead < wanted)
 			break;
@@ -71,34 +71,33 @@ static unsigned follow(const struct row *row, const struct log_view *view, uint6
 	return 0;
 }
 
-static bool is_there(const struct row *row, const struct log_view *view, unsigned back,
-                     struct cell cell)
+static bool is_there(const struct log_view *view, unsigned back, struct cell cell)
 {
-	return cell_bits(log_entry(row, view, back)) == cell_bits(cell);
+	return cell_bits(log_entry(view, back)) == cell_bits(cell);
 }
 
 /*
  * What `cell`, which is MOVING, wants next: to be in the place of the one GONE, or to be GONE
  * where it was. Where neither fits the row is damaged; then it stays.
  */
-static void want_moved_on(const struct row *row, const struct log_view *view, unsigned back,
-                          struct cell cell, struct row_change *change)
+static void want_moved_on(const struct log_view *view, unsigned back, struct cell cell,
+                          struct row_change *change)
 {
-	struct cell gap = log_entry(row, view, back + 1);
+	struct cell gap = log_entry(view, back + 1);
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
-	if (!is_there(row, view, back, cell)) /* the one GONE may have come after it */
+	if (!is_there(view, back, cell)) /* the one GONE may have come after it */
 		change->want = ROW_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
-		log_want_entry(change, row, view, back + 1, gap,
-		               altered(row, cell, sum - cost_of(row, view, back + 1, gap),
+		log_want_entry(change, view, back + 1, gap,
+		               altered(view->row, cell, sum - cost_of(view, back + 1, gap),
 		                       (unsigned)u64_max(sat_sub(view->live, back), 1),
 		                       cell_generation(gap) & LOG_FIRST));
 	else
 		log_want_entry(
-		    change, row, view, back, cell,
-		    altered(row, cell, sum, log_span(row, cell), copied ? LOG_GONE : LOG_LATER));
+		    change, view, back, cell,
+		    altered(view->row, cell, sum, log_span(view->row, cell), copied ? LOG_GONE : LOG_LATER));
 }
 
 /*
@@ -106,23 +105,24 @@ static void want_moved_on(const struct row *row, const struct log_view *view, un
  * room for its lead, something that ends when it does is to be in that place before: by a
  * name that had its time, and is GONE as well.
  */
-static void want_newest_out(const struct row *row, const struct log_view *view,
-                            struct cell newest, struct row_change *change)
+static void want_newest_out(const struct log_view *view, struct cell newest,
+                            struct row_change *change)
 {
 	struct log_view head = *view;
 
-	head.place = row_back(row, view->place, 1);
+	head.place = row_back(view->row, view->place, 1);
 	head.first = cell_generation(newest) & LOG_FIRST;
 	head.span = view->live - 1;
 	head.own = newest;
 	head.newest = (struct cell){0, 0};
-	if (log_fits(row, &head))
-		log_want_head(change, row, &head, false);
+	if (log_fits(&head))
+		log_want_head(change, &head, false);
 	else
-		log_want_entry(change, row, view, 1, newest,
-		               log_make(row, view->until_ns - 1, log_sum(newest),
-		                        log_span(row, newest), view->lead - 1,
-		                        cell_generation(newest)));
+		log_want_entry(change, view, 1, newest,
+		               log_make(view->row, (struct log_fields){view->until_ns - 1, log_sum(newest),
+		                                                       log_span(view->row, newest),
+		                                                       view->lead - 1,
+		                                                       cell_generation(newest)}));
 }
 
 /*
@@ -134,62 +134,60 @@ static void want_newest_out(const struct row *row, const struct log_view *view,
  * and in each time an entry goes through its states once, so a writer that stalls
  * finds that it comes too late; whoever finds a step undone can do it.
  */
-static bool want_move(const struct row *row, const struct log_view *view, unsigned back,
-                      struct row_change *change)
+static bool want_move(const struct log_view *view, unsigned back, struct row_change *change)
 {
 	struct cell cell = {0, 0}, next;
 
-	for (; back > 0 && !log_is(cell = log_entry(row, view, back), LOG_GONE | LOG_MOVING); back--)
+	for (; back > 0 && !log_is(cell = log_entry(view, back), LOG_GONE | LOG_MOVING); back--)
 		;
 	if (back == 0)
 		return false;
 	change->until_ns = view->at + (uint64_t)cell_ahead_ns(cell, view->at);
 	while (back > 1 && log_is(cell, LOG_GONE) &&
-	       log_is(next = log_entry(row, view, back - 1), LOG_GONE | LOG_MOVING)) {
+	       log_is(next = log_entry(view, back - 1), LOG_GONE | LOG_MOVING)) {
 		cell = next;
 		back--;
 	}
 	if (log_is(cell, LOG_MOVING)) {
-		want_moved_on(row, view, back, cell, change);
-	} else if (back > 1 && !is_there(row, view, back, cell)) {
+		want_moved_on(view, back, cell, change);
+	} else if (back > 1 && !is_there(view, back, cell)) {
 		change->want = ROW_WANT_AGAIN; /* what was read next may have been in this place */
 	} else if (back > 1) {
-		log_want_entry(change, row, view, back - 1, next,
-		               altered(row, next, log_sum(next), log_span(row, next), LOG_MOVING));
+		log_want_entry(change, view, back - 1, next,
+		               altered(view->row, next, log_sum(next), log_span(view->row, next), LOG_MOVING));
 	} else {
-		want_newest_out(row, view, cell, change);
+		want_newest_out(view, cell, change);
 	}
 	return true;
 }
 
 /* Of one entry of the row, whole, or less of the newest. */
-static void refund_entry(const struct row *row, const struct algo_call *call,
-                         const struct log_view *view, unsigned back, struct cell cell,
-                         struct row_change *change)
+static void refund_entry(const struct algo_call *call, const struct log_view *view, unsigned back,
+                         struct cell cell, struct row_change *change)
 {
-	unsigned cost = cost_of(row, view, back, cell), sum = log_sum(cell);
-	unsigned span = log_span(row, cell);
+	unsigned cost = cost_of(view, back, cell), sum = log_sum(cell);
+	unsigned span = log_span(view->row, cell);
 
 	/* It may be what was read as the one before it; or GONE since it was found. */
-	if (!is_there(row, view, back, cell) || log_is(cell, LOG_GONE)) {
+	if (!is_there(view, back, cell) || log_is(cell, LOG_GONE)) {
 		change->want = ROW_WANT_AGAIN;
 	} else if (log_is(cell, LOG_MOVING)) {
-		want_moved_on(row, view, back, cell, change);
+		want_moved_on(view, back, cell, change);
 	} else if (call->cost >= cost) {
-		log_want_entry(change, row, view, back, cell,
-		               altered(row, cell, sum, span, cell_generation(cell) | LOG_GONE));
+		log_want_entry(change, view, back, cell,
+		               altered(view->row, cell, sum, span, cell_generation(cell) | LOG_GONE));
 		change->given_back = call->until_ns ? call->cost : cost;
 	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
 		log_want_entry(
-		    change, row, view, back, cell,
-		    altered(row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
+		    change, view, back, cell,
+		    altered(view->row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
 		change->given_back = call->cost;
 	}
 }
 
 /* The newest first, or the one that is named; once that is done, only its place is to be closed. */
-void log_refund(const struct row *row, const struct algo_call *call,
-                const struct log_view *view, struct row_change *change)
+void log_refund(const struct algo_call *call, const struct log_view *view,
+                struct row_change *change)
 {
 	uint64_t mine = view->moved ? view->use : view->cost, given = u64_min(call->cost, mine);
 	bool named = call->until_ns != 0;
@@ -201,18 +199,18 @@ void log_refund(const struct row *row, const struct algo_call *call,
 
 		head.cost = (unsigned)(mine - given);
 		change->given_back = given;
-		log_want_head(change, row, &head, false);
+		log_want_head(change, &head, false);
 		return;
 	}
 	if (view->live == 0)
 		return;
 	if (named)
-		back = find(row, view, call->until_ns);
+		back = find(view, call->until_ns);
 	if (named && call->cost > 0) {
-		back = follow(row, view, call->until_ns, back, &entry);
+		back = follow(view, call->until_ns, back, &entry);
 		if (back > 0)
-			refund_entry(row, call, view, back, entry, change);
-	} else if (!want_move(row, view, back, change) && call->cost > 0) {
-		refund_entry(row, call, view, 1, log_entry(row, view, 1), change);
+			refund_entry(call, view, back, entry, change);
+	} else if (!want_move(view, back, change) && call->cost > 0) {
+		refund_entry(call, view, 1, log_entry(view, 1), change);
 	}
 }

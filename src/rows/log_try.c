@@ -43,8 +43,7 @@ struct found {
 	unsigned base; /* sum before the oldest of them */
 };
 
-static inline bool look(const struct row *row, struct log_head last, uint64_t now,
-                        struct found *f)
+static inline bool look(const struct row *row, struct log_head last, uint64_t now, struct found *f)
 {
 	f->own = behind(row, last.place, 0); /* before `newest`, as in log.c */
 	f->newest = behind(row, last.place, 1);
@@ -67,13 +66,15 @@ static inline bool look(const struct row *row, struct log_head last, uint64_t no
 }
 
 /* Flat, so that the callers that it is inlined into keep all in registers. */
-__attribute__((flatten)) bool log_try(const struct algo_limit *limit, struct cell head,
-                                      const struct row *row, uint64_t now_ns,
-                                      uint64_t cost, struct algo_outcome *out,
-                                      struct log_append *append)
+__attribute__((flatten)) bool log_try(const struct row_step *on, uint64_t cost,
+              struct algo_outcome *out, struct log_append *append)
 {
+	const struct row *row = on->row;
+	struct cell head = on->head;
 	struct log_head last = log_head(row->width, cell_word(head));
-	uint64_t count = limit->log.count, period_ns = limit->period_ns, tag = row->tag, use, end_ns;
+	uint64_t now_ns = on->now_ns;
+	uint64_t count = on->limit->log.count, period_ns = on->limit->period_ns, tag = row->tag;
+	uint64_t use, end_ns;
 	int64_t ahead = cell_ahead_ns(head, now_ns), left_ns = ahead - last.lead;
 	unsigned next = row_next(row, last.place), lead;
 	struct found f;

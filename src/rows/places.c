@@ -51,8 +51,7 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 	use->far |= last >> 4 > limit->places.lease_ns + ALGO_SKEW_NS;
 }
 
-bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                 uint64_t until_ns)
+bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t until_ns)
 {
 	return cell_tag(head) == tag && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
 	       (cell_word(head) & SPAN) >= limit->places.max && cell_ahead_ns(head, until_ns) >= 0;
@@ -97,17 +96,17 @@ void places_explain(const struct algo_limit *limit, const struct places_use *use
 	}
 }
 
-void places_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-                 const struct row *row, struct uses *uses)
+static void read(const struct row_step *on, struct uses *uses)
 {
-	unsigned span = places_span(head, row);
+	unsigned span = places_span(on->head, on->row);
 
-	(void)limit;
 	for (unsigned i = 0; i < span; i++) {
-		struct cell place = row_load(row, i);
-		uint64_t until_ns = time->now_ns + (uint64_t)cell_ahead_ns(place, time->now_ns);
+		struct cell place = row_load(on->row, i);
+		uint64_t until_ns = on->now_ns + (uint64_t)cell_ahead_ns(place, on->now_ns);
 
-		if (places_is_held(place, row->tag, time->now_ns))
+		if (places_is_held(place, on->row->tag, on->now_ns))
 			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(place)});
 	}
 }
+
+const struct row_kind row_places = {.read = read}; /* they are taken in more than one step */

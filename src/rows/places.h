@@ -46,8 +46,7 @@ static inline bool places_is_held(struct cell place, uint32_t tag, uint64_t now_
 }
 
 /** Whether a place ends further ahead than `limit` lets any. */
-static inline bool places_is_far(const struct algo_limit *limit, struct cell place,
-                                 uint64_t now_ns)
+static inline bool places_is_far(const struct algo_limit *limit, struct cell place, uint64_t now_ns)
 {
 	return cell_ahead_ns(place, now_ns) > (int64_t)(limit->places.lease_ns + ALGO_SKEW_NS);
 }
@@ -73,8 +72,7 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
                  const struct row *row, struct places_use *use);
 
 /** Whether places may be taken on behalf of this head, until `until_ns`. */
-bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
-                 uint64_t until_ns);
+bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t until_ns);
 
 /** A head that fits for as long as a lease that begins now, and some time longer. */
 struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,

@@ -1,46 +1,35 @@
-/* rows.c: the dispatch over the ways in which rows are kept. */
+/* rows.c: the ways to keep rows. */
 #include "rows/rows.h"
 
-void rows_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct cell head, const struct row *row,
-               struct algo_outcome *out, struct row_change *change)
+static const struct row_kind *const kinds[] = {
+    [ALGO_ROWS_SLOTS] = &row_slots,
+    [ALGO_ROWS_LOG] = &row_log,
+    [ALGO_ROWS_DAY] = &row_day,
+    [ALGO_ROWS_PLACES] = &row_places,
+};
+
+void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
 	algo_outcome_open(out);
 	*change = (struct row_change){.want = ROW_WANT_NOTHING};
-	if (limit->rows == ALGO_ROWS_LOG)
-		log_step(limit, call, time, head, row, out, change);
-	else if (limit->rows == ALGO_ROWS_DAY)
-		day_step(limit, call, time, head, row, out, change);
-	else
-		slots_step(limit, call, time, head, row, out, change);
+	kinds[on->limit->rows]->step(on, out, change);
 }
 
-struct cell rows_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                       const struct row *row)
+struct cell rows_moved(const struct row_step *on)
 {
-	uint64_t use = 0;
+	uint64_t use = row_head_live(on->head, on->now_ns) ? kinds[on->limit->rows]->use(on) : 0;
 
-	if (row_head_live(head, now_ns))
-		use = limit->rows == ALGO_ROWS_LOG
-		          ? log_use(limit, now_ns, head, row)
-		          : slots_use(limit, now_ns, head, row);
 	if (use == 0)
 		return (struct cell){0, 0};
-	return cell_make(row->tag, now_ns + (uint64_t)cell_ahead_ns(head, now_ns), (uint32_t)(use - 1),
-	                 ROW_MOVED);
+	return cell_make(on->row->tag, on->now_ns + (uint64_t)cell_ahead_ns(on->head, on->now_ns),
+	                 (uint32_t)(use - 1), ROW_MOVED);
 }
 
 void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
                const struct row *row, struct uses *uses)
 {
-	static void (*const readers[])(const struct algo_limit *, const struct algo_time *,
-	                               struct cell, const struct row *, struct uses *) = {
-	    [ALGO_ROWS_SLOTS] = slots_read,
-	    [ALGO_ROWS_LOG] = log_read,
-	    [ALGO_ROWS_DAY] = day_read,
-	    [ALGO_ROWS_PLACES] = places_read,
-	};
+	struct row_step on = {limit, NULL, time->now_ns, time->window_end_ns, head, row};
 
 	if (row_head_live(head, time->now_ns))
-		readers[limit->rows](limit, time, head, row, uses);
+		kinds[limit->rows]->read(&on, uses);
 }

@@ -68,34 +68,25 @@ struct row_change {
 	uint64_t until_ns;   /* and which name it then goes on with, if not 0 */
 };
 
+/* What a step is taken on: a head that may be empty, spent or claimed; then no row is needed. */
+struct row_step {
+	const struct algo_limit *limit;
+	const struct algo_call *call;
+	uint64_t now_ns;
+	uint64_t window_end_ns; /* as in algo_time */
+	struct cell head;
+	const struct row *row;
+};
+
 /**
- * One step of a limit with a width, on a head that may be empty, spent or
- * claimed; then the row is not looked at and may be {0}. Operations as in algo_step,
- * but that an acquire may have a head written by other parameters, or by a clock
- * since set back, brought up to date even when it is denied.
+ * One step of a limit with rows. Operations as in algo_step, but that an acquire may have a head
+ * written by other parameters, or by a clock since set back, brought up to date even when it is
+ * denied.
  */
-void rows_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct cell head, const struct row *row,
-               struct algo_outcome *out, struct row_change *change);
+void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 
 /** The head that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
-struct cell rows_moved(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                       const struct row *row);
-
-/* What is behind rows_step. */
-void slots_step(const struct algo_limit *limit, const struct algo_call *call,
-                const struct algo_time *time, struct cell head, const struct row *row,
-                struct algo_outcome *out, struct row_change *change);
-void log_step(const struct algo_limit *limit, const struct algo_call *call,
-              const struct algo_time *time, struct cell head, const struct row *row,
-              struct algo_outcome *out, struct row_change *change);
-void day_step(const struct algo_limit *limit, const struct algo_call *call,
-              const struct algo_time *time, struct cell head, const struct row *row,
-              struct algo_outcome *out, struct row_change *change);
-uint64_t slots_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                   const struct row *row);
-uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                 const struct row *row);
+struct cell rows_moved(const struct row_step *on);
 
 /**
  * What a head and its row mean, on top of what `uses` has; there is room for all of the row and
@@ -103,14 +94,15 @@ uint64_t log_use(const struct algo_limit *limit, uint64_t now_ns, struct cell he
  */
 void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
                const struct row *row, struct uses *uses);
-void slots_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-                const struct row *row, struct uses *uses);
-void log_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-              const struct row *row, struct uses *uses);
-void day_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-              const struct row *row, struct uses *uses);
-void places_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-                 const struct row *row, struct uses *uses);
+
+/* What is behind these: a way to keep rows. */
+struct row_kind {
+	void (*step)(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
+	uint64_t (*use)(const struct row_step *on); /* of a live head */
+	void (*read)(const struct row_step *on, struct uses *uses);
+};
+
+extern const struct row_kind row_slots, row_log, row_day, row_places;
 
 static inline bool row_head_live(struct cell head, uint64_t now_ns)
 {

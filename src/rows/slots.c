@@ -90,16 +90,16 @@ static bool has_before(const struct algo_limit *limit)
  * Bare, word 0 is none if the head is open, which a sealed or void one never has: there
  * it is 2^32. An open head that comes to that has no other slot beside it, and may be void.
  */
-static struct cell make_head(const struct algo_limit *limit, const struct row *row,
-                             uint64_t start_ns, unsigned kind, uint64_t before, uint64_t count)
+static struct cell make_head(const struct row_step *on, uint64_t start_ns, unsigned kind,
+                             uint64_t before, uint64_t count)
 {
 	/* A row may count more than the limit: what came into it late. */
-	uint64_t word = has_before(limit) ? u64_min(before, FIELD) << 16 | count : count;
+	uint64_t word = has_before(on->limit) ? u64_min(before, FIELD) << 16 | count : count;
 
 	if (count == ALGO_COUNT_MAX && kind == OPEN)
 		kind = VOID;
-	return cell_make(row->tag, start_ns + limit->slots.period_ns, (uint32_t)word,
-	                 limit->generation * KINDS + kind);
+	return cell_make(on->row->tag, start_ns + on->limit->slots.period_ns, (uint32_t)word,
+	                 on->limit->generation * KINDS + kind);
 }
 
 static unsigned kind_of(struct cell head)
@@ -157,61 +157,58 @@ static uint64_t row_use(const struct row *row, unsigned width, const struct rang
 	return use;
 }
 
-uint64_t slots_use(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                   const struct row *row)
+static uint64_t use(const struct row_step *on)
 {
-	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
-	uint64_t count = count_of(head);
+	struct range range = range_of(on->limit->slots.period_ns, on->now_ns, on->head, on->row->tag);
+	uint64_t count = count_of(on->head);
 
-	if (kind_of(head) == VOID)
+	if (kind_of(on->head) == VOID)
 		return count;
-	return count + row_use(row, row->width, &range);
+	return count + row_use(on->row, on->row->width, &range);
 }
 
 /* The row is only read where the head does not say what it would come to. */
-static uint64_t before_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                          const struct row *row, const struct view *view)
+static uint64_t before_of(const struct row_step *on, const struct view *view)
 {
-	const struct slots_params *params = &limit->slots;
+	const struct slots_params *params = &on->limit->slots;
 	struct range range;
 
-	if (view->kind == VOID || cell_ahead_ns(head, now_ns) <= (int64_t)params->slot_ns)
+	if (view->kind == VOID || cell_ahead_ns(on->head, on->now_ns) <= (int64_t)params->slot_ns)
 		return 0; /* the slots before are over */
-	if (has_before(limit) && !view->later)
-		return cell_word(head) >> 16;
-	range = range_of(params->period_ns, now_ns, head, row->tag);
-	return row_use(row, params->slots, &range);
+	if (has_before(on->limit) && !view->later)
+		return cell_word(on->head) >> 16;
+	range = range_of(params->period_ns, on->now_ns, on->head, on->row->tag);
+	return row_use(on->row, params->slots, &range);
 }
 
-static struct view view_of(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                           const struct row *row)
+static struct view view_of(const struct row_step *on)
 {
-	const struct slots_params *params = &limit->slots;
-	unsigned generation = cell_generation(head);
+	const struct slots_params *params = &on->limit->slots;
+	unsigned generation = cell_generation(on->head);
 	struct view view = {.kind = VOID};
 	int64_t start_ahead;
 
-	if (!row_head_live(head, now_ns)) {
-		view.start_ns = slots_start(params, slots_number(params, now_ns));
+	if (!row_head_live(on->head, on->now_ns)) {
+		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
 		return view;
 	}
-	start_ahead = cell_ahead_ns(head, now_ns) - (int64_t)params->period_ns;
+	start_ahead = cell_ahead_ns(on->head, on->now_ns) - (int64_t)params->period_ns;
 	if (generation == SLOTS_RESET && start_ahead <= (int64_t)ALGO_SKEW_NS) {
 		start_ahead = start_ahead > 0 ? start_ahead : 0;
-		view.start_ns = slots_start(params, slots_number(params, now_ns + (uint64_t)start_ahead));
+		view.start_ns = slots_start(params, slots_number(params, on->now_ns + (uint64_t)start_ahead));
 		return view;
 	}
-	if (generation / KINDS != limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
-		view.start_ns = slots_start(params, slots_number(params, now_ns));
-		view.count = u64_min(slots_use(limit, now_ns, head, row), params->count);
+	if (generation / KINDS != on->limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
+		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
+		view.count = u64_min(use(on), params->count);
 		view.moved = true;
 		return view;
 	}
-	view.start_ns = now_ns + (uint64_t)start_ahead;
-	view.later = is_over(params, view.start_ns, now_ns);
-	view.count = count_of(head);
-	view.kind = kind_of(head);
-	view.before = before_of(limit, now_ns, head, row, &view);
+	view.start_ns = on->now_ns + (uint64_t)start_ahead;
+	view.later = is_over(params, view.start_ns, on->now_ns);
+	view.count = count_of(on->head);
+	view.kind = kind_of(on->head);
+	view.before = before_of(on, &view);
 	return view;
 }
 
@@ -262,6 +259,11 @@ static uint64_t when_faded(const struct slots_params *params, const struct view 
 	return w.start_ns + params->slot_ns + fade_ns(params, w.count, room) - now_ns;
 }
 
+static struct cell with_kind(struct cell head, unsigned from, unsigned to)
+{
+	return (struct cell){head.low, head.high - from + to};
+}
+
 static void want_head(struct row_change *change, struct cell head, bool last)
 {
 	change->want = ROW_WANT_HEAD;
@@ -270,66 +272,65 @@ static void want_head(struct row_change *change, struct cell head, bool last)
 }
 
 /* What is left to do for a sealed head, up to the next slot with `count` in it. */
-static void want_next(const struct algo_limit *limit, const struct row *row, uint64_t now_ns,
-                      uint64_t count, struct view *view, struct row_change *change)
+static void want_next(const struct row_step *on, uint64_t count, struct view *view,
+                      struct row_change *change)
 {
-	const struct slots_params *params = &limit->slots;
+	const struct slots_params *params = &on->limit->slots;
 	uint64_t slot = slots_number(params, view->start_ns);
 	struct range range;
 	struct cell next;
 
 	change->place = (unsigned)(slot % params->slots);
-	change->before = row_load(row, change->place);
-	change->after = cell_make(row->tag, view->start_ns + params->period_ns,
-	                          (uint32_t)(view->count - 1), limit->generation * KINDS + OPEN);
+	change->before = row_load(on->row, change->place);
+	change->after = cell_make(on->row->tag, view->start_ns + params->period_ns,
+	                          (uint32_t)(view->count - 1), on->limit->generation * KINDS + OPEN);
 	if (cell_bits(change->before) != cell_bits(change->after)) {
 		change->want = ROW_WANT_CELL;
 		return;
 	}
-	slot = u64_max(slot + 1, slots_number(params, now_ns)); /* of a clock that lags: the next */
+	slot = u64_max(slot + 1, slots_number(params, on->now_ns)); /* of a clock that lags: the next */
 	view->start_ns = slots_start(params, slot);
-	next = make_head(limit, row, view->start_ns, OPEN, 0, count);
-	range = range_of(params->period_ns, now_ns, next, row->tag);
-	view->before = row_use(row, params->slots, &range);
+	next = make_head(on, view->start_ns, OPEN, 0, count);
+	range = range_of(params->period_ns, on->now_ns, next, on->row->tag);
+	view->before = row_use(on->row, params->slots, &range);
 	view->count = count;
-	want_head(change, make_head(limit, row, view->start_ns, OPEN, view->before, count), count > 0);
+	want_head(change, make_head(on, view->start_ns, OPEN, view->before, count), count > 0);
 }
 
-static void take(const struct algo_limit *limit, struct cell head, const struct row *row,
-                 uint64_t now_ns, uint64_t cost, struct view *view, struct row_change *change)
+static void take(const struct row_step *on, uint64_t cost, struct view *view,
+                 struct row_change *change)
 {
 	if (view->kind == SEALED) {
-		want_next(limit, row, now_ns, cost, view, change);
+		want_next(on, cost, view, change);
 		return;
 	}
 	if (view->later && view->count > 0) { /* the word stays: it is right for clocks that lag */
-		head.high = head.high - view->kind + SEALED;
-		want_head(change, head, false);
+		want_head(change, with_kind(on->head, view->kind, SEALED), false);
 		change->clean = view->kind == VOID;
 		return;
 	}
 	if (view->later)
-		view->start_ns = slots_start(&limit->slots, slots_number(&limit->slots, now_ns));
+		view->start_ns = slots_start(&on->limit->slots, slots_number(&on->limit->slots, on->now_ns));
 	view->count += cost;
 	want_head(change,
-	          make_head(limit, row, view->start_ns, view->kind, view->before, view->count), true);
+	          make_head(on, view->start_ns, view->kind, view->before, view->count), true);
 }
 
 /* All use goes; a slot whose count was final is not begun again. */
-static void forget(const struct algo_limit *limit, const struct row *row,
-                   const struct view *view, bool last, struct row_change *change)
+static void forget(const struct row_step *on, const struct view *view, bool last,
+                   struct row_change *change)
 {
-	uint64_t start_ns = view->kind == SEALED ? start_after(&limit->slots, view->start_ns)
+	uint64_t start_ns = view->kind == SEALED ? start_after(&on->limit->slots, view->start_ns)
 	                                         : view->start_ns;
 
-	want_head(change, cell_make(row->tag, start_ns + limit->slots.period_ns, 0, SLOTS_RESET), last);
+	want_head(change,
+	          cell_make(on->row->tag, start_ns + on->limit->slots.period_ns, 0, SLOTS_RESET), last);
 }
 
-static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                          const struct row *row, const struct view *view, uint64_t need)
+static uint64_t when_room(const struct row_step *on, const struct view *view, uint64_t need)
 {
-	const struct slots_params *params = &limit->slots;
-	struct range range = range_of(params->period_ns, now_ns, head, row->tag);
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, on->now_ns, on->head, on->row->tag);
 	unsigned place;
 
 	if (view->kind != VOID) {
@@ -338,32 +339,31 @@ static uint64_t when_room(const struct algo_limit *limit, uint64_t now_ns, struc
 			struct cell cell;
 
 			place = place + 1 == params->slots ? 0 : place + 1;
-			cell = row_load(row, place);
+			cell = row_load(on->row, place);
 			if (!in_range(&range, cell))
 				continue;
 			if (cell_word(cell) >= need - 1)
-				return (uint64_t)cell_ahead_ns(cell, now_ns);
+				return (uint64_t)cell_ahead_ns(cell, on->now_ns);
 			need -= (uint64_t)cell_word(cell) + 1;
 		}
 	}
-	return view->start_ns + params->period_ns - now_ns;
+	return view->start_ns + params->period_ns - on->now_ns;
 }
 
 /* The slot in the row that ends at `until_ns`, or with 0 the newest; its place, or -1. */
-static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                     const struct row *row, uint64_t until_ns, struct cell *found)
+static int find_slot(const struct row_step *on, uint64_t until_ns, struct cell *found)
 {
-	struct range range = range_of(limit->slots.period_ns, now_ns, head, row->tag);
+	struct range range = range_of(on->limit->slots.period_ns, on->now_ns, on->head, on->row->tag);
 	int place = -1;
 
-	for (unsigned i = 0; i < limit->slots.slots; i++) {
-		struct cell cell = row_load(row, i);
+	for (unsigned i = 0; i < on->limit->slots.slots; i++) {
+		struct cell cell = row_load(on->row, i);
 
 		if (!in_range(&range, cell))
 			continue;
 		if (until_ns != 0
-		        ? now_ns + (uint64_t)cell_ahead_ns(cell, now_ns) == until_ns
-		        : place < 0 || cell_ahead_ns(cell, now_ns) > cell_ahead_ns(*found, now_ns)) {
+		        ? on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns) == until_ns
+		        : place < 0 || cell_ahead_ns(cell, on->now_ns) > cell_ahead_ns(*found, on->now_ns)) {
 			*found = cell;
 			place = (int)i;
 		}
@@ -372,32 +372,32 @@ static int find_slot(const struct algo_limit *limit, uint64_t now_ns, struct cel
 }
 
 /* Of the head's own slot. */
-static void refund_head(const struct algo_limit *limit, uint64_t cost, struct cell head,
-                        const struct row *row, struct view *view, struct row_change *change)
+static void refund_head(const struct row_step *on, uint64_t cost, struct view *view,
+                        struct row_change *change)
 {
-	uint32_t before = view->kind == VOID ? 0 : cell_word(head) >> 16; /* as of its slot */
+	uint32_t before = view->kind == VOID ? 0 : cell_word(on->head) >> 16; /* as of its slot */
 
 	change->given_back = u64_min(cost, view->count);
 	if (change->given_back == 0)
 		return;
 	view->count -= change->given_back;
 	if (view->kind == VOID && view->count == 0)
-		forget(limit, row, view, false, change);
+		forget(on, view, false, change);
 	else
 		want_head(change,
-		          make_head(limit, row, view->start_ns, view->kind, before, view->count), false);
+		          make_head(on, view->start_ns, view->kind, before, view->count), false);
 	change->last = change->given_back == cost;
 }
 
 /* Takes what was given back in the row from the sum of it in the head. */
-static void settle(const struct algo_limit *limit, struct cell head, const struct row *row,
-                   const struct view *view, struct row_change *change)
+static void settle(const struct row_step *on, const struct view *view, struct row_change *change)
 {
-	const struct slots_params *params = &limit->slots;
-	struct range range = range_of(params->period_ns, view->start_ns, head, row->tag);
-	uint64_t before = row_use(row, params->slots, &range);
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, view->start_ns, on->head, on->row->tag);
+	uint64_t before = row_use(on->row, params->slots, &range);
+	struct cell head = on->head;
 
-	if (!has_before(limit) || cell_word(head) >> 16 <= before)
+	if (!has_before(on->limit) || cell_word(head) >> 16 <= before)
 		return;
 	head.low -= ((cell_word(head) >> 16) - before) << 16;
 	want_head(change, head, false);
@@ -407,36 +407,35 @@ static void settle(const struct algo_limit *limit, struct cell head, const struc
  * Of the slot that ends at `until_ns`, or with 0 of the newest that has a count; a sealed
  * head is completed before. One that has nothing left to give back settles.
  */
-static void refund(const struct algo_limit *limit, const struct algo_call *call, uint64_t now_ns,
-                   struct cell head, const struct row *row, struct view *view,
-                   struct row_change *change)
+static void refund(const struct row_step *on, struct view *view, struct row_change *change)
 {
-	bool of_head = call->until_ns == 0 ? view->count > 0
-	                                   : call->until_ns == view->start_ns + limit->slots.period_ns;
+	uint64_t name_ns = on->call->until_ns;
+	bool of_head = name_ns == 0 ? view->count > 0
+	                            : name_ns == view->start_ns + on->limit->slots.period_ns;
 	int place = -1;
 
 	if (view->before + view->count == 0) {
 		if (view->kind == OPEN)
-			settle(limit, head, row, view, change);
+			settle(on, view, change);
 		return;
 	}
 	if (view->kind == SEALED) {
-		want_next(limit, row, now_ns, 0, view, change);
+		want_next(on, 0, view, change);
 		return;
 	}
-	if (of_head && call->cost > 0) {
-		refund_head(limit, call->cost, head, row, view, change);
+	if (of_head && on->call->cost > 0) {
+		refund_head(on, on->call->cost, view, change);
 		return;
 	}
 	if (view->kind == VOID)
 		return;
-	if (call->cost > 0)
-		place = find_slot(limit, now_ns, head, row, call->until_ns, &change->before);
+	if (on->call->cost > 0)
+		place = find_slot(on, name_ns, &change->before);
 	if (place < 0) {
-		settle(limit, head, row, view, change);
+		settle(on, view, change);
 		return;
 	}
-	change->given_back = u64_min(call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->given_back = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
 	change->want = ROW_WANT_CELL;
 	change->place = (unsigned)place;
 	change->after = change->before;
@@ -447,30 +446,27 @@ static void refund(const struct algo_limit *limit, const struct algo_call *call,
 }
 
 /* Until nothing is in use. */
-static uint64_t ahead_of_all(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                             const struct row *row, const struct view *view)
+static uint64_t ahead_of_all(const struct row_step *on, const struct view *view)
 {
 	struct cell newest;
 
 	if (view->count > 0)
-		return view->start_ns + limit->slots.period_ns - now_ns;
+		return view->start_ns + on->limit->slots.period_ns - on->now_ns;
 	if (view->before == 0)
 		return 0;
-	if (find_slot(limit, now_ns, head, row, 0, &newest) < 0) /* given back, but not settled */
-		return start_after(&limit->slots, view->start_ns) - now_ns;
-	return (uint64_t)cell_ahead_ns(newest, now_ns);
+	if (find_slot(on, 0, &newest) < 0) /* given back, but not settled */
+		return start_after(&on->limit->slots, view->start_ns) - on->now_ns;
+	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
 }
 
-void slots_step(const struct algo_limit *limit, const struct algo_call *call,
-                const struct algo_time *time, struct cell head, const struct row *row,
-                struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
-	const struct slots_params *params = &limit->slots;
-	uint64_t now_ns = time->now_ns, cost = u64_max(call->cost, 1);
-	struct view view = view_of(limit, now_ns, head, row);
+	const struct slots_params *params = &on->limit->slots;
+	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
+	struct view view = view_of(on);
 	uint64_t use = use_of(params, &view, now_ns);
 
-	switch (call->op) {
+	switch (on->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (use + cost > params->count) {
@@ -479,57 +475,53 @@ void slots_step(const struct algo_limit *limit, const struct algo_call *call,
 			out->retry_after_ns =
 			    params->weighted
 			        ? when_faded(params, &view, now_ns, cost)
-			        : when_room(limit, now_ns, head, row, &view, use + cost - params->count);
-			if (view.moved && call->op == ALGO_ACQUIRE)
-				want_head(change, make_head(limit, row, view.start_ns, VOID, 0, view.count), true);
-		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
-			take(limit, head, row, now_ns, cost, &view, change);
+			        : when_room(on, &view, use + cost - params->count);
+			if (view.moved && on->call->op == ALGO_ACQUIRE)
+				want_head(change, make_head(on, view.start_ns, VOID, 0, view.count), true);
+		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+			take(on, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		refund(limit, call, now_ns, head, row, &view, change);
+		refund(on, &view, change);
 		break;
 	case ALGO_RESET:
 		if (view.before + view.count > 0)
-			forget(limit, row, &view, true, change);
+			forget(on, &view, true, change);
 		view.before = view.count = 0;
 		break;
 	}
 	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));
-	out->reset_after_ns = ahead_of_all(limit, now_ns, head, row, &view);
+	out->reset_after_ns = ahead_of_all(on, &view);
 }
 
-bool slots_seal(const struct algo_limit *limit, struct cell head,
-                const struct row *row, uint64_t now_ns, uint64_t cost,
-                struct row_change *change)
+bool slots_seal(const struct row_step *on, struct row_change *change)
 {
-	const struct slots_params *params = &limit->slots;
-	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
+	const struct slots_params *params = &on->limit->slots;
+	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->head, on->now_ns) -
 	                                params->period_ns,
-	                    .count = count_of(head),
+	                    .count = count_of(on->head),
 	                    .later = true};
 
-	if (cell_generation(head) != limit->generation * KINDS + OPEN || params->weighted ||
-	    view.count == 0 || cell_ahead_ns(head, now_ns) <= 0 ||
-	    !is_over(params, view.start_ns, now_ns) ||
-	    before_of(limit, now_ns, head, row, &view) + view.count + cost > params->count)
+	if (cell_generation(on->head) != on->limit->generation * KINDS + OPEN || params->weighted ||
+	    view.count == 0 || cell_ahead_ns(on->head, on->now_ns) <= 0 ||
+	    !is_over(params, view.start_ns, on->now_ns) ||
+	    before_of(on, &view) + view.count + on->call->cost > params->count)
 		return false;
-	change->head = (struct cell){head.low, head.high - OPEN + SEALED};
+	change->head = with_kind(on->head, OPEN, SEALED);
 	return true;
 }
 
-void slots_open(const struct algo_limit *limit, struct cell head,
-                const struct row *row, uint64_t now_ns, uint64_t cost,
-                struct algo_outcome *out, struct row_change *change)
+void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
-	struct view view = {.start_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns) -
-	                                limit->slots.period_ns,
-	                    .count = count_of(head)};
+	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->head, on->now_ns) -
+	                                on->limit->slots.period_ns,
+	                    .count = count_of(on->head)};
 
-	want_next(limit, row, now_ns, cost, &view, change);
+	want_next(on, on->call->cost, &view, change);
 	algo_outcome_open(out);
-	out->remaining = sat_sub(limit->slots.count, view.before + view.count);
-	out->reset_after_ns = view.start_ns + limit->slots.period_ns - now_ns;
+	out->remaining = sat_sub(on->limit->slots.count, view.before + view.count);
+	out->reset_after_ns = view.start_ns + on->limit->slots.period_ns - on->now_ns;
 }
 
 static void add_slot(struct uses *uses, uint64_t units, uint64_t until_ns)
@@ -538,19 +530,20 @@ static void add_slot(struct uses *uses, uint64_t units, uint64_t until_ns)
 		uses_add(uses, (struct uses_entry){units, until_ns, until_ns});
 }
 
-void slots_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
-                const struct row *row, struct uses *uses)
+static void read(const struct row_step *on, struct uses *uses)
 {
-	struct view view = view_of(limit, time->now_ns, head, row);
-	struct range range = range_of(limit->slots.period_ns, time->now_ns, head, row->tag);
+	struct view view = view_of(on);
+	struct range range = range_of(on->limit->slots.period_ns, on->now_ns, on->head, on->row->tag);
 
-	uses->until_ns = view.start_ns + limit->slots.period_ns;
-	for (unsigned i = 0; view.kind != VOID && i < limit->slots.slots; i++) {
-		struct cell cell = row_load(row, i);
+	uses->until_ns = view.start_ns + on->limit->slots.period_ns;
+	for (unsigned i = 0; view.kind != VOID && i < on->limit->slots.slots; i++) {
+		struct cell cell = row_load(on->row, i);
 
 		if (in_range(&range, cell))
 			add_slot(uses, (uint64_t)cell_word(cell) + 1,
-			         time->now_ns + (uint64_t)cell_ahead_ns(cell, time->now_ns));
+			         on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns));
 	}
 	add_slot(uses, view.count, uses->until_ns);
 }
+
+const struct row_kind row_slots = {step, use, read};

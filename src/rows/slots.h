@@ -17,13 +17,9 @@ _Static_assert(SLOTS_GENERATIONS *SLOTS_KINDS <= SLOTS_RESET, "all fit in a cell
  * Whether an acquire is granted by a head, open and all that is in use, whose slot time has
  * left: by a swap for change->head, which is sealed, and what slots_open wants then.
  */
-bool slots_seal(const struct algo_limit *limit, struct cell head,
-                const struct row *row, uint64_t now_ns, uint64_t cost,
-                struct row_change *change);
+bool slots_seal(const struct row_step *on, struct row_change *change);
 /** What it wants next, CELL or HEAD; the outcome stands after the latter. */
-void slots_open(const struct algo_limit *limit, struct cell head,
-                const struct row *row, uint64_t now_ns, uint64_t cost,
-                struct algo_outcome *out, struct row_change *change);
+void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 
 /** The cell, saying nothing. */
 struct cell slots_void(struct cell cell);
@@ -42,9 +38,8 @@ static inline bool slots_needs_row(const struct algo_limit *limit, uint64_t now_
  * At once where it can be: what an acquire takes in the slot of a head that says all. False
  * if there is more to it; else *after is to be swapped for the head, and the outcome stands.
  */
-static inline bool slots_take(const struct algo_limit *limit, struct cell head,
-                              uint64_t now_ns, uint64_t cost, struct algo_outcome *out,
-                              struct cell *after)
+static inline bool slots_take(const struct algo_limit *limit, struct cell head, uint64_t now_ns,
+                              uint64_t cost, struct algo_outcome *out, struct cell *after)
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t ahead = head.high - (now_ns << 4 | limit->generation * SLOTS_KINDS);

@@ -292,11 +292,11 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 static uint64_t acquire(const struct holder *holder, const struct algo_limit **by,
                         const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
 {
-	struct algo_time time = {now_ns, 0};
+	struct row_step on = {.now_ns = now_ns};
 	struct taken taken = {.n = 0};
 
 	for (;;) {
-		const struct algo_limit *limit = *by = algo_current(*by);
+		const struct algo_limit *limit = on.limit = *by = algo_current(*by);
 		struct view view;
 		struct wide_state *own = &view.states[0];
 		uint64_t missing;
@@ -324,7 +324,7 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		                 now_ns + limit->places.lease_ns)) {
 			struct cell head = places_raise(limit, own->slot.value, own->row.tag, now_ns);
 
-			if (wide_store_head(own, limit, head, &time) || !wide_is_full(own, now_ns))
+			if (wide_store_head(own, &on, head) || !wide_is_full(own, now_ns))
 				continue;
 			algo_outcome_full(limit, out);
 			return 0;

@@ -55,8 +55,7 @@ static bool clean(const struct wide_state *state)
 struct judge {
 	struct table_judge judge; /* first, so that either is the other */
 	const struct wide_table *wide;
-	const struct algo_limit *limit;
-	const struct algo_time *time;
+	const struct row_step *on; /* the step that needs room */
 };
 
 /* The units that a key has in use: it denies itself these, and would get them back. */
@@ -65,11 +64,15 @@ static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, 
 	const struct judge *judge = (const struct judge *)table_judge;
 	struct row row = row_of(judge->wide, cell, cell_tag(head));
 	struct algo_call peek = {.op = ALGO_PEEK};
+	struct row_step on = *judge->on;
 	struct algo_outcome out;
 	struct row_change change;
 
-	rows_step(judge->limit, &peek, judge->time, head, &row, &out, &change);
-	return judge->limit->quota - out.remaining;
+	on.call = &peek;
+	on.head = head;
+	on.row = &row;
+	rows_step(&on, &out, &change);
+	return on.limit->quota - out.remaining;
 }
 
 /* Places that are held are no matter of weight: they are never evicted. */
@@ -78,15 +81,14 @@ static bool weighs(const struct algo_limit *limit)
 	return !algo_holds_places(limit);
 }
 
-bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, struct cell after,
-                     const struct algo_time *time)
+bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
 {
-	struct judge judge = {{weigh}, state->wide, limit, time};
+	struct judge judge = {{weigh}, state->wide, on};
 
 	if (!state->wide)
 		return cell_swap(state->slot.cell, state->slot.value, after);
-	return table_store(&state->wide->table, &state->place, state->slot, after, time->now_ns,
-	                   weighs(limit) ? &judge.judge : NULL);
+	return table_store(&state->wide->table, &state->place, state->slot, after, on->now_ns,
+	                   weighs(on->limit) ? &judge.judge : NULL);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
@@ -108,26 +110,22 @@ static void go_on(struct algo_call *rest, const struct row_change *change)
 }
 
 /* Of a refund that names a log's entry, which is one request's alone; a window is many's. */
-static bool found_nothing(const struct algo_limit *limit, const struct algo_call *asked,
-                          const struct algo_call *rest)
+static bool found_nothing(const struct row_step *on, const struct algo_call *asked)
 {
-	return limit->rows == ALGO_ROWS_LOG && asked->op == ALGO_REFUND &&
-	       asked->until_ns != 0 && asked->cost > 0 && rest->cost == asked->cost;
+	return on->limit->rows == ALGO_ROWS_LOG && asked->op == ALGO_REFUND && asked->until_ns != 0 &&
+	       asked->cost > 0 && on->call->cost == asked->cost;
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
-static bool attempt(struct wide_state *state, const struct algo_limit *limit,
-                    const struct algo_call *asked, struct algo_call *rest,
-                    const struct algo_time *time, struct cell head, struct algo_outcome *out,
-                    uint64_t *until_ns)
+static bool attempt(struct wide_state *state, const struct row_step *on, struct algo_call *rest,
+                    struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row_change change;
 
-	rows_step(limit, rest, time, head, &state->row, out, &change);
+	rows_step(on, out, &change);
 	switch (change.want) {
 	case ROW_WANT_NOTHING:
-		out->allowed &= !found_nothing(limit, asked, rest);
-		*until_ns = until_of(head, time->now_ns);
+		*until_ns = until_of(on->head, on->now_ns);
 		return wide_still(state);
 	case ROW_WANT_AGAIN:
 		return false;
@@ -141,10 +139,10 @@ static bool attempt(struct wide_state *state, const struct algo_limit *limit,
 		}
 		__attribute__((fallthrough));
 	case ROW_WANT_HEAD:
-		if ((change.clean && !clean(state)) || !wide_store_head(state, limit, change.head, time))
+		if ((change.clean && !clean(state)) || !wide_store_head(state, on, change.head))
 			return false;
 		go_on(rest, &change);
-		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, time->now_ns);
+		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, on->now_ns);
 		return change.last;
 	}
 	__builtin_unreachable();
@@ -163,56 +161,56 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
  * had before. That is closed there first, so that it is the last word; whoever dies in
  * between leaves it closed, and the next finds it so. False: look again.
  */
-static bool find_former(struct wide_table *former, const struct algo_limit *limit,
-                        const struct store_key *key, const struct algo_call *call, uint64_t now_ns,
-                        struct cell *head)
+static bool find_former(struct wide_table *former, const struct store_key *key,
+                        const struct row_step *on, struct cell *head)
 {
+	struct row_step old = *on;
 	struct wide_state state;
-	struct cell moved, value;
+	struct cell moved;
 
 	do {
 		wide_find(former, key, &state);
 		former = former->former;
-	} while (former && !row_head_live(state.slot.value, now_ns));
-	value = state.slot.value;
-	moved = rows_moved(limit, now_ns, value, &state.row);
+	} while (former && !row_head_live(state.slot.value, on->now_ns));
+	old.head = state.slot.value;
+	old.row = &state.row;
+	moved = rows_moved(&old);
 	if (cell_is_empty(moved))
 		return true;
-	if (call->op == ALGO_RESET)
+	if (on->call->op == ALGO_RESET)
 		moved = (struct cell){0, 0};
-	if (cell_bits(moved) != cell_bits(value) &&
-	    (call->op == ALGO_PEEK ? !wide_still(&state) : !cell_swap(state.slot.cell, value, moved)))
+	if (cell_bits(moved) != cell_bits(old.head) &&
+	    (on->call->op == ALGO_PEEK ? !wide_still(&state)
+	                               : !cell_swap(state.slot.cell, old.head, moved)))
 		return false;
 	*head = moved;
 	return true;
 }
 
 /* Whether the head is of this key, and nothing has taken over from the limit. */
-static inline bool is_own(struct cell head, const struct row *row,
-                          const struct algo_limit *limit)
+static inline bool is_own(const struct row_step *on)
 {
-	return cell_tag(head) == row->tag && algo_is_current(limit);
+	return cell_tag(on->head) == on->row->tag && algo_is_current(on->limit);
 }
 
-static inline bool try_log(struct cell *cell, const struct row *row,
-                           const struct algo_limit *limit, uint64_t cost, uint64_t now_ns,
+/* What follows is decided at once, for `on->head` as it is in `cell`. */
+static inline bool try_log(struct cell *cell, const struct row_step *on, uint64_t cost,
                            struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct cell head = cell_load(cell, row->load_is_atomic);
+	const struct row *row = on->row;
 	struct log_append append;
 
-	if (limit->rows != ALGO_ROWS_LOG || !log_is_narrow(row->width) ||
-	    !is_own(head, row, limit) ||
-	    !log_try(limit, head, row, now_ns, cost, out, &append))
+	if (on->limit->rows != ALGO_ROWS_LOG || !log_is_narrow(row->width) || !is_own(on) ||
+	    !log_try(on, cost, out, &append))
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
-		return is_still(cell, head, row);
+		return is_still(cell, on->head, row);
 	if (!append.is_there &&
-	    (!is_still(cell, head, row) ||
+	    (!is_still(cell, on->head, row) ||
 	     !cell_swap(&row->cells[append.place], append.before, append.entry)))
 		return false;
-	return cell_swap(cell, head, append.head);
+	return cell_swap(cell, on->head, append.head);
 }
 
 /* All of a narrow row. */
@@ -223,28 +221,27 @@ static void fetch_slots(const struct row *row)
 }
 
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
-static bool try_open(struct cell *cell, const struct row *row, const struct algo_limit *limit,
-                     uint64_t cost, uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+static bool try_open(struct cell *cell, struct row_step *on, struct algo_outcome *out,
+                     uint64_t *until_ns)
 {
-	struct cell head = cell_load(cell, row->load_is_atomic);
+	const struct row *row = on->row;
 	struct row_change change;
 
-	if (cost == 0 || !is_own(head, row, limit))
+	if (on->call->cost == 0 || !is_own(on))
 		return false;
 	fetch_slots(row);
-	if (!slots_seal(limit, head, row, now_ns, cost, &change) ||
-	    !cell_swap(cell, head, change.head))
+	if (!slots_seal(on, &change) || !cell_swap(cell, on->head, change.head))
 		return false;
-	head = change.head;
-	slots_open(limit, head, row, now_ns, cost, out, &change);
+	on->head = change.head;
+	slots_open(on, out, &change);
 	if (change.want == ROW_WANT_CELL) {
-		if (!is_still(cell, head, row) ||
+		if (!is_still(cell, on->head, row) ||
 		    !cell_swap(&row->cells[change.place], change.before, change.after))
 			return false;
-		slots_open(limit, head, row, now_ns, cost, out, &change);
+		slots_open(on, out, &change);
 	}
-	*until_ns = until_of(change.head, now_ns);
-	return change.want == ROW_WANT_HEAD && cell_swap(cell, head, change.head);
+	*until_ns = until_of(change.head, on->now_ns);
+	return change.want == ROW_WANT_HEAD && cell_swap(cell, on->head, change.head);
 }
 
 __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
@@ -253,46 +250,50 @@ __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
                                            uint64_t *until_ns)
 {
 	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct row_step on = {limit, NULL, now_ns, 0, cell_load(key->cell, row.load_is_atomic), &row};
 
-	return try_log(key->cell, &row, limit, cost, now_ns, out, until_ns);
+	return try_log(key->cell, &on, cost, out, until_ns);
 }
 
 bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct algo_call call = {.cost = cost};
+	struct row_step on = {limit, &call, now_ns, 0, cell_load(key->cell, row.load_is_atomic), &row};
 
-	return try_open(key->cell, &row, limit, cost, now_ns, out, until_ns);
+	return try_open(key->cell, &on, out, until_ns);
 }
 
 uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
                     const struct store_key *key, const struct algo_call *call,
                     const struct algo_time *time, struct algo_outcome *out)
 {
+	struct wide_state state;
 	struct algo_call rest = *call;
+	struct row_step on = {*by, &rest, time->now_ns, time->window_end_ns, .row = &state.row};
+	uint64_t until_ns;
 
 	if (algo_holds_places(*by))
 		return places_apply(store, by, key, call, time, out);
-	for (;;) {
-		const struct algo_limit *limit = *by;
-		struct wide_table *wide = memory_newest(store, limit->identity);
-		struct wide_state state;
-		struct cell head;
-		uint64_t until_ns;
+	for (;; on.limit = *by) {
+		struct wide_table *wide = memory_newest(store, on.limit->identity);
 
 		wide_find(wide, key, &state);
-		*by = algo_current(limit);
+		*by = algo_current(on.limit);
 		/* What has taken over may have closed this state, or given a slot another length. */
-		if (*by != limit || memory_newest(store, limit->identity) != wide)
+		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
 			continue;
-		head = state.slot.value;
-		if (wide->former && !row_head_live(head, time->now_ns) &&
-		    !find_former(wide->former, limit, key, &rest, time->now_ns, &head))
+		on.head = state.slot.value;
+		if (wide->former && !row_head_live(on.head, on.now_ns) &&
+		    !find_former(wide->former, key, &on, &on.head))
 			continue;
-		if (attempt(&state, limit, call, &rest, time, head, out, &until_ns))
+		if (attempt(&state, &on, &rest, out, &until_ns)) {
+			out->allowed &= !found_nothing(&on, call);
 			return until_ns;
-		if (wide_is_full(&state, time->now_ns)) {
-			algo_outcome_full(limit, out);
+		}
+		if (wide_is_full(&state, on.now_ns)) {
+			algo_outcome_full(on.limit, out);
 			return 0;
 		}
 	}
@@ -305,17 +306,20 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	struct wide_state state = {.slot = {.cell = head},
 	                           .row = {row, limit->width, MEMORY_TAG, load_is_atomic}};
 	struct algo_call rest = *call;
+	struct row_step on = {limit, &rest, time->now_ns, time->window_end_ns,
+	                      cell_load(head, load_is_atomic), &state.row};
 	uint64_t until_ns;
 
 	if (algo_holds_places(limit))
 		return places_apply_cell(&state, limit, call, time, out);
 	if (call->op == ALGO_ACQUIRE &&
-	    (limit->is_summed ? try_open : try_log)(head, &state.row, limit, call->cost, time->now_ns,
-	                                            out, &until_ns))
+	    (limit->is_summed ? try_open(head, &on, out, &until_ns)
+	                      : try_log(head, &on, call->cost, out, &until_ns)))
 		return until_ns;
 	do
-		state.slot.value = cell_load(head, load_is_atomic);
-	while (!attempt(&state, limit, call, &rest, time, state.slot.value, out, &until_ns));
+		on.head = state.slot.value = cell_load(head, load_is_atomic);
+	while (!attempt(&state, &on, &rest, out, &until_ns));
+	out->allowed &= !found_nothing(&on, call);
 	return until_ns;
 }
 

@@ -18,11 +18,10 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
 bool wide_still(const struct wide_state *state);
 
 /**
- * Swaps the head for `after`, or makes one; where others have to make room for it, `limit`
- * tells how much they have in use. False: it has changed, or wide_is_full tells.
+ * Swaps the head for `after`, or makes one; where others have to make room for it, a peek of
+ * the step's limit tells how much they have in use. False: it has changed, or wide_is_full tells.
  */
-bool wide_store_head(struct wide_state *state, const struct algo_limit *limit, struct cell after,
-                     const struct algo_time *time);
+bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after);
 
 /** Whether there is no room for a head that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);

@@ -98,22 +98,20 @@ static void same_change(const struct row_change *change, const struct row_change
 }
 
 /* The same of what goes to another slot; `opening`: whether its head was just sealed. */
-static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const struct row *row,
-                          const struct row_change *step, bool *opening)
+static void agree_to_open(const struct row_step *on, const struct row_change *step, bool *opening)
 {
 	struct row_change change = {.want = ROW_WANT_HEAD};
 	struct algo_outcome out;
 
-	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed || call->cost == 0)
+	if (on->call->op != ALGO_ACQUIRE || !state.limit.is_summed || on->call->cost == 0)
 		return;
 	if (!*opening) {
-		*opening =
-		    slots_seal(&state.limit, state.head, row, now_ns, call->cost, &change);
+		*opening = slots_seal(on, &change);
 		if (*opening)
 			same_change(&change, step);
 		return;
 	}
-	slots_open(&state.limit, state.head, row, now_ns, call->cost, &out, &change);
+	slots_open(on, &out, &change);
 	same_change(&change, step);
 	if (step->want == ROW_WANT_HEAD) {
 		assert_true(step->last);
@@ -122,20 +120,18 @@ static void agree_to_open(const struct algo_call *call, uint64_t now_ns, const s
 	}
 }
 
-static void agree_to_append(const struct algo_call *call, uint64_t now_ns,
-                            const struct row *row, const struct row_change *step)
+static void agree_to_append(const struct row_step *on, const struct row_change *step)
 {
 	struct algo_outcome out;
 	struct log_append append;
 
-	if (call->op != ALGO_ACQUIRE || state.limit.algorithm->id != WEIR_SLIDING_LOG ||
-	    !log_is_narrow(row->width) ||
-	    !log_try(&state.limit, state.head, row, now_ns, call->cost, &out, &append))
+	if (on->call->op != ALGO_ACQUIRE || state.limit.rows != ALGO_ROWS_LOG ||
+	    !log_is_narrow(on->row->width) || !log_try(on, on->call->cost, &out, &append))
 		return;
 	same_outcome(&out);
 	assert_int_equal(append.until_ns,
-	                 (int64_t)now_ns +
-	                     cell_ahead_ns(out.allowed ? append.head : state.head, now_ns));
+	                 (int64_t)on->now_ns +
+	                     cell_ahead_ns(out.allowed ? append.head : state.head, on->now_ns));
 	if (out.allowed) {
 		struct row_change change = {.want = append.is_there ? ROW_WANT_HEAD : ROW_WANT_CELL,
 		                            .head = append.head,
@@ -157,16 +153,17 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 {
 	struct row row = {state.row, state.width, TAG, true};
 	struct algo_call call = {op, cost, until_ns};
-	struct algo_time time = {now_ns, 0};
+	struct row_step on = {&state.limit, &call, now_ns, .row = &row};
 	bool opening = false;
 
 	for (;; wants--) {
 		struct row_change change;
 
-		rows_step(&state.limit, &call, &time, state.head, &row, &state.out, &change);
+		on.head = state.head;
+		rows_step(&on, &state.out, &change);
 		agree_at_once(&call, now_ns, &change);
-		agree_to_open(&call, now_ns, &row, &change, &opening);
-		agree_to_append(&call, now_ns, &row, &change);
+		agree_to_open(&on, &change, &opening);
+		agree_to_append(&on, &change);
 		if (change.want == ROW_WANT_NOTHING)
 			return true;
 		if (wants == 0)

@@ -59,8 +59,9 @@ static void step(struct state *on, const struct algo_call *call, uint64_t now_ns
 {
 	struct row row = {on->row, CELLS, TAG, true};
 	struct algo_time time = at(now_ns);
+	struct row_step wanted = {&limit, call, now_ns, time.window_end_ns, head, &row};
 
-	rows_step(&limit, call, &time, head, &row, to, change);
+	rows_step(&wanted, to, change);
 }
 
 /* What one process does of a call before it dies after `wants` of what its steps want. */
