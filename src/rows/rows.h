@@ -26,7 +26,7 @@
 #define ROW_MOVED CELL_NOTE
 
 struct row {
-	struct cell *cells;
+	struct cell *cells; /* NULL: the key has no head yet */
 	unsigned width;
 	uint32_t tag; /* of the key: a row cell without it is another's leftover */
 	bool load_is_atomic;

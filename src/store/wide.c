@@ -154,6 +154,8 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
 	state->place = table_place(&wide->table, key->hash);
 	state->slot = memory_find(&wide->table, &state->place, key->wide == wide ? key->cell : NULL);
 	state->row = row_of(wide, state->slot.cell, state->place.tag);
+	if (!state->slot.cell)
+		state->row.cells = NULL;
 }
 
 /*

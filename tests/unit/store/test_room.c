@@ -260,6 +260,30 @@ static void a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts(void 
 	weir_limit_close(few);
 }
 
+/* What counts in a window does so in one that begins with the larger table. */
+static void a_day_in_a_larger_table_keeps_its_counts(void **state)
+{
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_BASE, .base = 5, .rate = {10, 1, WEIR_HOUR}, .keys = 40};
+	weir_limit *few = open_limit(options), *many;
+
+	(void)state;
+	options.keys = 5000;
+	many = open_limit(options);
+	for (uint64_t key = 0; key < 10; key++)
+		assert_int_equal(ask(few, key, 1 + key, NOW).remaining, 13 - key);
+	assert_int_equal(weir_table_reserve(table, many, NULL), WEIR_OK);
+	for (uint64_t key = 0; key < 10; key++) {
+		assert_int_equal(ask(many, key, 0, NOW).remaining, 13 - key);
+		assert_false(ask(many, key, 14 - key, NOW + SECOND).allowed);
+		assert_int_equal(ask(many, key, 13 - key, NOW + SECOND).remaining, 0);
+		assert_false(ask(many, key, 1, NOW + 3600 * SECOND).allowed);
+		assert_int_equal(ask(many, key, 10, NOW + 3601 * SECOND).remaining, 0);
+	}
+	weir_limit_close(many);
+	weir_limit_close(few);
+}
+
 static void more_limits_than_there_may_be_are_an_error(void **state)
 {
 	struct weir_error error = {0};
@@ -459,6 +483,7 @@ int main(void)
 	    IN_A_SMALL_TABLE(a_limit_that_grows_at_a_call_has_room_for_its_keys),
 	    IN_A_SMALL_TABLE(a_denial_for_want_of_room_says_so_and_when_to_ask_again),
 	    IN_A_SMALL_TABLE(a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts),
+	    IN_A_SMALL_TABLE(a_day_in_a_larger_table_keeps_its_counts),
 	    IN_A_SMALL_TABLE(more_limits_than_there_may_be_are_an_error),
 	    IN_A_SMALL_TABLE(limits_that_need_no_table_of_their_own_take_no_keys),
 	    cmocka_unit_test(whoever_is_killed_while_adding_a_table_leaves_a_sound_file),
