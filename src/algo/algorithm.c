@@ -10,7 +10,7 @@ ALGORITHMS(DECLARE)
 static const struct algorithm *const by_value[] = {ALGORITHMS(BY_VALUE)};
 
 #define WORD(name, NAME) [WEIR_##NAME] = {#name, WEIR_##NAME},
-static const struct word words[] = {ALGORITHMS(WORD){0}};
+static const struct word words[sizeof by_value / sizeof *by_value + 1] = {ALGORITHMS(WORD)};
 
 #define IN_ORDER(name, NAME) &algorithm_##name,
 static const struct algorithm *const in_order[] = {ALGORITHMS(IN_ORDER)};

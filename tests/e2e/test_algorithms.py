@@ -46,7 +46,7 @@ def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
 def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
     server = serve(config=CONFIG)
     for body, status, found in (
-            ({"limit": "plain", "deny": 0.5}, 400, "random"),
+            ({"limit": "plain", "deny": 0.5}, 400, "a share to deny"),
             ({"limit": "nowhere", "deny": 0.5}, 404, "nowhere"),
             ({"limit": "relief", "deny": 1.5}, 400, "0 to 1"),
             ({"limit": "relief"}, 400, "limit and deny"),
