@@ -24,10 +24,11 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
 }
 
 /*
- * A slope is followed when it agrees with the one before. So a single disturbance, between two
- * pairs or inside one, spoils at most one line, which no reading follows.
+ * The line after `pair`, when `line` is at its end. A slope is followed when it agrees with the one
+ * before. So a single disturbance, between two pairs or inside one, spoils at most one line, which
+ * no reading follows.
  */
-struct clock_line clock_line_next(const struct clock_line *line, const struct clock_pair *pair)
+static struct clock_line next_line(const struct clock_line *line, const struct clock_pair *pair)
 {
 	uint64_t width = pair->after - pair->before, middle = pair->before + width / 2;
 	uint64_t counts = middle - line->counter, elapsed_ns = pair->ns - line->ns, slope, change;
@@ -92,7 +93,7 @@ uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
 	now_ns = clock_raise(&clock->floor_ns, pair->ns);
 	if (due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false, __ATOMIC_ACQ_REL,
 	                                       __ATOMIC_RELAXED)) {
-		line = clock_line_next(&line, pair);
+		line = next_line(&line, pair);
 		write_line(clock, &line);
 		__atomic_store_n(&clock->done, done + 1, __ATOMIC_RELEASE);
 	}

@@ -78,9 +78,6 @@ uint64_t clock_offset(void);
  */
 struct clock clock_start(uint64_t offset_ns, bool by_counter);
 
-/** The line after `pair`, when `line` is at its end. */
-struct clock_line clock_line_next(const struct clock_line *line, const struct clock_pair *pair);
-
 /** Reads the time that `pair` tells, and draws a new line when that is due. */
 uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair);
 

@@ -1,4 +1,3 @@
-/* draw.c: SplitMix64 (Steele, Lea, Flood 2014): one word of state, and every seed is a good one. */
 #include "base/draw.h"
 
 #include <stdbool.h>
@@ -30,16 +29,20 @@ __attribute__((noinline, cold)) static void seed_by_system(void)
 	draw_seed(seed);
 }
 
-uint64_t draw_next(void)
+uint64_t draw_from(uint64_t *state)
 {
-	uint64_t z;
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
 
-	if (!draw.seeded)
-		seed_by_system();
-	z = draw.state += UINT64_C(0x9e3779b97f4a7c15);
 	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
 	return z ^ z >> 31;
+}
+
+uint64_t draw_next(void)
+{
+	if (!draw.seeded)
+		seed_by_system();
+	return draw_from(&draw.state);
 }
 
 double draw_share(void)

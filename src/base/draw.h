@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/** 64 bits by SplitMix64 (Steele, Lea, Flood 2014): every state is a good seed. */
+uint64_t draw_from(uint64_t *state);
+
 /** 64 fair bits; fit for shedding load, not for secrets. */
 uint64_t draw_next(void);
 

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/draw.h"
 #include "base/error.h"
 #include "base/number.h"
 
@@ -47,16 +48,6 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
 	                 "expected uniform, zipf:EXPONENT (above 0, at most %d), sequential or single, "
 	                 "found '%.*s'",
 	                 EXPONENT_MAX, (int)u64_min(text.len, 80), text.data);
-}
-
-/* SplitMix64 (Steele, Lea and Flood 2014). */
-static uint64_t draw(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
 }
 
 /*
@@ -110,7 +101,7 @@ static uint64_t zipf_next(struct keys *keys)
 	double s = keys->options.exponent;
 
 	for (;;) {
-		double u = (double)(draw(&keys->state) >> 11) * 0x1p-53;
+		double u = (double)(draw_from(&keys->state) >> 11) * 0x1p-53;
 		double y = keys->last + u * (keys->first - keys->last);
 		double x = integral_inverse(s, y);
 		double k = fmin(fmax(floor(x + 0.5), 1), (double)keys->options.count);
@@ -129,8 +120,8 @@ void keys_start(struct keys *keys, const struct keys_options *options, uint64_t 
 		return;
 	}
 	for (size_t i = 0; i < part; i++)
-		draw(&keys->state);
-	keys->state = draw(&keys->state);
+		draw_from(&keys->state);
+	keys->state = draw_from(&keys->state);
 	if (options->kind == KEYS_ZIPF)
 		zipf_start(keys);
 }
@@ -141,7 +132,7 @@ uint64_t keys_next(struct keys *keys)
 
 	switch (keys->options.kind) {
 	case KEYS_UNIFORM:
-		return (uint64_t)((u128)draw(&keys->state) * count >> 64);
+		return (uint64_t)((u128)draw_from(&keys->state) * count >> 64);
 	case KEYS_ZIPF:
 		return zipf_next(keys);
 	case KEYS_SEQUENTIAL:

@@ -22,30 +22,30 @@ int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error
 	return WEIR_OK;
 }
 
-static void move_to(struct pace *pace, uint64_t turn_ns)
+static void move_to(struct pace *pace, uint64_t start_ns)
 {
-	pace->turn_ns = turn_ns;
+	pace->start_ns = start_ns;
 	pace->rest = 0;
 }
 
 void pace_resume(struct pace *pace, uint64_t now_ns)
 {
-	if (pace->turn_ns < now_ns)
+	if (pace->start_ns < now_ns)
 		move_to(pace, now_ns);
 }
 
 void pace_take(struct pace *pace, uint64_t now_ns)
 {
-	uint64_t lost_ns = sat_sub(now_ns - pace->turn_ns, PACE_CATCH_UP_NS);
+	uint64_t lost_ns = sat_sub(now_ns - pace->start_ns, PACE_CATCH_UP_NS);
 
 	if (lost_ns > 0) {
 		pace->missed += sat_u64((u128)lost_ns * pace->q / pace->p);
-		move_to(pace, pace->turn_ns + lost_ns);
+		move_to(pace, pace->start_ns + lost_ns);
 	}
-	pace->turn_ns += pace->p / pace->q;
+	pace->start_ns += pace->p / pace->q;
 	pace->rest += pace->p % pace->q;
 	if (pace->rest >= pace->q) {
 		pace->rest -= pace->q;
-		pace->turn_ns++;
+		pace->start_ns++;
 	}
 }

@@ -10,19 +10,19 @@
 #define PACE_CATCH_UP_NS (UINT64_C(100) * 1000 * 1000)
 
 struct pace {
-	uint64_t p, q;    /* p/q ns from turn to turn; q is 0 when there is no rate */
-	uint64_t turn_ns; /* the next is at turn_ns + rest/q */
+	uint64_t p, q;    /* p/q ns from start to start; q is 0 when there is no rate */
+	uint64_t start_ns; /* the next is at start_ns + rest/q */
 	uint64_t rest;
-	uint64_t missed; /* turns lost */
+	uint64_t missed; /* starts lost */
 };
 
 /** Errors: as weir_limit_open. */
 int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error);
 
-/** After idleness: the next turn is not in the past. */
+/** After idleness: the next start is not in the past. */
 void pace_resume(struct pace *pace, uint64_t now_ns);
 
-/** Takes the turn at turn_ns, at or after which it is now. */
+/** Takes the start at start_ns, which is now or was. */
 void pace_take(struct pace *pace, uint64_t now_ns);
 
 #endif

@@ -5,7 +5,7 @@
  * allocates nothing (but a ticket), and one count decides whether it is refused, however quickly
  * the workers take their tasks.
  *
- * With a rate, one worker at a time waits for the next turn; a worker that takes a turn wakes
+ * With a rate, one worker at a time waits for the next start; a worker that takes one wakes
  * the one that waits for the next.
  */
 #include <pthread.h>
@@ -38,7 +38,7 @@ struct weir_pool {
 	pthread_cond_t work;     /* a task came, or none will come */
 	pthread_cond_t finished; /* the last task has ended, after the stop */
 	struct pace pace;
-	bool timing;  /* a worker waits for the turn of the first task */
+	bool timing;  /* a worker waits for the start of the first task */
 	bool stopped; /* accepts no more */
 	struct task *ring;
 	size_t room;  /* bucket + workers */
@@ -58,7 +58,7 @@ static void finish(struct weir_pool *pool, const struct task *task, int status, 
 		pthread_cond_broadcast(&pool->finished);
 }
 
-/* Under the lock. Waits for a task and, with a rate, its turn; false when there will be none. */
+/* Under the lock. Waits for a task and, with a rate, its start; false when there will be none. */
 static bool take(struct weir_pool *pool, struct task *task)
 {
 	uint64_t now_ns;
@@ -73,12 +73,12 @@ static bool take(struct weir_pool *pool, struct task *task)
 		if (pool->pace.q == 0)
 			break;
 		now_ns = os_monotonic_ns();
-		if (now_ns >= pool->pace.turn_ns) {
+		if (now_ns >= pool->pace.start_ns) {
 			pace_take(&pool->pace, now_ns);
 			break;
 		}
 		pool->timing = true;
-		until_wait(&pool->work, &pool->lock, pool->pace.turn_ns);
+		until_wait(&pool->work, &pool->lock, pool->pace.start_ns);
 		pool->timing = false;
 	}
 	*task = pool->ring[pool->first];
@@ -241,7 +241,7 @@ static int put(struct weir_pool *pool, struct task *task, bool wants_ticket)
 	pool->stats.waiting++;
 	pool->stats.unfinished++;
 	pool->stats.accepted++;
-	/* A worker that waits for a turn wakes the next. */
+	/* A worker that waits for a start wakes the next. */
 	if (!pool->timing)
 		pthread_cond_signal(&pool->work);
 	return WEIR_OK;

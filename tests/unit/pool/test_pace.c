@@ -23,7 +23,7 @@ static struct pace pace_of(struct weir_rate rate)
 static void take_in_time(struct pace *pace, unsigned turns)
 {
 	for (unsigned i = 0; i < turns; i++)
-		pace_take(pace, pace->turn_ns);
+		pace_take(pace, pace->start_ns);
 }
 
 static void test_turns_do_not_drift_whatever_the_fraction(void **context)
@@ -45,7 +45,7 @@ static void test_turns_do_not_drift_whatever_the_fraction(void **context)
 		struct pace pace = pace_of(cases[i].rate);
 
 		take_in_time(&pace, cases[i].turns);
-		assert_int_equal(pace.turn_ns - NOW, cases[i].ns);
+		assert_int_equal(pace.start_ns - NOW, cases[i].ns);
 		assert_int_equal(pace.rest, 0);
 		assert_int_equal(pace.missed, 0);
 	}
@@ -57,8 +57,8 @@ static void test_turns_taken_a_little_late_are_caught_up(void **context)
 
 	(void)context;
 	for (unsigned i = 0; i < 1000; i++)
-		pace_take(&pace, pace.turn_ns + i % 100 * NS_PER_MS);
-	assert_int_equal(pace.turn_ns, NOW + NS_PER_S);
+		pace_take(&pace, pace.start_ns + i % 100 * NS_PER_MS);
+	assert_int_equal(pace.start_ns, NOW + NS_PER_S);
 	assert_int_equal(pace.missed, 0);
 }
 
@@ -69,7 +69,7 @@ static void test_what_is_caught_up_after_a_stall_is_bounded(void **context)
 	unsigned at_once = 0;
 
 	(void)context;
-	for (; pace.turn_ns <= later_ns; at_once++)
+	for (; pace.start_ns <= later_ns; at_once++)
 		pace_take(&pace, later_ns);
 	assert_int_equal(at_once, PACE_CATCH_UP_NS / NS_PER_MS + 1);
 	assert_int_equal(pace.missed, 3600 * 1000 - PACE_CATCH_UP_NS / NS_PER_MS);
@@ -83,9 +83,9 @@ static void test_idleness_saves_up_nothing(void **context)
 	(void)context;
 	take_in_time(&pace, 1);
 	pace_resume(&pace, NOW + 3600 * NS_PER_S);
-	assert_int_equal(pace.turn_ns, NOW + 3600 * NS_PER_S);
+	assert_int_equal(pace.start_ns, NOW + 3600 * NS_PER_S);
 	take_in_time(&pace, 1);
-	assert_int_equal(pace.turn_ns, NOW + 3600 * NS_PER_S + NS_PER_MS);
+	assert_int_equal(pace.start_ns, NOW + 3600 * NS_PER_S + NS_PER_MS);
 }
 
 static void test_a_bucket_emptied_for_a_moment_does_not_bring_the_next_turn_forward(void **context)
@@ -96,7 +96,7 @@ static void test_a_bucket_emptied_for_a_moment_does_not_bring_the_next_turn_forw
 	take_in_time(&pace, 1);
 	pace_resume(&pace, NOW + 5);
 	take_in_time(&pace, 2);
-	assert_int_equal(pace.turn_ns, NOW + NS_PER_S);
+	assert_int_equal(pace.start_ns, NOW + NS_PER_S);
 }
 
 int main(void)
