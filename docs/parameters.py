@@ -43,10 +43,8 @@ def default(parameter):
 
 
 def values(parameter):
-    if parameter["type"] == "number":
+    if parameter["type"] in ("number", "decimal"):
         return f", {parameter['min']} to {number(parameter['max'])}"
-    if parameter["type"] == "share":
-        return ", 0 to 1"
     if 0 < len(parameter["words"]) <= WORDS_MAX:
         return ": " + " or ".join(f"`{word}`" for word in parameter["words"])
     return ""

@@ -139,6 +139,27 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->wait_ns = 0;
 }
 
+/*
+ * Allowed after so long, unless that is too_late_ns later than the limit lets a request start, for
+ * the reason `denial`, or longer than the caller would wait. Where it is both, the later time counts.
+ */
+static inline bool algo_outcome_wait(struct algo_outcome *out, const struct algo_call *call,
+                                     uint64_t wait_ns, uint64_t too_late_ns,
+                                     enum weir_reason denial)
+{
+	uint64_t patience_ns = call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
+	uint64_t too_long_ns = call->max_wait_ns ? sat_sub(wait_ns, patience_ns) : 0;
+
+	if (too_late_ns == 0 && too_long_ns == 0) {
+		out->wait_ns = wait_ns;
+		return true;
+	}
+	out->allowed = false;
+	out->reason = too_late_ns > 0 ? denial : WEIR_REASON_WAIT_TOO_LONG;
+	out->retry_after_ns = u64_max(too_late_ns, too_long_ns);
+	return false;
+}
+
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
 static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {

@@ -45,7 +45,8 @@ struct algorithm {
 	/**
 	 * From options in which defaults are filled in, and numbers are in their ranges (an explicit
 	 * zero is 0, not WEIR_ZERO). `limit` has what follows from a rate: quota, period_ns and
-	 * window_ns. Sets what differs, and the algorithm's own parameters.
+	 * window_ns. Sets what differs, and the algorithm's own parameters; farthest_ns only where
+	 * states reach further ahead than window_ns.
 	 */
 	int (*init)(struct algo_limit *limit, const struct weir_limit_options *options,
 	            struct weir_error *error);
@@ -56,8 +57,8 @@ struct algorithm {
 	const char *word;   /* what the word counts, NULL: nothing; tests/vectors/README.md */
 	unsigned word_less; /* and how much less than that it is */
 	/**
-	 * Optional: state->until_ns has been cut back to the furthest that the limit can put it;
-	 * makes the word fit.
+	 * Optional: state->until_ns has been cut back to window_ns from now; makes it the furthest that
+	 * the limit can put now.
 	 */
 	void (*cut)(const struct algo_limit *limit, struct algo_state *state);
 	/** Optional, both or none: what to remember of parameters, ... */

@@ -196,31 +196,16 @@ void bucket_convert(const struct algo_limit *limit, const struct algo_note *note
 	*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 }
 
-/* How long the caller would wait, if the limit let him. */
-static uint64_t patience_ns(const struct algo_call *call)
-{
-	if (call->max_wait_ns == WEIR_ZERO)
-		return 0;
-	return call->max_wait_ns ? call->max_wait_ns : UINT64_MAX;
-}
-
 /* Whether what goes past `at_once` passes all the same, for a wait. */
 static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
                         struct bucket_time after, struct algo_outcome *out)
 {
-	uint64_t wait_ns = time_sub(after, params->at_once, params->q).ns;
-	uint64_t too_long_ns = sat_sub(wait_ns, patience_ns(call)), too_deep_ns = 0;
+	uint64_t too_late_ns = 0;
 
 	if (!time_at_most(after, params->depth))
-		too_deep_ns = time_sub(after, params->depth, params->q).ns;
-	if (too_deep_ns == 0 && too_long_ns == 0) {
-		out->wait_ns = wait_ns;
-		return true;
-	}
-	out->allowed = false;
-	out->reason = too_deep_ns > 0 ? params->denial : WEIR_REASON_WAIT_TOO_LONG;
-	out->retry_after_ns = u64_max(too_deep_ns, too_long_ns);
-	return false;
+		too_late_ns = time_sub(after, params->depth, params->q).ns;
+	return algo_outcome_wait(out, call, time_sub(after, params->at_once, params->q).ns,
+	                         too_late_ns, params->denial);
 }
 
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,

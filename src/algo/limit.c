@@ -65,7 +65,8 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	limit->window_ns = limit->period_ns;
 	status = limit->algorithm->init(limit, &options, error);
 	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
-	limit->farthest_ns = limit->window_ns + (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
+	limit->farthest_ns = u64_max(limit->farthest_ns, limit->window_ns) +
+	                     (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
 	if (status != WEIR_OK)
 		algo_limit_free(limit);
 	return status;

@@ -69,7 +69,7 @@ bool parameter_is_given(const struct algo_parameter *parameter,
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:
 		return rate->count || rate->period || rate->unit;
-	case ALGO_SHARE:
+	case ALGO_DECIMAL:
 		return *(const double *)field_of(parameter, options) != 0;
 	case ALGO_TEXT:
 		return *(const char *const *)field_of(parameter, options) != NULL;
@@ -157,8 +157,9 @@ static int check_number(const struct algo_parameter *parameter,
 	if (value >= parameter->min && value <= parameter->max)
 		return WEIR_OK;
 	if (parameter->type == ALGO_TIME)
-		return error_set(error, WEIR_ERANGE, "%s: expected a year at most, found %llu ns",
-		                 parameter->name, (unsigned long long)value);
+		return error_set(error, WEIR_ERANGE, "%s: expected %s, found %llu ns", parameter->name,
+		                 parameter->min > 1 ? "1 ms to a year" : "a year at most",
+		                 (unsigned long long)value);
 	return error_set(error, WEIR_ERANGE, "%s: expected %llu to %llu, found %llu", parameter->name,
 	                 (unsigned long long)parameter->min, (unsigned long long)parameter->max,
 	                 (unsigned long long)value);
@@ -182,7 +183,7 @@ static int check_word(const struct algo_parameter *parameter,
 static int check(const struct algo_parameter *parameter, const struct weir_limit_options *options,
                  struct weir_error *error)
 {
-	double share;
+	double value;
 
 	if (parameter_use(parameter, options) == ALGO_REFUSED && parameter_is_given(parameter, options))
 		return error_set(error, WEIR_EINVAL, "%s: expected with %s only", parameter->name,
@@ -193,12 +194,14 @@ static int check(const struct algo_parameter *parameter, const struct weir_limit
 		return check_rate(parameter, &options->rate, error);
 	case ALGO_WORD:
 		return check_word(parameter, options, error);
-	case ALGO_SHARE:
-		share = *(const double *)field_of(parameter, options);
-		if (!(share >= 0 && share <= 1))
-			return error_set(error, WEIR_ERANGE, "%s: expected 0 to 1, found %g", parameter->name,
-			                 share);
-		return WEIR_OK;
+	case ALGO_DECIMAL:
+		value = *(const double *)field_of(parameter, options);
+		if ((value == 0 && !parameter->required) ||
+		    (value >= (double)parameter->min && value <= (double)parameter->max))
+			return WEIR_OK;
+		return error_set(error, WEIR_ERANGE, "%s: expected %llu to %llu, found %g",
+		                 parameter->name, (unsigned long long)parameter->min,
+		                 (unsigned long long)parameter->max, value);
 	case ALGO_TEXT:
 		return WEIR_OK;
 	default:
@@ -228,6 +231,8 @@ void parameters_resolve(struct weir_limit_options *options)
 	for (; row->name; row++) {
 		if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
 			*(const char **)((char *)options + row->offset) = row->text;
+		} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
+			*(double *)((char *)options + row->offset) = (double)row->otherwise;
 		} else if (row->type == ALGO_NUMBER || row->type == ALGO_TIME) {
 			uint64_t value = parameter_number(row, options);
 

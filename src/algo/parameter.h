@@ -26,7 +26,7 @@ struct algo_limit;
 enum algo_type {
 	ALGO_NUMBER, /* uint64_t or uint32_t */
 	ALGO_TIME,   /* uint64_t, ns */
-	ALGO_SHARE,  /* double, 0 to 1 */
+	ALGO_DECIMAL, /* double */
 	ALGO_WORD,   /* an enum */
 	ALGO_TEXT,   /* const char * */
 	ALGO_RATE,   /* struct weir_rate; its period has a fixed length */
@@ -48,7 +48,10 @@ struct algo_parameter {
 	enum algo_type type;
 	uint16_t offset, size; /* of its field in struct weir_limit_options */
 	bool required;
-	/* Of numbers and times, of a rate's count, of a text's bytes. A default of 0 needs no WEIR_ZERO to be given. */
+	/*
+	 * Of numbers, decimals and times (from 0, 1 or a millisecond), of a rate's count, of a text's
+	 * bytes. A default of 0 needs no WEIR_ZERO to be given.
+	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
 	const char *text;   /* the default of an ALGO_TEXT */

@@ -89,7 +89,7 @@ static void amend(const struct algo_limit *limit, struct weir_limit_options *opt
 const struct algorithm algorithm_random = {
     .name = "random",
     .id = WEIR_RANDOM,
-    .parameters = {{"deny", ALGO_SHARE, ALGO_FIELD(deny), .required = true}, ALGO_RETRY_ROW},
+    .parameters = {{"deny", ALGO_DECIMAL, ALGO_FIELD(deny), .required = true, .max = 1}, ALGO_RETRY_ROW},
     .sample = "deny: 0.2",
     .draws = true,
     .guesses = true,

@@ -31,7 +31,8 @@ bool parse_i64(struct slice text, int64_t *out)
 	return true;
 }
 
-#define SHARE_PLACES 19 /* the most digits that always fit in a uint64_t */
+#define DECIMAL_PLACES 19 /* the most digits that always fit in a uint64_t */
+#define DIGITS_MAX     1e19
 
 /* Exact up to 10^22, infinite from 10^309. */
 static double power_of_ten(unsigned n)
@@ -43,7 +44,7 @@ static double power_of_ten(unsigned n)
 	return power;
 }
 
-bool parse_share(struct slice text, double *out)
+bool parse_decimal(struct slice text, double *out)
 {
 	uint64_t digits = 0, exponent = 0;
 	unsigned places = 0;
@@ -77,24 +78,28 @@ bool parse_share(struct slice text, double *out)
 		return false;
 	}
 	*out = (double)digits / power_of_ten(places + (unsigned)u64_min(exponent, 400));
-	return *out <= 1;
+	return true;
 }
 
-void format_share(char out[SHARE_TEXT_MAX], double share)
+bool parse_share(struct slice text, double *out)
 {
-	uint64_t digits = (uint64_t)share;
+	return parse_decimal(text, out) && *out <= 1;
+}
+
+void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
+{
+	uint64_t digits = (uint64_t)value, whole = digits;
 	unsigned places = 0;
 
-	while ((double)digits / power_of_ten(places) != share && places < SHARE_PLACES)
-		digits = (uint64_t)(share * power_of_ten(++places) + 0.5);
-	if (share >= 1 || places == 0) {
-		strcpy(out, share >= 1 ? "1" : "0");
-		return;
-	}
-	strcpy(out, "0.");
+	while ((double)digits / power_of_ten(places) != value && places < DECIMAL_PLACES &&
+	       value * power_of_ten(places + 1) < DIGITS_MAX)
+		digits = (uint64_t)(value * power_of_ten(++places) + 0.5);
+	out = format_u64(out, whole);
+	if (places > 0)
+		*out++ = '.';
 	for (unsigned i = places; i > 0; i--, digits /= 10)
-		out[1 + i] = (char)('0' + digits % 10);
-	out[2 + places] = '\0';
+		out[i - 1] = (char)('0' + digits % 10);
+	out[places] = '\0';
 }
 
 char *format_u64(char *out, uint64_t value)

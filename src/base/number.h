@@ -76,15 +76,21 @@ static inline int hex_digit(char c)
 }
 
 /**
- * All of `text` as a decimal number from 0 to 1, such as 0.25 or 2.5e-1, whatever the locale; false
- * when it is none.
+ * All of `text` as a decimal number without sign, such as 3, 0.25 or 2.5e-1, whatever the locale;
+ * false when it is none, or one of 18 digits before the point.
  */
+bool parse_decimal(struct slice text, double *out);
+
+/** The same from 0 to 1. */
 bool parse_share(struct slice text, double *out);
 
-#define SHARE_TEXT_MAX 24
+#define DECIMAL_TEXT_MAX 24
 
-/** The shortest decimal that parse_share reads as `share`, of 19 places at most. */
-void format_share(char out[SHARE_TEXT_MAX], double share);
+/**
+ * The shortest text that parse_decimal reads as `value`, which is less than 10^17; of 19 digits at
+ * most.
+ */
+void format_decimal(char out[DECIMAL_TEXT_MAX], double value);
 
 /** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
 char *format_u64(char *out, uint64_t value);

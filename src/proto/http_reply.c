@@ -323,13 +323,13 @@ static void reply_crab(const struct request *request, const struct reply *reply,
 
 static void reply_shed(const struct request *request, struct buffer *out)
 {
-	char room[HEAD_MAX], deny[SHARE_TEXT_MAX];
+	char room[HEAD_MAX], deny[DECIMAL_TEXT_MAX];
 	struct buffer head = head_open(room);
 	size_t body = out->len;
 
 	buffer_add_text(out, "{\"limit\":\"");
 	buffer_add_json(out, request->limit);
-	format_share(deny, request->deny);
+	format_decimal(deny, request->deny);
 	buffer_add_text(out, "\",\"deny\":");
 	buffer_add_text(out, deny);
 	buffer_add(out, "}", 1);

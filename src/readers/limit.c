@@ -1,4 +1,6 @@
 /* limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
+#include <stdio.h>
+
 #include "algo/algo.h"
 #include "readers/read.h"
 #include "rules/rate.h"
@@ -31,6 +33,20 @@ static int read_duration(struct reader *reader, const struct node_key *key,
 	return WEIR_OK;
 }
 
+static int read_decimal(struct reader *reader, const struct node_key *key,
+                        const yaml_node_t *value, double *number)
+{
+	char expected[80];
+
+	if (value->type == YAML_SCALAR_NODE && parse_decimal(node_slice(value), number) &&
+	    *number >= (double)key->min && *number <= (double)key->max)
+		return WEIR_OK;
+	snprintf(expected, sizeof expected, "a number from %llu to %llu such as %s",
+	         (unsigned long long)key->min, (unsigned long long)key->max,
+	         key->max == 1 ? "0.25" : "2.5");
+	return node_expected(reader, value, expected);
+}
+
 static int read_parameter(struct reader *reader, const struct algo_parameter *parameter,
                           const yaml_node_t *value, struct weir_limit_options *options)
 {
@@ -44,8 +60,8 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:
 		return read_rate(reader, &key, value, field);
-	case ALGO_SHARE:
-		return node_share(reader, &key, value, field);
+	case ALGO_DECIMAL:
+		return read_decimal(reader, &key, value, field);
 	case ALGO_WORD:
 		return node_word(reader, &key, value, field);
 	case ALGO_TEXT:

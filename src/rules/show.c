@@ -18,15 +18,15 @@ static void show(const struct algo_parameter *parameter, const struct weir_limit
                  struct buffer *out)
 {
 	const void *field = (const char *)options + parameter->offset;
-	char share[SHARE_TEXT_MAX];
+	char text[DECIMAL_TEXT_MAX];
 
 	switch (parameter->type) {
 	case ALGO_NUMBER:
 		buffer_add_u64(out, parameter_number(parameter, options));
 		return;
-	case ALGO_SHARE:
-		format_share(share, *(const double *)field);
-		buffer_add_text(out, share);
+	case ALGO_DECIMAL:
+		format_decimal(text, *(const double *)field);
+		buffer_add_text(out, text);
 		return;
 	default:
 		break;

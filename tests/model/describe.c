@@ -19,7 +19,7 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 		buffer_add_text(out, "\"rate\"");
 	else if (row->required || row->otherwise < row->min || row->otherwise > row->max)
 		buffer_add_text(out, "null");
-	else if (row->type == ALGO_NUMBER)
+	else if (row->type == ALGO_NUMBER || row->type == ALGO_DECIMAL)
 		buffer_add_u64(out, row->otherwise);
 	else {
 		buffer_add_text(out, "\"");
@@ -31,7 +31,7 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 static void add_parameter(struct buffer *out, const struct algo_parameter *row)
 {
 	static const char *const types[] = {
-	    [ALGO_NUMBER] = "number", [ALGO_TIME] = "time", [ALGO_SHARE] = "share",
+	    [ALGO_NUMBER] = "number", [ALGO_TIME] = "time", [ALGO_DECIMAL] = "decimal",
 	    [ALGO_WORD] = "word",     [ALGO_TEXT] = "text", [ALGO_RATE] = "rate",
 	    [ALGO_CALENDAR_RATE] = "calendar rate"};
 

@@ -143,7 +143,7 @@ static void read_parameter(const char *name, const json_t *parameters,
 	case ALGO_TIME:
 		parameter_set(row, vector_number(parameters, name), options);
 		break;
-	case ALGO_SHARE:
+	case ALGO_DECIMAL:
 		*(double *)at = json_number_value(field(parameters, name));
 		break;
 	case ALGO_WORD:

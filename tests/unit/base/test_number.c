@@ -48,22 +48,50 @@ static void shares_are_read_exactly_and_written_back_as_short_as_they_can_be(voi
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		char shown[SHARE_TEXT_MAX];
+		char shown[DECIMAL_TEXT_MAX];
 		double share;
 
 		assert_int_equal(parse_share(slice_of(cases[i].text), &share), cases[i].shown != NULL);
 		if (!cases[i].shown)
 			continue;
 		assert_true(share == cases[i].share);
-		format_share(shown, share);
+		format_decimal(shown, share);
 		assert_string_equal(shown, cases[i].shown);
 	}
+}
+
+static void decimals_are_written_as_short_as_they_can_be_too(void **state)
+{
+	static const struct {
+		const char *text;
+		double value;
+		const char *shown;
+	} cases[] = {
+	    {"3", 3, "3"}, {"1.5", 1.5, "1.5"}, {"2.50", 2.5, "2.5"}, {"1.001", 1.001, "1.001"},
+	    {"1.1", 1.1, "1.1"}, {"12.05", 12.05, "12.05"}, {"9999.999", 9999.999, "9999.999"},
+	    {"250e-2", 2.5, "2.5"},
+	    {"99999999999999984", 99999999999999984.0, "99999999999999984"},
+	};
+	double value;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char shown[DECIMAL_TEXT_MAX];
+
+		assert_true(parse_decimal(slice_of(cases[i].text), &value));
+		assert_true(value == cases[i].value);
+		format_decimal(shown, value);
+		assert_string_equal(shown, cases[i].shown);
+	}
+	assert_false(parse_decimal(slice_of("-3"), &value));
+	assert_false(parse_decimal(slice_of("1000000000000000000000"), &value));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shares_are_read_exactly_and_written_back_as_short_as_they_can_be),
+	    cmocka_unit_test(decimals_are_written_as_short_as_they_can_be_too),
 	    cmocka_unit_test(numbers_of_every_length_have_their_digits),
 	};
 
