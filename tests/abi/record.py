@@ -55,8 +55,9 @@ def dynamic(build, library, tag):
 
 
 def structs(text):
-    """{struct: {field: type}}"""
+    """{struct: {field: type}}; of a union without a name its fields, each at the same place."""
     found = {}
+    text = re.sub(r"\bunion \{(.*?)\};", r"\1", text, flags=re.S)
     for name, body in re.findall(r"\bstruct (weir_\w+) \{(.*?)\}", text, re.S):
         found[name] = {}
         for field in filter(None, map(str.strip, body.split(";"))):

@@ -16,13 +16,22 @@ int main(void)
 """
 
 
+def _fields(struct):
+    """Their names; of a union without a name, those in it."""
+    for field, kind in struct._fields_:
+        if field in getattr(struct, "_anonymous_", ()):
+            yield from _fields(kind)
+        else:
+            yield field
+
+
 def test_every_struct_has_the_layout_of_the_header(tmp_path):
     expected = {}
     lines = []
     for name, struct in weir.STRUCTS.items():
         expected[name] = ctypes.sizeof(struct)
         lines.append(f'\tprintf("{name} %zu\\n", sizeof(struct {name}));')
-        for field, _ in struct._fields_:
+        for field in _fields(struct):
             expected[f"{name}.{field}"] = getattr(struct, field).offset
             lines.append(
                 f'\tprintf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')

@@ -18,12 +18,22 @@ def constants(enum):
     return re.findall(r"^\tWEIR_(\w+)", body, re.M)
 
 
-def fields(struct, types):
-    """The fields of a struct that is flat, by the types that they have."""
-    body = re.search(rf"^struct {struct} {{(.*?)^}};", HEADER, re.M | re.S)[1]
+def _fields(body, types):
     found = re.findall(r"^\t([a-z_0-9 ]+?[ *]+)(\w+)(?:\[(\d+)\])?;", body, re.M)
     return [(name, types[kind.strip()] * int(count) if count else types[kind.strip()])
             for kind, name, count in found]
+
+
+def fields(struct, types):
+    """The fields of a struct by the types that they have; `_0`, … are unions without a name."""
+    body, found = re.search(rf"^struct {struct} {{(.*?)^}};", HEADER, re.M | re.S)[1], []
+    for i, (before, union) in enumerate(re.findall(r"(.*?)(?:^\tunion {\n(.*?)^\t};|\Z)", body,
+                                                   re.M | re.S)):
+        found += _fields(before, types)
+        if union:
+            one = {"_fields_": _fields(union.replace("\n\t", "\n")[1:], types)}
+            found.append((f"_{i}", type("Union", (ctypes.Union,), one)))
+    return found
 
 
 # OK, ENOMEM, …, TOKEN_BUCKET, …, SECOND, …
@@ -63,6 +73,7 @@ class LimitOptions(ctypes.Structure):
         "const char *": ctypes.c_char_p, "uint32_t": ctypes.c_uint32, "uint64_t": U64,
         "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
         "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int})
+    _anonymous_ = [name for name, _ in _fields_ if name.startswith("_")]
 
 
 class RawDecision(ctypes.Structure):
