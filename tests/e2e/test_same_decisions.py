@@ -23,7 +23,7 @@ CLOCK = f"  clock: {{ algorithm: fixed_window, rate: 1000000/{HOURS}h }}\n"
 WINDOW_NS = HOURS * 3600 * S
 ALGORITHMS = json.loads(subprocess.run(
     [BUILD / "tests" / "model" / "describe"], check=True, capture_output=True, text=True).stdout)
-# Of other algorithms their samples at the first rate.
+# Of other algorithms their samples at the first rate, with as short a wait.
 LIMITS = {
     "token_bucket": "rate: 11/1400ms, burst: 4",
     "leaky_bucket": "rate: 11/1400ms, capacity: 4",
@@ -39,6 +39,7 @@ LIMITS = {
     "concurrency": "max: 6, lease: 700ms",
 }
 LIMITS |= {algorithm["name"]: algorithm["sample"].replace("100/m", "11/1400ms")
+           + (", max_wait: 191ms" if algorithm["paced"] else "")
            for algorithm in ALGORITHMS if algorithm["name"] not in LIMITS}
 # No log tells how long a request took: of these the library decides.
 NOT_SIMULATED = {algorithm["name"] for algorithm in ALGORITHMS if algorithm["holds_places"]}
