@@ -246,7 +246,7 @@ static void refuse_as(struct fill *fill, enum http_verb error)
 
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
-	fill->request->refused = fill->error.status;
+	fill->request->status = (signed char)fill->error.status;
 	fill->request->verb = error;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }

@@ -62,20 +62,40 @@ struct request_adhoc {
 /* A cost that was left out where a permit knows it. */
 #define REQUEST_COST_ALL UINT64_MAX
 
+/*
+ * What the answer needs of a request that is decided; the rest is needed until its plan is
+ * prepared. `verb`, `flags` and `detail` are the codec's own: which of its answers, and how.
+ */
+#define REQUEST_HEAD                                                                               \
+	unsigned char kind; /* enum request_kind */                                                    \
+	unsigned char op;   /* enum request_op */                                                      \
+	signed char verb;                                                                              \
+	unsigned char flags;                                                                           \
+	short detail;                                                                                  \
+	bool close : 1;      /* close the connection after the reply */                                \
+	bool from_proxy : 1; /* /auth: the address comes from forwarded_for and the peer */            \
+	signed char status   /* of the error that answers it, or 0 */
+
+struct request_head {
+	REQUEST_HEAD;
+};
+
+/* Whether the answer to a request of this kind needs no more than the head. */
+#define REQUEST_HEAD_KINDS                                                                         \
+	(1u << REQUEST_LIMIT | 1u << REQUEST_RULES | 1u << REQUEST_ADHOC | 1u << REQUEST_INTERIM |     \
+	 1u << REQUEST_READY | 1u << REQUEST_REPORT)
+
 /* Small fields stand together: see REQUEST_SIZE_MAX. */
 struct request {
-	enum request_kind kind;
-	enum request_op op;
+	union {
+		struct request_head head;
+		struct {
+			REQUEST_HEAD;
+		};
+	};
 	enum request_class class;
 	enum weir_outcome outcome; /* REQUEST_REPORT */
-	int refused;               /* REQUEST_LOCAL: the status of the error that it answers, or 0 */
-	/* The codec's own: which of its answers, and with what; also text and args. */
-	int verb;
-	int detail;
-	unsigned flags;
-	bool wants_permit; /* REQUEST_ACQUIRE: asks for one */
-	bool from_proxy;   /* /auth: the address comes from forwarded_for and the peer */
-	bool close;        /* close the connection after the reply */
+	bool wants_permit;         /* REQUEST_ACQUIRE: asks for one */
 	const struct request_origin *origin; /* NULL: nothing is known of it */
 	struct slice limit;
 	struct slice key;
@@ -111,6 +131,8 @@ struct reply {
 	struct slice permit;           /* beside it: what was handed out, or empty */
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
 	bool known;                    /* REQUEST_KEY: it has, or had, a state */
+	bool waits;                    /* the server's: it is to wait for a key, and is not decided */
+	uint64_t wait_ns;              /* the server's: how long the answer is held */
 	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */
 };

@@ -287,7 +287,7 @@ static void refuse(struct fill *fill)
 
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
-	fill->request->refused = fill->error.status;
+	fill->request->status = (signed char)fill->error.status;
 	fill->request->verb = RESP_VERB_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }

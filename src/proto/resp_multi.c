@@ -16,7 +16,7 @@ static void answer(struct fill *fill, int refused, struct slice text)
 {
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
-	fill->request->refused = refused;
+	fill->request->status = (signed char)refused;
 	fill->request->verb = RESP_VERB_TEXT;
 	fill->request->text = text;
 }

@@ -40,12 +40,12 @@ static int check_peer(const struct weir_config *config, const struct ip *peer, b
 	                 (int)ip_format(peer, text), text);
 }
 
-int door_check(const struct weir_config *config, const struct ip *peer,
-               const struct request *request, struct weir_error *error)
+int door_check(const struct weir_config *config, const struct ip *peer, enum request_class class,
+               const struct request_origin *from, struct weir_error *error)
 {
 	static const struct request_origin unknown;
-	const struct request_origin *origin = request->origin ? request->origin : &unknown;
-	bool only_asks = request->class <= REQUEST_ASK;
+	const struct request_origin *origin = from ? from : &unknown;
+	bool only_asks = class <= REQUEST_ASK;
 
 	if (origin->foreign)
 		return error_set(error, WEIR_EPERM,

@@ -13,13 +13,13 @@
 #include "rules/model.h"
 
 /** Whether door_check has anything to look at: what is asked on most connections needs no check. */
-static inline bool door_matters(const struct request *request)
+static inline bool door_matters(enum request_class class, const struct request_origin *origin)
 {
-	return request->class > REQUEST_ASK || request->origin;
+	return class > REQUEST_ASK || origin;
 }
 
 /** WEIR_OK, or EPERM with words for the sender. */
-int door_check(const struct weir_config *config, const struct ip *peer,
-               const struct request *request, struct weir_error *error);
+int door_check(const struct weir_config *config, const struct ip *peer, enum request_class class,
+               const struct request_origin *origin, struct weir_error *error);
 
 #endif

@@ -18,27 +18,46 @@ static const enum algo_op ops[] = {
     [REQUEST_RESET] = ALGO_RESET,
 };
 
+void handle_refuse(struct work *work, int status, const char *message)
+{
+	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
+		return;
+	work->status = (signed char)status;
+	work->message = status != WEIR_OK ? message : NULL;
+}
+
 static void fail(struct worker *worker, struct work *work, int status, struct slice message)
 {
 	const char *copy = arena_copy(&worker->arena, message);
 
-	work->reply.status = status;
-	work->reply.message = copy ? copy : weir_strerror(status);
+	handle_refuse(work, status, copy ? copy : weir_strerror(status));
 }
 
 /* Of `status` as the engine's functions return it. */
 static void check(struct work *work, int status)
 {
-	work->reply.status = status;
-	work->reply.message = weir_strerror(status);
+	handle_refuse(work, status, weir_strerror(status));
+}
+
+static void prepare(struct worker *worker, struct work *work, const struct request *r,
+                    const struct request_origin *origin);
+
+/* The reply says what became of the work. */
+static void explain(const struct work *work, struct reply *reply)
+{
+	reply->status = work->kind == REQUEST_LOCAL ? WEIR_OK : work->status;
+	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
 /* Of a batch all items: none of them has an answer. */
 static void undo(struct worker *worker, struct work *work)
 {
-	for (size_t i = work->item_count; i > 0; i--)
-		undo(worker, &work->items[i - 1]);
-	if (work->reply.status == WEIR_OK)
+	size_t n;
+	struct work *items = items_of(work, &n);
+
+	for (size_t i = n; i > 0; i--)
+		undo(worker, &items[i - 1]);
+	if (work->status == WEIR_OK)
 		engine_cancel(&worker->turn, &work->plan);
 }
 
@@ -102,38 +121,40 @@ static enum engine_state run(const struct turn *turn, struct plan *plan, struct 
 	return plan->stage == PLAN_PREPARED ? engine_run(turn, plan, d) : engine_resume(turn, plan, d);
 }
 
-static void finish_decision(struct worker *worker, struct work *work)
+static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
 {
+	struct weir_decision *d = &reply->decision;
 	bool may_wait;
 
-	if (work->reply.status != WEIR_OK)
+	if (work->status != WEIR_OK)
 		return;
 	may_wait = engine_may_wait(&work->plan);
-	work->waits_for = run(&worker->turn, &work->plan, &work->reply.decision) == ENGINE_WAITS;
-	if (work->waits_for)
+	reply->waits = run(&worker->turn, &work->plan, d) == ENGINE_WAITS;
+	if (reply->waits)
 		return;
-	if (work->plan.permit.id != 0 && permit_answer(worker, work) != WEIR_OK) {
+	if (work->plan.permit.id != 0 && permit_answer(worker, &work->plan, reply) != WEIR_OK) {
 		handle_no_memory(worker, work);
 		return;
 	}
 	if (may_wait) {
-		work->wait_ns = work->reply.decision.wait_ns;
-		tell_later(&work->reply.decision, work->wait_ns);
+		reply->wait_ns = d->wait_ns;
+		tell_later(d, d->wait_ns);
 	}
 	if (work->plan.op == ALGO_ACQUIRE)
-		spread(worker, &work->reply.decision);
+		spread(worker, d);
 }
 
-void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason)
+void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
+                 struct reply *reply)
 {
-	engine_deny(&worker->turn, &work->plan, reason, &work->reply.decision);
-	work->waits_for = false;
-	spread(worker, &work->reply.decision);
+	engine_deny(&worker->turn, &work->plan, reason, &reply->decision);
+	reply->waits = false;
+	spread(worker, &reply->decision);
 }
 
-static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected)
+static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected,
+                       struct slice name)
 {
-	struct slice name = work->request.limit;
 	char message[128];
 	int len = snprintf(message, sizeof message, "expected %s, found '%.*s'", expected,
 	                   (int)(name.len < 64 ? name.len : 64), name.data);
@@ -142,52 +163,49 @@ static void fail_limit(struct worker *worker, struct work *work, int status, con
 }
 
 /* NULL: there is none of that name, and the reply says so. */
-static const weir_limit *find_limit(struct worker *worker, struct work *work)
+static const weir_limit *find_limit(struct worker *worker, struct work *work, struct slice name)
 {
-	struct slice name = work->request.limit;
 	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
 
 	if (!limit)
-		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit");
+		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
 	return limit;
 }
 
-static void prepare_key(struct worker *worker, struct work *work)
+static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
-	const struct request *r = &work->request;
-
 	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
 	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
 }
 
 /* Without its parameters nothing can be told of a bucket but until when it has something to say. */
-static void finish_key(struct worker *worker, struct work *work)
+static void finish_key(struct worker *worker, struct work *work, struct reply *reply)
 {
-	struct weir_decision *d = &work->reply.decision;
+	struct weir_decision *d = &reply->decision;
 
-	if (work->reply.status != WEIR_OK)
+	if (work->status != WEIR_OK)
 		return;
 	if (work->plan.op == ALGO_RESET) {
-		work->reply.known = engine_forget(&worker->turn, &work->plan);
+		reply->known = engine_forget(&worker->turn, &work->plan);
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
 		engine_decide(&worker->turn, &work->plan, d);
-		work->reply.known = d->reset_after_ns > 0;
+		reply->known = d->reset_after_ns > 0;
 	}
 	d->quota = d->remaining = 0;
-	d->limit = rules_reserved_name(work->request.limit);
+	d->limit = rules_reserved_name(work->whole->limit);
 }
 
 /* Their requests bring a limit along; what can be done to a key without one is to forget it. */
-static void prepare_reserved(struct worker *worker, struct work *work)
+static void prepare_reserved(struct worker *worker, struct work *work, const struct request *r)
 {
-	struct slice name = work->request.limit;
+	struct slice name = r->limit;
 	char message[128];
 	int len;
 
-	if (work->request.op == REQUEST_RESET) {
-		work->request.kind = REQUEST_KEY;
-		prepare_key(worker, work);
+	if (r->op == REQUEST_RESET) {
+		work->kind = REQUEST_KEY;
+		prepare_key(worker, work, r);
 		return;
 	}
 	len = snprintf(message, sizeof message,
@@ -196,52 +214,52 @@ static void prepare_reserved(struct worker *worker, struct work *work)
 	fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
-static void finish_shed(struct worker *worker, struct work *work)
+static void finish_shed(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const weir_limit *limit = find_limit(worker, work);
+	const weir_limit *limit = find_limit(worker, work, work->whole->limit);
 
+	(void)reply;
 	if (!limit)
 		return;
-	if (weir_limit_shed(limit, work->request.deny) == WEIR_OK)
+	if (weir_limit_shed(limit, work->whole->deny) == WEIR_OK)
 		waitlist_wake_all(&worker->shared->table->waiting);
 	else
-		fail_limit(worker, work, WEIR_EINVAL, "a limit with a share to deny");
+		fail_limit(worker, work, WEIR_EINVAL, "a limit with a share to deny", work->whole->limit);
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */
-static void prepare_permit(struct worker *worker, struct work *work)
+static void prepare_permit(struct worker *worker, struct work *work, const struct request *r)
 {
 	struct weir_error error;
-	int status = work->request.permit.data ? permit_prepare(worker, work, &error)
-	                                       : permit_ask(work, &error);
+	int status = r->permit.data ? permit_prepare(worker, r, &work->plan, &error)
+	                            : permit_ask(r, &work->plan, &error);
 
 	if (status != WEIR_OK)
 		fail(worker, work, status, slice_of(error.message));
 }
 
-static void prepare_limit(struct worker *worker, struct work *work)
+static void prepare_limit(struct worker *worker, struct work *work, const struct request *r)
 {
-	const struct request *r = &work->request;
-	const weir_limit *limit = find_limit(worker, work);
+	const weir_limit *limit = find_limit(worker, work, r->limit);
 
 	if (!limit) {
 		if (rules_reserved_name(r->limit))
-			prepare_reserved(worker, work);
+			prepare_reserved(worker, work, r);
 		return;
 	}
 	check(work, engine_prepare_limit(worker->shared->table, limit,
 	                                 &(struct algo_call){ops[r->op], r->cost}, r->key, &work->plan));
 	work->plan.max_wait_ns = r->wait_ns;
-	if (work->reply.status == WEIR_OK)
-		prepare_permit(worker, work);
+	if (work->status == WEIR_OK)
+		prepare_permit(worker, work, r);
 }
 
 /* The attributes with `ip` as the address of who asked the proxy. */
-static int add_client(struct worker *worker, struct work *work)
+static int add_client(struct worker *worker, const struct net_conn *conn, const struct request *r,
+                      struct engine_attributes *out)
 {
-	struct request *r = &work->request;
 	const struct weir_config *rules = worker->config->rules;
-	struct ip ip = client_ip(net_conn_peer(work->conn), r->forwarded_for, rules->trusted_proxies,
+	struct ip ip = client_ip(net_conn_peer(conn), r->forwarded_for, rules->trusted_proxies,
 	                         rules->trusted_proxy_count);
 	size_t n = 0;
 	struct weir_attribute *attributes =
@@ -254,8 +272,8 @@ static int add_client(struct worker *worker, struct work *work)
 		if (strcmp(r->attributes[i].name, "ip") != 0)
 			attributes[n++] = r->attributes[i];
 	attributes[n++] = (struct weir_attribute){"ip", text, ip_format(&ip, text)};
-	r->attributes = attributes;
-	r->attribute_count = n;
+	out->items = attributes;
+	out->count = n;
 	return WEIR_OK;
 }
 
@@ -263,36 +281,34 @@ static int add_client(struct worker *worker, struct work *work)
  * Behind a proxy the key may be as long as a head: an error would let whoever sends a long
  * header pass a proxy that is told to let requests pass when Weir fails.
  */
-static void prepare_rules(struct worker *worker, struct work *work)
+static void prepare_rules(struct worker *worker, struct work *work, const struct request *r)
 {
-	struct request *r = &work->request;
-	int status = r->from_proxy ? add_client(worker, work) : WEIR_OK;
+	struct engine_attributes attributes = {r->attributes, r->attribute_count,
+	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX};
+	int status = r->from_proxy ? add_client(worker, work->conn, r, &attributes) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
-		status = engine_prepare_rules(
-		    worker->config->engine, &(struct algo_call){ops[r->op], r->cost},
-		    &(struct engine_attributes){r->attributes, r->attribute_count,
-		                                r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX},
-		    &worker->arena, &work->plan);
+		status = engine_prepare_rules(worker->config->engine,
+		                              &(struct algo_call){ops[r->op], r->cost}, &attributes,
+		                              &worker->arena, &work->plan);
 	work->plan.max_wait_ns = r->wait_ns;
 	check(work, status);
 	if (status == WEIR_OK)
-		prepare_permit(worker, work);
+		prepare_permit(worker, work, r);
 }
 
-static void finish_rules(struct worker *worker, struct work *work)
+static void finish_rules(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const struct weir_decision *d = &work->reply.decision;
+	const struct weir_decision *d = &reply->decision;
 
-	finish_decision(worker, work);
-	if (work->reply.status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !work->waits_for &&
+	finish_decision(worker, work, reply);
+	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !reply->waits &&
 	    !d->limit)
 		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
 }
 
-static void prepare_adhoc(struct worker *worker, struct work *work)
+static void prepare_adhoc(struct worker *worker, struct work *work, const struct request *r)
 {
-	const struct request *r = &work->request;
 	struct weir_limit *limit;
 	struct weir_error error;
 	int status = adhoc_limit(&worker->adhoc, &r->adhoc, &worker->arena, &limit, &error);
@@ -310,12 +326,12 @@ static void prepare_adhoc(struct worker *worker, struct work *work)
 	check(work, status);
 }
 
-static void finish_adhoc(struct worker *worker, struct work *work)
+static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)
 {
-	struct weir_decision *d = &work->reply.decision;
+	struct weir_decision *d = &reply->decision;
 
-	finish_decision(worker, work);
-	if (work->reply.status != WEIR_ECOST)
+	finish_decision(worker, work, reply);
+	if (work->status != WEIR_ECOST)
 		return;
 	engine_decide(&worker->turn, &work->plan, d);
 	work->plan.only.allowed = d->allowed = false;
@@ -323,12 +339,13 @@ static void finish_adhoc(struct worker *worker, struct work *work)
 	handle_observe(worker, &work->plan.only);
 }
 
-static void finish_report(struct worker *worker, struct work *work)
+static void finish_report(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct metrics_loop *metrics = metrics_of(worker);
 	bool held;
 
-	if (work->reply.status != WEIR_OK)
+	(void)reply;
+	if (work->status != WEIR_OK)
 		return;
 	held = engine_report(&worker->turn, &work->plan);
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
@@ -337,59 +354,68 @@ static void finish_report(struct worker *worker, struct work *work)
 		     SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
-static void nothing(struct worker *worker, struct work *work)
+static void prepare_nothing(struct worker *worker, struct work *work, const struct request *r)
 {
 	(void)worker;
 	(void)work;
+	(void)r;
 }
 
-static void finish_health(struct worker *worker, struct work *work)
+static void finish_nothing(struct worker *worker, struct work *work, struct reply *reply)
 {
 	(void)worker;
-	work->reply.ready = true;
+	(void)work;
+	(void)reply;
 }
 
-static void finish_ready(struct worker *worker, struct work *work)
+static void finish_health(struct worker *worker, struct work *work, struct reply *reply)
 {
-	work->reply.ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
+	(void)worker;
+	(void)work;
+	reply->ready = true;
 }
 
-static void prepare_batch(struct worker *worker, struct work *work)
+static void finish_ready(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const struct request *r = &work->request;
+	(void)work;
+	reply->ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
+}
 
-	work->items = arena_array(&worker->arena, r->item_count, sizeof *work->items);
-	if (!work->items) {
+static void prepare_batch(struct worker *worker, struct work *work, const struct request *r)
+{
+	size_t n = r->item_count;
+	struct batch *batch = n < SIZE_MAX / sizeof *batch->items
+	                          ? arena_alloc(&worker->arena, sizeof *batch + n * sizeof *batch->items)
+	                          : NULL;
+
+	if (!batch) {
 		check(work, WEIR_ENOMEM);
 		return;
 	}
-	work->item_count = r->item_count;
-	for (size_t i = 0; i < work->item_count; i++) {
-		struct work *item = &work->items[i];
-
-		item->conn = work->conn;
-		item->protocol = work->protocol;
-		item->request = r->items[i];
-		item->request.origin = r->origin;
-		handle_prepare(worker, item);
+	batch->request = *r;
+	work->whole = &batch->request;
+	for (size_t i = 0; i < n; i++) {
+		batch->items[i].conn = work->conn;
+		prepare(worker, &batch->items[i], &r->items[i], r->origin);
 	}
 }
 
-/* A batch waits for turns, but not for keys. */
-static void refuse_waiting(struct worker *worker, struct work *item)
+/* A batch waits for starts, but not for keys. */
+static void refuse_waiting(struct worker *worker, struct work *item, struct reply *reply)
 {
-	const struct weir_decision *d = &item->reply.decision;
+	const struct weir_decision *d = &reply->decision;
 
-	if (item->waits_for)
-		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason);
+	if (reply->waits)
+		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
 }
 
-static void finish_batch(struct worker *worker, struct work *work)
+static void finish_batch(struct worker *worker, struct work *work, struct reply *reply)
 {
-	size_t n = work->item_count;
+	size_t n;
+	struct work *items = items_of(work, &n);
 	struct reply *replies;
 
-	if (work->reply.status != WEIR_OK)
+	if (work->status != WEIR_OK)
 		return;
 	replies = arena_array(&worker->arena, n, sizeof *replies);
 	if (!replies) {
@@ -397,78 +423,83 @@ static void finish_batch(struct worker *worker, struct work *work)
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		handle_finish(worker, &work->items[i]);
-		refuse_waiting(worker, &work->items[i]);
-		replies[i] = work->items[i].reply;
-		work->wait_ns = u64_max(work->wait_ns, work->items[i].wait_ns);
+		handle_finish(worker, &items[i], &replies[i]);
+		refuse_waiting(worker, &items[i], &replies[i]);
+		explain(&items[i], &replies[i]);
+		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
 	for (size_t i = 0; i < n; i++)
-		tell_later(&replies[i].decision, work->wait_ns - work->items[i].wait_ns);
-	work->reply.items = replies;
+		tell_later(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
+	reply->items = replies;
 }
 
 static const struct {
-	void (*prepare)(struct worker *worker, struct work *work);
-	void (*finish)(struct worker *worker, struct work *work);
+	void (*prepare)(struct worker *worker, struct work *work, const struct request *request);
+	void (*finish)(struct worker *worker, struct work *work, struct reply *reply);
 } kinds[REQUEST_KIND_COUNT] = {
     [REQUEST_LIMIT] = {prepare_limit, finish_decision},
     [REQUEST_RULES] = {prepare_rules, finish_rules},
     [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc},
-    [REQUEST_LOCAL] = {nothing, nothing},
-    [REQUEST_INTERIM] = {nothing, nothing},
-    [REQUEST_HEALTH] = {nothing, finish_health},
-    [REQUEST_READY] = {nothing, finish_ready},
-    [REQUEST_METRICS] = {nothing, page_finish},
-    [REQUEST_LIMITS] = {nothing, page_finish},
-    [REQUEST_TOP] = {nothing, page_finish},
-    [REQUEST_SHED] = {nothing, finish_shed},
+    [REQUEST_LOCAL] = {prepare_nothing, finish_nothing},
+    [REQUEST_INTERIM] = {prepare_nothing, finish_nothing},
+    [REQUEST_HEALTH] = {prepare_nothing, finish_health},
+    [REQUEST_READY] = {prepare_nothing, finish_ready},
+    [REQUEST_METRICS] = {prepare_nothing, page_finish},
+    [REQUEST_LIMITS] = {prepare_nothing, page_finish},
+    [REQUEST_TOP] = {prepare_nothing, page_finish},
+    [REQUEST_SHED] = {prepare_nothing, finish_shed},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {prepare_key, finish_key},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
 };
 
 /* Else the reply says why not. Apart: the hot path needs no room for words. */
-__attribute__((noinline)) static bool passes_door(struct worker *worker, struct work *work)
+__attribute__((noinline)) static bool passes_door(struct worker *worker, struct work *work,
+                                                  const struct request *r,
+                                                  const struct request_origin *origin)
 {
 	struct weir_error error;
-	int status =
-	    door_check(worker->config->rules, net_conn_peer(work->conn), &work->request, &error);
+	int status = door_check(worker->config->rules, net_conn_peer(work->conn), r->class, origin,
+	                        &error);
 
 	if (status != WEIR_OK)
 		fail(worker, work, status, slice_of(error.message));
 	return status == WEIR_OK;
 }
 
-void handle_prepare(struct worker *worker, struct work *work)
+static void prepare(struct worker *worker, struct work *work, const struct request *r,
+                    const struct request_origin *origin)
 {
-	work->reply.status = WEIR_OK;
-	work->reply.message = NULL;
-	work->reply.permit = (struct slice){NULL, 0};
+	work->whole = NULL;
+	work->head = r->head;
 	engine_prepare_none(&(struct algo_call){ALGO_PEEK}, &work->plan);
-	work->item_count = 0;
-	work->wait_ns = 0;
-	work->waits_for = false;
-	if (!door_matters(&work->request) || passes_door(worker, work))
-		kinds[work->request.kind].prepare(worker, work);
+	if (r->kind == REQUEST_LOCAL)
+		work->whole = r;
+	if (!door_matters(r->class, origin) || passes_door(worker, work, r, origin))
+		kinds[r->kind].prepare(worker, work, r);
+	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_HEAD_KINDS))
+		work->whole = r;
 }
 
-void handle_refuse(struct work *work, int status, const char *message)
+void handle_prepare(struct worker *worker, struct work *work, const struct request *request)
 {
-	work->reply.status = status;
-	work->reply.message = message;
+	prepare(worker, work, request, request->origin);
 }
 
 static bool is_refused(const struct work *work)
 {
-	return work->reply.status == WEIR_EPERM || work->reply.status == WEIR_EFULL;
+	return work->status == WEIR_EPERM || work->status == WEIR_EFULL;
 }
 
 bool handle_may_wait(const struct work *work)
 {
-	if (work->reply.status != WEIR_OK)
+	size_t n;
+	const struct work *items = items_of(work, &n);
+
+	if (work->status != WEIR_OK)
 		return false;
-	for (size_t i = 0; i < work->item_count; i++)
-		if (handle_may_wait(&work->items[i]))
+	for (size_t i = 0; i < n; i++)
+		if (handle_may_wait(&items[i]))
 			return true;
 	return engine_may_wait(&work->plan);
 }
@@ -476,51 +507,71 @@ bool handle_may_wait(const struct work *work)
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
+		size_t item_count;
+		const struct work *items = items_of(&works[i], &item_count);
+
 		engine_fetch(table, &works[i].plan);
-		if (works[i].item_count > 0)
-			handle_fetch(table, works[i].items, works[i].item_count);
+		if (item_count > 0)
+			handle_fetch(table, items, item_count);
 	}
 }
 
 void handle_locate(const struct turn *turn, struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
+		size_t item_count;
+		struct work *items = items_of(&works[i], &item_count);
+
 		engine_locate(turn, &works[i].plan);
-		if (works[i].item_count > 0)
-			handle_locate(turn, works[i].items, works[i].item_count);
+		if (item_count > 0)
+			handle_locate(turn, items, item_count);
 	}
 }
 
 /* The status of the error that answers it; a denial is none. */
 static int error_of(const struct work *work)
 {
-	bool denied_cost = work->request.kind == REQUEST_ADHOC && work->reply.status == WEIR_ECOST;
-
-	return work->request.refused ? work->request.refused : denied_cost ? WEIR_OK : work->reply.status;
+	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
 
-void handle_finish(struct worker *worker, struct work *work)
+void handle_finish(struct worker *worker, struct work *work, struct reply *reply)
 {
-	struct metrics_loop *metrics = metrics_of(worker);
 	int error;
 
+	reply->permit = (struct slice){NULL, 0};
+	reply->waits = false;
+	reply->wait_ns = 0;
 	if (!is_refused(work))
-		kinds[work->request.kind].finish(worker, work);
+		kinds[work->kind].finish(worker, work, reply);
 	error = error_of(work);
 	if (error != WEIR_OK)
-		metrics_add(&metrics->errors[work->protocol->metric][-error], 1);
+		metrics_add(&metrics_of(worker)->errors[protocol_of(work->conn)->metric][-error], 1);
 }
 
-void handle_resume(struct worker *worker, struct work *work, struct server_config *config)
+void handle_resume(struct worker *worker, struct work *work, struct server_config *config,
+                   struct reply *reply)
 {
 	struct server_config *newest = worker->config;
 
-	work->waits_for = false;
-	if (config != newest && !engine_adapt(&work->plan, newest->engine)) {
-		work->request.limit = slice_of(work->plan.only.limit->name);
-		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit");
-	}
+	if (config != newest && !engine_adapt(&work->plan, newest->engine))
+		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit",
+		           slice_of(work->plan.only.limit->name));
 	worker->config = config;
-	handle_finish(worker, work);
+	handle_finish(worker, work, reply);
 	worker->config = newest;
+}
+
+void handle_reply(struct worker *worker, const struct work *work, struct reply *reply,
+                  struct buffer *out)
+{
+	const struct net_conn *conn = work->conn;
+	bool is_local = work->kind == REQUEST_LOCAL;
+	const struct request *request = &worker->blank;
+
+	explain(work, reply);
+	if (is_local || (work->status == WEIR_OK && work->whole))
+		request = work->whole;
+	else
+		worker->blank.head = work->head;
+	protocol_of(conn)->codec->reply(client_of(work->conn)->session, request, reply, out);
 }

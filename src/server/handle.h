@@ -4,8 +4,11 @@
 
 #include "server/work.h"
 
-/** First pass: finds what is needed to decide, or fills an error into the reply. */
-void handle_prepare(struct worker *worker, struct work *work);
+/**
+ * First pass: finds what is needed to decide, or the error that answers it. Where the work
+ * has the request as its whole then, that stays until the answer is rendered.
+ */
+void handle_prepare(struct worker *worker, struct work *work, const struct request *request);
 /** The answer is an error, whatever was asked. `message` outlives the answer. */
 void handle_refuse(struct work *work, int status, const char *message);
 /** Whether the request may have to wait. */
@@ -14,9 +17,11 @@ bool handle_may_wait(const struct work *work);
  * Goes on with a work that waited for a key, by the configuration that it began with; fills
  * the reply if it waits no more.
  */
-void handle_resume(struct worker *worker, struct work *work, struct server_config *config);
+void handle_resume(struct worker *worker, struct work *work, struct server_config *config,
+                   struct reply *reply);
 /** A work that was to wait is denied instead. */
-void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason);
+void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
+                 struct reply *reply);
 /** Then, for all that wait: starts fetching the cells. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
 /** Then, for all that wait: looks for the cells that are on their way. */
@@ -24,8 +29,11 @@ void handle_locate(const struct turn *turn, struct work *works, size_t n);
 /** For engine_observer, of a worker: counts a decision. */
 void handle_observe(void *worker, const struct step *step);
 /** Last pass, at worker->turn.at: fills the reply, and counts an error. */
-void handle_finish(struct worker *worker, struct work *work);
+void handle_finish(struct worker *worker, struct work *work, struct reply *reply);
 /** After the last pass: there is no memory for the reply. Gives back what was taken. */
 void handle_no_memory(struct worker *worker, struct work *work);
+/** Renders the reply. */
+void handle_reply(struct worker *worker, const struct work *work, struct reply *reply,
+                  struct buffer *out);
 
 #endif

@@ -105,34 +105,37 @@ static void write_done(struct held *held)
  * Of a batch that waits what its waiting items took, and those whose permits no client knows
  * yet: the others had their starts.
  */
-static size_t taken_of(const struct work *work, struct engine_taken *taken)
+static size_t taken_of(const struct work *work, const struct reply *reply,
+                       struct engine_taken *taken)
 {
-	size_t n = 0;
+	size_t n = 0, count;
+	const struct work *items = items_of(work, &count);
 
-	if (work->item_count == 0)
-		return work->plan.op == ALGO_ACQUIRE ? engine_taken(&work->plan, taken) : 0;
-	for (size_t i = 0; i < work->item_count; i++) {
-		const struct work *item = &work->items[i];
+	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE)
+		n = engine_taken(&work->plan, taken);
+	for (size_t i = 0; i < count; i++) {
+		const struct reply *item = &reply->items[i];
 
-		if (work->wait_ns == 0 || item->wait_ns > 0 || item->reply.permit.len > 0)
-			n += taken_of(item, taken ? taken + n : NULL);
+		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
+			n += taken_of(&items[i], item, taken ? taken + n : NULL);
 	}
 	return n;
 }
 
 /* Renders the answer, and notes what it took. False: no memory. */
-static bool fill(struct worker *worker, struct held *held, const struct work *work)
+static bool fill(struct worker *worker, struct held *held, const struct work *work,
+                 struct reply *reply)
 {
-	held->wait_ns = work->wait_ns;
+	held->wait_ns = reply->wait_ns;
 	held->decided = ++worker->decisions;
-	held->taken_count = taken_of(work, NULL);
+	held->taken_count = taken_of(work, reply, NULL);
 	if (held->taken_count > 0) {
 		held->taken = calloc(held->taken_count, sizeof *held->taken);
 		if (!held->taken)
 			return false;
-		taken_of(work, held->taken);
+		taken_of(work, reply, held->taken);
 	}
-	reply_to(work, &held->reply);
+	handle_reply(worker, work, reply, &held->reply);
 	buffer_trim(&held->reply);
 	return !held->reply.failed;
 }
@@ -146,16 +149,16 @@ static void give_answer(struct worker *worker, struct held *held, uint64_t now_n
 
 static const struct held_kind start_kind = {give_answer, NULL};
 
-static uint64_t start_of(const struct worker *worker, const struct work *work)
+static uint64_t start_of(const struct worker *worker, const struct reply *reply)
 {
-	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) + work->wait_ns;
+	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) + reply->wait_ns;
 }
 
 /* Counts a request that is decided. */
 static void count_request(struct worker *worker, const struct work *work)
 {
-	if (work->request.kind != REQUEST_INTERIM)
-		metrics_add(&metrics_of(worker)->requests[work->protocol->metric], 1);
+	if (work->kind != REQUEST_INTERIM)
+		metrics_add(&metrics_of(worker)->requests[protocol_of(work->conn)->metric], 1);
 }
 
 /* What is behind an answer that there is no memory for could not be answered in order. */
@@ -165,17 +168,18 @@ static void let_go(struct worker *worker, struct net_conn *conn)
 	net_conn_finish(conn);
 }
 
-void hold_decided(struct worker *worker, struct held *held, struct work *work)
+void hold_decided(struct worker *worker, struct held *held, struct work *work,
+                  struct reply *reply)
 {
 	struct net_conn *conn = held->conn;
 
 	count_request(worker, work);
-	if (!fill(worker, held, work)) {
+	if (!fill(worker, held, work, reply)) {
 		handle_no_memory(worker, work);
 		let_go(worker, conn);
-	} else if (work->wait_ns > 0) {
+	} else if (reply->wait_ns > 0) {
 		held->kind = &start_kind;
-		hold_put_off(worker, held, start_of(worker, work));
+		hold_put_off(worker, held, start_of(worker, reply));
 	} else {
 		finish(worker, held);
 		write_done(held);
@@ -183,34 +187,34 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work)
 }
 
 /* False: no memory. */
-static bool keep(struct worker *worker, struct work *work)
+static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct held *held = calloc(1, sizeof *held);
 
-	if (!held || !fill(worker, held, work)) {
+	if (!held || !fill(worker, held, work, reply)) {
 		free_held(held);
 		return false;
 	}
 	held->size = sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken +
 	             ALLOCATIONS;
 	held->conn = work->conn;
-	if (work->wait_ns == 0)
+	if (reply->wait_ns == 0)
 		append(worker, held);
-	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, work))) {
+	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, reply))) {
 		free_held(held);
 		return false;
 	}
 	return true;
 }
 
-void hold_answer(struct worker *worker, struct work *work)
+void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const struct codec *codec = work->protocol->codec;
+	const struct codec *codec = protocol_of(work->conn)->codec;
 	bool behind = client_of(work->conn)->first && !codec->streams;
 
 	count_request(worker, work);
-	if (work->wait_ns > 0 || behind) {
-		if (keep(worker, work))
+	if (reply->wait_ns > 0 || behind) {
+		if (keep(worker, work, reply))
 			return;
 		handle_no_memory(worker, work);
 		if (behind) {
@@ -218,7 +222,7 @@ void hold_answer(struct worker *worker, struct work *work)
 			return;
 		}
 	}
-	reply_to(work, net_conn_out(work->conn));
+	handle_reply(worker, work, reply, net_conn_out(work->conn));
 }
 
 /* Takes all of its client's, in the order in which they were decided, newest first. */

@@ -66,20 +66,20 @@ static int render(struct worker *worker, enum request_kind kind)
 	return status;
 }
 
-void page_finish(struct worker *worker, struct work *work)
+void page_finish(struct worker *worker, struct work *work, struct reply *reply)
 {
-	enum request_kind kind = work->request.kind;
+	enum request_kind kind = work->kind;
 	const struct buffer *text = &worker->pages[kind].text;
 	int status = render(worker, kind);
 	struct slice body = {text->data, text->len};
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
-		body = top_first(body, &worker->top_ends, work->request.top, &worker->arena);
+		body = top_first(body, &worker->top_ends, work->whole->top, &worker->arena);
 	if (!body.data) {
-		work->reply.status = WEIR_ENOMEM;
-		work->reply.message = weir_strerror(WEIR_ENOMEM);
+		work->status = WEIR_ENOMEM;
+		work->message = weir_strerror(WEIR_ENOMEM);
 	}
-	work->reply.body = body;
+	reply->body = body;
 }
 
 void page_free_all(struct worker *worker)

@@ -17,7 +17,7 @@ static inline bool page_is_asked(const struct request *request)
 size_t page_size(const struct worker *worker, enum request_kind kind);
 
 /** Answers a request for a page, or by ENOMEM. */
-void page_finish(struct worker *worker, struct work *work);
+void page_finish(struct worker *worker, struct work *work, struct reply *reply);
 
 void page_free_all(struct worker *worker);
 

@@ -12,48 +12,48 @@ static bool covers(const struct weir_permits *permits, uint64_t key)
 	return false;
 }
 
-int permit_prepare(struct worker *worker, struct work *work, struct weir_error *error)
+int permit_prepare(struct worker *worker, const struct request *r, struct plan *plan,
+                   struct weir_error *error)
 {
-	const struct request *r = &work->request;
 	struct weir_permits permits;
 
 	if (!permit_text_read(r->permit, engine_secret(worker->shared->table), &permits))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, work->plan.only.key.hash))
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, plan->only.key.hash))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key that the permit is of, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
-	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, &work->plan) !=
+	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	return WEIR_OK;
 }
 
-int permit_ask(struct work *work, struct weir_error *error)
+int permit_ask(const struct request *r, struct plan *plan, struct weir_error *error)
 {
-	if ((work->request.wants_permit || engine_holds_places(&work->plan)) &&
-	    engine_want_permit(&work->plan) != WEIR_OK)
+	if ((r->wants_permit || engine_holds_places(plan)) &&
+	    engine_want_permit(plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %u",
-		                 WEIR_PERMITS_MAX, work->plan.step_count);
+		                 WEIR_PERMITS_MAX, plan->step_count);
 	return WEIR_OK;
 }
 
-int permit_answer(struct worker *worker, struct work *work)
+int permit_answer(struct worker *worker, const struct plan *plan, struct reply *reply)
 {
 	struct metrics_loop *metrics = metrics_of(worker);
 	struct weir_permits permits;
-	bool refunded = work->reply.decision.allowed;
+	bool refunded = reply->decision.allowed;
 
-	if (work->plan.op == ALGO_REFUND) {
+	if (plan->op == ALGO_REFUND) {
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
-	engine_permits(&work->plan, &permits);
-	work->reply.permit =
+	engine_permits(plan, &permits);
+	reply->permit =
 	    permit_text_write(&permits, engine_secret(worker->shared->table), &worker->arena);
-	if (!work->reply.permit.data)
+	if (!reply->permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
 	return WEIR_OK;

@@ -99,20 +99,21 @@ void queue_run(struct worker *worker)
 }
 
 /* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
-static bool stays(struct worker *worker, struct queued *queued, uint64_t now_ns)
+static bool stays(struct worker *worker, struct queued *queued, struct reply *reply,
+                  uint64_t now_ns)
 {
 	struct work *work = &queued->work;
 	uint64_t due_ns = UINT64_MAX;
 
-	if (work->waits_for && work->plan.waits_at == queued->waiter.hash) {
+	if (reply->waits && work->plan.waits_at == queued->waiter.hash) {
 		if (queued->is_first)
-			due_ns = sat_add(now_ns, work->reply.decision.retry_after_ns);
+			due_ns = sat_add(now_ns, reply->decision.retry_after_ns);
 	} else {
 		leave(worker, queued);
-		if (!work->waits_for)
+		if (!reply->waits)
 			return false;
 		if (!enter(worker, queued, now_ns)) {
-			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
+			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL, reply);
 			return false;
 		}
 		queued->has_moved = true;
@@ -127,6 +128,7 @@ static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
 {
 	struct queued *queued = (struct queued *)held;
 	struct plan *plan = &queued->work.plan;
+	struct reply reply;
 
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	if (now_ns >= queued->end_ns)
@@ -137,12 +139,12 @@ static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
 	                 : queued->has_moved ? WAIT_YIELDED
 	                                     : WAIT_FIRST;
 	plan->waits_at = queued->waiter.hash;
-	handle_resume(worker, &queued->work, held->config);
-	if (!stays(worker, queued, now_ns)) {
-		if (queued->work.reply.status == WEIR_OK)
-			queued->work.reply.decision.wait_ns += now_ns - queued->start_ns;
+	handle_resume(worker, &queued->work, held->config, &reply);
+	if (!stays(worker, queued, &reply, now_ns)) {
+		if (queued->work.status == WEIR_OK)
+			reply.decision.wait_ns += now_ns - queued->start_ns;
 		hold_count(worker, now_ns - queued->start_ns);
-		hold_decided(worker, held, &queued->work);
+		hold_decided(worker, held, &queued->work, &reply);
 	}
 	arena_reset(&worker->arena);
 }
@@ -176,19 +178,18 @@ static struct queued *open_queued(struct worker *worker, const struct work *work
 	return NULL;
 }
 
-bool queue_join(struct worker *worker, struct work *work)
+bool queue_join(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct queued *queued = open_queued(worker, work);
 
 	if (!queued) {
-		work->reply.status = WEIR_ENOMEM;
-		work->reply.message = weir_strerror(WEIR_ENOMEM);
+		handle_no_memory(worker, work);
 		return false;
 	}
 	if (!enter(worker, queued, queued->start_ns)) {
 		hold_remove(worker, &queued->held);
 		free(queued);
-		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL);
+		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL, reply);
 		return false;
 	}
 	if (!queued->is_first)

@@ -11,7 +11,7 @@
 #include "server/work.h"
 
 /** Lets a work wait as its decision says. False: it does not, and its reply holds. */
-bool queue_join(struct worker *worker, struct work *work);
+bool queue_join(struct worker *worker, struct work *work, struct reply *reply);
 
 /** What was woken since is due now. Before hold_run. */
 void queue_run(struct worker *worker);

@@ -49,17 +49,33 @@ struct client {
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
 
-/* A request on its way through a turn. */
+/*
+ * A request on its way through the server, from the batch of its loop: what its plan and its
+ * answer need, and no decision, for that is rendered when it is made. A work that waits is
+ * copied, once, to memory of its own.
+ */
 struct work {
 	struct net_conn *conn;
-	const struct worker_protocol *protocol;
-	struct request request;
-	struct reply reply;
+	union {
+		/* The request, in the arena, if the answer needs more than the head; else NULL. */
+		const struct request *whole;
+		const char *message; /* instead, of a status that is not 0, but for REQUEST_LOCAL */
+	};
+	union {
+		struct request_head head;
+		struct {
+			REQUEST_HEAD;
+		};
+	};
 	struct plan plan;
-	uint64_t wait_ns;   /* decided: until it is its turn */
-	bool waits_for;     /* a key: it is not decided yet */
-	struct work *items; /* REQUEST_BATCH: one for each of the request's */
-	size_t item_count;
+};
+
+_Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the second cache");
+
+/* The whole of a REQUEST_BATCH. */
+struct batch {
+	struct request request;
+	struct work items[]; /* as many */
 };
 
 /* See page.h. */
@@ -82,6 +98,9 @@ struct worker {
 	struct carried_list carried; /* the turn's configuration's, for the codecs */
 	struct codec_limits limits;  /* with `carried`; sessions hold on to it */
 	struct arena arena;
+	struct request parsed;   /* what the first requests of a batch are parsed into */
+	struct request *parsing; /* that, or one in the arena since that is a work's whole; or NULL */
+	struct request blank;    /* of which only the head is ever set */
 	struct adhoc adhoc;
 	struct work *batch;
 	size_t count;
@@ -102,17 +121,18 @@ static inline const struct worker_protocol *protocol_of(const struct net_conn *c
 	return net_conn_tag(conn);
 }
 
-/* Of a work that is decided. */
-static inline void reply_to(const struct work *work, struct buffer *out)
-{
-	struct client *client = net_conn_data(work->conn);
-
-	work->protocol->codec->reply(client->session, &work->request, &work->reply, out);
-}
-
 static inline struct client *client_of(struct net_conn *conn)
 {
 	return net_conn_data(conn);
+}
+
+/* Its items, as many as its whole has; of what is no batch, and of an error, none. */
+static inline struct work *items_of(const struct work *work, size_t *n)
+{
+	bool has = work->kind == REQUEST_BATCH && work->status == WEIR_OK;
+
+	*n = has ? work->whole->item_count : 0;
+	return has ? ((struct batch *)work->whole)->items : NULL;
 }
 
 static inline struct metrics_loop *metrics_of(const struct worker *worker)

@@ -17,14 +17,22 @@
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 
+/* Nothing refers to the batch's memory any more. */
+static void reset(struct worker *worker)
+{
+	arena_reset(&worker->arena);
+	worker->parsing = &worker->parsed;
+}
+
 /* Decides and answers what waits, in the order it came. */
 static void answer(struct worker *worker)
 {
 	struct metrics_loop *metrics = metrics_of(worker);
+	struct reply reply;
 	uint64_t end_ns;
 
 	if (worker->count == 0) {
-		arena_reset(&worker->arena);
+		reset(worker);
 		return;
 	}
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
@@ -34,9 +42,9 @@ static void answer(struct worker *worker)
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
-		handle_finish(worker, work);
-		if (!work->waits_for || !queue_join(worker, work))
-			hold_answer(worker, work);
+		handle_finish(worker, work, &reply);
+		if (!reply.waits || !queue_join(worker, work, &reply))
+			hold_answer(worker, work, &reply);
 	}
 	net_loop_flush(worker->loop);
 	end_ns = os_monotonic_ns();
@@ -47,7 +55,7 @@ static void answer(struct worker *worker)
 	worker->coming = 0;
 	worker->batches++;
 	adhoc_end_batch(&worker->adhoc);
-	arena_reset(&worker->arena);
+	reset(worker);
 }
 
 static void on_open(void *context, struct net_conn *conn)
@@ -107,7 +115,7 @@ static void log_foreign(struct worker *worker, const struct work *work)
 	worker->foreign_quiet_ns = now_ns + FOREIGN_QUIET_NS;
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
 	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
-	        {"listener", work->protocol->codec->name}, {"peer", peer},
+	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
 	        {"message", "closed: HTTP was sent, maybe by a page in a browser"});
 }
 
@@ -115,53 +123,52 @@ static void log_foreign(struct worker *worker, const struct work *work)
  * A connection in the reserve is for health, metrics and what an operator does. Its
  * first request is its last, but for greetings.
  */
-static void use_reserve(struct work *work)
+static void use_reserve(struct work *work, struct request *r)
 {
-	struct request *r = &work->request;
-	bool greets = r->kind == REQUEST_LOCAL && r->refused == 0;
+	bool greets = r->kind == REQUEST_LOCAL && r->status == WEIR_OK;
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
 		handle_refuse(work, WEIR_EFULL, "max number of clients reached");
 		net_conn_reject(work->conn);
 	}
-	r->close |= !greets;
+	work->close = r->close |= !greets;
 }
 
 /* Adds the request to the batch. False: no more of its connection now. */
-static inline bool admit(struct worker *worker, struct work *work, const struct feed *feed,
+static inline bool admit(struct worker *worker, struct request *request, const struct feed *feed,
                          size_t page)
 {
+	struct work *work = &worker->batch[worker->count++];
 	struct client *client = feed->client;
-	size_t reply = REPLY_SIZE + work->request.reply_size + page;
+	size_t reply = REPLY_SIZE + request->reply_size + page;
 
-	handle_prepare(worker, work);
+	work->conn = feed->conn;
+	handle_prepare(worker, work, request);
 	if (feed->reserved)
-		use_reserve(work);
+		use_reserve(work, request);
 	if (handle_may_wait(work))
 		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
-	worker->count++;
-	if (work->request.kind == REQUEST_LOCAL && work->request.origin)
+	if (request->kind == REQUEST_LOCAL && request->origin)
 		log_foreign(worker, work);
-	if (work->request.close)
+	if (work->whole == request)
+		worker->parsing = arena_alloc(&worker->arena, sizeof *request);
+	if (work->close)
 		net_conn_finish(work->conn);
 	else if (page > 0)
 		net_conn_yield(work->conn);
-	return !work->request.close && page == 0;
+	return !work->close && page == 0;
 }
 
 /* Takes the next request of a connection. False: no more of it now. */
 static inline bool take(struct worker *worker, struct feed *feed)
 {
 	const struct codec *codec = feed->protocol->codec;
-	struct work *work = &worker->batch[worker->count];
+	struct request *request = worker->parsing;
 	size_t consumed = 0, page = 0;
 
-	work->conn = feed->conn;
-	work->protocol = feed->protocol;
-	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->arena,
-	                     &work->request)) {
+	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->arena, request)) {
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
@@ -170,22 +177,22 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	case CODEC_REQUEST:
 		break;
 	}
-	if (page_is_asked(&work->request)) {
-		page = page_size(worker, work->request.kind);
+	if (page_is_asked(request)) {
+		page = page_size(worker, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
 			net_conn_yield(feed->conn);
 			return false;
 		}
 	}
-	consume(feed, consumed, 1 + dear_as(&work->request));
-	return admit(worker, work, feed, page);
+	consume(feed, consumed, 1 + dear_as(request));
+	return admit(worker, request, feed, page);
 }
 
 /* Whether the batch must be answered before it gets another request of this client. */
 static inline bool must_answer(const struct worker *worker, const struct client *client,
                                size_t room)
 {
-	return client->coming >= room || worker->count == WORKER_BATCH ||
+	return client->coming >= room || worker->count == WORKER_BATCH || !worker->parsing ||
 	       worker->coming > WORKER_OUT_MAX || worker->arena.used > WORKER_ARENA_MAX;
 }
 
@@ -298,6 +305,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits = shared->limits;
 	worker->limits.carried = &worker->carried;
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
+	worker->parsing = &worker->parsed;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
