@@ -11,6 +11,7 @@
 struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
+	struct store *store; /* where its states are; NULL: in the table */
 };
 
 /** As weir_limit_open, in place. Free with limit_free. */

@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include "engine/apply.h"
+#include "engine/submit.h"
 #include "wait/waitlist.h"
 
 /* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
@@ -18,18 +19,22 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->refused = plan->tightest = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
+	plan->cancelled = false;
+	plan->status = WEIR_OK;
+	plan->submission = NULL;
 }
 
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan)
 {
 	int status = limit_check(limit, call->op, key.len, call->cost);
-	struct store_key wanted;
+	struct store_key wanted = {0};
 
-	if (status == WEIR_OK)
-		status = store_admit(table->store, &limit->algo,
-		                     store_hash(table->store, limit->algo.identity, key.data, key.len),
-		                     &wanted);
+	if (status != WEIR_OK)
+		return status;
+	wanted.hash = store_hash(table->store, limit->algo.identity, key.data, key.len);
+	if (__builtin_expect(!limit->store, 1))
+		status = store_admit(table->store, &limit->algo, wanted.hash, &wanted);
 	if (status != WEIR_OK)
 		return status;
 	engine_prepare_none(call, plan);
@@ -104,21 +109,28 @@ static struct store_step store_step_of(const struct turn *turn, const struct ste
 	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
 }
 
-/* In memory, at once. */
-__attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
-                                           struct step *step, const struct algo_call *call,
-                                           struct weir_decision *d)
+/* What is known of a step once it is done, of which `d` says how its key stands. */
+static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
+                          uint64_t until_ns, struct weir_decision *d)
 {
-	uint64_t until_ns = engine_apply(step->limit, store_step_of(turn, step, call), d);
+	bool gave = gives(plan->stage);
 
-	if (call->op >= ALGO_REFUND && !is_first_of(plan, step->key.hash))
+	if ((gave || plan->op >= ALGO_REFUND) && !is_first_of(plan, step->key.hash))
 		waitlist_wake(&turn->table->waiting, step->key.hash);
-	if (gives(plan->stage))
+	if (gave)
 		return;
 	step->until_ns = until_ns;
 	step->allowed = d->allowed;
 	step->reason = d->reason;
 	explain(step, d);
+}
+
+/* In memory, at once. */
+__attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
+                                           struct step *step, const struct algo_call *call,
+                                           struct weir_decision *d)
+{
+	record(turn, plan, step, engine_apply(step->limit, store_step_of(turn, step, call), d), d);
 }
 
 /* Whether the step has a part in the plan's stage. */
@@ -236,25 +248,95 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 	return one->allowed || plan->stage == PLAN_SHADOW;
 }
 
-/* Runs the steps of the stage. Whether all of them passed; else plan->refused is the first that did not. */
-static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static void pass(struct plan *plan, struct step *step, struct weir_decision *one,
+                 struct weir_decision *d)
 {
-	plan->tightest = NULL;
-	for (size_t i = 0; i < 2 * (size_t)plan->step_count; i++) {
-		struct step *step = pick(plan, i);
-		struct algo_call call;
+	if (note(plan, step, one, d) || !plan->passes)
+		return;
+	plan->passes = false;
+	plan->refused = step;
+}
+
+/*
+ * A step that its store could not do. The plan fails with it, but not by a shadow rule; what
+ * could not be given back stays taken until it ends.
+ */
+static void fail(struct plan *plan, struct step *step, int status)
+{
+	if (plan->stage == PLAN_SHADOW) {
+		step->allowed = true;
+		step->reason = WEIR_REASON_OK;
+	} else if (gives(plan->stage) && plan->stage != PLAN_REFUND) {
+		step->taken = false;
+	} else {
+		plan->status = status;
+		plan->passes = plan->stage == PLAN_REFUND;
+	}
+}
+
+/* Takes note of what stores have completed. */
+static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	struct submitted *results;
+	size_t n = submit_results(plan, &results);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct store_job *job = &results[i].job;
+		struct step *step = results[i].step;
 		struct weir_decision one;
 
-		if (!step)
+		if (job->status != WEIR_OK) {
+			fail(plan, step, job->status);
 			continue;
-		call = call_of(plan, step);
-		apply(turn, plan, step, &call, &one);
-		if (!note(plan, step, &one, d)) {
-			plan->refused = step;
-			return false;
 		}
+		limit_explain(step->limit, job->step.limit, &job->outcome, &one);
+		record(turn, plan, step, job->until_ns, &one);
+		pass(plan, step, &one, d);
 	}
-	return true;
+}
+
+static void run_step(const struct turn *turn, struct plan *plan, struct step *step,
+                     struct weir_decision *d)
+{
+	struct algo_call call = call_of(plan, step);
+	struct weir_decision one;
+	int status;
+
+	if (__builtin_expect(!step->limit->store, 1)) {
+		apply(turn, plan, step, &call, &one);
+		pass(plan, step, &one, d);
+		return;
+	}
+	status = submit_step(turn, plan, step, &call);
+	if (status != WEIR_OK)
+		fail(plan, step, status);
+}
+
+/*
+ * Runs the steps of the stage until one is refused, which plan->refused is then. All steps of
+ * one half are at their stores at the same time. False: the stage goes on when these are done.
+ */
+static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	uint32_t n = plan->step_count;
+
+	for (;;) {
+		uint32_t end = plan->next < n ? n : 2 * n;
+
+		collect(turn, plan, d);
+		if (plan->cancelled && !gives(plan->stage))
+			plan->passes = false;
+		if (!plan->passes || plan->next == end)
+			return true;
+		for (; plan->passes && plan->next < end; plan->next++) {
+			struct step *step = pick(plan, plan->next);
+
+			if (step)
+				run_step(turn, plan, step, d);
+		}
+		if (submit_is_pending(plan, d))
+			return false;
+	}
 }
 
 static void deny(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
@@ -302,8 +384,12 @@ static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 	return PLAN_DONE;
 }
 
-static enum plan_stage next_stage(const struct turn *turn, struct plan *plan, bool passed)
+static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 {
+	bool passed = plan->passes;
+
+	if (__builtin_expect(plan->cancelled || plan->status != WEIR_OK, 0) && plan->stage < PLAN_REFUND)
+		return PLAN_UNDO;
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
 		return passed ? PLAN_OTHERS : PLAN_REFUSED;
@@ -325,19 +411,40 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan, bo
 	}
 }
 
+static void begin(struct plan *plan, enum plan_stage stage)
+{
+	plan->stage = (unsigned char)stage;
+	plan->tightest = NULL;
+	plan->passes = true;
+	plan->next = 0;
+}
+
+/* Until it is done, or waits for a key or for a store. */
+static enum engine_state run_stages(const struct turn *turn, struct plan *plan,
+                                    struct weir_decision *d)
+{
+	while (plan->stage != PLAN_DONE) {
+		if (plan->stage == PLAN_REFUSED) {
+			if (waits(plan, d))
+				return ENGINE_WAITS;
+			begin(plan, PLAN_SHADOW);
+		}
+		if (!run_stage(turn, plan, d))
+			return ENGINE_SUBMITTED;
+		begin(plan, next_stage(turn, plan));
+	}
+	return ENGINE_DONE;
+}
+
 static enum engine_state advance(const struct turn *turn, struct plan *plan,
                                  struct weir_decision *d)
 {
-	while (plan->stage != PLAN_DONE) {
-		if (plan->stage != PLAN_REFUSED) {
-			plan->stage = (unsigned char)next_stage(turn, plan, run_stage(turn, plan, d));
-			continue;
-		}
-		if (waits(plan, d))
-			return ENGINE_WAITS;
-		plan->stage = PLAN_SHADOW;
-	}
-	return ENGINE_DONE;
+	enum engine_state state = run_stages(turn, plan, d);
+
+	if (__builtin_expect(plan->submission && state != ENGINE_SUBMITTED, 0))
+		submit_close(plan);
+	d->allowed &= plan->status == WEIR_OK;
+	return state;
 }
 
 /* A direct call, at once. */
@@ -389,7 +496,7 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_draw();
-	if (plan->steps == &plan->only && !plan->in_order && !refunds) {
+	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->only.limit->store) {
 		run_direct(turn, plan, d);
 		return ENGINE_DONE;
 	}
@@ -400,13 +507,13 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 	} else if (refunds) {
 		permits_begin(turn, plan);
 		d->allowed = false;
-		plan->stage = PLAN_REFUND;
+		begin(plan, PLAN_REFUND);
 	} else {
 		bool all_or_nothing = plan->op == ALGO_ACQUIRE && plan->enforced_count > 1;
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(turn, plan);
-		plan->stage = plan->refused ? PLAN_OWN : all_or_nothing ? PLAN_PEEK : PLAN_TAKE;
+		begin(plan, plan->refused ? PLAN_OWN : all_or_nothing ? PLAN_PEEK : PLAN_TAKE);
 	}
 	return advance(turn, plan, d);
 }
@@ -426,26 +533,35 @@ enum engine_state engine_run(const struct turn *turn, struct plan *plan, struct 
 
 enum engine_state engine_resume(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	return start(turn, plan, d);
+	if (plan->stage == PLAN_REFUSED)
+		return start(turn, plan, d);
+	submit_decision(plan, d);
+	return advance(turn, plan, d);
 }
 
 enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
                               struct weir_decision *d)
 {
 	deny(plan, reason, d);
-	plan->stage = PLAN_SHADOW;
+	begin(plan, PLAN_SHADOW);
 	return advance(turn, plan, d);
 }
 
 enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 {
-	struct weir_decision ignored;
+	struct weir_decision ignored = {0};
 
-	if (plan->stage != PLAN_DONE || plan->op != ALGO_ACQUIRE)
-		return ENGINE_DONE; /* nothing is taken yet, or shall be given back */
+	if (plan->stage == PLAN_PREPARED || plan->stage == PLAN_REFUSED)
+		return ENGINE_DONE; /* nothing is taken yet */
+	if (plan->stage != PLAN_DONE) {
+		plan->cancelled = true;
+		return ENGINE_SUBMITTED;
+	}
+	if (plan->op != ALGO_ACQUIRE)
+		return ENGINE_DONE;
 	if (plan->permit.id != 0)
 		permit_take(turn->table->store, plan->permit, turn->at.now_ns);
-	plan->stage = PLAN_UNDO;
+	begin(plan, PLAN_UNDO);
 	return advance(turn, plan, &ignored);
 }
 
@@ -457,7 +573,7 @@ bool engine_report(const struct turn *turn, struct plan *plan)
 		return permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
 	permit_take(turn->table->store, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
 	plan->gives_rest = false;
-	plan->stage = PLAN_REFUND;
+	begin(plan, PLAN_REFUND);
 	advance(turn, plan, &d);
 	return d.allowed;
 }

@@ -57,7 +57,7 @@ enum plan_stage {
 	PLAN_SHADOW,    /* the steps of shadow rules */
 	PLAN_DROP,      /* gives back what these hold for a plan that is denied */
 	PLAN_REFUND,    /* gives back by permit */
-	PLAN_UNDO,
+	PLAN_UNDO,      /* gives back all that it holds, the newest first */
 	PLAN_DONE,
 };
 
@@ -71,6 +71,11 @@ struct plan {
 	bool in_order;              /* it may wait, and does not overtake */
 	bool wants_permit;          /* see engine_want_permit */
 	bool gives_rest;            /* by permit: all that it covers, else places alone */
+	bool passes;                /* no step of the stage was refused so far */
+	bool cancelled;
+	int status;                 /* done: 0, or the error of a store, for which it took nothing */
+	uint32_t next;              /* step of the stage, in its order */
+	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
 	uint64_t max_wait_ns;       /* as in struct algo_call; 0 when it was prepared */
 	uint64_t waits_at;          /* the hash of the key that it waits for, or waited for last */
@@ -85,7 +90,7 @@ struct plan {
 enum engine_state {
 	ENGINE_DONE,
 	ENGINE_WAITS,     /* it has taken nothing, and is to wait for the key of plan->refused */
-	ENGINE_SUBMITTED, /* a store has its steps, and completes them later */
+	ENGINE_SUBMITTED, /* a store has steps of it: resume it when it is ready, and do not move it */
 };
 
 /**
@@ -99,7 +104,9 @@ struct turn {
 	struct weir_table *table;
 	struct moment at;
 	engine_observer *observe; /* or NULL */
-	void *context;            /* of `observe` */
+	void *context;            /* of `observe` and `ready` */
+	/* Told, by any thread, that the stores have completed what a plan waits for. */
+	void (*ready)(void *context, struct plan *plan);
 };
 
 /** Of `call` all these take op and cost: a plan of no steps, which is allowed. */
@@ -162,8 +169,8 @@ enum engine_state engine_decide(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Goes on with a plan that waits: its `position` says how it stands by now, its `max_wait_ns`
- * how much longer it would wait.
+ * Goes on with a plan that is ready, or one that waits: then its `position` says how it stands
+ * by now, its `max_wait_ns` how much longer it would wait.
  */
 enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
@@ -188,7 +195,8 @@ enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum w
 
 /**
  * Of a plan in any state, whose client has left or whose answer cannot be given: gives back
- * what it has taken, the newest first. Its permit is void.
+ * what it has taken, the newest first. Its permit is void. A plan that is at a store is still
+ * to be resumed when it is ready.
  */
 enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
 

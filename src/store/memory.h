@@ -36,6 +36,7 @@ struct wide_table {
 #define MEMORY_SLOTS (2 * SECTION_MAX)
 
 struct memory {
+	struct store store; /* first, so that either is the other; of no kind */
 	struct table table; /* of one-word states; its header is the store's */
 	struct hash_key secret; /* as it was when the file was checked, as is `section` */
 	struct keyhash hash;    /* made of it */

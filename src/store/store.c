@@ -18,7 +18,7 @@ int store_open(const struct weir_table_options *options, struct store **out,
 		free(memory);
 		memory = NULL;
 	}
-	*out = (struct store *)memory;
+	*out = memory ? &memory->store : NULL;
 	return status;
 }
 

@@ -1,8 +1,8 @@
 /*
  * store.h: a store as those see it that decide: where the states of keys live.
  *
- * The store of a table is this process's memory, or a file that others map, too; all it does
- * is done at once. A limit may name a store of another kind, which completes steps later.
+ * The store of a table is this process's memory, or a file that others map, too: of it are all
+ * functions here. A limit may name a store of another kind, which completes steps later.
  *
  * All functions may be called from any thread.
  */
@@ -17,7 +17,18 @@
 #include "base/hash.h"
 
 struct store;
+struct store_job;
 struct wide_table;
+
+/* A kind of store that completes steps later. */
+struct store_kind {
+	/** Takes a step over. Calls job->done once, from any thread, maybe before it returns. */
+	void (*submit)(struct store *store, struct store_job *job);
+};
+
+struct store {
+	const struct store_kind *kind; /* NULL: memory, where steps are done at once */
+};
 
 /** Errors: as weir_table_open. */
 int store_open(const struct weir_table_options *options, struct store **out,
@@ -138,6 +149,16 @@ uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
 
 /** Forgets a key of one-word states. Whether it had one that says something still. */
 bool store_forget(const struct store_step *step);
+
+/* A step at a store that completes it later. */
+struct store_job {
+	struct store_step step;
+	void (*done)(struct store_job *job);
+	/* Set before `done`: */
+	int status; /* 0, or the error for which the step has changed nothing */
+	struct algo_outcome outcome;
+	uint64_t until_ns; /* as store_run returns it */
+};
 
 /* The state of one limit alone, which has no key. */
 struct store_alone {

@@ -1,0 +1,446 @@
+/*
+ * Plans whose limits are at stores that complete steps later, in any order, with errors, on
+ * other threads; and whose clients leave at any time. Whatever happens, what each key has in
+ * use in the end is what the plans hold that were allowed.
+ *
+ * Replay a run by its seed: WEIR_TEST_SEED=... .
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+#include "engine/engine.h"
+
+#define NOW   UINT64_C(1700000000000000000)
+#define KEYS  3
+#define PLANS 3000
+#define ALIVE 40 /* at once */
+#define JOBS  (ALIVE * 8)
+#define QUOTA 200
+
+/* A store that keeps states in memory, but comes to a step when it is told to. */
+struct later {
+	struct store store;
+	struct store *states;
+	struct store_job *jobs[JOBS];
+	size_t count;
+	pthread_mutex_t lock;
+	pthread_cond_t filled;
+	bool closing;
+};
+
+static const size_t all[] = {0, 1, 2, 3, 4}, shadowed[] = {5, 6};
+static const char *const by_key[] = {"key"};
+static const struct rules_rule rules[] = {
+    {.name = "all", .key = by_key, .key_count = 1, .limits = all, .limit_count = 5},
+    {.name = "tried", .key = by_key, .key_count = 1, .limits = shadowed, .limit_count = 2,
+     .mode = RULES_SHADOW},
+};
+
+#define WINDOW(name_, quota)                                                                       \
+	{                                                                                              \
+		.options = {.name = (name_), .algorithm = WEIR_FIXED_WINDOW, .rate = {quota, 1, WEIR_HOUR}, \
+		            .align = WEIR_ALIGN_FIRST_REQUEST}                                             \
+	}
+#define PLACES(name_, most)                                                                        \
+	{                                                                                              \
+		.options = {.name = (name_), .algorithm = WEIR_CONCURRENCY, .max = (most)}                 \
+	}
+
+static struct rules_limit limits[] = {
+    WINDOW("here", QUOTA),     WINDOW("there", QUOTA), WINDOW("elsewhere", QUOTA - 3),
+    PLACES("places", QUOTA - 5), PLACES("here, too", QUOTA), WINDOW("shadow", 5),
+    PLACES("shadow places", QUOTA - 8),
+};
+#define LIMITS (sizeof limits / sizeof *limits)
+
+/* At which of the stores each limit is; -1: in the table. */
+static const int at_store[LIMITS] = {-1, 0, 1, 1, -1, 0, 1};
+
+struct request {
+	struct plan plan;
+	struct arena arena;
+	struct weir_decision decision;
+	enum engine_state state;
+	size_t key;
+	bool used, cancelled;
+	struct request *next_ready;
+};
+
+struct scene {
+	struct weir_table *table;
+	weir_engine *engine;
+	struct weir_config config;
+	struct later later[2];
+	struct request requests[ALIVE];
+	uint64_t held[LIMITS][KEYS]; /* by plans that were allowed, and have not been cancelled since */
+	uint64_t seed, started, allowed, denied, failed, cancelled, waited;
+	struct turn turn;
+	pthread_mutex_t lock; /* of: */
+	struct request *ready;
+	uint64_t lost[LIMITS][KEYS]; /* of refunds that a store could not do */
+};
+
+static uint64_t draw(uint64_t *seed, uint64_t n)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (*seed >> 33) % n;
+}
+
+static void submit(struct store *store, struct store_job *job)
+{
+	struct later *later = (struct later *)store;
+
+	pthread_mutex_lock(&later->lock);
+	assert_true(later->count < JOBS);
+	later->jobs[later->count++] = job;
+	pthread_cond_signal(&later->filled);
+	pthread_mutex_unlock(&later->lock);
+}
+
+static const struct store_kind kind = {submit};
+
+static uint64_t carry_out(struct store *states, const struct store_job *job,
+                          struct algo_outcome *outcome)
+{
+	struct store_step step = job->step;
+	const struct algo_limit *by = step.limit;
+
+	step.store = states;
+	assert_int_equal(store_admit(states, by, step.key.hash, &step.key), WEIR_OK);
+	return store_run(&step, &by, outcome);
+}
+
+/* The key of a job by number. */
+static size_t key_of(const struct scene *s, const struct store_job *job)
+{
+	size_t key = 0;
+
+	while (store_hash(s->table->store, job->step.limit->identity, &"abc"[key], 1) !=
+	       job->step.key.hash)
+		key++;
+	return key;
+}
+
+/* What a refund that fails was to give back stays taken. */
+static void complete(struct scene *s, struct later *later, struct store_job *job, bool fails)
+{
+	const struct weir_limit *limit = (const struct weir_limit *)job->step.limit;
+
+	job->status = fails ? WEIR_EIO : WEIR_OK;
+	if (!fails) {
+		job->until_ns = carry_out(later->states, job, &job->outcome);
+	} else if (job->step.call.op == ALGO_REFUND) {
+		pthread_mutex_lock(&s->lock);
+		s->lost[engine_limit_index(s->engine, limit)][key_of(s, job)] += job->step.call.cost;
+		pthread_mutex_unlock(&s->lock);
+	}
+	job->done(job);
+}
+
+/* Takes any of the jobs; NULL: there is none. Under the lock. */
+static struct store_job *take_job(struct later *later, uint64_t *seed)
+{
+	size_t i = later->count > 0 ? draw(seed, later->count) : 0;
+	struct store_job *job = later->jobs[i];
+
+	if (later->count == 0)
+		return NULL;
+	later->jobs[i] = later->jobs[--later->count];
+	return job;
+}
+
+static void become_ready(void *context, struct plan *plan)
+{
+	struct scene *s = context;
+	struct request *request = (struct request *)((char *)plan - offsetof(struct request, plan));
+
+	pthread_mutex_lock(&s->lock);
+	request->next_ready = s->ready;
+	s->ready = request;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Counts what the request's plan holds, or (`sign` -1) no longer holds. */
+static void count(struct scene *s, const struct request *r, int sign)
+{
+	for (size_t i = 0; i < r->plan.step_count; i++) {
+		const struct step *step = &r->plan.steps[i];
+
+		if (step->taken)
+			s->held[engine_limit_index(s->engine, step->limit)][r->key] +=
+			    (uint64_t)sign * r->plan.cost;
+	}
+}
+
+static void go_on(struct scene *s, struct request *r, enum engine_state state)
+{
+	r->state = state;
+	s->waited += state == ENGINE_WAITS;
+	if (state != ENGINE_DONE)
+		return;
+	if (!r->cancelled && r->plan.status == WEIR_OK && r->decision.allowed) {
+		s->allowed++;
+		count(s, r, 1);
+		if (draw(&s->seed, 3) > 0) { /* most come back, or all quotas would soon be used up */
+			count(s, r, -1);
+			r->cancelled = true;
+			go_on(s, r, engine_cancel(&s->turn, &r->plan));
+			return;
+		}
+	}
+	s->denied += r->plan.status == WEIR_OK && !r->decision.allowed;
+	s->failed += r->plan.status != WEIR_OK;
+	s->cancelled += r->cancelled;
+	arena_free(&r->arena);
+	r->used = false;
+}
+
+static void start(struct scene *s, struct request *r)
+{
+	const struct algo_call call = {ALGO_ACQUIRE, 1 + draw(&s->seed, 3)};
+	struct weir_attribute key = {"key", NULL, 1};
+
+	*r = (struct request){.used = true, .key = draw(&s->seed, KEYS)};
+	key.value = &"abc"[r->key];
+	assert_int_equal(engine_prepare_rules(s->engine, &call,
+	                                      &(struct engine_attributes){&key, 1, WEIR_KEY_MAX},
+	                                      &r->arena, &r->plan),
+	                 WEIR_OK);
+	assert_int_equal(engine_want_permit(&r->plan), WEIR_OK);
+	r->plan.max_wait_ns = draw(&s->seed, 3) == 0 ? 2 * 3600 * NS_PER_S : WEIR_ZERO;
+	s->started++;
+	go_on(s, r, engine_run(&s->turn, &r->plan, &r->decision));
+}
+
+static void leave(struct scene *s, struct request *r)
+{
+	bool waits = r->state == ENGINE_WAITS;
+
+	if (r->cancelled)
+		return;
+	r->cancelled = true;
+	r->state = engine_cancel(&s->turn, &r->plan);
+	assert_int_equal(r->state, waits ? ENGINE_DONE : ENGINE_SUBMITTED);
+	if (waits)
+		go_on(s, r, ENGINE_DONE);
+}
+
+/* A waiting request tries again, as the first of its key, or gives up. */
+static void stir(struct scene *s, struct request *r)
+{
+	if (draw(&s->seed, 4) == 0) {
+		go_on(s, r, engine_deny(&s->turn, &r->plan, WEIR_REASON_WAIT_TOO_LONG, &r->decision));
+		return;
+	}
+	r->plan.position = WAIT_FIRST;
+	go_on(s, r, engine_resume(&s->turn, &r->plan, &r->decision));
+}
+
+static bool resume_one(struct scene *s)
+{
+	struct request *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = s->ready;
+	s->ready = r ? r->next_ready : NULL;
+	pthread_mutex_unlock(&s->lock);
+	if (r)
+		go_on(s, r, engine_resume(&s->turn, &r->plan, &r->decision));
+	return r != NULL;
+}
+
+/* Anything that may happen next, but for what stores do. Whether plans are left. */
+static bool do_anything(struct scene *s)
+{
+	struct request *r = &s->requests[draw(&s->seed, ALIVE)];
+	bool left = false;
+
+	if (draw(&s->seed, 2) == 0)
+		resume_one(s);
+	else if (!r->used && s->started < PLANS)
+		start(s, r);
+	else if (r->used && draw(&s->seed, 8) == 0)
+		leave(s, r);
+	else if (r->used && r->state == ENGINE_WAITS)
+		stir(s, r);
+	for (size_t i = 0; i < ALIVE; i++)
+		left |= s->requests[i].used;
+	return left || s->started < PLANS;
+}
+
+static void open_scene(struct scene *s, uint64_t seed)
+{
+	const struct weir_table_options options = {.capacity = 1000};
+
+	*s = (struct scene){.seed = seed, .lock = PTHREAD_MUTEX_INITIALIZER};
+	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
+	s->config = (struct weir_config){LIMITS_OF(limits), RULES_OF(rules)};
+	assert_int_equal(weir_table_open(&options, &s->table, NULL), WEIR_OK);
+	assert_int_equal(weir_engine_open(&s->config, s->table, &s->engine, NULL), WEIR_OK);
+	for (size_t i = 0; i < 2; i++) {
+		struct later *later = &s->later[i];
+
+		later->store.kind = &kind;
+		pthread_mutex_init(&later->lock, NULL);
+		pthread_cond_init(&later->filled, NULL);
+		assert_int_equal(store_open(&options, &later->states, NULL), WEIR_OK);
+	}
+	for (size_t i = 0; i < LIMITS; i++)
+		if (at_store[i] >= 0)
+			((struct weir_limit *)engine_limit_at(s->engine, i))->store =
+			    &s->later[at_store[i]].store;
+	s->turn = (struct turn){
+	    .table = s->table, .at = moment_given(NOW), .context = s, .ready = become_ready};
+}
+
+static uint64_t in_use(const struct scene *s, size_t i, size_t key)
+{
+	const struct weir_limit *limit = engine_limit_at(s->engine, i);
+	struct store_job peek = {
+	    .step = {.limit = &limit->algo, .call = {.op = ALGO_PEEK}, .at = moment_given(NOW)}};
+	struct store *states = at_store[i] < 0 ? s->table->store : s->later[at_store[i]].states;
+	struct algo_outcome outcome;
+
+	peek.step.key.hash = store_hash(s->table->store, limit->algo.identity, &"abc"[key], 1);
+	carry_out(states, &peek, &outcome);
+	return limit->algo.quota - outcome.remaining;
+}
+
+static void close_scene(struct scene *s)
+{
+	for (size_t i = 0; i < LIMITS; i++)
+		for (size_t key = 0; key < KEYS; key++)
+			if (strcmp(limits[i].options.name, "shadow") != 0) /* what it takes is not given back */
+				assert_int_equal(in_use(s, i, key), s->held[i][key] + s->lost[i][key]);
+	print_message("%llu allowed, %llu denied, %llu failed, %llu cancelled, %llu waited\n",
+	              (unsigned long long)s->allowed, (unsigned long long)s->denied,
+	              (unsigned long long)s->failed, (unsigned long long)s->cancelled,
+	              (unsigned long long)s->waited);
+	assert_true(s->allowed > 0 && s->denied > 0 && s->failed > 0 && s->waited > 0);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(s->later[i].count, 0);
+		store_close(s->later[i].states);
+		pthread_mutex_destroy(&s->later[i].lock);
+		pthread_cond_destroy(&s->later[i].filled);
+	}
+	weir_engine_close(s->engine);
+	weir_table_close(s->table);
+}
+
+static void plans_end_with_what_they_should_have_taken(void **state)
+{
+	static struct scene s;
+	struct timespec now;
+	const char *given = getenv("WEIR_TEST_SEED");
+	bool left = true;
+
+	(void)state;
+	clock_gettime(CLOCK_REALTIME, &now);
+	open_scene(&s, given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec);
+	while (left) {
+		struct later *later = &s.later[draw(&s.seed, 2)];
+		struct store_job *job = take_job(later, &s.seed);
+
+		if (job)
+			complete(&s, later, job, draw(&s.seed, 60) == 0);
+		left = do_anything(&s);
+	}
+	close_scene(&s);
+}
+
+struct worker {
+	struct scene *scene;
+	struct later *later;
+	uint64_t seed;
+	pthread_t thread;
+};
+
+static void *complete_all(void *argument)
+{
+	struct worker *worker = argument;
+	struct later *later = worker->later;
+	struct store_job *job;
+
+	for (;;) {
+		pthread_mutex_lock(&later->lock);
+		while (later->count == 0 && !later->closing)
+			pthread_cond_wait(&later->filled, &later->lock);
+		job = take_job(later, &worker->seed);
+		pthread_mutex_unlock(&later->lock);
+		if (!job)
+			return NULL;
+		complete(worker->scene, later, job, draw(&worker->seed, 60) == 0);
+	}
+}
+
+static void steps_are_completed_by_other_threads(void **state)
+{
+	static struct scene s;
+	struct worker workers[4];
+
+	(void)state;
+	open_scene(&s, 1);
+	for (size_t i = 0; i < 4; i++) {
+		workers[i] = (struct worker){&s, &s.later[i % 2], i, 0};
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, complete_all, &workers[i]), 0);
+	}
+	while (do_anything(&s))
+		;
+	for (size_t i = 0; i < 2; i++) {
+		pthread_mutex_lock(&s.later[i].lock);
+		s.later[i].closing = true;
+		pthread_cond_broadcast(&s.later[i].filled);
+		pthread_mutex_unlock(&s.later[i].lock);
+	}
+	for (size_t i = 0; i < 4; i++)
+		pthread_join(workers[i].thread, NULL);
+	close_scene(&s);
+}
+
+/* One limit in the table would pass, the other one's store has the last word. */
+static void a_direct_call_is_submitted_too(void **state)
+{
+	static struct scene s;
+	const struct algo_call call = {ALGO_ACQUIRE, QUOTA};
+	const struct weir_limit *limit;
+	struct weir_decision d;
+	struct plan *plan = &s.requests[0].plan;
+
+	(void)state;
+	open_scene(&s, 2);
+	limit = engine_limit_at(s.engine, 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(engine_prepare_limit(s.table, limit, &call, SLICE("a"), plan), WEIR_OK);
+		assert_int_equal(engine_run(&s.turn, plan, &d), ENGINE_SUBMITTED);
+		s.ready = NULL;
+		complete(&s, &s.later[0], take_job(&s.later[0], &s.seed), false);
+		assert_non_null(s.ready);
+		assert_int_equal(engine_resume(&s.turn, plan, &d), ENGINE_DONE);
+		assert_int_equal(d.allowed, i == 0);
+		assert_string_equal(d.limit, "there");
+	}
+	s.held[1][0] = QUOTA;
+	s.allowed = s.denied = s.failed = s.waited = 1;
+	close_scene(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(plans_end_with_what_they_should_have_taken),
+	    cmocka_unit_test(steps_are_completed_by_other_threads),
+	    cmocka_unit_test(a_direct_call_is_submitted_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
