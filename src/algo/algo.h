@@ -67,15 +67,15 @@ struct calendar {
 
 struct algo_limit {
 	const struct algorithm *algorithm;
-	uint64_t identity;   /* of its counts: name, algorithm and period */
-	uint16_t generation; /* of these parameters; store/history.h */
-	bool is_whole;       /* a bucket whose tokens come in whole nanoseconds */
-	bool is_summed;      /* a sliding window whose heads say all that is in use */
+	uint64_t identity;       /* of its counts: name, algorithm and period */
+	uint16_t generation;     /* of these parameters; store/history.h */
+	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
+	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
-	uint64_t quota;     /* what it grants at once; also the greatest cost */
-	uint64_t period_ns; /* the rate's; of months and years the longest */
+	uint64_t quota;       /* what it grants at once; also the greatest cost */
+	uint64_t period_ns;   /* the rate's; of months and years the longest */
 	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
-	uint64_t window_ns; /* for explanations: the period, of a bucket what it takes to fill */
+	uint64_t window_ns;   /* for explanations: the period, of a bucket what it takes to fill */
 	union {
 		struct bucket_params bucket;
 		struct slots_params slots;
@@ -84,8 +84,8 @@ struct algo_limit {
 		struct places_params places;
 		uint64_t own[ALGO_OWN_WORDS];
 	};
-	enum algo_rows rows; /* the algorithm's, ... */
-	bool paced;          /* as is this */
+	enum algo_rows rows;  /* the algorithm's, ... */
+	bool paced;           /* as is this */
 	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
 	uint64_t queue;       /* how many may wait for a key without being asked to; 0: none */
 	uint64_t max_wait_ns; /* and how long at most */

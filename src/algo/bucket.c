@@ -115,7 +115,7 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
 	if (!derive(&limit->bucket, count, limit->period_ns, shape))
 		return error_set(error, WEIR_ERANGE,
 		                 "%s: expected to be refilled within 16 years, found more", word);
-	limit->is_whole = limit->bucket.q == 1;
+	limit->has_whole_interval = limit->bucket.q == 1;
 	limit->quota = tokens_left(&limit->bucket, (struct bucket_time){0, 0});
 	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
 	return WEIR_OK;

@@ -37,7 +37,7 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_step step,
 	struct algo_outcome outcome;
 	uint64_t until_ns;
 
-	if (step.limit->is_summed)
+	if (step.limit->head_has_sum)
 		return try_open(limit, &step, decision);
 	if (!store_try_log(&step, &outcome, &until_ns))
 		return 0;

@@ -297,9 +297,9 @@ static inline bool memory_try(struct cell *cell, bool load_is_atomic,
                               const struct algo_call *call, uint64_t now_ns,
                               struct algo_outcome *out, uint64_t *until_ns)
 {
-	if (__builtin_expect(limit->is_whole, 1))
+	if (__builtin_expect(limit->has_whole_interval, 1))
 		return memory_try_bucket(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
-	return limit->is_summed &&
+	return limit->head_has_sum &&
 	       memory_try_slot(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
 }
 

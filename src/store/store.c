@@ -125,7 +125,7 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 {
 	store_fetch(store, key);
 	store_fetch_next(store, key);
-	if (__builtin_expect(key->wide != NULL, 0) && !limit->is_summed)
+	if (__builtin_expect(key->wide != NULL, 0) && !limit->head_has_sum)
 		wide_touch_rows(key->wide, key->hash);
 }
 

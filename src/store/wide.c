@@ -315,7 +315,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	if (algo_holds_places(limit))
 		return places_apply_cell(&state, limit, call, time, out);
 	if (call->op == ALGO_ACQUIRE &&
-	    (limit->is_summed ? try_open(head, &on, out, &until_ns)
+	    (limit->head_has_sum ? try_open(head, &on, out, &until_ns)
 	                      : try_log(head, &on, call->cost, out, &until_ns)))
 		return until_ns;
 	do
@@ -369,6 +369,6 @@ void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key,
 
 	if (limit->rows == ALGO_ROWS_LOG)
 		fetch_log(&row, log_head(row.width, cell_word(head)));
-	else if (!limit->is_summed || slots_needs_row(limit, now_ns, head))
+	else if (!limit->head_has_sum || slots_needs_row(limit, now_ns, head))
 		fetch_slots(&row);
 }

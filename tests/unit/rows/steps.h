@@ -63,7 +63,7 @@ static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
 	struct algo_outcome out;
 	struct cell after;
 
-	if (call->op != ALGO_ACQUIRE || !state.limit.is_summed ||
+	if (call->op != ALGO_ACQUIRE || !state.limit.head_has_sum ||
 	    !slots_take(&state.limit, state.head, now_ns, call->cost, &out, &after))
 		return;
 	assert_true(state.out.allowed && out.allowed);
@@ -103,7 +103,7 @@ static void agree_to_open(const struct row_step *on, const struct row_change *st
 	struct row_change change = {.want = ROW_WANT_HEAD};
 	struct algo_outcome out;
 
-	if (on->call->op != ALGO_ACQUIRE || !state.limit.is_summed || on->call->cost == 0)
+	if (on->call->op != ALGO_ACQUIRE || !state.limit.head_has_sum || on->call->cost == 0)
 		return;
 	if (!*opening) {
 		*opening = slots_seal(on, &change);
