@@ -8,7 +8,7 @@
 void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 {
 	plan->steps = NULL;
-	plan->step_count = plan->enforced_count = 0;
+	plan->step_count = 0;
 	plan->op = (unsigned char)call->op;
 	plan->stage = PLAN_PREPARED;
 	plan->position = WAIT_NEW;
@@ -16,7 +16,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->cost = call->cost;
 	plan->max_wait_ns = plan->waits_at = 0;
 	plan->permit = (struct permit){0, 0};
-	plan->refused = plan->tightest = NULL;
+	plan->refused = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
 	plan->cancelled = false;
@@ -39,7 +39,7 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 		return status;
 	engine_prepare_none(call, plan);
 	plan->steps = &plan->only;
-	plan->step_count = plan->enforced_count = 1;
+	plan->step_count = 1;
 	plan->only = (struct step){.limit = limit, .key = wanted, .key_name = key};
 	return WEIR_OK;
 }
@@ -173,13 +173,15 @@ static struct step *pick(const struct plan *plan, size_t i)
 static void fold(struct plan *plan, struct step *step, const struct weir_decision *one,
                  struct weir_decision *d)
 {
-	bool paced = one->paced || (plan->tightest && d->paced);
-	uint64_t wait_ns = u64_max(one->wait_ns, plan->tightest ? d->wait_ns : 0);
+	bool first = plan->tightest == PLAN_NO_STEP;
+	bool paced = one->paced || (!first && d->paced);
+	uint64_t wait_ns = u64_max(one->wait_ns, first ? 0 : d->wait_ns);
+	uint32_t i = (uint32_t)(step - plan->steps);
 
-	if (!plan->tightest || !one->allowed || one->remaining < d->remaining ||
-	    (one->remaining == d->remaining && step < plan->tightest)) {
+	if (first || !one->allowed || one->remaining < d->remaining ||
+	    (one->remaining == d->remaining && i < plan->tightest)) {
 		*d = *one;
-		plan->tightest = step;
+		plan->tightest = i;
 	}
 	d->paced = paced;
 	d->wait_ns = one->allowed ? wait_ns : 0;
@@ -191,9 +193,9 @@ static void fold_refund(struct plan *plan, struct step *step, const struct weir_
 {
 	bool held = d->allowed || (one->allowed && is_given(plan, step));
 
-	if (!plan->tightest || one->remaining < d->remaining) {
+	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining) {
 		*d = *one;
-		plan->tightest = step;
+		plan->tightest = (uint32_t)(step - plan->steps);
 	}
 	d->allowed = held;
 }
@@ -269,7 +271,7 @@ static void fail(struct plan *plan, struct step *step, int status)
 	} else if (gives(plan->stage) && plan->stage != PLAN_REFUND) {
 		step->taken = false;
 	} else {
-		plan->status = status;
+		plan->status = (signed char)status;
 		plan->passes = plan->stage == PLAN_REFUND;
 	}
 }
@@ -414,7 +416,7 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 static void begin(struct plan *plan, enum plan_stage stage)
 {
 	plan->stage = (unsigned char)stage;
-	plan->tightest = NULL;
+	plan->tightest = PLAN_NO_STEP;
 	plan->passes = true;
 	plan->next = 0;
 }
@@ -490,6 +492,16 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 	return NULL;
 }
 
+/* Whether more than one step is enforced. */
+static bool has_several(const struct plan *plan)
+{
+	size_t enforced = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++)
+		enforced += !plan->steps[i].shadow;
+	return enforced > 1;
+}
+
 static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	bool refunds = plan->op == ALGO_REFUND && plan->permit.id != 0;
@@ -509,7 +521,7 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
 	} else {
-		bool all_or_nothing = plan->op == ALGO_ACQUIRE && plan->enforced_count > 1;
+		bool all_or_nothing = plan->op == ALGO_ACQUIRE && has_several(plan);
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(turn, plan);

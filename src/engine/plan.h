@@ -64,28 +64,29 @@ enum plan_stage {
 struct plan {
 	struct step *steps; /* in the order of the rules; of a direct call `only` */
 	uint32_t step_count;
-	uint32_t enforced_count;    /* of them not shadow */
-	unsigned char op;           /* enum algo_op */
-	unsigned char stage;        /* enum plan_stage */
-	unsigned char position;     /* enum wait_position; WAIT_NEW when it was prepared */
-	bool in_order;              /* it may wait, and does not overtake */
-	bool wants_permit;          /* see engine_want_permit */
-	bool gives_rest;            /* by permit: all that it covers, else places alone */
-	bool passes;                /* no step of the stage was refused so far */
-	bool cancelled;
-	int status;                 /* done: 0, or the error of a store, for which it took nothing */
-	uint32_t next;              /* step of the stage, in its order */
+	uint32_t next;      /* step of the stage, in its order */
+	uint32_t tightest;  /* whose decision is the plan's so far, or PLAN_NO_STEP */
+	unsigned char op;          /* enum algo_op */
+	unsigned char stage;       /* enum plan_stage */
+	signed char status;        /* done: 0, or the error of a store, for which it took nothing */
+	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
+	bool in_order : 1;          /* it may wait, and does not overtake */
+	bool wants_permit : 1;      /* see engine_want_permit */
+	bool gives_rest : 1;        /* by permit: all that it covers, else places alone */
+	bool passes : 1;            /* no step of the stage was refused so far */
+	bool cancelled : 1;
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
-	uint64_t max_wait_ns;       /* as in struct algo_call; 0 when it was prepared */
-	uint64_t waits_at;          /* the hash of the key that it waits for, or waited for last */
-	struct permit permit;       /* acquire: out, what was handed out; refund: which one it is */
-	struct step *refused;       /* by this one; or it waits for its key; or NULL */
-	struct step *tightest;      /* whose decision is the plan's so far, or NULL */
+	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
+	uint64_t waits_at;    /* the hash of the key that it waits for, or waited for last */
+	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
+	struct step *refused; /* by this one; or it waits for its key; or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
 	const struct rules_rule *listed; /* the rule that answers by itself, or NULL */
 	struct step only;
 };
+
+#define PLAN_NO_STEP UINT32_MAX
 
 enum engine_state {
 	ENGINE_DONE,

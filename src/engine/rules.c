@@ -310,7 +310,6 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 		};
 		if (!step->shadow && !limit_cost_fits(limit, plan->op, plan->cost))
 			return WEIR_ECOST;
-		plan->enforced_count += !step->shadow;
 	}
 	return WEIR_OK;
 }

@@ -19,7 +19,6 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	*to = *from;
 	to->steps = own > 0 ? memory : &to->only;
 	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;
-	to->tightest = NULL;
 	to->each = NULL;
 	for (size_t i = 0; i < to->step_count; i++) {
 		struct step *step = &to->steps[i];
@@ -42,8 +41,6 @@ bool engine_adapt(struct plan *plan, const struct weir_engine *now)
 
 		if (engine_limit_of(now, step->limit->algo.identity))
 			plan->steps[kept++] = *step;
-		else
-			plan->enforced_count -= !step->shadow;
 	}
 	plan->step_count = (uint32_t)kept;
 	return kept > 0 || plan->steps != &plan->only;
