@@ -332,8 +332,9 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 		    table_store(&store->table, &place, slot,
 		                memory_pack(place.tag, state, limit->generation), time->now_ns, NULL))
 			return state.until_ns;
-		if (__builtin_expect(!slot.cell, 0) &&
-		    memory_is_full(store, limit, &place, time->now_ns, out))
+		if (slot.cell)
+			cell_stay_away(slot.cell);
+		else if (memory_is_full(store, limit, &place, time->now_ns, out))
 			return 0;
 	}
 }

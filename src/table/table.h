@@ -281,7 +281,7 @@ static inline bool table_store(struct table *table, const struct table_place *pl
                                const struct table_judge *judge)
 {
 	if (__builtin_expect(slot.cell != NULL && !cell_is_claim(slot.value), 1))
-		return cell_swap_in_turn(slot.cell, slot.value, after);
+		return cell_swap(slot.cell, slot.value, after);
 	return table_store_slow(table, place, slot, after, now_ns, judge);
 }
 
