@@ -1,5 +1,7 @@
 #include "rows/places.h"
 
+#include "base/fence.h"
+
 #define SPAN_BITS 14
 #define SPAN      ((1U << SPAN_BITS) - 1)
 #define CLOSING   (1U << SPAN_BITS)
@@ -14,10 +16,17 @@ struct cell places_make(const struct algo_limit *limit, const struct algo_call *
 	                 CELL_HELD);
 }
 
-bool places_matches(const struct places_match *match, struct cell place)
+static bool is_meant(const struct places_match *match, struct cell place)
 {
 	return (match->any_word || cell_word(place) == match->word) &&
 	       (match->until_ns == 0 || cell_ahead_ns(place, match->until_ns) == 0);
+}
+
+/* The same place, held by nobody. */
+static struct cell free_place(struct cell place)
+{
+	place.high &= ~UINT64_C(15);
+	return place;
 }
 
 unsigned places_span(struct cell head, const struct row *row)
@@ -73,16 +82,115 @@ struct cell places_raise(const struct algo_limit *limit, struct cell head, uint3
 	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_HELD);
 }
 
-struct cell places_released(struct cell head, bool closing)
+/* The head after a release. */
+static struct cell released(struct cell head, bool closing)
 {
 	uint32_t word = (cell_word(head) + RELEASE) & ~CLOSING;
 
 	return (struct cell){head.low >> 32 << 32 | word | (closing ? CLOSING : 0), head.high};
 }
 
-struct cell places_idle(struct cell head, uint64_t now_ns)
+/* The head as it says nothing any more. */
+static struct cell spent(struct cell head, uint64_t now_ns)
 {
 	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
+}
+
+/* On behalf of a head, which is looked at before each swap. */
+static bool swap_place(const struct row_state *state, unsigned i, struct cell before,
+                       struct cell after)
+{
+	return cell_tag(places_head(state)) == state->row.tag &&
+	       cell_swap(&state->row.cells[i], before, after);
+}
+
+/* The place from which a permit's are looked for: threads seldom meet there. */
+static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
+{
+	uint32_t mixed = (uint32_t)(((until_ns ^ word) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+
+	return (unsigned)((uint64_t)mixed * places >> 32);
+}
+
+uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
+                     struct cell place, uint64_t n, uint64_t now_ns)
+{
+	unsigned places = (unsigned)limit->places.max, taken = 0;
+	unsigned at = start_of(place.high >> 4, cell_word(place), places);
+
+	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell before = row_load(&state->row, at);
+
+		if (!places_is_held(before, state->row.tag, now_ns))
+			taken += swap_place(state, at, before, place);
+	}
+	fence_behind_swap(); /* all see the places before the caller looks at the head */
+	return taken;
+}
+
+/* Whether a row whose places end at `span` has none that is held. */
+static bool is_idle(const struct row_state *state, unsigned span, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < span; i++)
+		if (places_is_held(cell_peek(&state->row.cells[i]), state->row.tag, now_ns))
+			return false;
+	return true;
+}
+
+/*
+ * Who takes a place sees afterwards that the head is closing, or took it before the
+ * second look here.
+ */
+static void after_release(const struct row_state *state, uint64_t now_ns)
+{
+	struct cell head, after;
+	unsigned span;
+	bool idle;
+
+	do {
+		head = places_head(state);
+		span = places_span(head, &state->row);
+		if (span == 0)
+			return; /* another key's by now */
+		idle = is_idle(state, span, now_ns);
+		after = released(head, idle);
+	} while (!cell_swap(state->cell, head, after));
+	fence_behind_swap(); /* all see that it is closing before the second look */
+	if (idle && is_idle(state, span, now_ns))
+		cell_swap(state->cell, after, spent(after, now_ns));
+}
+
+uint64_t places_release(const struct row_state *state, const struct places_match *match, uint64_t n,
+                        uint64_t now_ns)
+{
+	unsigned places = places_span(state->head, &state->row), freed = 0;
+	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
+
+	for (unsigned i = 0; i < places && freed < n; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell place = row_load(&state->row, at);
+
+		if (places_is_held(place, state->row.tag, now_ns) &&
+		    is_meant(match, place))
+			freed += swap_place(state, at, place, free_place(place));
+	}
+	if (freed > 0)
+		after_release(state, now_ns);
+	return freed;
+}
+
+void places_cut_back(const struct algo_limit *limit, const struct row_state *state, uint64_t now_ns)
+{
+	unsigned places = places_span(state->head, &state->row);
+
+	for (unsigned at = 0; at < places; at++) {
+		struct cell place = row_load(&state->row, at);
+
+		if (places_is_held(place, state->row.tag, now_ns) &&
+		    cell_ahead_ns(place, now_ns) > (int64_t)(limit->places.lease_ns + ALGO_SKEW_NS))
+			swap_place(state, at, place,
+			           cell_make(cell_tag(place), now_ns + limit->places.lease_ns,
+			                     cell_word(place), CELL_HELD));
+	}
 }
 
 void places_explain(const struct algo_limit *limit, const struct places_use *use,

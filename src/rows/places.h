@@ -4,7 +4,8 @@
  * A limit of `max` has so many places in a key's row. A permit of a cost holds as
  * many of them, each a cell with the key's tag, the end of the lease and the low
  * half of the permit's id; so no more than `max` are in flight, for there are no
- * more places. docs/design/wide-states.md says how they are taken and given back.
+ * more places. A place is taken by a compare-and-swap from free to held, and freed by one from
+ * exactly what was taken. docs/design/wide-states.md says why that is exact.
  *
  * The key's head counts nothing. While places are held it is there, of the
  * generation CELL_HELD, its `until` at or after the end of every lease, its word
@@ -13,7 +14,9 @@
  *
  * where all places that are held lie before span, each release raises the version
  * (so who found no place free and then the same head, was right), and closing says
- * that somebody looks whether none is held any more.
+ * that somebody looks whether none is held any more. To release is (1) to free places; (2) to
+ * look, and count a release in the head, which is closing if none is held; (3) then, if again none
+ * is held, to let it go.
  */
 #ifndef ROWS_PLACES_H
 #define ROWS_PLACES_H
@@ -45,22 +48,6 @@ static inline bool places_is_held(struct cell place, uint32_t tag, uint64_t now_
 	return cell_tag(place) == tag && cell_is_held(place) && cell_ahead_ns(place, now_ns) > 0;
 }
 
-/** Whether a place ends further ahead than `limit` lets any. */
-static inline bool places_is_far(const struct algo_limit *limit, struct cell place, uint64_t now_ns)
-{
-	return cell_ahead_ns(place, now_ns) > (int64_t)(limit->places.lease_ns + ALGO_SKEW_NS);
-}
-
-/** Whether a held place is meant. */
-bool places_matches(const struct places_match *match, struct cell place);
-
-/** The same place, held by nobody. */
-static inline struct cell places_free(struct cell place)
-{
-	place.high &= ~UINT64_C(15);
-	return place;
-}
-
 /** How many places of the row may be held: none without a head. */
 unsigned places_span(struct cell head, const struct row *row);
 
@@ -78,11 +65,22 @@ bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
 struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
                          uint64_t now_ns);
 
-/** The head after a release. */
-struct cell places_released(struct cell head, bool closing);
+static inline struct cell places_head(const struct row_state *state)
+{
+	return cell_load(state->cell, state->row.load_is_atomic);
+}
 
-/** The head as it says nothing any more. */
-struct cell places_idle(struct cell head, uint64_t now_ns);
+/** Makes up to `n` places of the limit be as `place`; returns how many. All see them then. */
+uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
+                     struct cell place, uint64_t n, uint64_t now_ns);
+
+/** Frees up to `n` of the places that are meant, and tells by the head; returns how many. */
+uint64_t places_release(const struct row_state *state, const struct places_match *match, uint64_t n,
+                        uint64_t now_ns);
+
+/** Leases that a clock since set back has put too far ahead begin now. */
+void places_cut_back(const struct algo_limit *limit, const struct row_state *state,
+                     uint64_t now_ns);
 
 /** What `use` comes to as an answer; allowed as `out` says. */
 void places_explain(const struct algo_limit *limit, const struct places_use *use,

@@ -32,6 +32,13 @@ struct row {
 	bool load_is_atomic;
 };
 
+/* Where a head is, as what it was found, and its row. */
+struct row_state {
+	struct cell *cell; /* NULL: there is none */
+	struct cell head;
+	struct row row;
+};
+
 static inline struct cell row_load(const struct row *row, unsigned place)
 {
 	return cell_load(&row->cells[place], row->load_is_atomic);

@@ -1,22 +1,18 @@
 /*
  * places.c: the loop in which permits meet on places.
  *
- * Here not the head decides but each place: it is taken by a compare-and-swap from
- * free to held, and freed by one from exactly what was taken. The head is there so
- * that the row stays the key's while places are held:
+ * rows/places.h takes and gives back places in one row. A key may have several rows: that of
+ * its limit's table and those of former ones; and parameters may change meanwhile. So an acquire
  *
- *   acquire  (1) look, and deny if too many others are held; (2) make the head fit:
- *            there, not closing, spent no earlier than the lease; (3) take places;
- *            (4) see that the head still fits, else give back and begin anew.
- *   release  (1) free places; (2) look, and count a release in the head, which is
- *            closing if none is held; (3) then, if again none is held, let it go.
+ *   (1) looks, and denies if too many others are held; (2) makes the head fit: there, not
+ *   closing, spent no earlier than the lease; (3) takes places; (4) sees that the head still
+ *   fits, else gives back and begins anew.
  *
  * Where there may be places beside those of `max` (it was lowered, or the row is a
  * wider one by now), (4) is a look over all of them: of those who grant at once the
  * last to take sees the others. docs/design/wide-states.md has the proof.
  */
 #include "rows/places.h"
-#include "base/fence.h"
 #include "store/wide.h"
 
 /* Whose places: a key's in a store, or those of one head and row. */
@@ -35,17 +31,12 @@ struct view {
 	struct places_use use;
 };
 
-static struct cell head_of(const struct wide_state *state)
-{
-	return cell_load(state->slot.cell, state->row.load_is_atomic);
-}
-
 static void find(const struct holder *holder, const struct algo_limit *limit, struct view *view)
 {
 	if (!holder->store) {
 		view->count = 1;
 		view->states[0] = *holder->alone;
-		view->states[0].slot.value = head_of(holder->alone);
+		view->states[0].at.head = places_head(&holder->alone->at);
 		return;
 	}
 	view->count = 0;
@@ -67,7 +58,7 @@ static void look(const struct holder *holder, const struct algo_limit *limit, ui
 	find(holder, limit, view);
 	view->use = (struct places_use){.first_ns = UINT64_MAX};
 	for (size_t i = 0; i < view->count; i++)
-		places_look(limit, now_ns, view->states[i].slot.value, &view->states[i].row,
+		places_look(limit, now_ns, view->states[i].at.head, &view->states[i].at.row,
 		            &view->use);
 }
 
@@ -80,118 +71,14 @@ static bool unchanged(const struct view *view)
 	return true;
 }
 
-/* On behalf of a head, which is looked at before each swap. */
-static bool swap_place(const struct wide_state *state, unsigned i, struct cell before,
-                       struct cell after)
-{
-	return cell_tag(head_of(state)) == state->row.tag &&
-	       cell_swap(&state->row.cells[i], before, after);
-}
-
-/* The place from which a permit's are looked for: threads seldom meet there. */
-static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
-{
-	uint32_t mixed = (uint32_t)(((until_ns ^ word) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
-
-	return (unsigned)((uint64_t)mixed * places >> 32);
-}
-
-static uint64_t take(const struct wide_state *state, struct cell place, uint64_t max, uint64_t n,
-                     uint64_t now_ns)
-{
-	unsigned places = (unsigned)max, taken = 0;
-	unsigned at = start_of(place.high >> 4, cell_word(place), places);
-
-	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell before = row_load(&state->row, at);
-
-		if (!places_is_held(before, state->row.tag, now_ns))
-			taken += swap_place(state, at, before, place);
-	}
-	return taken;
-}
-
-/* Frees up to `n` of the places that are meant; returns how many. */
-static uint64_t release(const struct wide_state *state, const struct places_match *match,
-                        uint64_t n, uint64_t now_ns)
-{
-	unsigned places = places_span(state->slot.value, &state->row), freed = 0;
-	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
-
-	for (unsigned i = 0; i < places && freed < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell place = row_load(&state->row, at);
-
-		if (places_is_held(place, state->row.tag, now_ns) &&
-		    places_matches(match, place))
-			freed += swap_place(state, at, place, places_free(place));
-	}
-	return freed;
-}
-
-/* Whether a row whose places end at `span` has none that is held. */
-static bool is_idle(const struct wide_state *state, unsigned span, uint64_t now_ns)
-{
-	for (unsigned i = 0; i < span; i++)
-		if (places_is_held(cell_peek(&state->row.cells[i]), state->row.tag, now_ns))
-			return false;
-	return true;
-}
-
-/*
- * Who takes a place sees afterwards that the head is closing, or took it before the
- * second look here.
- */
-static void after_release(const struct wide_state *state, uint64_t now_ns)
-{
-	struct cell head, after;
-	unsigned span;
-	bool idle;
-
-	do {
-		head = head_of(state);
-		span = places_span(head, &state->row);
-		if (span == 0)
-			return; /* another key's by now */
-		idle = is_idle(state, span, now_ns);
-		after = places_released(head, idle);
-	} while (!cell_swap(state->slot.cell, head, after));
-	fence_behind_swap(); /* all see that it is closing before the second look */
-	if (idle && is_idle(state, span, now_ns))
-		cell_swap(state->slot.cell, after, places_idle(after, now_ns));
-}
-
-static uint64_t release_and_tell(const struct view *view, const struct places_match *match,
-                                 uint64_t n, uint64_t now_ns)
+static uint64_t release(const struct view *view, const struct places_match *match, uint64_t n,
+                        uint64_t now_ns)
 {
 	uint64_t freed = 0;
 
-	for (size_t i = 0; i < view->count && freed < n; i++) {
-		uint64_t here = release(&view->states[i], match, n - freed, now_ns);
-
-		if (here > 0)
-			after_release(&view->states[i], now_ns);
-		freed += here;
-	}
+	for (size_t i = 0; i < view->count && freed < n; i++)
+		freed += places_release(&view->states[i].at, match, n - freed, now_ns);
 	return freed;
-}
-
-/* Leases that a clock since set back has put too far ahead begin now. */
-static void cut_back(const struct view *view, const struct algo_limit *limit, uint64_t now_ns)
-{
-	for (size_t i = 0; i < view->count; i++) {
-		const struct wide_state *state = &view->states[i];
-		unsigned places = places_span(state->slot.value, &state->row);
-
-		for (unsigned at = 0; at < places; at++) {
-			struct cell place = row_load(&state->row, at);
-
-			if (places_is_held(place, state->row.tag, now_ns) &&
-			    places_is_far(limit, place, now_ns))
-				swap_place(state, at, place,
-				           cell_make(cell_tag(place), now_ns + limit->places.lease_ns,
-				                     cell_word(place), CELL_HELD));
-		}
-	}
 }
 
 /* What an acquire has so far: `n` like `place` in the row of `state`. */
@@ -209,8 +96,7 @@ static void put_back(struct taken *taken, uint64_t now_ns)
 	if (taken->n == 0)
 		return;
 	match.until_ns = now_ns + taken->limit->places.lease_ns;
-	if (release(&taken->state, &match, taken->n, now_ns) > 0)
-		after_release(&taken->state, now_ns);
+	places_release(&taken->state.at, &match, taken->n, now_ns);
 	taken->n = 0;
 }
 
@@ -222,11 +108,10 @@ static bool take_rest(const struct holder *holder, struct taken *taken, const st
 	const struct wide_state *state = &view->states[0];
 
 	taken->state = *state;
-	taken->n += take(state, taken->place, limit->places.max, cost - taken->n, now_ns);
-	fence_behind_swap(); /* all see the places before (4) looks */
+	taken->n += places_take(limit, &state->at, taken->place, cost - taken->n, now_ns);
 	return taken->n == cost && view->count == 1 &&
-	       places_span(state->slot.value, &state->row) == limit->places.max &&
-	       places_fits(limit, head_of(state), state->row.tag,
+	       places_span(state->at.head, &state->at.row) == limit->places.max &&
+	       places_fits(limit, places_head(&state->at), state->at.row.tag,
 	                   now_ns + limit->places.lease_ns) &&
 	       algo_is_current(limit) && is_newest(holder, limit, state);
 }
@@ -282,7 +167,7 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 		} else {
 			find(holder, *by, &view);
 		}
-		freed += release_and_tell(&view, &match, cost - freed, now_ns);
+		freed += release(&view, &match, cost - freed, now_ns);
 	} while (newest && freed < cost);
 	look(holder, *by, now_ns, &view);
 	places_explain(*by, &view.use, out);
@@ -302,12 +187,13 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		uint64_t missing;
 
 		look(holder, limit, now_ns, &view);
-		if (taken.n > 0 && (limit != taken.limit || own->slot.cell != taken.state.slot.cell)) {
+		if (taken.n > 0 && (limit != taken.limit || own->at.cell != taken.state.at.cell)) {
 			put_back(&taken, now_ns);
 			continue;
 		}
 		if (view.use.far) {
-			cut_back(&view, limit, now_ns);
+			for (size_t i = 0; i < view.count; i++)
+				places_cut_back(limit, &view.states[i].at, now_ns);
 			continue;
 		}
 		out->allowed = has_room(limit, &view, call->cost, taken.n);
@@ -319,10 +205,10 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 			return 0;
 		}
 		taken.limit = limit;
-		taken.place = places_make(limit, call, now_ns, own->row.tag);
-		if (!places_fits(limit, own->slot.value, own->row.tag,
+		taken.place = places_make(limit, call, now_ns, own->at.row.tag);
+		if (!places_fits(limit, own->at.head, own->at.row.tag,
 		                 now_ns + limit->places.lease_ns)) {
-			struct cell head = places_raise(limit, own->slot.value, own->row.tag, now_ns);
+			struct cell head = places_raise(limit, own->at.head, own->at.row.tag, now_ns);
 
 			if (wide_store_head(own, &on, head) || !wide_is_full(own, now_ns))
 				continue;

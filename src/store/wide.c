@@ -33,20 +33,20 @@ static bool is_still(struct cell *cell, struct cell value, const struct row *row
 
 bool wide_still(const struct wide_state *state)
 {
-	return !state->slot.cell || is_still(state->slot.cell, state->slot.value, &state->row);
+	return !state->at.cell || is_still(state->at.cell, state->at.head, &state->at.row);
 }
 
 /* What an earlier life of the key left in the row would count once the row is looked at. */
 static bool clean(const struct wide_state *state)
 {
-	for (unsigned i = 0; i < state->row.width; i++) {
-		struct cell cell = row_load(&state->row, i), none = slots_void(cell);
+	for (unsigned i = 0; i < state->at.row.width; i++) {
+		struct cell cell = row_load(&state->at.row, i), none = slots_void(cell);
 
-		if (cell_tag(cell) != state->row.tag || cell_bits(cell) == cell_bits(none))
+		if (cell_tag(cell) != state->at.row.tag || cell_bits(cell) == cell_bits(none))
 			continue;
 		if (!wide_still(state))
 			return false;
-		cell_swap(&state->row.cells[i], cell, none); /* else somebody else has just done it */
+		cell_swap(&state->at.row.cells[i], cell, none); /* else somebody else has just done it */
 	}
 	return true;
 }
@@ -86,14 +86,15 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 	struct judge judge = {{weigh}, state->wide, on};
 
 	if (!state->wide)
-		return cell_swap(state->slot.cell, state->slot.value, after);
-	return table_store(&state->wide->table, &state->place, state->slot, after, on->now_ns,
+		return cell_swap(state->at.cell, state->at.head, after);
+	return table_store(&state->wide->table, &state->place,
+	                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
 	                   weighs(on->limit) ? &judge.judge : NULL);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return !state->slot.cell && table_is_full(&state->wide->table, &state->place, now_ns);
+	return !state->at.cell && table_is_full(&state->wide->table, &state->place, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -131,7 +132,7 @@ static bool attempt(struct wide_state *state, const struct row_step *on, struct 
 		return false;
 	case ROW_WANT_CELL:
 		if (!wide_still(state) ||
-		    !cell_swap(&state->row.cells[change.place], change.before, change.after))
+		    !cell_swap(&state->at.row.cells[change.place], change.before, change.after))
 			return false;
 		if (!change.then_head) {
 			go_on(rest, &change);
@@ -150,12 +151,13 @@ static bool attempt(struct wide_state *state, const struct row_step *on, struct 
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
-	state->wide = wide;
-	state->place = table_place(&wide->table, key->hash);
-	state->slot = memory_find(&wide->table, &state->place, key->wide == wide ? key->cell : NULL);
-	state->row = row_of(wide, state->slot.cell, state->place.tag);
-	if (!state->slot.cell)
-		state->row.cells = NULL;
+	struct table_place place = table_place(&wide->table, key->hash);
+	struct table_slot slot = memory_find(&wide->table, &place, key->wide == wide ? key->cell : NULL);
+
+	*state = (struct wide_state){
+	    wide, place, {slot.cell, slot.value, row_of(wide, slot.cell, place.tag)}};
+	if (!slot.cell)
+		state->at.row.cells = NULL;
 }
 
 /*
@@ -173,9 +175,9 @@ static bool find_former(struct wide_table *former, const struct store_key *key,
 	do {
 		wide_find(former, key, &state);
 		former = former->former;
-	} while (former && !row_head_live(state.slot.value, on->now_ns));
-	old.head = state.slot.value;
-	old.row = &state.row;
+	} while (former && !row_head_live(state.at.head, on->now_ns));
+	old.head = state.at.head;
+	old.row = &state.at.row;
 	moved = rows_moved(&old);
 	if (cell_is_empty(moved))
 		return true;
@@ -183,7 +185,7 @@ static bool find_former(struct wide_table *former, const struct store_key *key,
 		moved = (struct cell){0, 0};
 	if (cell_bits(moved) != cell_bits(old.head) &&
 	    (on->call->op == ALGO_PEEK ? !wide_still(&state)
-	                               : !cell_swap(state.slot.cell, old.head, moved)))
+	                               : !cell_swap(state.at.cell, old.head, moved)))
 		return false;
 	*head = moved;
 	return true;
@@ -273,7 +275,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 {
 	struct wide_state state;
 	struct algo_call rest = *call;
-	struct row_step on = {*by, &rest, time->now_ns, time->window_end_ns, .row = &state.row};
+	struct row_step on = {*by, &rest, time->now_ns, time->window_end_ns, .row = &state.at.row};
 	uint64_t until_ns;
 
 	if (algo_holds_places(*by))
@@ -286,7 +288,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 		/* What has taken over may have closed this state, or given a slot another length. */
 		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
 			continue;
-		on.head = state.slot.value;
+		on.head = state.at.head;
 		if (wide->former && !row_head_live(on.head, on.now_ns) &&
 		    !find_former(wide->former, key, &on, &on.head))
 			continue;
@@ -305,11 +307,11 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
                          const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, struct algo_outcome *out)
 {
-	struct wide_state state = {.slot = {.cell = head},
-	                           .row = {row, limit->width, MEMORY_TAG, load_is_atomic}};
+	struct wide_state state = {
+	    .at = {.cell = head, .row = {row, limit->width, MEMORY_TAG, load_is_atomic}}};
 	struct algo_call rest = *call;
 	struct row_step on = {limit, &rest, time->now_ns, time->window_end_ns,
-	                      cell_load(head, load_is_atomic), &state.row};
+	                      cell_load(head, load_is_atomic), &state.at.row};
 	uint64_t until_ns;
 
 	if (algo_holds_places(limit))
@@ -319,7 +321,7 @@ uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomi
 	                      : try_log(head, &on, call->cost, out, &until_ns)))
 		return until_ns;
 	do
-		on.head = state.slot.value = cell_load(head, load_is_atomic);
+		on.head = state.at.head = cell_load(head, load_is_atomic);
 	while (!attempt(&state, &on, &rest, out, &until_ns));
 	out->allowed &= !found_nothing(&on, call);
 	return until_ns;

@@ -8,8 +8,7 @@
 struct wide_state {
 	struct wide_table *wide; /* NULL: the head is one limit's alone */
 	struct table_place place;
-	struct table_slot slot;
-	struct row row;
+	struct row_state at;
 };
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state);
