@@ -50,6 +50,7 @@ int main(void)
 {
 	const struct algorithm *algorithm;
 	struct buffer out = {0};
+	bool failed;
 
 	for (size_t i = 0; (algorithm = algorithm_listed(i)); i++) {
 		buffer_printf(&out, "%s{\"name\":\"%s\",\"value\":%d,\"paced\":%s,\"holds_places\":%s,",
@@ -66,5 +67,7 @@ int main(void)
 	}
 	buffer_add_text(&out, "]\n");
 	fwrite(out.data, 1, out.len, stdout);
-	return out.failed;
+	failed = out.failed;
+	buffer_free(&out);
+	return failed;
 }
