@@ -27,7 +27,6 @@
 #include <weir/weir.h>
 
 #include "algo/algorithm.h"
-#include "algo/bucket.h"
 #include "algo/rows.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -60,6 +59,24 @@ struct calendar {
 	uint64_t period;   /* in units */
 	enum weir_unit unit;
 	enum weir_weekday week_start;
+};
+
+/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
+struct bucket_time {
+	uint64_t ns;
+	uint32_t under;
+};
+
+/* Parameters of buckets, here for the inlined fast path. */
+struct bucket_params {
+	uint64_t count;              /* tokens per period */
+	uint64_t burst;              /* tokens in `depth`, rounded up */
+	uint64_t p;                  /* period / gcd(count, period) */
+	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
+	struct bucket_time interval; /* T */
+	struct bucket_time depth;    /* what is admitted, ... */
+	struct bucket_time at_once;  /* and of it without a wait */
+	enum weir_reason denial;
 };
 
 /* Room for the parameters of other algorithms, which only their own files know. */

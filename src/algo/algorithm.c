@@ -1,7 +1,8 @@
-/* algorithm.c: the list of algorithms, as meson.build has it. */
+/* algorithm.c: the list of algorithms, as meson.build has it, and options against it. */
 #include "algo/algorithm.h"
 
 #include "algorithm_list.h" /* ALGORITHMS(X): X(name, NAME) for each */
+#include "base/error.h"
 
 #define DECLARE(name, NAME) extern const struct algorithm algorithm_##name;
 ALGORITHMS(DECLARE)
@@ -30,4 +31,64 @@ const struct word *algorithm_words(void)
 const struct algorithm *algorithm_listed(size_t index)
 {
 	return index < sizeof in_order / sizeof *in_order ? in_order[index] : NULL;
+}
+
+/* The algorithm's parameter in the same field as another one's; NULL: it has none. */
+static const struct algo_parameter *counterpart(const struct algorithm *algorithm,
+                                                const struct algo_parameter *parameter)
+{
+	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
+		if (own->offset == parameter->offset)
+			return own;
+	return NULL;
+}
+
+/* Expected only with the algorithms that have such a parameter. */
+static int refuse(const struct algo_parameter *parameter, const struct algorithm *found,
+                  struct weir_error *error)
+{
+	const struct algorithm *algorithm;
+	char names[PARAMETER_NAMES_MAX] = "";
+
+	for (unsigned i = 0; (algorithm = algorithm_of(i)); i++)
+		if (counterpart(algorithm, parameter))
+			parameter_add_name(names, algorithm->name);
+	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
+	                 parameter->name, names, found->name);
+}
+
+/* A parameter of another algorithm is refused, not ignored. */
+static int check_foreign(const struct algorithm *algorithm,
+                         const struct weir_limit_options *options, struct weir_error *error)
+{
+	const struct algorithm *other;
+
+	for (unsigned i = 0; (other = algorithm_of(i)); i++)
+		for (const struct algo_parameter *row = other->parameters; row->name; row++)
+			if (parameter_is_given(row, options) && !counterpart(algorithm, row))
+				return refuse(row, algorithm, error);
+	return WEIR_OK;
+}
+
+int algorithm_check(const struct weir_limit_options *options, struct weir_error *error)
+{
+	const struct algorithm *algorithm = algorithm_of(options->algorithm);
+	int status;
+
+	if (!algorithm)
+		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
+		                 (int)options->algorithm);
+	status = check_foreign(algorithm, options, error);
+	for (const struct algo_parameter *row = algorithm->parameters; row->name && status == WEIR_OK;
+	     row++)
+		status = parameter_check(row, options, error);
+	return status;
+}
+
+void algorithm_resolve(struct weir_limit_options *options)
+{
+	const struct algo_parameter *row = algorithm_of(options->algorithm)->parameters;
+
+	for (; row->name; row++)
+		parameter_resolve(row, options);
 }

@@ -86,6 +86,15 @@ const struct word *algorithm_words(void);
 /** All algorithms in the order of the list; NULL past the last. */
 const struct algorithm *algorithm_listed(size_t index);
 
+/**
+ * Checks all that can be known of options without their algorithm's own `init`. Errors as
+ * weir_limit_open, with messages that begin with the parameter's name: "rate: expected …".
+ */
+int algorithm_check(const struct weir_limit_options *options, struct weir_error *error);
+
+/** Fills in the algorithm's defaults; an explicit zero is 0 then. */
+void algorithm_resolve(struct weir_limit_options *options);
+
 /* For `init` of algorithms. */
 
 /** Windows of the calendar. Errors as weir_limit_open. */

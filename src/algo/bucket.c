@@ -25,7 +25,6 @@
  */
 #include "algo/bucket.h"
 
-#include "algo/algo.h"
 #include "base/error.h"
 
 /* Further than any depth, and two of them add up. */

@@ -2,37 +2,10 @@
 #ifndef ALGO_BUCKET_H
 #define ALGO_BUCKET_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <weir/weir.h>
-
-struct algo_call;
-struct algo_limit;
-struct algo_note;
-struct algo_outcome;
-struct algo_state;
-struct algo_time;
+#include "algo/algo.h"
 
 /* The most that may wait: what every reader of JSON can count. */
 #define BUCKET_WAITING_MAX (UINT64_C(1) << 53)
-
-/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
-struct bucket_time {
-	uint64_t ns;
-	uint32_t under;
-};
-
-struct bucket_params {
-	uint64_t count;              /* tokens per period */
-	uint64_t burst;              /* tokens in `depth`, rounded up */
-	uint64_t p;                  /* period / gcd(count, period) */
-	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
-	struct bucket_time interval; /* T */
-	struct bucket_time depth;    /* what is admitted, ... */
-	struct bucket_time at_once;  /* and of it without a wait */
-	enum weir_reason denial;
-};
 
 /* What a bucket admits: some tokens at once, then as many as may wait, and so long. */
 struct bucket_shape {

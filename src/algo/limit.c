@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "algo/bucket.h"
 #include "algo/calendar.h"
 #include "base/error.h"
 #include "base/zone.h"
@@ -48,12 +49,12 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
                     struct weir_error *error)
 {
 	struct weir_limit_options options = *given;
-	int status = parameters_check(given, error);
+	int status = algorithm_check(given, error);
 
 	*limit = (struct algo_limit){.algorithm = algorithm_of(given->algorithm)};
 	if (status != WEIR_OK)
 		return status;
-	parameters_resolve(&options);
+	algorithm_resolve(&options);
 	limit->rows = limit->algorithm->rows;
 	limit->paced = limit->algorithm->paced;
 	limit->retry_ns = options.retry_ns ? options.retry_ns : ALGO_RETRY_DEFAULT_NS;

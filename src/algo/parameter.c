@@ -1,14 +1,11 @@
-/* parameter.c: checks of options against the rows of their algorithm. */
+/* parameter.c: values of options against their rows. */
 #include "algo/parameter.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "algo/algorithm.h"
 #include "base/error.h"
 #include "base/number.h"
-
-#define NAMES_MAX 200
 
 static const uint64_t unit_ns[] = {
     [WEIR_SECOND] = NS_PER_S,
@@ -78,48 +75,11 @@ bool parameter_is_given(const struct algo_parameter *parameter,
 	}
 }
 
-/* The algorithm's parameter in the same field as another one's; NULL: it has none. */
-static const struct algo_parameter *counterpart(const struct algorithm *algorithm,
-                                                const struct algo_parameter *parameter)
-{
-	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
-		if (own->offset == parameter->offset)
-			return own;
-	return NULL;
-}
-
-static void add_name(char names[NAMES_MAX], const char *name)
+void parameter_add_name(char names[PARAMETER_NAMES_MAX], const char *name)
 {
 	size_t len = strlen(names);
 
-	snprintf(names + len, NAMES_MAX - len, "%s%s", len ? ", " : "", name);
-}
-
-/* Expected only with the algorithms that have such a parameter. */
-static int refuse(const struct algo_parameter *parameter, const struct algorithm *found,
-                  struct weir_error *error)
-{
-	const struct algorithm *algorithm;
-	char names[NAMES_MAX] = "";
-
-	for (unsigned i = 0; (algorithm = algorithm_of(i)); i++)
-		if (counterpart(algorithm, parameter))
-			add_name(names, algorithm->name);
-	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
-	                 parameter->name, names, found->name);
-}
-
-/* A parameter of another algorithm is refused, not ignored. */
-static int check_foreign(const struct algorithm *algorithm,
-                         const struct weir_limit_options *options, struct weir_error *error)
-{
-	const struct algorithm *other;
-
-	for (unsigned i = 0; (other = algorithm_of(i)); i++)
-		for (const struct algo_parameter *row = other->parameters; row->name; row++)
-			if (parameter_is_given(row, options) && !counterpart(algorithm, row))
-				return refuse(row, algorithm, error);
-	return WEIR_OK;
+	snprintf(names + len, PARAMETER_NAMES_MAX - len, "%s%s", len ? ", " : "", name);
 }
 
 static int check_rate(const struct algo_parameter *parameter, const struct weir_rate *rate,
@@ -169,19 +129,19 @@ static int check_word(const struct algo_parameter *parameter,
                       const struct weir_limit_options *options, struct weir_error *error)
 {
 	unsigned value = *(const unsigned *)field_of(parameter, options);
-	char names[NAMES_MAX] = "";
+	char names[PARAMETER_NAMES_MAX] = "";
 
 	for (const struct word *word = parameter->words; word->name; word++) {
 		if (word->value == value)
 			return WEIR_OK;
-		add_name(names, word->name);
+		parameter_add_name(names, word->name);
 	}
 	return error_set(error, WEIR_EINVAL, "%s: expected one of %s, found %d", parameter->name, names,
 	                 (int)value);
 }
 
-static int check(const struct algo_parameter *parameter, const struct weir_limit_options *options,
-                 struct weir_error *error)
+int parameter_check(const struct algo_parameter *parameter,
+                    const struct weir_limit_options *options, struct weir_error *error)
 {
 	double value;
 
@@ -209,38 +169,19 @@ static int check(const struct algo_parameter *parameter, const struct weir_limit
 	}
 }
 
-int parameters_check(const struct weir_limit_options *options, struct weir_error *error)
+void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)
 {
-	const struct algorithm *algorithm = algorithm_of(options->algorithm);
-	int status;
+	if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
+		*(const char **)((char *)options + row->offset) = row->text;
+	} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
+		*(double *)((char *)options + row->offset) = (double)row->otherwise;
+	} else if (row->type == ALGO_NUMBER || row->type == ALGO_TIME) {
+		uint64_t value = parameter_number(row, options);
 
-	if (!algorithm)
-		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
-		                 (int)options->algorithm);
-	status = check_foreign(algorithm, options, error);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name && status == WEIR_OK;
-	     row++)
-		status = check(row, options, error);
-	return status;
-}
-
-void parameters_resolve(struct weir_limit_options *options)
-{
-	const struct algo_parameter *row = algorithm_of(options->algorithm)->parameters;
-
-	for (; row->name; row++) {
-		if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
-			*(const char **)((char *)options + row->offset) = row->text;
-		} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
-			*(double *)((char *)options + row->offset) = (double)row->otherwise;
-		} else if (row->type == ALGO_NUMBER || row->type == ALGO_TIME) {
-			uint64_t value = parameter_number(row, options);
-
-			if (value == 0)
-				value = row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
-			else if (value == WEIR_ZERO)
-				value = 0;
-			put(row, value, options);
-		}
+		if (value == 0)
+			value = row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
+		else if (value == WEIR_ZERO)
+			value = 0;
+		put(row, value, options);
 	}
 }

@@ -105,14 +105,16 @@ uint64_t parameter_number(const struct algo_parameter *parameter,
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,
                    struct weir_limit_options *options);
 
-/**
- * Checks all that can be known of options without their algorithm's own `init`. Errors as
- * weir_limit_open, with messages that begin with the parameter's name: "rate: expected …".
- */
-int parameters_check(const struct weir_limit_options *options, struct weir_error *error);
+/** Checks a parameter by itself. Errors as weir_limit_open: "rate: expected …". */
+int parameter_check(const struct algo_parameter *parameter,
+                    const struct weir_limit_options *options, struct weir_error *error);
 
-/** Fills in the algorithm's defaults; an explicit zero is 0 then. */
-void parameters_resolve(struct weir_limit_options *options);
+/** Fills in its default; an explicit zero is 0 then. */
+void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options);
+
+#define PARAMETER_NAMES_MAX 200
+/** Appends a name to a list in a message. */
+void parameter_add_name(char names[PARAMETER_NAMES_MAX], const char *name);
 
 /** How long a rate's period is; of months and years the longest. A year at most. */
 uint64_t parameter_period_ns(const struct weir_rate *rate);

@@ -171,7 +171,7 @@ static void a_number_that_is_set_is_the_one_that_is_resolved(void **state)
 				struct weir_limit_options options = least(algorithm_of(i));
 
 				parameter_set(row, values[j], &options);
-				parameters_resolve(&options);
+				algorithm_resolve(&options);
 				assert_int_equal(parameter_number(row, &options), values[j]);
 			}
 		}
