@@ -100,7 +100,7 @@ static struct cell spent(struct cell head, uint64_t now_ns)
 static bool swap_place(const struct row_state *state, unsigned i, struct cell before,
                        struct cell after)
 {
-	return cell_tag(places_head(state)) == state->row.tag &&
+	return cell_tag(row_head(state)) == state->row.tag &&
 	       cell_swap(&state->row.cells[i], before, after);
 }
 
@@ -148,7 +148,7 @@ static void after_release(const struct row_state *state, uint64_t now_ns)
 	bool idle;
 
 	do {
-		head = places_head(state);
+		head = row_head(state);
 		span = places_span(head, &state->row);
 		if (span == 0)
 			return; /* another key's by now */

@@ -65,11 +65,6 @@ bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
 struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
                          uint64_t now_ns);
 
-static inline struct cell places_head(const struct row_state *state)
-{
-	return cell_load(state->cell, state->row.load_is_atomic);
-}
-
 /** Makes up to `n` places of the limit be as `place`; returns how many. All see them then. */
 uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
                      struct cell place, uint64_t n, uint64_t now_ns);

@@ -39,6 +39,12 @@ struct row_state {
 	struct row row;
 };
 
+/* The head as it is now. */
+static inline struct cell row_head(const struct row_state *state)
+{
+	return cell_load(state->cell, state->row.load_is_atomic);
+}
+
 static inline struct cell row_load(const struct row *row, unsigned place)
 {
 	return cell_load(&row->cells[place], row->load_is_atomic);

@@ -213,10 +213,10 @@ __attribute__((noinline)) uint64_t wide_apply(struct memory *store,
                                               const struct algo_time *time,
                                               struct algo_outcome *out);
 
-/** The same on a head and a row that belong to one limit alone. */
-uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
-                         const struct algo_limit *limit, const struct algo_call *call,
-                         const struct algo_time *time, struct algo_outcome *out);
+/** The same on a head and a row that belong to one limit alone; `alone->head` is not looked at. */
+uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
+                         const struct algo_call *call, const struct algo_time *time,
+                         struct algo_outcome *out);
 
 /** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
 bool wide_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,

@@ -36,7 +36,7 @@ static void find(const struct holder *holder, const struct algo_limit *limit, st
 	if (!holder->store) {
 		view->count = 1;
 		view->states[0] = *holder->alone;
-		view->states[0].at.head = places_head(&holder->alone->at);
+		view->states[0].at.head = row_head(&holder->alone->at);
 		return;
 	}
 	view->count = 0;
@@ -111,7 +111,7 @@ static bool take_rest(const struct holder *holder, struct taken *taken, const st
 	taken->n += places_take(limit, &state->at, taken->place, cost - taken->n, now_ns);
 	return taken->n == cost && view->count == 1 &&
 	       places_span(state->at.head, &state->at.row) == limit->places.max &&
-	       places_fits(limit, places_head(&state->at), state->at.row.tag,
+	       places_fits(limit, row_head(&state->at), state->at.row.tag,
 	                   now_ns + limit->places.lease_ns) &&
 	       algo_is_current(limit) && is_newest(holder, limit, state);
 }

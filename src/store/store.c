@@ -219,10 +219,11 @@ uint64_t store_alone_run(struct store_alone *alone, const struct store_step *ste
                          struct algo_outcome *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
+	struct row_state at = {
+	    &alone->cell, .row = {alone->row, step->limit->width, MEMORY_TAG, alone->load_is_atomic}};
 
 	if (alone->row)
-		return wide_apply_cell(&alone->cell, alone->row, alone->load_is_atomic, step->limit,
-		                       &step->call, &time, out);
+		return wide_apply_cell(&at, step->limit, &step->call, &time, out);
 	return memory_apply_cell(&alone->cell, alone->load_is_atomic, step->limit, &step->call, &time,
 	                         out);
 }

@@ -303,25 +303,24 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 	}
 }
 
-uint64_t wide_apply_cell(struct cell *head, struct cell *row, bool load_is_atomic,
-                         const struct algo_limit *limit, const struct algo_call *call,
-                         const struct algo_time *time, struct algo_outcome *out)
+uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
+                         const struct algo_call *call, const struct algo_time *time,
+                         struct algo_outcome *out)
 {
-	struct wide_state state = {
-	    .at = {.cell = head, .row = {row, limit->width, MEMORY_TAG, load_is_atomic}}};
+	struct wide_state state = {.at = *alone};
 	struct algo_call rest = *call;
 	struct row_step on = {limit, &rest, time->now_ns, time->window_end_ns,
-	                      cell_load(head, load_is_atomic), &state.at.row};
+	                      row_head(alone), &state.at.row};
 	uint64_t until_ns;
 
 	if (algo_holds_places(limit))
 		return places_apply_cell(&state, limit, call, time, out);
 	if (call->op == ALGO_ACQUIRE &&
-	    (limit->head_has_sum ? try_open(head, &on, out, &until_ns)
-	                      : try_log(head, &on, call->cost, out, &until_ns)))
+	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
+	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))
 		return until_ns;
 	do
-		on.head = state.at.head = cell_load(head, load_is_atomic);
+		on.head = state.at.head = row_head(alone);
 	while (!attempt(&state, &on, &rest, out, &until_ns));
 	out->allowed &= !found_nothing(&on, call);
 	return until_ns;

@@ -126,9 +126,11 @@ static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_call *call, const struct algo_time *time,
                       struct algo_outcome *out)
 {
+	struct row_state at = {&kept->head, .row = {kept->row, limit->width, MEMORY_TAG, true}};
+
 	if (limit->width == 0)
 		return memory_apply_cell(&kept->head, true, limit, call, time, out);
-	return wide_apply_cell(&kept->head, kept->row, true, limit, call, time, out);
+	return wide_apply_cell(&at, limit, call, time, out);
 }
 
 static void read_kept(struct kept *kept, const struct algo_limit *limit,

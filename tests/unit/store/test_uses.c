@@ -94,13 +94,15 @@ static void same_meaning(const struct algo_time *time)
 static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 {
 	struct algo_time time = algo_time_at(&state.limit, (struct moment){now_ns, now_ns});
+	struct row_state at = {
+	    &state.head, .row = {state.row, state.limit.width, MEMORY_TAG, true}};
 	struct algo_outcome cells, uses;
 	uint64_t cells_ns, uses_ns;
 
 	call.until_ns = name ? name->uses_ns : 0;
 	uses_ns = uses_step(&state.limit, &call, &time, &state.uses, &uses);
 	call.until_ns = name ? name->cells_ns : 0;
-	cells_ns = wide_apply_cell(&state.head, state.row, true, &state.limit, &call, &time, &cells);
+	cells_ns = wide_apply_cell(&at, &state.limit, &call, &time, &cells);
 	same_outcome(&cells, &uses);
 	same_meaning(&time);
 	state.denials += !cells.allowed;
