@@ -156,25 +156,36 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 	out->wait_ns = 0;
 }
 
+/* Denied; the same request would pass after so long. */
+static inline bool algo_outcome_deny(struct algo_outcome *out, enum weir_reason reason,
+                                     uint64_t retry_after_ns)
+{
+	out->allowed = false;
+	out->reason = reason;
+	out->retry_after_ns = retry_after_ns;
+	return false;
+}
+
 /*
  * Allowed after so long, unless that is too_late_ns later than the limit lets a request start, for
- * the reason `denial`, or longer than the caller would wait. Where it is both, the later time counts.
+ * the reason `denial`, or longer than the caller would wait. Where it is both, the later time
+ * counts.
  */
 static inline bool algo_outcome_wait(struct algo_outcome *out, const struct algo_call *call,
                                      uint64_t wait_ns, uint64_t too_late_ns,
                                      enum weir_reason denial)
 {
-	uint64_t patience_ns = call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
-	uint64_t too_long_ns = call->max_wait_ns ? sat_sub(wait_ns, patience_ns) : 0;
+	if (__builtin_expect(call->max_wait_ns != 0, 0)) {
+		uint64_t patience_ns = call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
 
-	if (too_late_ns == 0 && too_long_ns == 0) {
-		out->wait_ns = wait_ns;
-		return true;
+		if (wait_ns > patience_ns)
+			return algo_outcome_deny(out, too_late_ns > 0 ? denial : WEIR_REASON_WAIT_TOO_LONG,
+			                         u64_max(too_late_ns, wait_ns - patience_ns));
 	}
-	out->allowed = false;
-	out->reason = too_late_ns > 0 ? denial : WEIR_REASON_WAIT_TOO_LONG;
-	out->retry_after_ns = u64_max(too_late_ns, too_long_ns);
-	return false;
+	if (too_late_ns > 0)
+		return algo_outcome_deny(out, denial, too_late_ns);
+	out->wait_ns = wait_ns;
+	return true;
 }
 
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */

@@ -201,10 +201,13 @@ static inline bool lend(const struct bucket_params *params, const struct algo_ca
 {
 	uint64_t too_late_ns = 0;
 
-	if (!time_at_most(after, params->depth))
+	if (!time_at_most(after, params->depth)) {
 		too_late_ns = time_sub(after, params->depth, params->q).ns;
-	return algo_outcome_wait(out, call, time_sub(after, params->at_once, params->q).ns,
-	                         too_late_ns, params->denial);
+		if (call->max_wait_ns == 0) /* as most are: there is no wait to look at */
+			return algo_outcome_deny(out, params->denial, too_late_ns);
+	}
+	return algo_outcome_wait(out, call, time_sub(after, params->at_once, params->q).ns, too_late_ns,
+	                         params->denial);
 }
 
 static inline bool step(const struct bucket_params *params, const struct algo_call *call,

@@ -72,9 +72,7 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (count + cost > params->count) {
-			out->allowed = false;
-			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns = end_ns - now_ns;
+			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, end_ns - now_ns);
 			break;
 		}
 		if (count + cost == params->count)
