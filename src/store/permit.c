@@ -10,7 +10,7 @@
 
 #include "base/draw.h"
 #include "base/os.h"
-#include "store/memory.h"
+#include "store/step.h"
 
 /* The identity of no limit: theirs are hashes. */
 #define IDENTITY UINT64_C(0x7065726d69747320)

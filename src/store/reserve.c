@@ -6,88 +6,13 @@
  * stays behind it, as its former, with what its keys have in use. Tables never become
  * smaller, so however often limits change, few are made.
  */
-#include "store/reserve.h"
+#include "store/publish.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/os.h"
 #include "store/shared.h"
-
-static bool covers(const struct wide_table *wide, const struct section *section)
-{
-	return wide->section.row_cells >= section->row_cells &&
-	       wide->section.capacity >= section->capacity;
-}
-
-static size_t count_formers(const struct wide_table *wide)
-{
-	size_t n = 0;
-
-	for (; wide; wide = wide->former)
-		n++;
-	return n;
-}
-
-/* Whether `wide` is the last of its limit's tables from now on; else one that covers it is. */
-static bool take_over(struct memory *store, struct wide_table *wide)
-{
-	uint64_t identity = wide->section.identity;
-
-	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
-		struct wide_table *there = wide_at(store, i);
-
-		while (!there || there->section.identity == identity) {
-			if (there && covers(there, &wide->section))
-				return false;
-			wide->former = there;
-			if (there && store->file) /* for processes that have not seen this one */
-				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELAXED);
-			/* Released: who finds the table finds what it is. */
-			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
-			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-				return true;
-		}
-	}
-}
-
-static int check_count(const struct memory *store, uint64_t identity, size_t more,
-                       struct weir_error *error)
-{
-	const char *path = store->file ? store->file->path : "this process";
-
-	if (__atomic_load_n(&store->wide_count, __ATOMIC_RELAXED) + more > SECTION_MAX)
-		return error_set(error, WEIR_EFULL,
-		                 "keys: expected at most %d tables of limits with `keys` in %.80s, "
-		                 "found more",
-		                 SECTION_MAX, path);
-	if (count_formers(memory_wide(store, identity)) > SECTION_FORMERS)
-		return error_set(error, WEIR_EFULL,
-		                 "keys: expected a limit to grow at most %d times in %.80s, found more",
-		                 SECTION_FORMERS, path);
-	return WEIR_OK;
-}
-
-int reserve_publish(struct memory *store, const struct section *section, void *memory,
-                    struct weir_error *error)
-{
-	struct wide_table *wide = aligned_alloc(_Alignof(struct wide_table), sizeof *wide);
-	int status = wide ? check_count(store, section->identity, 1, error)
-	                  : error_set(error, WEIR_ENOMEM, "out of memory");
-
-	if (status == WEIR_OK) {
-		table_view(&wide->table, memory, table_sets(section->capacity));
-		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
-		wide->section = *section;
-		if (take_over(store, wide)) {
-			__atomic_fetch_add(&store->wide_count, 1, __ATOMIC_RELAXED);
-			return WEIR_OK;
-		}
-	}
-	os_pages_unmap(memory, section->size);
-	free(wide);
-	return status;
-}
 
 static bool is_served(const struct memory *store, const struct algo_limit *limit)
 {
@@ -127,7 +52,7 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 		return status;
 	count = plan(store, limits, n, fresh);
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
-		status = check_count(store, fresh[i].identity, count, error);
+		status = publish_check(store, fresh[i].identity, count, error);
 	if (status == WEIR_OK && count > 0)
 		status = shared_add(store, fd, fresh, count, error);
 	shared_unlock(fd);
@@ -143,7 +68,7 @@ static int reserve_in_memory(struct memory *store, const struct section *fresh, 
 	int status = memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	for (; status == WEIR_OK && made < count; made++) {
-		status = check_count(store, fresh[made].identity, count, error);
+		status = publish_check(store, fresh[made].identity, count, error);
 		memory[made] = status == WEIR_OK ? os_pages_reserve(fresh[made].size) : NULL;
 		if (status == WEIR_OK && !memory[made])
 			status = error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%llu bytes)",
@@ -156,7 +81,7 @@ static int reserve_in_memory(struct memory *store, const struct section *fresh, 
 			continue;
 		}
 		section_format(memory[i], &fresh[i], &store->secret);
-		status = reserve_publish(store, &fresh[i], memory[i], error);
+		status = publish_section(store, &fresh[i], memory[i], error);
 	}
 	free(memory);
 	return status;

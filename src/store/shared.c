@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "store/reserve.h"
+#include "store/publish.h"
 
 static void keep_first(void *context, const char *text)
 {
@@ -31,7 +31,7 @@ static int map_section(struct memory *store, int fd, const struct section_walk *
 		return status;
 	os_pages_scatter(memory, section->size);
 	if (walk->offset > 0)
-		return reserve_publish(store, section, memory, error);
+		return publish_section(store, section, memory, error);
 	store->section = *section;
 	store->secret = walk->secret;
 	table_view(&store->table, memory, table_sets(section->capacity));
@@ -108,6 +108,7 @@ int shared_open(struct memory *store, int fd, const struct weir_table_options *o
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	store->file = file;
 	memcpy(file->path, options->path, len);
+	store->path = file->path;
 	file->trust = (struct file_trust){options->owner, options->group};
 	if (fstat(fd, &stat) != 0)
 		return error_set(error, WEIR_EIO, "%.120s: cannot look at it: %m", file->path);

@@ -2,7 +2,7 @@
 #ifndef STORE_WIDE_H
 #define STORE_WIDE_H
 
-#include "store/memory.h"
+#include "store/step.h"
 
 /* Where a state is, and as what its head was found. */
 struct wide_state {

@@ -14,7 +14,7 @@
 
 #include "algo/algorithm.h"
 #include "state.h"
-#include "store/memory.h"
+#include "store/step.h"
 #include "vector.h"
 
 /* What is compared, for messages. */

@@ -1,5 +1,4 @@
-#include "engine/plan.h"
-
+/* run.c: a plan from stage to stage. */
 #include "engine/apply.h"
 #include "engine/submit.h"
 #include "wait/waitlist.h"

@@ -1,11 +1,11 @@
-/* store.c: the store of a table, for those that see no table. */
+/* calls.c: the store of a table, for those that see no table. */
 #include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "store/memory.h"
+#include "store/step.h"
 
 int store_open(const struct weir_table_options *options, struct store **out,
                struct weir_error *error)

@@ -1,0 +1,81 @@
+#include "store/publish.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/os.h"
+
+static bool covers(const struct wide_table *wide, const struct section *section)
+{
+	return wide->section.row_cells >= section->row_cells &&
+	       wide->section.capacity >= section->capacity;
+}
+
+static size_t count_formers(const struct wide_table *wide)
+{
+	size_t n = 0;
+
+	for (; wide; wide = wide->former)
+		n++;
+	return n;
+}
+
+/* Whether `wide` is the last of its limit's tables from now on; else one that covers it is. */
+static bool take_over(struct memory *store, struct wide_table *wide)
+{
+	uint64_t identity = wide->section.identity;
+
+	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
+		struct wide_table *there = wide_at(store, i);
+
+		while (!there || there->section.identity == identity) {
+			if (there && covers(there, &wide->section))
+				return false;
+			wide->former = there;
+			if (there && store->file) /* for processes that have not seen this one */
+				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELAXED);
+			/* Released: who finds the table finds what it is. */
+			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
+			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+				return true;
+		}
+	}
+}
+
+int publish_check(const struct memory *store, uint64_t identity, size_t more,
+                  struct weir_error *error)
+{
+	const char *path = store->path ? store->path : "this process";
+
+	if (__atomic_load_n(&store->wide_count, __ATOMIC_RELAXED) + more > SECTION_MAX)
+		return error_set(error, WEIR_EFULL,
+		                 "keys: expected at most %d tables of limits with `keys` in %.80s, "
+		                 "found more",
+		                 SECTION_MAX, path);
+	if (count_formers(memory_wide(store, identity)) > SECTION_FORMERS)
+		return error_set(error, WEIR_EFULL,
+		                 "keys: expected a limit to grow at most %d times in %.80s, found more",
+		                 SECTION_FORMERS, path);
+	return WEIR_OK;
+}
+
+int publish_section(struct memory *store, const struct section *section, void *memory,
+                    struct weir_error *error)
+{
+	struct wide_table *wide = aligned_alloc(_Alignof(struct wide_table), sizeof *wide);
+	int status = wide ? publish_check(store, section->identity, 1, error)
+	                  : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status == WEIR_OK) {
+		table_view(&wide->table, memory, table_sets(section->capacity));
+		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
+		wide->section = *section;
+		if (take_over(store, wide)) {
+			__atomic_fetch_add(&store->wide_count, 1, __ATOMIC_RELAXED);
+			return WEIR_OK;
+		}
+	}
+	os_pages_unmap(memory, section->size);
+	free(wide);
+	return status;
+}

@@ -1,0 +1,197 @@
+/*
+ * step.h: the loop in which a pure step meets a cell that others are changing: find, step,
+ * compare-and-swap, and again when somebody was faster.
+ */
+#ifndef STORE_STEP_H
+#define STORE_STEP_H
+
+#include "rows/slots.h"
+#include "store/history.h"
+#include "store/memory.h"
+
+/* What a cell with a tag and no claim says. A state that is over equals none. */
+static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
+{
+	int64_t ahead = cell_ahead_ns(cell, now_ns);
+
+	if (ahead <= 0)
+		return (struct algo_state){0, 0};
+	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
+}
+
+/* What any cell says: an empty one and a claim say nothing. */
+static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
+{
+	if (cell_is_empty(cell) || cell_is_claim(cell))
+		return (struct algo_state){0, 0};
+	return memory_state(cell, now_ns);
+}
+
+static inline struct cell memory_pack(uint32_t tag, struct algo_state state, unsigned generation)
+{
+	if (state.until_ns == 0)
+		return (struct cell){0, 0};
+	return cell_make(tag, state.until_ns, state.word, generation);
+}
+
+/* Where it was seen, if it is still there; else wherever it is. */
+static inline struct table_slot memory_find(const struct table *table,
+                                            const struct table_place *place, struct cell *seen)
+{
+	struct table_slot slot = {seen, {0, 0}};
+
+	if (seen) {
+		slot.value = cell_load(seen, table->load_is_atomic);
+		if (cell_tag(slot.value) == place->tag)
+			return slot;
+	}
+	return table_find(table, place);
+}
+
+/** Whether there is no room for a key that has no cell, which is denied then. */
+__attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
+                                                    const struct algo_limit *limit,
+                                                    const struct table_place *place,
+                                                    uint64_t now_ns, struct algo_outcome *out);
+
+/** Forgets a key of one-word states. Whether it had one that says something still. */
+bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns);
+
+/** memory_apply for wide states. */
+__attribute__((noinline)) uint64_t wide_apply(struct memory *store,
+                                              const struct algo_limit **by,
+                                              const struct store_key *key,
+                                              const struct algo_call *call,
+                                              const struct algo_time *time,
+                                              struct algo_outcome *out);
+
+/** The same on a head and a row that belong to one limit alone; `alone->head` is not looked at. */
+uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
+                         const struct algo_call *call, const struct algo_time *time,
+                         struct algo_outcome *out);
+
+/** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
+bool wide_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
+                  uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+
+/** As memory_try, for an acquire from a summed window that time has left. */
+bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
+                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+
+/**
+ * One step on the state of this tag that is in `cell`, where that is done at once: see
+ * memory_try. It swaps once; when another thread was faster, memory_apply goes on. Inline, so
+ * that the step's results stay in registers: a result that is stored and loaded in other pieces
+ * makes the processor wait for all that came before it.
+ */
+static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
+                                     const struct algo_limit *limit, uint32_t tag,
+                                     const struct algo_call *call, uint64_t now_ns,
+                                     struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct cell before = cell_load(cell, load_is_atomic);
+	struct algo_time time = {now_ns, 0};
+	struct algo_state state;
+
+	/* Neither a claim nor an empty cell has the limit's generation and a tag. */
+	if (__builtin_expect(cell_tag(before) != tag, 0) ||
+	    __builtin_expect(cell_generation(before) != limit->generation, 0))
+		return false;
+	state = memory_state(before, now_ns);
+	if (!algo_step_whole(limit, call, &time, &state, out)) {
+		if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
+			return false;
+	} else if (!cell_swap_in_turn(cell, before, memory_pack(tag, state, limit->generation))) {
+		return false;
+	}
+	*until_ns = state.until_ns;
+	return true;
+}
+
+/* The same for an acquire from a summed window, in the slot that the key's head is. */
+static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
+                                   const struct algo_limit *limit, uint32_t tag,
+                                   const struct algo_call *call, uint64_t now_ns,
+                                   struct algo_outcome *out, uint64_t *until_ns)
+{
+	struct cell before, after;
+
+	do {
+		before = cell_load(cell, load_is_atomic);
+		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||
+		    !slots_take(limit, before, now_ns, call->cost, out, &after))
+			return false;
+	} while (!cell_swap_in_turn(cell, before, after));
+	*until_ns = now_ns + out->reset_after_ns;
+	return true;
+}
+
+/**
+ * One step on a key that is in `cell`, with a state that `limit` wrote itself: at once
+ * where it is a whole bucket, or in the slot of a summed window. False when it is none
+ * of that: then nothing has happened, and memory_apply or its like does it.
+ */
+static inline bool memory_try(struct cell *cell, bool load_is_atomic,
+                              const struct algo_limit *limit, uint32_t tag,
+                              const struct algo_call *call, uint64_t now_ns,
+                              struct algo_outcome *out, uint64_t *until_ns)
+{
+	if (__builtin_expect(limit->has_whole_interval, 1))
+		return memory_try_bucket(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
+	return limit->head_has_sum &&
+	       memory_try_slot(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
+}
+
+/**
+ * One step on a key, by *limit or what has taken over from it, which *limit is
+ * then. Returns the end of the state it left, which a refund may name; 0 when it
+ * left none.
+ */
+static inline uint64_t memory_apply(struct memory *store, const struct algo_limit **by,
+                                    const struct store_key *key, const struct algo_call *call,
+                                    const struct algo_time *time, struct algo_outcome *out)
+{
+	struct table_place place = table_place(&store->table, key->hash);
+	const struct algo_limit *limit = *by;
+
+	if (__builtin_expect(limit->width != 0, 0))
+		return wide_apply(store, by, key, call, time, out);
+	for (;;) {
+		struct table_slot slot = memory_find(&store->table, &place, key->cell);
+		struct algo_state state = memory_unpack(slot.value, time->now_ns);
+		unsigned generation = cell_generation(slot.value);
+
+		if (generation != limit->generation && state.until_ns != 0) {
+			/* Written by earlier parameters, or by later ones that took over just now. */
+			*by = limit = algo_current(limit);
+			if (generation != limit->generation)
+				history_convert(store, limit, generation, time->now_ns, &state);
+		}
+		if (!algo_step(limit, call, time, &state, out) ||
+		    table_store(&store->table, &place, slot,
+		                memory_pack(place.tag, state, limit->generation), time->now_ns, NULL))
+			return state.until_ns;
+		if (slot.cell)
+			cell_stay_away(slot.cell);
+		else if (memory_is_full(store, limit, &place, time->now_ns, out))
+			return 0;
+	}
+}
+
+/** The same on a cell that belongs to one limit alone, of MEMORY_TAG. */
+static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
+                                         const struct algo_limit *limit,
+                                         const struct algo_call *call,
+                                         const struct algo_time *time, struct algo_outcome *out)
+{
+	for (;;) {
+		struct cell before = cell_load(cell, load_is_atomic);
+		struct algo_state state = memory_unpack(before, time->now_ns);
+
+		if (!algo_step(limit, call, time, &state, out) ||
+		    cell_swap_in_turn(cell, before, memory_pack(MEMORY_TAG, state, limit->generation)))
+			return state.until_ns;
+	}
+}
+
+#endif
