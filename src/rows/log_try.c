@@ -67,7 +67,7 @@ static inline bool look(const struct row *row, struct log_head last, uint64_t no
 
 /* Flat, so that the callers that it is inlined into keep all in registers. */
 __attribute__((flatten)) bool log_try(const struct row_step *on, uint64_t cost,
-              struct algo_outcome *out, struct log_append *append)
+                                      struct algo_outcome *out, struct log_append *append)
 {
 	const struct row *row = on->row;
 	struct cell head = on->head;
