@@ -93,31 +93,31 @@ int store_admit(struct store *store, const struct algo_limit *limit, uint64_t ha
 	return memory_admit(memory_of(store), limit, hash, key);
 }
 
-static inline struct table_place place_of(const struct store *store, const struct store_key *key)
+static inline struct table_spot spot_of(const struct store *store, const struct store_key *key)
 {
-	return table_place(memory_table(memory_of(store), key), key->hash);
+	return table_spot(memory_table(memory_of(store), key), key->hash);
 }
 
 void store_fetch(const struct store *store, const struct store_key *key)
 {
-	struct table_place place = place_of(store, key);
+	struct table_spot spot = spot_of(store, key);
 
-	table_prefetch(&place);
+	table_prefetch(&spot);
 }
 
 void store_touch(const struct store *store, const struct store_key *key)
 {
-	struct table_place place = place_of(store, key);
+	struct table_spot spot = spot_of(store, key);
 
-	__asm__ volatile("" : : "r"(cell_peek_low(place.home)));
-	prefetch(place.home + TABLE_SET_CELLS / 2);
+	__asm__ volatile("" : : "r"(cell_peek_low(spot.home)));
+	prefetch(spot.home + TABLE_SET_CELLS / 2);
 }
 
 void store_fetch_next(const struct store *store, const struct store_key *key)
 {
-	struct table_place place = place_of(store, key);
+	struct table_spot spot = spot_of(store, key);
 
-	table_prefetch_run(memory_table(memory_of(store), key), &place, 0, 1);
+	table_prefetch_run(memory_table(memory_of(store), key), &spot, 0, 1);
 }
 
 void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
@@ -132,9 +132,9 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
                   uint64_t now_ns)
 {
-	struct table_place place = place_of(store, key);
+	struct table_spot spot = spot_of(store, key);
 
-	key->cell = table_glance(place.home, place.tag);
+	key->cell = table_glance(spot.home, spot.tag);
 	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
 		wide_fetch_row(limit, key, now_ns);
 }
@@ -143,11 +143,11 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
                        struct store_key *key, uint64_t now_ns)
 {
 	const struct table *table = memory_table(memory_of(store), key);
-	struct table_place place = table_place(table, key->hash);
+	struct table_spot spot = table_spot(table, key->hash);
 
-	key->cell = table_glance(table_run(table, &place), place.tag);
+	key->cell = table_glance(table_run(table, &spot), spot.tag);
 	if (!key->cell)
-		table_prefetch_run(table, &place, 1, TABLE_RUN_SETS);
+		table_prefetch_run(table, &spot, 1, TABLE_RUN_SETS);
 	else if (__builtin_expect(key->wide != NULL, 0))
 		wide_fetch_row(limit, key, now_ns);
 }

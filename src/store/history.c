@@ -15,21 +15,21 @@
 
 #define NOTE_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
-static struct table_place place_of(const struct memory *store, const struct algo_limit *limit,
+static struct table_spot spot_of(const struct memory *store, const struct algo_limit *limit,
                                    unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
 
 	/* The identity of no limit: that of this one under another name. */
-	return table_place(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
+	return table_spot(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
 }
 
-static struct cell note_make(const struct table_place *place, const struct algo_note *note,
+static struct cell note_make(const struct table_spot *spot, const struct algo_note *note,
                              uint64_t now_ns)
 {
 	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
 
-	return cell_make(place->tag, until_ns, note->first, CELL_NOTE);
+	return cell_make(spot->tag, until_ns, note->first, CELL_NOTE);
 }
 
 static struct algo_note note_of(struct cell cell)
@@ -54,23 +54,23 @@ static int64_t preference(const struct table_slot *slot, const struct algo_note 
 static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
 	struct algo_note note = limit->algorithm->note(limit);
-	struct table_place place, best_place = {0};
+	struct table_spot spot, best_spot = {0};
 	struct table_slot slot, best = {0};
 	int64_t least = INT64_MAX;
 
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
-		place = place_of(store, limit, i);
-		slot = table_find(&store->table, &place);
+		spot = spot_of(store, limit, i);
+		slot = table_find(&store->table, &spot);
 		if (preference(&slot, &note, now_ns) >= least)
 			continue;
 		least = preference(&slot, &note, now_ns);
 		best = slot;
-		best_place = place;
+		best_spot = spot;
 		limit->generation = i;
 	}
-	return table_store(&store->table, &best_place, best,
-	                   note_make(&best_place, &note, now_ns), now_ns, NULL) ||
-	       (!best.cell && table_is_full(&store->table, &best_place, now_ns)); /* no room */
+	return table_store(&store->table, &best_spot, best,
+	                   note_make(&best_spot, &note, now_ns), now_ns, NULL) ||
+	       (!best.cell && table_is_full(&store->table, &best_spot, now_ns)); /* no room */
 }
 
 void history_join(struct memory *store, struct algo_limit *limit)
@@ -82,8 +82,8 @@ void history_join(struct memory *store, struct algo_limit *limit)
 void history_convert(const struct memory *store, const struct algo_limit *limit,
                      unsigned generation, uint64_t now_ns, struct algo_state *state)
 {
-	struct table_place place = place_of(store, limit, generation);
-	struct table_slot slot = table_find(&store->table, &place);
+	struct table_spot spot = spot_of(store, limit, generation);
+	struct table_slot slot = table_find(&store->table, &spot);
 	bool known = slot.cell && cell_is_note(slot.value);
 	struct algo_note from = note_of(slot.value);
 

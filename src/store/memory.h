@@ -158,10 +158,10 @@ void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_tab
 static inline struct cell *memory_near(const struct memory *store, const struct store_key *key)
 {
 	const struct table *table = memory_table(store, key);
-	struct table_place place = table_place(table, key->hash);
-	struct cell *cell = table_glance(place.home, place.tag);
+	struct table_spot spot = table_spot(table, key->hash);
+	struct cell *cell = table_glance(spot.home, spot.tag);
 
-	return cell ? cell : table_glance(table_run(table, &place), place.tag);
+	return cell ? cell : table_glance(table_run(table, &spot), spot.tag);
 }
 
 #endif

@@ -28,15 +28,15 @@ uint64_t permit_draw(void)
 /* Of others who are faster; none has so many. */
 #define TRIES 100
 
-static struct table_place place_of(const struct store *store, struct permit permit)
+static struct table_spot spot_of(const struct store *store, struct permit permit)
 {
-	return table_place(&memory_of(store)->table, memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
+	return table_spot(&memory_of(store)->table, memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
 }
 
 static bool find(const struct store *store, struct permit permit,
-                 const struct table_place *place, uint64_t now_ns, struct table_slot *slot)
+                 const struct table_spot *spot, uint64_t now_ns, struct table_slot *slot)
 {
-	*slot = table_find(&memory_of(store)->table, place);
+	*slot = table_find(&memory_of(store)->table, spot);
 	return slot->cell && memory_unpack(slot->value, now_ns).until_ns != 0 &&
 	       cell_word(slot->value) == (uint32_t)permit.id;
 }
@@ -44,29 +44,29 @@ static bool find(const struct store *store, struct permit permit,
 /* Where there is no room, and none can be made, the permit is not held. */
 void permit_hold(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
 {
-	struct table_place place = place_of(store, permit);
-	struct cell cell = cell_make(place.tag, until_ns - 1, (uint32_t)permit.id, 0);
+	struct table_spot spot = spot_of(store, permit);
+	struct cell cell = cell_make(spot.tag, until_ns - 1, (uint32_t)permit.id, 0);
 
 	for (unsigned tries = 0; tries < TRIES && until_ns > now_ns + 1; tries++)
-		if (table_store(&memory_of(store)->table, &place, table_find(&memory_of(store)->table, &place), cell, now_ns,
+		if (table_store(&memory_of(store)->table, &spot, table_find(&memory_of(store)->table, &spot), cell, now_ns,
 		                NULL))
 			return;
 }
 
 bool permit_is_held(const struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_place place = place_of(store, permit);
+	struct table_spot spot = spot_of(store, permit);
 	struct table_slot slot;
 
-	return find(store, permit, &place, now_ns, &slot);
+	return find(store, permit, &spot, now_ns, &slot);
 }
 
 bool permit_take(struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_place place = place_of(store, permit);
+	struct table_spot spot = spot_of(store, permit);
 	struct table_slot slot;
 
-	while (find(store, permit, &place, now_ns, &slot))
+	while (find(store, permit, &spot, now_ns, &slot))
 		if (cell_swap(slot.cell, slot.value, (struct cell){0, 0}))
 			return true;
 	return false;

@@ -1,9 +1,9 @@
 #include "store/step.h"
 
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
-                    const struct table_place *place, uint64_t now_ns, struct algo_outcome *out)
+                    const struct table_spot *spot, uint64_t now_ns, struct algo_outcome *out)
 {
-	bool full = table_is_full(&store->table, place, now_ns);
+	bool full = table_is_full(&store->table, spot, now_ns);
 
 	if (full)
 		algo_outcome_full(limit, out);
@@ -12,14 +12,14 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
 
 bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns)
 {
-	struct table_place place = table_place(&store->table, key->hash);
+	struct table_spot spot = table_spot(&store->table, key->hash);
 
 	for (;;) {
-		struct table_slot slot = memory_find(&store->table, &place, key->cell);
+		struct table_slot slot = memory_find(&store->table, &spot, key->cell);
 
 		if (memory_unpack(slot.value, now_ns).until_ns == 0)
 			return false;
-		if (table_store(&store->table, &place, slot, (struct cell){0, 0}, now_ns, NULL))
+		if (table_store(&store->table, &spot, slot, (struct cell){0, 0}, now_ns, NULL))
 			return true;
 	}
 }

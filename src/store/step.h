@@ -36,22 +36,22 @@ static inline struct cell memory_pack(uint32_t tag, struct algo_state state, uns
 
 /* Where it was seen, if it is still there; else wherever it is. */
 static inline struct table_slot memory_find(const struct table *table,
-                                            const struct table_place *place, struct cell *seen)
+                                            const struct table_spot *spot, struct cell *seen)
 {
 	struct table_slot slot = {seen, {0, 0}};
 
 	if (seen) {
 		slot.value = cell_load(seen, table->load_is_atomic);
-		if (cell_tag(slot.value) == place->tag)
+		if (cell_tag(slot.value) == spot->tag)
 			return slot;
 	}
-	return table_find(table, place);
+	return table_find(table, spot);
 }
 
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
-                                                    const struct table_place *place,
+                                                    const struct table_spot *spot,
                                                     uint64_t now_ns, struct algo_outcome *out);
 
 /** Forgets a key of one-word states. Whether it had one that says something still. */
@@ -151,13 +151,13 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
                                     const struct store_key *key, const struct algo_call *call,
                                     const struct algo_time *time, struct algo_outcome *out)
 {
-	struct table_place place = table_place(&store->table, key->hash);
+	struct table_spot spot = table_spot(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
 
 	if (__builtin_expect(limit->width != 0, 0))
 		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
-		struct table_slot slot = memory_find(&store->table, &place, key->cell);
+		struct table_slot slot = memory_find(&store->table, &spot, key->cell);
 		struct algo_state state = memory_unpack(slot.value, time->now_ns);
 		unsigned generation = cell_generation(slot.value);
 
@@ -168,12 +168,12 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 				history_convert(store, limit, generation, time->now_ns, &state);
 		}
 		if (!algo_step(limit, call, time, &state, out) ||
-		    table_store(&store->table, &place, slot,
-		                memory_pack(place.tag, state, limit->generation), time->now_ns, NULL))
+		    table_store(&store->table, &spot, slot,
+		                memory_pack(spot.tag, state, limit->generation), time->now_ns, NULL))
 			return state.until_ns;
 		if (slot.cell)
 			cell_stay_away(slot.cell);
-		else if (memory_is_full(store, limit, &place, time->now_ns, out))
+		else if (memory_is_full(store, limit, &spot, time->now_ns, out))
 			return 0;
 	}
 }

@@ -87,14 +87,14 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 
 	if (!state->wide)
 		return cell_swap(state->at.cell, state->at.head, after);
-	return table_store(&state->wide->table, &state->place,
+	return table_store(&state->wide->table, &state->spot,
 	                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
 	                   weighs(on->limit) ? &judge.judge : NULL);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return !state->at.cell && table_is_full(&state->wide->table, &state->place, now_ns);
+	return !state->at.cell && table_is_full(&state->wide->table, &state->spot, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -151,11 +151,11 @@ static bool attempt(struct wide_state *state, const struct row_step *on, struct 
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
-	struct table_place place = table_place(&wide->table, key->hash);
-	struct table_slot slot = memory_find(&wide->table, &place, key->wide == wide ? key->cell : NULL);
+	struct table_spot spot = table_spot(&wide->table, key->hash);
+	struct table_slot slot = memory_find(&wide->table, &spot, key->wide == wide ? key->cell : NULL);
 
 	*state = (struct wide_state){
-	    wide, place, {slot.cell, slot.value, row_of(wide, slot.cell, place.tag)}};
+	    wide, spot, {slot.cell, slot.value, row_of(wide, slot.cell, spot.tag)}};
 	if (!slot.cell)
 		state->at.row.cells = NULL;
 }
@@ -333,10 +333,10 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
  */
 void wide_touch_rows(const struct wide_table *wide, uint64_t hash)
 {
-	struct table_place place = table_place(&wide->table, hash);
+	struct table_spot spot = table_spot(&wide->table, hash);
 	ptrdiff_t cells = wide->section.row_cells;
-	const struct cell *rows = wide->rows + (place.home - wide->table.cells) * cells;
-	ptrdiff_t run = (table_run(&wide->table, &place) - place.home) * cells;
+	const struct cell *rows = wide->rows + (spot.home - wide->table.cells) * cells;
+	ptrdiff_t run = (table_run(&wide->table, &spot) - spot.home) * cells;
 
 	if (cells > TOUCHED_WIDTH)
 		return;

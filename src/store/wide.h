@@ -7,7 +7,7 @@
 /* Where a state is, and as what its head was found. */
 struct wide_state {
 	struct wide_table *wide; /* NULL: the head is one limit's alone */
-	struct table_place place;
+	struct table_spot spot;
 	struct row_state at;
 };
 

@@ -48,15 +48,15 @@ static int64_t loss(struct cell cell, uint64_t now_ns)
  * if it is still there. Else the cell of least loss of all sets is chosen, and among equals the
  * least used.
  */
-static struct table_slot choose(const struct table *table, const struct table_place *place,
+static struct table_slot choose(const struct table *table, const struct table_spot *spot,
                                 uint64_t now_ns)
 {
-	struct cell *run = table_run(table, place);
+	struct cell *run = table_run(table, spot);
 	struct table_slot least = {NULL, empty};
 	int64_t least_loss = INT64_MAX;
 
-	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(place, run, i);
+	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
+		struct cell *cell = table_cell(spot, run, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
 		int64_t l = loss(slot.value, now_ns);
 
@@ -74,7 +74,7 @@ static struct table_slot choose(const struct table *table, const struct table_pl
 /* All spots that a new key may take, by when they are spent. */
 struct candidates {
 	size_t count;
-	struct table_slot slots[TABLE_PLACES];
+	struct table_slot slots[TABLE_SPOTS];
 };
 
 static struct table_slot take_soonest(struct candidates *from, uint64_t now_ns)
@@ -95,16 +95,16 @@ static struct table_slot take_soonest(struct candidates *from, uint64_t now_ns)
  * other memory, so the first cell worth next to nothing is taken: in a flood of fresh keys that
  * is one of the first.
  */
-static struct table_slot choose_lightest(const struct table *table, const struct table_place *place,
+static struct table_slot choose_lightest(const struct table *table, const struct table_spot *spot,
                                          uint64_t now_ns, const struct table_judge *judge)
 {
-	struct cell *run = table_run(table, place);
+	struct cell *run = table_run(table, spot);
 	struct table_slot lightest = {NULL, empty};
 	struct candidates candidates = {.count = 0};
 	uint64_t least = UINT64_MAX;
 
-	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell *cell = table_cell(place, run, i);
+	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
+		struct cell *cell = table_cell(spot, run, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
 
 		if (loss(slot.value, now_ns) < LOSS_HELD)
@@ -123,22 +123,22 @@ static struct table_slot choose_lightest(const struct table *table, const struct
 	return lightest;
 }
 
-static bool claim(struct table *table, const struct table_place *place, struct table_slot *slot,
+static bool claim(struct table *table, const struct table_spot *spot, struct table_slot *slot,
                   uint64_t now_ns, const struct table_judge *judge)
 {
-	struct table_slot victim = choose(table, place, now_ns);
+	struct table_slot victim = choose(table, spot, now_ns);
 	int64_t lost = loss(victim.value, now_ns);
 	struct cell mine;
 
 	if (judge && lost > 0 && lost < LOSS_HELD) {
-		struct table_slot lightest = choose_lightest(table, place, now_ns, judge);
+		struct table_slot lightest = choose_lightest(table, spot, now_ns, judge);
 
 		victim = lightest.cell ? lightest : victim;
 	}
 
 	if (loss(victim.value, now_ns) == LOSS_HELD)
 		return false;
-	mine = claim_make(table, place->tag, now_ns);
+	mine = claim_make(table, spot->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
 	fence_behind_swap(); /* all see the claim before step 2 looks */
@@ -163,36 +163,35 @@ static bool remove_other(const struct table *table, struct table_slot slot, stru
 }
 
 /* Step 2: no other cell of this tag is left, or false. */
-static bool alone(const struct table *table, const struct table_place *place,
-                  struct table_slot slot)
+static bool alone(const struct table *table, const struct table_spot *spot, struct table_slot slot)
 {
-	struct cell *run = table_run(table, place);
+	struct cell *run = table_run(table, spot);
 
-	for (unsigned i = 0; i < TABLE_PLACES; i += TABLE_SET_CELLS) {
-		struct cell *set = table_cell(place, run, i);
+	for (unsigned i = 0; i < TABLE_SPOTS; i += TABLE_SET_CELLS) {
+		struct cell *set = table_cell(spot, run, i);
 
-		for (unsigned hits = table_hits(set, place->tag); hits != 0; hits &= hits - 1)
+		for (unsigned hits = table_hits(set, spot->tag); hits != 0; hits &= hits - 1)
 			if (!remove_other(table, slot, &set[__builtin_ctz(hits)]))
 				return false;
 	}
 	return true;
 }
 
-bool table_store_slow(struct table *table, const struct table_place *place, struct table_slot slot,
+bool table_store_slow(struct table *table, const struct table_spot *spot, struct table_slot slot,
                       struct cell after, uint64_t now_ns, const struct table_judge *judge)
 {
-	if (!slot.cell && !claim(table, place, &slot, now_ns, judge))
+	if (!slot.cell && !claim(table, spot, &slot, now_ns, judge))
 		return false;
-	return alone(table, place, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
+	return alone(table, spot, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
 }
 
-bool table_is_full(const struct table *table, const struct table_place *place, uint64_t now_ns)
+bool table_is_full(const struct table *table, const struct table_spot *spot, uint64_t now_ns)
 {
-	struct cell *run = table_run(table, place);
+	struct cell *run = table_run(table, spot);
 	bool held = false;
 
-	for (unsigned i = 0; i < TABLE_PLACES; i++) {
-		struct cell cell = cell_load(table_cell(place, run, i), table->load_is_atomic);
+	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
+		struct cell cell = cell_load(table_cell(spot, run, i), table->load_is_atomic);
 
 		if (loss(cell, now_ns) < LOSS_HELD)
 			return false;

@@ -3,11 +3,11 @@
  *
  * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of
  * five sets elsewhere for when the home is full; the key lives in the first of
- * these places that was free, or is idle. docs/design/key-table.md says how two
+ * these spots that was free, or is idle. docs/design/key-table.md says how two
  * threads that meet on a new key end in one cell, and why; in short:
  *
  *   - Whoever finds no cell of its tag claims one (a cell that says nothing),
- *     then looks at all the places again.
+ *     then looks at all the spots again.
  *   - A claim becomes a state only by a compare-and-swap of a thread that has
  *     seen no other cell of that tag since the claim was made. Other claims
  *     are removed first, higher addresses giving way to lower ones.
@@ -33,7 +33,7 @@
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5
-#define TABLE_PLACES    (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
+#define TABLE_SPOTS     (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
@@ -134,7 +134,7 @@ uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizo
  * The spots where a key can be: its home, and a run of sets that few keys need, so it is not
  * worked out yet.
  */
-struct table_place {
+struct table_spot {
 	struct cell *home;
 	uint64_t hash;
 	uint32_t tag;
@@ -157,42 +157,42 @@ static inline uint32_t table_tag(uint64_t hash)
 	return (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-static inline struct table_place table_place(const struct table *table, uint64_t hash)
+static inline struct table_spot table_spot(const struct table *table, uint64_t hash)
 {
 	uint64_t home = table_scale(hash, table->sets);
 
-	return (struct table_place){table->cells + home * TABLE_SET_CELLS, hash, table_tag(hash)};
+	return (struct table_spot){table->cells + home * TABLE_SET_CELLS, hash, table_tag(hash)};
 }
 
 /*
  * The run depends on all of the hash: if it followed from the tag, two keys of
  * one tag would always share it.
  */
-static inline struct cell *table_run(const struct table *table, const struct table_place *place)
+static inline struct cell *table_run(const struct table *table, const struct table_spot *spot)
 {
-	uint64_t mixed = (place->hash ^ place->hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = (spot->hash ^ spot->hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return table->cells + table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1)) * TABLE_SET_CELLS;
 }
 
-/** The places in the order in which they are filled, from 0 to TABLE_PLACES - 1. */
-static inline struct cell *table_cell(const struct table_place *place, struct cell *run, unsigned i)
+/** The spots in the order in which they are filled, from 0 to TABLE_SPOTS - 1. */
+static inline struct cell *table_cell(const struct table_spot *spot, struct cell *run, unsigned i)
 {
-	return i < TABLE_SET_CELLS ? &place->home[i] : &run[i - TABLE_SET_CELLS];
+	return i < TABLE_SET_CELLS ? &spot->home[i] : &run[i - TABLE_SET_CELLS];
 }
 
 /** Starts fetching the home, which has three keys of four. */
-static inline void table_prefetch(const struct table_place *place)
+static inline void table_prefetch(const struct table_spot *spot)
 {
-	prefetch(place->home);
-	prefetch(place->home + TABLE_SET_CELLS / 2);
+	prefetch(spot->home);
+	prefetch(spot->home + TABLE_SET_CELLS / 2);
 }
 
 /** Starts fetching sets of the run; its first has most keys that are not at home. */
-static inline void table_prefetch_run(const struct table *table, const struct table_place *place,
+static inline void table_prefetch_run(const struct table *table, const struct table_spot *spot,
                                       unsigned from, unsigned to)
 {
-	struct cell *run = table_run(table, place);
+	struct cell *run = table_run(table, spot);
 
 	for (unsigned i = from * TABLE_SET_CELLS; i < to * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
 		prefetch(run + i);
@@ -242,17 +242,16 @@ static inline bool table_find_in(const struct table *table, struct cell *set, ui
 	return false;
 }
 
-static inline struct table_slot table_find(const struct table *table,
-                                           const struct table_place *place)
+static inline struct table_slot table_find(const struct table *table, const struct table_spot *spot)
 {
 	struct table_slot slot;
 	struct cell *run;
 
-	if (__builtin_expect(table_find_in(table, place->home, place->tag, &slot), 1))
+	if (__builtin_expect(table_find_in(table, spot->home, spot->tag, &slot), 1))
 		return slot;
-	run = table_run(table, place);
+	run = table_run(table, spot);
 	for (int i = 0; i < TABLE_RUN_SETS; i++)
-		if (table_find_in(table, run + i * TABLE_SET_CELLS, place->tag, &slot))
+		if (table_find_in(table, run + i * TABLE_SET_CELLS, spot->tag, &slot))
 			return slot;
 	return (struct table_slot){NULL, {0, 0}};
 }
@@ -265,8 +264,7 @@ struct table_judge {
 	uint64_t (*weight)(const struct table_judge *judge, struct cell *cell, struct cell value);
 };
 
-__attribute__((noinline)) bool table_store_slow(struct table *table,
-                                                const struct table_place *place,
+__attribute__((noinline)) bool table_store_slow(struct table *table, const struct table_spot *spot,
                                                 struct table_slot slot, struct cell after,
                                                 uint64_t now_ns, const struct table_judge *judge);
 
@@ -276,20 +274,20 @@ __attribute__((noinline)) bool table_store_slow(struct table *table,
  * meanwhile: find it again, and decide again. Also false when there is no room: for a slot that
  * was not found, ask table_is_full. `judge` may be NULL.
  */
-static inline bool table_store(struct table *table, const struct table_place *place,
+static inline bool table_store(struct table *table, const struct table_spot *spot,
                                struct table_slot slot, struct cell after, uint64_t now_ns,
                                const struct table_judge *judge)
 {
 	if (__builtin_expect(slot.cell != NULL && !cell_is_claim(slot.value), 1))
 		return cell_swap(slot.cell, slot.value, after);
-	return table_store_slow(table, place, slot, after, now_ns, judge);
+	return table_store_slow(table, spot, slot, after, now_ns, judge);
 }
 
 /**
  * Whether a key without a cell can get none: all its spots are held (cell_is_held) or claimed by
  * others.
  */
-bool table_is_full(const struct table *table, const struct table_place *place, uint64_t now_ns);
+bool table_is_full(const struct table *table, const struct table_spot *spot, uint64_t now_ns);
 
 /** Cells that are not spent; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);
