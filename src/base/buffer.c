@@ -83,36 +83,38 @@ static size_t utf8_sequence(const unsigned char *p, size_t len)
 	return n;
 }
 
+/* How many bytes from the first on are ASCII that JSON takes as it is. */
+static size_t plain_run(const unsigned char *p, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && p[n] >= 0x20 && p[n] < 0x7f && p[n] != '"' && p[n] != '\\')
+		n++;
+	return n;
+}
+
 void buffer_add_json(struct buffer *buffer, struct slice text)
 {
 	static const char hex[] = "0123456789abcdef";
-	const unsigned char *p = (const unsigned char *)text.data;
-	size_t i = 0;
+	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
 
-	while (i < text.len) {
-		char *to = buffer_reserve(buffer, 6);
-		size_t n = utf8_sequence(p + i, text.len - i);
+	for (;;) {
+		size_t n = plain_run(p, (size_t)(end - p));
 
-		if (!to)
+		buffer_add(buffer, p, n);
+		p += n;
+		if (p == end)
 			return;
-		if (n == 0) {
-			memcpy(to, "\xef\xbf\xbd", 3);
-			buffer->len += 3;
-			n = 1;
-		} else if (p[i] == '"' || p[i] == '\\') {
-			to[0] = '\\';
-			to[1] = (char)p[i];
-			buffer->len += 2;
-		} else if (p[i] < 0x20 || p[i] == 0x7f) {
-			memcpy(to, "\\u00", 4);
-			to[4] = hex[p[i] >> 4];
-			to[5] = hex[p[i] & 15];
-			buffer->len += 6;
-		} else {
-			memcpy(to, p + i, n);
-			buffer->len += n;
-		}
-		i += n;
+		n = utf8_sequence(p, (size_t)(end - p));
+		if (n == 0)
+			buffer_add(buffer, "\xef\xbf\xbd", 3);
+		else if (*p == '"' || *p == '\\')
+			buffer_add(buffer, (const char[]){'\\', (char)*p}, 2);
+		else if (n == 1)
+			buffer_add(buffer, (const char[]){'\\', 'u', '0', '0', hex[*p >> 4], hex[*p & 15]}, 6);
+		else
+			buffer_add(buffer, p, n);
+		p += u64_max(n, 1);
 	}
 }
 

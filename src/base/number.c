@@ -102,19 +102,45 @@ void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 	out[places] = '\0';
 }
 
+/* 1 to 20. */
+static unsigned count_digits(uint64_t value)
+{
+	static const uint64_t powers[] = {
+	    1,
+	    10,
+	    100,
+	    1000,
+	    10000,
+	    100000,
+	    1000000,
+	    10000000,
+	    100000000,
+	    1000000000,
+	    UINT64_C(10000000000),
+	    UINT64_C(100000000000),
+	    UINT64_C(1000000000000),
+	    UINT64_C(10000000000000),
+	    UINT64_C(100000000000000),
+	    UINT64_C(1000000000000000),
+	    UINT64_C(10000000000000000),
+	    UINT64_C(100000000000000000),
+	    UINT64_C(1000000000000000000),
+	    UINT64_C(10000000000000000000),
+	};
+	unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1);
+	unsigned least = bits * 1233 >> 12; /* 1233 / 4096: the digits of a bit, from below */
+
+	return least + ((value | 1) >= powers[least]);
+}
+
 char *format_u64(char *out, uint64_t value)
 {
 	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
 	                            "25262728293031323334353637383940414243444546474849"
 	                            "50515253545556575859606162636465666768697071727374"
 	                            "75767778798081828384858687888990919293949596979899";
-	uint64_t bound = 10;
-	char *end, *p;
-	size_t n = 1;
+	char *end = out + count_digits(value), *p = end;
 
-	for (; n < 20 && value >= bound; bound *= 10)
-		n++;
-	end = p = out + n;
 	for (; value >= 100; value /= 100) {
 		p -= 2;
 		memcpy(p, pairs + 2 * (value % 100), 2);

@@ -90,6 +90,12 @@ static void head_finish(struct buffer *head, const struct request *request, stru
 	out->len += head->len;
 }
 
+/* Whether a string of structured fields takes the byte as it is. */
+static bool is_plain(unsigned char byte)
+{
+	return byte >= ' ' && byte <= '~' && byte != '%' && byte != '"' && byte != '\\';
+}
+
 /*
  * A name as a string of structured fields (RFC 9651), which know ASCII only: other bytes, and
  * '%', as %XX, so that different names stay different.
@@ -99,16 +105,20 @@ static void add_sf_string(struct buffer *head, const char *text)
 	static const char digits[] = "0123456789ABCDEF";
 
 	buffer_add(head, "\"", 1);
-	for (; *text; text++) {
-		unsigned char byte = (unsigned char)*text;
+	for (;; text++) {
+		const char *begin = text;
+		unsigned char byte;
 
-		if (byte < ' ' || byte > '~' || byte == '%') {
-			buffer_add(head, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
-			continue;
-		}
+		while (is_plain((unsigned char)*text))
+			text++;
+		buffer_add(head, begin, (size_t)(text - begin));
+		byte = (unsigned char)*text;
+		if (byte == '\0')
+			break;
 		if (byte == '"' || byte == '\\')
-			buffer_add(head, "\\", 1);
-		buffer_add(head, text, 1);
+			buffer_add(head, (const char[]){'\\', *text}, 2);
+		else
+			buffer_add(head, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
 	}
 	buffer_add(head, "\"", 1);
 }
@@ -133,7 +143,7 @@ static void add_ratelimit(struct buffer *head, const struct weir_decision *d)
 	buffer_add(head, "\r\n", 2);
 }
 
-static void add_name(struct buffer *out, const char *field, const char *name)
+static inline void add_name(struct buffer *out, const char *field, const char *name)
 {
 	buffer_add_text(out, field);
 	if (name) {
