@@ -178,6 +178,27 @@ class Load:
         return result["server_cpu_ns"], result["bytes_received"] / result["answered"]
 
 
+@dataclasses.dataclass(frozen=True)
+class RedisBenchmark:
+    """The load of redis-benchmark, of a million keys, from the same connections."""
+
+    protocol: str
+    command: str
+    depth: int
+    requests: int
+
+    def run(self, server, _):
+        """CPU nanoseconds of the server per request."""
+        port = server.wait_for(self.protocol)
+        clock = ~server.process.pid << 3 | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
+        before = time.clock_gettime_ns(clock)
+        subprocess.run([tool("redis-benchmark"), "-p", str(port), "-q", "-n", str(self.requests),
+                        "-c", str(CONNECTIONS), "-P", str(self.depth), "-r", str(KEYS_QUICK),
+                        *self.command.format(key="__rand_int__").split()],
+                       check=True, timeout=60, stdout=subprocess.DEVNULL)
+        return (time.clock_gettime_ns(clock) - before) / self.requests, None
+
+
 def resp(command, depth, requests, keys):
     return Load("resp", ("--command", command, "--pipeline", depth), requests, keys)
 
@@ -243,6 +264,15 @@ def plan(directory, requests, keys):
         tables.append([(f"bare RESP server, pipeline {depth}", "resp", load),
                        (f"weir CL.THROTTLE, pipeline {depth}", "weir", load),
                        (f"redis GET, pipeline {depth}", "redis", resp(GET, depth, n, keys))])
+    # The servers that hold a million keys.
+    servers["weir 1m"] = lambda: filled(weir(directory, CONFIG, "--capacity", str(KEYS_QUICK)),
+                                        THROTTLE, KEYS_QUICK)
+    servers["redis 1m"] = lambda: filled(redis(), SET, KEYS_QUICK)
+    tables.append([(f"redis-benchmark by 16, {name}", server,
+                    RedisBenchmark("resp", command, 16, requests[16]))
+                   for name, server, command in (("redis GET", "redis 1m", GET),
+                                                 ("weir CL.THROTTLE", "weir 1m", THROTTLE),
+                                                 ("bare server", "resp", THROTTLE))])
     http = Load("http", ("--path", ACQUIRE), requests[1], keys)
     tables.append([("bare HTTP server", "http", http), ("weir GET /v1/acquire", "weir", http)])
     load = resp(THROTTLE, 1, requests[1], keys)
