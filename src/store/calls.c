@@ -81,8 +81,7 @@ uint64_t store_hash(const struct store *store, uint64_t identity, const void *ke
 	return memory_hash(memory_of(store), identity, key, key_len);
 }
 
-struct store_key store_key(const struct store *store, const struct algo_limit *limit,
-                           uint64_t hash)
+struct store_key store_key(const struct store *store, const struct algo_limit *limit, uint64_t hash)
 {
 	return memory_key(memory_of(store), limit, hash);
 }
@@ -156,8 +155,8 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
 
 bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
 {
-	return memory_try(step->key.cell, memory_of(step->store)->table.load_is_atomic, step->limit,
-	                  table_tag(step->key.hash), &step->call, step->at.now_ns, out, until_ns);
+	return memory_try(step->key.cell, memory_of(step->store)->table.load_is_atomic,
+	                  table_tag(step->key.hash), step, out, until_ns);
 }
 
 void store_near(const struct store *store, struct store_key *key)
@@ -211,8 +210,7 @@ void store_alone_close(struct store_alone *alone)
 bool store_alone_try(struct store_alone *alone, const struct store_step *step,
                      struct algo_outcome *out, uint64_t *until_ns)
 {
-	return memory_try(&alone->cell, alone->load_is_atomic, step->limit, MEMORY_TAG, &step->call,
-	                  step->at.now_ns, out, until_ns);
+	return memory_try(&alone->cell, alone->load_is_atomic, MEMORY_TAG, step, out, until_ns);
 }
 
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,

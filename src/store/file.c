@@ -39,8 +39,8 @@ static int check_trust(const struct stat *stat, const char *path, const struct f
 		snprintf(more, sizeof more, ", %llu", (unsigned long long)trust->owner);
 	if (stat->st_uid != 0 && stat->st_uid != geteuid() && stat->st_uid != trust->owner)
 		return error_set(error, WEIR_EINVAL,
-		                 "%.120s: owner: expected user %u%s or root, found user %u", path, geteuid(),
-		                 more, stat->st_uid);
+		                 "%.120s: owner: expected user %u%s or root, found user %u", path,
+		                 geteuid(), more, stat->st_uid);
 	if (mode & S_IWOTH)
 		return error_set(error, WEIR_EINVAL,
 		                 "%.120s: mode: expected no right to write for others, found %04o", path,
@@ -146,8 +146,7 @@ static int fail_for_room(int fd, const char *path, uint64_t bytes, int failed,
 	fstatvfs(fd, &disk);
 	return error_set(error, WEIR_EFULL,
 	                 "%.120s: expected room for %llu more bytes on its disk, found %llu", path,
-	                 (unsigned long long)bytes,
-	                 (unsigned long long)disk.f_bavail * disk.f_frsize);
+	                 (unsigned long long)bytes, (unsigned long long)disk.f_bavail * disk.f_frsize);
 }
 
 int file_write_header(int fd, const char *path, uint64_t offset, const struct table_header *header,
@@ -281,14 +280,14 @@ int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void *
 }
 
 /* They count once the first header says so, when they are on the disk. */
-static int write_sections(int fd, const char *path, uint64_t end, const struct section *fresh,
-                          size_t n, const struct hash_key *secret, struct weir_error *error)
+static int write_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+                          struct weir_error *error)
 {
 	int status = WEIR_OK;
 
-	for (size_t i = 0; status == WEIR_OK && i < n; i++) {
-		status = write_section(fd, path, end, &fresh[i], secret, error);
-		end += fresh[i].size;
+	for (size_t i = 0; status == WEIR_OK && i < fresh->n; i++) {
+		status = write_section(fd, path, end, &fresh->all[i], fresh->secret, error);
+		end += fresh->all[i].size;
 	}
 	if (status == WEIR_OK &&
 	    (fsync(fd) != 0 ||
@@ -297,19 +296,19 @@ static int write_sections(int fd, const char *path, uint64_t end, const struct s
 	return status;
 }
 
-int file_add(int fd, const char *path, uint64_t end, const struct section *fresh, size_t n,
-             const struct hash_key *secret, struct weir_error *error)
+int file_add(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+             struct weir_error *error)
 {
 	uint64_t size = end;
 	int status = WEIR_OK, failed;
 
-	for (size_t i = 0; i < n; i++)
-		size += fresh[i].size;
+	for (size_t i = 0; i < fresh->n; i++)
+		size += fresh->all[i].size;
 	if (ftruncate(fd, (off_t)end) != 0) /* what somebody who died has begun there */
 		return fail(error, path, "cannot change its size");
 	failed = make_room(fd, end, size);
 	status = failed ? fail_for_room(fd, path, size - end, failed, error)
-	                : write_sections(fd, path, end, fresh, n, secret, error);
+	                : write_sections(fd, path, end, fresh, error);
 	if (status != WEIR_OK && ftruncate(fd, (off_t)end) != 0)
 		return status; /* its room is left to the next who adds */
 	return status;

@@ -75,12 +75,19 @@ int file_size(int fd, const char *path, uint64_t *out, struct weir_error *error)
 int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void **out,
                   struct weir_error *error);
 
+/* Sections to be added to a file. */
+struct file_sections {
+	const struct section *all;
+	size_t n;
+	const struct hash_key *secret; /* the store's */
+};
+
 /**
- * Adds `n` sections behind byte `end` of the locked file, all or none, with their room on
- * the disk: what is there is nobody's. Errors: EIO, EFULL.
+ * Adds sections behind byte `end` of the locked file, all or none, with their room on the
+ * disk; bytes that lie there belong to no one. Errors: EIO, EFULL.
  */
-int file_add(int fd, const char *path, uint64_t end, const struct section *fresh, size_t n,
-             const struct hash_key *secret, struct weir_error *error);
+int file_add(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+             struct weir_error *error);
 
 /** Makes the file as long as that, with its room on the disk. Errors: EIO, EFULL. */
 int file_resize(int fd, const char *path, uint64_t size, struct weir_error *error);

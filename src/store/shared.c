@@ -132,8 +132,8 @@ int shared_lock(struct memory *store, int *fd, struct weir_error *error)
 
 	if (status != WEIR_OK)
 		return status == WEIR_ENOTFOUND
-		           ? error_set(error, WEIR_EIO, "%.120s: expected the file that was opened, found none",
-		                       file->path)
+		           ? error_set(error, WEIR_EIO,
+		                       "%.120s: expected the file that was opened, found none", file->path)
 		           : status;
 	if (fstat(*fd, &stat) != 0 || stat.st_dev != file->device || stat.st_ino != file->inode)
 		status = error_set(error, WEIR_EIO,
@@ -155,7 +155,8 @@ int shared_add(struct memory *store, int fd, const struct section *fresh, size_t
                struct weir_error *error)
 {
 	const struct shared *file = store->file;
-	int status = file_add(fd, file->path, file->end, fresh, n, &store->secret, error);
+	struct file_sections sections = {fresh, n, &store->secret};
+	int status = file_add(fd, file->path, file->end, &sections, error);
 
 	return status == WEIR_OK ? map_rest(store, fd, error) : status;
 }

@@ -8,6 +8,7 @@
 #include "rows/slots.h"
 #include "store/history.h"
 #include "store/memory.h"
+#include "store/store.h"
 
 /* What a cell with a tag and no claim says. A state that is over equals none. */
 static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
@@ -51,19 +52,16 @@ static inline struct table_slot memory_find(const struct table *table,
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
-                                                    const struct table_spot *spot,
-                                                    uint64_t now_ns, struct algo_outcome *out);
+                                                    const struct table_spot *spot, uint64_t now_ns,
+                                                    struct algo_outcome *out);
 
 /** Forgets a key of one-word states. Whether it had one that says something still. */
 bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns);
 
 /** memory_apply for wide states. */
-__attribute__((noinline)) uint64_t wide_apply(struct memory *store,
-                                              const struct algo_limit **by,
-                                              const struct store_key *key,
-                                              const struct algo_call *call,
-                                              const struct algo_time *time,
-                                              struct algo_outcome *out);
+__attribute__((noinline)) uint64_t
+wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
+           const struct algo_call *call, const struct algo_time *time, struct algo_outcome *out);
 
 /** The same on a head and a row that belong to one limit alone; `alone->head` is not looked at. */
 uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
@@ -84,21 +82,21 @@ bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, 
  * that the step's results stay in registers: a result that is stored and loaded in other pieces
  * makes the processor wait for all that came before it.
  */
-static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
-                                     const struct algo_limit *limit, uint32_t tag,
-                                     const struct algo_call *call, uint64_t now_ns,
-                                     struct algo_outcome *out, uint64_t *until_ns)
+static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uint32_t tag,
+                                     const struct store_step *step, struct algo_outcome *out,
+                                     uint64_t *until_ns)
 {
+	const struct algo_limit *limit = step->limit;
 	struct cell before = cell_load(cell, load_is_atomic);
-	struct algo_time time = {now_ns, 0};
+	struct algo_time time = {step->at.now_ns, 0};
 	struct algo_state state;
 
 	/* Neither a claim nor an empty cell has the limit's generation and a tag. */
 	if (__builtin_expect(cell_tag(before) != tag, 0) ||
 	    __builtin_expect(cell_generation(before) != limit->generation, 0))
 		return false;
-	state = memory_state(before, now_ns);
-	if (!algo_step_whole(limit, call, &time, &state, out)) {
+	state = memory_state(before, time.now_ns);
+	if (!algo_step_whole(limit, &step->call, &time, &state, out)) {
 		if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
 			return false;
 	} else if (!cell_swap_in_turn(cell, before, memory_pack(tag, state, limit->generation))) {
@@ -109,37 +107,36 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic,
 }
 
 /* The same for an acquire from a summed window, in the slot that the key's head is. */
-static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic,
-                                   const struct algo_limit *limit, uint32_t tag,
-                                   const struct algo_call *call, uint64_t now_ns,
-                                   struct algo_outcome *out, uint64_t *until_ns)
+static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint32_t tag,
+                                   const struct store_step *step, struct algo_outcome *out,
+                                   uint64_t *until_ns)
 {
+	const struct algo_limit *limit = step->limit;
 	struct cell before, after;
 
 	do {
 		before = cell_load(cell, load_is_atomic);
-		if (call->op != ALGO_ACQUIRE || cell_tag(before) != tag ||
-		    !slots_take(limit, before, now_ns, call->cost, out, &after))
+		if (step->call.op != ALGO_ACQUIRE || cell_tag(before) != tag ||
+		    !slots_take(limit, before, step->at.now_ns, step->call.cost, out, &after))
 			return false;
 	} while (!cell_swap_in_turn(cell, before, after));
-	*until_ns = now_ns + out->reset_after_ns;
+	*until_ns = step->at.now_ns + out->reset_after_ns;
 	return true;
 }
 
 /**
- * One step on a key that is in `cell`, with a state that `limit` wrote itself: at once
+ * One step on a key that is in `cell`, with a state that the step's limit wrote itself: at once
  * where it is a whole bucket, or in the slot of a summed window. False when it is none
  * of that: then nothing has happened, and memory_apply or its like does it.
  */
-static inline bool memory_try(struct cell *cell, bool load_is_atomic,
-                              const struct algo_limit *limit, uint32_t tag,
-                              const struct algo_call *call, uint64_t now_ns,
-                              struct algo_outcome *out, uint64_t *until_ns)
+static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t tag,
+                              const struct store_step *step, struct algo_outcome *out,
+                              uint64_t *until_ns)
 {
-	if (__builtin_expect(limit->has_whole_interval, 1))
-		return memory_try_bucket(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
-	return limit->head_has_sum &&
-	       memory_try_slot(cell, load_is_atomic, limit, tag, call, now_ns, out, until_ns);
+	if (__builtin_expect(step->limit->has_whole_interval, 1))
+		return memory_try_bucket(cell, load_is_atomic, tag, step, out, until_ns);
+	return step->limit->head_has_sum &&
+	       memory_try_slot(cell, load_is_atomic, tag, step, out, until_ns);
 }
 
 /**
@@ -168,8 +165,8 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 				history_convert(store, limit, generation, time->now_ns, &state);
 		}
 		if (!algo_step(limit, call, time, &state, out) ||
-		    table_store(&store->table, &spot, slot,
-		                memory_pack(spot.tag, state, limit->generation), time->now_ns, NULL))
+		    table_store(&store->table, &spot, slot, memory_pack(spot.tag, state, limit->generation),
+		                time->now_ns, NULL))
 			return state.until_ns;
 		if (slot.cell)
 			cell_stay_away(slot.cell);
@@ -181,8 +178,8 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 /** The same on a cell that belongs to one limit alone, of MEMORY_TAG. */
 static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
                                          const struct algo_limit *limit,
-                                         const struct algo_call *call,
-                                         const struct algo_time *time, struct algo_outcome *out)
+                                         const struct algo_call *call, const struct algo_time *time,
+                                         struct algo_outcome *out)
 {
 	for (;;) {
 		struct cell before = cell_load(cell, load_is_atomic);
