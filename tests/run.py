@@ -233,7 +233,7 @@ def fuzz(seconds):
 
 STEPS = [
     ("plain unit", "plain", unit, []),
-    ("plain model", "plain", each_file, [["tests/spin", "tests/model"]]),
+    ("plain model", "plain", each_file, [["tests/house", "tests/spin", "tests/model"]]),
     ("plain e2e", "plain", pytest, [["tests/e2e"]]),
     ("asan unit", "asan", unit, []),
     ("asan model", "asan", each_file, [["tests/model"]]),

@@ -1,0 +1,156 @@
+"""The shape of src/: what may see what, and what fits in a hand. It builds nothing."""
+
+import ast
+import collections
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
+FILES = sorted(path for path in SRC.rglob("*") if path.suffix in (".c", ".h"))
+LINES_MAX = 600
+PARAMETERS_MAX = 6
+
+
+def sees():
+    """The table of meson.build: folder -> the folders whose headers it may include."""
+    text = re.search(r"^sees = (\{.*?^\})", (ROOT / "meson.build").read_text(), re.M | re.S)[1]
+    return ast.literal_eval(re.sub(r"#.*", "", text))
+
+
+def includes(path):
+    """The project's own headers, such as net/net.h."""
+    return re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)
+
+
+def module(name):
+    """src/net/conn.c and src/net/conn.h are one: net/conn."""
+    return str(pathlib.PurePath(name).with_suffix(""))
+
+
+def modules(files):
+    """Module -> the modules that it includes."""
+    edges = collections.defaultdict(set)
+    for path in files:
+        name = module(path.relative_to(SRC))
+        edges[name] |= {module(header) for header in includes(path)} - {name}
+    return edges
+
+
+def reached(edges, start):
+    """All that `start` leads to; itself if it is in a cycle."""
+    seen, todo = set(), [start]
+    while todo:
+        new = edges.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def cycles(edges):
+    """The edges that lie in a cycle."""
+    reach = {name: reached(edges, name) for name in edges}
+    back = {name: sorted(other for other in others if name in reach.get(other, ()))
+            for name, others in edges.items()}
+    return {name: others for name, others in back.items() if others}
+
+
+def code(text):
+    """Without comments, strings and attributes; lines stay where they are."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+    return re.sub(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)", blank, text)
+
+
+def parameters(arguments):
+    depth = 0
+    count = 1
+    for character in arguments:
+        depth += (character == "(") - (character == ")")
+        count += character == "," and depth == 0
+    return 0 if arguments.strip() in ("", "void") else count
+
+
+def functions(text):
+    """(name, number of parameters, line) of each function that is defined."""
+    text = code(text)
+    for match in re.finditer(
+            r"^ *[a-zA-Z_][\w\s*]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{",
+            text, re.M):
+        yield match[1], parameters(match[2]), text.count("\n", 0, match.start(1)) + 1
+
+
+def public():
+    """The calls of the installed headers: their lists of parameters are fixed."""
+    return {name for path in (ROOT / "include").rglob("*.h")
+            for name in re.findall(r"\b(weir_\w+)\(", code(path.read_text()))}
+
+
+def where(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_files_form_no_cycle():
+    assert cycles(modules(FILES)) == {}
+
+
+def test_a_cycle_is_found_and_what_leads_to_it_is_not():
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b", "e"}, "e": {"out"}}
+    assert cycles(edges) == {"b": ["c"], "c": ["d"], "d": ["b"]}
+
+
+def test_the_table_of_folders_is_complete_and_in_layers():
+    table = sees()
+    assert {path.name for path in SRC.iterdir() if path.is_dir()} == table.keys()
+    assert cycles({folder: set(others) for folder, others in table.items()}) == {}
+
+
+@pytest.mark.parametrize("folder", sorted(sees()))
+def test_a_folder_includes_what_it_sees(folder):
+    allowed = {folder, *sees()[folder]}
+    # A header without a folder is the folder's own, made by the build.
+    bad = [f"{where(path)}: {header}" for path in FILES if path.parent.name == folder
+           for header in includes(path) if "/" in header and header.split("/")[0] not in allowed]
+    assert bad == []
+
+
+@pytest.mark.parametrize("folder", sorted(sees()))
+def test_a_folder_has_a_readme(folder):
+    lines = (SRC / folder / "README.md").read_text().splitlines()
+    assert lines[0] == f"# {folder}"
+    assert any(line.startswith("Tests: ") for line in lines)
+
+
+def test_files_are_short():
+    long = {where(path): lines for path in FILES
+            if (lines := len(path.read_text().splitlines())) >= LINES_MAX}
+    assert long == {}
+
+
+def test_lists_of_parameters_fit_in_a_hand():
+    fixed = public()
+    long = {f"{where(path)}:{line}: {name}": count for path in FILES
+            for name, count, line in functions(path.read_text())
+            if count > PARAMETERS_MAX and name not in fixed}
+    assert long == {}
+
+
+def test_parameters_are_counted():
+    text = """
+static const struct algo *
+first(struct a *a, int (*b)(int, char), /* c, d */ char e[2])
+{
+}
+int none(void) { return call(1, 2, 3); }
+int declared(int a, int b);
+"""
+    assert list(functions(text)) == [("first", 3, 3), ("none", 0, 6)]
+
+
+def test_functions_are_seen():
+    found = [name for path in FILES for name, _, _ in functions(path.read_text())]
+    assert len(found) > 1500
+    assert {"net_loop_run", "weir_acquire", "buffer_reserve", "main"} <= set(found)
