@@ -33,35 +33,16 @@ const char *weir_version(void)
 	return STRING(WEIR_VERSION_MAJOR) "." STRING(WEIR_VERSION_MINOR) "." STRING(WEIR_VERSION_PATCH);
 }
 
-static int error_set_va(struct weir_error *error, int status, unsigned line, unsigned column,
-                        const char *format, va_list args)
-{
-	if (error) {
-		error->status = status;
-		error->line = line;
-		error->column = column;
-		vsnprintf(error->message, sizeof error->message, format, args);
-	}
-	return status;
-}
-
-int error_set(struct weir_error *error, int status, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	error_set_va(error, status, 0, 0, format, args);
-	va_end(args);
-	return status;
-}
-
 int error_set_at(struct weir_error *error, int status, unsigned line, unsigned column,
                  const char *format, ...)
 {
 	va_list args;
 
+	if (!error)
+		return status;
+	*error = (struct weir_error){.status = status, .line = line, .column = column};
 	va_start(args, format);
-	error_set_va(error, status, line, column, format, args);
+	vsnprintf(error->message, sizeof error->message, format, args);
 	va_end(args);
 	return status;
 }

@@ -4,12 +4,14 @@
 
 #include <weir/weir.h>
 
-/** Sets `error` (may be NULL) and returns `status`, so that `return error_set(…)` reads well. */
-int error_set(struct weir_error *error, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/** The same with a place in a file; lines and columns start at 1. */
+/**
+ * Sets `error` (may be NULL), with a place in a file, and returns `status`, so that
+ * `return error_set(…)` reads well. Lines and columns start at 1.
+ */
 int error_set_at(struct weir_error *error, int status, unsigned line, unsigned column,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/** The same without a place. */
+#define error_set(error, status, ...) error_set_at(error, status, 0, 0, __VA_ARGS__)
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * pool.c: the bucket, its workers, and their end.
+ * pool.c: the bucket, its workers, and their end; and tickets, which carry results back.
  *
  * One lock guards a ring with room for all tasks that may be unfinished. So a submission
  * allocates nothing (but a ticket), and one count decides whether it is refused, however quickly
@@ -8,6 +8,7 @@
  * With a rate, one worker at a time waits for the next start; a worker that takes one wakes
  * the one that waits for the next.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,11 +21,57 @@
 #include "base/os.h"
 #include "base/until.h"
 #include "pool/pace.h"
-#include "pool/ticket.h"
 
 #define WORKERS_MAX    1024
 #define BUCKET_MAX     (1u << 24)
 #define BUCKET_DEFAULT 1000
+
+struct weir_pool_ticket {
+	pthread_mutex_t lock;
+	pthread_cond_t settled;
+	void *result;
+	int status; /* ETIMEDOUT until it is settled */
+	unsigned holders;
+};
+
+/* Held by the caller until it is closed, and by the pool until it is settled; NULL: no memory. */
+static weir_pool_ticket *ticket_new(void)
+{
+	weir_pool_ticket *ticket = calloc(1, sizeof *ticket);
+
+	if (!ticket)
+		return NULL;
+	pthread_mutex_init(&ticket->lock, NULL);
+	until_init(&ticket->settled);
+	ticket->status = WEIR_ETIMEDOUT;
+	ticket->holders = 2;
+	return ticket;
+}
+
+/* Under the lock, which the last holder frees. */
+static void let_go(weir_pool_ticket *ticket)
+{
+	unsigned holders = --ticket->holders;
+
+	pthread_mutex_unlock(&ticket->lock);
+	if (holders > 0)
+		return;
+	pthread_cond_destroy(&ticket->settled);
+	pthread_mutex_destroy(&ticket->lock);
+	free(ticket);
+}
+
+/* Tells the holder how the task ended; NULL stands for a task without a ticket. */
+static void ticket_settle(weir_pool_ticket *ticket, int status, void *result)
+{
+	if (!ticket)
+		return;
+	pthread_mutex_lock(&ticket->lock);
+	ticket->status = status;
+	ticket->result = result;
+	pthread_cond_broadcast(&ticket->settled);
+	let_go(ticket);
+}
 
 struct task {
 	weir_pool_run *run;
@@ -306,4 +353,28 @@ void weir_pool_stats(weir_pool *pool, struct weir_pool_stats *stats)
 	*stats = pool->stats;
 	stats->missed_turns = pool->pace.missed;
 	pthread_mutex_unlock(&pool->lock);
+}
+
+void weir_pool_ticket_close(weir_pool_ticket *ticket)
+{
+	if (!ticket)
+		return;
+	pthread_mutex_lock(&ticket->lock);
+	let_go(ticket);
+}
+
+int weir_pool_wait(weir_pool_ticket *ticket, uint64_t timeout_ns, void **result)
+{
+	uint64_t until_ns = sat_add(os_monotonic_ns(), timeout_ns);
+	int status;
+
+	pthread_mutex_lock(&ticket->lock);
+	while (ticket->status == WEIR_ETIMEDOUT &&
+	       until_wait(&ticket->settled, &ticket->lock, until_ns) != ETIMEDOUT)
+		;
+	status = ticket->status;
+	if (status == WEIR_OK && result)
+		*result = ticket->result;
+	pthread_mutex_unlock(&ticket->lock);
+	return status;
 }
