@@ -18,7 +18,7 @@
 struct flags {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
-	uint64_t connections, pipeline, threads, key_len, pid;
+	uint64_t key_len, pid;
 	bool json, help;
 };
 
@@ -78,9 +78,9 @@ static const struct flag {
     {"command", AT(command), TEXT, 0, 0, "of RESP: \"CL.THROTTLE key:{key} 15 1000 1\""},
     {"limit", AT(limit), TEXT, 0, 0, "NAME: a limit of the server's file, by its key {key}"},
     {"path", AT(path), TEXT, 0, 0, "of an HTTP GET: /v1/acquire/NAME?key={key}"},
-    {"connections", AT(connections), COUNT, 1, LOAD_CONNECTIONS_MAX, "N: 50"},
-    {"pipeline", AT(pipeline), COUNT, 1, LOAD_PIPELINE_MAX, "N requests at once on each: 1"},
-    {"threads", AT(threads), COUNT, 1, LOAD_THREADS_MAX, "N: 1"},
+    {"connections", AT(load.connections), COUNT, 1, LOAD_CONNECTIONS_MAX, "N: 50"},
+    {"pipeline", AT(load.pipeline), COUNT, 1, LOAD_PIPELINE_MAX, "N requests at once on each: 1"},
+    {"threads", AT(load.threads), COUNT, 1, LOAD_THREADS_MAX, "N: 1"},
     {"requests", AT(load.requests), COUNT, 1, UINT64_MAX / 2, "N, instead of a duration"},
     {"duration", AT(load.duration_ns), TIME, 1, LOAD_DURATION_MAX_NS, "TIME: 10s"},
     {"warmup", AT(load.warmup_ns), TIME, 0, LOAD_DURATION_MAX_NS,
@@ -99,14 +99,6 @@ static const struct flag {
 #define FLAG_COUNT (sizeof table / sizeof *table)
 #define FLAG_JSON  (256 + (int)FLAG_COUNT)
 #define FLAG_HELP  (FLAG_JSON + 1)
-
-static int fail(const char *message)
-{
-	fputs("weir bench: ", stderr);
-	command_show(stderr, message);
-	fputc('\n', stderr);
-	return EXIT_USAGE;
-}
 
 static int help(void)
 {
@@ -168,9 +160,6 @@ static int resolve_loop(struct flags *flags, struct weir_error *error)
 		load->duration_ns = 10 * NS_PER_S;
 	if (load->warmup_ns == UINT64_MAX)
 		load->warmup_ns = load->requests > 0 ? 0 : NS_PER_S;
-	load->connections = flags->connections;
-	load->pipeline = flags->pipeline;
-	load->threads = flags->threads;
 	load->server_pid = (pid_t)flags->pid;
 	if (load->connections < load->threads)
 		return error_set(error, WEIR_EINVAL,
@@ -261,17 +250,17 @@ static int run(const struct flags *flags)
 	int status = EXIT_TROUBLE;
 
 	if (!result)
-		return fail("out of memory");
+		return command_fail("bench", "out of memory");
 	if (load_run(load, result, &error) != WEIR_OK) {
-		fail(error.message);
+		command_fail("bench", "%s", error.message);
 	} else {
 		bool told = report(stdout, load, flags->protocol, flags->distribution, result);
 
 		fflush(stdout);
 		if (!told)
-			fail("can't write the result");
+			command_fail("bench", "can't write the result");
 		else
-			status = result->trouble[0] ? fail(result->trouble) : 0;
+			status = result->trouble[0] ? command_fail("bench", "%s", result->trouble) : 0;
 	}
 	free(result);
 	return status;
@@ -281,11 +270,8 @@ int command_bench(int argc, char **argv)
 {
 	struct flags flags = {
 	    .load = {.keys.count = 1000000, .seed = 1, .warmup_ns = UINT64_MAX,
-	             .timeout_ns = 10 * NS_PER_S},
+	             .timeout_ns = 10 * NS_PER_S, .connections = 50, .pipeline = 1, .threads = 1},
 	    .distribution = "uniform",
-	    .connections = 50,
-	    .pipeline = 1,
-	    .threads = 1,
 	};
 	struct template request = {0};
 	struct weir_error error = {0};
@@ -295,14 +281,10 @@ int command_bench(int argc, char **argv)
 	if (status == WEIR_OK && flags.help)
 		return help();
 	if (status == WEIR_OK)
-		status = resolve_loop(&flags, &error);
-	if (status == WEIR_OK)
-		status = resolve_keys(&flags, &digits, &error);
-	if (status == WEIR_OK)
-		status = resolve_protocol(&flags, &error);
-	if (status == WEIR_OK)
-		status = resolve_request(&flags, digits, &request, &error);
-	status = status == WEIR_OK ? run(&flags) : fail(error.message);
+		status = resolve_loop(&flags, &error) ?: resolve_keys(&flags, &digits, &error) ?:
+		         resolve_protocol(&flags, &error) ?:
+		         resolve_request(&flags, digits, &request, &error);
+	status = status == WEIR_OK ? run(&flags) : command_fail("bench", "%s", error.message);
 	template_free(&request);
 	return status;
 }

@@ -12,6 +12,10 @@ typedef int command_run(int argc, char **argv);
 /** Prints `text`, which may be a server's or a key, such that no terminal obeys it. */
 void command_show(FILE *to, const char *text);
 
+/** Tells on stderr, by command_show, why `weir COMMAND` failed, and returns EXIT_USAGE. */
+int command_fail(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 command_run command_serve, command_lint, command_ask, command_store,
     command_bench, command_simulate;
 

@@ -31,11 +31,9 @@ static int check_config(const char *path, const weir_config *config, struct weir
 	struct settings_plan plan;
 	int status;
 
-	status = settings_resolve(&(struct settings){0}, config, &plan, error);
-	if (status == WEIR_OK)
-		status = weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error);
-	if (status == WEIR_OK)
-		status = weir_engine_open(config, table, &engine, error);
+	status = settings_resolve(&(struct settings){0}, config, &plan, error) ?:
+	         weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error) ?:
+	         weir_engine_open(config, table, &engine, error);
 	if (status == WEIR_OK)
 		say_room(path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	weir_engine_close(engine);

@@ -1,3 +1,6 @@
+#include <stdarg.h>
+#include <stdlib.h>
+
 #include "base/buffer.h"
 #include "cli/command.h"
 
@@ -8,4 +11,18 @@ void command_show(FILE *to, const char *text)
 	buffer_add_shown(&shown, slice_of(text));
 	fwrite(shown.data, 1, shown.len, to);
 	buffer_free(&shown);
+}
+
+int command_fail(const char *command, const char *format, ...)
+{
+	char *text = NULL;
+	va_list args;
+
+	fprintf(stderr, "weir %s: ", command);
+	va_start(args, format);
+	command_show(stderr, vasprintf(&text, format, args) < 0 ? "out of memory" : text);
+	va_end(args);
+	free(text);
+	fputc('\n', stderr);
+	return EXIT_USAGE;
 }

@@ -51,12 +51,6 @@ struct simulation {
 	struct pattern pattern;
 };
 
-static int fail(const char *message)
-{
-	fprintf(stderr, "weir simulate: %s\n", message);
-	return EXIT_USAGE;
-}
-
 static int help(void)
 {
 	puts("usage: weir simulate -c FILE --trace FILE [OPTION]...\n"
@@ -310,16 +304,10 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 static int run(struct simulation *s, struct weir_error *error)
 {
 	struct source source;
-	int status = read_config(s, error);
+	int status = read_config(s, error) ?:
+	             leave_out(s->config, s->limits, s->limit_count, stderr, error) ?:
+	             open_lanes(s, error) ?: open_source(s, &source, error) ?: open_outputs(s, error);
 
-	if (status == WEIR_OK)
-		status = leave_out(s->config, s->limits, s->limit_count, stderr, error);
-	if (status == WEIR_OK)
-		status = open_lanes(s, error);
-	if (status == WEIR_OK)
-		status = open_source(s, &source, error);
-	if (status == WEIR_OK)
-		status = open_outputs(s, error);
 	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
 		s->replay.progress = show_progress;
 		s->replay.progress_context = s;
@@ -345,28 +333,24 @@ int command_simulate(int argc, char **argv)
 {
 	struct simulation s = {0};
 	struct weir_error error = {0};
-	int status;
+	int result = 0;
 
 	s.limits = calloc((size_t)argc, sizeof *s.limits);
-	if (!s.limits)
-		return fail("out of memory");
-	status = set_flags(&s, argc, argv, &error);
-	if (status != WEIR_OK) {
-		free(s.limits);
-		return fail(error.message);
+	if (!s.limits) {
+		result = command_fail("simulate", "out of memory");
+	} else if (set_flags(&s, argc, argv, &error) != WEIR_OK) {
+		result = command_fail("simulate", "%s", error.message);
+	} else if (s.text[HELP]) {
+		result = help();
+	} else if (run(&s, &error) != WEIR_OK) {
+		command_fail("simulate", "%s", error.message);
+		result = EXIT_TROUBLE;
 	}
-	if (s.text[HELP]) {
-		free(s.limits);
-		return help();
-	}
-	status = run(&s, &error);
-	if (status != WEIR_OK)
-		fail(error.message);
 	trace_close(&s.trace);
 	for (size_t i = 0; i < s.replay.lane_count; i++)
 		lane_close(&s.lanes[i]);
 	free(s.lanes);
 	weir_config_close(s.config);
 	free(s.limits);
-	return status == WEIR_OK ? 0 : EXIT_TROUBLE;
+	return result;
 }
