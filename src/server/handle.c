@@ -124,11 +124,9 @@ static enum engine_state run(const struct turn *turn, struct plan *plan, struct 
 static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
-	bool may_wait;
 
 	if (work->status != WEIR_OK)
 		return;
-	may_wait = engine_may_wait(&work->plan);
 	reply->waits = run(&worker->turn, &work->plan, d) == ENGINE_WAITS;
 	if (reply->waits)
 		return;
@@ -136,12 +134,13 @@ static void finish_decision(struct worker *worker, struct work *work, struct rep
 		handle_no_memory(worker, work);
 		return;
 	}
-	if (may_wait) {
+	if (work->plan.op != ALGO_ACQUIRE)
+		return;
+	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
 		reply->wait_ns = d->wait_ns;
 		tell_later(d, d->wait_ns);
 	}
-	if (work->plan.op == ALGO_ACQUIRE)
-		spread(worker, d);
+	spread(worker, d);
 }
 
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
@@ -472,7 +471,10 @@ static void prepare(struct worker *worker, struct work *work, const struct reque
 {
 	work->whole = NULL;
 	work->head = r->head;
-	engine_prepare_none(&(struct algo_call){ALGO_PEEK}, &work->plan);
+	/* Enough of a plan for requests that have none. */
+	work->plan.step_count = 0;
+	work->plan.op = ALGO_PEEK;
+	work->plan.stage = PLAN_PREPARED;
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
 	if (!door_matters(r->class, origin) || passes_door(worker, work, r, origin))

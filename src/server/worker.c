@@ -146,7 +146,7 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
 		use_reserve(work, request);
-	if (handle_may_wait(work))
+	if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
 		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
