@@ -118,6 +118,8 @@ enum weir_algorithm {
 	WEIR_BASE,             /**< fewer than `base` today, or the window of the rate has room */
 	WEIR_CONCURRENCY,      /**< in flight + cost <= max: each holds a place until it is given back
 	                            (weir_report, weir_refund), or its lease is over */
+	WEIR_WARM_UP,          /**< its turn max(now, end of the last) is within max_wait_ns: a turn
+	                            takes T per unit, or up to cold T when the key has rested */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -168,11 +170,20 @@ struct weir_limit_options {
 	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks; 0: monday */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
-	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32, at the
-	                                   rate 16 years at most; 0: 10, WEIR_ZERO: none */
-	uint64_t max_wait_ns;         /**< pacer, concurrency: a year at most; 0: 30 s. leaky_queue:
-	                                   the same; 0: as long as there is room. WEIR_ZERO: no wait */
-	double deny;                  /**< random: the share that is denied, 0 to 1; 0: none */
+	union {
+		uint64_t slack;      /**< pacer: turns that idle time saves up, less than 2^32, at the
+		                          rate 16 years at most; 0: 10, WEIR_ZERO: none */
+		uint64_t warm_up_ns; /**< warm_up: how long a cold key is used until it is warm, 1 ms to
+		                          a year, at most 2^32 requests; 0: 10 s */
+	};
+	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency: a year at most; 0: 30 s.
+	                                   leaky_queue: the same; 0: as long as there is room.
+	                                   WEIR_ZERO: no wait */
+	union {
+		double deny; /**< random: the share that is denied, 0 to 1; 0: none */
+		double cold; /**< warm_up: how much longer than T a cold key's first turn takes, 1 to
+		                  10,000, to thousandths; 0: 3 */
+	};
 	uint64_t retry_ns;            /**< random, concurrency: `retry_after_ns` of the denied, a year
 	                                   at most; 0: 1 s */
 	uint64_t base;                /**< base: what passes a day before the rate counts, which the

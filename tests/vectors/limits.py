@@ -5,6 +5,8 @@ end in `_ns`. The first two limits of an algorithm go through all scenarios of m
 others through the first ones.
 """
 
+from fractions import Fraction
+
 import models
 import zones
 
@@ -101,6 +103,18 @@ ALGORITHMS = {
          limit(rate=rate(7, 100, "ms"), capacity=3),
          limit(rate=rate(2**32, 1, "ms"), capacity=2**32),
          limit(rate=rate(1, 365, "d"), capacity=1)]),
+    "warm_up": (
+        lambda p: models.WarmUp(count_of(p), period_of(p), p["warm_up_ns"],
+                                Fraction(str(p["cold"])), p["max_wait_ns"]),
+        [in_seconds(5, 1, warm_up_ns=4 * zones.S, cold=3, max_wait_ns=2 * zones.S),
+         in_seconds(3, 1, warm_up_ns=zones.S, cold=1.5, max_wait_ns=30 * zones.S),
+         in_seconds(1, 60, warm_up_ns=10 * zones.S, cold=3, max_wait_ns=0),
+         limit(rate=rate(7, 100, "ms"), warm_up_ns=3600 * zones.S, cold=1, max_wait_ns=zones.S),
+         limit(rate=rate(99_991, 1, "s"), warm_up_ns=10 * zones.S, cold=2.718, max_wait_ns=zones.S),
+         limit(rate=rate(2**32 - 5, 10, "s"), warm_up_ns=zones.S, cold=10000,
+               max_wait_ns=366 * zones.DAY),
+         limit(rate=rate(1, 365, "d"), warm_up_ns=366 * zones.DAY, cold=100,
+               max_wait_ns=366 * zones.DAY)]),
     "fixed_window": (
         fixed_window,
         [windows(5, 1, "d", BERLIN_FORWARD - 2 * 3600 * zones.S - 1),

@@ -13,4 +13,5 @@ from models.model import DAY_NS
 from models.random import Random, splitmix64
 from models.sliding import Sliding, SlidingCounter, SlidingLog, SlidingWindow
 from models.tokens import Bucket, Paced, leaky_queue, pacer
+from models.warm_up import WarmUp
 from models.windows import Base, Window, end_of_utc_day, first_request, utc_days
