@@ -37,11 +37,14 @@ static int carry(struct reader *reader, const yaml_node_t *node, const struct ca
 	return WEIR_OK;
 }
 
-int read_attribute(struct reader *reader, const yaml_node_t *node, const char **out)
+int read_attribute(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                   void *element)
 {
+	const char **out = element;
 	struct carried carried;
 	int status = node_name(reader, node, out);
 
+	(void)name;
 	if (status != WEIR_OK || !carried_parse(*out, &carried))
 		return status;
 	return carry(reader, node, &carried);

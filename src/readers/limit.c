@@ -11,47 +11,11 @@ static const char *const later_algorithms[] = {
     "breaker", "throttle", "adaptive",
 };
 
-static int read_rate(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                     void *field)
-{
-	(void)key;
-	if (value->type == YAML_SCALAR_NODE && rate_parse(node_slice(value), field))
-		return WEIR_OK;
-	return node_expected(reader, value,
-	                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
-}
-
-static int read_duration(struct reader *reader, const struct node_key *key,
-                         const yaml_node_t *value, void *field)
-{
-	uint64_t *ns = field;
-
-	if (value->type != YAML_SCALAR_NODE || !duration_parse(node_slice(value), ns) ||
-	    *ns < key->min || *ns > key->max)
-		return node_expected(reader, value, key->min ? "a time from 1ms to a year such as 1s or 100ms"
-		                                              : "a time of a year at most such as 30s or 100ms");
-	return WEIR_OK;
-}
-
-static int read_decimal(struct reader *reader, const struct node_key *key,
-                        const yaml_node_t *value, double *number)
-{
-	char expected[80];
-
-	if (value->type == YAML_SCALAR_NODE && parse_decimal(node_slice(value), number) &&
-	    *number >= (double)key->min && *number <= (double)key->max)
-		return WEIR_OK;
-	snprintf(expected, sizeof expected, "a number from %llu to %llu such as %s",
-	         (unsigned long long)key->min, (unsigned long long)key->max,
-	         key->max == 1 ? "0.25" : "2.5");
-	return node_expected(reader, value, expected);
-}
-
 static int read_parameter(struct reader *reader, const struct algo_parameter *parameter,
                           const yaml_node_t *value, struct weir_limit_options *options)
 {
-	const struct node_key key = {.name = parameter->name, .words = parameter->words,
-	                             .min = parameter->min, .max = parameter->max};
+	struct node_key key = {.name = parameter->name, .words = parameter->words,
+	                       .min = parameter->min, .max = parameter->max};
 	void *field = (char *)options + parameter->offset;
 	uint64_t number;
 	int status;
@@ -59,9 +23,12 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 	switch (parameter->type) {
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:
-		return read_rate(reader, &key, value, field);
+		if (value->type == YAML_SCALAR_NODE && rate_parse(node_slice(value), field))
+			return WEIR_OK;
+		return node_expected(reader, value,
+		                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
 	case ALGO_DECIMAL:
-		return read_decimal(reader, &key, value, field);
+		return node_decimal(reader, &key, value, field);
 	case ALGO_WORD:
 		return node_word(reader, &key, value, field);
 	case ALGO_TEXT:
@@ -70,7 +37,9 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 		status = node_number(reader, &key, value, &number);
 		break;
 	default:
-		status = read_duration(reader, &key, value, &number);
+		key.expected = key.min ? "a time from 1ms to a year such as 1s or 100ms"
+		                       : "a time of a year at most such as 30s or 100ms";
+		status = node_duration(reader, &key, value, &number);
 		break;
 	}
 	if (status == WEIR_OK)
@@ -166,16 +135,16 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	return status == WEIR_OK ? check_limit(reader, &limit->options, node, &keys) : status;
 }
 
-static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
-                      struct rules_limit *limit)
+static int read_limit(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                      void *element)
 {
-	int status;
+	struct rules_limit *limit = element;
+	int status = node_name(reader, name->node, &limit->options.name);
 
-	limit->line = (unsigned)name->start_mark.line + 1;
-	limit->column = (unsigned)name->start_mark.column + 1;
-	status = node_name(reader, name, &limit->options.name);
+	limit->line = (unsigned)name->node->start_mark.line + 1;
+	limit->column = (unsigned)name->node->start_mark.column + 1;
 	if (status == WEIR_OK && rules_reserved_name(slice_of(limit->options.name)))
-		return node_error(reader, name, "expected a name that is no command's, found \"%s\"",
+		return node_error(reader, name->node, "expected a name that is no command's, found \"%s\"",
 		                  limit->options.name);
 	if (status == WEIR_OK)
 		status = node_expect(reader, node, YAML_MAPPING_NODE,
@@ -188,31 +157,17 @@ static int read_limit(struct reader *reader, const yaml_node_t *name, const yaml
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field)
 {
-	struct weir_config *config = reader->config;
-	const yaml_node_pair_t *pairs;
-	struct rules_limit *limits;
+	static const struct node_items limits = {.type = YAML_MAPPING_NODE,
+	                                         .expected = "a mapping of names to limits",
+	                                         .size = sizeof(struct rules_limit),
+	                                         .read = read_limit};
+	struct node_array *array = field;
 	struct node_name *names;
-	size_t count;
-	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of names to limits");
+	int status = node_items(reader, value, &limits, array, &names);
 
 	(void)key;
-	(void)field;
 	if (status != WEIR_OK)
 		return status;
-	count = node_pair_count(value);
-	pairs = value->data.mapping.pairs.start;
-	limits = arena_array(&config->arena, count, sizeof *limits);
-	names = arena_array(&config->arena, count, sizeof *names);
-	if (!limits || !names)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		const yaml_node_t *name = node_at(reader, pairs[i].key);
-
-		names[i] = (struct node_name){node_slice(name), name, i};
-		status = read_limit(reader, name, node_at(reader, pairs[i].value), &limits[i]);
-	}
-	config->limits = limits;
-	config->limit_count = count;
 	reader->limits = names;
-	return status == WEIR_OK ? node_names_sort(reader, names, count, "limit") : status;
+	return node_names_sort(reader, names, array->count, "limit");
 }

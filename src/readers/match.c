@@ -128,12 +128,13 @@ static int read_value(struct reader *reader, const char *attribute, const yaml_n
 	return read_form(reader, attribute, node, out);
 }
 
-static int read_condition(struct reader *reader, const yaml_node_t *name, const yaml_node_t *node,
-                          struct rules_condition *condition)
+static int read_condition(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                          void *element)
 {
 	bool list = node->type == YAML_SEQUENCE_NODE;
+	struct rules_condition *condition = element;
 	struct rules_value *values;
-	int status = read_attribute(reader, name, &condition->attribute);
+	int status = read_attribute(reader, name, name->node, &condition->attribute);
 
 	if (status != WEIR_OK)
 		return status;
@@ -151,32 +152,8 @@ static int read_condition(struct reader *reader, const yaml_node_t *name, const 
 	return status;
 }
 
-int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
-{
-	struct rules_rule *rule = field;
-	const yaml_node_pair_t *pairs;
-	struct rules_condition *conditions;
-	struct node_name *names;
-	size_t count;
-	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of attributes to values");
-
-	(void)key;
-	if (status != WEIR_OK)
-		return status;
-	count = node_pair_count(value);
-	pairs = value->data.mapping.pairs.start;
-	conditions = arena_array(&reader->config->arena, count, sizeof *conditions);
-	names = arena_array(&reader->config->arena, count, sizeof *names);
-	if (!conditions || !names)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		const yaml_node_t *name = node_at(reader, pairs[i].key);
-
-		names[i] = (struct node_name){node_slice(name), name, i};
-		status = read_condition(reader, name, node_at(reader, pairs[i].value), &conditions[i]);
-	}
-	rule->conditions = conditions;
-	rule->condition_count = count;
-	return status == WEIR_OK ? node_names_sort(reader, names, count, "attribute") : status;
-}
+const struct node_items read_conditions = {.type = YAML_MAPPING_NODE,
+                                           .expected = "a mapping of attributes to values",
+                                           .each = "attribute",
+                                           .size = sizeof(struct rules_condition),
+                                           .read = read_condition};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
+#include "rules/rate.h"
 
 #define FOUND_MAX 48 /* bytes of the file that a message repeats */
 
@@ -201,13 +202,30 @@ int node_number(struct reader *reader, const struct node_key *key, const yaml_no
 	return node_expected(reader, value, expected);
 }
 
-int node_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+int node_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                 void *field)
 {
-	(void)key;
-	if (value->type == YAML_SCALAR_NODE && parse_share(node_slice(value), field))
+	double *number = field;
+	char expected[80];
+
+	if (value->type == YAML_SCALAR_NODE && parse_decimal(node_slice(value), number) &&
+	    *number >= (double)key->min && *number <= (double)key->max)
 		return WEIR_OK;
-	return node_expected(reader, value, "a number from 0 to 1 such as 0.25");
+	snprintf(expected, sizeof expected, "a number from %llu to %llu such as %s",
+	         (unsigned long long)key->min, (unsigned long long)key->max,
+	         key->max == 1 ? "0.25" : "2.5");
+	return node_expected(reader, value, expected);
+}
+
+int node_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                  void *field)
+{
+	uint64_t *ns = field;
+
+	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), ns) &&
+	    *ns >= key->min && *ns <= key->max)
+		return WEIR_OK;
+	return node_expected(reader, value, key->expected);
 }
 
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -310,4 +328,51 @@ const struct node_name *node_names_find(const struct node_name *names, size_t co
 			count = middle;
 	}
 	return NULL;
+}
+
+int node_items(struct reader *reader, const yaml_node_t *node, const struct node_items *items,
+               struct node_array *out, struct node_name **names)
+{
+	struct arena *arena = &reader->config->arena;
+	bool pairs = items->type == YAML_MAPPING_NODE;
+	struct node_name *own;
+	int status = node_expect(reader, node, items->type, items->expected);
+
+	if (status != WEIR_OK)
+		return status;
+	out->count = pairs ? node_pair_count(node) : node_item_count(node);
+	if (items->required && out->count == 0)
+		return node_error(reader, node, "expected at least one %s, found an empty list",
+		                  items->each);
+	out->elements = arena_array(arena, out->count, items->size);
+	own = arena_array(arena, out->count, sizeof *own);
+	if (!out->elements || !own)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < out->count && status == WEIR_OK; i++) {
+		const yaml_node_pair_t *pair = &node->data.mapping.pairs.start[i];
+		const yaml_node_t *value =
+		    node_at(reader, pairs ? pair->value : node->data.sequence.items.start[i]);
+
+		own[i] = (struct node_name){.node = pairs ? node_at(reader, pair->key) : value, .index = i};
+		if (own[i].node->type == YAML_SCALAR_NODE)
+			own[i].text = node_slice(own[i].node);
+		status = items->read(reader, &own[i], value, (char *)out->elements + i * items->size);
+	}
+	if (names)
+		*names = own;
+	else if (status == WEIR_OK && items->each)
+		status = node_names_sort(reader, own, out->count, items->each);
+	return status;
+}
+
+int node_list(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field)
+{
+	return node_items(reader, value, key->items, field, NULL);
+}
+
+int node_nested(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	return node_mapping(reader, value, key->nested, 0, field, NULL);
 }

@@ -45,9 +45,37 @@ struct node_key {
 	size_t offset;                 /* of the field in the object */
 	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
 	bool required;                 /* in these */
-	const struct word *words; /* node_word */
-	uint64_t min, max;             /* node_number; node_text: bytes */
+	union {
+		const struct word *words;        /* node_word */
+		const struct node_items *items;  /* node_list */
+		const struct node_table *nested; /* node_nested */
+		const char *expected;            /* node_duration */
+	};
+	uint64_t min, max; /* numbers; node_duration: nanoseconds; node_text: bytes */
 };
+
+/* The items of a list, or the pairs of a mapping, which fill an array. */
+struct node_items {
+	yaml_node_type_t type;
+	const char *expected; /* "a list of rules" */
+	const char *each;     /* "rule": no two have one name; NULL: they may be equal */
+	size_t size;          /* of an element */
+	bool required;        /* at least one */
+	/* `name` is the item, or the pair's key; an item that has its name inside puts it there. */
+	int (*read)(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+	            void *element);
+};
+
+/* How objects refer to an array. */
+struct node_array {
+	void *elements;
+	size_t count;
+};
+
+/** The offset of an array in an object, where its count must stand behind it. */
+#define NODE_ARRAY(type, elements, count)                                                          \
+	(offsetof(type, elements) +                                                                    \
+	 0 * sizeof(char[offsetof(type, count) - offsetof(type, elements) == sizeof(void *) ? 1 : -1]))
 
 struct node_table {
 	const char *what; /* "a limit" */
@@ -67,10 +95,23 @@ int node_text(struct reader *reader, const struct node_key *key, const yaml_node
               void *field); /* const char * without NUL or control characters */
 int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field); /* uint64_t */
-int node_share(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field); /* double, 0 to 1 */
+int node_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                 void *field); /* double */
+int node_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                  void *field); /* uint64_t, in nanoseconds */
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field); /* an enum */
+int node_list(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+              void *field); /* a pointer, and behind it a size_t: struct node_array */
+int node_nested(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field); /* the object itself: a mapping whose keys fill it, too */
+
+/**
+ * Reads `node` into `out`. `names`, if not NULL, gets the items' names in the order of the file,
+ * and comparing these is left to the caller.
+ */
+int node_items(struct reader *reader, const yaml_node_t *node, const struct node_items *items,
+               struct node_array *out, struct node_name **names);
 
 /** `node` as a name of 1 to NODE_NAME_MAX bytes. */
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out);

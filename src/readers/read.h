@@ -4,11 +4,11 @@
 
 #include "readers/node.h"
 
-/** `limits:` into the config and the reader's index of names. */
+/** `limits:` into an array of the config and the reader's index of names. */
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field);
 
-/** `rules:` into the config; the limits must have been read. */
+/** `rules:` into an array of the config; the limits must have been read. */
 int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);
 
@@ -18,12 +18,12 @@ int read_rules(struct reader *reader, const struct node_key *key, const yaml_nod
  */
 int read_shared_limits(struct reader *reader, const struct node_name *names);
 
-/** `match:` into a struct rules_rule's conditions. */
-int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field);
+/** `match:` into an array of struct rules_condition. */
+extern const struct node_items read_conditions;
 
-/** An attribute's name; the config lists it if requests behind a proxy carry it. */
-int read_attribute(struct reader *reader, const yaml_node_t *node, const char **out);
+/** `node`, an attribute's name, into a const char *; the config lists those that proxies carry. */
+int read_attribute(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                   void *element);
 
 /** `result:` into a const char *, as a JSON object. */
 int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

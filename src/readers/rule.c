@@ -14,58 +14,12 @@ const struct word read_switches[] = {
 
 static const struct word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
-struct name_list {
-	const char *what, *expected;
-	int (*read)(struct reader *reader, const yaml_node_t *node, const char **out);
-};
-
-static const struct name_list attribute_list = {"attribute", "a list of attributes such as [ip]",
-                                                read_attribute};
-static const struct name_list limit_list = {"limit", "a list of limits such as [login]", node_name};
-
-/* A list of names, each once: sorted in *names, their texts in the order of the file in *texts. */
-static int read_names(struct reader *reader, const yaml_node_t *value, const struct name_list *list,
-                      struct node_name **names, const char ***texts)
-{
-	struct arena *arena = &reader->config->arena;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, list->expected);
-	size_t count;
-
-	if (status != WEIR_OK)
-		return status;
-	count = node_item_count(value);
-	if (count == 0)
-		return node_error(reader, value, "expected at least one %s, found an empty list",
-		                  list->what);
-	*names = arena_array(arena, count, sizeof **names);
-	*texts = arena_array(arena, count, sizeof **texts);
-	if (!*names || !*texts)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
-
-		status = list->read(reader, item, &(*texts)[i]);
-		if (status == WEIR_OK)
-			(*names)[i] = (struct node_name){node_slice(item), item, i};
-	}
-	return status == WEIR_OK ? node_names_sort(reader, *names, count, list->what) : status;
-}
-
-static int read_key(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                    void *field)
-{
-	struct rules_rule *rule = field;
-	struct node_name *names;
-	const char **texts;
-	int status = read_names(reader, value, &attribute_list, &names, &texts);
-
-	(void)key;
-	if (status == WEIR_OK) {
-		rule->key = texts;
-		rule->key_count = node_item_count(value);
-	}
-	return status;
-}
+static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
+                                             .expected = "a list of attributes such as [ip]",
+                                             .each = "attribute",
+                                             .size = sizeof(const char *),
+                                             .required = true,
+                                             .read = read_attribute};
 
 static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 {
@@ -77,34 +31,29 @@ static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 	                  known.len ? known.text : "there are none", node_found(node).text);
 }
 
-static int read_rule_limits(struct reader *reader, const struct node_key *key,
-                            const yaml_node_t *value, void *field)
+/* Into the limit's index. */
+static int read_limit_name(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                           void *element)
 {
-	struct rules_rule *rule = field;
-	struct node_name *names;
-	const char **texts;
-	size_t *limits, count;
-	int status = read_names(reader, value, &limit_list, &names, &texts);
+	const char *text;
+	int status = node_name(reader, node, &text);
+	const struct node_name *limit;
 
-	(void)key;
 	if (status != WEIR_OK)
 		return status;
-	count = node_item_count(value);
-	limits = arena_array(&reader->config->arena, count, sizeof *limits);
-	if (!limits)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < count; i++) {
-		const struct node_name *limit =
-		    node_names_find(reader->limits, reader->config->limit_count, names[i].text);
-
-		if (!limit)
-			return unknown_limit(reader, names[i].node);
-		limits[names[i].index] = limit->index;
-	}
-	rule->limits = limits;
-	rule->limit_count = count;
+	limit = node_names_find(reader->limits, reader->config->limit_count, name->text);
+	if (!limit)
+		return unknown_limit(reader, node);
+	*(size_t *)element = limit->index;
 	return WEIR_OK;
 }
+
+static const struct node_items limit_names = {.type = YAML_SEQUENCE_NODE,
+                                              .expected = "a list of limits such as [login]",
+                                              .each = "limit",
+                                              .size = sizeof(size_t),
+                                              .required = true,
+                                              .read = read_limit_name};
 
 static int read_rule_name(struct reader *reader, const struct node_key *key,
                           const yaml_node_t *value, void *field)
@@ -116,6 +65,7 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
+#define ARRAY(elements, count) NODE_ARRAY(struct rules_rule, elements, count)
 
 static const struct node_key rule_keys[] = {
     [RULE_NAME] = {"name", read_rule_name, FIELD(name)},
@@ -125,9 +75,9 @@ static const struct node_key rule_keys[] = {
                           .max = 128},
     [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),
                             .words = read_switches},
-    {"match", read_match},
-    {"key", read_key, .variants = BY_LIMITS},
-    {"limits", read_rule_limits, .variants = BY_LIMITS},
+    {"match", node_list, ARRAY(conditions, condition_count), .items = &read_conditions},
+    {"key", node_list, ARRAY(key, key_count), BY_LIMITS, .items = &attributes},
+    {"limits", node_list, ARRAY(limits, limit_count), BY_LIMITS, .items = &limit_names},
     {"answer", node_word, FIELD(answer), BY_ANSWER, .words = answers},
     {"mode", node_word, FIELD(mode), .words = modes},
     {"result", read_result, FIELD(result)},
@@ -164,11 +114,12 @@ static int check_companions(struct reader *reader, const struct rules_rule *rule
 	return WEIR_OK;
 }
 
-static int read_rule(struct reader *reader, const yaml_node_t *node, size_t index,
-                     struct rules_rule *rule, struct node_name *name)
+static int read_rule(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                     void *element)
 {
 	static const struct node_table by_limits = {"a rule with limits", rule_keys, RULE_KEYS};
 	static const struct node_table by_answer = {"a rule with an answer", rule_keys, RULE_KEYS};
+	struct rules_rule *rule = element;
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	char unnamed[32];
 	bool answers_itself;
@@ -188,40 +139,28 @@ static int read_rule(struct reader *reader, const yaml_node_t *node, size_t inde
 		return status;
 	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;
 	if (!rule->name) {
-		snprintf(unnamed, sizeof unnamed, "rule-%zu", index + 1);
+		snprintf(unnamed, sizeof unnamed, "rule-%zu", name->index + 1);
 		rule->name = arena_copy(&reader->config->arena, slice_of(unnamed));
 		if (!rule->name)
 			return node_no_memory(reader);
 	}
-	*name = (struct node_name){slice_of(rule->name), values[RULE_NAME] ? values[RULE_NAME] : node,
-	                           index};
+	name->text = slice_of(rule->name);
+	name->node = values[RULE_NAME] ? values[RULE_NAME] : node;
 	return WEIR_OK;
 }
 
 int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field)
 {
-	struct weir_config *config = reader->config;
-	struct rules_rule *rules;
+	static const struct node_items rules = {.type = YAML_SEQUENCE_NODE,
+	                                        .expected = "a list of rules",
+	                                        .size = sizeof(struct rules_rule),
+	                                        .read = read_rule};
+	struct node_array *array = field;
 	struct node_name *names;
-	size_t count;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of rules");
 
 	(void)key;
-	(void)field;
-	if (status != WEIR_OK)
-		return status;
-	count = node_item_count(value);
-	rules = arena_array(&config->arena, count, sizeof *rules);
-	names = arena_array(&config->arena, count, sizeof *names);
-	if (!rules || !names)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < count && status == WEIR_OK; i++)
-		status = read_rule(reader, node_at(reader, value->data.sequence.items.start[i]), i,
-		                   &rules[i], &names[i]);
-	config->rules = rules;
-	config->rule_count = count;
-	if (status == WEIR_OK)
-		status = read_shared_limits(reader, names);
-	return status == WEIR_OK ? node_names_sort(reader, names, count, "rule") : status;
+	return node_items(reader, value, &rules, array, &names) ?:
+	       read_shared_limits(reader, names) ?:
+	       node_names_sort(reader, names, array->count, "rule");
 }

@@ -20,6 +20,7 @@
 #define TEXT_MAX     4096
 
 #define FIELD(name) offsetof(struct weir_config, name)
+#define ARRAY(elements, count) NODE_ARRAY(struct weir_config, elements, count)
 
 static const struct node_key listen_keys[] = {
     {"http", node_text, FIELD(listen_http), .min = 1, .max = TEXT_MAX},
@@ -27,50 +28,22 @@ static const struct node_key listen_keys[] = {
     {"grpc", node_text, FIELD(listen_grpc), .min = 1, .max = TEXT_MAX},
 };
 
-static int read_listen(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                       void *field)
-{
-	static const struct node_table table = {"listen", listen_keys,
-	                                        sizeof listen_keys / sizeof *listen_keys};
+static const struct node_table listen_table = {"listen", listen_keys,
+                                               sizeof listen_keys / sizeof *listen_keys};
 
-	(void)key;
-	(void)field;
-	return node_mapping(reader, value, &table, 0, reader->config, NULL);
+static int read_range(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                      void *element)
+{
+	(void)name;
+	if (node->type == YAML_SCALAR_NODE && ip_range_parse(node_slice(node), element))
+		return WEIR_OK;
+	return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
 }
 
-/* A list of addresses and networks. */
-static int read_ranges(struct reader *reader, const yaml_node_t *value, const struct ip_range **out,
-                       size_t *count)
-{
-	static const char expected[] = "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9";
-	struct ip_range *ranges =
-	    arena_array(&reader->config->arena, node_item_count(value), sizeof *ranges);
-
-	if (!ranges)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < node_item_count(value); i++) {
-		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
-
-		if (item->type != YAML_SCALAR_NODE || !ip_range_parse(node_slice(item), &ranges[i]))
-			return node_expected(reader, item, expected);
-	}
-	*out = ranges;
-	*count = node_item_count(value);
-	return WEIR_OK;
-}
-
-static int read_proxies(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                        void *field)
-{
-	struct weir_config *config = reader->config;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of addresses");
-
-	(void)key;
-	(void)field;
-	return status == WEIR_OK
-	           ? read_ranges(reader, value, &config->trusted_proxies, &config->trusted_proxy_count)
-	           : status;
-}
+static const struct node_items ranges = {.type = YAML_SEQUENCE_NODE,
+                                         .expected = "a list of addresses",
+                                         .size = sizeof(struct ip_range),
+                                         .read = read_range};
 
 static int read_protected(struct reader *reader, const struct node_key *key,
                           const yaml_node_t *value, void *field)
@@ -79,9 +52,8 @@ static int read_protected(struct reader *reader, const struct node_key *key,
 	bool scalar = value->type == YAML_SCALAR_NODE;
 
 	(void)key;
-	(void)field;
 	if (value->type == YAML_SEQUENCE_NODE)
-		return read_ranges(reader, value, &config->protected, &config->protected_count);
+		return node_items(reader, value, &ranges, field, NULL);
 	config->unprotected = scalar && slice_equal(node_slice(value), SLICE("no"));
 	if (config->unprotected || (scalar && slice_equal(node_slice(value), SLICE("yes"))))
 		return WEIR_OK;
@@ -100,77 +72,51 @@ static bool is_host_name(struct slice name)
 	return name.len > 0 && name.data[name.len - 1] != '.';
 }
 
-static int read_hosts(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                      void *field)
+static int read_host(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                     void *element)
 {
-	const char **hosts;
-	int status = node_expect(reader, value, YAML_SEQUENCE_NODE, "a list of names");
+	const char **host = element;
 
-	(void)key;
-	(void)field;
-	if (status != WEIR_OK)
-		return status;
-	hosts = arena_array(&reader->config->arena, node_item_count(value), sizeof *hosts);
-	if (!hosts)
-		return node_no_memory(reader);
-	for (size_t i = 0; i < node_item_count(value); i++) {
-		const yaml_node_t *item = node_at(reader, value->data.sequence.items.start[i]);
-
-		if (item->type != YAML_SCALAR_NODE || !is_host_name(node_slice(item)))
-			return node_expected(reader, item, "a name such as limits.example.com, without a port");
-		hosts[i] = arena_copy(&reader->config->arena, node_slice(item));
-		if (!hosts[i])
-			return node_no_memory(reader);
-	}
-	reader->config->hosts = hosts;
-	reader->config->host_count = node_item_count(value);
-	return WEIR_OK;
+	if (node->type != YAML_SCALAR_NODE || !is_host_name(name->text))
+		return node_expected(reader, node, "a name such as limits.example.com, without a port");
+	*host = arena_copy(&reader->config->arena, name->text);
+	return *host ? WEIR_OK : node_no_memory(reader);
 }
 
-static int read_duration(struct reader *reader, const struct node_key *key,
-                         const yaml_node_t *value, void *field)
-{
-	if (value->type == YAML_SCALAR_NODE && duration_parse(node_slice(value), field) &&
-	    *(uint64_t *)field >= key->min)
-		return WEIR_OK;
-	return node_expected(reader, value, DURATION_EXPECTED);
-}
+static const struct node_items hosts = {.type = YAML_SEQUENCE_NODE,
+                                        .expected = "a list of names",
+                                        .size = sizeof(const char *),
+                                        .read = read_host};
 
 static const struct node_key idle_keys[] = {
-    {"http", read_duration, FIELD(idle_http_ns)},
-    {"resp", read_duration, FIELD(idle_resp_ns)},
+    {"http", node_duration, FIELD(idle_http_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
+    {"resp", node_duration, FIELD(idle_resp_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
 };
 
-static int read_idle(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                     void *field)
-{
-	static const struct node_table table = {"idle", idle_keys, sizeof idle_keys / sizeof *idle_keys};
-
-	(void)key;
-	(void)field;
-	return node_mapping(reader, value, &table, 0, reader->config, NULL);
-}
+static const struct node_table idle_table = {"idle", idle_keys,
+                                             sizeof idle_keys / sizeof *idle_keys};
 
 /* Limits before rules, whatever their order in the file: rules name them. */
 static const struct node_key file_keys[] = {
-    {"listen", read_listen},
+    {"listen", node_nested, .nested = &listen_table},
     {"store", node_text, FIELD(store), .min = 1, .max = TEXT_MAX},
     {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = NODE_NAME_MAX},
     {"store_group", node_text, FIELD(store_group), .min = 1, .max = NODE_NAME_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
-    {"sync", read_duration, FIELD(sync_ns), .min = 1},
-    {"limits", read_limits},
-    {"rules", read_rules},
+    {"sync", node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
+     .max = UINT64_MAX},
+    {"limits", read_limits, ARRAY(limits, limit_count)},
+    {"rules", read_rules, ARRAY(rules, rule_count)},
     {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},
     {"prefix", node_text, FIELD(prefix), .max = TEXT_MAX},
     {"ipv6_prefix", node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
     {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
-    {"retry_jitter", node_share, FIELD(retry_jitter)},
-    {"trusted_proxies", read_proxies},
+    {"retry_jitter", node_decimal, FIELD(retry_jitter), .max = 1},
+    {"trusted_proxies", node_list, ARRAY(trusted_proxies, trusted_proxy_count), .items = &ranges},
     {"connections", node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
-    {"idle", read_idle},
-    {"hosts", read_hosts},
-    {"protected", read_protected},
+    {"idle", node_nested, .nested = &idle_table},
+    {"hosts", node_list, ARRAY(hosts, host_count), .items = &hosts},
+    {"protected", read_protected, ARRAY(protected, protected_count)},
 };
 
 /* Errors of the encoding come with an offset in bytes only. */
