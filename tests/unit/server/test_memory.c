@@ -265,12 +265,74 @@ static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
 	free(batch);
 }
 
+/* Waits until `n` places are left, of those that a client that left gives back. */
+static void wait_for_places(const struct fixture *f, uint64_t n)
+{
+	uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S;
+
+	while (left(f, "places") != n) {
+		assert_true(os_monotonic_ns() < end_ns);
+		usleep(100);
+	}
+}
+
+/* Sends a request that waits and one behind it. Returns how many passed by what was answered. */
+static unsigned ask_behind(const struct fixture *f, unsigned nth)
+{
+	char answers[4096] = "";
+	size_t len = 0;
+	int fd = dial_to(&f->address);
+
+	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
+	assert_non_null(hear(f, fd));
+	failing = nth;
+	say(fd, "{\"limit\":\"turns\",\"key\":\"k\"}");
+	say(fd, "{\"limit\":\"places\",\"key\":\"k\"}");
+	while (count(answers, "HTTP/1.1 ") < 2 && !(is_held(f) && left(f, "places") == 99)) {
+		struct pollfd readable = {.fd = fd, .events = POLLIN};
+		ssize_t got;
+
+		if (poll(&readable, 1, 1) == 0)
+			continue;
+		got = recv(fd, answers + len, sizeof answers - 1 - len, 0);
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+		answers[len] = '\0';
+	}
+	close(fd);
+	while (is_held(f))
+		usleep(100);
+	return count(answers, "\"allowed\":true");
+}
+
+/* One that can't be kept in order ends its connection; nobody is told of any, then. */
+static void answers_behind_one_that_waits_are_kept_or_given_back(void **state)
+{
+	struct fixture *f = *state;
+	unsigned nth = 0;
+	uint64_t before;
+
+	reset(f, "places");
+	reset(f, "turns");
+	ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
+	before = left(f, "turns");
+	do {
+		wait_for_places(f, 100 - ask_behind(f, ++nth));
+		assert_int_equal(left(f, "turns"), before);
+		reset(f, "places");
+	} while (failing == 0);
+	failing = 0;
+	assert_true(nth > 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_answer_that_cannot_be_held_gives_its_turn_back),
 	    cmocka_unit_test(what_an_answer_does_not_tell_of_was_not_taken),
 	    cmocka_unit_test(a_batch_that_cannot_be_held_gives_everything_back),
+	    cmocka_unit_test(answers_behind_one_that_waits_are_kept_or_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, start, finish);
