@@ -1,6 +1,7 @@
 #include "cli/bench_report.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "base/buffer.h"
 #include "base/number.h"
@@ -13,6 +14,32 @@ static const struct {
 };
 
 #define QUANTILES (sizeof quantiles / sizeof *quantiles)
+
+#define AT(member) offsetof(struct load_counts, member)
+
+/* How the counts are called; NULL: not told. */
+static const struct {
+	const char *json, *text;
+	size_t at;
+} counted[] = {
+    {"sent", NULL, AT(sent)},
+    {"allowed", "allowed", AT(answers[SCAN_ALLOWED])},
+    {"denied", "denied", AT(answers[SCAN_DENIED])},
+    {NULL, "other", AT(answers[SCAN_ANSWER])},
+    {"errors", "errors", AT(answers[SCAN_ERROR])},
+    {"unanswered", "unanswered", AT(unanswered)},
+    {"unsent", "never sent", AT(unsent)},
+    {"disconnects", "connections lost", AT(disconnects)},
+    {"bytes_sent", NULL, AT(bytes_sent)},
+    {"bytes_received", NULL, AT(bytes_received)},
+};
+
+#define COUNTED (sizeof counted / sizeof *counted)
+
+static uint64_t count_at(const struct load_counts *counts, size_t i)
+{
+	return *(const uint64_t *)((const char *)counts + counted[i].at);
+}
 
 static uint64_t answered(const struct load_counts *counts)
 {
@@ -67,21 +94,12 @@ static void print_loop(FILE *to, const struct load_options *options)
 
 static void print_counts(FILE *to, const struct load_counts *counts)
 {
-	const struct {
-		const char *name;
-		uint64_t count;
-	} rows[] = {
-	    {"allowed", counts->answers[SCAN_ALLOWED]}, {"denied", counts->answers[SCAN_DENIED]},
-	    {"other", counts->answers[SCAN_ANSWER]},    {"errors", counts->answers[SCAN_ERROR]},
-	    {"unanswered", counts->unanswered},         {"never sent", counts->unsent},
-	    {"connections lost", counts->disconnects},
-	};
 	const char *separator = "";
 
 	fprintf(to, "%-10s ", "answers");
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (rows[i].count > 0) {
-			fprintf(to, "%s%" PRIu64 " %s", separator, rows[i].count, rows[i].name);
+	for (size_t i = 0; i < COUNTED; i++)
+		if (counted[i].text && count_at(counts, i) > 0) {
+			fprintf(to, "%s%" PRIu64 " %s", separator, count_at(counts, i), counted[i].text);
 			separator = ", ";
 		}
 	fprintf(to, "%s\n", *separator ? "" : "none");
@@ -154,24 +172,10 @@ static void add_options(struct buffer *out, const struct load_options *options,
 
 static void add_counts(struct buffer *out, const struct load_counts *counts)
 {
-	const struct {
-		const char *name;
-		uint64_t count;
-	} rows[] = {
-	    {"sent", counts->sent},
-	    {"answered", answered(counts)},
-	    {"allowed", counts->answers[SCAN_ALLOWED]},
-	    {"denied", counts->answers[SCAN_DENIED]},
-	    {"errors", counts->answers[SCAN_ERROR]},
-	    {"unanswered", counts->unanswered},
-	    {"unsent", counts->unsent},
-	    {"disconnects", counts->disconnects},
-	    {"bytes_sent", counts->bytes_sent},
-	    {"bytes_received", counts->bytes_received},
-	};
-
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		buffer_printf(out, "\"%s\":%" PRIu64 ",", rows[i].name, rows[i].count);
+	buffer_printf(out, "\"answered\":%" PRIu64 ",", answered(counts));
+	for (size_t i = 0; i < COUNTED; i++)
+		if (counted[i].json)
+			buffer_printf(out, "\"%s\":%" PRIu64 ",", counted[i].json, count_at(counts, i));
 }
 
 bool bench_report_json(FILE *to, const struct load_options *options, const char *protocol,

@@ -35,7 +35,7 @@ struct load_options {
 	pid_t server_pid; /* 0: its CPU time is not measured */
 };
 
-/* Requests due (open loop) or sent (closed) after the warm-up. */
+/* Requests due (open loop) or sent (closed) after the warm-up. Every field is a uint64_t. */
 struct load_counts {
 	uint64_t sent;
 	uint64_t answers[SCAN_OUTCOMES];

@@ -61,14 +61,8 @@ static void wait_for_runners(struct watch *watch, struct runner_plan *plan, uint
 
 static void add_counts(struct load_counts *to, const struct load_counts *from)
 {
-	to->sent += from->sent;
-	for (size_t i = 0; i < SCAN_OUTCOMES; i++)
-		to->answers[i] += from->answers[i];
-	to->unanswered += from->unanswered;
-	to->unsent += from->unsent;
-	to->disconnects += from->disconnects;
-	to->bytes_sent += from->bytes_sent;
-	to->bytes_received += from->bytes_received;
+	for (size_t i = 0; i < sizeof *to / sizeof(uint64_t); i++)
+		((uint64_t *)to)[i] += ((const uint64_t *)from)[i];
 }
 
 static void collect(const struct runner *runner, struct load_result *result)

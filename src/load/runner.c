@@ -257,19 +257,26 @@ static void watch(struct runner *runner, struct runner_conn *conn, uint32_t even
 	epoll_ctl(runner->epoll, EPOLL_CTL_MOD, conn->fd, &event);
 }
 
-static void send_bytes(struct runner *runner, struct runner_conn *conn, const char *bytes,
-                       size_t len)
+/* Returns how many of the bytes the socket took. */
+static size_t send_some(struct runner *runner, struct runner_conn *conn, const char *bytes,
+                        size_t len)
 {
 	ssize_t n = send(conn->fd, bytes, len, MSG_NOSIGNAL);
 	size_t taken = n > 0 ? (size_t)n : 0;
 
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		lose(runner, conn, "connection lost: ", strerror(errno));
-		return;
-	}
 	if (runner->measuring)
 		runner->counts.bytes_sent += taken;
-	if (taken == len)
+	return taken;
+}
+
+static void send_bytes(struct runner *runner, struct runner_conn *conn, const char *bytes,
+                       size_t len)
+{
+	size_t taken = send_some(runner, conn, bytes, len);
+
+	if (conn->fd < 0 || taken == len)
 		return;
 	buffer_add(&conn->rest, bytes + taken, len - taken);
 	if (conn->rest.failed)
@@ -280,17 +287,8 @@ static void send_bytes(struct runner *runner, struct runner_conn *conn, const ch
 
 static void send_rest(struct runner *runner, struct runner_conn *conn)
 {
-	ssize_t n = send(conn->fd, conn->rest.data, conn->rest.len, MSG_NOSIGNAL);
-
-	if (n < 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			lose(runner, conn, "connection lost: ", strerror(errno));
-		return;
-	}
-	if (runner->measuring)
-		runner->counts.bytes_sent += (uint64_t)n;
-	buffer_consume(&conn->rest, (size_t)n);
-	if (conn->rest.len == 0)
+	buffer_consume(&conn->rest, send_some(runner, conn, conn->rest.data, conn->rest.len));
+	if (conn->fd >= 0 && conn->rest.len == 0)
 		watch(runner, conn, EPOLLIN);
 }
 

@@ -146,12 +146,9 @@ static int read_limit(struct reader *reader, struct node_name *name, const yaml_
 	if (status == WEIR_OK && rules_reserved_name(slice_of(limit->options.name)))
 		return node_error(reader, name->node, "expected a name that is no command's, found \"%s\"",
 		                  limit->options.name);
-	if (status == WEIR_OK)
-		status = node_expect(reader, node, YAML_MAPPING_NODE,
-		                     "a limit such as { algorithm: NAME, rate: 5/s }");
-	if (status == WEIR_OK)
-		status = read_algorithm(reader, node, &limit->options);
-	return status == WEIR_OK ? read_parameters(reader, node, limit) : status;
+	return status ?: node_expect(reader, node, YAML_MAPPING_NODE,
+	                             "a limit such as { algorithm: NAME, rate: 5/s }") ?:
+	       read_algorithm(reader, node, &limit->options) ?: read_parameters(reader, node, limit);
 }
 
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

@@ -121,10 +121,7 @@ int read_result(struct reader *reader, const struct node_key *key, const yaml_no
 	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of fields to values");
 
 	(void)key;
-	if (status == WEIR_OK)
-		status = check_names(reader, value);
-	if (status == WEIR_OK)
-		status = add_mapping(reader, value, &out);
+	status = status ?: check_names(reader, value) ?: add_mapping(reader, value, &out);
 	if (status == WEIR_OK && out.failed)
 		status =
 		    node_error(reader, value, "expected at most %d bytes as JSON, found more", RESULT_MAX);

@@ -189,10 +189,13 @@ static int take_number(struct scan *s, int column)
 	return WEIR_OK;
 }
 
+/* "common" ends before these. */
 static int take_text(struct scan *s, int column)
 {
 	const char *from, *end;
 
+	if (s->at == s->end)
+		return WEIR_OK;
 	if (!take(s, ' ') || !(from = take_string(s, &end)))
 		return expected(s, "a string in quotes");
 	if (s->columns->targets[column] >= 0)
@@ -205,7 +208,6 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 {
 	struct scan s = {columns, line, line.data, line.data + line.len, record, error};
 	const char *blank = find(&s, ' ');
-	int status;
 
 	format_begin(columns, record);
 	if (!blank || blank == line.data)
@@ -216,16 +218,6 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 	if (!blank)
 		return expected(&s, "- and a blank");
 	s.at = blank + 1;
-	status = take_time(&s);
-	if (status == WEIR_OK)
-		status = take_request(&s);
-	if (status == WEIR_OK)
-		status = take_number(&s, STATUS);
-	if (status == WEIR_OK)
-		status = take_number(&s, BYTES);
-	if (status == WEIR_OK && s.at < s.end)
-		status = take_text(&s, REFERER);
-	if (status == WEIR_OK && s.at < s.end)
-		status = take_text(&s, USER_AGENT);
-	return status;
+	return take_time(&s) ?: take_request(&s) ?: take_number(&s, STATUS) ?:
+	       take_number(&s, BYTES) ?: take_text(&s, REFERER) ?: take_text(&s, USER_AGENT);
 }

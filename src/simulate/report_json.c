@@ -40,12 +40,9 @@ static void add_worst(const struct tally *tally, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
-static void add_retry(const struct tally *tally, struct buffer *out)
+static void add_spread(const char *before, const struct histogram *h, struct buffer *out)
 {
-	const struct histogram *h = &tally->retry_after;
-
-	add_number(out,
-	           ",\"retry_after_ms\":{\"p50\":", ceil_div(histogram_quantile(h, 0.5), NS_PER_MS));
+	add_number(out, before, ceil_div(histogram_quantile(h, 0.5), NS_PER_MS));
 	add_number(out, ",\"p99\":", ceil_div(histogram_quantile(h, 0.99), NS_PER_MS));
 	add_number(out, ",\"max\":", ceil_div(h->max, NS_PER_MS));
 	buffer_add_text(out, "}");
@@ -53,16 +50,11 @@ static void add_retry(const struct tally *tally, struct buffer *out)
 
 static void add_waits(const struct tally_waits *waits, struct buffer *out)
 {
-	const struct histogram *h = &waits->waits;
-
-	if (h->count == 0)
+	if (waits->waits.count == 0)
 		return;
 	add_number(out, ",\"wait_ms\":{\"waited\":", waits->waited);
 	buffer_printf(out, ",\"mean\":%.3f", tally_wait_mean_ns(waits) / NS_PER_MS);
-	add_number(out, ",\"p50\":", ceil_div(histogram_quantile(h, 0.5), NS_PER_MS));
-	add_number(out, ",\"p99\":", ceil_div(histogram_quantile(h, 0.99), NS_PER_MS));
-	add_number(out, ",\"max\":", ceil_div(h->max, NS_PER_MS));
-	buffer_add_text(out, "}");
+	add_spread(",\"p50\":", &waits->waits, out);
 }
 
 static void add_top(const struct tally *tally, struct buffer *out)
@@ -124,7 +116,7 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	rules_show_limit(tally->declared, out);
 	buffer_add_text(out, "}");
 	add_worst(tally, out);
-	add_retry(tally, out);
+	add_spread(",\"retry_after_ms\":{\"p50\":", &tally->retry_after, out);
 	add_waits(&tally->waits, out);
 	add_top(tally, out);
 	add_timeline(&tally->timeline, out);

@@ -81,19 +81,17 @@ static bool take_clock(struct cursor *c, int *seconds)
 	return true;
 }
 
-static bool to_ns(int64_t seconds, uint64_t fraction_ns, uint64_t *out_ns)
+/* False for a day that does not exist, too. */
+static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, uint64_t *out_ns)
 {
-	if (seconds < 0 || (uint64_t)seconds >= WHEN_MAX_NS / NS_PER_S)
+	int64_t days = civil_days(date->year, date->month, date->day);
+	int64_t seconds = days * 86400 + of_day;
+
+	if (civil_date(days).day != date->day || seconds < 0 ||
+	    (uint64_t)seconds >= WHEN_MAX_NS / NS_PER_S)
 		return false;
 	*out_ns = (uint64_t)seconds * NS_PER_S + fraction_ns;
 	return true;
-}
-
-static bool day_exists(const struct civil *date)
-{
-	struct civil same = civil_date(civil_days(date->year, date->month, date->day));
-
-	return same.month == date->month && same.day == date->day;
 }
 
 static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
@@ -114,9 +112,7 @@ static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
 		return false;
 	if (!take(&c, 'Z') && !take(&c, 'z') && !take_offset(&c, &offset))
 		return false;
-	return c.at == c.end && day_exists(&date) &&
-	       to_ns(civil_days(date.year, date.month, date.day) * 86400 + of_day - offset, fraction,
-	             out_ns);
+	return c.at == c.end && to_ns(&date, of_day - offset, fraction, out_ns);
 }
 
 /* "e9", "E-05" or nothing. */
@@ -239,8 +235,7 @@ bool when_parse_log(struct slice text, uint64_t *out_ns)
 	    !take_clock(&c, &of_day) || !take(&c, ' ') || !take_offset(&c, &offset))
 		return false;
 	date.year = year;
-	return c.at == c.end && day_exists(&date) &&
-	       to_ns(civil_days(year, date.month, date.day) * 86400 + of_day - offset, 0, out_ns);
+	return c.at == c.end && to_ns(&date, of_day - offset, 0, out_ns);
 }
 
 void when_add_seconds(struct buffer *out, uint64_t time_ns)
