@@ -211,6 +211,7 @@ void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 {
 	const struct codec *codec = protocol_of(work->conn)->codec;
 	bool behind = client_of(work->conn)->first && !codec->streams;
+	size_t len;
 
 	count_request(worker, work);
 	if (reply->wait_ns > 0 || behind) {
@@ -222,7 +223,14 @@ void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 			return;
 		}
 	}
-	handle_reply(worker, work, reply, net_conn_out(work->conn));
+	len = worker->out.len;
+	handle_reply(worker, work, reply, &worker->out);
+	if (worker->out.failed) {
+		worker->out.len = len;
+		worker->out.failed = false;
+		handle_no_memory(worker, work);
+		let_go(worker, work->conn);
+	}
 }
 
 /* Takes all of its client's, in the order in which they were decided, newest first. */

@@ -54,7 +54,10 @@ void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
 /** The work of `held` is decided: its answer is due when the work may start. */
 void hold_decided(struct worker *worker, struct held *held, struct work *work,
                   struct reply *reply);
-/** The same for a work that was not held: without a wait it is answered as soon as can be. */
+/**
+ * The same for a work of the batch: without a wait it is answered as soon as can be, in
+ * worker->out if that is now.
+ */
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
 
 /** Does what is due, and sets the loop's alarm for what comes next. */

@@ -60,6 +60,7 @@ struct work {
 		/* The request, in the arena, if the answer needs more than the head; else NULL. */
 		const struct request *whole;
 		const char *message; /* instead, of a status that is not 0, but for REQUEST_LOCAL */
+		size_t end; /* when it is decided: of its answer in worker.out */
 	};
 	union {
 		struct request_head head;
@@ -103,6 +104,7 @@ struct worker {
 	struct request blank;    /* of which only the head is ever set */
 	struct adhoc adhoc;
 	struct work *batch;
+	struct buffer out; /* the batch's answers, as they were rendered */
 	size_t count;
 	size_t coming;    /* about how many bytes of replies */
 	uint64_t batches; /* this one's number, from 1 */

@@ -24,6 +24,30 @@ static void reset(struct worker *worker)
 	worker->parsing = &worker->parsed;
 }
 
+/*
+ * Hands over the answers, with one write for each connection. Not while the batch is decided:
+ * each write would drive the code that decides out of the first cache.
+ */
+static void hand_over(struct worker *worker)
+{
+	size_t from = 0;
+
+	for (size_t i = 0; i < worker->count; i++) {
+		struct net_conn *conn = worker->batch[i].conn;
+		size_t end = worker->batch[i].end;
+
+		if (i + 1 < worker->count && worker->batch[i + 1].conn == conn)
+			continue;
+		if (end > from)
+			buffer_add(net_conn_out(conn), worker->out.data + from, end - from);
+		from = end;
+	}
+	net_loop_flush(worker->loop);
+	worker->out.len = 0;
+	if (worker->out.capacity > WORKER_OUT_KEEP)
+		buffer_free(&worker->out);
+}
+
 /* Decides and answers what waits, in the order it came. */
 static void answer(struct worker *worker)
 {
@@ -45,8 +69,9 @@ static void answer(struct worker *worker)
 		handle_finish(worker, work, &reply);
 		if (!reply.waits || !queue_join(worker, work, &reply))
 			hold_answer(worker, work, &reply);
+		work->end = worker->out.len;
 	}
-	net_loop_flush(worker->loop);
+	hand_over(worker);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->start_ns), worker->count);
 	metrics_observe(metrics, METRICS_TURN, worker->count, 1);
@@ -354,6 +379,7 @@ void worker_close(struct worker *worker)
 	net_loop_close(worker->loop);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
+	buffer_free(&worker->out);
 	page_free_all(worker);
 	free(worker->batch);
 	server_config_drop(worker->config);

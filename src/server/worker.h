@@ -21,6 +21,7 @@
 #define WORKER_PUT_OFF   64 /* larger transactions wait while the loop is busy */
 #define WORKER_ARENA_MAX ((size_t)1 << 20)
 #define WORKER_OUT_MAX   ((size_t)512 << 10)
+#define WORKER_OUT_KEEP  ((size_t)1 << 20)
 
 extern const struct worker_protocol worker_http, worker_resp;
 
