@@ -87,10 +87,8 @@ __attribute__((noinline, flatten)) static void block_decide(const struct block *
 		const struct weir_limit *limit = f->request->limit;
 		struct store_step step = {
 		    store, &limit->algo, f->key, {ALGO_ACQUIRE, f->request->cost}, at};
-		uint64_t until_ns;
 
-		if (__builtin_expect(!engine_try(limit, &step, f->decision, &until_ns), 0))
-			engine_apply_slow(limit, step, f->decision);
+		engine_apply_located(limit, &step, f->decision);
 	}
 }
 

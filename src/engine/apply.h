@@ -7,15 +7,17 @@
 
 /** Any step of `limit`. Returns as store_run. */
 __attribute__((noinline)) uint64_t engine_apply_slow(const struct weir_limit *limit,
-                                                     struct store_step step,
+                                                     const struct store_step *step,
                                                      struct weir_decision *decision);
 
 /**
  * An acquire from a wide state that is in key.cell, where it is done at once. Returns the end
- * of the state that it left; 0: nothing has happened.
+ * of the state that it left; 0: nothing has happened. Told no more than it needs: a step that
+ * is passed whole would be in memory for all.
  */
 __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
-                                                  struct store_step step,
+                                                  struct store_key key, uint64_t cost,
+                                                  uint64_t now_ns,
                                                   struct weir_decision *decision);
 
 /** Where it is done at once, on a key that was seen. False: nothing has happened. */
@@ -29,24 +31,36 @@ static inline bool engine_try(const struct weir_limit *limit, const struct store
 	if (__builtin_expect(!store_try(step, &outcome, until_ns), 0)) {
 		if (step->limit->width == 0 || step->call.op != ALGO_ACQUIRE)
 			return false;
-		*until_ns = engine_try_row(limit, *step, decision);
+		*until_ns = engine_try_row(limit, step->key, step->call.cost, step->at.now_ns, decision);
 		return *until_ns != 0;
 	}
 	limit_explain(limit, step->limit, &outcome, decision);
 	return true;
 }
 
-/** Any step. Inline, so that what is known of it is left out. */
-static inline uint64_t engine_apply(const struct weir_limit *limit, struct store_step step,
-                                    struct weir_decision *decision)
+/**
+ * Any step, on a key that was looked for. Inline, so that what is known of it is left out. Only
+ * the slow way has all of it in memory.
+ */
+static inline uint64_t engine_apply_located(const struct weir_limit *limit,
+                                            const struct store_step *step,
+                                            struct weir_decision *decision)
 {
 	uint64_t until_ns;
 
+	if (__builtin_expect(!engine_try(limit, step, decision, &until_ns), 0))
+		return engine_apply_slow(limit, &(struct store_step){step->store, step->limit, step->key,
+		                                                     step->call, step->at}, decision);
+	return until_ns;
+}
+
+/** The same on any key. */
+static inline uint64_t engine_apply(const struct weir_limit *limit, struct store_step step,
+                                    struct weir_decision *decision)
+{
 	if (!step.key.cell)
 		store_near(step.store, &step.key);
-	if (__builtin_expect(!engine_try(limit, &step, decision, &until_ns), 0))
-		return engine_apply_slow(limit, step, decision);
-	return until_ns;
+	return engine_apply_located(limit, &step, decision);
 }
 
 #endif

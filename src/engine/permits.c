@@ -34,11 +34,10 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
 	struct store *store = turn->table->store;
 	struct weir_decision ignored;
-	struct store_step step;
 
 	if (!limit)
 		return;
-	step = (struct store_step){
+	engine_apply_slow(limit, &(struct store_step){
 	    .store = store,
 	    .limit = &limit->algo,
 	    .key = store_key(store, &limit->algo, taken->charge.key),
@@ -47,8 +46,7 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 	             .until_ns = taken->charge.until_ns,
 	             .permit = taken->permit},
 	    .at = turn->at,
-	};
-	engine_apply_slow(limit, step, &ignored);
+	}, &ignored);
 	waitlist_wake(&turn->table->waiting, taken->charge.key);
 }
 

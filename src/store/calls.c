@@ -164,16 +164,6 @@ void store_near(const struct store *store, struct store_key *key)
 	key->cell = memory_near(memory_of(store), key);
 }
 
-bool store_try_open(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
-{
-	return wide_try_open(step->limit, &step->key, step->call.cost, step->at.now_ns, out, until_ns);
-}
-
-bool store_try_log(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
-{
-	return wide_try_log(step->limit, &step->key, step->call.cost, step->at.now_ns, out, until_ns);
-}
-
 __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
                                             const struct algo_limit **by, struct algo_outcome *out)
 {

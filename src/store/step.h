@@ -68,14 +68,6 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
                          const struct algo_call *call, const struct algo_time *time,
                          struct algo_outcome *out);
 
-/** As memory_try, for an acquire from a log, or any other wide state that is not summed. */
-bool wide_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                  uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
-
-/** As memory_try, for an acquire from a summed window that time has left. */
-bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
-
 /**
  * One step on the state of this tag that is in `cell`, where that is done at once: see
  * memory_try. It swaps once; when another thread was faster, memory_apply goes on. Inline, so

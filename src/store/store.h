@@ -137,8 +137,10 @@ bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t
  * Two more tries of an acquire on a wide state that is in key.cell: in a summed window that
  * time has left, and in any other row.
  */
-bool store_try_open(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
-bool store_try_log(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
+bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
+                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+bool store_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
+                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
 
 /**
  * Any step, by *by (its limit, or what has taken over from it), which is what decided then.

@@ -248,10 +248,10 @@ static bool try_open(struct cell *cell, struct row_step *on, struct algo_outcome
 	return change.want == ROW_WANT_HEAD && cell_swap(cell, on->head, change.head);
 }
 
-__attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
-                                           const struct store_key *key, uint64_t cost,
-                                           uint64_t now_ns, struct algo_outcome *out,
-                                           uint64_t *until_ns)
+__attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
+                                            const struct store_key *key, uint64_t cost,
+                                            uint64_t now_ns, struct algo_outcome *out,
+                                            uint64_t *until_ns)
 {
 	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
 	struct row_step on = {limit, NULL, now_ns, 0, cell_load(key->cell, row.load_is_atomic), &row};
@@ -259,8 +259,8 @@ __attribute__((flatten)) bool wide_try_log(const struct algo_limit *limit,
 	return try_log(key->cell, &on, cost, out, until_ns);
 }
 
-bool wide_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
+                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
 	struct algo_call call = {.cost = cost};
