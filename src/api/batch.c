@@ -87,8 +87,13 @@ __attribute__((noinline, flatten)) static void block_decide(const struct block *
 		const struct weir_limit *limit = f->request->limit;
 		struct store_step step = {
 		    store, &limit->algo, f->key, {ALGO_ACQUIRE, f->request->cost}, at};
+		uint64_t until_ns;
 
-		engine_apply_located(limit, &step, f->decision);
+		if (__builtin_expect(!engine_try(limit, &step, f->decision, &until_ns), 0))
+			engine_apply_slow(limit,
+			                  &(struct store_step){store, &limit->algo, f->key,
+			                                       {ALGO_ACQUIRE, f->request->cost}, at},
+			                  f->decision);
 	}
 }
 

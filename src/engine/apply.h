@@ -38,29 +38,19 @@ static inline bool engine_try(const struct weir_limit *limit, const struct store
 	return true;
 }
 
-/**
- * Any step, on a key that was looked for. Inline, so that what is known of it is left out. Only
- * the slow way has all of it in memory.
- */
-static inline uint64_t engine_apply_located(const struct weir_limit *limit,
-                                            const struct store_step *step,
-                                            struct weir_decision *decision)
-{
-	uint64_t until_ns;
-
-	if (__builtin_expect(!engine_try(limit, step, decision, &until_ns), 0))
-		return engine_apply_slow(limit, &(struct store_step){step->store, step->limit, step->key,
-		                                                     step->call, step->at}, decision);
-	return until_ns;
-}
-
-/** The same on any key. */
+/** Any step. Inline, so that what is known of it is left out. */
 static inline uint64_t engine_apply(const struct weir_limit *limit, struct store_step step,
                                     struct weir_decision *decision)
 {
+	uint64_t until_ns;
+
 	if (!step.key.cell)
 		store_near(step.store, &step.key);
-	return engine_apply_located(limit, &step, decision);
+	/* A copy: else the step would be in memory, not in registers, for those that are quick, too. */
+	if (__builtin_expect(!engine_try(limit, &step, decision, &until_ns), 0))
+		return engine_apply_slow(limit, &(struct store_step){step.store, step.limit, step.key,
+		                                                     step.call, step.at}, decision);
+	return until_ns;
 }
 
 #endif
