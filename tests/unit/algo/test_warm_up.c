@@ -205,6 +205,20 @@ static void other_parameters_keep_what_was_used(void **unused)
 	assert_int_equal(acquire(1, NOW).retry_after_ns, 10 * NS_PER_MS);
 }
 
+/* 1,000 of 70,000, which are counted in larger parts. */
+static void use_is_kept_where_parts_are_larger(void **unused)
+{
+	struct weir_limit_options fast = usual;
+
+	(void)unused;
+	fast.rate.count = 7000;
+	begin(usual);
+	acquire(2000, NOW);
+	changed_to(fast, NOW);
+	acquire(1, NOW);
+	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 420000, 25 * NS_PER_S + 429000);
+}
+
 static void a_shorter_wait_cuts_the_end(void **unused)
 {
 	struct weir_limit_options hasty = usual;
@@ -240,6 +254,7 @@ int main(void)
 	    cmocka_unit_test(a_clock_that_was_set_back_locks_no_key),
 	    cmocka_unit_test(any_state_is_decided_by),
 	    cmocka_unit_test(other_parameters_keep_what_was_used),
+	    cmocka_unit_test(use_is_kept_where_parts_are_larger),
 	    cmocka_unit_test(a_shorter_wait_cuts_the_end),
 	    cmocka_unit_test(a_key_that_rests_stays_as_cold_as_it_is),
 	};
