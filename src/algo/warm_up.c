@@ -29,12 +29,13 @@
  * cooling_ns tells how long after even_ns the key is cold again, rounded up. So at or before now,
  * a state says nothing.
  *
- * Rounding gains nothing. Requests without a rest between them move `even` by whole 1/q ns, and
+ * What rounding does. Requests without a rest between them move `even` by whole 1/q ns, and
  * even_ns not at all while something is stored: nothing is rounded however many come, and no rate
  * drifts. After a rest both are rounded up, `even` by less than a nanosecond and what is stored by
- * less than a part. Then no request starts sooner: of two keys, let one end later and have more
- * stored. As the line rises, any request takes it no less time, so it ends later again, and it has
- * no less stored again. A later end can only cut the next rest, by that part of a nanosecond.
+ * less than a part. So a key ends later and has more stored, and as the line rises, each request
+ * takes it no less time: no start comes sooner until the next rest. The later end cuts that rest by
+ * less than a nanosecond, which stores less by H/G for each: a start after it may come sooner than
+ * the formula's by f H/G nanoseconds at most, unless what was rounded up in parts outweighs that.
  */
 #include "algo/algo.h"
 #include "base/error.h"
