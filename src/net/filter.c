@@ -60,7 +60,8 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 	}
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
-		if (filter_greets(filter)) /* the greeting failed */
+		/* Without a byte for the owner the greeting failed; else it ended in this very read. */
+		if (filter_greets(filter) && conn->in.len == 0)
 			return;
 	}
 	filter->state = (enum net_filter_state)state;

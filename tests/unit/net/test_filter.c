@@ -178,6 +178,24 @@ static void each_side_may_end_and_says_so(void **state)
 	assert_int_equal(framing.closed, 2);
 }
 
+static void a_greeting_a_frame_and_the_end_may_come_at_once(void **state)
+{
+	static const char all[] = {'h', 'i', '!', 4, 'o' ^ MASK, 'n' ^ MASK, 'e' ^ MASK, '\n' ^ MASK,
+	                           (char)LEN_END};
+	struct framing framing = FRAMING;
+	struct fixture *f = filtered(&NET_OPTIONS_DEFAULT, &framing);
+	int fd = dial(f);
+
+	(void)state;
+	expect(fd, "hi!");
+	assert_int_equal(send(fd, all, sizeof all, 0), (ssize_t)sizeof all);
+	expect_frame(fd, "one\n");
+	expect(fd, "\xff");
+	expect_end(fd);
+	finish(f);
+	assert_int_equal(framing.closed, 1);
+}
+
 static void an_error_is_said_and_ends_the_connection_only(void **state)
 {
 	static const char nothing = 0;
@@ -322,6 +340,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(frames_in_pieces_are_answered_when_they_are_whole),
 	    cmocka_unit_test(each_side_may_end_and_says_so),
+	    cmocka_unit_test(a_greeting_a_frame_and_the_end_may_come_at_once),
 	    cmocka_unit_test(an_error_is_said_and_ends_the_connection_only),
 	    cmocka_unit_test(a_greeting_or_a_frame_that_does_not_end_times_out),
 	    cmocka_unit_test(a_filter_may_not_pass_the_bound_of_input),
