@@ -38,13 +38,6 @@ static bool is_plain(struct slice path, bool fold)
 	return path.len > 0 && path.data[0] == '/';
 }
 
-static struct slice before(struct slice text, char mark)
-{
-	const char *end = text.len ? memchr(text.data, mark, text.len) : NULL;
-
-	return end ? (struct slice){text.data, (size_t)(end - text.data)} : text;
-}
-
 /*
  * Copies segment by segment into `to`, which has room for one byte more than the path, or is the
  * path's own memory if that begins with a slash: each byte is read before it is overwritten.
@@ -56,13 +49,12 @@ static size_t respell(struct slice path, bool fold, char *to)
 	bool slash = true;
 
 	while (path.len > 0) {
-		struct slice segment = before(path, '/');
+		size_t left = path.len;
+		struct slice segment = slice_cut(&path, '/'), parameters = segment;
 
-		slash = segment.len < path.len;
-		path.data += segment.len + slash;
-		path.len -= segment.len + slash;
+		slash = segment.len < left;
 		if (fold)
-			segment = before(segment, ';');
+			segment = slice_cut(&parameters, ';');
 		if (slice_equal(segment, SLICE(".."))) {
 			while (len > 0 && to[--len] != '/')
 				;

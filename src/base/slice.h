@@ -24,6 +24,15 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/** Takes `prefix` off the beginning of *text; false if that is another one. */
+static inline bool slice_skip(struct slice *text, struct slice prefix)
+{
+	if (text->len < prefix.len || memcmp(text->data, prefix.data, prefix.len) != 0)
+		return false;
+	*text = (struct slice){text->data + prefix.len, text->len - prefix.len};
+	return true;
+}
+
 /** Without blanks and tabs round it. */
 static inline struct slice slice_trim(struct slice text)
 {

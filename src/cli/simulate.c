@@ -177,33 +177,17 @@ static int open_lanes(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-static int next_of_trace(void *context, struct record *record, struct weir_error *error)
-{
-	struct simulation *s = context;
-
-	return trace_next(&s->trace, record, error);
-}
-
-static int next_of_pattern(void *context, struct record *record, struct weir_error *error)
-{
-	struct simulation *s = context;
-
-	(void)error;
-	return pattern_next(&s->pattern, record);
-}
-
 static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
 {
 	const struct tally *first = &s->lanes[0].tallies[0];
 	const struct format *format = NULL;
 
-	source->context = s;
 	if (s->text[PATTERN]) {
-		source->next = next_of_pattern;
+		*source = (struct source){pattern_next, &s->pattern};
 		return pattern_open(&s->pattern, s->text[PATTERN], first->limit,
 		                    first->declared->options.rate.count, &s->replay.fields, error);
 	}
-	source->next = next_of_trace;
+	*source = (struct source){trace_next, &s->trace};
 	if (s->text[FORMAT] && !(format = format_named(s->text[FORMAT])))
 		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
 		                 s->text[FORMAT]);

@@ -32,15 +32,14 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
 	    {SLICE("sequential"), KEYS_SEQUENTIAL},
 	    {SLICE("single"), KEYS_SINGLE},
 	};
-	const struct slice zipf = SLICE("zipf:");
+	struct slice exponent = text;
 
 	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
 		if (slice_equal(text, plain[i].name)) {
 			out->kind = plain[i].kind;
 			return WEIR_OK;
 		}
-	if (text.len > zipf.len && slice_equal((struct slice){text.data, zipf.len}, zipf) &&
-	    parse_exponent((struct slice){text.data + zipf.len, text.len - zipf.len}, &out->exponent)) {
+	if (slice_skip(&exponent, SLICE("zipf:")) && parse_exponent(exponent, &out->exponent)) {
 		out->kind = KEYS_ZIPF;
 		return WEIR_OK;
 	}

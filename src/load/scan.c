@@ -176,12 +176,8 @@ static bool http_line(const struct scan_rules *rules, struct scan *scan, struct 
 	}
 	if (line.len <= name.len || !slice_equal_nocase((struct slice){line.data, name.len}, name))
 		return true;
-	while (value.len > 0 && *value.data == ' ') {
-		value.data++;
-		value.len--;
-	}
 	scan->sized = true;
-	return parse_u64(value, &scan->body) && scan->body <= BODY_MAX;
+	return parse_u64(slice_trim(value), &scan->body) && scan->body <= BODY_MAX;
 }
 
 struct scan_rules scan_resp(struct slice command)

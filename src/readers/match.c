@@ -26,8 +26,7 @@ static bool is_number_range(struct slice text)
 static bool is_later_form(struct slice text)
 {
 	for (size_t i = 0; i < sizeof later_forms / sizeof *later_forms; i++)
-		if (text.len >= later_forms[i].len &&
-		    memcmp(text.data, later_forms[i].data, later_forms[i].len) == 0)
+		if (slice_skip(&text, later_forms[i]))
 			return true;
 	return is_number_range(text);
 }

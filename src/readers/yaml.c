@@ -267,7 +267,6 @@ static int read_tree(struct reader *reader, struct slice text)
 int weir_config_read_yaml(const char *text, size_t len, const char *directory, weir_config **out,
                           struct weir_error *error)
 {
-	static const struct slice bom = {"\xef\xbb\xbf", 3};
 	struct reader reader = {.config = weir_private_config_new(), .error = error};
 	struct slice rest = {text ? text : "", len};
 	int status;
@@ -276,11 +275,8 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
 	*out = NULL;
 	if (!reader.config)
 		return node_no_memory(&reader);
-	if (len >= bom.len && memcmp(text, bom.data, bom.len) == 0) {
-		/* libyaml would count it as a column, and so as indentation. */
-		rest.data += bom.len;
-		rest.len -= bom.len;
-	}
+	/* libyaml would count a byte order mark as a column, and so as indentation. */
+	slice_skip(&rest, SLICE("\xef\xbb\xbf"));
 	status = len > FILE_MAX ? error_set(error, WEIR_ELONG, "expected at most 16 MiB, found more")
 	                        : check_text(&reader, rest);
 	if (status == WEIR_OK)

@@ -44,16 +44,9 @@ static struct slice digits_cut(struct slice *text)
 
 bool rate_parse(struct slice text, struct weir_rate *out)
 {
-	const char *slash = text.len ? memchr(text.data, '/', text.len) : NULL;
-	struct slice count, period, name;
-	size_t unit;
+	struct slice count = slice_cut(&text, '/'), period = digits_cut(&text);
+	size_t unit = unit_find(text);
 
-	if (!slash)
-		return false;
-	count = (struct slice){text.data, (size_t)(slash - text.data)};
-	name = (struct slice){slash + 1, text.len - count.len - 1};
-	period = digits_cut(&name);
-	unit = unit_find(name);
 	*out = (struct weir_rate){.period = 1};
 	if (unit == UNITS || !parse_u64(count, &out->count) || out->count == 0 ||
 	    (period.len > 0 && !parse_u64(period, &out->period)) || out->period == 0)

@@ -41,11 +41,9 @@ static bool has_log_time(struct slice line)
 /* A time in brackets is in no header of a CSV, and a brace begins nothing else. */
 const struct format *format_guess(struct slice line)
 {
-	size_t blanks = 0;
+	struct slice text = slice_trim(line);
 
-	while (blanks < line.len && (line.data[blanks] == ' ' || line.data[blanks] == '\t'))
-		blanks++;
-	if (blanks < line.len && line.data[blanks] == '{')
+	if (text.len > 0 && *text.data == '{')
 		return format_named("jsonl");
 	return format_named(has_log_time(line) ? "combined" : "csv");
 }

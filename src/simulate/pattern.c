@@ -104,11 +104,13 @@ static struct slice value_of(const struct pattern *pattern, struct slice name)
 	return (struct slice){NULL, 0};
 }
 
-int pattern_next(struct pattern *pattern, struct record *record)
+int pattern_next(void *source, struct record *record, struct weir_error *error)
 {
+	struct pattern *pattern = source;
 	uint64_t client;
 	double place, parts;
 
+	(void)error;
 	while (pattern->sent == phase_requests(pattern)) {
 		pattern->parts += pattern->phase->parts;
 		pattern->sent = 0;

@@ -39,7 +39,7 @@ void pattern_add_limits(struct buffer *yaml);
 int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
                  uint64_t count, const struct fields *fields, struct weir_error *error);
 
-/** 1: *record is the next request, good until the next call; 0: there is none. */
-int pattern_next(struct pattern *pattern, struct record *record);
+/** A struct source's `next`. 1: *record is the next, good until the next call; 0: there is none. */
+int pattern_next(void *pattern, struct record *record, struct weir_error *error);
 
 #endif

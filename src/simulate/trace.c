@@ -85,16 +85,9 @@ static int begin(struct trace *trace, struct slice line, bool *is_header, struct
 	return status;
 }
 
-/* Some programs begin their files with one. */
-static struct slice without_bom(struct slice line)
+int trace_next(void *source, struct record *record, struct weir_error *error)
 {
-	size_t len = line.len >= 3 && memcmp(line.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-
-	return (struct slice){line.data + len, line.len - len};
-}
-
-int trace_next(struct trace *trace, struct record *record, struct weir_error *error)
-{
+	struct trace *trace = source;
 	struct line line;
 	int status;
 
@@ -107,7 +100,8 @@ int trace_next(struct trace *trace, struct record *record, struct weir_error *er
 			continue;
 		if (!trace->begun) {
 			trace->begun = true;
-			text = without_bom(text);
+			/* Some programs begin their files with a byte order mark. */
+			slice_skip(&text, SLICE("\xef\xbb\xbf"));
 			status = begin(trace, text, &is_header, error);
 			if (status != WEIR_OK)
 				return status;

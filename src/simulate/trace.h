@@ -37,9 +37,9 @@ int trace_open(struct trace *trace, const char *path, const struct format *forma
 void trace_close(struct trace *trace);
 
 /**
- * 1: *record is the next request, its values good until the next call; 0: there
+ * A struct source's `next`. 1: *record is the next request, its values good until the next call; 0: there
  * is none. Errors: EIO; ESYNTAX where the first line does not name the columns.
  */
-int trace_next(struct trace *trace, struct record *record, struct weir_error *error);
+int trace_next(void *trace, struct record *record, struct weir_error *error);
 
 #endif
