@@ -52,10 +52,8 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 	(void)state;
 	out->remaining = deny == ALL ? 0 : ALGO_COUNT_MAX;
 	if (call->op <= ALGO_PEEK && (draws ? call->draw >> 1 < deny : deny == ALL)) {
-		out->allowed = false;
-		out->reason = WEIR_REASON_SHED;
+		algo_outcome_deny(out, WEIR_REASON_SHED, limit->retry_ns);
 		out->remaining = 0;
-		out->retry_after_ns = limit->retry_ns;
 	}
 	out->reset_after_ns = 0;
 	return false;

@@ -380,9 +380,8 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (view.use + cost > on->limit->log.count) {
-			out->allowed = false;
-			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns = when_room(&view, on->now_ns, view.use + cost - on->limit->log.count);
+			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
+			                  when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)
 				want_moved(&view, change);
 		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {

@@ -198,10 +198,8 @@ void places_explain(const struct algo_limit *limit, const struct places_use *use
 {
 	out->remaining = sat_sub(limit->places.max, use->held);
 	out->reset_after_ns = use->last_ns;
-	if (!out->allowed) {
-		out->reason = WEIR_REASON_OVER_LIMIT;
-		out->retry_after_ns = u64_min(limit->retry_ns, use->first_ns);
-	}
+	if (!out->allowed)
+		algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
 }
 
 static void read(const struct row_step *on, struct uses *uses)

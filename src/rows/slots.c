@@ -470,12 +470,9 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (use + cost > params->count) {
-			out->allowed = false;
-			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns =
-			    params->weighted
-			        ? when_faded(params, &view, now_ns, cost)
-			        : when_room(on, &view, use + cost - params->count);
+			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
+			                  params->weighted ? when_faded(params, &view, now_ns, cost)
+			                                   : when_room(on, &view, use + cost - params->count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)
 				want_head(change, make_head(on, view.start_ns, VOID, 0, view.count), true);
 		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {

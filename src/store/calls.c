@@ -29,11 +29,6 @@ void store_close(struct store *store)
 	free(store);
 }
 
-int store_sync(struct store *store)
-{
-	return memory_sync(memory_of(store));
-}
-
 void store_stats(const struct store *store, uint64_t now_ns, struct weir_table_stats *stats)
 {
 	const struct memory *memory = memory_of(store);
@@ -61,17 +56,6 @@ const struct hash_key *store_secret(const struct store *store)
 uint64_t store_capacity(const struct store *store)
 {
 	return memory_of(store)->section.capacity;
-}
-
-int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
-                  struct weir_error *error)
-{
-	return memory_reserve(memory_of(store), limits, n, error);
-}
-
-void store_join(struct store *store, struct algo_limit *limit)
-{
-	history_join(memory_of(store), limit);
 }
 
 /* Keys */
@@ -170,11 +154,6 @@ __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
 	struct algo_time time = algo_time_at(step->limit, step->at);
 
 	return memory_apply(memory_of(step->store), by, &step->key, &step->call, &time, out);
-}
-
-bool store_forget(const struct store_step *step)
-{
-	return memory_forget(memory_of(step->store), &step->key, step->at.now_ns);
 }
 
 /* Alone */

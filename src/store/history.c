@@ -73,9 +73,11 @@ static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns
 	       (!best.cell && table_is_full(&store->table, &best_spot, now_ns)); /* no room */
 }
 
-void history_join(struct memory *store, struct algo_limit *limit)
+void store_join(struct store *store, struct algo_limit *limit)
 {
-	while (limit->algorithm->note && !join(store, limit, clock_now(&store->clock)))
+	struct memory *memory = memory_of(store);
+
+	while (limit->algorithm->note && !join(memory, limit, clock_now(&memory->clock)))
 		;
 }
 

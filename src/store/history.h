@@ -13,14 +13,6 @@
 
 struct memory;
 
-/**
- * Gives a bucket the generation that its parameters have in this table: theirs, if
- * they were there before, else a new one. Of more than CELL_GENERATIONS the one
- * begins anew that was joined longest ago; states that were written under it, and
- * still live, are then read under the wrong parameters. Other limits have none.
- */
-void history_join(struct memory *store, struct algo_limit *limit);
-
 /** A live state of that generation, as `limit` would have it; all in use where nobody knows. */
 __attribute__((noinline, cold)) void history_convert(const struct memory *store,
                                                      const struct algo_limit *limit,

@@ -52,17 +52,6 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error);
 void memory_close(struct memory *store);
 
-/** As weir_table_sync. */
-int memory_sync(struct memory *store);
-
-/**
- * Makes sure that each of the limits whose states are wide has a table with rows as wide and
- * room for as many keys as it asks for: all of them, or nothing is changed. One that is
- * too small stays as the former of a larger one. Errors: as weir_table_reserve.
- */
-int memory_reserve(struct memory *store, const struct algo_limit *const *limits, size_t n,
-                   struct weir_error *error);
-
 /** The last of the tables that are filed under a slot, or NULL. */
 static inline struct wide_table *wide_at(const struct memory *store, size_t slot)
 {

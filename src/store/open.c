@@ -130,16 +130,17 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 	return WEIR_OK;
 }
 
-int memory_sync(struct memory *store)
+int store_sync(struct store *store)
 {
+	const struct memory *memory = memory_of(store);
 	int status;
 
-	if (!store->file)
+	if (!memory->file)
 		return WEIR_OK;
-	file_see(&store->table, clock_now(&store->clock));
-	status = os_pages_sync(store->table.header, store->section.size);
+	file_see(&memory->table, clock_now(&memory->clock));
+	status = os_pages_sync(memory->table.header, memory->section.size);
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		for (struct wide_table *wide = wide_at(store, i); wide; wide = wide->former)
+		for (struct wide_table *wide = wide_at(memory, i); wide; wide = wide->former)
 			if (os_pages_sync(wide->table.header, wide->section.size) != WEIR_OK)
 				status = WEIR_EIO;
 	return status;

@@ -15,13 +15,6 @@
 #include "rows/places.h"
 #include "store/wide.h"
 
-/* Whose places: a key's in a store, or those of one head and row. */
-struct holder {
-	struct memory *store;
-	const struct store_key *key;
-	const struct wide_state *alone;
-};
-
 /* All places of a key: first those of the limit's table, then of those that it had before. */
 #define VIEW_MAX (1 + SECTION_FORMERS)
 
@@ -221,7 +214,7 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 	}
 }
 
-static uint64_t apply(const struct holder *holder, const struct algo_limit **by,
+uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,
                       const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
 {
 	algo_outcome_open(out);
@@ -232,22 +225,4 @@ static uint64_t apply(const struct holder *holder, const struct algo_limit **by,
 	else
 		refund(holder, by, call, now_ns, out);
 	return 0;
-}
-
-uint64_t places_apply(struct memory *store, const struct algo_limit **by,
-                      const struct store_key *key, const struct algo_call *call,
-                      const struct algo_time *time, struct algo_outcome *out)
-{
-	struct holder holder = {.store = store, .key = key};
-
-	return apply(&holder, by, call, time->now_ns, out);
-}
-
-uint64_t places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
-                           const struct algo_call *call, const struct algo_time *time,
-                           struct algo_outcome *out)
-{
-	struct holder holder = {.alone = alone};
-
-	return apply(&holder, &limit, call, time->now_ns, out);
 }

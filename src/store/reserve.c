@@ -87,19 +87,20 @@ static int reserve_in_memory(struct memory *store, const struct section *fresh, 
 	return status;
 }
 
-int memory_reserve(struct memory *store, const struct algo_limit *const *limits, size_t n,
-                   struct weir_error *error)
+int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
+                  struct weir_error *error)
 {
+	struct memory *memory = memory_of(store);
 	struct section *fresh = calloc(n ? n : 1, sizeof *fresh);
 	int status = WEIR_OK;
 	size_t count;
 
 	if (!fresh)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	count = plan(store, limits, n, fresh);
+	count = plan(memory, limits, n, fresh);
 	if (count > 0)
-		status = store->file ? reserve_in_file(store, limits, n, fresh, error)
-		                     : reserve_in_memory(store, fresh, count, error);
+		status = memory->file ? reserve_in_file(memory, limits, n, fresh, error)
+		                      : reserve_in_memory(memory, fresh, count, error);
 	free(fresh);
 	return status;
 }
@@ -121,7 +122,7 @@ struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wi
 int memory_admit_slow(struct memory *store, const struct algo_limit *limit,
                       struct wide_table **out)
 {
-	int status = memory_reserve(store, &limit, 1, NULL);
+	int status = store_reserve(&store->store, &limit, 1, NULL);
 
 	*out = memory_wide(store, limit->identity);
 	return status;

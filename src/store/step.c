@@ -10,16 +10,18 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
 	return full;
 }
 
-bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns)
+bool store_forget(const struct store_step *step)
 {
-	struct table_spot spot = table_spot(&store->table, key->hash);
+	struct table *table = &memory_of(step->store)->table;
+	struct table_spot spot = table_spot(table, step->key.hash);
+	uint64_t now_ns = step->at.now_ns;
 
 	for (;;) {
-		struct table_slot slot = memory_find(&store->table, &spot, key->cell);
+		struct table_slot slot = memory_find(table, &spot, step->key.cell);
 
 		if (memory_unpack(slot.value, now_ns).until_ns == 0)
 			return false;
-		if (table_store(&store->table, &spot, slot, (struct cell){0, 0}, now_ns, NULL))
+		if (table_store(table, &spot, slot, (struct cell){0, 0}, now_ns, NULL))
 			return true;
 	}
 }

@@ -55,9 +55,6 @@ __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct table_spot *spot, uint64_t now_ns,
                                                     struct algo_outcome *out);
 
-/** Forgets a key of one-word states. Whether it had one that says something still. */
-bool memory_forget(struct memory *store, const struct store_key *key, uint64_t now_ns);
-
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t
 wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,

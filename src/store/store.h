@@ -51,7 +51,12 @@ uint64_t store_capacity(const struct store *store);
  */
 int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
                   struct weir_error *error);
-/** See history.h. */
+/**
+ * Gives a bucket the generation that its parameters have in this table: theirs, if
+ * they were there before, else a new one. Of more than CELL_GENERATIONS the one
+ * begins anew that was joined longest ago; states that were written under it, and
+ * still live, are then read under the wrong parameters. Other limits have none.
+ */
 void store_join(struct store *store, struct algo_limit *limit);
 
 /* How many keys a limit can have. */

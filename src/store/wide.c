@@ -279,7 +279,8 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 	uint64_t until_ns;
 
 	if (algo_holds_places(*by))
-		return places_apply(store, by, key, call, time, out);
+		return places_apply(&(struct holder){.store = store, .key = key}, by, call, time->now_ns,
+		                    out);
 	for (;; on.limit = *by) {
 		struct wide_table *wide = memory_newest(store, on.limit->identity);
 
@@ -314,7 +315,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 	uint64_t until_ns;
 
 	if (algo_holds_places(limit))
-		return places_apply_cell(&state, limit, call, time, out);
+		return places_apply(&(struct holder){.alone = &state}, &limit, call, time->now_ns, out);
 	if (call->op == ALGO_ACQUIRE &&
 	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
 	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))

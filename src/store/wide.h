@@ -25,12 +25,15 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 /** Whether there is no room for a head that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
-/** wide_apply and wide_apply_cell for a limit of what is in flight; the latter has no store. */
-uint64_t places_apply(struct memory *store, const struct algo_limit **by,
-                      const struct store_key *key, const struct algo_call *call,
-                      const struct algo_time *time, struct algo_outcome *out);
-uint64_t places_apply_cell(const struct wide_state *alone, const struct algo_limit *limit,
-                           const struct algo_call *call, const struct algo_time *time,
-                           struct algo_outcome *out);
+/* Whose places: a key's in a store, or those of one head and row. */
+struct holder {
+	struct memory *store;
+	const struct store_key *key;
+	const struct wide_state *alone;
+};
+
+/** wide_apply and wide_apply_cell for a limit of what is in flight. */
+uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
 
 #endif
