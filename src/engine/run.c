@@ -311,21 +311,32 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 	return false;
 }
 
+/* Whether anything passes or is denied that somebody is to be told of. */
+static bool is_observed(const struct turn *turn, const struct plan *plan)
+{
+	return turn->observe && plan->op == ALGO_ACQUIRE;
+}
+
+/* What is left to do when all are told of its answer. */
+static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
+{
+	plan->position = WAIT_NEW;
+	if (plan->refused && plan->op == ALGO_ACQUIRE)
+		return PLAN_DROP;
+	if (__builtin_expect(plan->permit.id != 0, 0))
+		permits_hold(turn, plan);
+	return PLAN_DONE;
+}
+
 /* What is left to do when its answer is known. */
 static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 {
 	const struct step *refused = plan->refused;
 
-	/* Else nothing passes or is denied. */
-	for (size_t i = 0; turn->observe && plan->op == ALGO_ACQUIRE && i < plan->step_count; i++)
+	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++)
 		if (plan->steps[i].shadow || !refused || refused == &plan->steps[i])
 			turn->observe(turn->context, &plan->steps[i]);
-	plan->position = WAIT_NEW;
-	if (refused && plan->op == ALGO_ACQUIRE)
-		return PLAN_DROP;
-	if (__builtin_expect(plan->permit.id != 0, 0))
-		permits_hold(turn, plan);
-	return PLAN_DONE;
+	return settle(turn, plan);
 }
 
 static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
@@ -402,7 +413,9 @@ static void run_direct(const struct turn *turn, struct plan *plan, struct weir_d
 	apply(turn, plan, step, &call, d);
 	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
 	plan->refused = d->allowed ? NULL : step;
-	if (conclude(turn, plan) == PLAN_DROP)
+	if (is_observed(turn, plan))
+		turn->observe(turn->context, step);
+	if (settle(turn, plan) == PLAN_DROP)
 		plan->permit.id = 0;
 	plan->stage = PLAN_DONE;
 }

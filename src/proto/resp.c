@@ -5,31 +5,10 @@
 
 #include "base/number.h"
 
-/* Digits of a length or an integer, leading zeros included. */
-#define DIGITS_MAX 20
-
 static enum resp_result broken(struct resp_command *command, const char *what)
 {
 	snprintf(command->error, sizeof command->error, "Protocol error: %s", what);
 	return RESP_BROKEN;
-}
-
-enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out)
-{
-	const char *begin = data.data + *at + 1, *end = data.data + data.len, *p = begin;
-	uint64_t value = 0;
-
-	for (unsigned digit; p < end && (digit = (unsigned char)*p - '0') <= 9 && value <= max; p++)
-		value = value * 10 + digit;
-	if (value > max || p - begin > DIGITS_MAX || (p < end && (p == begin || *p != '\r')))
-		return RESP_BROKEN;
-	if (end - p < 2)
-		return RESP_MORE;
-	if (p[1] != '\n')
-		return RESP_BROKEN;
-	*at = (size_t)(p + 2 - data.data);
-	*out = (uint32_t)value;
-	return RESP_COMMAND;
 }
 
 /* ":10" is the word "10". It is too short to be read in parts. */
@@ -42,7 +21,7 @@ static enum resp_result read_integer(struct resp_reader *reader, struct slice da
 
 	digits = p = begin + (plus || minus);
 	begin += plus;
-	while (p < end && p - digits < DIGITS_MAX && *p >= '0' && *p <= '9')
+	while (p < end && p - digits < RESP_DIGITS_MAX && *p >= '0' && *p <= '9')
 		p++;
 	if (p < end && (p == digits || *p != '\r'))
 		return broken(command, "invalid integer");
@@ -283,10 +262,14 @@ static inline char *put_number(char *to, char type, bool minus, uint64_t magnitu
 	*to++ = type;
 	if (minus)
 		*to++ = '-';
-	if (magnitude < 10)
+	if (magnitude < 10) {
 		*to++ = (char)('0' + magnitude);
-	else
+	} else if (magnitude < 100) {
+		*to++ = (char)('0' + (unsigned)magnitude / 10);
+		*to++ = (char)('0' + (unsigned)magnitude % 10);
+	} else {
 		to = format_u64(to, magnitude);
+	}
 	return mempcpy(to, "\r\n", 2);
 }
 
@@ -326,9 +309,15 @@ void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *v
 
 void resp_write_bulk(struct buffer *out, struct slice text)
 {
-	resp_write_head(out, '$', text.len);
-	buffer_add_slice(out, text);
-	buffer_add(out, "\r\n", 2);
+	char *to = buffer_reserve(out, text.len + NUMBER_MAX + 2), *end;
+
+	if (!to)
+		return;
+	end = put_number(to, '$', false, text.len);
+	if (text.len > 0)
+		end = mempcpy(end, text.data, text.len);
+	end = mempcpy(end, "\r\n", 2);
+	out->len += (size_t)(end - to);
 }
 
 void resp_write_error(struct buffer *out, const char *code, struct slice text)

@@ -55,8 +55,28 @@ struct resp_command {
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed);
 
+/* Digits of a length or an integer, leading zeros included. */
+#define RESP_DIGITS_MAX 20
+
 /** "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
-enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max, uint32_t *out);
+static inline enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max,
+                                                uint32_t *out)
+{
+	const char *begin = data.data + *at + 1, *end = data.data + data.len, *p = begin;
+	uint64_t value = 0;
+
+	for (unsigned digit; p < end && (digit = (unsigned char)*p - '0') <= 9 && value <= max; p++)
+		value = value * 10 + digit;
+	if (value > max || p - begin > RESP_DIGITS_MAX || (p < end && (p == begin || *p != '\r')))
+		return RESP_BROKEN;
+	if (end - p < 2)
+		return RESP_MORE;
+	if (p[1] != '\n')
+		return RESP_BROKEN;
+	*at = (size_t)(p + 2 - data.data);
+	*out = (uint32_t)value;
+	return RESP_COMMAND;
+}
 
 /** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
 void resp_write_head(struct buffer *out, char type, uint64_t n);

@@ -75,9 +75,12 @@ static void count_decision(struct worker *worker, size_t metric, bool shadow, bo
 	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
 }
 
-/* Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits. */
-static void count_denied(struct worker *worker, const struct step *step,
-                         const char *limit)
+/*
+ * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
+ * Apart: what passes needs no room for words.
+ */
+__attribute__((noinline)) static void count_denied(struct worker *worker, const struct step *step,
+                                                   const char *limit)
 {
 	struct slice name = step->key_name;
 	char room[16];
@@ -322,20 +325,25 @@ static void prepare_adhoc(struct worker *worker, struct work *work, const struct
 	if (status == WEIR_ECOST)
 		engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
 		                     &work->plan);
-	check(work, status);
+	if (status != WEIR_OK)
+		check(work, status);
 }
 
-static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)
+/* What could never pass was peeked at. */
+static void finish_never(struct worker *worker, struct work *work, struct weir_decision *d)
 {
-	struct weir_decision *d = &reply->decision;
-
-	finish_decision(worker, work, reply);
-	if (work->status != WEIR_ECOST)
-		return;
 	engine_decide(&worker->turn, &work->plan, d);
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
 	handle_observe(worker, &work->plan.only);
+}
+
+static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_ECOST)
+		finish_never(worker, work, &reply->decision);
+	else
+		finish_decision(worker, work, reply);
 }
 
 static void finish_report(struct worker *worker, struct work *work, struct reply *reply)
