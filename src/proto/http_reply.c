@@ -132,12 +132,17 @@ static void add_parameter(struct buffer *head, const char *text, uint64_t value)
 /* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
 static void add_ratelimit(struct buffer *head, const struct weir_decision *d)
 {
+	struct slice name;
+	size_t at;
+
 	buffer_add_text(head, "RateLimit-Policy: ");
+	at = head->len;
 	add_sf_string(head, d->limit);
+	name = (struct slice){head->data + at, head->len - at};
 	add_parameter(head, ";q=", d->quota);
 	add_parameter(head, ";w=", u64_max(seconds(d->window_ns), 1));
 	buffer_add_text(head, "\r\nRateLimit: ");
-	add_sf_string(head, d->limit);
+	buffer_add_slice(head, name); /* a head stays where it is */
 	add_parameter(head, ";r=", d->remaining);
 	add_parameter(head, ";t=", seconds(d->reset_after_ns));
 	buffer_add(head, "\r\n", 2);
@@ -179,7 +184,10 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	add_parameter(out, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
 	if (d->paced || d->wait_ns > 0)
 		add_parameter(out, FIELD(wait_ms), milliseconds(d->wait_ns));
-	add_name(out, FIELD(reason), weir_reason_text(d->reason));
+	buffer_add_text(out, FIELD(reason));
+	buffer_add(out, "\"", 1);
+	buffer_add_text(out, weir_reason_text(d->reason)); /* lower-case letters and '_' */
+	buffer_add(out, "\"", 1);
 	if (d->rule)
 		add_name(out, FIELD(rule), d->rule);
 	if (reply->permit.len > 0) {
