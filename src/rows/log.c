@@ -389,7 +389,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 		}
 		break;
 	case ALGO_REFUND:
-		log_refund(on->call, &view, change);
+		log_refund(on, &view, change);
 		break;
 	case ALGO_RESET:
 		if (view.use > 0)

@@ -141,8 +141,7 @@ void log_want_entry(struct row_change *change, const struct log_view *view, unsi
                     struct cell before, struct cell after);
 
 /* The next change that a refund wants. */
-void log_refund(const struct algo_call *call, const struct log_view *view,
-                struct row_change *change);
+void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change);
 
 /* What an acquire from a log is to swap, one after the other. */
 struct log_append {

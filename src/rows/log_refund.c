@@ -15,6 +15,11 @@ static struct cell altered(const struct row *row, struct cell entry, unsigned su
 	                                         state});
 }
 
+static uint64_t name_of(const struct log_view *view, struct cell entry)
+{
+	return view->at + (uint64_t)cell_ahead_ns(entry, view->at);
+}
+
 /* What `cell`, there, counts; 0 if the one before it is not there any more. */
 static unsigned cost_of(const struct log_view *view, unsigned back, struct cell cell)
 {
@@ -142,7 +147,7 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 		;
 	if (back == 0)
 		return false;
-	change->until_ns = view->at + (uint64_t)cell_ahead_ns(cell, view->at);
+	change->gone_ns = name_of(view, cell);
 	while (back > 1 && log_is(cell, LOG_GONE) &&
 	       log_is(next = log_entry(view, back - 1), LOG_GONE | LOG_MOVING)) {
 		cell = next;
@@ -177,6 +182,7 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 		log_want_entry(change, view, back, cell,
 		               altered(view->row, cell, sum, span, cell_generation(cell) | LOG_GONE));
 		change->given_back = call->until_ns ? call->cost : cost;
+		change->gone_ns = name_of(view, cell);
 	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
 		log_want_entry(
 		    change, view, back, cell,
@@ -185,14 +191,17 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 	}
 }
 
-/* The newest first, or the one that is named; once that is done, only its place is to be closed. */
-void log_refund(const struct algo_call *call, const struct log_view *view,
-                struct row_change *change)
+/*
+ * The newest first, or the one that is named. The place of the entry that this refund has marked
+ * is closed before it marks another: requests that came since may stand behind that entry.
+ */
+void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change)
 {
+	const struct algo_call *call = on->call;
 	uint64_t mine = view->moved ? view->use : view->cost, given = u64_min(call->cost, mine);
 	bool named = call->until_ns != 0;
 	struct cell entry;
-	unsigned back = 1;
+	unsigned back;
 
 	if (given > 0 && (!named || call->until_ns == view->until_ns)) {
 		struct log_view head = *view;
@@ -204,13 +213,13 @@ void log_refund(const struct algo_call *call, const struct log_view *view,
 	}
 	if (view->live == 0)
 		return;
-	if (named)
-		back = find(view, call->until_ns);
+	if (on->gone_ns != 0 && want_move(view, find(view, on->gone_ns), change))
+		return;
 	if (named && call->cost > 0) {
-		back = follow(view, call->until_ns, back, &entry);
+		back = follow(view, call->until_ns, find(view, call->until_ns), &entry);
 		if (back > 0)
 			refund_entry(call, view, back, entry, change);
-	} else if (!want_move(view, back, change) && call->cost > 0) {
+	} else if (!named && !want_move(view, 1, change) && call->cost > 0) {
 		refund_entry(call, view, 1, log_entry(view, 1), change);
 	}
 }

@@ -78,7 +78,7 @@ struct row_change {
 	bool then_head; /* cell: once that is done, swap the head for `head` as well */
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
 	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
-	uint64_t until_ns;   /* and which name it then goes on with, if not 0 */
+	uint64_t gone_ns;    /* what is then `gone_ns` of the refund's steps, if not 0 */
 };
 
 /* What a step is taken on: a head that may be empty, spent or claimed; then no row is needed. */
@@ -89,6 +89,7 @@ struct row_step {
 	uint64_t window_end_ns; /* as in algo_time */
 	struct cell head;
 	const struct row *row;
+	uint64_t gone_ns; /* name of the entry that the refund has marked and not yet closed; 0: none */
 };
 
 /**

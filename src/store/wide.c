@@ -103,11 +103,11 @@ static uint64_t until_of(struct cell head, uint64_t now_ns)
 }
 
 /* What is left of a call once a change is done. */
-static void go_on(struct algo_call *rest, const struct row_change *change)
+static void go_on(struct row_step *on, struct algo_call *rest, const struct row_change *change)
 {
 	rest->cost -= change->given_back;
-	if (rest->until_ns != 0 && change->until_ns != 0)
-		rest->until_ns = change->until_ns;
+	if (change->gone_ns != 0)
+		on->gone_ns = change->gone_ns;
 }
 
 /* Of a refund that names a log's entry, which is one request's alone; a window is many's. */
@@ -118,7 +118,7 @@ static bool found_nothing(const struct row_step *on, const struct algo_call *ask
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
-static bool attempt(struct wide_state *state, const struct row_step *on, struct algo_call *rest,
+static bool attempt(struct wide_state *state, struct row_step *on, struct algo_call *rest,
                     struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row_change change;
@@ -135,14 +135,14 @@ static bool attempt(struct wide_state *state, const struct row_step *on, struct 
 		    !cell_swap(&state->at.row.cells[change.place], change.before, change.after))
 			return false;
 		if (!change.then_head) {
-			go_on(rest, &change);
+			go_on(on, rest, &change);
 			return false;
 		}
 		__attribute__((fallthrough));
 	case ROW_WANT_HEAD:
 		if ((change.clean && !clean(state)) || !wide_store_head(state, on, change.head))
 			return false;
-		go_on(rest, &change);
+		go_on(on, rest, &change);
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, on->now_ns);
 		return change.last;
 	}

@@ -299,7 +299,7 @@ inline want_move()
 	od;
 	if
 	:: back > 0 ->
-		then_name = time(cell);
+		then_gone = time(cell);
 		do
 		:: atomic {
 				back > 1 && is(cell, GONE) ->
@@ -351,7 +351,8 @@ inline refund_entry()
 	:: is(cell, MOVING) -> want_moved_on()
 	:: !is(cell, MOVING) && left >= worth -> atomic {
 			want(back, cell, time(cell), sum(cell), span(cell), state(cell) | GONE);
-			given = (op == REFUND -> left : worth)
+			given = (op == REFUND -> left : worth);
+			then_gone = time(cell)
 		}
 	:: !is(cell, MOVING) && left < worth && back == 1 && cost(seen) == 0 -> atomic {
 			want(1, cell, time(cell), minus(sum(cell), left), span(cell), state(cell));
@@ -361,8 +362,8 @@ inline refund_entry()
 	fi
 }
 
-/* How many places back the oldest live entry is that is not from before `name`. */
-inline find()
+/* How many places back the oldest live entry is that is not from before `t`. */
+inline find(t)
 {
 	atomic { back = 0; far = live + 1 };
 	do
@@ -370,7 +371,7 @@ inline find()
 			far > back + 1 ->
 			i = back + (far - back) / 2;
 			if
-			:: time(load(i)) >= name -> back = i
+			:: time(load(i)) >= t -> back = i
 			:: else -> far = i
 			fi;
 			i = 0
@@ -448,23 +449,27 @@ inline refund()
 		look();
 		atomic { at = 0; newest = 0 };
 		if
-		:: op == REFUND ->
-			find();
-			if
-			:: left > 0 -> follow()
-			:: else -> want_move()
-			fi
-		:: else ->
-			back = min(live, 1);
-			want_move();
-			if
-			:: p == NOWHERE && to_head == 0 && live > 0 -> atomic { back = 1; cell = load(1) }
-			:: else
-			fi
+		:: gone > 0 -> find(gone); want_move()
+		:: else
 		fi;
 		if
-		:: p == NOWHERE && to_head == 0 && back > 0 && left > 0 -> refund_entry()
-		:: else
+		:: p != NOWHERE || to_head != 0
+		:: else ->
+			if
+			:: op == REFUND && left > 0 -> find(name); follow()
+			:: op == REFUND && left == 0 -> back = 0
+			:: else ->
+				back = min(live, 1);
+				want_move();
+				if
+				:: p == NOWHERE && to_head == 0 && live > 0 -> atomic { back = 1; cell = load(1) }
+				:: else
+				fi
+			fi;
+			if
+			:: p == NOWHERE && to_head == 0 && back > 0 && left > 0 -> refund_entry()
+			:: else
+			fi
 		fi
 	fi
 }
@@ -480,20 +485,25 @@ inline take_back()
 		left = left - given
 	:: else
 	fi;
-	name = (op == REFUND && then_name > 0 -> then_name : name)
+#ifdef BREAK_GONE
+	gone = (op == REFUND && then_gone > 0 -> then_gone : gone)
+#else
+	gone = (then_gone > 0 -> then_gone : gone)
+#endif
 }
 
 proctype client(byte op; byte left; byte name)
 {
 	VIEW;
-	byte now, back, p, worth, given, then_name;
+	byte now, back, p, worth, given, gone, then_gone;
 	short own, to, to_head, before;
 
+	gone = (op == REFUND && left == 0 -> name : 0);
 	select(now : ENTRIES .. TIME);
 again:
 	atomic {
 		forget_view();
-		back = 0; worth = 0; given = 0; then_name = 0; own = 0; to = 0; to_head = 0; before = 0;
+		back = 0; worth = 0; given = 0; then_gone = 0; own = 0; to = 0; to_head = 0; before = 0;
 		p = NOWHERE;
 		seen = head
 	};
@@ -567,7 +577,7 @@ end:
 	atomic {
 		forget_view();
 		now = 0; seen = 0; to = 0; to_head = 0; before = 0; p = 0; given = 0; name = 0;
-		left = 0; then_name = 0
+		left = 0; gone = 0; then_gone = 0
 	}
 }
 

@@ -8,13 +8,14 @@ ONE_GONE = ("ACQUIRES=0", "MARKED=1", "MOVERS=1")
 TWO_GONE = ("ACQUIRES=0", "MARKED=2", "MOVERS=1", "ENTRIES=5", "SPAN=1")
 THREE_GONE = ("ACQUIRES=0", "REFUNDS=0", "MARKED=3", "MOVERS=2", "ENTRIES=6", "COST2=1")
 BEHIND_A_GREATER = (*ONE_GONE, "NAME=2", "ENTRIES=4", "COST1=2", "COST2=1")
+OVERTAKEN = ("ACQUIRES=2", "REFUNDS=0", "TAKES=1", "TAKEN=2", "COST2=1")
 ROUND = ("REFUNDS=0", "TAKES=1", "TAKEN=3", "ENTRIES=6", "COST2=1", "AFTER")
 
 
 @pytest.mark.parametrize("defines", [
     ("REFUNDS=2",), ("TIME=5",), ("REFUNDS=1", "TAKES=1", "COST2=1", "COST3=2"),
     ("RESETS=1", "TIME=5"), ("ACQUIRES=2", "TIME=4"), ("ACQUIRES=2", "COST=2", "COST1=2"),
-    ("REFUNDS=0", "TAKES=2", "COST2=2", "COST3=1"),
+    ("REFUNDS=0", "TAKES=2", "COST2=2", "COST3=1"), OVERTAKEN,
     (*ONE_GONE, "REFUNDS=2", "NAME=2"), (*ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),
     BEHIND_A_GREATER, (*TWO_GONE, "NAME=3"), THREE_GONE, ROUND])
 def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors):
@@ -28,6 +29,6 @@ def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors)
     ("BREAK_TWICE", *ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),
     ("BREAK_FOLLOW", *ONE_GONE, "NAME=2"), ("BREAK_COST", *BEHIND_A_GREATER),
     ("BREAK_LEFT", *TWO_GONE, "NAME=3"), ("BREAK_AGAIN", *THREE_GONE),
-    ("BREAK_OVER", *THREE_GONE)])
+    ("BREAK_OVER", *THREE_GONE), ("BREAK_GONE", *OVERTAKEN)])
 def test_each_part_of_the_protocol_is_needed(broken, errors):
     assert errors(*broken)

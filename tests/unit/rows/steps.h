@@ -147,23 +147,25 @@ static void agree_to_append(const struct row_step *on, const struct row_change *
 	appended++;
 }
 
-/* What one process does of a call before it dies after `wants` of what its steps want. */
-static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
-                       unsigned wants)
+/* What one process does of a call before it stalls after `wants` of what its steps want. */
+static bool go_on(struct row_step *on, struct algo_call *call, unsigned wants)
 {
-	struct row row = {state.row, state.width, TAG, true};
-	struct algo_call call = {op, cost, until_ns};
-	struct row_step on = {&state.limit, &call, now_ns, .row = &row};
+	const struct row row = {state.row, state.width, TAG, true};
+	uint64_t now_ns = on->now_ns;
 	bool opening = false;
+
+	on->limit = &state.limit;
+	on->call = call;
+	on->row = &row;
 
 	for (;; wants--) {
 		struct row_change change;
 
-		on.head = state.head;
-		rows_step(&on, &state.out, &change);
-		agree_at_once(&call, now_ns, &change);
-		agree_to_open(&on, &change, &opening);
-		agree_to_append(&on, &change);
+		on->head = state.head;
+		rows_step(on, &state.out, &change);
+		agree_at_once(call, now_ns, &change);
+		agree_to_open(on, &change, &opening);
+		agree_to_append(on, &change);
 		if (change.want == ROW_WANT_NOTHING)
 			return true;
 		if (wants == 0)
@@ -176,9 +178,9 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 				return false;
 		}
 		if (change.want == ROW_WANT_HEAD || !change.then_head) {
-			call.cost -= change.given_back;
-			if (call.until_ns != 0 && change.until_ns != 0)
-				call.until_ns = change.until_ns;
+			call->cost -= change.given_back;
+			if (change.gone_ns != 0)
+				on->gone_ns = change.gone_ns;
 		}
 		if (change.want == ROW_WANT_CELL && !change.then_head)
 			continue;
@@ -191,6 +193,16 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 		if (change.last)
 			return true;
 	}
+}
+
+/* The same of a call that is not taken up again: the process has died. */
+static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
+                       unsigned wants)
+{
+	struct algo_call call = {op, cost, until_ns};
+	struct row_step on = {.now_ns = now_ns};
+
+	return go_on(&on, &call, wants);
 }
 
 static bool call(enum algo_op op, uint64_t cost, uint64_t now_ns)

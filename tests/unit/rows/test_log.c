@@ -140,6 +140,28 @@ static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
 	}
 }
 
+/* A refund stalls while two requests come, which may stand behind what it has marked. */
+static void a_refund_that_others_come_between_gives_back_all(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 0; wants < 16; wants++) {
+		for (unsigned back = 0; back < 5; back++) { /* of this entry by its name, of 0 without */
+			struct algo_call refund = {ALGO_REFUND, .cost = back ? 1 : 3};
+			struct row_step on = {.now_ns = NOW};
+
+			begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+			for (unsigned i = 4; i > 0; i--)
+				if (take(1, NOW) && i == back)
+					refund.until_ns = state.until_ns;
+			go_on(&on, &refund, wants);
+			take(1, NOW);
+			take(1, NOW);
+			assert_true(go_on(&on, &refund, 100));
+			assert_int_equal(admitted(11, NOW), back ? 6 : 8);
+		}
+	}
+}
+
 /* As a wider row of the same key leaves it, and more than there may be now. */
 static void a_log_that_takes_over_use_keeps_it(void **unused)
 {
@@ -166,6 +188,7 @@ int main(void)
 	    cmocka_unit_test(long_logs_end_with_their_ticks),
 	    cmocka_unit_test(part_of_an_entry_is_given_back_while_none_is_behind_it),
 	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
+	    cmocka_unit_test(a_refund_that_others_come_between_gives_back_all),
 	    cmocka_unit_test(a_log_that_takes_over_use_keeps_it),
 	};
 
