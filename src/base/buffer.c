@@ -38,8 +38,14 @@ void buffer_add_u64(struct buffer *buffer, uint64_t value)
 {
 	char *to = buffer_reserve(buffer, 20);
 
-	if (to)
+	if (!to)
+		return;
+	if (value < 10) { /* what most numbers of an answer are */
+		*to = (char)('0' + value);
+		buffer->len++;
+	} else {
 		buffer->len += (size_t)(format_u64(to, value) - to);
+	}
 }
 
 void buffer_printf(struct buffer *buffer, const char *format, ...)

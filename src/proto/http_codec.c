@@ -30,11 +30,12 @@ static int read_query(struct http_call *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice name, value;
+	bool coded = query_is_coded(call->query);
 	int status = 0;
 
 	while (status == 0 && query_next(&call->query, &name, &value)) {
-		if ((status = query_decode(fill->arena, name, &name)) != 0 ||
-		    (status = query_decode(fill->arena, value, &value)) != 0)
+		if (coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
+		              (status = query_decode(fill->arena, value, &value)) != 0))
 			return error_set(&fill->error, status, "expected two hex digits behind every %%");
 		status = fill_field(fill, name, value, false);
 	}

@@ -16,6 +16,11 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 	return true;
 }
 
+bool query_is_coded(struct slice text)
+{
+	return text.len > 0 && (memchr(text.data, '%', text.len) || memchr(text.data, '+', text.len));
+}
+
 /* `strict`: a bad escape is an error, else it stands for itself. */
 static int decode(struct arena *arena, struct slice text, bool strict, struct slice *out)
 {
@@ -23,7 +28,7 @@ static int decode(struct arena *arena, struct slice text, bool strict, struct sl
 	char *to, *begin;
 
 	*out = text;
-	if (text.len == 0 || (!memchr(p, '%', text.len) && !memchr(p, '+', text.len)))
+	if (!query_is_coded(text))
 		return 0;
 	begin = to = arena_alloc(arena, text.len);
 	if (!begin)

@@ -13,6 +13,9 @@
 /** Takes the next "name=value" that is not empty from *rest, undecoded; false at its end. */
 bool query_next(struct slice *rest, struct slice *name, struct slice *value);
 
+/** Whether it has what query_decode undoes. */
+bool query_is_coded(struct slice text);
+
 /** Undoes %XX and '+'. 0, ESYNTAX (an escape that is none: "%zz"), ENOMEM. */
 int query_decode(struct arena *arena, struct slice text, struct slice *out);
 
