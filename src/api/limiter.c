@@ -53,10 +53,9 @@ static inline struct moment limiter_moment(const struct weir_limiter *limiter, u
 	return limit_moment(&limiter->clock, now_ns, &limiter->limit);
 }
 
-__attribute__((noinline)) static uint64_t limiter_step_slow(struct weir_limiter *limiter,
-                                                            struct algo_call call,
-                                                            struct moment at,
-                                                            struct weir_decision *d)
+__attribute__((noinline, flatten)) static uint64_t
+limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct moment at,
+                  struct weir_decision *d)
 {
 	const struct store_step step = {.limit = &limiter->limit.algo, .call = call, .at = at};
 	struct algo_outcome outcome;
