@@ -10,9 +10,9 @@
  * A plan that waits for a key has taken nothing. The owner puts it into the waitlist of that
  * key, tells its position there, and resumes it.
  *
- * Over all plans that a turn has read go three passes: engine_fetch starts fetching their
- * cells, engine_locate looks which are where they should be, engine_run runs the steps.
- * `fetch` is a pass of its own, with nothing between one and the next: a large table costs a
+ * A turn puts all plans that it has read through a pipeline (pipeline.h): engine_fetch starts
+ * fetching their cells, engine_locate looks which are where they should be, engine_run runs the
+ * steps. `fetch` is a pass of its own, with nothing between one and the next: a large table costs a
  * walk through the page tables for each cell, and walks overlap only where the next one is
  * near.
  */

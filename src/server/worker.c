@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/pipeline.h"
 #include "rules/model.h"
 #include "server/handle.h"
 #include "server/hold.h"
@@ -48,21 +49,26 @@ static void hand_over(struct worker *worker)
 		buffer_free(&worker->out);
 }
 
-/* Decides and answers what waits, in the order it came. */
-static void answer(struct worker *worker)
+static void fetch(void *context, size_t start, size_t end)
 {
-	struct metrics_loop *metrics = metrics_of(worker);
-	struct reply reply;
-	uint64_t end_ns;
+	const struct worker *worker = context;
 
-	if (worker->count == 0) {
-		reset(worker);
-		return;
-	}
-	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	handle_fetch(worker->shared->table, worker->batch, worker->count);
-	handle_locate(&worker->turn, worker->batch, worker->count);
-	for (size_t i = 0; i < worker->count; i++) {
+	handle_fetch(worker->shared->table, worker->batch + start, end - start);
+}
+
+static void locate(void *context, size_t start, size_t end)
+{
+	const struct worker *worker = context;
+
+	handle_locate(&worker->turn, worker->batch + start, end - start);
+}
+
+static void decide(void *context, size_t start, size_t end)
+{
+	struct worker *worker = context;
+	struct reply reply;
+
+	for (size_t i = start; i < end; i++) {
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
@@ -71,6 +77,20 @@ static void answer(struct worker *worker)
 			hold_answer(worker, work, &reply);
 		work->end = worker->out.len;
 	}
+}
+
+/* Decides and answers what waits, in the order it came: all of the turn is one block. */
+static void answer(struct worker *worker)
+{
+	struct metrics_loop *metrics = metrics_of(worker);
+	uint64_t end_ns;
+
+	if (worker->count == 0) {
+		reset(worker);
+		return;
+	}
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	pipeline_run((struct pipeline){worker->count, {fetch, locate, decide}}, worker->count, worker);
 	hand_over(worker);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->start_ns), worker->count);

@@ -5,6 +5,7 @@
 
 #include "base/draw.h"
 #include "base/error.h"
+#include "engine/pipeline.h"
 #include "simulate/when.h"
 
 #define BATCH          32
@@ -13,7 +14,8 @@
 struct run {
 	struct replay *replay;
 	struct order *order;
-	struct arena arena; /* of a batch in a lane */
+	struct lane *lane;  /* that the batch is in */
+	struct arena arena; /* of the batch there */
 	struct held *batch[BATCH];
 	struct buffer outputs[BATCH]; /* what the lanes say of each */
 	size_t count;
@@ -77,39 +79,50 @@ static void observe(void *context, const struct step *step)
 		add_decision(seen->output, seen->held, step, d);
 }
 
-static void prepare(struct run *run, struct lane *lane, size_t i)
+static int prepare_one(struct run *run, const struct held *held, struct plan *plan)
 {
-	struct plan *plan = &run->plans[i];
-	const struct held *held = run->batch[i];
+	const struct lane *lane = run->lane;
 	const struct engine_values values = {lane->attributes, held->values, held->value_count};
 	int status = engine_prepare_values(lane->engine, &(struct algo_call){ALGO_ACQUIRE, held->cost},
 	                                   &values, &run->arena, plan);
 
-	if (status == WEIR_OK && plan->step_count > 0) {
-		plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
-		if (!plan->each)
-			status = WEIR_ENOMEM;
-	}
-	run->statuses[i] = status;
-	for (size_t j = 0; status == WEIR_OK && j < plan->step_count; j++) {
+	if (status != WEIR_OK || plan->step_count == 0)
+		return status;
+	plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
+	for (size_t j = 0; plan->each && j < plan->step_count; j++) {
 		store_fetch(lane->table->store, &plan->steps[j].key);
 		burst_prefetch(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
+	return plan->each ? WEIR_OK : WEIR_ENOMEM;
 }
 
-static void locate(struct run *run, struct lane *lane, size_t i)
+static void prepare(void *context, size_t start, size_t end)
 {
-	struct plan *plan = &run->plans[i];
+	struct run *run = context;
 
-	if (run->statuses[i] != WEIR_OK)
-		return;
-	engine_locate(&(struct turn){lane->table, moment_given(run->batch[i]->time_ns)}, plan);
-	for (size_t j = 0; j < plan->step_count; j++)
-		burst_prefetch_log(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
+	for (size_t i = start; i < end; i++)
+		run->statuses[i] = prepare_one(run, run->batch[i], &run->plans[i]);
 }
 
-static void refuse(struct run *run, struct lane *lane, size_t i)
+static void locate(void *context, size_t start, size_t end)
 {
+	struct run *run = context;
+	const struct lane *lane = run->lane;
+
+	for (size_t i = start; i < end; i++) {
+		struct plan *plan = &run->plans[i];
+
+		if (run->statuses[i] != WEIR_OK)
+			continue;
+		engine_locate(&(struct turn){lane->table, moment_given(run->batch[i]->time_ns)}, plan);
+		for (size_t j = 0; j < plan->step_count; j++)
+			burst_prefetch_log(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
+	}
+}
+
+static void refuse(struct run *run, size_t i)
+{
+	struct lane *lane = run->lane;
 	int status = run->statuses[i];
 
 	run->failed |= status == WEIR_ENOMEM;
@@ -120,22 +133,27 @@ static void refuse(struct run *run, struct lane *lane, size_t i)
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
-static void decide(struct run *run, struct lane *lane, size_t i)
+static void decide(void *context, size_t start, size_t end)
 {
-	struct plan *plan = &run->plans[i];
-	struct seen seen = {lane, run->batch[i], plan,
-	                    run->replay->decisions ? &run->outputs[i] : NULL};
-	struct turn turn = {lane->table, moment_given(seen.held->time_ns), observe, &seen};
-	struct weir_decision d;
+	struct run *run = context;
+	struct lane *lane = run->lane;
 
-	if (run->statuses[i] != WEIR_OK) {
-		refuse(run, lane, i);
-		return;
+	for (size_t i = start; i < end; i++) {
+		struct plan *plan = &run->plans[i];
+		struct seen seen = {lane, run->batch[i], plan,
+		                    run->replay->decisions ? &run->outputs[i] : NULL};
+		struct turn turn = {lane->table, moment_given(seen.held->time_ns), observe, &seen};
+		struct weir_decision d;
+
+		if (run->statuses[i] != WEIR_OK) {
+			refuse(run, i);
+			continue;
+		}
+		engine_decide(&turn, plan, &d);
+		lane->allowed += d.allowed;
+		lane->denied += !d.allowed;
+		lane->unlimited += d.allowed && !d.limit;
 	}
-	engine_decide(&turn, plan, &d);
-	lane->allowed += d.allowed;
-	lane->denied += !d.allowed;
-	lane->unlimited += d.allowed && !d.limit;
 }
 
 /* Writes and forgets the requests that are decided, up to the first in the log that is not. */
@@ -156,14 +174,8 @@ static void flush(struct run *run)
 	struct replay *replay = run->replay;
 
 	for (size_t l = 0; l < replay->lane_count; l++) {
-		struct lane *lane = &replay->lanes[l];
-
-		for (size_t i = 0; i < run->count; i++)
-			prepare(run, lane, i);
-		for (size_t i = 0; i < run->count; i++)
-			locate(run, lane, i);
-		for (size_t i = 0; i < run->count; i++)
-			decide(run, lane, i);
+		run->lane = &replay->lanes[l];
+		pipeline_run((struct pipeline){BATCH, {prepare, locate, decide}}, run->count, run);
 		arena_reset(&run->arena);
 	}
 	for (size_t i = 0; i < run->count; i++) {
