@@ -119,7 +119,7 @@ enum algo_op {
 	ALGO_RESET,
 };
 
-/* What is asked of a state. */
+/* A question to a state. */
 struct algo_call {
 	enum algo_op op;
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */

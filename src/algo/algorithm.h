@@ -25,7 +25,7 @@ struct algo_time;
 
 #define ALGO_PARAMETERS_MAX 8
 
-/* What a table remembers of parameters, so that it can convert states that were written by them. */
+/* A table remembers this of parameters, to convert states that were written under them. */
 struct algo_note {
 	uint32_t first, second;
 };

@@ -2,7 +2,7 @@
 #include "algo/algo.h"
 #include "base/error.h"
 
-/* What passes at once is what passes in a day, if nothing comes later. */
+/* The quota is a whole day's: so much may pass at once, if nothing comes later. */
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {

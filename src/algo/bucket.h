@@ -7,7 +7,7 @@
 /* The most that may wait: what every reader of JSON can count. */
 #define BUCKET_WAITING_MAX (UINT64_C(1) << 53)
 
-/* What a bucket admits: some tokens at once, then as many as may wait, and so long. */
+/* A bucket admits some tokens at once, then as many as may wait, and so long. */
 struct bucket_shape {
 	uint64_t at_once;
 	uint64_t queue;
@@ -21,7 +21,7 @@ struct bucket_shape {
 int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
                 const char *word, struct weir_error *error);
 
-/* What a bucket's algorithm is described by. */
+/* The part that the descriptions of buckets share. */
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
 void bucket_cut(const struct algo_limit *limit, struct algo_state *state);

@@ -157,7 +157,7 @@ static inline bool dispatch(const struct algo_limit *limit, const struct algo_ca
 	return limit->algorithm->step(limit, call, time, state, out);
 }
 
-/* What is too far ahead is denied, so nobody else is asked whether it is. */
+/* A state that is too far ahead denies, so only denials are checked for it. */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
 {

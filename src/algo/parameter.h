@@ -36,7 +36,7 @@ enum algo_type {
 /* As a default: what the rate's count is. */
 #define ALGO_AS_RATE UINT64_MAX
 
-/* What a parameter does in a limit with certain others. */
+/* The effect of a parameter in a limit with certain others. */
 enum algo_use {
 	ALGO_USED,
 	ALGO_IDLE,   /* accepted, but without effect, so it is not shown */

@@ -65,8 +65,8 @@ static void set_share(const struct algo_limit *limit, double share)
 }
 
 /*
- * Whoever changes the share stores it first and then looks for a successor, so it is read
- * here, or stored in `next` by then.
+ * A thread that changes the share stores it first and then looks for a successor. So this reads
+ * the new share, or that thread stores it in `next`.
  */
 static void inherit(const struct algo_limit *limit, struct algo_limit *next)
 {

@@ -80,13 +80,13 @@ static inline uint64_t slots_start(const struct slots_params *params, uint64_t s
 	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
 }
 
-/** What units count that fade within `fade_ns`, of which so much is left: rounded up. */
+/** The weight of units that fade within `fade_ns`, of which `left_ns` is left; rounded up. */
 static inline uint64_t slots_fading(uint64_t units, uint64_t left_ns, uint64_t fade_ns)
 {
 	return (uint64_t)(((u128)units * left_ns + fade_ns - 1) / fade_ns);
 }
 
-/** What a place carries of a permit; of none 0. */
+/** The part of a permit's id that a place carries; 0 without a permit. */
 static inline uint32_t places_word(uint64_t permit)
 {
 	return permit == 0 ? 0 : (uint32_t)permit ? (uint32_t)permit : 1;

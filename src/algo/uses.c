@@ -185,7 +185,7 @@ static uint64_t take(struct view *view, const struct algo_call *call)
 	return limit->rows == ALGO_ROWS_LOG ? use.id : use.until_ns;
 }
 
-/* What a refund may take from a use; `newest`: nothing came after it. */
+/* The units that a refund may take from a use; `newest`: nothing came after it. */
 static uint64_t refundable(const struct view *view, const struct algo_call *call,
                            const struct uses_entry *use, bool newest)
 {

@@ -62,7 +62,7 @@ struct warm_up {
 _Static_assert(sizeof(struct warm_up) <= sizeof((struct algo_limit *)0)->own,
                "a limit has room for them");
 
-/* What a state means, from now. */
+/* The meaning of a state, from now. */
 struct use {
 	i128 even;      /* grains */
 	uint64_t parts; /* stored */
@@ -150,7 +150,7 @@ static u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t times, b
 	return y == 0 ? 0 : excess_of(warm, u256_product(y, y), times, up);
 }
 
-/* What parts take at T, rounded down to 1/q ns. */
+/* The time that parts take at T, rounded down to 1/q ns. */
 static u128 at_rate(const struct warm_up *warm, uint64_t parts)
 {
 	return (u128)parts * warm->p / warm->parts * warm->parts;

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "api/wait.h"
 
-/* What a request takes that a dozen limits apply to; more comes from the heap. */
+/* Enough for a request that a dozen limits apply to; more comes from the heap. */
 #define CALL_ROOM 4096
 
 /* A call, with memory for its steps. */

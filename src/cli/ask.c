@@ -66,7 +66,7 @@ static enum reading read_answer(FILE *from, struct answer *answer)
 			return READ_NOTHING;
 		if (line[0] != '$' || !parse_u64(slice_of(line + 1), &len))
 			return READ_NONSENSE;
-		/* What follows the reason is read over. */
+		/* The rest, behind the reason, is ignored. */
 		if (!next_line(from, i == REASON ? text : line))
 			return READ_NOTHING;
 		if (strlen(i == REASON ? text : line) != len)

@@ -12,7 +12,7 @@
  */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
-/** What it decides in. */
+/** The table that it decides in. */
 struct weir_table *engine_table(const struct weir_engine *engine);
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);

@@ -45,7 +45,7 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
 }
 
-/** What can be told of a call without its state: 0, ELONG or ECOST. */
+/** Checks a call as far as it can be checked without its state: 0, ELONG or ECOST. */
 static inline int limit_check(const struct weir_limit *limit, enum algo_op op, size_t key_len,
                               uint64_t cost)
 {

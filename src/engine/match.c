@@ -3,7 +3,7 @@
 #include "base/number.h"
 #include "base/path.h"
 
-/* What a probe looks up: a value, or the beginning of one. */
+/* A probe looks up a value, or the beginning of one. */
 enum probe_kind { PROBE_NAME, PROBE_EQUAL, PROBE_PREFIX, PROBE_IP };
 
 struct probe {
@@ -147,7 +147,7 @@ static size_t fold_value(const struct rules_value *value, struct rules_value out
 	if (value->test == RULES_EQUAL || folded.len <= 1 ||
 	    value->text.data[value->text.len - 1] != '/')
 		return 1;
-	/* What begins with /api/ includes /api itself, a variant of /api/. */
+	/* A prefix /api/ includes /api itself, a variant of it. */
 	copy = arena_alloc(arena, folded.len + 1);
 	if (!copy)
 		return 0;

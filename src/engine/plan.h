@@ -45,7 +45,7 @@ struct step {
 	enum weir_reason reason;
 };
 
-/* What a plan is at. */
+/* The stages of a plan. */
 enum plan_stage {
 	PLAN_PREPARED,
 	PLAN_OWN,       /* peeks at the keys of which it is the first, while others wait for another */
@@ -117,7 +117,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan);
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan);
 
-/* What a request brings to be matched with rules. */
+/* The attributes of a request, to be matched with rules. */
 struct engine_attributes {
 	const struct weir_attribute *items;
 	size_t count;
@@ -201,7 +201,7 @@ enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum w
  */
 enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
 
-/* What a step took: nothing in it is freed by a reload. */
+/* A step's charge: a reload frees nothing in it. */
 struct engine_taken {
 	struct weir_charge charge;
 	uint64_t cost;
@@ -221,7 +221,7 @@ bool engine_holds_places(const struct plan *plan);
  * anything. 0, or ELONG: it has more steps than a permit covers.
  */
 int engine_want_permit(struct plan *plan);
-/** What a plan that was decided took, by its permit; without one all is 0. */
+/** The charges of a decided plan, by its permit; without a permit all is 0. */
 void engine_permits(const struct plan *plan, struct weir_permits *permits);
 
 /* The one of a single key, as the public calls tell it; `id` 0: nothing was taken. */

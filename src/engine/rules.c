@@ -221,7 +221,7 @@ static unsigned ipv6_prefix(const struct weir_config *config, const struct rules
 	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
 }
 
-/* What the keys of a request are made of, and where. */
+/* The values that a request's keys are made of, and the memory for them. */
 struct source {
 	const struct weir_engine *engine;
 	struct match_value *values;
@@ -230,7 +230,7 @@ struct source {
 };
 
 /*
- * What of an attribute goes into the key of a rule: its value, or the network of an IPv6
+ * The part of an attribute that goes into a rule's key: its value, or the network of an IPv6
  * address, since a client that has one address has all of its network. Data NULL: no memory.
  */
 static struct slice key_value(const struct source *source, const struct rules_rule *rule,

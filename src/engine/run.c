@@ -51,7 +51,7 @@ static struct store_step store_step_of(const struct turn *turn, const struct ste
 	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
 }
 
-/* What is known of a step once it is done, of which `d` says how its key stands. */
+/* Notes how a step ended; `d` says how its key stands. */
 static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
                           uint64_t until_ns, struct weir_decision *d)
 {
@@ -170,7 +170,7 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 		fold(plan, step, one, d);
 		break;
 	case PLAN_SHADOW:
-		/* What shadow rules take is not given back, but for places, held until a request ends. */
+		/* Shadow rules give nothing back but places, which a request holds until it ends. */
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
 			deny_cost(step, one);
 		else
@@ -317,7 +317,7 @@ static bool is_observed(const struct turn *turn, const struct plan *plan)
 	return turn->observe && plan->op == ALGO_ACQUIRE;
 }
 
-/* What is left to do when all are told of its answer. */
+/* The end of a plan, when all observers are told. */
 static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
@@ -328,7 +328,7 @@ static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 	return PLAN_DONE;
 }
 
-/* What is left to do when its answer is known. */
+/* The end of a plan, when its answer is known. */
 static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 {
 	const struct step *refused = plan->refused;

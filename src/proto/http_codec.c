@@ -85,9 +85,9 @@ static void split_target(struct slice target, struct slice *path, struct slice *
 }
 
 /*
- * What the proxy says in one of two fields, else `*value` stays. One of them
- * may come from the client, through a proxy that sets only the other: where
- * they differ none is believed.
+ * Reads a value that the proxy gives in one of two fields; without either `*value` stays. One
+ * of them may come from the client, through a proxy that sets only the other: if they differ,
+ * Weir believes none.
  */
 static int proxy_says(struct http_call *call, enum http1_field a, enum http1_field b,
                       const char *what, struct slice *value)

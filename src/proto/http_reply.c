@@ -201,7 +201,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	buffer_add(out, "}", 1);
 }
 
-/* Who asks too much is told so; who asked while something is unwell is told that. */
+/* A client that asks too much gets 429, and one that asked while something is unwell 503. */
 static const char *denial_status(enum weir_reason reason)
 {
 	bool unwell = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||

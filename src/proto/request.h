@@ -63,7 +63,7 @@ struct request_adhoc {
 #define REQUEST_COST_ALL UINT64_MAX
 
 /*
- * What the answer needs of a request that is decided; the rest is needed until its plan is
+ * The answer to a decided request needs this part of it; the rest is needed until its plan is
  * prepared. `verb`, `flags` and `detail` are the codec's own: which of its answers, and how.
  */
 #define REQUEST_HEAD                                                                               \

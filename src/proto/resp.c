@@ -90,7 +90,7 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	return result;
 }
 
-/* What follows a backslash within double quotes; returns how many bytes that is. */
+/* Reads an escape behind its backslash, in double quotes; returns how many bytes it takes. */
 static size_t unescape(const char *p, const char *end, char *out)
 {
 	static const char names[] = "nrtba", values[] = "\n\r\t\b\a";

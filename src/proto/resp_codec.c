@@ -15,7 +15,7 @@ static int ask_permit(struct fill *fill, struct slice nothing)
 
 #define ON(op) (1u << REQUEST_##op)
 
-/* What may stand behind a limit and a key. */
+/* The words that may stand behind a limit and a key. */
 static const struct {
 	struct slice name;
 	unsigned ops;
@@ -140,7 +140,7 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "+OK\r\n");
 }
 
-/* What is asked most stands first: the search is in order, by length and then letters. */
+/* The most frequent commands stand first: the search is in order, by length, then letters. */
 static const struct resp_spec specs[] = {
 #define DECIDE(text, may, least, most, key_at, what, how, reader, writer)                          \
 	{                                                                                              \

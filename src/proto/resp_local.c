@@ -124,7 +124,7 @@ void resp_run_info(const struct resp_call *call)
 	resp_call_verbatim(call, (struct slice){text, (size_t)len});
 }
 
-/* What clients ask for to learn whom they talk to: redis-benchmark the first two. */
+/* Clients ask for these to learn which server they talk to; redis-benchmark for the first two. */
 static const struct {
 	struct slice name, value;
 } settings[] = {

@@ -91,7 +91,7 @@ static void name_keys(struct limit_keys *limit, const struct algorithm *algorith
 	limit->table = (struct node_table){algorithm->name, limit->keys, n};
 }
 
-/* What an algorithm refuses. Its message begins with the parameter's name, "rate: expected …". */
+/* Checks of the algorithm; a message begins with the parameter's name, "rate: expected …". */
 static int check_limit(struct reader *reader, const struct weir_limit_options *options,
                        const yaml_node_t *node, const struct limit_keys *keys)
 {

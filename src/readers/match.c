@@ -1,8 +1,8 @@
 /*
  * match.c: `match:`, a mapping of attributes to what their values may be.
  *
- * What a value means is told by its form alone, so every form can be written
- * as plain text too: behind a backslash all is literal. Forms of later
+ * The form of a value alone tells its meaning, so every form can be written as plain text,
+ * too: behind a backslash all is literal. Forms of later
  * versions are refused instead of being taken for text that never matches.
  */
 #include "base/path.h"

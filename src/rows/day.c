@@ -146,7 +146,7 @@ static void want_window(const struct row_step *on, struct view *view, struct row
 	want_head(on, view, true, change);
 }
 
-/* What was written too far ahead ends with the day, or a period from now. */
+/* A state that was written too far ahead ends with the day, or a period from now. */
 static void cut_back(const struct row_step *on, const struct view *view, struct row_change *change)
 {
 	if (view->window_far)
@@ -157,7 +157,7 @@ static void cut_back(const struct row_step *on, const struct view *view, struct 
 		want_head(on, view, true, change);
 }
 
-/* What is in use instead of what was `before`. */
+/* The use that replaces `before`. */
 static void want_use(const struct row_step *on, const struct view *before, struct view *view,
                      struct row_change *change)
 {

@@ -146,7 +146,7 @@ static unsigned count_live(const struct log_view *view)
 	return known;
 }
 
-/* What was taken by the entries up to `back`, of those in use. */
+/* The units taken by the entries up to `back`, of those in use. */
 static unsigned used_up_to(const struct log_view *view, unsigned back)
 {
 	return (log_sum(log_entry(view, back)) - view->base) & LOG_SUM;

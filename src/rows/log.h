@@ -118,7 +118,7 @@ static inline bool log_is_before(struct cell entry, struct cell newest)
 	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
 }
 
-/* What an entry of the row says. */
+/* An entry of the row. */
 struct log_fields {
 	uint64_t until_ns;
 	unsigned sum;
@@ -143,7 +143,7 @@ void log_want_entry(struct row_change *change, const struct log_view *view, unsi
 /* The next change that a refund wants. */
 void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change);
 
-/* What an acquire from a log is to swap, one after the other. */
+/* The swaps of an acquire from a log, one after the other. */
 struct log_append {
 	unsigned place;
 	bool is_there; /* the head's entry, in its place; else: */

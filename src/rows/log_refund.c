@@ -20,7 +20,7 @@ static uint64_t name_of(const struct log_view *view, struct cell entry)
 	return view->at + (uint64_t)cell_ahead_ns(entry, view->at);
 }
 
-/* What `cell`, there, counts; 0 if the one before it is not there any more. */
+/* The units that `cell`, there, counts; 0 if the one before it is not there any more. */
 static unsigned cost_of(const struct log_view *view, unsigned back, struct cell cell)
 {
 	struct cell earlier;
@@ -82,8 +82,8 @@ static bool is_there(const struct log_view *view, unsigned back, struct cell cel
 }
 
 /*
- * What `cell`, which is MOVING, wants next: to be in the place of the one GONE, or to be GONE
- * where it was. Where neither fits the row is damaged; then it stays.
+ * The next change for `cell`, which is MOVING: to the index of the one GONE, or to be GONE where
+ * it was. If neither fits, the row is damaged, and the cell stays.
  */
 static void want_moved_on(const struct log_view *view, unsigned back, struct cell cell,
                           struct row_change *change)

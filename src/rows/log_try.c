@@ -36,7 +36,7 @@ static bool is_there(struct cell own, struct cell entry)
 	       own.low >> 7 >= entry.low >> 7;
 }
 
-/* What an acquire reads. */
+/* The cells that an acquire reads. */
 struct found {
 	struct cell own, newest, oldest;
 	unsigned live; /* entries of the row that are */

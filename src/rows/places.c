@@ -138,8 +138,8 @@ static bool is_idle(const struct row_state *state, unsigned span, uint64_t now_n
 }
 
 /*
- * Who takes a place sees afterwards that the head is closing, or took it before the
- * second look here.
+ * An acquire that takes a place sees afterwards that the head is closing, or took the place
+ * before the second look here.
  */
 static void after_release(const struct row_state *state, uint64_t now_ns)
 {

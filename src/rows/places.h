@@ -77,7 +77,7 @@ uint64_t places_release(const struct row_state *state, const struct places_match
 void places_cut_back(const struct algo_limit *limit, const struct row_state *state,
                      uint64_t now_ns);
 
-/** What `use` comes to as an answer; allowed as `out` says. */
+/** Explains `use` in `out`, which says already whether it is allowed. */
 void places_explain(const struct algo_limit *limit, const struct places_use *use,
                     struct algo_outcome *out);
 

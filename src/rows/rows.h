@@ -81,7 +81,7 @@ struct row_change {
 	uint64_t gone_ns;    /* what is then `gone_ns` of the refund's steps, if not 0 */
 };
 
-/* What a step is taken on: a head that may be empty, spent or claimed; then no row is needed. */
+/* The input of a step. If the head is empty, spent or claimed, no row is needed. */
 struct row_step {
 	const struct algo_limit *limit;
 	const struct algo_call *call;
@@ -103,13 +103,13 @@ void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_c
 struct cell rows_moved(const struct row_step *on);
 
 /**
- * What a head and its row mean, on top of what `uses` has; there is room for all of the row and
- * one more. It stands if the head is the same after that.
+ * Adds the meaning of a head and its row to `uses`, which has room for all of the row and one
+ * more. It is right if the head is the same afterwards.
  */
 void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
                const struct row *row, struct uses *uses);
 
-/* What is behind these: a way to keep rows. */
+/* A way to keep rows, behind the functions above. */
 struct row_kind {
 	void (*step)(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 	uint64_t (*use)(const struct row_step *on); /* of a live head */

@@ -227,7 +227,7 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
-/* What is in use, which for weighted slots is rounded up. */
+/* The units in use, rounded up for weighted slots. */
 static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
 {
 	struct windows w;
@@ -271,7 +271,7 @@ static void want_head(struct row_change *change, struct cell head, bool last)
 	change->last = last;
 }
 
-/* What is left to do for a sealed head, up to the next slot with `count` in it. */
+/* The rest of the work for a sealed head, up to the next slot with `count` in it. */
 static void want_next(const struct row_step *on, uint64_t count, struct view *view,
                       struct row_change *change)
 {

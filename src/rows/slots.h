@@ -18,7 +18,7 @@ _Static_assert(SLOTS_GENERATIONS *SLOTS_KINDS <= SLOTS_RESET, "all fit in a cell
  * left: by a swap for change->head, which is sealed, and what slots_open wants then.
  */
 bool slots_seal(const struct row_step *on, struct row_change *change);
-/** What it wants next, CELL or HEAD; the outcome stands after the latter. */
+/** The change that it wants next, CELL or HEAD; the outcome stands after the latter. */
 void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 
 /** The cell, saying nothing. */

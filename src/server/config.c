@@ -104,7 +104,7 @@ struct server_config *server_config_take(struct server_config *config)
 
 void server_config_drop(struct server_config *config)
 {
-	/* What any thread did with it comes before it is freed. */
+	/* All that any thread did with it happens before it is freed. */
 	while (config &&
 	       atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
 		struct server_config *next =

@@ -329,7 +329,7 @@ static void prepare_adhoc(struct worker *worker, struct work *work, const struct
 		check(work, status);
 }
 
-/* What could never pass was peeked at. */
+/* A cost that could never pass was peeked at. */
 static void finish_never(struct worker *worker, struct work *work, struct weir_decision *d)
 {
 	engine_decide(&worker->turn, &work->plan, d);

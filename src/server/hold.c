@@ -4,7 +4,7 @@
 
 #include "server/handle.h"
 
-/* What three allocations take besides their sizes. */
+/* The bytes that the heap adds to three allocations. */
 #define ALLOCATIONS 48
 
 static void count_held(const struct worker *worker)
@@ -161,7 +161,7 @@ static void count_request(struct worker *worker, const struct work *work)
 		metrics_add(&metrics_of(worker)->requests[protocol_of(work->conn)->metric], 1);
 }
 
-/* What is behind an answer that there is no memory for could not be answered in order. */
+/* Without memory for one answer, those behind it could not be given in order. */
 static void let_go(struct worker *worker, struct net_conn *conn)
 {
 	hold_cancel(worker, conn);

@@ -20,7 +20,7 @@
 /* About what a work that waits takes: so many of one client fit into its share. */
 #define HOLD_SIZE ((size_t)1 << 10)
 
-/* What a work waits for. */
+/* A reason to wait. */
 struct held_kind {
 	/* It is due: puts it off, or hands its work to hold_decided. */
 	void (*due)(struct worker *worker, struct held *held, uint64_t now_ns);

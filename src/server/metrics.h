@@ -28,7 +28,7 @@ enum metrics_histogram {
 	METRICS_HISTOGRAM_COUNT
 };
 
-/* What became of permits. */
+/* The fates of permits. */
 enum metrics_permit {
 	METRICS_PERMIT_HANDED_OUT,
 	METRICS_PERMIT_REFUNDED,
@@ -73,7 +73,7 @@ struct metrics_limit {
 
 struct metrics;
 
-/* What is not counted here but known at the time of a scrape. */
+/* Figures that are not counted here but known at the time of a scrape. */
 struct metrics_now {
 	size_t connections, connections_reserved, connections_max;
 	uint64_t connections_rejected;

@@ -7,7 +7,7 @@
 #define WORDS_CHARGE 3
 #define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX)
 
-/* What is encoded. */
+/* The bytes that are encoded. */
 struct sealed {
 	struct hash_key tag;
 	uint64_t words[WORDS_MAX];

@@ -13,7 +13,7 @@
 /** Lets a work wait as its decision says. False: it does not, and its reply holds. */
 bool queue_join(struct worker *worker, struct work *work, struct reply *reply);
 
-/** What was woken since is due now. Before hold_run. */
+/** Makes the works that were woken since due now. Call it before hold_run. */
 void queue_run(struct worker *worker);
 
 #endif

@@ -27,7 +27,7 @@ struct server {
 	size_t worker_count; /* of them opened */
 };
 
-/* What each listener is called, where it listens, what it speaks. */
+/* A listener: its name, its address, its protocol. */
 struct listener {
 	const char *name;
 	struct net_address *address;

@@ -27,7 +27,7 @@ struct worker_protocol {
 	enum metrics_protocol metric;
 };
 
-/* What all workers share. */
+/* All workers share this. */
 struct worker_shared {
 	weir_table *table;
 	struct metrics *metrics;
@@ -42,7 +42,7 @@ struct worker_shared {
 
 struct held;
 
-/* What is kept of a connection. */
+/* The server's part of a connection. */
 struct client {
 	struct held *first, **last; /* its works that are not answered, see hold.h */
 	size_t coming;              /* about how many bytes of replies the batch has for it */

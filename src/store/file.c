@@ -26,7 +26,7 @@ static int fail(struct weir_error *error, const char *path, const char *what)
 	return error_set(error, status, "%.120s: %s: %m", path, what);
 }
 
-/* Those who may write a file can make of its counts what they like, and its owner can let them. */
+/* A user that may write a file can change its counts at will, and its owner can allow that. */
 static int check_trust(const struct stat *stat, const char *path, const struct file_trust *trust,
                        struct weir_error *error)
 {

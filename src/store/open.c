@@ -68,7 +68,7 @@ static int open_file(const struct weir_table_options *options, uint64_t capacity
 	return status == WEIR_OK ? file_open(options->path, FILE_SHARED, &trust, fd, error) : status;
 }
 
-/* What was asked for is what there is. */
+/* The file must be as the options say. */
 static int check_file(const struct memory *store, const struct weir_table_options *options,
                       struct weir_error *error)
 {

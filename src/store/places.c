@@ -74,7 +74,7 @@ static uint64_t release(const struct view *view, const struct places_match *matc
 	return freed;
 }
 
-/* What an acquire has so far: `n` like `place` in the row of `state`. */
+/* The places that an acquire has so far: `n` like `place` in the row of `state`. */
 struct taken {
 	struct wide_state state;
 	const struct algo_limit *limit;

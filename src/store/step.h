@@ -10,7 +10,7 @@
 #include "store/memory.h"
 #include "store/store.h"
 
-/* What a cell with a tag and no claim says. A state that is over equals none. */
+/* The state in a cell with a tag and no claim. A state that is over equals none. */
 static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
@@ -20,7 +20,7 @@ static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
 	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
 }
 
-/* What any cell says: an empty one and a claim say nothing. */
+/* The state in any cell: an empty one and a claim have none. */
 static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
 {
 	if (cell_is_empty(cell) || cell_is_claim(cell))

@@ -36,7 +36,7 @@ bool wide_still(const struct wide_state *state)
 	return !state->at.cell || is_still(state->at.cell, state->at.head, &state->at.row);
 }
 
-/* What an earlier life of the key left in the row would count once the row is looked at. */
+/* Cells that an earlier life of the key left would count once the row is looked at. */
 static bool clean(const struct wide_state *state)
 {
 	for (unsigned i = 0; i < state->at.row.width; i++) {
@@ -102,7 +102,7 @@ static uint64_t until_of(struct cell head, uint64_t now_ns)
 	return cell_is_empty(head) ? 0 : now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
 }
 
-/* What is left of a call once a change is done. */
+/* The rest of a call, once a change is done. */
 static void go_on(struct row_step *on, struct algo_call *rest, const struct row_change *change)
 {
 	rest->cost -= change->given_back;
@@ -197,7 +197,7 @@ static inline bool is_own(const struct row_step *on)
 	return cell_tag(on->head) == on->row->tag && algo_is_current(on->limit);
 }
 
-/* What follows is decided at once, for `on->head` as it is in `cell`. */
+/* The functions below decide at once, for `on->head` as it is in `cell`. */
 static inline bool try_log(struct cell *cell, const struct row_step *on, uint64_t cost,
                            struct algo_outcome *out, uint64_t *until_ns)
 {
@@ -286,7 +286,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 
 		wide_find(wide, key, &state);
 		*by = algo_current(on.limit);
-		/* What has taken over may have closed this state, or given a slot another length. */
+		/* A successor may have closed this state, or given slots another length. */
 		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
 			continue;
 		on.head = state.at.head;
