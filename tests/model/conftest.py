@@ -5,6 +5,6 @@ from hypothesis import HealthCheck, settings
 # WEIR_TEST_EXAMPLES: fewer under a sanitizer, more by hand.
 settings.register_profile(
     "weir", deadline=None, print_blob=True,
-    max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 1000)),
+    max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 500)),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 settings.load_profile("weir")
