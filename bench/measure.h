@@ -44,8 +44,8 @@ static inline void *measure_thread(void *argument)
 }
 
 /*
- * What each of two threads takes, on average, for `run(mine)` and `run(others)` at once; 0 when
- * there is no thread.
+ * The time that each of two threads takes, on average, for `run(mine)` and `run(others)` at once;
+ * 0 when there is no thread.
  */
 static inline uint64_t measure_beside(void (*run)(void *), void *mine, void *others)
 {

@@ -29,7 +29,7 @@
  * cooling_ns tells how long after even_ns the key is cold again, rounded up. So at or before now,
  * a state says nothing.
  *
- * What rounding does. Requests without a rest between them move `even` by whole 1/q ns, and
+ * The effect of rounding. Requests without a rest between them move `even` by whole 1/q ns, and
  * even_ns not at all while something is stored: nothing is rounded however many come, and no rate
  * drifts. After a rest both are rounded up, `even` by less than a nanosecond and what is stored by
  * less than a part. So a key ends later and has more stored, and as the line rises, each request
@@ -239,8 +239,8 @@ static void take(const struct warm_up *warm, uint64_t cost, bool live, struct us
 }
 
 /*
- * Gives the newest permits to the next request. What they took of stored ones is stored again; if
- * they took the last of these, as many as they can have taken, which is colder.
+ * Gives the newest permits to the next request. Those taken from the stored ones are stored
+ * again; if they took the last of these, as many as they can have taken, which is colder.
  * False: more would be stored than is between requests, so it is as if none had come.
  */
 static bool give_back(const struct warm_up *warm, uint64_t cost, struct use *use)

@@ -198,3 +198,12 @@ def encode(*words):
 def weir(*arguments, env=None):
     return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True,
                           timeout=PATIENCE, check=False, env={**os.environ, **(env or {})})
+
+
+def metric(server, name):
+    return float(re.search(rf"^{name} (\S+)$", server.get("/metrics").text, re.MULTILINE)[1])
+
+
+def held(server, n):
+    """Waits until as many answers are held."""
+    until(lambda: metric(server, "weir_answers_held") == n, f"{n} to be held")

@@ -5,13 +5,12 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import resource
 import signal
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, Http, Server, Wire, encode, until
+from harness import BUILD, PATIENCE, Http, Server, Wire, encode, held, metric, until
 
 CONFIG = """
 limits:
@@ -41,20 +40,11 @@ def server(tmp_path_factory):
     assert server.stop() == 0
 
 
-def held(server, n):
-    """Waits until as many answers are held."""
-    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
-
-
 @pytest.fixture(autouse=True)
 def nobody_is_left(server):
     """So that the next test counts its own."""
     yield
     held(server, 0)
-
-
-def metric(server, name):
-    return float(re.search(rf"^{name} (\S+)$", server.get("/metrics").text, re.MULTILINE)[1])
 
 
 def wait_ms(server, limit, key):

@@ -8,7 +8,7 @@ import struct
 import time
 
 import pytest
-from harness import BUILD, Server, Wire, encode, until
+from harness import BUILD, Server, Wire, encode, held, metric, until
 
 CONFIG = """
 limits:
@@ -31,20 +31,10 @@ def server(tmp_path_factory):
     assert server.stop() == 0
 
 
-def held(server, n):
-    """Waits until as many requests wait."""
-    until(lambda: f"\nweir_answers_held {n}\n" in server.get("/metrics").text, f"{n} to be held")
-
-
 @pytest.fixture(autouse=True)
 def nobody_is_left(server):
     yield
     held(server, 0)
-
-
-def metric(server, name):
-    page = server.get("/metrics").text
-    return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
 
 
 def acquire(limit, key, **fields):

@@ -12,7 +12,7 @@ import termios
 import time
 
 import pytest
-from harness import BUILD, Server, Wire, encode, until
+from harness import BUILD, Server, Wire, encode, held, until
 
 # Of the limits by the hour nothing comes back by itself in a test.
 CONFIG = """
@@ -57,11 +57,6 @@ def server(tmp_path_factory):
 
 def are_held(server, n):
     return f"\nweir_answers_held {n}\n" in server.get("/metrics").text
-
-
-def held(server, n):
-    """Waits until as many answers are held."""
-    until(lambda: are_held(server, n), f"{n} to be held")
 
 
 @pytest.fixture(autouse=True)
