@@ -47,10 +47,15 @@ static void free_held(struct held *held)
 }
 
 /* It waits no more. */
-static void finish(struct worker *worker, struct held *held)
+static void unheap(struct worker *worker, struct held *held)
 {
 	heap_remove(&worker->holds, &held->node);
 	held->kind = NULL;
+}
+
+static void finish(struct worker *worker, struct held *held)
+{
+	unheap(worker, held);
 	count_held(worker);
 }
 
@@ -243,7 +248,7 @@ static struct held *take_all(struct worker *worker, struct client *client)
 			metrics_add(&metrics_of(worker)->cancelled, 1);
 			if (held->kind->cancel)
 				held->kind->cancel(worker, held);
-			finish(worker, held);
+			unheap(worker, held);
 		}
 		unlink_held(held);
 		for (at = &newest; *at && (*at)->decided > held->decided; at = &(*at)->next)
@@ -265,6 +270,7 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
 		free_held(held);
 	}
+	count_held(worker); /* now that nothing of theirs is taken any more */
 }
 
 void hold_run(struct worker *worker)
