@@ -74,7 +74,8 @@ extern "C" {
 	X(EFULL, -10, "full")                                                      \
 	X(ESTOPPED, -11, "stopped")                                                \
 	X(ETIMEDOUT, -12, "not done in time")                                      \
-	X(EPERM, -13, "not permitted")
+	X(EPERM, -13, "not permitted")                                             \
+	X(ESTORE, -14, "the store did not answer")
 
 enum weir_status {
 #define WEIR_STATUS_ENUM(name, value, text) WEIR_##name = (value),

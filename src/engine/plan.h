@@ -108,6 +108,7 @@ struct turn {
 	void *context;            /* of `observe` and `ready` */
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
+	struct store_lane *const *lanes; /* of this thread, by the index of their store */
 };
 
 /** Of `call` all these take op and cost: a plan of no steps, which is allowed. */

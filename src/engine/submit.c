@@ -45,12 +45,14 @@ int submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 	one = &submission->steps[submission->count++];
 	*one = (struct submitted){
 	    .job = {.step = {step->limit->store, &step->limit->algo, step->key, *call, turn->at},
+	            .limit_name = step->limit->name,
+	            .key_name = step->key_name,
 	            .done = done},
 	    .of = submission,
 	    .step = step,
 	};
 	__atomic_add_fetch(&submission->pending, 1, __ATOMIC_RELAXED);
-	step->limit->store->kind->submit(step->limit->store, &one->job);
+	step->limit->store->kind->submit(turn->lanes[step->limit->store->index], &one->job);
 	return WEIR_OK;
 }
 

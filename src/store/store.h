@@ -18,16 +18,26 @@
 
 struct store;
 struct store_job;
+struct store_lane;
 struct wide_table;
 
 /* A kind of store that completes steps later. */
 struct store_kind {
-	/** Takes a step over. Calls job->done once, from any thread, maybe before it returns. */
-	void (*submit)(struct store *store, struct store_job *job);
+	/**
+	 * Takes over the steps that a stage of a plan has at this store: a chain by `next`. Calls
+	 * `done` of each once, maybe before it returns, and else on the thread of the lane.
+	 */
+	void (*submit)(struct store_lane *lane, struct store_job *chain);
 };
 
 struct store {
 	const struct store_kind *kind; /* NULL: memory, where steps are done at once */
+	size_t index; /* of its lane, among those of a turn */
+};
+
+/* One thread's way to a store that completes steps later. */
+struct store_lane {
+	struct store *store;
 };
 
 /** Errors: as weir_table_open. */
@@ -160,9 +170,14 @@ bool store_forget(const struct store_step *step);
 /* A step at a store that completes it later. */
 struct store_job {
 	struct store_step step;
+	const char *limit_name;
+	struct slice key_name;
+	struct store_job *next; /* of the chain; the store's own once it was submitted */
+	bool together; /* all or nothing with the others of the chain, where their keys lie together */
 	void (*done)(struct store_job *job);
 	/* Set before `done`: */
-	int status; /* 0, or the error for which the step has changed nothing */
+	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
+	bool withheld; /* it would have been granted, but took nothing: another was refused */
 	struct algo_outcome outcome;
 	uint64_t until_ns; /* as store_run returns it */
 };

@@ -30,6 +30,7 @@
 /* A store that keeps states in memory, but comes to a step when it is told to. */
 struct later {
 	struct store store;
+	struct store_lane lane; /* that all threads share */
 	struct store *states;
 	struct store_job *jobs[JOBS];
 	size_t count;
@@ -81,6 +82,7 @@ struct scene {
 	weir_engine *engine;
 	struct weir_config config;
 	struct later later[2];
+	struct store_lane *lanes[2];
 	struct request requests[ALIVE];
 	uint64_t held[LIMITS][KEYS]; /* by plans that were allowed, and have not been cancelled since */
 	uint64_t seed, started, allowed, denied, failed, cancelled, waited;
@@ -96,9 +98,9 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store *store, struct store_job *job)
+static void submit(struct store_lane *lane, struct store_job *job)
 {
-	struct later *later = (struct later *)store;
+	struct later *later = (struct later *)lane->store;
 
 	pthread_mutex_lock(&later->lock);
 	assert_true(later->count < JOBS);
@@ -290,7 +292,9 @@ static void open_scene(struct scene *s, uint64_t seed)
 	for (size_t i = 0; i < 2; i++) {
 		struct later *later = &s->later[i];
 
-		later->store.kind = &kind;
+		later->store = (struct store){&kind, i};
+		later->lane.store = &later->store;
+		s->lanes[i] = &later->lane;
 		pthread_mutex_init(&later->lock, NULL);
 		pthread_cond_init(&later->filled, NULL);
 		assert_int_equal(store_open(&options, &later->states, NULL), WEIR_OK);
@@ -300,7 +304,7 @@ static void open_scene(struct scene *s, uint64_t seed)
 			((struct weir_limit *)engine_limit_at(s->engine, i))->store =
 			    &s->later[at_store[i]].store;
 	s->turn = (struct turn){
-	    .table = s->table, .at = moment_given(NOW), .context = s, .ready = become_ready};
+	    .table = s->table, .at = moment_given(NOW), .context = s, .ready = become_ready, .lanes = s->lanes};
 }
 
 static uint64_t in_use(const struct scene *s, size_t i, size_t key)

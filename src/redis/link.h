@@ -1,0 +1,55 @@
+/*
+ * link.h: one connection to a Redis, without input and output: commands become bytes, bytes
+ * become replies. Of one thread.
+ *
+ * A link greets by itself (AUTH, SELECT; through TLS where the URL says so). Commands may be
+ * added at once; they are sent behind the greeting. Replies come in the order of the commands.
+ */
+#ifndef REDIS_LINK_H
+#define REDIS_LINK_H
+
+#include "base/buffer.h"
+#include "redis/reply.h"
+#include "redis/url.h"
+
+/* Bytes of replies that are kept until they are whole; more is nonsense. */
+#define LINK_INPUT_MAX ((size_t)4 << 20)
+
+struct link;
+
+/* A command whose reply is awaited: the first member of what the caller keeps of it. */
+struct link_call {
+	/*
+	 * Called once. The reply lives until it returns. NULL: the connection ended before it came,
+	 * and nobody knows whether the command was carried out.
+	 */
+	void (*replied)(struct link_call *call, const struct redis_reply *reply);
+	struct link_call *next; /* the link's */
+};
+
+/** `url` outlives it. `host`: what its certificate must name. 0, ENOMEM or EIO (TLS). */
+int link_open(struct link **out, const struct redis_url *url, const char *host);
+/** Its calls are told NULL first. */
+void link_close(struct link *link);
+
+/** Where the caller appends one whole command; link_sent follows. */
+struct buffer *link_command(struct link *link);
+/** Its reply goes to `call`. */
+void link_sent(struct link *link, struct link_call *call);
+
+/** Bytes for the wire, and that so many of them are gone. */
+struct slice link_out(struct link *link);
+void link_out_gone(struct link *link, size_t bytes);
+/**
+ * Bytes from the wire. 0, or EIO: the link has failed, and link_error says why (nonsense, a
+ * refused password or certificate): close it.
+ */
+int link_in(struct link *link, struct slice bytes);
+const char *link_error(const struct link *link);
+/** Whether Redis has accepted the greeting. */
+bool link_is_ready(const struct link *link);
+
+/** Appends a command of `count` words in Redis's own form. */
+void link_write_words(struct buffer *out, const struct slice *words, size_t count);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * redis.h: a store on Redis.
+ *
+ * The store is shared by all threads: its settings, what is known of its nodes and their health,
+ * the denials that need not be asked again, the chunks that were taken. Each thread reaches it by
+ * a lane of its own.
+ */
+#ifndef REDIS_REDIS_H
+#define REDIS_REDIS_H
+
+#include "redis/port.h"
+#include "store/store.h"
+
+struct redis_options {
+	const char *url;
+	const char *prefix;       /* of every key */
+	uint64_t timeout_ns;      /* of a call */
+	uint64_t denied_cache_ns; /* how long a denial may be repeated without asking; 0: never */
+	bool given_time;          /* for tests: the time of a step is the caller's */
+	/* Told of each switch, by the thread that sees it: `why` it is away, or NULL: it is back. */
+	void (*switched)(void *context, const struct store *store, const char *why);
+	void *context;
+};
+
+/* What has happened so far; each value only grows but for is_up. */
+struct redis_stats {
+	bool is_up;
+	uint64_t calls, steps; /* that were sent */
+	uint64_t failed;       /* steps that were not done, or nobody knows */
+	uint64_t timeouts;     /* calls */
+	uint64_t switches;     /* that it was found away */
+	uint64_t denied;       /* steps answered by a denial that was known */
+	uint64_t chunk;        /* steps answered from a chunk */
+};
+
+/** Connects to nothing yet. Options are copied. EINVAL, ERANGE, ENOMEM, EUNSUPPORTED. */
+int redis_store_open(const struct redis_options *options, struct store **out,
+                     struct weir_error *error);
+/** When its lanes are closed. */
+void redis_store_close(struct store *store);
+/** The URL without its password. */
+const char *redis_store_name(const struct store *store);
+void redis_store_stats(const struct store *store, struct redis_stats *stats);
+
+/** `port` outlives it. ENOMEM. */
+int redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);
+/** Its jobs are done with ESTORE first. */
+void redis_lane_close(struct store_lane *lane);
+/** At the end of a turn: sends what was submitted. */
+void redis_lane_flush(struct store_lane *lane);
+/** When the port's alarm goes off. */
+void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns);
+
+#endif

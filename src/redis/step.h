@@ -1,0 +1,80 @@
+/*
+ * step.h: the steps of limits as scripts of Redis carry them out.
+ *
+ * A script call has any number of steps, which run one after another at one reading of Redis's
+ * clock, with nothing between. For each it returns what it saw; step_read makes outcomes of that
+ * by algo_step and uses_step. A step of `repeat` requests grants as many as fit, from the first.
+ *
+ * Steps of one `group` are all or nothing: when one is refused, no other takes.
+ */
+#ifndef REDIS_STEP_H
+#define REDIS_STEP_H
+
+#include "algo/algo.h"
+#include "base/buffer.h"
+#include "redis/reply.h"
+
+#define STEP_REPEAT_MAX 1024
+
+struct redis_step {
+	const struct algo_limit *limit;
+	struct slice key;   /* the name in Redis, from step_key */
+	struct algo_call call;
+	uint32_t repeat;    /* requests alike: 1 to STEP_REPEAT_MAX; 1 but for ALGO_ACQUIRE */
+	uint32_t group;     /* 0: none */
+	struct moment at;   /* our clock; Redis's counts, but in tests (step_use_given_time) */
+	/* step.c's own, between step_write and the step's end: zero at first. */
+	struct {
+		unsigned char tries, kind, sends_state, converts;
+		uint64_t window_end_us;
+		struct slice swap; /* owned */
+	} own;
+};
+
+/* How a step ended. */
+enum step_end {
+	STEP_DONE,
+	STEP_AGAIN,    /* nothing was changed: write it again, now that more is known */
+	STEP_WITHHELD, /* it would have been granted, but another of its group was refused */
+	STEP_FAILED,   /* the reply is nonsense, or it was tried too often */
+};
+
+/** Appends the key's name: prefix{KEY}:LIMIT, each percent-encoded. */
+void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit);
+/** The slot of a key's name in a cluster. */
+unsigned step_slot(struct slice name);
+
+/** 0, or EUNSUPPORTED with the reason: such a limit can't be at Redis. */
+int step_check(const struct algo_limit *limit, struct weir_error *error);
+
+/** How many steps a call should have at most, so that others wait no longer than 0.5 ms. */
+#define STEP_CALL_MAX 64
+
+/* One call: its text, and the script that it calls. */
+struct step_call {
+	const char *source; /* of the script; lives for ever */
+	char sha[41];
+};
+
+/**
+ * Appends EVALSHA of `n` steps (1 to STEP_CALL_MAX) to `out`, and says which script it calls:
+ * what SCRIPT LOAD loads, if Redis says NOSCRIPT. ENOMEM: nothing was appended.
+ */
+int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
+               struct step_call *call);
+/**
+ * How the i-th step of a call ended. STEP_DONE and STEP_WITHHELD fill `repeat` outcomes, and of
+ * those that took something the times by which a refund names it.
+ */
+enum step_end step_read(struct redis_step *const *steps, size_t i,
+                        const struct redis_reply *reply, struct algo_outcome *outcomes,
+                        uint64_t *until_ns);
+/** Redis's clock as it was at the call: Unix time; 0: the reply doesn't say. */
+uint64_t step_clock(const struct redis_reply *reply);
+/** Frees what the step owns. */
+void step_end(struct redis_step *step);
+
+/** For tests: from now on scripts take `at` of each step (the same in a call) for the time. */
+void step_use_given_time(bool given);
+
+#endif
