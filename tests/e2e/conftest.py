@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 from harness import CONFIG, Server
+from redis_servers import PROGRAMS, RedisServer
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,28 @@ def serve(tmp_path):
     for server in started:
         if server.process.poll() is None:
             assert server.stop() == 0
+
+
+@pytest.fixture
+def start_redis(tmp_path):
+    """Starts Redis servers of the test's own, and ends them whatever becomes of it."""
+    started = []
+
+    def start(*options, **more):
+        started.append(RedisServer(tmp_path / f"redis-{len(started)}", *options, **more))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session", params=PROGRAMS)
+def shared_redis(request, tmp_path_factory):
+    """One server of each kind, for all who only need keys of their own and disturb nobody."""
+    server = RedisServer(tmp_path_factory.mktemp(request.param), program=request.param)
+    yield server
+    server.stop()
 
 
 _numbers = itertools.count()
