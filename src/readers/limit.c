@@ -11,6 +11,9 @@ static const char *const later_algorithms[] = {
     "breaker", "throttle", "adaptive",
 };
 
+/* Kinds of limits, as keys tell them apart. */
+enum { NO_STATES = 1, WITH_STATES = 2, IN_CHUNKS = 4 };
+
 static int read_parameter(struct reader *reader, const struct algo_parameter *parameter,
                           const yaml_node_t *value, struct weir_limit_options *options)
 {
@@ -69,14 +72,37 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 	return node_word(reader, &key, value, &options->algorithm);
 }
 
-/* The keys of a limit: algorithm, its parameters, on_store_failure. */
+/* Keys that limits have for their stores, behind those of the algorithm. */
+static const struct node_key store_keys[] = {
+    {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
+     .words = rules_failures},
+    {"store", read_limit_store, offsetof(struct rules_limit, store), WITH_STATES},
+    {"chunk", read_chunk, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS},
+};
+
+enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
+
+/*
+ * Units of a bucket or a window are alike, so a server can take many and hand them out later. Turns,
+ * places and what a log remembers belong to one request each.
+ */
+static unsigned store_variant(const struct algorithm *algorithm)
+{
+	bool alike = algorithm->rows == ALGO_ROWS_NONE || algorithm->rows == ALGO_ROWS_SLOTS;
+
+	if (algorithm->draws)
+		return NO_STATES;
+	return alike && !algorithm->paced ? WITH_STATES | IN_CHUNKS : WITH_STATES;
+}
+
+/* The keys of a limit: algorithm, its parameters, those of its store. */
 struct limit_keys {
-	struct node_key keys[ALGO_PARAMETERS_MAX + 2];
+	struct node_key keys[1 + ALGO_PARAMETERS_MAX + STORE_KEYS];
 	struct node_table table;
 	const yaml_node_t *values[NODE_KEYS_MAX];
 };
 
-_Static_assert(ALGO_PARAMETERS_MAX + 2 <= NODE_KEYS_MAX, "a node has room for them");
+_Static_assert(1 + ALGO_PARAMETERS_MAX + STORE_KEYS <= NODE_KEYS_MAX, "a node has room for them");
 
 static void name_keys(struct limit_keys *limit, const struct algorithm *algorithm)
 {
@@ -85,9 +111,8 @@ static void name_keys(struct limit_keys *limit, const struct algorithm *algorith
 	limit->keys[n++] = (struct node_key){"algorithm"};
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		limit->keys[n++] = (struct node_key){row->name, .required = row->required};
-	limit->keys[n++] =
-	    (struct node_key){"on_store_failure", node_word,
-	                      offsetof(struct rules_limit, on_store_failure), .words = rules_failures};
+	memcpy(limit->keys + n, store_keys, sizeof store_keys);
+	n += STORE_KEYS;
 	limit->table = (struct node_table){algorithm->name, limit->keys, n};
 }
 
@@ -127,7 +152,7 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	int status;
 
 	name_keys(&keys, algorithm);
-	status = node_mapping(reader, node, &keys.table, 0, limit, keys.values);
+	status = node_mapping(reader, node, &keys.table, store_variant(algorithm), limit, keys.values);
 	for (size_t i = 0; algorithm->parameters[i].name && status == WEIR_OK; i++)
 		if (keys.values[i + 1])
 			status = read_parameter(reader, &algorithm->parameters[i], keys.values[i + 1],

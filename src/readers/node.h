@@ -17,7 +17,7 @@
 #include "base/word.h"
 #include "rules/model.h"
 
-#define NODE_KEYS_MAX  20 /* rows of a table */
+#define NODE_KEYS_MAX  24 /* rows of a table */
 #define NODE_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 

@@ -8,6 +8,18 @@
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field);
 
+/** `store:` of the file and of a limit, into a struct rules_store. */
+int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field);
+int read_limit_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field);
+/** `chunk:` into an unsigned, in percent. */
+int read_chunk(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field);
+/** `prefix:` into a const char *. */
+int read_prefix(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field);
+
 /** `rules:` into an array of the config; the limits must have been read. */
 int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);

@@ -18,6 +18,9 @@
 #define NODES_MAX    65536
 #define CONNECTIONS_MAX 10000000
 #define TEXT_MAX     4096
+#define SHORT_MAX_NS (60 * NS_PER_S)
+
+#define SHORT_EXPECTED "a time from 1ms to a minute such as 20ms"
 
 #define FIELD(name) offsetof(struct weir_config, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct weir_config, elements, count)
@@ -96,10 +99,17 @@ static const struct node_key idle_keys[] = {
 static const struct node_table idle_table = {"idle", idle_keys,
                                              sizeof idle_keys / sizeof *idle_keys};
 
+static int read_nodes(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	reader->config->has_nodes = true;
+	return node_number(reader, key, value, field);
+}
+
 /* Limits before rules, whatever their order in the file: rules name them. */
 static const struct node_key file_keys[] = {
     {"listen", node_nested, .nested = &listen_table},
-    {"store", node_text, FIELD(store), .min = 1, .max = TEXT_MAX},
+    {"store", read_store, FIELD(store)},
     {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = NODE_NAME_MAX},
     {"store_group", node_text, FIELD(store_group), .min = 1, .max = NODE_NAME_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
@@ -107,8 +117,14 @@ static const struct node_key file_keys[] = {
      .max = UINT64_MAX},
     {"limits", read_limits, ARRAY(limits, limit_count)},
     {"rules", read_rules, ARRAY(rules, rule_count)},
-    {"nodes", node_number, FIELD(nodes), .min = 1, .max = NODES_MAX},
-    {"prefix", node_text, FIELD(prefix), .max = TEXT_MAX},
+    {"nodes", read_nodes, FIELD(nodes), .min = 1, .max = NODES_MAX},
+    {"prefix", read_prefix, FIELD(prefix)},
+    {"store_timeout", node_duration, FIELD(store_timeout_ns), .expected = SHORT_EXPECTED,
+     .min = NS_PER_MS, .max = SHORT_MAX_NS},
+    {"denied_cache", node_duration, FIELD(denied_cache_ns),
+     .expected = "a time of a minute at most such as 1s, or 0s", .max = SHORT_MAX_NS},
+    {"store_poll", node_duration, FIELD(store_poll_ns), .expected = SHORT_EXPECTED,
+     .min = NS_PER_MS, .max = SHORT_MAX_NS},
     {"ipv6_prefix", node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
     {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", node_decimal, FIELD(retry_jitter), .max = 1},

@@ -9,7 +9,10 @@ struct weir_config *weir_private_config_new(void)
 	if (config)
 		*config = (struct weir_config){
 		    .nodes = 1,
-		    .prefix = "weir:",
+		    .prefix = RULES_KEY_PREFIX,
+		    .store_timeout_ns = RULES_STORE_TIMEOUT_NS,
+		    .denied_cache_ns = RULES_DENIED_CACHE_NS,
+		    .store_poll_ns = RULES_STORE_POLL_NS,
 		    .connections = RULES_CONNECTIONS,
 		    .idle_http_ns = RULES_IDLE_HTTP_NS,
 		};

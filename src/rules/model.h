@@ -7,6 +7,8 @@
 #ifndef RULES_MODEL_H
 #define RULES_MODEL_H
 
+#include <string.h>
+
 #include <weir/rules.h>
 
 #include "base/arena.h"
@@ -40,9 +42,17 @@ struct rules_condition {
 	size_t value_count;
 };
 
+/* The value of `store`, and where it stands. */
+struct rules_store {
+	const char *text; /* a URL may hold a password; NULL: not given */
+	unsigned line, column;
+};
+
 struct rules_limit {
 	struct weir_limit_options options; /* strings in the arena */
 	enum rules_failure on_store_failure;
+	struct rules_store store; /* "memory" is the server's own table; NULL: the config's */
+	unsigned chunk_percent;   /* of its quota that a server takes at once; 0: each request asks */
 	unsigned line, column; /* where it stands, for errors found later */
 };
 
@@ -76,17 +86,26 @@ struct rules_warning {
 #define RULES_CONNECTIONS  10000
 #define RULES_IDLE_HTTP_NS (300 * NS_PER_S)
 
+#define RULES_KEY_PREFIX       "weir:"
+#define RULES_STORE_TIMEOUT_NS (20 * NS_PER_MS)
+#define RULES_DENIED_CACHE_NS  NS_PER_S
+#define RULES_STORE_POLL_NS    (50 * NS_PER_MS)
+
 struct weir_config {
 	struct arena arena;
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
-	const char *store;                                   /* NULL: not given */
+	struct rules_store store;
 	uint64_t capacity;                                   /* 0: not given */
 	const char *store_owner, *store_group;               /* NULL: not given */
 	uint64_t sync_ns;                                    /* 0: not given */
 	uint64_t nodes;                                      /* 1 */
+	bool has_nodes;
 	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */
 	enum rules_switch path_variants;                     /* unset: no */
-	const char *prefix;                                  /* "weir:" */
+	const char *prefix;                                  /* RULES_KEY_PREFIX */
+	uint64_t store_timeout_ns;                           /* RULES_STORE_TIMEOUT_NS */
+	uint64_t denied_cache_ns;                            /* RULES_DENIED_CACHE_NS; 0: none */
+	uint64_t store_poll_ns;                              /* RULES_STORE_POLL_NS */
 	double retry_jitter;                                 /* 0 */
 	uint64_t connections;                                /* RULES_CONNECTIONS */
 	uint64_t idle_http_ns, idle_resp_ns;                 /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
@@ -104,6 +123,17 @@ struct weir_config {
 	const struct rules_warning *warnings; /* NULL: none */
 	struct carried_list carried; /* what rules want to know of a proxied request */
 };
+
+/**
+ * The URL of the store that a limit has its states at, or NULL: in the server's own table.
+ * `otherwise` is that of limits that name none, and may be NULL, too.
+ */
+static inline const char *rules_store(const struct rules_limit *limit, const char *otherwise)
+{
+	if (!limit->store.text)
+		return otherwise;
+	return strcmp(limit->store.text, "memory") == 0 ? NULL : limit->store.text;
+}
 
 /** The command that brings its limits along under this name, which no limit has; or NULL. */
 static inline const char *rules_reserved_name(struct slice name)

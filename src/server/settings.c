@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "rules/model.h"
 #include "rules/rate.h"
+#include "rules/store.h"
 #include "server/account.h"
 
 #define DEFAULT_HTTP     "127.0.0.1:8080"
@@ -77,24 +78,23 @@ static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* `path` stays empty for a store in memory. */
-static int read_store(const char *text, char path[SETTINGS_PATH_MAX], struct weir_error *error)
+static int read_store(const char *text, struct settings_plan *out, struct weir_error *error)
 {
-	static const char file[] = "file:";
-	const char *name = text + sizeof file - 1;
+	const char *path = text + sizeof RULES_FILE_PREFIX - 1;
+	enum rules_place place;
+	struct weir_error inner;
+	int status = rules_place_read(text, &place, &inner);
 
-	path[0] = '\0';
-	if (strcmp(text, "memory") == 0)
+	out->path[0] = '\0';
+	out->redis = status == WEIR_OK && place == RULES_REDIS ? text : NULL;
+	if (status != WEIR_OK)
+		return error_set(error, status, "store: %s", inner.message);
+	if (place != RULES_FILE)
 		return WEIR_OK;
-	if (strncmp(text, file, sizeof file - 1) != 0 || *name == '\0')
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "store: expected memory or file:PATH, found '%.80s' (other stores are not "
-		                 "supported yet)",
-		                 text);
-	if (strlen(name) >= SETTINGS_PATH_MAX)
+	if (strlen(path) >= SETTINGS_PATH_MAX)
 		return error_set(error, WEIR_ELONG, "store: expected a path below %d bytes, found %zu",
-		                 SETTINGS_PATH_MAX, strlen(name));
-	strcpy(path, name);
+		                 SETTINGS_PATH_MAX, strlen(path));
+	strcpy(out->path, path);
 	return WEIR_OK;
 }
 
@@ -128,7 +128,7 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
-	status = read_store(first(text[SETTING_STORE], config->store, "memory"), out->path, error);
+	status = read_store(first(text[SETTING_STORE], config->store.text, "memory"), out, error);
 	if (status == WEIR_OK)
 		status = read_account("store_owner", config->store_owner, "user", account_user, &out->owner,
 		                      error);

@@ -37,6 +37,7 @@ struct settings {
 struct settings_plan {
 	struct net_address http, resp;
 	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
+	const char *redis;            /* where limits are that name no store: a URL; NULL: the table */
 	uint64_t owner, group;        /* of that file, as struct weir_table_options has them */
 	uint64_t capacity;            /* 0: the file's, or the default of a new one */
 	uint64_t sync_ns;             /* between two writings of the file to the disk; 0: none */

@@ -41,10 +41,14 @@ static void empty_files_are_the_defaults(void **state)
 		assert_null(config->listen_http);
 		assert_null(config->listen_resp);
 		assert_null(config->listen_grpc);
-		assert_null(config->store);
+		assert_null(config->store.text);
 		assert_int_equal(config->capacity, 0);
 		assert_int_equal(config->nodes, 1);
 		assert_string_equal(config->prefix, "weir:");
+		assert_false(config->has_nodes);
+		assert_int_equal(config->store_timeout_ns, 20 * NS_PER_MS);
+		assert_int_equal(config->denied_cache_ns, NS_PER_S);
+		assert_int_equal(config->store_poll_ns, 50 * NS_PER_MS);
 		assert_int_equal(config->trusted_proxy_count, 0);
 		assert_int_equal(config->connections, 10000);
 		assert_int_equal(config->idle_http_ns, 300000000000);
@@ -56,11 +60,38 @@ static void empty_files_are_the_defaults(void **state)
 	weir_config_close(NULL);
 }
 
+static void limits_name_their_stores(void **state)
+{
+	weir_config *config =
+	    read_text("store: file:/state\nlimits:\n"
+	              "  a: { algorithm: token_bucket, rate: 5/s, store: memory }\n"
+	              "  b: { algorithm: sliding_window, rate: 5/s, store: redis://u:p@h, chunk: 100% }\n"
+	              "  c: { algorithm: concurrency, max: 5, store: redis-cluster://h }\n"
+	              "  d: { algorithm: fixed_window, rate: 5/s, chunk: 1% }\n");
+	const struct rules_limit *limits = config->limits;
+
+	(void)state;
+	assert_string_equal(config->store.text, "file:/state");
+	assert_null(rules_store(&limits[0], "redis://other"));
+	assert_int_equal(limits[0].chunk_percent, 0);
+	assert_string_equal(rules_store(&limits[1], NULL), "redis://u:p@h");
+	assert_int_equal(limits[1].store.line, 4);
+	assert_int_equal(limits[1].store.column, 53);
+	assert_int_equal(limits[1].chunk_percent, 100);
+	assert_string_equal(rules_store(&limits[2], "redis://other"), "redis-cluster://h");
+	assert_null(limits[3].store.text);
+	assert_null(rules_store(&limits[3], NULL));
+	assert_string_equal(rules_store(&limits[3], "redis://other"), "redis://other");
+	assert_int_equal(limits[3].chunk_percent, 1);
+	weir_config_close(config);
+}
+
 static void the_top_level_is_read(void **state)
 {
 	weir_config *config =
 	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
+	              "store_timeout: 5ms\ndenied_cache: 0s\nstore_poll: 1m\n"
 	              "ipv6_prefix: 48\npath_variants: yes\nretry_jitter: 0.25\n"
 	              "trusted_proxies: [127.0.0.0/8, \"::1\"]\n");
 	struct ip ip;
@@ -69,7 +100,7 @@ static void the_top_level_is_read(void **state)
 	assert_string_equal(config->listen_http, "127.0.0.1:0");
 	assert_string_equal(config->listen_resp, "[::1]:6380");
 	assert_string_equal(config->listen_grpc, "x:1");
-	assert_string_equal(config->store, "redis://h:6379/0");
+	assert_string_equal(config->store.text, "redis://h:6379/0");
 	assert_int_equal(config->capacity, 5);
 	assert_int_equal(config->sync_ns, 250 * 1000000);
 	assert_int_equal(config->nodes, 3);
@@ -77,6 +108,12 @@ static void the_top_level_is_read(void **state)
 	assert_int_equal(config->path_variants, RULES_YES);
 	assert_true(config->retry_jitter == 0.25);
 	assert_string_equal(config->prefix, "");
+	assert_int_equal(config->store.line, 2);
+	assert_int_equal(config->store.column, 8);
+	assert_true(config->has_nodes);
+	assert_int_equal(config->store_timeout_ns, 5 * NS_PER_MS);
+	assert_int_equal(config->denied_cache_ns, 0);
+	assert_int_equal(config->store_poll_ns, 60 * NS_PER_S);
 	assert_int_equal(config->trusted_proxy_count, 2);
 	assert_true(ip_parse(SLICE("127.9.9.9"), &ip));
 	assert_true(ip_in_range(&ip, &config->trusted_proxies[0]));
@@ -414,6 +451,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(empty_files_are_the_defaults),
 	    cmocka_unit_test(the_top_level_is_read),
+	    cmocka_unit_test(limits_name_their_stores),
 	    cmocka_unit_test(how_many_connections_and_for_how_long_is_read),
 	    cmocka_unit_test(the_door_is_read),
 	    cmocka_unit_test(limits_are_read_in_their_order),

@@ -41,7 +41,7 @@ static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults
 	assert_true(plan.threads >= 1);
 	assert_string_equal(plan.path, "");
 	assert_int_equal(plan.sync_ns, 0);
-	file = (struct weir_config){.store = "file:/var/lib/weir/state", .sync_ns = 5};
+	file = (struct weir_config){.store.text = "file:/var/lib/weir/state", .sync_ns = 5};
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
 	assert_string_equal(plan.path, "/var/lib/weir/state");
 	assert_int_equal(plan.capacity, 0); /* the file's */
@@ -70,7 +70,8 @@ static void impossible_values_are_refused_by_name(void **state)
 	    {SETTING_CAPACITY, "many", "found 'many'"},
 	    {SETTING_THREADS, "-1", "threads: expected 1 to 256, found '-1'"},
 	    {SETTING_THREADS, "257", "threads: expected 1 to 256, found '257'"},
-	    {SETTING_STORE, "redis://127.0.0.1/0", "store: expected memory or file:PATH, found 'redis"},
+	    {SETTING_STORE, "reddis", "store: expected memory, file:PATH or a URL such as redis://"},
+	    {SETTING_STORE, "http://me:secret@h?password=x", "found '…@h'"},
 	    {SETTING_SYNC, "1", "sync: expected a number and one of ms s m h d w, such as 1s, found '1'"},
 	    {SETTING_STORE, "file:", "found 'file:'"},
 	    {SETTING_GRPC, "127.0.0.1:1", "grpc: not supported yet"},

@@ -1,0 +1,84 @@
+/* store.c: where counts live, and what may be said of a store that servers share. */
+#include "base/number.h"
+#include "readers/read.h"
+#include "rules/store.h"
+
+#define STORE_MAX  4096 /* bytes */
+#define PREFIX_MAX 64
+
+/* No message quotes the text, which may hold a password, but those of rules_place_read. */
+static int read_place(struct reader *reader, const yaml_node_t *value, struct rules_store *out,
+                      enum rules_place *place)
+{
+	struct weir_error error = {0};
+	struct slice text = {0};
+
+	if (value->type == YAML_SCALAR_NODE)
+		text = node_slice(value);
+	if (text.len == 0)
+		return node_expected(reader, value, "memory, file:PATH or the URL of a Redis");
+	if (text.len > STORE_MAX || memchr(text.data, '\0', text.len))
+		return node_error(reader, value, "expected at most %d bytes without a NUL, found others",
+		                  STORE_MAX);
+	*out = (struct rules_store){arena_copy(&reader->config->arena, text),
+	                            (unsigned)value->start_mark.line + 1,
+	                            (unsigned)value->start_mark.column + 1};
+	if (!out->text)
+		return node_no_memory(reader);
+	if (rules_place_read(out->text, place, &error) != WEIR_OK)
+		return node_error(reader, value, "%s", error.message);
+	return WEIR_OK;
+}
+
+int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	enum rules_place place;
+
+	(void)key;
+	return read_place(reader, value, field, &place);
+}
+
+int read_limit_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	enum rules_place place;
+	int status = read_place(reader, value, field, &place);
+
+	(void)key;
+	if (status == WEIR_OK && place == RULES_FILE)
+		return node_error(
+		    reader, value,
+		    "expected memory or a URL such as redis://127.0.0.1:6379/0, found a file, "
+		    "which only `store` of the whole configuration can name");
+	return status;
+}
+
+int read_chunk(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : (struct slice){0};
+	unsigned *percent = field;
+	uint64_t number;
+
+	(void)key;
+	if (text.len == 0 || text.data[text.len - 1] != '%' ||
+	    !parse_u64((struct slice){text.data, text.len - 1}, &number) || number < 1 || number > 100)
+		return node_expected(reader, value, "a part of the quota from 1% to 100% such as 5%");
+	*percent = (unsigned)number;
+	return WEIR_OK;
+}
+
+int read_prefix(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	static const struct node_key text = {.name = "prefix", .max = PREFIX_MAX};
+	const char **out = field;
+	int status = node_text(reader, &text, value, out);
+
+	(void)key;
+	if (status == WEIR_OK && strpbrk(*out, "{}"))
+		return node_expected(reader, value,
+		                     "a prefix without { and }, which say where in a cluster a key lies");
+	return status;
+}
