@@ -3,9 +3,10 @@
 BUILD = build
 PREFIX ?= /usr/local
 BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
+	libhiredis-dev libssl-dev \
 	node-llhttp libjs-dygraphs tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
-	g++ libc6-dev-arm64-cross python3-venv spin libhiredis-dev libmicrohttpd-dev caddy haproxy chromium \
+	g++ libc6-dev-arm64-cross python3-venv spin libmicrohttpd-dev caddy haproxy chromium \
 	php-cli php-redis \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
 	systemd $(DEB_PACKAGES)

@@ -2,8 +2,12 @@
  * link.h: one connection to a Redis, without input and output: commands become bytes, bytes
  * become replies. Of one thread.
  *
- * A link greets by itself (AUTH, SELECT; through TLS where the URL says so). Commands may be
- * added at once; they are sent behind the greeting. Replies come in the order of the commands.
+ * A link greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Commands may
+ * be added at once; they are sent when Redis has accepted the greeting, so none is carried out
+ * by a Redis that refuses the password or is loading. Replies come in the order of the commands.
+ *
+ * A link fails when Redis says that all commands would fare alike (NOAUTH, LOADING, MASTERDOWN,
+ * READONLY): the call is told first. An error that is of one command leaves the link as it is.
  */
 #ifndef REDIS_LINK_H
 #define REDIS_LINK_H
@@ -14,30 +18,37 @@
 
 /* Bytes of replies that are kept until they are whole; more is nonsense. */
 #define LINK_INPUT_MAX ((size_t)4 << 20)
+/* The same of a reply that is one line, and of values in a reply. */
+#define LINK_LINE_MAX  ((size_t)64 << 10)
+#define LINK_ITEMS_MAX ((size_t)256 << 10)
 
 struct link;
 
 /* A command whose reply is awaited: the first member of what the caller keeps of it. */
 struct link_call {
 	/*
-	 * Called once. The reply lives until it returns. NULL: the connection ended before it came,
-	 * and nobody knows whether the command was carried out.
+	 * Called once; may add commands, and must not close the link. The reply lives until it
+	 * returns. NULL: the connection ended before it came, and nobody knows whether the command
+	 * was carried out.
 	 */
 	void (*replied)(struct link_call *call, const struct redis_reply *reply);
 	struct link_call *next; /* the link's */
 };
 
-/** `url` outlives it. `host`: what its certificate must name. 0, ENOMEM or EIO (TLS). */
+/** `url` outlives it. `host`: what its certificate must name. 0 or ENOMEM. */
 int link_open(struct link **out, const struct redis_url *url, const char *host);
 /** Its calls are told NULL first. */
 void link_close(struct link *link);
 
-/** Where the caller appends one whole command; link_sent follows. */
+/** Where the caller appends one whole command; link_sent follows, before anything else. */
 struct buffer *link_command(struct link *link);
 /** Its reply goes to `call`. */
 void link_sent(struct link *link, struct link_call *call);
 
-/** Bytes for the wire, and that so many of them are gone. */
+/**
+ * Bytes for the wire, and that so many of them are gone. There may be new ones after link_sent
+ * and after link_in.
+ */
 struct slice link_out(struct link *link);
 void link_out_gone(struct link *link, size_t bytes);
 /**
