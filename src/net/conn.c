@@ -63,7 +63,13 @@ void conn_end_input(struct net_conn *conn)
 /* Its owner takes no input now. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->yielded || net_conn_room(conn) == 0;
+	return conn->yielded || (net_conn_room(conn) == 0 && !conn->is_dialled);
+}
+
+/* How much is read of it at once. Answers to many may come over a connection of our own. */
+static size_t read_max(const struct net_conn *conn)
+{
+	return conn->is_dialled ? READ_MAX : net_loop_share(conn->loop, READ_MAX);
 }
 
 /*
@@ -74,7 +80,7 @@ static bool should_pause(const struct net_conn *conn)
 {
 	if (filter_greets(conn->filter))
 		return conn->queued >= NET_OUT_MAX;
-	if (!conn->kept && net_conn_room(conn) > 0)
+	if (!conn->kept && (net_conn_room(conn) > 0 || conn->is_dialled))
 		return false;
 	return conn->held == 0 || conn->in.len >= AHEAD_MAX || conn_unread(conn) >= NET_OUT_MAX;
 }
@@ -157,7 +163,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 		return;
 	if (conn->in.len == 0 || conn->filter || conn->state != CONN_OPEN) {
 		room = u64_min(SCRATCH_SIZE - loop->scratch_used,
-		               must_wait(conn) ? AHEAD_MAX : net_loop_share(loop, READ_MAX));
+		               must_wait(conn) ? AHEAD_MAX : read_max(conn));
 		if (conn->filter)
 			room = u64_min(room, sat_sub(loop->options.input_max, conn->in.len));
 		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
@@ -167,7 +173,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	room = loop->options.input_max - conn->in.len;
 	if (room > READ_MIN && room > conn->in.len)
 		room = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
-	room = u64_min(room, u64_max(net_loop_share(loop, READ_MAX), READ_MIN));
+	room = u64_min(room, u64_max(read_max(conn), READ_MIN));
 	*buf = uv_buf_init(room ? buffer_reserve(&conn->in, room) : NULL, 0);
 	if (buf->base)
 		buf->len = room;

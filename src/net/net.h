@@ -61,6 +61,7 @@
 struct net_address;
 struct net_loop;
 struct net_conn;
+struct net_lookup;
 struct net_watch;
 
 struct net_owner {
@@ -157,11 +158,27 @@ void net_loop_close(struct net_loop *loop);
 /**
  * Connects to an address. `open` tells that it is connected; `close`, without `open`, that
  * it failed or took longer than `timeout_ms`. Output may be appended at once. The gate does
- * not count it, and it lasts while a loop that was stopped answers the others. `kind` must
- * outlive it. NULL: no memory, or the loop has ended.
+ * not count it, and it lasts while a loop that was stopped answers the others. It is read
+ * whatever it has unread, and in a crowd as well: clients wait for it. `kind` must outlive it. NULL: no memory, or the loop has ended.
  */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms);
+
+#define NET_LOOKUP_MAX 8
+
+/* Told of the addresses of a host, best first; of none with the reason. A turn follows. */
+typedef void net_found(void *context, const struct net_address *addresses, size_t n,
+                       const char *why);
+
+/**
+ * Looks up a host by its name, or its address, in a thread of libuv's: `found` is told once, and
+ * never before this returns. NULL: no memory, or the loop has ended. The loop does not end before
+ * the system has answered, or given up.
+ */
+struct net_lookup *net_lookup_open(struct net_loop *loop, const char *name, uint16_t port,
+                                   net_found *found, void *context);
+/** Before `found` was told: it is not told any more. */
+void net_lookup_close(struct net_lookup *lookup);
 
 enum net_event {
 	NET_READABLE = 1,

@@ -228,6 +228,71 @@ static void a_loop_that_never_ran_closes_what_was_dialled(void **state)
 	close(listener);
 }
 
+struct look {
+	struct net_loop *loop;
+	_Atomic bool told;
+	size_t count;
+	uint16_t port;
+	bool failed;
+};
+
+static void found(void *context, const struct net_address *addresses, size_t n, const char *why)
+{
+	struct look *look = context;
+
+	look->count = n;
+	look->failed = why != NULL;
+	for (size_t i = 0; i < n; i++)
+		look->port = ntohs(addresses[i].v4.sin_port); /* where IPv6 has it, too */
+	look->told = true;
+}
+
+static void a_host_is_looked_up_by_its_name_or_address(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	struct look name = {0}, address = {0}, none = {0}, closed = {0};
+
+	(void)state;
+	assert_non_null(net_lookup_open(f->loop, "localhost", 6379, found, &name));
+	assert_non_null(net_lookup_open(f->loop, "127.0.0.1", 1, found, &address));
+	assert_non_null(net_lookup_open(f->loop, "not a host", 1, found, &none));
+	net_lookup_close(net_lookup_open(f->loop, "localhost", 1, found, &closed));
+	run_thread(f);
+	UNTIL(name.told && address.told && none.told);
+	assert_true(name.count >= 1);
+	assert_int_equal(name.port, 6379);
+	assert_int_equal(address.count, 1);
+	assert_int_equal(address.port, 1);
+	assert_int_equal(none.count, 0);
+	assert_true(none.failed);
+	finish(f);
+	assert_false(closed.told);
+}
+
+/* Clients wait for it, and it may read again only when its own answers are taken. */
+static void it_is_heard_though_it_does_not_read(void **state)
+{
+	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
+	struct ours ours = {0};
+	int listener = listen_for(f, &ours, 1), peer;
+	struct buffer *out = net_conn_out(ours.conn);
+
+	(void)state;
+	memset(buffer_reserve(out, 64 * NET_OUT_MAX), 'x', 64 * NET_OUT_MAX);
+	out->len += 64 * NET_OUT_MAX;
+	run_thread(f);
+	peer = accept(listener, NULL, NULL);
+	expect(peer, "hello\n");
+	for (size_t said = 1; said <= 20; said++) {
+		say(peer, "x");
+		UNTIL(ours.got_len == said);
+	}
+	close(peer);
+	UNTIL(ours.closed == 1);
+	finish(f);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,6 +301,8 @@ int main(void)
 	    cmocka_unit_test(connecting_has_a_deadline),
 	    cmocka_unit_test(an_aborted_connection_ends_at_once_and_is_closed_once),
 	    cmocka_unit_test(it_lasts_while_a_loop_that_stops_answers_the_others),
+	    cmocka_unit_test(a_host_is_looked_up_by_its_name_or_address),
+	    cmocka_unit_test(it_is_heard_though_it_does_not_read),
 	    cmocka_unit_test(a_loop_that_never_ran_closes_what_was_dialled),
 	};
 
