@@ -1,0 +1,188 @@
+#include "redis/cluster.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct node {
+	struct redis_host host;
+	unsigned slots; /* that the map gives it */
+	unsigned held;  /* by lanes */
+};
+
+struct cluster {
+	bool is_plain;  /* its map is never in doubt */
+	unsigned seeds; /* the first nodes: hosts of the URL, which keep their numbers */
+	_Atomic uint16_t node_of[SLOTS];
+	/*
+	 * The map was proven wrong in some place. Whoever sees it asks, so nothing else depends on
+	 * its order with other stores.
+	 */
+	atomic_bool in_doubt;
+	_Atomic uint64_t ask_at_ns; /* not before */
+
+	pthread_mutex_t mutex; /* of all below, and of changes of the map */
+	unsigned count;        /* of nodes that ever were */
+	unsigned last_asked;
+	struct node nodes[CLUSTER_NODES_MAX];
+};
+
+int cluster_open(struct cluster **out, const struct redis_url *url)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+
+	if (!cluster)
+		return WEIR_ENOMEM;
+	pthread_mutex_init(&cluster->mutex, NULL);
+	for (size_t i = 0; i < url->host_count && i < CLUSTER_NODES_MAX; i++)
+		cluster->nodes[cluster->count++].host = url->hosts[i];
+	cluster->seeds = cluster->count;
+	cluster->nodes[0].slots = SLOTS;
+	cluster->is_plain = !url->cluster;
+	atomic_init(&cluster->in_doubt, url->cluster);
+	*out = cluster;
+	return 0;
+}
+
+void cluster_close(struct cluster *cluster)
+{
+	if (!cluster)
+		return;
+	pthread_mutex_destroy(&cluster->mutex);
+	free(cluster);
+}
+
+unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
+{
+	/* Relaxed: a lane that sees an old map, or a number's last owner, is redirected. */
+	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
+}
+
+void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	cluster->nodes[node].held++;
+	*host = cluster->nodes[node].host;
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+void cluster_drop(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	cluster->nodes[node].held--;
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+static bool is_named(const struct cluster *cluster, unsigned node)
+{
+	return node < cluster->seeds || cluster->nodes[node].slots > 0;
+}
+
+bool cluster_has(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	bool has = is_named(cluster, node);
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return has;
+}
+
+/* The node at a host: known, or in a place that is free. */
+static unsigned find(struct cluster *cluster, const struct redis_host *host)
+{
+	unsigned place = CLUSTER_NO_NODE;
+
+	for (unsigned i = 0; i < cluster->count; i++) {
+		const struct node *node = &cluster->nodes[i];
+
+		if (node->host.port == host->port && strcmp(node->host.name, host->name) == 0)
+			return i;
+		if (place == CLUSTER_NO_NODE && !is_named(cluster, i) && node->held == 0)
+			place = i;
+	}
+	if (place == CLUSTER_NO_NODE && cluster->count < CLUSTER_NODES_MAX)
+		place = cluster->count++;
+	if (place != CLUSTER_NO_NODE)
+		cluster->nodes[place] = (struct node){.host = *host};
+	return place;
+}
+
+static void give_slot(struct cluster *cluster, unsigned slot, unsigned node)
+{
+	cluster->nodes[cluster_node_of(cluster, slot)].slots--;
+	cluster->nodes[node].slots++;
+	atomic_store_explicit(&cluster->node_of[slot], (uint16_t)node, memory_order_relaxed);
+}
+
+unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	unsigned node = find(cluster, to);
+
+	if (node != CLUSTER_NO_NODE)
+		give_slot(cluster, slot, node);
+	pthread_mutex_unlock(&cluster->mutex);
+	cluster_doubt(cluster);
+	return node;
+}
+
+unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	unsigned node = find(cluster, to);
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return node;
+}
+
+void cluster_doubt(struct cluster *cluster)
+{
+	/* Read first: all lanes share the line, and doubt mostly comes in crowds. */
+	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
+}
+
+bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
+{
+	uint64_t at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
+
+	/* The exchange picks one of the lanes that come here at once. */
+	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed) || monotonic_ns < at_ns ||
+	    !atomic_compare_exchange_strong_explicit(&cluster->ask_at_ns, &at_ns,
+	                                             monotonic_ns + CLUSTER_ASK_NS,
+	                                             memory_order_relaxed, memory_order_relaxed))
+		return false;
+	/* Before the question, so that doubt which comes meanwhile stays. */
+	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
+	pthread_mutex_lock(&cluster->mutex);
+	do
+		cluster->last_asked = (cluster->last_asked + 1) % cluster->count;
+	while (!is_named(cluster, cluster->last_asked));
+	*node = cluster->last_asked;
+	pthread_mutex_unlock(&cluster->mutex);
+	return true;
+}
+
+void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
+                   const struct redis_host *asked)
+{
+	struct slots_range range;
+	unsigned learned = 0;
+
+	pthread_mutex_lock(&cluster->mutex);
+	/* A list that names slots twice makes no sense, and must not keep us for long. */
+	for (size_t i = 0; i < reply->count && learned < SLOTS; i++) {
+		unsigned node =
+		    slots_range(reply, i, asked, &range) ? find(cluster, &range.host) : CLUSTER_NO_NODE;
+
+		if (node == CLUSTER_NO_NODE)
+			continue;
+		for (unsigned slot = range.first; slot <= range.last; slot++)
+			give_slot(cluster, slot, node);
+		learned += range.last - range.first + 1;
+	}
+	pthread_mutex_unlock(&cluster->mutex);
+	if (learned == 0)
+		cluster_doubt(cluster);
+}
