@@ -20,7 +20,6 @@ import random
 import re
 import resource
 import select
-import shutil
 import signal
 import socket
 import statistics
@@ -28,8 +27,10 @@ import subprocess
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+import at_redis
+from servers import (BUILD, CONFIG, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, START_SECONDS, Missing, Server,
+                     Table, built, filled, generate, redis, tool, weir)
+
 PROGRAMS = ["yardsticks", "library"]
 ATTACK = ["evictions", "attack"]
 PEERS = {
@@ -58,107 +59,17 @@ SCALING = [
     ("batches: 2 threads do", "keyed_10m_batch", "keyed_10m_batch_2_threads"),
     ("denials: 2 threads do", "hot_key_denied", "hot_key_denied_2_threads"),
 ]
-START_SECONDS = 10
-
-CONFIG = "limits:\n  bench: { algorithm: token_bucket, rate: 1000000/s, burst: 1000000 }\n"
 KEYS = 10000000
 KEYS_QUICK = 1000000
-VALUE_BYTES = 20
-KEY_BYTES = 12
-CONNECTIONS = 50
 THROTTLE = "CL.THROTTLE key:{key} 15 1000 1"
-GET = "GET key:{key}"
-SET = f"SET key:{{key}} {'v' * VALUE_BYTES}"
 ACQUIRE = "/v1/acquire/bench?key={key}"
 RULES = 1000
 LOG_ADDRESSES = 100000
 LOG_SECOND = 10000  # lines in one
 
 
-class Missing(Exception):
-    """What can't be measured here, and why."""
-
-
-def tool(name):
-    found = shutil.which(name)
-    if not found:
-        raise Missing(f"{name} is not installed")
-    return found
-
-
-def built(name):
-    if not (BUILD / name).exists():
-        raise Missing(f"{name} is not built")
-    return str(BUILD / name)
-
-
-class Server:
-    """A running server: `ports` by protocol, and the CPU time that it has used."""
-
-    def __init__(self, command, ports=None):
-        self.ports = ports or {}
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.name = os.path.basename(command[0])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        self.process.stderr.close()
-
-    def wait_for(self, protocol):
-        """The port of `protocol`, once the server says that it listens there or does."""
-        deadline = time.monotonic() + START_SECONDS
-        said = b""
-        while time.monotonic() < deadline and self.process.poll() is None:
-            if protocol in self.ports:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", self.ports[protocol])) == 0:
-                        return self.ports[protocol]
-            if select.select([self.process.stderr], [], [], 0.02)[0]:
-                said += os.read(self.process.stderr.fileno(), 4096)
-                for name, port in re.findall(rb"listening: (\w+) \S+:(\d+)\s", said):
-                    self.ports[name.decode()] = int(port)
-        raise Missing(f"{self.name} did not start: {said.decode(errors='replace').strip()[-200:]}")
-
-
 def loop(name, *modes):
     return Server([built(f"bench/loop_{name}"), *modes])
-
-
-def weir(directory, rules=CONFIG, *flags):
-    config = pathlib.Path(directory, "bench.yaml")
-    config.write_text(rules)
-    return Server([built("weir"), "serve", "-c", str(config), "--threads", "1",
-                   "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags])
-
-
-def redis():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
-                   "--save", "", "--appendonly", "no"], {"resp": port})
-
-
-def generate(server, protocol, *flags):
-    """What `weir bench` says of a server under its load."""
-    port = server.wait_for(protocol)
-    done = subprocess.run(
-        [built("weir"), "bench", "--json", "--server", f"127.0.0.1:{port}",
-         "--protocol", protocol, "--pid", str(server.process.pid), *map(str, flags)],
-        check=True, timeout=300, capture_output=True, text=True)
-    return json.loads(done.stdout)
-
-
-def filled(server, command, keys):
-    """The server, once it has been asked for every key."""
-    generate(server, "resp", "--command", command, "--pipeline", 100, "--connections", CONNECTIONS,
-             "--keys", keys, "--key-length", KEY_BYTES, "--distribution", "sequential",
-             "--requests", keys)
-    return server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,13 +101,12 @@ class RedisBenchmark:
     def run(self, server, _):
         """CPU nanoseconds of the server per request."""
         port = server.wait_for(self.protocol)
-        clock = ~server.process.pid << 3 | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
-        before = time.clock_gettime_ns(clock)
+        before = server.cpu_ns()
         subprocess.run([tool("redis-benchmark"), "-p", str(port), "-q", "-n", str(self.requests),
                         "-c", str(CONNECTIONS), "-P", str(self.depth), "-r", str(KEYS_QUICK),
                         *self.command.format(key="__rand_int__").split()],
                        check=True, timeout=60, stdout=subprocess.DEVNULL)
-        return (time.clock_gettime_ns(clock) - before) / self.requests, None
+        return (server.cpu_ns() - before) / self.requests, None
 
 
 def resp(command, depth, requests, keys):
@@ -280,23 +190,6 @@ def plan(directory, requests, keys):
                   [(f"event loops: {name}", name, load)
                    for name in ("libuv streams", "libuv polls", "libevent")])
     return servers, [*tables, *generators(requests)]
-
-
-class Table:
-    def __init__(self):
-        self.values = {}
-
-    def row(self, name, value, unit, yardstick=None):
-        self.values[name] = value
-        ratio = ""
-        parts = [self.values.get(part) for part in (yardstick or "").split(" + ")]
-        if all(parts) and yardstick != name:
-            what = f"({yardstick})" if len(parts) > 1 else yardstick
-            ratio = f"{value / sum(parts):8.2f} x {what}"
-        print(f"{name:38} {value:10.2f} {unit:8} {ratio}".rstrip(), flush=True)
-
-    def note(self, name, text):
-        print(f"{name:38} {'-':>10} {text}", flush=True)
 
 
 def figures(*command):
@@ -519,9 +412,10 @@ def main():
                         help="evictions, and a flood of 100 million keys: minutes")
     parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
     parser.add_argument("--turns", action="store_true", help="nothing but answers that are held")
+    parser.add_argument("--redis", action="store_true", help="what checks cost a Redis: minutes")
     arguments = parser.parse_args()
     everything = not (arguments.servers or arguments.peers or arguments.attack
-                      or arguments.simulate or arguments.turns)
+                      or arguments.simulate or arguments.turns or arguments.redis)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -538,6 +432,8 @@ def main():
         run_simulate(table, 200000 if quick else 2000000, 1 if quick else 3)
     if everything or arguments.turns:
         run_turns(table, 2 if quick else 10)
+    if everything or arguments.redis:
+        at_redis.run(table, 1 if quick else 5, quick)
     if not (everything or arguments.servers):
         return
     if quick:

@@ -1,8 +1,9 @@
 #!/bin/sh
-# build.sh LANGUAGE DIRECTORY: builds the peers written in LANGUAGE (rust, go) as DIRECTORY/LANGUAGE.
+# build.sh PEER DIRECTORY: builds the peers of the folder PEER as DIRECTORY/PEER.
 # Their versions are pinned; the first time they are fetched from their registries.
 set -eu
 
+mkdir -p "$2"
 cd "$(dirname "$0")/$1"
 case $1 in
 rust)
@@ -11,5 +12,14 @@ rust)
 	;;
 go)
 	GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -o "$2/go" .
+	;;
+go-zero) # nothing is built: its scripts are read where they are
+	ln -sfn "$(GOTOOLCHAIN=local go mod download -json github.com/zeromicro/go-zero |
+		sed -n 's/^.*"Dir": "\(.*\)".*$/\1/p')" "$2/go-zero"
+	;;
+redis-cell) # beside it, what a program of Rust that is linked to shared parts needs
+	cargo build --quiet --locked --release --target-dir "$2/target-redis-cell"
+	ln -sf "$2"/target-redis-cell/release/deps/libredis_cell-*.so "$2/redis-cell"
+	ln -sfn "$(rustc --print target-libdir)" "$2/redis-cell-needs"
 	;;
 esac
