@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 from harness import CONFIG, Server
+from redis_cluster import RedisCluster
 from redis_servers import PROGRAMS, RedisServer
 
 
@@ -41,6 +42,28 @@ def start_redis(tmp_path):
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture
+def start_redis_cluster(tmp_path):
+    """The same of clusters."""
+    started = []
+
+    def start(**more):
+        started.append(RedisCluster(tmp_path / f"cluster-{len(started)}", **more))
+        return started[-1]
+
+    yield start
+    for cluster in started:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory):
+    """One cluster for all who leave it whole: they may move slots, but kill nobody."""
+    cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture(scope="session", params=PROGRAMS)

@@ -1,0 +1,122 @@
+"""A real cluster of Redis servers: masters with replicas, slots moved and masters killed."""
+
+import subprocess
+
+import redis
+from harness import PATIENCE, until
+from redis_servers import RedisServer
+
+SLOTS = 16384
+# Milliseconds until a master that is silent counts as dead; a busy machine is silent, too.
+NODE_TIMEOUT = 1000
+
+
+class RedisCluster:
+    """Masters and their replicas on free ports. A dead master leaves the others' slots in service."""
+
+    def __init__(self, directory, masters=3, replicas=1, program="redis"):
+        self.nodes = []
+        try:
+            for number in range(masters * (1 + replicas)):
+                self.nodes.append(RedisServer(
+                    directory / f"node-{number}", "--cluster-enabled", "yes",
+                    "--cluster-node-timeout", NODE_TIMEOUT, "--cluster-require-full-coverage", "no",
+                    "--cluster-replica-validity-factor", 0, "--repl-diskless-sync-delay", 0,
+                    program=program))
+            self._join(replicas)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _join(self, replicas):
+        done = subprocess.run(
+            ["redis-cli", "--cluster", "create", *(self.address(node) for node in self.nodes),
+             "--cluster-replicas", str(replicas), "--cluster-yes"],
+            capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        until(lambda: all(self._is_settled(node) for node in self.nodes), "the cluster to be whole")
+
+    @staticmethod
+    def address(node):
+        return f"127.0.0.1:{node.port}"
+
+    def _is_settled(self, node):
+        info = node.client.execute_command("CLUSTER INFO")
+        role = node.client.info("replication")
+        return (info["cluster_state"] == "ok" and len(self.map_of(node)) == len(self.nodes) and
+                (role["role"] == "master" or role["master_link_status"] == "up"))
+
+    @staticmethod
+    def map_of(node):
+        """What a node says of all: {"127.0.0.1:7000": {"flags": "myself,master", …}, …}."""
+        return node.client.execute_command("CLUSTER NODES")
+
+    @property
+    def url(self):
+        return "redis-cluster://" + ",".join(self.address(node) for node in self.nodes)
+
+    def living(self):
+        return [node for node in self.nodes if node.process.poll() is None]
+
+    def masters(self):
+        return [node for node in self.living() if node.client.info("replication")["role"] == "master"]
+
+    def replica_of(self, master):
+        return next(node for node in self.living()
+                    if node.client.info("replication").get("master_port") == master.port)
+
+    def slot_of(self, name):
+        return self.living()[0].client.execute_command("CLUSTER KEYSLOT", name)
+
+    def owner_of(self, slot):
+        """By the word of the master itself."""
+        return next(node for node in self.masters() if self._serves(node, slot))
+
+    def _serves(self, node, slot):
+        mine = next(one for one in self.map_of(node).values() if "myself" in one["flags"])
+        return any(int(part[0]) <= slot <= int(part[-1]) for part in mine["slots"])
+
+    def id_of(self, node):
+        return node.client.execute_command("CLUSTER MYID")
+
+    def begin_move(self, slot, target):
+        """From now on the target may have keys of the slot, and is named by ASK for those not at home."""
+        source = self.owner_of(slot)
+        target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", self.id_of(source))
+        source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", self.id_of(target))
+        return source
+
+    def move_keys(self, slot, source, target, most=10):
+        """Some of the slot's keys; how many went."""
+        names = source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, most)
+        if names:
+            source.client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 1000 * PATIENCE,
+                                          "KEYS", *names)
+        return len(names)
+
+    def end_move(self, slot, source, target):
+        while self.move_keys(slot, source, target):
+            pass
+        for node in (target, source):
+            node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", self.id_of(target))
+
+    def move_slot(self, slot, target):
+        self.end_move(slot, self.begin_move(slot, target), target)
+
+    def wait_for_new_master(self, replica):
+        """After its master's death, until all that live know of its promotion."""
+        address = self.address(replica)
+
+        def promoted():
+            return all("master" in self.map_of(node)[address]["flags"] and self.map_of(node)[address]["slots"]
+                       for node in self.living())
+
+        until(promoted, "the replica to be promoted")
+
+    def client(self):
+        """redis-py, which follows the cluster by itself."""
+        return redis.RedisCluster("127.0.0.1", self.living()[0].port, decode_responses=True)
+
+    def stop(self):
+        for node in self.nodes:
+            node.stop()
