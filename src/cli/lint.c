@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "engine/engine.h"
 #include "rules/model.h"
+#include "server/advice.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/settings.h"
@@ -23,8 +24,23 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 	}
 }
 
+/* A file, and whether it is as good as was asked for. */
+struct check {
+	const char *path;
+	bool strict, good;
+};
+
+static void say_warning(void *context, const struct rules_warning *warning)
+{
+	struct check *check = context;
+
+	fprintf(stderr, "%s:%u:%u: warning: %s\n", check->path, warning->line, warning->column,
+	        warning->text);
+	check->good = check->good && !check->strict;
+}
+
 /* As the server would: what a file asks for can be well formed and impossible. */
-static int check_config(const char *path, const weir_config *config, struct weir_error *error)
+static int check_config(struct check *check, const weir_config *config, struct weir_error *error)
 {
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
@@ -34,8 +50,12 @@ static int check_config(const char *path, const weir_config *config, struct weir
 	status = settings_resolve(&(struct settings){0}, config, &plan, error) ?:
 	         weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error) ?:
 	         weir_engine_open(config, table, &engine, error);
-	if (status == WEIR_OK)
-		say_room(path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
+	if (status == WEIR_OK) {
+		for (const struct rules_warning *w = config->warnings; w; w = w->next)
+			say_warning(check, w);
+		advice_give(config, engine, &plan, say_warning, check);
+		say_room(check->path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
+	}
 	weir_engine_close(engine);
 	weir_table_close(table);
 	return status;
@@ -54,19 +74,17 @@ static void say_error(const char *path, const struct weir_error *error)
 /* Whether there is nothing to object to. */
 static bool check_file(const char *path, bool strict)
 {
+	struct check check = {path, strict, true};
 	struct weir_error error = {0};
 	weir_config *config = NULL;
-	bool good = server_config_read(path, &config, &error) == WEIR_OK &&
-	            check_config(path, config, &error) == WEIR_OK;
 
-	if (!good)
+	if (server_config_read(path, &config, &error) != WEIR_OK ||
+	    check_config(&check, config, &error) != WEIR_OK) {
 		say_error(path, &error);
-	for (const struct rules_warning *w = good ? config->warnings : NULL; w; w = w->next) {
-		fprintf(stderr, "%s:%u:%u: warning: %s\n", path, w->line, w->column, w->text);
-		good = !strict;
+		check.good = false;
 	}
 	weir_config_close(config);
-	return good;
+	return check.good;
 }
 
 int command_lint(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -34,7 +35,9 @@ static const char *reason(void)
 
 static int fail_file(const char *name, const char *file, struct weir_error *error)
 {
-	int status = error_set(error, WEIR_EIO, "%s=%s: expected a file in PEM: %s", name, file, reason());
+	unsigned long first = ERR_peek_error(); /* the cause, if the system said no */
+	int status = error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file,
+	                       ERR_SYSTEM_ERROR(first) ? strerror((int)ERR_GET_REASON(first)) : reason());
 
 	ERR_clear_error();
 	return status;

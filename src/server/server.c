@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "wait/waitlist.h"
 #include "rules/model.h"
+#include "server/advice.h"
 #include "server/notify.h"
 #include "server/worker.h"
 
@@ -195,6 +196,22 @@ static void say_room(const struct server *server)
 	}
 }
 
+static void say_warning(void *context, const struct rules_warning *warning)
+{
+	const struct server *server = context;
+	const char *path = server->settings.text[SETTING_CONFIG];
+
+	log_say(server->shared.log, LOG_WARNING, "config_warning", {"file", path ? path : ""},
+	        {"line", .number = warning->line}, {"column", .number = warning->column},
+	        {"message", warning->text});
+}
+
+/* What is likely a mistake about stores. */
+static void say_advice(struct server *server)
+{
+	advice_give(server->config->rules, server->config->engine, &server->plan, say_warning, server);
+}
+
 /* Everything that can fail happens beside the running configuration. */
 static int reload_config(struct server *server, struct weir_error *error)
 {
@@ -214,6 +231,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 	}
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
+	server->plan.redis = wanted.redis; /* a text of the configuration, or a flag */
 	server_config_succeed(&server->config, config);
 	apply_connections(server);
 	for (size_t i = 0; i < server->worker_count; i++)
@@ -237,6 +255,7 @@ static void reload_file(struct server *server, const char *path)
 	        {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count});
 	say_room(server);
+	say_advice(server);
 }
 
 static void reload(struct server *server)
@@ -285,7 +304,7 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 	}
 }
 
-static void say_started(const struct server *server)
+static void say_started(struct server *server)
 {
 	const char *path = server->settings.text[SETTING_CONFIG];
 
@@ -295,6 +314,7 @@ static void say_started(const struct server *server)
 	        {"threads", .number = server->worker_count},
 	        {"capacity", .number = engine_capacity(server->shared.table)});
 	say_room(server);
+	say_advice(server);
 }
 
 /* Whatever the format of the log: those who start a server wait for these lines. */

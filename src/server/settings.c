@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "redis/url.h"
 #include "rules/model.h"
 #include "rules/rate.h"
 #include "rules/store.h"
@@ -98,6 +99,38 @@ static int read_store(const char *text, struct settings_plan *out, struct weir_e
 	return WEIR_OK;
 }
 
+/* Whether a URL can be that of a Redis, and names files of TLS that there are. */
+static int check_url(const char *url, const struct rules_store *place, struct weir_error *error)
+{
+	struct weir_error inner = {0};
+	struct redis_url read;
+	int status = redis_url_read(url, &read, &inner);
+
+	if (status == WEIR_OK)
+		redis_url_free(&read);
+	else if (url == place->text)
+		error_set_at(error, status, place->line, place->column, "%s", inner.message);
+	else
+		error_set(error, status, "store: %s", inner.message);
+	return status;
+}
+
+static int check_urls(const struct weir_config *config, const char *redis, struct weir_error *error)
+{
+	int status = redis ? check_url(redis, &config->store, error) : WEIR_OK;
+	const char *checked = redis ? redis : "";
+
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++) {
+		const char *url = rules_store(&config->limits[i], redis);
+
+		if (!url || strcmp(url, checked) == 0) /* mostly that of the limit before */
+			continue;
+		status = check_url(url, &config->limits[i].store, error);
+		checked = url;
+	}
+	return status;
+}
+
 /* NULL is nobody. */
 static int read_account(const char *name, const char *text, const char *expected,
                         bool (*find)(const char *text, uint64_t *id), uint64_t *out,
@@ -129,6 +162,8 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
 	status = read_store(first(text[SETTING_STORE], config->store.text, "memory"), out, error);
+	if (status == WEIR_OK)
+		status = check_urls(config, out->redis, error);
 	if (status == WEIR_OK)
 		status = read_account("store_owner", config->store_owner, "user", account_user, &out->owner,
 		                      error);

@@ -1,0 +1,122 @@
+#include "server/advice.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+struct advice {
+	const struct weir_config *config;
+	const struct settings_plan *plan;
+	advice_say *say;
+	void *context;
+};
+
+__attribute__((format(printf, 4, 5))) static void advise(const struct advice *advice, unsigned line,
+                                                         unsigned column, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	advice->say(advice->context, &(struct rules_warning){line, column, text, NULL});
+}
+
+/* Whether a rule lets a limit decide by itself while its store is away, whatever the limit says. */
+static bool has_local_rule(const struct weir_config *config, size_t limit)
+{
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+
+		for (size_t j = 0; j < rule->limit_count; j++)
+			if (rule->limits[j] == limit && rule->has_on_store_failure &&
+			    rule->on_store_failure == RULES_LOCAL)
+				return true;
+	}
+	return false;
+}
+
+/* The store of the first limit at a Redis that each server would grant whole; NULL: there is none.
+ */
+static const struct rules_store *local_store(const struct advice *advice)
+{
+	const struct weir_config *config = advice->config;
+
+	for (size_t i = 0; i < config->limit_count; i++) {
+		const struct rules_limit *limit = &config->limits[i];
+
+		if (rules_store(limit, advice->plan->redis) &&
+		    (limit->on_store_failure == RULES_LOCAL || has_local_rule(config, i)))
+			return limit->store.text ? &limit->store : &config->store;
+	}
+	/* Without limits there are those that requests bring along. */
+	return config->limit_count == 0 && advice->plan->redis ? &config->store : NULL;
+}
+
+static void check_nodes(const struct advice *advice)
+{
+	const struct rules_store *store = advice->config->has_nodes ? NULL : local_store(advice);
+	bool in_file = store && (store != &advice->config->store || advice->plan->redis == store->text);
+
+	if (store)
+		advise(advice, in_file ? store->line : 0, in_file ? store->column : 0,
+		       "expected `nodes` beside a store at Redis, found none: while Redis is away, each "
+		       "server "
+		       "would grant the whole quota of limits whose on_store_failure is local");
+}
+
+static void check_chunk(const struct advice *advice, const struct rules_limit *limit,
+                        uint64_t quota)
+{
+	uint64_t units = quota / 100 * limit->chunk_percent + quota % 100 * limit->chunk_percent / 100;
+	uint64_t nodes = advice->config->has_nodes ? advice->config->nodes : 2;
+
+	if (!rules_store(limit, advice->plan->redis))
+		advise(advice, limit->line, limit->column,
+		       "expected a store at Redis beside chunk, found none: limit \"%s\" is in this "
+		       "server's own "
+		       "table",
+		       limit->options.name);
+	else if (units < 2)
+		advise(
+		    advice, limit->line, limit->column,
+		    "expected a chunk of 2 units at least, found %u%% of %llu: limit \"%s\" asks Redis for "
+		    "each request",
+		    limit->chunk_percent, (unsigned long long)quota, limit->options.name);
+	else if (nodes * limit->chunk_percent > 100)
+		advise(
+		    advice, limit->line, limit->column,
+		    "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: limit "
+		    "\"%s\" may deny at one server what another one holds unused",
+		    (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
+		    limit->options.name);
+}
+
+static void check_limit(const struct advice *advice, const struct rules_limit *limit,
+                        const struct weir_limit *compiled)
+{
+	bool in_file = *advice->plan->path != '\0';
+
+	if (limit->chunk_percent)
+		check_chunk(advice, limit, compiled->algo.quota);
+	if (in_file && limit->store.text && !rules_store(limit, NULL))
+		advise(
+		    advice, limit->store.line, limit->store.column,
+		    "expected no memory beside a store in a file, found it: limit \"%s\" is in the file as "
+		    "all limits that are not at Redis",
+		    limit->options.name);
+}
+
+void advice_give(const struct weir_config *config, const weir_engine *engine,
+                 const struct settings_plan *plan, advice_say *say, void *context)
+{
+	const struct advice advice = {config, plan, say, context};
+
+	check_nodes(&advice);
+	for (size_t i = 0; i < config->limit_count; i++)
+		check_limit(&advice, &config->limits[i], engine_limit_at(engine, i));
+}

@@ -1,0 +1,15 @@
+/* advice.h: what a configuration says of stores that is legal, but unlikely meant. */
+#ifndef SERVER_ADVICE_H
+#define SERVER_ADVICE_H
+
+#include "rules/model.h"
+#include "server/settings.h"
+
+/* `warning` lives until it returns; its line is 0 where a flag says it. */
+typedef void advice_say(void *context, const struct rules_warning *warning);
+
+/** Tells `say` of each, in the order of the file. `engine` is compiled from `config`. */
+void advice_give(const struct weir_config *config, const weir_engine *engine,
+                 const struct settings_plan *plan, advice_say *say, void *context);
+
+#endif

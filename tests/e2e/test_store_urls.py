@@ -1,0 +1,102 @@
+"""`store` and what belongs to it: what lint and a start say, and that no password is told."""
+
+import pytest
+from harness import Server, weir
+
+SECRET = "pa55w0rd"
+LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
+
+# A wrong value of `store`, and what is said of it.
+BAD = {
+    f"http://me:{SECRET}@h": "expected memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
+                             "found '…@h'",
+    f"{SECRET}@h:6379": "found '…@h:6379'",
+    f"redi://h?password={SECRET}": "found 'redi://h'",
+    f"redis:/{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or rediss-cluster://",
+    f"redis+tls://me:{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or",
+    f"redis://{SECRET}@h": "expected user:password or :password before the @",
+    f"redis://me:{SECRET}@h:port": "expected a port from 1 to 65535",
+    f"redis://me:{SECRET}": "expected a port from 1 to 65535",
+    f"redis://me:{SECRET}@": "expected the host of a Redis",
+    f"redis://me:{SECRET}@h/many": "expected the number of a database",
+    f"redis://me:{SECRET}@a,b": "expected one host, found 2",
+    f"redis-cluster://me:{SECRET}@a,b/1": "expected no database",
+    f"redis://me:{SECRET}@h?ca=x": "expected ca=FILE, cert=FILE and key=FILE",
+    f"rediss://me:{SECRET}@h?ca=/no/such.pem": "/no/such.pem",
+}
+
+
+@pytest.mark.parametrize("url", BAD)
+def test_a_bad_store_is_refused_where_it_stands_without_its_password(tmp_path, url):
+    file = tmp_path / "weir.yaml"
+    of_limit = LIMITS.replace(" }", f', store: "{url}" }}')
+    for text, place in ((f'capacity: 5\nstore: "{url}"\n', "2:8"), (of_limit, "2:51")):
+        file.write_text(text)
+        for done in (weir("lint", file), weir("serve", "-c", file, "--http", "127.0.0.1:0")):
+            said = done.stdout + done.stderr
+            assert done.returncode == 1
+            assert f"{file}:{place}: error: expected " in said and BAD[url] in said
+            assert SECRET not in said
+
+
+@pytest.mark.parametrize("url", BAD)
+def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_password(url):
+    for done in (weir("serve", "--store", url), weir("serve", env={"WEIR_STORE": url})):
+        assert done.returncode == 1
+        assert "store: expected " in done.stderr and BAD[url] in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+
+
+# What is unlikely meant of stores, and where.
+UNLIKELY = {
+    "store: redis://h\n" + LIMITS: ["1:8: expected `nodes` beside a store at Redis, found none"],
+    "store: redis://h\n": ["1:8: expected `nodes` beside a store at Redis, found none"],
+    LIMITS.replace(" }", ", store: redis://h }"): ["2:51: expected `nodes` beside a store"],
+    "store: redis://h\n" + LIMITS.replace(" }", ", on_store_failure: closed }") +
+    "rules: [{ limits: [a], on_store_failure: local }]\n": ["1:8: expected `nodes` beside a store"],
+    LIMITS.replace(" }", ", chunk: 50% }"): ["2:3: expected a store at Redis beside chunk, found none"],
+    "nodes: 2\nstore: redis://h\n" + LIMITS.replace(" }", ", chunk: 39% }"):
+        ["4:3: expected a chunk of 2 units at least, found 39% of 5"],
+    "nodes: 3\nstore: redis://h\n" + LIMITS.replace(" }", ", chunk: 40% }"):
+        ["4:3: expected the chunks of 3 servers to fit into the quota, found 120% of it"],
+    "store: redis://h\n" + LIMITS.replace(" }", ", chunk: 51%, on_store_failure: open }"):
+        ["3:3: expected the chunks of 2 servers to fit into the quota, found 102% of it"],
+    "store: file:state\n" + LIMITS.replace(" }", ", store: memory }"):
+        ["3:51: expected no memory beside a store in a file, found it"],
+}
+# What is meant.
+LIKELY = [
+    "nodes: 1\nstore: redis://h\n" + LIMITS.replace(" }", ", chunk: 100% }"),
+    "store: redis://h\n" + LIMITS.replace(" }", ", on_store_failure: closed }") +
+    "rules: [{ limits: [a], on_store_failure: open }]\n",
+    "store: redis://h\n" + LIMITS.replace(" }", ", store: memory }"),
+    "store: file:state\n" + LIMITS.replace(" }", ", store: redis://h, on_store_failure: open }"),
+    "nodes: 2\nstore: rediss-cluster://:x@a,b:1\n" + LIMITS.replace(" }", ", chunk: 40% }"),
+]
+
+
+@pytest.mark.parametrize("text", [*UNLIKELY, *LIKELY])
+def test_lint_warns_of_stores_that_are_unlikely_meant(tmp_path, text):
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
+    done = weir("lint", file)
+    expected = UNLIKELY.get(text, [])
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == len(expected), done.stderr
+    for line, warning in zip(done.stderr.splitlines(), expected):
+        place, message = warning.split(": ", 1)
+        assert line.startswith(f"{file}:{place}: warning: {message}")
+    assert weir("lint", "--strict", file).returncode == (1 if expected else 0)
+
+
+def test_the_server_warns_at_the_start_and_after_a_reload(tmp_path):
+    unlikely = LIMITS.replace(" }", ", chunk: 50% }")
+    server = Server(config=unlikely, directory=tmp_path)
+    [line] = [line for line in server.log if " warning config_warning " in line]
+    assert "line=2 column=3 expected a store at Redis beside chunk" in line
+    server.reload(LIMITS)
+    server.line_with("reloaded")
+    server.reload(LIMITS.replace(" }", ", chunk: 60% }"))
+    assert "line=2" in server.line_with("config_warning")
+    assert server.stop() == 0
+    assert len([line for line in server.log if "config_warning" in line]) == 2
