@@ -32,7 +32,7 @@ struct link {
 	struct greeting greetings[GREETINGS];
 	struct arena arena; /* of the reply that is being read */
 	struct redis_reply reply;
-	size_t items; /* of that reply */
+	size_t items, texts; /* of that reply: how many values, and bytes in them */
 	bool is_ready, has_failed;
 	char error[200];
 };
@@ -81,6 +81,7 @@ static void *make_text(const redisReadTask *task, char *text, size_t len)
 	if (!reply)
 		return NULL;
 	reply->type = task->type == REDIS_REPLY_ERROR ? REDIS_ERROR : REDIS_TEXT;
+	link->texts += len;
 	reply->text = (struct slice){arena_copy(&link->arena, (struct slice){text, len}), len};
 	return reply->text.data ? reply : NULL;
 }
@@ -163,7 +164,7 @@ static void deliver(struct link *link)
 static void forget_reply(struct link *link)
 {
 	link->reply = (struct redis_reply){0};
-	link->items = 0;
+	link->items = link->texts = 0;
 	arena_reset(&link->arena);
 }
 
@@ -172,10 +173,11 @@ static int check_rest(struct link *link)
 {
 	const redisReader *reader = link->reader;
 	size_t rest = reader->len - reader->pos;
+	bool is_line = reader->ridx < 0 || reader->rstack[reader->ridx].type != REDIS_REPLY_STRING;
 
-	if (rest > LINK_LINE_MAX && reader->buf[reader->pos] != '$')
+	if (is_line && rest > LINK_LINE_MAX)
 		return fail(link, "expected a line of at most %zu bytes, found more", LINK_LINE_MAX);
-	if (rest + link->arena.used > LINK_INPUT_MAX + LINK_ITEMS_MAX * sizeof link->reply)
+	if (rest + link->texts > LINK_INPUT_MAX)
 		return fail(link, "expected a reply of at most %zu bytes, found more", LINK_INPUT_MAX);
 	return WEIR_OK;
 }
@@ -397,7 +399,7 @@ int link_open(struct link **out, const struct redis_url *url, const char *host)
 		link_close(link);
 		return WEIR_ENOMEM;
 	}
-	redisReaderSetPrivdata(link->reader, link);
+	link->reader->privdata = link;
 	*out = link;
 	return WEIR_OK;
 }
