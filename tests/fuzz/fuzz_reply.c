@@ -1,15 +1,18 @@
 /*
  * What comes back from a Redis, in any pieces: the input's first byte says how many commands wait,
- * and each piece begins with its length.
+ * and each piece begins with its length. Each reply is then taken for what a cluster says of its
+ * slots.
  */
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "redis/cluster.h"
 #include "redis/link.h"
 
 #define CALLS 255
 
 static size_t told, lost;
+static struct cluster *cluster; /* of all inputs: to open one takes long */
 
 /* Reads all of a reply, so that the sanitizer sees it; how many values it has. */
 static size_t read_all(const struct redis_reply *reply)
@@ -27,6 +30,25 @@ static size_t read_all(const struct redis_reply *reply)
 	return n;
 }
 
+/* A cluster that is told so knows a node for each slot. */
+static void learn(const struct redis_reply *reply)
+{
+	static const struct redis_host seed = {"h", 1};
+	struct redis_host to;
+	unsigned slot, node;
+
+	if (reply->type != REDIS_ERROR)
+		cluster_learn(cluster, reply, &seed);
+	else if (slots_redirect(reply->text, &seed, &slot, &to) != SLOTS_STAY &&
+	         cluster_moved(cluster, slot, &to) != cluster_node_of(cluster, slot))
+		abort();
+	for (slot = 0; slot < SLOTS; slot += 127) {
+		node = cluster_node_of(cluster, slot);
+		if (node >= CLUSTER_NODES_MAX || !cluster_has(cluster, node))
+			abort();
+	}
+}
+
 static void replied(struct link_call *call, const struct redis_reply *reply)
 {
 	(void)call;
@@ -34,6 +56,8 @@ static void replied(struct link_call *call, const struct redis_reply *reply)
 		lost++;
 	else if (lost > 0 || read_all(reply) > LINK_ITEMS_MAX)
 		abort();
+	if (reply)
+		learn(reply);
 	told++;
 }
 
@@ -51,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct redis_url url;
+	struct redis_host host = {"h", 1};
+	const struct redis_url url = {.cluster = true, .hosts = &host, .host_count = 1};
 	struct slice rest = {(const char *)data, size};
 	struct link_call calls[CALLS];
 	struct link *link;
@@ -59,6 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int status = WEIR_OK;
 
 	told = lost = 0;
+	if (!cluster && cluster_open(&cluster, &url) != WEIR_OK)
+		abort();
 	if (size == 0 || link_open(&link, &url, "h") != WEIR_OK)
 		return 0;
 	slice_skip(&rest, (struct slice){rest.data, 1});
