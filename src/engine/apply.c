@@ -1,4 +1,6 @@
 #include "engine/apply.h"
+#include "engine/plan.h"
+#include "wait/waitlist.h"
 
 __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *limit,
                                                     const struct store_step *step,
@@ -43,4 +45,17 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 		return 0;
 	limit_explain(limit, &limit->algo, &outcome, decision);
 	return until_ns;
+}
+
+bool engine_forget(const struct turn *turn, const struct plan *plan)
+{
+	const struct step *step = &plan->only;
+	bool had = store_forget(&(struct store_step){.store = turn->table->store,
+	                                             .limit = &step->limit->algo,
+	                                             .key = step->key,
+	                                             .call = {.op = ALGO_RESET},
+	                                             .at = turn->at});
+
+	waitlist_wake(&turn->table->waiting, step->key.hash);
+	return had;
 }

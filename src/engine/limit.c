@@ -8,6 +8,7 @@
 #include "base/draw.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/number.h"
 
 #define NAME_MAX_BYTES 64
 #define NAME_DEFAULT "default"
@@ -63,6 +64,35 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	limit->algo.identity = identity_of(name, options, &limit->algo);
+	return WEIR_OK;
+}
+
+/* A server's share of something of which there is one at least; 0 stands for a default. */
+static void share(uint64_t *value, uint64_t nodes)
+{
+	if (*value > 0)
+		*value = u64_max(1, *value / nodes);
+}
+
+int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
+                     const struct weir_limit_options *options, uint64_t nodes,
+                     struct store *store, struct weir_error *error)
+{
+	static const char suffix[] = "local";
+	struct weir_limit_options own = *options;
+	int status;
+
+	nodes = u64_max(1, nodes);
+	share(&own.rate.count, nodes);
+	share(&own.burst, nodes);
+	share(&own.base, nodes);
+	share(&own.max, nodes);
+	status = limit_init(limit, &own, error);
+	if (status != WEIR_OK)
+		return status;
+	limit->algo.identity = hash_salted(&identity_key, origin->algo.identity, suffix, sizeof suffix);
+	limit->store = store;
+	limit->origin = origin;
 	return WEIR_OK;
 }
 
@@ -123,6 +153,11 @@ void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
 		drawn.draw = draw_next();
 	algo_step(algo, &drawn, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);
+}
+
+bool engine_is_adhoc(const struct weir_limit *limit)
+{
+	return limit->algo.identity == identity_key.k0;
 }
 
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,

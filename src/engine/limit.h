@@ -7,16 +7,32 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
+#include "rules/model.h"
 
 struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
-	struct store *store; /* where its states are; NULL: in the table */
+	struct store *store; /* where its states are; NULL: where the table says */
+	enum rules_failure on_store_failure;
+	/*
+	 * What counts in the table's memory while the store is away, by this server's share of the
+	 * quota: with counts, and an identity, of its own. NULL: there is none.
+	 */
+	const struct weir_limit *local;
+	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */
 };
 
 /** As weir_limit_open, in place. Free with limit_free. */
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
                struct weir_error *error);
+/**
+ * The same for what stands in for `origin`, which was made of these options, in the memory
+ * `store` of one of `nodes` servers: it grants max(1, floor(quota / nodes)), at a rate as much
+ * lower.
+ */
+int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
+                     const struct weir_limit_options *options, uint64_t nodes,
+                     struct store *store, struct weir_error *error);
 void limit_free(struct weir_limit *limit);
 
 /**
@@ -27,6 +43,9 @@ void limit_free(struct weir_limit *limit);
  */
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                        struct weir_error *error);
+
+/** Whether it is such a limit. */
+bool engine_is_adhoc(const struct weir_limit *limit);
 
 /** When a call is that gives a time, or WEIR_NOW. */
 static inline struct moment limit_moment(const struct clock *clock, uint64_t now_ns,

@@ -2,10 +2,15 @@
  * plan.h: the steps of a request, and where it stands.
  *
  * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs.
- * It peeks at all enforced steps first, so that a plan that one of them refuses touches none;
- * then it takes; where another thread took the last of a limit in between, it gives back
- * what it has taken. Never more than a limit passes; what a plan holds that is about to give
- * back may deny others, by its cost at most.
+ * It peeks at all enforced steps in memory first, so that a plan that one of them refuses
+ * touches none; then it takes, from remote stores first; where a step is refused after all, it
+ * gives back what it has taken. Never more than a limit passes; what a plan holds that is about
+ * to give back may deny others, by its cost at most.
+ *
+ * A remote store completes steps later. The steps that a stage has there go as one chain for
+ * each store, before the stage's steps in memory, which are done at once. A step that its store
+ * could not do ends as `on_store_failure` says: allowed, denied, or in memory by the limit's
+ * `local`, which the step belongs to from then on.
  *
  * A plan that waits for a key has taken nothing. The owner puts it into the waitlist of that
  * key, tells its position there, and resumes it.
@@ -42,7 +47,8 @@ struct step {
 	bool secret; /* the key is made of what visitors send: its name is not for others */
 	bool allowed;
 	bool taken; /* it holds something that can be given back */
-	enum weir_reason reason;
+	bool remote; /* at a store that completes it later */
+	unsigned char reason; /* enum weir_reason */
 };
 
 /* The stages of a plan. */
@@ -50,7 +56,7 @@ enum plan_stage {
 	PLAN_PREPARED,
 	PLAN_OWN,       /* peeks at the keys of which it is the first, while others wait for another */
 	PLAN_OTHERS,    /* peeks at that other key, for which it is to wait */
-	PLAN_PEEK,      /* at all enforced steps */
+	PLAN_PEEK,      /* at all enforced steps in memory */
 	PLAN_TAKE,
 	PLAN_GIVE_BACK, /* what was taken before a step was refused */
 	PLAN_REFUSED,   /* it waits, or is denied */
@@ -64,7 +70,6 @@ enum plan_stage {
 struct plan {
 	struct step *steps; /* in the order of the rules; of a direct call `only` */
 	uint32_t step_count;
-	uint32_t next;      /* step of the stage, in its order */
 	uint32_t tightest;  /* whose decision is the plan's so far, or PLAN_NO_STEP */
 	unsigned char op;          /* enum algo_op */
 	unsigned char stage;       /* enum plan_stage */
@@ -75,6 +80,8 @@ struct plan {
 	bool gives_rest : 1;        /* by permit: all that it covers, else places alone */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
+	bool remote : 1;            /* when it was prepared, a step was at a remote store */
+	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
@@ -105,7 +112,12 @@ struct turn {
 	struct weir_table *table;
 	struct moment at;
 	engine_observer *observe; /* or NULL */
-	void *context;            /* of `observe` and `ready` */
+	void *context;            /* of all calls here */
+	/*
+	 * Told of each step that its store could not do, with what happens instead: for metrics. Not
+	 * of what could not be given back. Or NULL.
+	 */
+	void (*failed)(void *context, const struct step *step, enum rules_failure policy);
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
@@ -145,6 +157,15 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan);
 
+/**
+ * Whether a plan that was prepared has a step at a remote store. Then engine_run may return
+ * ENGINE_SUBMITTED, so the plan has to be in memory of its own before: engine_suspend moves it.
+ */
+static inline bool engine_is_remote(const struct plan *plan)
+{
+	return plan->remote;
+}
+
 /** Optional: starts fetching the cells. A plan without steps has none. */
 void engine_fetch(const struct weir_table *table, const struct plan *plan);
 
@@ -177,11 +198,18 @@ enum engine_state engine_decide(const struct turn *turn, struct plan *plan,
 enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
 
+/**
+ * Of a plan that waits: whether requests of other servers, too, take from that key and give
+ * back. Nobody tells of that, so it is to be tried now and then, even before its retry_after_ns.
+ */
+bool engine_polls(const struct plan *plan);
+
 /** The memory that engine_suspend needs beside the plan's own. */
 size_t engine_extent(const struct plan *plan);
 /**
- * Copies a plan that waits with all that it points to, but for what its configuration owns:
- * into `to` and `memory` of engine_extent bytes, aligned for any type.
+ * Copies a plan that waits, or that was prepared, with all that it points to but for what its
+ * configuration owns: into `to` and `memory` of engine_extent bytes, aligned for any type. The
+ * limit of engine_adhoc_limit is copied, too.
  */
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
@@ -209,7 +237,10 @@ struct engine_taken {
 	uint64_t permit; /* the permit's id; 0: none */
 };
 
-/** How many steps of the plan have taken something; `taken` (or NULL) holds as many. */
+/**
+ * How many steps of the plan have taken something; `taken` (or NULL) holds as many. Of a plan
+ * that is not remote: another one is kept, and engine_cancel gives back.
+ */
 size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
 void engine_give_back(const struct turn *turn, const struct weir_engine *engine,

@@ -21,35 +21,76 @@ struct weir_engine {
 	struct arena arena;
 	struct weir_limit *limits; /* as the config's */
 	size_t limit_count;        /* of them opened */
+	struct weir_limit *locals; /* of remote ones, in the order of `limits` */
+	size_t local_count;
 	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
-	uint32_t *identities;      /* the same by identity, which is a hash */
+	uint32_t *identities;      /* the same by identity, which is a hash; then the locals */
 	size_t slot_mask;          /* of both */
 	struct match *match;
 	int ip;     /* the attribute of that name, by number, or -1 */
 	struct rule_key *keys; /* of each rule */
 };
 
-static int open_limits(struct weir_engine *engine, struct weir_error *error)
+/* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */
+static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
+                       const struct rules_limit *from, struct weir_error *error)
+{
+	struct weir_limit *local = &engine->locals[engine->local_count];
+	int status;
+
+	if (!engine_remote_store(engine->table, limit)) {
+		store_join(engine->table->store, &limit->algo);
+		return WEIR_OK;
+	}
+	status = limit_init_local(local, limit, &from->options, engine->config->nodes,
+	                          engine->table->store, error);
+	if (status != WEIR_OK)
+		return status;
+	engine->local_count++;
+	store_join(engine->table->store, &local->algo);
+	limit->local = local;
+	return WEIR_OK;
+}
+
+static int open_limit(struct weir_engine *engine, struct weir_limit *limit, struct store *store,
+                      const struct rules_limit *from, struct weir_error *error)
+{
+	int status = limit_init(limit, &from->options, error);
+
+	if (status == WEIR_OK) {
+		engine->limit_count++;
+		limit->store = store;
+		limit->on_store_failure = from->on_store_failure;
+		status = place_limit(engine, limit, from, error);
+	}
+	if (status != WEIR_OK && error) {
+		error->line = from->line;
+		error->column = from->column;
+	}
+	return status;
+}
+
+static int open_limits(struct weir_engine *engine, struct store *const *stores,
+                       struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
+	int status = WEIR_OK;
 
 	engine->limits = arena_array(&engine->arena, config->limit_count, sizeof *engine->limits);
-	if (!engine->limits)
+	engine->locals = arena_array(&engine->arena, config->limit_count, sizeof *engine->locals);
+	if (!engine->limits || !engine->locals)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (; engine->limit_count < config->limit_count; engine->limit_count++) {
-		const struct rules_limit *from = &config->limits[engine->limit_count];
-		int status = limit_init(&engine->limits[engine->limit_count], &from->options, error);
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++)
+		status = open_limit(engine, &engine->limits[i], stores ? stores[i] : NULL,
+		                    &config->limits[i], error);
+	return status;
+}
 
-		if (status != WEIR_OK) {
-			if (error) {
-				error->line = from->line;
-				error->column = from->column;
-			}
-			return status;
-		}
-		store_join(engine->table->store, &engine->limits[engine->limit_count].algo);
-	}
-	return WEIR_OK;
+/* By the numbers that the slots of `identities` hold, less one. */
+static struct weir_limit *counted_limit(const struct weir_engine *engine, size_t number)
+{
+	return number < engine->limit_count ? &engine->limits[number]
+	                                    : &engine->locals[number - engine->limit_count];
 }
 
 static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
@@ -67,26 +108,26 @@ static uint32_t *identity_slot(const struct weir_engine *engine, uint64_t identi
 	size_t i = identity & engine->slot_mask;
 
 	while (engine->identities[i] &&
-	       engine->limits[engine->identities[i] - 1].algo.identity != identity)
+	       counted_limit(engine, engine->identities[i] - 1)->algo.identity != identity)
 		i = (i + 1) & engine->slot_mask;
 	return &engine->identities[i];
 }
 
 static int index_limits(struct weir_engine *engine, struct weir_error *error)
 {
-	size_t slots = 4;
+	size_t slots = 4, counted = engine->limit_count + engine->local_count;
 
-	while (slots < 2 * engine->limit_count)
+	while (slots < 2 * counted)
 		slots *= 2;
 	engine->slot_mask = slots - 1;
 	engine->names = arena_array(&engine->arena, slots, sizeof *engine->names);
 	engine->identities = arena_array(&engine->arena, slots, sizeof *engine->identities);
 	if (!engine->names || !engine->identities)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < engine->limit_count; i++) {
+	for (size_t i = 0; i < engine->limit_count; i++)
 		*name_slot(engine, slice_of(engine->limits[i].name)) = (uint32_t)i + 1;
-		*identity_slot(engine, engine->limits[i].algo.identity) = (uint32_t)i + 1;
-	}
+	for (size_t i = 0; i < counted; i++)
+		*identity_slot(engine, counted_limit(engine, i)->algo.identity) = (uint32_t)i + 1;
 	return WEIR_OK;
 }
 
@@ -122,18 +163,22 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 /* Room for the keys of all limits, or of none: last, since tables that are made stay. */
 static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
 {
-	const struct algo_limit **limits =
-	    arena_array(&engine->arena, engine->limit_count, sizeof *limits);
+	size_t counted = engine->limit_count + engine->local_count, n = 0;
+	const struct algo_limit **limits = arena_array(&engine->arena, counted, sizeof *limits);
 
 	if (!limits)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < engine->limit_count; i++)
-		limits[i] = &engine->limits[i].algo;
-	return store_reserve(engine->table->store, limits, engine->limit_count, error);
+	for (size_t i = 0; i < counted; i++) {
+		const struct weir_limit *limit = counted_limit(engine, i);
+
+		if (!engine_remote_store(engine->table, limit))
+			limits[n++] = &limit->algo;
+	}
+	return store_reserve(engine->table->store, limits, n, error);
 }
 
-int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
-                     struct weir_error *error)
+int engine_open(const struct weir_config *config, struct weir_table *table,
+                struct store *const *stores, struct weir_engine **out, struct weir_error *error)
 {
 	struct weir_engine *engine = calloc(1, sizeof *engine);
 	int status;
@@ -143,7 +188,7 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	engine->table = table;
 	engine->config = config;
-	status = open_limits(engine, error);
+	status = open_limits(engine, stores, error);
 	if (status == WEIR_OK)
 		status = index_limits(engine, error);
 	if (status == WEIR_OK)
@@ -158,12 +203,18 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 	return WEIR_OK;
 }
 
+int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
+                     struct weir_error *error)
+{
+	return engine_open(config, table, NULL, out, error);
+}
+
 void weir_engine_close(weir_engine *engine)
 {
 	if (!engine)
 		return;
-	for (size_t i = 0; i < engine->limit_count; i++)
-		limit_free(&engine->limits[i]);
+	for (size_t i = 0; i < engine->limit_count + engine->local_count; i++)
+		limit_free(counted_limit(engine, i));
 	arena_free(&engine->arena);
 	free(engine);
 }
@@ -172,16 +223,19 @@ struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t id
 {
 	uint32_t number = *identity_slot(engine, identity);
 
-	return number ? &engine->limits[number - 1] : NULL;
+	return number ? counted_limit(engine, number - 1) : NULL;
 }
 
+/* A limit that has moved to another store begins anew there. */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 {
-	for (size_t i = 0; i < next->limit_count; i++) {
-		struct weir_limit *limit = engine_limit_of(engine, next->limits[i].algo.identity);
+	for (size_t i = 0; i < next->limit_count + next->local_count; i++) {
+		struct weir_limit *now = counted_limit(next, i);
+		struct weir_limit *limit = engine_limit_of(engine, now->algo.identity);
 
-		if (limit)
-			algo_succeed(&limit->algo, &next->limits[i].algo);
+		if (limit && engine_remote_store(engine->table, limit) ==
+		                 engine_remote_store(next->table, now))
+			algo_succeed(&limit->algo, &now->algo);
 	}
 }
 
@@ -202,7 +256,8 @@ const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_
 
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
 {
-	size_t index = ((uintptr_t)limit - (uintptr_t)engine->limits) / sizeof *limit;
+	const struct weir_limit *own = limit->origin ? limit->origin : limit;
+	size_t index = ((uintptr_t)own - (uintptr_t)engine->limits) / sizeof *own;
 
 	return index < engine->limit_count ? index : engine->limit_count;
 }
@@ -283,12 +338,19 @@ static struct slice key_of(const struct source *source, size_t number)
 	return (struct slice){key, (size_t)(end - key)};
 }
 
+static struct store_key step_key_of(const struct weir_table *table, const struct weir_limit *limit,
+                                    struct slice key)
+{
+	uint64_t hash = store_hash(table->store, limit->algo.identity, key.data, key.len);
+
+	return store_key(table->store, &limit->algo, hash);
+}
+
 /* Adds the steps that a rule which applies asks for. */
 static int add_steps(const struct source *source, size_t number, struct plan *plan)
 {
 	const struct weir_engine *engine = source->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
-	const struct store *store = engine->table->store;
 	struct slice key = key_of(source, number);
 
 	if (!key.data)
@@ -297,17 +359,18 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 		return WEIR_ELONG;
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
-		uint64_t hash = store_hash(store, limit->algo.identity, key.data, key.len);
 		struct step *step = &plan->steps[plan->step_count++];
 
 		*step = (struct step){
 		    .limit = limit,
 		    .rule = rule,
-		    .key = store_key(store, &limit->algo, hash),
+		    .key = step_key_of(engine->table, limit, key),
 		    .key_name = key,
 		    .shadow = rule->mode == RULES_SHADOW,
 		    .secret = engine->keys[number].secret,
+		    .remote = engine_remote_store(engine->table, limit) != NULL,
 		};
+		plan->remote |= step->remote;
 		if (!step->shadow && !limit_cost_fits(limit, plan->op, plan->cost))
 			return WEIR_ECOST;
 	}

@@ -1,5 +1,6 @@
 /* run.c: a plan from stage to stage. */
 #include "engine/apply.h"
+#include "engine/away.h"
 #include "engine/submit.h"
 #include "wait/waitlist.h"
 
@@ -84,6 +85,7 @@ static bool belongs(const struct plan *plan, const struct step *step)
 	case PLAN_OTHERS:
 		return step == plan->refused;
 	case PLAN_PEEK:
+		return !step->shadow && !step->remote;
 	case PLAN_TAKE:
 		return !step->shadow;
 	case PLAN_SHADOW:
@@ -96,7 +98,7 @@ static bool belongs(const struct plan *plan, const struct step *step)
 }
 
 /*
- * The step that is the stage's `i`-th of twice as many as there are, or NULL. What takes
+ * The step in memory that is the stage's `i`-th of twice as many as there are, or NULL. What takes
  * comes to the steps of paced limits in the second half: only the newest start can be given
  * back, so they had better not be asked to.
  */
@@ -108,7 +110,7 @@ static struct step *pick(const struct plan *plan, size_t i)
 	struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - at : at];
 	bool late = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && step->limit->algo.paced;
 
-	return late == second && belongs(plan, step) ? step : NULL;
+	return late == second && !step->remote && belongs(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
@@ -167,7 +169,8 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 		step->taken = takes;
 		__attribute__((fallthrough));
 	case PLAN_PEEK:
-		fold(plan, step, one, d);
+		if (plan->passes) /* else the first that was refused has said all */
+			fold(plan, step, one, d);
 		break;
 	case PLAN_SHADOW:
 		/* Shadow rules give nothing back but places, which a request holds until it ends. */
@@ -202,85 +205,125 @@ static void pass(struct plan *plan, struct step *step, struct weir_decision *one
 }
 
 /*
- * A step that its store could not do. The plan fails with it, but not by a shadow rule; what
- * could not be given back stays taken until it ends.
+ * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
+ * the stage's other steps in memory.
  */
-static void fail(struct plan *plan, struct step *step, int status)
+static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
+                      struct weir_decision *d)
 {
-	if (plan->stage == PLAN_SHADOW) {
-		step->allowed = true;
-		step->reason = WEIR_REASON_OK;
-	} else if (gives(plan->stage) && plan->stage != PLAN_REFUND) {
-		step->taken = false;
-	} else {
-		plan->status = (signed char)status;
-		plan->passes = plan->stage == PLAN_REFUND;
+	enum rules_failure policy = away_policy(step);
+	struct weir_decision one;
+
+	if (turn->failed)
+		turn->failed(turn->context, step, policy);
+	if (policy == RULES_LOCAL) {
+		away_move(turn->table, step, step->limit->local);
+		return;
 	}
+	away_decide(step, policy == RULES_OPEN, &one);
+	record(turn, plan, step, 0, &one);
+	pass(plan, step, &one, d);
 }
 
-/* Takes note of what stores have completed. */
+/* A step that its store could not do. What could not be given back stays taken until it ends. */
+static void fail(const struct turn *turn, struct plan *plan, struct step *step, int status,
+                 struct weir_decision *d)
+{
+	if (gives(plan->stage) && plan->stage != PLAN_REFUND)
+		step->taken = false;
+	else if (plan->op >= ALGO_REFUND)
+		plan->status = (signed char)status;
+	else
+		fall_back(turn, plan, step, d);
+}
+
+/* Takes note of how a step at its store ended. */
+static void collect_one(const struct turn *turn, struct plan *plan,
+                        const struct submitted *submitted, struct weir_decision *d)
+{
+	const struct store_job *job = &submitted->job;
+	struct step *step = submitted->step;
+	struct weir_decision one;
+
+	if (job->status != WEIR_OK) {
+		fail(turn, plan, step, job->status, d);
+		return;
+	}
+	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
+	record(turn, plan, step, job->until_ns, &one);
+	pass(plan, step, &one, d);
+}
+
+/*
+ * Takes note of what stores have completed. A step that a store withheld took nothing, since
+ * another was refused; if none was, the store has done nothing.
+ */
 static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	struct submitted *results;
 	size_t n = submit_results(plan, &results);
 
-	for (size_t i = 0; i < n; i++) {
-		const struct store_job *job = &results[i].job;
-		struct step *step = results[i].step;
-		struct weir_decision one;
-
-		if (job->status != WEIR_OK) {
-			fail(plan, step, job->status);
-			continue;
-		}
-		limit_explain(step->limit, job->step.limit, &job->outcome, &one);
-		record(turn, plan, step, job->until_ns, &one);
-		pass(plan, step, &one, d);
-	}
+	for (size_t i = 0; i < n; i++)
+		if (!results[i].job.withheld)
+			collect_one(turn, plan, &results[i], d);
+	for (size_t i = 0; i < n && plan->passes; i++)
+		if (results[i].job.withheld)
+			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
 }
 
-static void run_step(const struct turn *turn, struct plan *plan, struct step *step,
-                     struct weir_decision *d)
+/* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
+static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	struct algo_call call = call_of(plan, step);
-	struct weir_decision one;
-	int status;
+	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE;
+	bool has_room = submit_open(turn, plan);
+	uint32_t n = plan->step_count;
 
-	if (__builtin_expect(!step->limit->store, 1)) {
-		apply(turn, plan, step, &call, &one);
-		pass(plan, step, &one, d);
-		return;
+	plan->submitted = true;
+	for (uint32_t i = 0; i < n; i++) {
+		struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - i : i];
+		struct algo_call call;
+
+		if (!step->remote || !belongs(plan, step))
+			continue;
+		call = call_of(plan, step);
+		if (has_room)
+			submit_step(turn, plan, step, &call, together);
+		else
+			fail(turn, plan, step, WEIR_ENOMEM, d);
 	}
-	status = submit_step(turn, plan, step, &call);
-	if (status != WEIR_OK)
-		fail(plan, step, status);
+	return !has_room || !submit_all(turn, plan, d);
+}
+
+static bool run_remote(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	if (!plan->submitted && !submit_stage(turn, plan, d))
+		return false;
+	collect(turn, plan, d);
+	if (plan->cancelled && !gives(plan->stage))
+		plan->passes = false;
+	return true;
 }
 
 /*
- * Runs the steps of the stage until one is refused, which plan->refused is then. All steps of
- * one half are at their stores at the same time. False: the stage goes on when these are done.
+ * Runs the steps of the stage until one is refused, which plan->refused is then. False: the
+ * stage goes on when its remote steps are done.
  */
 static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	uint32_t n = plan->step_count;
+	if (__builtin_expect(plan->remote, 0) && !run_remote(turn, plan, d))
+		return false;
+	for (size_t i = 0; plan->passes && i < 2 * (size_t)plan->step_count; i++) {
+		struct step *step = pick(plan, i);
+		struct algo_call call;
+		struct weir_decision one;
 
-	for (;;) {
-		uint32_t end = plan->next < n ? n : 2 * n;
-
-		collect(turn, plan, d);
-		if (plan->cancelled && !gives(plan->stage))
-			plan->passes = false;
-		if (!plan->passes || plan->next == end)
-			return true;
-		for (; plan->passes && plan->next < end; plan->next++) {
-			struct step *step = pick(plan, plan->next);
-
-			if (step)
-				run_step(turn, plan, step, d);
-		}
-		if (submit_is_pending(plan, d))
-			return false;
+		if (!step)
+			continue;
+		call = call_of(plan, step);
+		apply(turn, plan, step, &call, &one);
+		pass(plan, step, &one, d);
 	}
+	return true;
 }
 
 static void deny(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
@@ -299,7 +342,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0; /* it waits for no request */
 	enum weir_reason reason;
 
-	if (!plan->in_order)
+	if (!plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
 		return false;
 	reason = wait_refusal(&plan->refused->limit->algo, plan->position,
 	                      asks ? WEIR_ZERO : plan->max_wait_ns, d);
@@ -371,7 +414,7 @@ static void begin(struct plan *plan, enum plan_stage stage)
 	plan->stage = (unsigned char)stage;
 	plan->tightest = PLAN_NO_STEP;
 	plan->passes = true;
-	plan->next = 0;
+	plan->submitted = false;
 }
 
 /* Until it is done, or waits for a key or for a store. */
@@ -463,10 +506,12 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_draw();
-	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->only.limit->store) {
+	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->remote) {
 		run_direct(turn, plan, d);
 		return ENGINE_DONE;
 	}
+	if (__builtin_expect(plan->remote, 0))
+		away_return(turn->table, plan);
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	plan->refused = NULL;
 	if (plan->listed) {
@@ -543,36 +588,4 @@ bool engine_report(const struct turn *turn, struct plan *plan)
 	begin(plan, PLAN_REFUND);
 	advance(turn, plan, &d);
 	return d.allowed;
-}
-
-bool engine_forget(const struct turn *turn, const struct plan *plan)
-{
-	const struct store_step step =
-	    store_step_of(turn, &plan->only, &(struct algo_call){.op = ALGO_RESET});
-	bool had = store_forget(&step);
-
-	waitlist_wake(&turn->table->waiting, step.key.hash);
-	return had;
-}
-
-bool engine_others_wait(const struct weir_table *table)
-{
-	const struct waitlist *list = waitlist_at(&table->waiting);
-
-	return list && waitlist_count(list) > 0;
-}
-
-static bool may_wait(const struct step *step, uint64_t max_wait_ns)
-{
-	return !step->shadow &&
-	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
-}
-
-bool engine_may_wait(const struct plan *plan)
-{
-	bool may = false;
-
-	for (size_t i = 0; i < plan->step_count && !may; i++)
-		may = may_wait(&plan->steps[i], plan->max_wait_ns);
-	return may && plan->op == ALGO_ACQUIRE && plan->cost > 0 && plan->max_wait_ns != WEIR_ZERO;
 }

@@ -1,4 +1,4 @@
-/* submit.h: the steps of a plan at stores that complete them later. */
+/* submit.h: the steps of a plan at remote stores, which complete them later. */
 #ifndef ENGINE_SUBMIT_H
 #define ENGINE_SUBMIT_H
 
@@ -8,17 +8,21 @@ struct submitted {
 	struct store_job job; /* first, so that either is the other */
 	struct submission *of;
 	struct step *step;
+	bool follows; /* another one is before it in its chain */
 };
 
-/** Hands a step to the store of its limit. 0 or ENOMEM. */
-int submit_step(const struct turn *turn, struct plan *plan, struct step *step,
-                const struct algo_call *call);
+/** Room for the steps of a stage. False: no memory. */
+bool submit_open(const struct turn *turn, struct plan *plan);
+
+/** Adds a step behind the others: to the chain of those at its store. */
+void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+                 const struct algo_call *call, bool together);
 
 /**
- * Behind all steps that can be submitted at once: whether a store still has any of them. Then
- * turn->ready is called later, and `decision` is kept until submit_results.
+ * Hands each chain to its store. Whether a store still has any of the steps: then turn->ready is
+ * called later, and `decision` is kept until submit_decision.
  */
-bool submit_is_pending(struct plan *plan, const struct weir_decision *decision);
+bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision);
 
 /** The decision as it was kept. */
 void submit_decision(const struct plan *plan, struct weir_decision *decision);
@@ -26,7 +30,7 @@ void submit_decision(const struct plan *plan, struct weir_decision *decision);
 /** How many steps have come back, *results; they are not told again. */
 size_t submit_results(struct plan *plan, struct submitted **results);
 
-/** When the plan is done. */
+/** When the plan is done, or waits for a key. */
 void submit_close(struct plan *plan);
 
 #endif

@@ -1,10 +1,17 @@
 /* suspend.c: plans that outlive the turn, and the configuration, in which they were prepared. */
 #include "engine/engine.h"
 
+/* A direct call whose limit came with it. */
+static bool is_adhoc(const struct plan *plan)
+{
+	return plan->steps == &plan->only && engine_is_adhoc(plan->only.limit);
+}
+
 size_t engine_extent(const struct plan *plan)
 {
 	size_t size = plan->steps == &plan->only ? 0 : plan->step_count * sizeof *plan->steps;
 
+	size += is_adhoc(plan) ? sizeof(struct weir_limit) : 0;
 	for (size_t i = 0; i < plan->step_count; i++)
 		size += plan->steps[i].key_name.len;
 	return size;
@@ -17,13 +24,18 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	char *names = (char *)((struct step *)memory + own);
 
 	*to = *from;
+	if (is_adhoc(from)) {
+		to->only.limit = memcpy(memory, from->only.limit, sizeof *from->only.limit);
+		names += sizeof *from->only.limit;
+	}
 	to->steps = own > 0 ? memory : &to->only;
 	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;
 	to->each = NULL;
 	for (size_t i = 0; i < to->step_count; i++) {
 		struct step *step = &to->steps[i];
 
-		*step = from->steps[i];
+		if (own > 0)
+			*step = from->steps[i];
 		step->key = store_key(table->store, &step->limit->algo, step->key.hash);
 		if (step->key_name.len > 0)
 			memcpy(names, step->key_name.data, step->key_name.len);

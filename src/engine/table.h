@@ -4,13 +4,33 @@
 
 #include <weir/weir.h>
 
+#include "engine/limit.h"
 #include "store/store.h"
 #include "wait/waitlist.h"
 
 struct weir_table {
-	struct store *store;
+	struct store *store;  /* its memory */
+	struct store *remote; /* where limits count that name no store; NULL: in `store` */
 	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 };
+
+/* The remote store of a limit, when either has named a store; or NULL. */
+static inline struct store *engine_named_store(const struct weir_table *table,
+                                               const struct weir_limit *limit)
+{
+	struct store *store = limit->store ? limit->store : table->remote;
+
+	return store && store->kind && !limit->algo.algorithm->draws ? store : NULL;
+}
+
+/** The remote store that completes the steps of a limit, or NULL: they are done in memory. */
+static inline struct store *engine_remote_store(const struct weir_table *table,
+                                                const struct weir_limit *limit)
+{
+	if (__builtin_expect(((uintptr_t)limit->store | (uintptr_t)table->remote) == 0, 1))
+		return NULL;
+	return engine_named_store(table, limit);
+}
 
 static inline const struct clock *engine_clock(const struct weir_table *table)
 {

@@ -21,11 +21,12 @@ struct store_job;
 struct store_lane;
 struct wide_table;
 
-/* A kind of store that completes steps later. */
+/* A kind of remote store, which completes steps later. */
 struct store_kind {
 	/**
 	 * Takes over the steps that a stage of a plan has at this store: a chain by `next`. Calls
-	 * `done` of each once, maybe before it returns, and else on the thread of the lane.
+	 * `done` of each once, maybe before it returns, and else on the thread of the lane. The jobs
+	 * stay until the `done` of the last one is called, and may be gone when it returns.
 	 */
 	void (*submit)(struct store_lane *lane, struct store_job *chain);
 };
@@ -167,7 +168,15 @@ uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
 /** Forgets a key of one-word states. Whether it had one that says something still. */
 bool store_forget(const struct store_step *step);
 
-/* A step at a store that completes it later. */
+/*
+ * A step at a store that completes it later.
+ *
+ * Of a limit whose requests hold no places the store keeps marks of permits, so that each is
+ * given back once, at whichever server. An acquire whose call.permit is not 0 marks it beside
+ * the key when it is granted, until until_ns. A refund that names a permit gives back only where
+ * that mark is, and takes it away; of cost 0 it leaves it. outcome.allowed says whether it was
+ * there.
+ */
 struct store_job {
 	struct store_step step;
 	const char *limit_name;

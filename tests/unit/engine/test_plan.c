@@ -1,11 +1,12 @@
 /*
- * Plans whose limits are at stores that complete steps later, in any order, with errors, on
- * other threads; and whose clients leave at any time. Whatever happens, what each key has in
- * use in the end is what the plans hold that were allowed.
+ * Plans whose limits are at stores that complete chains of steps later, in any order, with
+ * errors, on other threads; and whose clients leave at any time. Whatever happens, what each key
+ * has in use in the end, at the store and in memory, is what the plans hold that were allowed.
  *
  * Replay a run by its seed: WEIR_TEST_SEED=... .
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,28 +28,29 @@
 #define JOBS  (ALIVE * 8)
 #define QUOTA 200
 
-/* A store that keeps states in memory, but comes to a step when it is told to. */
+/* A store that keeps states in memory, but comes to a chain when it is told to. */
 struct later {
 	struct store store;
 	struct store_lane lane; /* that all threads share */
 	struct store *states;
-	struct store_job *jobs[JOBS];
+	struct store_job *chains[JOBS];
 	size_t count;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock, states_lock;
 	pthread_cond_t filled;
 	bool closing;
 };
 
-static const size_t all[] = {0, 1, 2, 3, 4}, shadowed[] = {5, 6};
+static const size_t all[] = {0, 1, 2, 3, 4, 7, 8}, shadowed[] = {5, 6};
 static const char *const by_key[] = {"key"};
 static const struct rules_rule rules[] = {
-    {.name = "all", .key = by_key, .key_count = 1, .limits = all, .limit_count = 5},
+    {.name = "all", .key = by_key, .key_count = 1, .limits = all, .limit_count = 7},
     {.name = "tried", .key = by_key, .key_count = 1, .limits = shadowed, .limit_count = 2,
      .mode = RULES_SHADOW},
 };
 
-#define WINDOW(name_, quota)                                                                       \
+#define WINDOW(name_, quota, policy)                                                               \
 	{                                                                                              \
+		.on_store_failure = (policy),                                                              \
 		.options = {.name = (name_), .algorithm = WEIR_FIXED_WINDOW, .rate = {quota, 1, WEIR_HOUR}, \
 		            .align = WEIR_ALIGN_FIRST_REQUEST}                                             \
 	}
@@ -58,14 +60,19 @@ static const struct rules_rule rules[] = {
 	}
 
 static struct rules_limit limits[] = {
-    WINDOW("here", QUOTA),     WINDOW("there", QUOTA), WINDOW("elsewhere", QUOTA - 3),
-    PLACES("places", QUOTA - 5), PLACES("here, too", QUOTA), WINDOW("shadow", 5),
-    PLACES("shadow places", QUOTA - 8),
+    WINDOW("here", QUOTA, 0),    WINDOW("there", QUOTA, RULES_OPEN),
+    WINDOW("elsewhere", QUOTA - 3, RULES_CLOSED),
+    PLACES("places", QUOTA - 5), PLACES("here, too", QUOTA), WINDOW("shadow", 5, 0),
+    PLACES("shadow places", QUOTA - 8), WINDOW("beside", QUOTA - 2, RULES_LOCAL),
+    PLACES("beside, too", QUOTA - 7),
 };
 #define LIMITS (sizeof limits / sizeof *limits)
 
 /* At which of the stores each limit is; -1: in the table. */
-static const int at_store[LIMITS] = {-1, 0, 1, 1, -1, 0, 1};
+static const int at_store[LIMITS] = {-1, 0, 1, 1, -1, 0, 1, 0, 1};
+
+/* Where a step took something. */
+enum place { AT_STORE, IN_MEMORY, PLACE_COUNT };
 
 struct request {
 	struct plan plan;
@@ -84,12 +91,15 @@ struct scene {
 	struct later later[2];
 	struct store_lane *lanes[2];
 	struct request requests[ALIVE];
-	uint64_t held[LIMITS][KEYS]; /* by plans that were allowed, and have not been cancelled since */
-	uint64_t seed, started, allowed, denied, failed, cancelled, waited;
+	/* By plans that were allowed, and have not been cancelled since. */
+	uint64_t held[LIMITS][KEYS][PLACE_COUNT];
+	uint64_t seed, started, allowed, denied, cancelled, waited;
+	uint64_t failed[3]; /* steps, by what happened instead */
 	struct turn turn;
 	pthread_mutex_t lock; /* of: */
 	struct request *ready;
-	uint64_t lost[LIMITS][KEYS]; /* of refunds that a store could not do */
+	uint64_t lost[LIMITS][KEYS]; /* taken at a store that did not say so, or not given back */
+	uint64_t withheld;
 };
 
 static uint64_t draw(uint64_t *seed, uint64_t n)
@@ -98,67 +108,120 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store_lane *lane, struct store_job *job)
+static void submit(struct store_lane *lane, struct store_job *chain)
 {
 	struct later *later = (struct later *)lane->store;
 
 	pthread_mutex_lock(&later->lock);
 	assert_true(later->count < JOBS);
-	later->jobs[later->count++] = job;
+	later->chains[later->count++] = chain;
 	pthread_cond_signal(&later->filled);
 	pthread_mutex_unlock(&later->lock);
 }
 
 static const struct store_kind kind = {submit};
 
-static uint64_t carry_out(struct store *states, const struct store_job *job,
+static uint64_t carry_out(struct store *states, const struct store_job *job, enum algo_op op,
                           struct algo_outcome *outcome)
 {
 	struct store_step step = job->step;
 	const struct algo_limit *by = step.limit;
 
 	step.store = states;
+	step.call.op = op;
 	assert_int_equal(store_admit(states, by, step.key.hash, &step.key), WEIR_OK);
 	return store_run(&step, &by, outcome);
 }
 
-/* The key of a job by number. */
-static size_t key_of(const struct scene *s, const struct store_job *job)
-{
-	size_t key = 0;
-
-	while (store_hash(s->table->store, job->step.limit->identity, &"abc"[key], 1) !=
-	       job->step.key.hash)
-		key++;
-	return key;
-}
-
-/* What a refund that fails was to give back stays taken. */
-static void complete(struct scene *s, struct later *later, struct store_job *job, bool fails)
+/* Of a step that failed, but was done, or of a refund that was not done. */
+static void lose(struct scene *s, const struct store_job *job)
 {
 	const struct weir_limit *limit = (const struct weir_limit *)job->step.limit;
 
-	job->status = fails ? WEIR_EIO : WEIR_OK;
-	if (!fails) {
-		job->until_ns = carry_out(later->states, job, &job->outcome);
-	} else if (job->step.call.op == ALGO_REFUND) {
-		pthread_mutex_lock(&s->lock);
-		s->lost[engine_limit_index(s->engine, limit)][key_of(s, job)] += job->step.call.cost;
-		pthread_mutex_unlock(&s->lock);
-	}
-	job->done(job);
+	pthread_mutex_lock(&s->lock);
+	s->lost[engine_limit_index(s->engine, limit)][job->key_name.data[0] - 'a'] +=
+	    job->step.call.cost;
+	pthread_mutex_unlock(&s->lock);
 }
 
-/* Takes any of the jobs; NULL: there is none. Under the lock. */
-static struct store_job *take_job(struct later *later, uint64_t *seed)
+/* A step that fails is done, half of the time, and nobody is told. */
+static void fail_step(struct scene *s, struct later *later, struct store_job *job, uint64_t *seed)
+{
+	enum algo_op op = job->step.call.op;
+	bool is_done = draw(seed, 2) == 0;
+	struct algo_outcome outcome;
+
+	job->status = WEIR_ESTORE;
+	if (is_done)
+		carry_out(later->states, job, op, &outcome);
+	if (is_done ? op == ALGO_ACQUIRE && outcome.allowed : op == ALGO_REFUND)
+		lose(s, job);
+}
+
+/* Whether none is refused, of those that are all or nothing. */
+static bool all_pass(struct later *later, struct store_job *chain)
+{
+	bool pass = true;
+
+	for (struct store_job *job = chain; job; job = job->next) {
+		assert_true(job->together);
+		carry_out(later->states, job, ALGO_PEEK, &job->outcome);
+		pass &= job->outcome.allowed;
+	}
+	return pass;
+}
+
+/* A chain whose keys lie together is one group, or all of it fails; else each is for itself. */
+static void decide(struct scene *s, struct later *later, struct store_job *chain, uint64_t *seed)
+{
+	bool lies_together = chain->together && draw(seed, 2) == 0;
+	bool fails = draw(seed, 60) == 0;
+	bool passes = !lies_together || fails || all_pass(later, chain);
+
+	for (struct store_job *job = chain; job; job = job->next) {
+		job->status = WEIR_OK;
+		if (lies_together ? fails : draw(seed, 60) == 0) {
+			fail_step(s, later, job, seed);
+		} else if (passes) {
+			job->until_ns = carry_out(later->states, job, job->step.call.op, &job->outcome);
+		} else {
+			job->withheld = job->outcome.allowed;
+			__atomic_fetch_add(&s->withheld, job->withheld, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+static void complete(struct scene *s, struct later *later, struct store_job *chain, uint64_t *seed)
+{
+	struct store_job *next;
+
+	pthread_mutex_lock(&later->states_lock);
+	decide(s, later, chain, seed);
+	pthread_mutex_unlock(&later->states_lock);
+	for (struct store_job *job = chain; job; job = next) {
+		next = job->next;
+		job->done(job);
+	}
+}
+
+/* Takes any of the chains; NULL: there is none. Under the lock. */
+static struct store_job *take_chain(struct later *later, uint64_t *seed)
 {
 	size_t i = later->count > 0 ? draw(seed, later->count) : 0;
-	struct store_job *job = later->jobs[i];
+	struct store_job *chain = later->chains[i];
 
 	if (later->count == 0)
 		return NULL;
-	later->jobs[i] = later->jobs[--later->count];
-	return job;
+	later->chains[i] = later->chains[--later->count];
+	return chain;
+}
+
+static void note_failed(void *context, const struct step *step, enum rules_failure policy)
+{
+	struct scene *s = context;
+
+	assert_true(step->remote);
+	s->failed[policy]++;
 }
 
 static void become_ready(void *context, struct plan *plan)
@@ -178,9 +241,11 @@ static void count(struct scene *s, const struct request *r, int sign)
 	for (size_t i = 0; i < r->plan.step_count; i++) {
 		const struct step *step = &r->plan.steps[i];
 
+		size_t limit = engine_limit_index(s->engine, step->limit);
+		bool local = step->limit->origin || at_store[limit] < 0;
+
 		if (step->taken)
-			s->held[engine_limit_index(s->engine, step->limit)][r->key] +=
-			    (uint64_t)sign * r->plan.cost;
+			s->held[limit][r->key][local ? IN_MEMORY : AT_STORE] += (uint64_t)sign * r->plan.cost;
 	}
 }
 
@@ -190,7 +255,7 @@ static void go_on(struct scene *s, struct request *r, enum engine_state state)
 	s->waited += state == ENGINE_WAITS;
 	if (state != ENGINE_DONE)
 		return;
-	if (!r->cancelled && r->plan.status == WEIR_OK && r->decision.allowed) {
+	if (!r->cancelled && r->decision.allowed) {
 		s->allowed++;
 		count(s, r, 1);
 		if (draw(&s->seed, 3) > 0) { /* most come back, or all quotas would soon be used up */
@@ -200,8 +265,8 @@ static void go_on(struct scene *s, struct request *r, enum engine_state state)
 			return;
 		}
 	}
-	s->denied += r->plan.status == WEIR_OK && !r->decision.allowed;
-	s->failed += r->plan.status != WEIR_OK;
+	s->denied += !r->decision.allowed;
+	assert_int_equal(r->plan.status, WEIR_OK);
 	s->cancelled += r->cancelled;
 	arena_free(&r->arena);
 	r->used = false;
@@ -283,12 +348,12 @@ static bool do_anything(struct scene *s)
 static void open_scene(struct scene *s, uint64_t seed)
 {
 	const struct weir_table_options options = {.capacity = 1000};
+	struct store *stores[LIMITS];
 
 	*s = (struct scene){.seed = seed, .lock = PTHREAD_MUTEX_INITIALIZER};
 	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
-	s->config = (struct weir_config){LIMITS_OF(limits), RULES_OF(rules)};
+	s->config = (struct weir_config){LIMITS_OF(limits), RULES_OF(rules), .nodes = 2};
 	assert_int_equal(weir_table_open(&options, &s->table, NULL), WEIR_OK);
-	assert_int_equal(weir_engine_open(&s->config, s->table, &s->engine, NULL), WEIR_OK);
 	for (size_t i = 0; i < 2; i++) {
 		struct later *later = &s->later[i];
 
@@ -296,28 +361,47 @@ static void open_scene(struct scene *s, uint64_t seed)
 		later->lane.store = &later->store;
 		s->lanes[i] = &later->lane;
 		pthread_mutex_init(&later->lock, NULL);
+		pthread_mutex_init(&later->states_lock, NULL);
 		pthread_cond_init(&later->filled, NULL);
 		assert_int_equal(store_open(&options, &later->states, NULL), WEIR_OK);
 	}
+	s->table->remote = &s->later[0].store;
 	for (size_t i = 0; i < LIMITS; i++)
-		if (at_store[i] >= 0)
-			((struct weir_limit *)engine_limit_at(s->engine, i))->store =
-			    &s->later[at_store[i]].store;
-	s->turn = (struct turn){
-	    .table = s->table, .at = moment_given(NOW), .context = s, .ready = become_ready, .lanes = s->lanes};
+		stores[i] = at_store[i] < 0    ? s->table->store
+		            : at_store[i] == 0 ? NULL
+		                               : &s->later[1].store;
+	assert_int_equal(engine_open(&s->config, s->table, stores, &s->engine, NULL), WEIR_OK);
+	s->turn = (struct turn){.table = s->table,
+	                        .at = moment_given(NOW),
+	                        .context = s,
+	                        .failed = note_failed,
+	                        .ready = become_ready,
+	                        .lanes = s->lanes};
 }
 
-static uint64_t in_use(const struct scene *s, size_t i, size_t key)
+static uint64_t in_use(const struct scene *s, const struct weir_limit *limit, struct store *states,
+                       size_t key)
 {
-	const struct weir_limit *limit = engine_limit_at(s->engine, i);
-	struct store_job peek = {
-	    .step = {.limit = &limit->algo, .call = {.op = ALGO_PEEK}, .at = moment_given(NOW)}};
-	struct store *states = at_store[i] < 0 ? s->table->store : s->later[at_store[i]].states;
+	struct store_job peek = {.step = {.limit = &limit->algo, .at = moment_given(NOW)}};
 	struct algo_outcome outcome;
 
+	if (!limit)
+		return 0;
 	peek.step.key.hash = store_hash(s->table->store, limit->algo.identity, &"abc"[key], 1);
-	carry_out(states, &peek, &outcome);
+	carry_out(states, &peek, ALGO_PEEK, &outcome);
 	return limit->algo.quota - outcome.remaining;
+}
+
+static void check_limit(const struct scene *s, size_t i, size_t key)
+{
+	const struct weir_limit *limit = engine_limit_at(s->engine, i);
+	const struct weir_limit *here = at_store[i] < 0 ? limit : limit->local;
+	const uint64_t *held = s->held[i][key];
+
+	assert_int_equal(in_use(s, here, s->table->store, key), held[IN_MEMORY]);
+	if (at_store[i] >= 0)
+		assert_int_equal(in_use(s, limit, s->later[at_store[i]].states, key),
+		                 held[AT_STORE] + s->lost[i][key]);
 }
 
 static void close_scene(struct scene *s)
@@ -325,20 +409,32 @@ static void close_scene(struct scene *s)
 	for (size_t i = 0; i < LIMITS; i++)
 		for (size_t key = 0; key < KEYS; key++)
 			if (strcmp(limits[i].options.name, "shadow") != 0) /* what it takes is not given back */
-				assert_int_equal(in_use(s, i, key), s->held[i][key] + s->lost[i][key]);
-	print_message("%llu allowed, %llu denied, %llu failed, %llu cancelled, %llu waited\n",
+				check_limit(s, i, key);
+	print_message("%llu allowed, %llu denied, %llu cancelled, %llu waited, %llu withheld, failed: "
+	              "%llu local, %llu open, %llu closed\n",
 	              (unsigned long long)s->allowed, (unsigned long long)s->denied,
-	              (unsigned long long)s->failed, (unsigned long long)s->cancelled,
-	              (unsigned long long)s->waited);
-	assert_true(s->allowed > 0 && s->denied > 0 && s->failed > 0 && s->waited > 0);
+	              (unsigned long long)s->cancelled, (unsigned long long)s->waited,
+	              (unsigned long long)s->withheld, (unsigned long long)s->failed[RULES_LOCAL],
+	              (unsigned long long)s->failed[RULES_OPEN],
+	              (unsigned long long)s->failed[RULES_CLOSED]);
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(s->later[i].count, 0);
 		store_close(s->later[i].states);
 		pthread_mutex_destroy(&s->later[i].lock);
+		pthread_mutex_destroy(&s->later[i].states_lock);
 		pthread_cond_destroy(&s->later[i].filled);
 	}
 	weir_engine_close(s->engine);
 	weir_table_close(s->table);
+}
+
+/* What many plans come to by chance. */
+static void assert_all_happened(const struct scene *s)
+{
+	assert_true(s->allowed > 0 && s->denied > 0 && s->cancelled > 0 && s->waited > 0);
+	assert_true(s->withheld > 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(s->failed[i] > 0);
 }
 
 static void plans_end_with_what_they_should_have_taken(void **state)
@@ -353,12 +449,13 @@ static void plans_end_with_what_they_should_have_taken(void **state)
 	open_scene(&s, given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec);
 	while (left) {
 		struct later *later = &s.later[draw(&s.seed, 2)];
-		struct store_job *job = take_job(later, &s.seed);
+		struct store_job *chain = take_chain(later, &s.seed);
 
-		if (job)
-			complete(&s, later, job, draw(&s.seed, 60) == 0);
+		if (chain)
+			complete(&s, later, chain, &s.seed);
 		left = do_anything(&s);
 	}
+	assert_all_happened(&s);
 	close_scene(&s);
 }
 
@@ -373,17 +470,17 @@ static void *complete_all(void *argument)
 {
 	struct worker *worker = argument;
 	struct later *later = worker->later;
-	struct store_job *job;
+	struct store_job *chain;
 
 	for (;;) {
 		pthread_mutex_lock(&later->lock);
 		while (later->count == 0 && !later->closing)
 			pthread_cond_wait(&later->filled, &later->lock);
-		job = take_job(later, &worker->seed);
+		chain = take_chain(later, &worker->seed);
 		pthread_mutex_unlock(&later->lock);
-		if (!job)
+		if (!chain)
 			return NULL;
-		complete(worker->scene, later, job, draw(&worker->seed, 60) == 0);
+		complete(worker->scene, later, chain, &worker->seed);
 	}
 }
 
@@ -399,7 +496,7 @@ static void steps_are_completed_by_other_threads(void **state)
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, complete_all, &workers[i]), 0);
 	}
 	while (do_anything(&s))
-		;
+		sched_yield();
 	for (size_t i = 0; i < 2; i++) {
 		pthread_mutex_lock(&s.later[i].lock);
 		s.later[i].closing = true;
@@ -408,6 +505,7 @@ static void steps_are_completed_by_other_threads(void **state)
 	}
 	for (size_t i = 0; i < 4; i++)
 		pthread_join(workers[i].thread, NULL);
+	assert_true(s.allowed > 0 && s.denied > 0);
 	close_scene(&s);
 }
 
@@ -427,14 +525,13 @@ static void a_direct_call_is_submitted_too(void **state)
 		assert_int_equal(engine_prepare_limit(s.table, limit, &call, SLICE("a"), plan), WEIR_OK);
 		assert_int_equal(engine_run(&s.turn, plan, &d), ENGINE_SUBMITTED);
 		s.ready = NULL;
-		complete(&s, &s.later[0], take_job(&s.later[0], &s.seed), false);
+		complete(&s, &s.later[0], take_chain(&s.later[0], &s.seed), &s.seed);
 		assert_non_null(s.ready);
 		assert_int_equal(engine_resume(&s.turn, plan, &d), ENGINE_DONE);
 		assert_int_equal(d.allowed, i == 0);
 		assert_string_equal(d.limit, "there");
 	}
-	s.held[1][0] = QUOTA;
-	s.allowed = s.denied = s.failed = s.waited = 1;
+	s.held[1][0][AT_STORE] = QUOTA;
 	close_scene(&s);
 }
 

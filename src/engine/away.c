@@ -1,0 +1,42 @@
+#include "engine/away.h"
+
+enum rules_failure away_policy(const struct step *step)
+{
+	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
+	                                ? step->rule->on_store_failure
+	                                : step->limit->on_store_failure;
+
+	return policy == RULES_LOCAL && !step->limit->local ? RULES_CLOSED : policy;
+}
+
+void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)
+{
+	struct store *store = table->store;
+	uint64_t hash = store_hash(store, limit->algo.identity, step->key_name.data, step->key_name.len);
+
+	step->limit = limit;
+	step->remote = engine_remote_store(table, limit) != NULL;
+	step->key = step->remote ? (struct store_key){.hash = hash}
+	                         : store_key(store, &limit->algo, hash);
+}
+
+void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
+{
+	const struct algo_limit *algo = algo_current(&step->limit->algo);
+	struct algo_outcome outcome;
+
+	algo_outcome_full(algo, &outcome);
+	outcome.reason = WEIR_REASON_STORE_FAILURE;
+	if (allowed) {
+		algo_outcome_open(&outcome);
+		outcome.reset_after_ns = 0;
+	}
+	limit_explain(step->limit, algo, &outcome, d);
+}
+
+void away_return(const struct weir_table *table, struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count && plan->op <= ALGO_PEEK; i++)
+		if (plan->steps[i].limit->origin)
+			away_move(table, &plan->steps[i], plan->steps[i].limit->origin);
+}

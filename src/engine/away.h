@@ -1,0 +1,19 @@
+/* away.h: steps whose store is away. */
+#ifndef ENGINE_AWAY_H
+#define ENGINE_AWAY_H
+
+#include "engine/plan.h"
+
+/** What happens where the store of a step could not do it. */
+enum rules_failure away_policy(const struct step *step);
+
+/** Allowed, with nothing taken, or denied. */
+void away_decide(const struct step *step, bool allowed, struct weir_decision *d);
+
+/** From here on the step is of another limit. */
+void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit);
+
+/** A plan whose steps have moved to memory tries their stores again. */
+void away_return(const struct weir_table *table, struct plan *plan);
+
+#endif
