@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "redis/url.h"
 
 struct redis_node;

@@ -1,0 +1,248 @@
+/* The blocking port, with a lane of the test's own. */
+#include "server.h"
+
+#include <netdb.h>
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/blocking.h"
+#include "redis/link.h"
+#include "redis/redis.h"
+
+struct redis_node {
+	struct link *link;
+	void *line; /* NULL: none */
+	size_t lost;
+	char why[160];
+};
+
+/* A command of the lane, and what came of it. */
+struct asked {
+	struct link_call call; /* first */
+	char text[64];
+};
+
+static struct fixture {
+	struct store_lane lane;
+	struct redis_url url;
+	struct blocking *blocking;
+	struct redis_port *port;
+	struct redis_node node;
+	size_t pending, ticks;
+	bool dials_again; /* when a node is lost */
+} f;
+
+struct link *redis_node_link(struct redis_node *node)
+{
+	return node->link;
+}
+
+void redis_node_in(struct redis_node *node, struct slice bytes)
+{
+	if (link_in(node->link, bytes) == WEIR_OK)
+		return;
+	snprintf(node->why, sizeof node->why, "%s", link_error(node->link));
+	f.port->kind->hang_up(f.port, node->line);
+	node->line = NULL;
+	link_close(node->link);
+	node->link = NULL;
+}
+
+static void dial(unsigned port)
+{
+	f.url.hosts[0].port = (uint16_t)port;
+	assert_int_equal(link_open(&f.node.link, &f.url, "h"), WEIR_OK);
+	assert_true(f.port->kind->dial(f.port, &f.node, &f.url.hosts[0], &f.node.line));
+}
+
+void redis_node_lost(struct redis_node *node, const char *why)
+{
+	node->lost++;
+	node->line = NULL;
+	snprintf(node->why, sizeof node->why, "%s", why);
+	link_close(node->link);
+	node->link = NULL;
+	if (f.dials_again)
+		dial(f.url.hosts[0].port);
+}
+
+void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns)
+{
+	assert_ptr_equal(lane, &f.lane);
+	assert_true(monotonic_ns <= os_monotonic_ns());
+	f.ticks++;
+	f.pending = 0;
+}
+
+static void replied(struct link_call *call, const struct redis_reply *reply)
+{
+	struct asked *asked = (struct asked *)call;
+
+	snprintf(asked->text, sizeof asked->text, "%.*s", reply ? (int)reply->text.len : 4,
+	         reply ? reply->text.data : "lost");
+	f.pending--;
+}
+
+static void ask(struct asked *asked, const char *word)
+{
+	const struct slice words[] = {SLICE("ECHO"), slice_of(word)};
+
+	*asked = (struct asked){.call = {.replied = replied}};
+	link_write_words(link_command(f.node.link), words, 2);
+	link_sent(f.node.link, &asked->call);
+	f.port->kind->send(f.port, f.node.line);
+	f.pending++;
+}
+
+static void begin(const char *host)
+{
+	char text[300];
+
+	snprintf(text, sizeof text, "redis://%s", host);
+	f = (struct fixture){.blocking = blocking_open()};
+	f.port = blocking_port(f.blocking);
+	blocking_serve(f.blocking, &f.lane);
+	assert_int_equal(redis_url_read(text, &f.url, NULL), WEIR_OK);
+}
+
+static void end(void)
+{
+	if (f.node.line)
+		f.port->kind->hang_up(f.port, f.node.line);
+	if (f.node.link)
+		link_close(f.node.link);
+	blocking_close(f.blocking);
+	redis_url_free(&f.url);
+}
+
+static void a_call_ends_with_the_reply(void **state)
+{
+	static const char *const hosts[] = {"127.0.0.1", "localhost"};
+	struct server server = server_start(NULL);
+	struct asked one, two;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		begin(hosts[i]);
+		dial(server.port);
+		ask(&one, "one");
+		blocking_run(f.blocking, &f.pending);
+		assert_string_equal(one.text, "one");
+		ask(&one, "three");
+		ask(&two, "two");
+		blocking_run(f.blocking, &f.pending);
+		assert_string_equal(one.text, "three");
+		assert_string_equal(two.text, "two");
+		assert_int_equal(f.node.lost + f.ticks, 0);
+		end();
+	}
+	server_stop(&server);
+}
+
+static void a_refused_connection_is_told_once(void **state)
+{
+	struct asked asked;
+
+	(void)state;
+	begin("127.0.0.1");
+	dial(server_free_port());
+	ask(&asked, "x");
+	blocking_run(f.blocking, &f.pending);
+	assert_string_equal(asked.text, "lost");
+	assert_string_equal(f.node.why, "Connection refused");
+	assert_int_equal(f.node.lost, 1);
+	end();
+}
+
+static void a_name_that_is_none_is_told(void **state)
+{
+	struct asked asked;
+
+	(void)state;
+	begin("not..a..name");
+	dial(1);
+	ask(&asked, "x");
+	blocking_run(f.blocking, &f.pending);
+	assert_string_equal(f.node.why, gai_strerror(EAI_NONAME));
+	end();
+}
+
+static void an_alarm_ends_a_call_to_a_server_that_hangs(void **state)
+{
+	struct server server = server_start(NULL);
+	struct asked asked;
+
+	(void)state;
+	begin("127.0.0.1");
+	dial(server.port);
+	ask(&asked, "x");
+	blocking_run(f.blocking, &f.pending);
+	kill(server.pid, SIGSTOP);
+	ask(&asked, "y");
+	f.port->kind->alarm(f.port, os_monotonic_ns() + 20 * NS_PER_MS);
+	blocking_run(f.blocking, &f.pending);
+	assert_int_equal(f.ticks, 1);
+	assert_string_equal(asked.text, "");
+	end();
+	server_stop(&server);
+}
+
+/* Else the next call would be the one to be lost. */
+static void a_connection_that_ended_between_calls_is_found_before_the_next(void **state)
+{
+	struct server server = server_start(NULL);
+	struct asked asked;
+
+	(void)state;
+	begin("127.0.0.1");
+	dial(server.port);
+	ask(&asked, "x");
+	blocking_run(f.blocking, &f.pending);
+	server_kill(&server);
+	server_start_in(&server, "--port", NULL);
+	f.dials_again = true;
+	for (int ms = 0; f.node.lost == 0 && ms < SERVER_WAIT_MS; ms++) {
+		blocking_look(f.blocking);
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(f.node.lost, 1);
+	assert_string_equal(f.node.why, "it has closed the connection");
+	ask(&asked, "again");
+	blocking_run(f.blocking, &f.pending);
+	assert_string_equal(asked.text, "again");
+	end();
+	server_stop(&server);
+}
+
+static void what_is_large_goes_in_parts(void **state)
+{
+	struct server server = server_start(NULL);
+	size_t len = (size_t)3 << 20;
+	char *word = calloc(1, len + 1);
+	struct asked asked;
+
+	(void)state;
+	memset(word, 'w', len);
+	begin("127.0.0.1");
+	dial(server.port);
+	ask(&asked, word);
+	blocking_run(f.blocking, &f.pending);
+	assert_int_equal(strlen(asked.text), sizeof asked.text - 1);
+	end();
+	server_stop(&server);
+	free(word);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_call_ends_with_the_reply),
+	    cmocka_unit_test(a_refused_connection_is_told_once),
+	    cmocka_unit_test(a_name_that_is_none_is_told),
+	    cmocka_unit_test(an_alarm_ends_a_call_to_a_server_that_hangs),
+	    cmocka_unit_test(a_connection_that_ended_between_calls_is_found_before_the_next),
+	    cmocka_unit_test(what_is_large_goes_in_parts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
