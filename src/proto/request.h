@@ -132,6 +132,7 @@ struct reply {
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
 	bool known;                    /* REQUEST_KEY: it has, or had, a state */
 	bool waits;                    /* the server's: it is to wait for a key, and is not decided */
+	bool at_store;                 /* likewise: a store has steps of it */
 	uint64_t wait_ns;              /* the server's: how long the answer is held */
 	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */

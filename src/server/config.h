@@ -24,6 +24,7 @@ struct server_config {
 	struct metrics_limit **metrics; /* as the limits of `engine` */
 	size_t metric_adhoc;            /* the index of those that requests bring along */
 	size_t metric_none; /* and of requests to which no limit applied */
+	bool has_stores;    /* that complete steps later: limits are at some */
 };
 
 /** Reads a file in the language that its name tells. Errors as weir_config_read_file. */

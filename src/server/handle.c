@@ -9,6 +9,7 @@
 #include "server/client_ip.h"
 #include "server/door.h"
 #include "server/page.h"
+#include "server/park.h"
 #include "server/permit.h"
 
 static const enum algo_op ops[] = {
@@ -49,6 +50,24 @@ static void explain(const struct work *work, struct reply *reply)
 	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
+/* Whether a store has it now. */
+static inline bool is_at_store(struct worker *worker, enum engine_state state)
+{
+	if (__builtin_expect(state != ENGINE_SUBMITTED, 1))
+		return false;
+	park_count(worker);
+	return true;
+}
+
+static void cancel(struct worker *worker, struct plan *plan)
+{
+	bool was_there = plan->submission != NULL;
+	enum engine_state state = engine_cancel(&worker->turn, plan);
+
+	if (!was_there)
+		is_at_store(worker, state);
+}
+
 /* Of a batch all items: none of them has an answer. */
 static void undo(struct worker *worker, struct work *work)
 {
@@ -58,7 +77,34 @@ static void undo(struct worker *worker, struct work *work)
 	for (size_t i = n; i > 0; i--)
 		undo(worker, &items[i - 1]);
 	if (work->status == WEIR_OK)
-		engine_cancel(&worker->turn, &work->plan);
+		cancel(worker, &work->plan);
+}
+
+void handle_give_back(struct worker *worker, struct work *work, uint64_t wait_ns)
+{
+	size_t n;
+	struct work *items = items_of(work, &n);
+
+	for (size_t i = n; i > 0; i--) {
+		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
+
+		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
+			handle_give_back(worker, &items[i - 1], reply->wait_ns);
+	}
+	if (work->status == WEIR_OK)
+		cancel(worker, &work->plan);
+}
+
+void handle_end(struct worker *worker, struct work *work)
+{
+	size_t n;
+	struct work *items = items_of(work, &n);
+	struct weir_decision ignored;
+
+	for (size_t i = n; i > 0; i--)
+		handle_end(worker, &items[i - 1]);
+	if (work->plan.submission)
+		is_at_store(worker, engine_resume(&worker->turn, &work->plan, &ignored));
 }
 
 void handle_no_memory(struct worker *worker, struct work *work)
@@ -119,19 +165,31 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
-static enum engine_state run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
+                                       struct weir_decision *decision);
+
+/* Begins, or goes on. False: the plan waits, or is at a store. */
+static inline bool run(struct worker *worker, struct work *work, struct reply *reply,
+                       engine_begin *begin)
 {
-	return plan->stage == PLAN_PREPARED ? engine_run(turn, plan, d) : engine_resume(turn, plan, d);
+	const struct turn *turn = &worker->turn;
+	struct plan *plan = &work->plan;
+	struct weir_decision *d = &reply->decision;
+	enum engine_state state =
+	    plan->stage == PLAN_PREPARED ? begin(turn, plan, d) : engine_resume(turn, plan, d);
+
+	reply->waits = state == ENGINE_WAITS;
+	reply->at_store = is_at_store(worker, state);
+	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE)
+		check(work, plan->status);
+	return state == ENGINE_DONE;
 }
 
 static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
-	if (work->status != WEIR_OK)
-		return;
-	reply->waits = run(&worker->turn, &work->plan, d) == ENGINE_WAITS;
-	if (reply->waits)
+	if (work->status != WEIR_OK || !run(worker, work, reply, engine_run))
 		return;
 	if (work->plan.permit.id != 0 && permit_answer(worker, &work->plan, reply) != WEIR_OK) {
 		handle_no_memory(worker, work);
@@ -149,9 +207,11 @@ static void finish_decision(struct worker *worker, struct work *work, struct rep
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {
-	engine_deny(&worker->turn, &work->plan, reason, &reply->decision);
+	reply->at_store = is_at_store(worker, engine_deny(&worker->turn, &work->plan, reason,
+	                                                  &reply->decision));
 	reply->waits = false;
-	spread(worker, &reply->decision);
+	if (!reply->at_store)
+		spread(worker, &reply->decision);
 }
 
 static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected,
@@ -174,10 +234,32 @@ static const weir_limit *find_limit(struct worker *worker, struct work *work, st
 	return limit;
 }
 
+/* At a store a key is peeked at before it is forgotten, so that the answer says whether it was. */
 static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
+	enum algo_op op = worker->adhoc.any.store ? ALGO_PEEK : ops[r->op];
+
 	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
-	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
+	                                 &(struct algo_call){op}, r->key, &work->plan));
+}
+
+/* False: it is at a store. */
+static bool forget(struct worker *worker, struct work *work, struct reply *reply)
+{
+	struct plan *plan = &work->plan;
+
+	if (!plan->only.limit->store) {
+		reply->known = engine_forget(&worker->turn, plan);
+		return true;
+	}
+	if (!run(worker, work, reply, engine_decide))
+		return false;
+	reply->known = plan->op == ALGO_RESET || reply->decision.reset_after_ns > 0;
+	if (!reply->known || plan->op == ALGO_RESET)
+		return true;
+	plan->op = ALGO_RESET;
+	plan->stage = PLAN_PREPARED;
+	return run(worker, work, reply, engine_decide);
 }
 
 /* Without its parameters nothing can be told of a bucket but until when it has something to say. */
@@ -187,11 +269,13 @@ static void finish_key(struct worker *worker, struct work *work, struct reply *r
 
 	if (work->status != WEIR_OK)
 		return;
-	if (work->plan.op == ALGO_RESET) {
-		reply->known = engine_forget(&worker->turn, &work->plan);
+	if (work->op == REQUEST_RESET) {
+		if (!forget(worker, work, reply))
+			return;
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
-		engine_decide(&worker->turn, &work->plan, d);
+		if (!run(worker, work, reply, engine_decide))
+			return;
 		reply->known = d->reset_after_ns > 0;
 	}
 	d->quota = d->remaining = 0;
@@ -305,7 +389,7 @@ static void finish_rules(struct worker *worker, struct work *work, struct reply 
 
 	finish_decision(worker, work, reply);
 	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !reply->waits &&
-	    !d->limit)
+	    !reply->at_store && !d->limit)
 		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
 }
 
@@ -330,9 +414,12 @@ static void prepare_adhoc(struct worker *worker, struct work *work, const struct
 }
 
 /* A cost that could never pass was peeked at. */
-static void finish_never(struct worker *worker, struct work *work, struct weir_decision *d)
+static void finish_never(struct worker *worker, struct work *work, struct reply *reply)
 {
-	engine_decide(&worker->turn, &work->plan, d);
+	struct weir_decision *d = &reply->decision;
+
+	if (!run(worker, work, reply, engine_decide))
+		return;
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
 	handle_observe(worker, &work->plan.only);
@@ -341,7 +428,7 @@ static void finish_never(struct worker *worker, struct work *work, struct weir_d
 static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_ECOST)
-		finish_never(worker, work, &reply->decision);
+		finish_never(worker, work, reply);
 	else
 		finish_decision(worker, work, reply);
 }
@@ -416,6 +503,27 @@ static void refuse_waiting(struct worker *worker, struct work *item, struct repl
 		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
 }
 
+/* They are all to be finished, as if they were at a store, at first. */
+static struct reply *replies_of(struct worker *worker, struct batch *batch)
+{
+	size_t n = batch->request.item_count;
+
+	if (batch->replies)
+		return batch->replies;
+	batch->replies = arena_array(&worker->arena, n, sizeof *batch->replies);
+	for (size_t i = 0; batch->replies && i < n; i++)
+		batch->replies[i].at_store = true;
+	return batch->replies;
+}
+
+static void finish_item(struct worker *worker, struct work *item, struct reply *reply)
+{
+	handle_finish(worker, item, reply);
+	refuse_waiting(worker, item, reply);
+	if (!reply->at_store)
+		explain(item, reply);
+}
+
 static void finish_batch(struct worker *worker, struct work *work, struct reply *reply)
 {
 	size_t n;
@@ -424,17 +532,19 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 
 	if (work->status != WEIR_OK)
 		return;
-	replies = arena_array(&worker->arena, n, sizeof *replies);
+	replies = replies_of(worker, (struct batch *)work->whole);
 	if (!replies) {
 		check(work, WEIR_ENOMEM);
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		handle_finish(worker, &items[i], &replies[i]);
-		refuse_waiting(worker, &items[i], &replies[i]);
-		explain(&items[i], &replies[i]);
+		if (replies[i].at_store)
+			finish_item(worker, &items[i], &replies[i]);
+		reply->at_store |= replies[i].at_store;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
+	if (reply->at_store)
+		return;
 	for (size_t i = 0; i < n; i++)
 		tell_later(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
 	reply->items = replies;
@@ -549,26 +659,22 @@ void handle_finish(struct worker *worker, struct work *work, struct reply *reply
 	int error;
 
 	reply->permit = (struct slice){NULL, 0};
-	reply->waits = false;
+	reply->waits = reply->at_store = false;
 	reply->wait_ns = 0;
 	if (!is_refused(work))
 		kinds[work->kind].finish(worker, work, reply);
+	if (__builtin_expect(reply->at_store, 0))
+		return;
 	error = error_of(work);
 	if (error != WEIR_OK)
 		metrics_add(&metrics_of(worker)->errors[protocol_of(work->conn)->metric][-error], 1);
 }
 
-void handle_resume(struct worker *worker, struct work *work, struct server_config *config,
-                   struct reply *reply)
+void handle_adapt(struct worker *worker, struct work *work)
 {
-	struct server_config *newest = worker->config;
-
-	if (config != newest && !engine_adapt(&work->plan, newest->engine))
+	if (!engine_adapt(&work->plan, worker->config->engine))
 		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit",
 		           slice_of(work->plan.only.limit->name));
-	worker->config = config;
-	handle_finish(worker, work, reply);
-	worker->config = newest;
 }
 
 void handle_reply(struct worker *worker, const struct work *work, struct reply *reply,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/handle.h"
+#include "server/park.h"
 
 /* The bytes that the heap adds to three allocations. */
 #define ALLOCATIONS 48
@@ -36,12 +37,16 @@ static void unlink_held(struct held *held)
 	net_conn_release(held->conn, held->size);
 }
 
-static void free_held(struct held *held)
+void hold_free(struct held *held)
 {
 	if (!held)
 		return;
 	buffer_free(&held->reply);
+	held->conn = NULL;
+	if (held->at_store > 0)
+		return;
 	free(held->taken);
+	arena_free(&held->arena);
 	server_config_drop(held->config);
 	free(held);
 }
@@ -76,7 +81,11 @@ void hold_remove(struct worker *worker, struct held *held)
 {
 	finish(worker, held);
 	unlink_held(held);
-	server_config_drop(held->config);
+}
+
+bool hold_is_next(const struct held *held)
+{
+	return protocol_of(held->conn)->codec->streams || client_of(held->conn)->first == held;
 }
 
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
@@ -90,7 +99,7 @@ static void write_answer(struct held *held)
 {
 	buffer_add(net_conn_out(held->conn), held->reply.data, held->reply.len);
 	unlink_held(held);
-	free_held(held);
+	hold_free(held);
 }
 
 /* Writes what may be written now that `held` is done. */
@@ -133,7 +142,7 @@ static bool fill(struct worker *worker, struct held *held, const struct work *wo
 {
 	held->wait_ns = reply->wait_ns;
 	held->decided = ++worker->decisions;
-	held->taken_count = taken_of(work, reply, NULL);
+	held->taken_count = held->keeps_plan ? 0 : taken_of(work, reply, NULL);
 	if (held->taken_count > 0) {
 		held->taken = calloc(held->taken_count, sizeof *held->taken);
 		if (!held->taken)
@@ -173,15 +182,42 @@ static void let_go(struct worker *worker, struct net_conn *conn)
 	net_conn_finish(conn);
 }
 
+/* What was not answered yet goes back when the client is let go. */
+static void fail(struct worker *worker, struct held *held, struct work *work)
+{
+	if (!held->keeps_plan)
+		handle_no_memory(worker, work);
+	let_go(worker, held->conn);
+}
+
+/* Without a copy. False: no memory. */
+static bool write_now(struct worker *worker, struct held *held, struct work *work,
+                      struct reply *reply)
+{
+	struct buffer *out = net_conn_out(held->conn);
+	size_t len = out->len;
+
+	handle_reply(worker, work, reply, out);
+	if (!out->failed)
+		return true;
+	out->failed = false;
+	out->len = len;
+	return false;
+}
+
 void hold_decided(struct worker *worker, struct held *held, struct work *work,
                   struct reply *reply)
 {
-	struct net_conn *conn = held->conn;
-
 	count_request(worker, work);
-	if (!fill(worker, held, work, reply)) {
-		handle_no_memory(worker, work);
-		let_go(worker, conn);
+	if (reply->wait_ns == 0 && hold_is_next(held)) {
+		if (!write_now(worker, held, work, reply)) {
+			fail(worker, held, work);
+			return;
+		}
+		finish(worker, held);
+		write_done(held);
+	} else if (!fill(worker, held, work, reply)) {
+		fail(worker, held, work);
 	} else if (reply->wait_ns > 0) {
 		held->kind = &start_kind;
 		hold_put_off(worker, held, start_of(worker, reply));
@@ -197,7 +233,7 @@ static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 	struct held *held = calloc(1, sizeof *held);
 
 	if (!held || !fill(worker, held, work, reply)) {
-		free_held(held);
+		hold_free(held);
 		return false;
 	}
 	held->size = sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken +
@@ -206,7 +242,7 @@ static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 	if (reply->wait_ns == 0)
 		append(worker, held);
 	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, reply))) {
-		free_held(held);
+		hold_free(held);
 		return false;
 	}
 	return true;
@@ -266,14 +302,16 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	for (; held; held = older) {
 		older = held->next;
+		if (held->keeps_plan)
+			park_undo(worker, (struct parked *)held);
 		for (size_t i = held->taken_count; i > 0; i--)
 			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
-		free_held(held);
+		hold_free(held);
 	}
 	count_held(worker); /* now that nothing of theirs is taken any more */
 }
 
-void hold_run(struct worker *worker)
+uint64_t hold_run(struct worker *worker)
 {
 	uint64_t now_ns = worker->holds.count > 0 ? os_monotonic_ns() : 0;
 	struct heap_node *first;
@@ -286,7 +324,7 @@ void hold_run(struct worker *worker)
 		else
 			held->kind->due(worker, held, now_ns);
 	}
-	net_loop_alarm(worker->loop, first ? first->due : 0);
+	return first && first->due != HOLD_NEVER ? first->due : 0;
 }
 
 void hold_give_up(struct worker *worker)
@@ -296,12 +334,16 @@ void hold_give_up(struct worker *worker)
 	size_t sorted = 0;
 
 	/* By the newest start, which is the only one of its key that can be given back. */
-	while (holds->count > 0) {
-		if (holds->count != sorted)
+	for (;;) {
+		size_t n = holds->count;
+
+		if (n != sorted)
 			heap_sort(holds);
-		if (holds->nodes[holds->count - 1]->due <= last_ns)
+		while (n > 0 && holds->nodes[n - 1]->due == HOLD_NEVER) /* stores tell soon */
+			n--;
+		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
 			break;
 		sorted = holds->count - 1;
-		let_go(worker, ((struct held *)holds->nodes[sorted])->conn);
+		let_go(worker, ((struct held *)holds->nodes[n - 1])->conn);
 	}
 }

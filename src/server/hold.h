@@ -7,7 +7,7 @@
  * and has its answer here. When the first is done, it is written with all that are done
  * behind it. A codec that `streams` needs no order: each answer is written when it is done.
  *
- * One heap and one timer a worker: a work that waits costs memory alone. The network counts
+ * One heap and one alarm a worker: a work that waits costs memory alone. The network counts
  * that memory, and hands over nothing more of a connection that has its share of it.
  *
  * Each owns a reference to the configuration that it was prepared by.
@@ -19,6 +19,9 @@
 
 /* About what a work that waits takes: so many of one client fit into its share. */
 #define HOLD_SIZE ((size_t)1 << 10)
+
+/* When nothing but an event makes it go on. */
+#define HOLD_NEVER UINT64_MAX
 
 /* A reason to wait. */
 struct held_kind {
@@ -39,15 +42,22 @@ struct held {
 	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
 	uint64_t wait_ns;             /* until it may start, from when it was decided */
 	struct buffer reply;
+	struct arena arena;           /* of what is finished in several turns, see park.c */
 	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
 	size_t taken_count;
+	bool keeps_plan;              /* instead: it is a struct parked, whose plan knows */
+	size_t at_store;              /* plans that stores have of it: it lasts until they have told */
 };
 
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
 bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
               struct net_conn *conn, uint64_t due_ns);
-/** Takes it out again, as if it had not been added. */
+/** Takes it out again, as if it had not been added; hold_free follows. */
 void hold_remove(struct worker *worker, struct held *held);
+/** Now, or (without a connection from now on) when stores have told of all that they have of it. */
+void hold_free(struct held *held);
+/** Whether its answer, if it was there, could be written. */
+bool hold_is_next(const struct held *held);
 /** It is due then. */
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
 
@@ -60,8 +70,8 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work,
  */
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
 
-/** Does what is due, and sets the loop's alarm for what comes next. */
-void hold_run(struct worker *worker);
+/** Does what is due. Returns when the next is; 0: nothing is. */
+uint64_t hold_run(struct worker *worker);
 
 /**
  * The client is gone, or is to be let go: its works end without an answer. What they took

@@ -1,198 +1,203 @@
 #include "server/queue.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "wait/waitlist.h"
 #include "server/handle.h"
-#include "server/hold.h"
+#include "server/park.h"
 
-/* About what its answer will take. */
-#define REPLY_SIZE 256
-
-struct queued {
-	struct held held; /* first; due when it is to be tried, or has waited long enough */
-	struct waiter waiter;
-	struct worker *worker;
-	struct queued *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
-	bool is_first;                           /* as its own loop knows */
-	bool has_moved;                          /* from one key's queue to another's */
-	uint64_t start_ns;    /* of the monotonic clock, as all that follow */
-	uint64_t end_ns;      /* in this queue */
-	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
-	struct work work;     /* what its plan points to is in `bytes` */
-	alignas(max_align_t) char bytes[];
-};
-
-static struct queued *queued_of(struct waiter *waiter)
+static struct parked *parked_of(struct waiter *waiter)
 {
-	return (struct queued *)((char *)waiter - offsetof(struct queued, waiter));
+	return (struct parked *)((char *)waiter - offsetof(struct parked, place.waiter));
 }
 
 /* From any thread. */
 static void wake(struct waiter *waiter)
 {
-	struct queued *queued = queued_of(waiter);
-	struct worker *worker = queued->worker;
+	struct parked *parked = parked_of(waiter);
+	struct queue_place *place = &parked->place;
+	struct worker *worker = parked->worker;
 
 	pthread_mutex_lock(&worker->lock);
-	if (!queued->woken_link) {
-		queued->next_woken = worker->woken;
-		queued->woken_link = &worker->woken;
-		if (queued->next_woken)
-			queued->next_woken->woken_link = &queued->next_woken;
-		worker->woken = queued;
+	if (!place->woken_link) {
+		place->next_woken = worker->woken;
+		place->woken_link = &worker->woken;
+		if (place->next_woken)
+			place->next_woken->place.woken_link = &place->next_woken;
+		worker->woken = parked;
 		net_loop_wake(worker->loop);
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
 
 /* Under the lock. */
-static void forget_woken(struct queued *queued)
+static void forget_woken(struct queue_place *place)
 {
-	if (!queued->woken_link)
+	if (!place->woken_link)
 		return;
-	*queued->woken_link = queued->next_woken;
-	if (queued->next_woken)
-		queued->next_woken->woken_link = queued->woken_link;
-	queued->woken_link = NULL;
+	*place->woken_link = place->next_woken;
+	if (place->next_woken)
+		place->next_woken->place.woken_link = place->woken_link;
+	place->woken_link = NULL;
 }
 
 /*
  * The queue of the key that its plan waits for. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct worker *worker, struct queued *queued, uint64_t now_ns)
+static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
 {
-	const struct plan *plan = &queued->work.plan;
+	const struct plan *plan = &parked->work.plan;
 	const struct algo_limit *limit = &plan->refused->limit->algo;
+	struct queue_place *place = &parked->place;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
+	struct waitlist *list = waitlist_make(&worker->shared->table->waiting);
 	enum waitlist_joined joined;
 
-	queued->end_ns = queued->has_moved ? u64_min(queued->end_ns, end_ns) : end_ns;
-	queued->waiter = (struct waiter){.hash = plan->waits_at, .wake = wake};
-	joined = waitlist_join(waitlist_at(&worker->shared->table->waiting), &queued->waiter,
-	                       wait_queue_max(limit));
-	queued->is_first = joined == WAITLIST_FIRST;
-	return joined != WAITLIST_FULL;
+	if (!list)
+		return false;
+	place->end_ns = place->has_moved ? u64_min(place->end_ns, end_ns) : end_ns;
+	place->waiter = (struct waiter){.hash = plan->waits_at, .wake = wake};
+	joined = waitlist_join(list, &place->waiter, wait_queue_max(limit));
+	place->is_taken = joined != WAITLIST_FULL;
+	place->is_first = joined == WAITLIST_FIRST;
+	return place->is_taken;
 }
 
-static void leave(struct worker *worker, struct queued *queued)
+void queue_leave(struct worker *worker, struct parked *parked)
 {
-	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &queued->waiter);
+	struct queue_place *place = &parked->place;
+
+	if (!place->is_taken)
+		return;
+	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &place->waiter);
+	place->is_taken = false;
 	pthread_mutex_lock(&worker->lock);
-	forget_woken(queued);
+	forget_woken(place);
 	pthread_mutex_unlock(&worker->lock);
 }
 
 void queue_run(struct worker *worker)
 {
-	struct queued *queued;
+	struct parked *parked;
 
 	pthread_mutex_lock(&worker->lock);
-	while ((queued = worker->woken)) {
-		forget_woken(queued);
-		queued->is_first = true;
-		hold_put_off(worker, &queued->held, os_monotonic_ns());
+	while ((parked = worker->woken)) {
+		forget_woken(&parked->place);
+		parked->place.is_first = true;
+		if (parked->held.at_store > 0)
+			parked->place.was_woken = true;
+		else
+			hold_put_off(worker, &parked->held, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
 
-/* Whether it goes on waiting: for the same key as before, or for that which denied it now. */
-static bool stays(struct worker *worker, struct queued *queued, struct reply *reply,
-                  uint64_t now_ns)
+/* When the first of a queue tries again. */
+static uint64_t retry_at(const struct worker *worker, struct parked *parked,
+                         const struct reply *reply, uint64_t now_ns)
 {
-	struct work *work = &queued->work;
-	uint64_t due_ns = UINT64_MAX;
+	uint64_t retry_ns = reply->decision.retry_after_ns;
 
-	if (reply->waits && work->plan.waits_at == queued->waiter.hash) {
-		if (queued->is_first)
-			due_ns = sat_add(now_ns, reply->decision.retry_after_ns);
-	} else {
-		leave(worker, queued);
-		if (!reply->waits)
-			return false;
-		if (!enter(worker, queued, now_ns)) {
-			handle_deny(worker, work, WEIR_REASON_QUEUE_FULL, reply);
-			return false;
-		}
-		queued->has_moved = true;
-		if (queued->is_first) /* in the next turn */
-			due_ns = now_ns + 1;
+	/* Nobody tells what another server gives back. */
+	if (parked->work.plan.refused->limit->store)
+		retry_ns = u64_min(retry_ns, worker->config->rules->store_poll_ns);
+	if (parked->place.was_woken)
+		retry_ns = 0;
+	parked->place.was_woken = false;
+	return sat_add(now_ns, retry_ns);
+}
+
+/* It has waited, and is decided. */
+static void end(struct worker *worker, struct parked *parked, struct reply *reply, uint64_t now_ns)
+{
+	uint64_t start_ns = parked->place.start_ns;
+
+	if (start_ns == 0)
+		return;
+	if (parked->work.status == WEIR_OK)
+		reply->decision.wait_ns += now_ns - start_ns;
+	hold_count(worker, now_ns - start_ns);
+}
+
+/* False: the queue of the key that denied it now has no room. */
+static bool move(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	struct queue_place *place = &parked->place;
+	bool moves = place->is_taken;
+
+	queue_leave(worker, parked);
+	if (!enter(worker, parked, now_ns))
+		return false;
+	place->has_moved |= moves;
+	if (place->start_ns == 0) {
+		place->start_ns = now_ns;
+		place->deadline_ns = sat_add(now_ns, parked->work.plan.max_wait_ns);
 	}
-	hold_put_off(worker, &queued->held, u64_min(due_ns, queued->end_ns));
+	return true;
+}
+
+static const struct held_kind in_queue;
+
+bool queue_stays(struct worker *worker, struct parked *parked, struct reply *reply)
+{
+	struct queue_place *place = &parked->place;
+	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
+	bool stays = place->is_taken && parked->work.plan.waits_at == place->waiter.hash;
+
+	if (reply->waits && !stays && !move(worker, parked, now_ns))
+		handle_deny(worker, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
+	if (!reply->waits) {
+		queue_leave(worker, parked);
+		if (!reply->at_store)
+			end(worker, parked, reply, now_ns);
+		return false;
+	}
+	if (place->is_first) /* a new one in the next turn */
+		due_ns = stays ? retry_at(worker, parked, reply, now_ns) : now_ns + 1;
+	parked->held.kind = &in_queue;
+	hold_put_off(worker, &parked->held, u64_min(due_ns, place->end_ns));
 	return true;
 }
 
 static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
 {
-	struct queued *queued = (struct queued *)held;
-	struct plan *plan = &queued->work.plan;
-	struct reply reply;
+	struct parked *parked = (struct parked *)held;
+	struct queue_place *place = &parked->place;
+	struct plan *plan = &parked->work.plan;
 
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	if (now_ns >= queued->end_ns)
+	if (now_ns >= place->end_ns)
 		plan->max_wait_ns = WEIR_ZERO;
 	else if (plan->max_wait_ns != 0)
-		plan->max_wait_ns = queued->deadline_ns - now_ns;
-	plan->position = !queued->is_first   ? WAIT_BEHIND
-	                 : queued->has_moved ? WAIT_YIELDED
-	                                     : WAIT_FIRST;
-	plan->waits_at = queued->waiter.hash;
-	handle_resume(worker, &queued->work, held->config, &reply);
-	if (!stays(worker, queued, &reply, now_ns)) {
-		if (queued->work.status == WEIR_OK)
-			reply.decision.wait_ns += now_ns - queued->start_ns;
-		hold_count(worker, now_ns - queued->start_ns);
-		hold_decided(worker, held, &queued->work, &reply);
-	}
+		plan->max_wait_ns = place->deadline_ns - now_ns;
+	plan->position = !place->is_first   ? WAIT_BEHIND
+	                 : place->has_moved ? WAIT_YIELDED
+	                                    : WAIT_FIRST;
+	plan->waits_at = place->waiter.hash;
+	if (held->config != worker->config)
+		handle_adapt(worker, &parked->work);
+	park_resume(worker, parked);
 	arena_reset(&worker->arena);
 }
 
 static void cancel(struct worker *worker, struct held *held)
 {
-	leave(worker, (struct queued *)held);
+	queue_leave(worker, (struct parked *)held);
 }
 
-static const struct held_kind queued_kind = {resume, cancel};
-
-static struct queued *open_queued(struct worker *worker, const struct work *work)
-{
-	size_t size = sizeof(struct queued) + engine_extent(&work->plan);
-	struct queued *queued;
-
-	if (!waitlist_make(&worker->shared->table->waiting))
-		return NULL;
-	queued = calloc(1, size);
-	if (!queued)
-		return NULL;
-	queued->worker = worker;
-	queued->work = *work;
-	engine_suspend(worker->shared->table, &queued->work.plan, &work->plan, queued->bytes);
-	queued->start_ns = clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns);
-	queued->deadline_ns = sat_add(queued->start_ns, work->plan.max_wait_ns);
-	queued->held.size = size + REPLY_SIZE;
-	if (hold_add(worker, &queued->held, &queued_kind, work->conn, queued->start_ns))
-		return queued;
-	free(queued);
-	return NULL;
-}
+static const struct held_kind in_queue = {resume, cancel};
 
 bool queue_join(struct worker *worker, struct work *work, struct reply *reply)
 {
-	struct queued *queued = open_queued(worker, work);
+	struct parked *parked = waitlist_make(&worker->shared->table->waiting)
+	                            ? park_open(worker, work, &in_queue, HOLD_NEVER)
+	                            : NULL;
 
-	if (!queued) {
+	if (!parked) {
 		handle_no_memory(worker, work);
 		return false;
 	}
-	if (!enter(worker, queued, queued->start_ns)) {
-		hold_remove(worker, &queued->held);
-		free(queued);
-		handle_deny(worker, work, WEIR_REASON_QUEUE_FULL, reply);
-		return false;
-	}
-	if (!queued->is_first)
-		hold_put_off(worker, &queued->held, queued->end_ns);
-	return true;
+	if (queue_stays(worker, parked, reply))
+		return true;
+	hold_remove(worker, &parked->held);
+	hold_free(&parked->held);
+	return false;
 }

@@ -41,6 +41,7 @@ struct worker_shared {
 };
 
 struct held;
+struct parked;
 
 /* The server's part of a connection. */
 struct client {
@@ -51,8 +52,8 @@ struct client {
 
 /*
  * A request on its way through the server, from the batch of its loop: what its plan and its
- * answer need, and no decision, for that is rendered when it is made. A work that waits is
- * copied, once, to memory of its own.
+ * answer need, and no decision, for that is rendered when it is made. A work that outlives the
+ * turn is copied, once, to memory of its own (park.h).
  */
 struct work {
 	struct net_conn *conn;
@@ -76,7 +77,8 @@ _Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the s
 /* The whole of a REQUEST_BATCH. */
 struct batch {
 	struct request request;
-	struct work items[]; /* as many */
+	struct reply *replies; /* as many as items; NULL: not yet */
+	struct work items[];
 };
 
 /* See page.h. */
@@ -111,9 +113,12 @@ struct worker {
 	struct heap holds;  /* see hold.h, as for `decisions` */
 	uint64_t decisions; /* of what was held */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
+	struct parked *at;    /* the one that is run, see park.c; or NULL */
+	struct parked *ready; /* that stores have told of, oldest first; see park.c */
+	struct parked **ready_end;
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	pthread_mutex_t lock;
-	struct queued *woken; /* under the lock; see queue.c */
+	struct parked *woken; /* under the lock; see queue.c */
 	struct page pages[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };

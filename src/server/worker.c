@@ -8,6 +8,7 @@
 #include "server/handle.h"
 #include "server/hold.h"
 #include "server/page.h"
+#include "server/park.h"
 #include "server/queue.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
@@ -72,9 +73,13 @@ static void decide(void *context, size_t start, size_t end)
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
-		handle_finish(worker, work, &reply);
-		if (!reply.waits || !queue_join(worker, work, &reply))
-			hold_answer(worker, work, &reply);
+		if (__builtin_expect(worker->config->has_stores, 0) && park_is_needed(work)) {
+			park_run(worker, work);
+		} else {
+			handle_finish(worker, work, &reply);
+			if (!reply.waits || !queue_join(worker, work, &reply))
+				hold_answer(worker, work, &reply);
+		}
 		work->end = worker->out.len;
 	}
 }
@@ -191,7 +196,9 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
 		use_reserve(work, request);
-	if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
+	if (__builtin_expect(worker->config->has_stores, 0) && park_is_needed(work))
+		reply += park_size(work);
+	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
 		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
@@ -293,6 +300,7 @@ static void on_turn(void *context)
 {
 	struct worker *worker = context;
 
+	park_resume_ready(worker);
 	answer(worker);
 	if (worker->holds.count > 0) {
 		begin_turn(worker);
@@ -300,7 +308,7 @@ static void on_turn(void *context)
 	}
 	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
 		hold_give_up(worker);
-	hold_run(worker);
+	net_loop_alarm(worker->loop, hold_run(worker));
 	worker->in_turn = false;
 	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
 }
@@ -351,6 +359,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits.carried = &worker->carried;
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	worker->parsing = &worker->parsed;
+	worker->ready_end = &worker->ready;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
