@@ -71,4 +71,6 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 	}
 	buffer_printf(out, ",\"on_store_failure\":\"%s\"",
 	              word_of(rules_failures, limit->on_store_failure));
+	if (limit->chunk_percent)
+		buffer_printf(out, ",\"chunk\":\"%u%%\"", limit->chunk_percent);
 }

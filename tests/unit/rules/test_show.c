@@ -15,6 +15,8 @@ static void limits_are_shown_as_written_with_their_defaults(void **state)
 	static const char *const table[][2] = {
 	    {"token_bucket, rate: 10/100ms, burst: 7",
 	     "\"algorithm\":\"token_bucket\",\"rate\":\"10/100ms\",\"burst\":7" TAIL},
+	    {"token_bucket, rate: 500/s, chunk: 07%, store: redis://u:p@h",
+	     "\"algorithm\":\"token_bucket\",\"rate\":\"500/s\",\"burst\":500" TAIL ",\"chunk\":\"7%\""},
 	    {"token_bucket, rate: 5/s", "\"algorithm\":\"token_bucket\",\"rate\":\"5/s\",\"burst\":5" TAIL},
 	    {"leaky_bucket, rate: 5/60m, on_store_failure: open",
 	     "\"algorithm\":\"leaky_bucket\",\"rate\":\"5/60m\",\"capacity\":5,"
