@@ -107,8 +107,9 @@ def test_lint_warns_of_paths_that_no_request_has(tmp_path, path, warned):
     assert ("no request at /auth has it" in done.stderr) == warned, done.stderr
 
 
-def test_the_shipped_file_has_no_warnings():
-    done = weir("lint", "--strict", ROOT / "examples/weir.yaml")
+@pytest.mark.parametrize("name", ["weir.yaml", "distributed.yaml"])
+def test_the_shipped_files_have_no_warnings(name):
+    done = weir("lint", "--strict", ROOT / "examples" / name)
     assert (done.returncode, done.stderr) == (0, "")
 
 

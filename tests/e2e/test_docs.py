@@ -10,7 +10,8 @@ import pytest
 from harness import BUILD, PATIENCE, ROOT, Server, Wire
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
-             "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md"]
+             "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",
+             "docs/distributed.md"]
 
 PROGRAM = """
 #include <assert.h>

@@ -12,6 +12,7 @@ from test_docs import blocks
 
 GUIDE = "docs/guide.md"
 PICTURES = ROOT / "docs" / "pictures"
+SHOWN = re.findall(r"\]\(pictures/(\S+)\)", (ROOT / GUIDE).read_text())
 
 
 def test_every_algorithm_has_a_section_and_a_line_of_the_first_table():
@@ -35,9 +36,14 @@ def test_its_pictures_are_what_the_simulator_says_today(tmp_path):
     subprocess.run([sys.executable, PICTURES / "make.py", tmp_path], check=True, timeout=PATIENCE,
                    env={**os.environ, "WEIR_BUILD": str(BUILD)})
     made = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
-    assert {path.name: path.read_text() for path in PICTURES.glob("*.svg")} == made, "see make.py"
-    assert set(re.findall(r"\]\(pictures/(\S+)\)", (ROOT / GUIDE).read_text())) == set(made)
+    assert {name: (PICTURES / name).read_text() for name in SHOWN} == made, "see make.py"
     assert all(len(picture) < 8192 for picture in made.values())
+
+
+def test_every_picture_is_shown_by_a_document():
+    shown = {name for path in (ROOT / "docs").glob("*.md")
+             for name in re.findall(r"\]\(pictures/(\S+)\)", path.read_text())}
+    assert shown == {path.name for path in PICTURES.glob("*.svg")}
 
 
 # How many pixels of a picture are grey, green and red.
@@ -61,7 +67,7 @@ COLOURS = """[...document.images].map((image) => {
 
 @plain_build_only
 def test_a_browser_draws_traffic_what_passed_and_the_limit(tmp_path):
-    names = sorted(path.name for path in PICTURES.glob("*.svg"))
+    names = sorted(SHOWN)
     page = tmp_path / "page.html"
     page.write_text("".join(
         f'<img src="data:image/svg+xml;base64,{base64.b64encode((PICTURES / name).read_bytes()).decode()}">'
