@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "algo/algorithm.h"
 #include "engine/engine.h"
 
 struct advice {
@@ -26,47 +26,45 @@ __attribute__((format(printf, 4, 5))) static void advise(const struct advice *ad
 	advice->say(advice->context, &(struct rules_warning){line, column, text, NULL});
 }
 
-/* Whether a rule lets a limit decide by itself while its store is away, whatever the limit says. */
-static bool has_local_rule(const struct weir_config *config, size_t limit)
+/* Where a limit names its Redis; NULL: it counts in the table, or not at all. */
+static const struct rules_store *redis_of(const struct advice *advice, size_t limit)
 {
-	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rules_rule *rule = &config->rules[i];
+	const struct rules_limit *from = &advice->config->limits[limit];
 
-		for (size_t j = 0; j < rule->limit_count; j++)
-			if (rule->limits[j] == limit && rule->has_on_store_failure &&
-			    rule->on_store_failure == RULES_LOCAL)
-				return true;
-	}
-	return false;
+	if (algorithm_of(from->options.algorithm)->draws || !rules_store(from, advice->plan->redis))
+		return NULL;
+	return from->store.text ? &from->store : &advice->config->store;
 }
 
-/* The store of the first limit at a Redis that each server would grant whole; NULL: there is none.
- */
-static const struct rules_store *local_store(const struct advice *advice)
+/* The Redis of a limit that each server would grant whole; NULL: there is none. */
+static const struct rules_store *local_redis(const struct advice *advice)
 {
 	const struct weir_config *config = advice->config;
+	const struct rules_store *redis = NULL;
 
-	for (size_t i = 0; i < config->limit_count; i++) {
-		const struct rules_limit *limit = &config->limits[i];
+	for (size_t i = 0; i < config->limit_count && !redis; i++)
+		if (config->limits[i].on_store_failure == RULES_LOCAL)
+			redis = redis_of(advice, i);
+	for (size_t i = 0; i < config->rule_count && !redis; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+		bool is_local = rule->has_on_store_failure && rule->on_store_failure == RULES_LOCAL;
 
-		if (rules_store(limit, advice->plan->redis) &&
-		    (limit->on_store_failure == RULES_LOCAL || has_local_rule(config, i)))
-			return limit->store.text ? &limit->store : &config->store;
+		for (size_t j = 0; is_local && j < rule->limit_count && !redis; j++)
+			redis = redis_of(advice, rule->limits[j]);
 	}
 	/* Without limits there are those that requests bring along. */
-	return config->limit_count == 0 && advice->plan->redis ? &config->store : NULL;
+	return config->limit_count == 0 && advice->plan->redis ? &config->store : redis;
 }
 
 static void check_nodes(const struct advice *advice)
 {
-	const struct rules_store *store = advice->config->has_nodes ? NULL : local_store(advice);
+	const struct rules_store *store = advice->config->has_nodes ? NULL : local_redis(advice);
 	bool in_file = store && (store != &advice->config->store || advice->plan->redis == store->text);
 
 	if (store)
 		advise(advice, in_file ? store->line : 0, in_file ? store->column : 0,
 		       "expected `nodes` beside a store at Redis, found none: while Redis is away, each "
-		       "server "
-		       "would grant the whole quota of limits whose on_store_failure is local");
+		       "server would grant the whole quota of limits whose on_store_failure is local");
 }
 
 static void check_chunk(const struct advice *advice, const struct rules_limit *limit,

@@ -66,6 +66,7 @@ UNLIKELY = {
 }
 # What is meant.
 LIKELY = [
+    "store: redis://h\nlimits: { a: { algorithm: random, deny: 0.5 } }\n",
     "nodes: 1\nstore: redis://h\n" + LIMITS.replace(" }", ", chunk: 100% }"),
     "store: redis://h\n" + LIMITS.replace(" }", ", on_store_failure: closed }") +
     "rules: [{ limits: [a], on_store_failure: open }]\n",

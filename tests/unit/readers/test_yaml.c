@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "rules/model.h"
+#include "rules/rate.h"
 
 static weir_config *read_text(const char *yaml)
 {
@@ -446,6 +447,52 @@ static void examples_of_the_reference_are_valid(void **state)
 	assert_true(examples >= 5);
 }
 
+/* What the table of the top level says of a key, behind its name, to the line's end. */
+static void find_row(const char *key, char line[512])
+{
+	FILE *file = fopen(SOURCE_ROOT "/docs/rules.md", "r");
+	char start[64];
+
+	assert_non_null(file);
+	snprintf(start, sizeof start, "| `%s` |", key);
+	while (fgets(line, 512, file) && strncmp(line, start, strlen(start)) != 0)
+		;
+	assert_int_equal(strncmp(line, start, strlen(start)), 0);
+	fclose(file);
+}
+
+static void defaults_of_stores_are_those_of_the_reference(void **state)
+{
+	weir_config *config = read_text("");
+	const struct {
+		const char *key;
+		uint64_t ns; /* UINT64_MAX: `text` */
+		const char *text;
+	} rows[] = {
+	    {"store_timeout", config->store_timeout_ns, NULL},
+	    {"denied_cache", config->denied_cache_ns, NULL},
+	    {"store_poll", config->store_poll_ns, NULL},
+	    {"prefix", UINT64_MAX, config->prefix},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct buffer expected = {0};
+		char line[512];
+
+		find_row(rows[i].key, line);
+		buffer_add_text(&expected, " | `");
+		if (rows[i].text)
+			buffer_add_text(&expected, rows[i].text);
+		else
+			duration_add(&expected, rows[i].ns);
+		buffer_add(&expected, "` |\n", 5); /* its NUL, too */
+		assert_string_equal(line + strlen(line) - expected.len + 1, expected.data);
+		buffer_free(&expected);
+	}
+	weir_config_close(config);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -465,6 +512,7 @@ int main(void)
 	    cmocka_unit_test(many_limits_and_rules_are_read_in_good_time),
 	    cmocka_unit_test(the_example_is_valid),
 	    cmocka_unit_test(examples_of_the_reference_are_valid),
+	    cmocka_unit_test(defaults_of_stores_are_those_of_the_reference),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
