@@ -93,6 +93,8 @@ class Case:
             self.asked = [stack.enter_context(weir_at(directory, self.redis))
                           for _ in range(self.weirs)]
         self.prepare()
+        if self.weirs and ask(self.redis, "DBSIZE") == "0":
+            raise Missing("what it counts is not at Redis")
 
     def start_redis(self):
         return redis()
