@@ -23,7 +23,7 @@ struct redis_port_kind {
 	             void **line);
 	/* link_out has bytes to be written, soon and without being asked again. */
 	void (*send)(struct redis_port *port, void *line);
-	/* Ends it; redis_node_lost is not called. */
+	/* Ends it; redis_node_lost is not called. May be called within redis_node_in. */
 	void (*hang_up)(struct redis_port *port, void *line);
 	/* Call redis_lane_tick then (of the monotonic clock; 0: not any more). The last call counts. */
 	void (*alarm)(struct redis_port *port, uint64_t at_ns);

@@ -50,5 +50,7 @@ void redis_lane_close(struct store_lane *lane);
 void redis_lane_flush(struct store_lane *lane);
 /** When the port's alarm goes off. */
 void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns);
+/** Whether Redis has something to answer, if only a probe: for ports that block. */
+bool redis_lane_is_awaited(const struct store_lane *lane);
 
 #endif

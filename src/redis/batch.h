@@ -1,0 +1,36 @@
+/*
+ * batch.h: jobs become tasks.
+ *
+ * Requests of a turn that are alike (of one key and limit, with the same cost) become one task
+ * that repeats its step. Jobs that are all or nothing become a group of tasks. Two jobs of one key
+ * keep their order.
+ */
+#ifndef REDIS_BATCH_H
+#define REDIS_BATCH_H
+
+#include "redis/inside.h"
+
+void batch_open(struct batch *batch);
+
+/**
+ * Gathers jobs, as many as leave the batch at most STEP_CALL_MAX tasks. Jobs for which there is
+ * no room or no memory are done. `together`: all or nothing, where they lie in one slot.
+ */
+void batch_add(struct redis_lane *lane, struct store_job *jobs, bool together);
+/** Takes what was gathered; the batch is empty then. */
+struct task *batch_take(struct batch *batch);
+
+/** Ends a job without an outcome. */
+void job_fail(struct redis_lane *lane, struct store_job *job, int status);
+/** Ends a task with all its jobs: without an outcome, ... */
+void task_fail(struct redis_lane *lane, struct task *task, int status);
+/** ... or with those that task_fill has taken over from the lane, where step_read puts them. */
+void task_finish(struct redis_lane *lane, struct task *task);
+void task_fill(struct redis_lane *lane, struct task *task, bool withheld);
+/** The same of a row of tasks. */
+void task_fail_all(struct redis_lane *lane, struct task *first, int status);
+
+/** Frees the tasks that the lane keeps for later. */
+void batch_close(struct redis_lane *lane);
+
+#endif

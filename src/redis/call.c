@@ -1,0 +1,77 @@
+#include "redis/call.h"
+
+#include "redis/batch.h"
+
+static const struct {
+	const char *code;
+	enum call_error error;
+} errors[] = {
+    {"NOSCRIPT", CALL_ERROR_SCRIPT}, {"BUSY", CALL_ERROR_AWAY}, /* a script that does not end */
+    {"OOM", CALL_ERROR_AWAY},                                   /* no room for writes, ... */
+    {"MISCONF", CALL_ERROR_AWAY},                               /* nor on the disk, ... */
+    {"NOREPLICAS", CALL_ERROR_AWAY},                            /* nor replicas for them */
+    {"LOADING", CALL_ERROR_LOST},    {"MASTERDOWN", CALL_ERROR_LOST},
+    {"READONLY", CALL_ERROR_LOST},   {"NOAUTH", CALL_ERROR_LOST},
+};
+
+/* Redis 6 says of an error within a script where it was, and then what. */
+static struct slice without_place(struct slice text)
+{
+	const char *in_script = "ERR Error running script";
+	const char *code;
+
+	if (!slice_skip(&text, slice_of(in_script)))
+		return text;
+	code = text.len > 0 ? memmem(text.data, text.len, ": -", 3) : NULL;
+	if (code) {
+		code += 3;
+	} else {
+		code = text.len > 0 ? memmem(text.data, text.len, ": OOM ", 6) : NULL;
+		if (!code)
+			return text;
+		code += 2;
+	}
+	return (struct slice){code, text.len - (size_t)(code - text.data)};
+}
+
+enum call_error call_error_of(struct slice text)
+{
+	text = without_place(text);
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		struct slice rest = text;
+
+		if (slice_skip(&rest, slice_of(errors[i].code)) && (rest.len == 0 || *rest.data == ' '))
+			return errors[i].error;
+	}
+	return CALL_ERROR_OWN;
+}
+
+void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
+                 struct task_list *again)
+{
+	enum step_end ends[STEP_CALL_MAX];
+
+	/* All before the first is told: `done` may submit more, and a step_read looks at others, too.
+	 */
+	for (size_t i = 0; i < call->count; i++) {
+		ends[i] = step_read(call->steps, i, reply, lane->outcomes, lane->until_ns);
+		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)
+			task_fill(lane, (struct task *)call->steps[i], ends[i] == STEP_WITHHELD);
+	}
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+
+		if (ends[i] == STEP_AGAIN)
+			task_append(again, task);
+		else if (ends[i] == STEP_FAILED)
+			task_fail(lane, task, WEIR_ESTORE);
+		else
+			task_finish(lane, task);
+	}
+}
+
+void call_fail(struct redis_lane *lane, struct call *call)
+{
+	for (size_t i = 0; i < call->count; i++)
+		task_fail(lane, (struct task *)call->steps[i], WEIR_ESTORE);
+}

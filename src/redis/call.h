@@ -1,0 +1,27 @@
+/* call.h: what a reply to a call of a script means for its tasks. */
+#ifndef REDIS_CALL_H
+#define REDIS_CALL_H
+
+#include "redis/inside.h"
+
+/* What an error of Redis says of the calls that will follow. */
+enum call_error {
+	CALL_ERROR_OWN,    /* nothing: it is of this call */
+	CALL_ERROR_SCRIPT, /* the script has to be loaded */
+	CALL_ERROR_AWAY,   /* they would fare alike for now */
+	CALL_ERROR_LOST,   /* the same, and it will not change on this connection */
+};
+
+/** Which of them an error's text says. */
+enum call_error call_error_of(struct slice text);
+
+/**
+ * Completes the tasks of a call by its reply, an array. Appends those to `again` whose steps
+ * have to be made again.
+ */
+void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
+                 struct task_list *again);
+/** Fails the tasks of a call. */
+void call_fail(struct redis_lane *lane, struct call *call);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * inside.h: a store on Redis from inside: the store, its lanes, their nodes, calls and tasks.
+ *
+ *     job -> task -> call -> node
+ *
+ * A lane makes a task of each job, or adds the job to a task that asks the same (batch.h). At the
+ * end of a turn it hands its tasks to nodes, which write them as calls of scripts (node.h). The
+ * reply of a call completes its tasks (call.h).
+ */
+#ifndef REDIS_INSIDE_H
+#define REDIS_INSIDE_H
+
+#include <pthread.h>
+
+#include "base/os.h"
+#include "redis/health.h"
+#include "redis/link.h"
+#include "redis/redis.h"
+#include "redis/step.h"
+
+#define STORE_NODES_MAX 1024
+
+/* What a lane keeps at most. A job beyond fails with ESTORE. */
+#define LANE_JOBS_MAX ((size_t)64 << 10)
+
+/* So long a connection may take until Redis has accepted the greeting. */
+#define NODE_DIAL_NS UINT64_C(1000000000)
+
+/* What a lane has counted. Written by its thread alone, read by any. */
+struct lane_counts {
+	_Atomic uint64_t calls, steps, failed, timeouts, switches, denied, chunk;
+};
+
+struct redis_store {
+	struct store store; /* first */
+	struct redis_options options;
+	char *prefix;
+	struct redis_url url;
+	struct health health[STORE_NODES_MAX]; /* by the number of the node */
+	pthread_mutex_t lock;                  /* of: */
+	struct redis_lane *lanes;
+	struct redis_stats closed; /* sums of lanes that are closed */
+};
+
+/* A step, and the jobs that wait for it: as many as it repeats. */
+struct task {
+	struct redis_step step; /* first */
+	struct task *next;
+	struct store_job *jobs, **last; /* in order, by `next` */
+	struct buffer name;             /* of the key in Redis */
+	unsigned slot;
+	unsigned loads;       /* times that its script had to be loaded */
+	uint64_t deadline_ns; /* 0: it was never handed to a node */
+};
+
+/* First to last. */
+struct task_list {
+	struct task *first, **last;
+};
+
+struct call {
+	struct link_call link; /* first */
+	struct redis_node *node;
+	struct call *next;                       /* of those that were sent behind it */
+	struct redis_step *steps[STEP_CALL_MAX]; /* each the first member of a task */
+	size_t count;
+	struct step_call script;
+	uint64_t number; /* of the node's calls */
+	uint64_t deadline_ns;
+};
+
+/* A Redis that a lane is connected to, or will be. */
+struct redis_node {
+	struct redis_lane *lane;
+	unsigned number;
+	struct redis_host host;
+	struct link *link;
+	void *line;                 /* the port's */
+	struct task_list waiting;   /* for the link to be ready */
+	struct call *first, **last; /* sent, without a reply */
+	struct task_list again;     /* to be written anew */
+	uint64_t calls;             /* so far */
+	const char *loaded;         /* the source of the script that was loaded last, ... */
+	uint64_t loaded_at;         /* and how many calls there were before */
+	struct {
+		struct link_call link; /* first */
+		uint64_t deadline_ns;  /* 0: none is sent */
+	} probe;
+	uint64_t ready_deadline_ns; /* 0: the link is ready */
+	bool was_late;              /* the lane itself looked too late at its deadlines */
+	char trouble[200];          /* why it is to be dropped; "": it is not */
+};
+
+#define BATCH_SPOTS 256 /* a power of two */
+
+/* Where the batch's newest task of a key is. */
+struct spot {
+	uint64_t turn; /* another one than the batch's: empty */
+	struct task *task;
+};
+
+/* The tasks that a lane has gathered since it sent some. */
+struct batch {
+	struct task_list tasks;
+	size_t count;
+	uint64_t turn;
+	struct spot spots[BATCH_SPOTS];
+};
+
+struct redis_lane {
+	struct store_lane lane; /* first */
+	struct redis_store *store;
+	struct redis_port *port;
+	struct redis_lane *next;                   /* of the store's */
+	struct redis_node *nodes[STORE_NODES_MAX]; /* NULL: not connected */
+	unsigned node_end;                         /* no number is as great */
+	struct batch batch;
+	size_t jobs;
+	uint32_t groups;   /* the last that was named */
+	uint64_t alarm_ns; /* 0: none */
+	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
+	bool is_closing;
+	struct task *free_tasks;
+	struct call *free_calls;
+	size_t free_task_count;
+	struct algo_outcome outcomes[STEP_REPEAT_MAX];
+	uint64_t until_ns[STEP_REPEAT_MAX];
+	struct lane_counts counts;
+};
+
+/** Of store.c: adds what a lane has counted. */
+void store_add_counts(struct redis_stats *stats, const struct lane_counts *counts);
+/** Of lane.c: the store's kind. */
+void redis_lane_submit(struct store_lane *lane, struct store_job *chain);
+
+static inline void count_more(_Atomic uint64_t *count, uint64_t n)
+{
+	/* One thread writes, so that no locked instruction is needed. */
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
+}
+
+static inline uint64_t lane_now_ns(struct redis_lane *lane)
+{
+	if (lane->now_ns == 0)
+		lane->now_ns = os_monotonic_ns();
+	return lane->now_ns;
+}
+
+static inline void task_append(struct task_list *list, struct task *task)
+{
+	task->next = NULL;
+	*list->last = task;
+	list->last = &task->next;
+}
+
+static inline void task_list_clear(struct task_list *list)
+{
+	*list = (struct task_list){NULL, &list->first};
+}
+
+/* Takes all. */
+static inline struct task *task_list_take(struct task_list *list)
+{
+	struct task *first = list->first;
+
+	task_list_clear(list);
+	return first;
+}
+
+#endif

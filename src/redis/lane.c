@@ -1,0 +1,106 @@
+#include "redis/batch.h"
+#include "redis/node.h"
+
+#include <stdlib.h>
+
+static struct redis_lane *lane_of(struct store_lane *lane)
+{
+	return (struct redis_lane *)lane;
+}
+
+static void send_batch(struct redis_lane *lane)
+{
+	struct task *first = batch_take(&lane->batch);
+
+	if (first)
+		nodes_send(lane, first);
+}
+
+/* Cuts up to STEP_CALL_MAX jobs off the chain. */
+static struct store_job *cut(struct store_job **chain, size_t *n)
+{
+	struct store_job *first = *chain, **end = chain;
+
+	for (*n = 0; *end && *n < STEP_CALL_MAX; ++*n)
+		end = &(*end)->next;
+	*chain = *end;
+	*end = NULL;
+	return first;
+}
+
+void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
+{
+	struct redis_lane *lane = lane_of(store_lane);
+	bool together = chain && chain->next && chain->together;
+
+	while (chain) {
+		size_t n;
+		struct store_job *jobs = cut(&chain, &n);
+
+		together &= !chain; /* what is in one call can be all or nothing */
+		if (lane->batch.count + n > STEP_CALL_MAX)
+			send_batch(lane);
+		batch_add(lane, jobs, together);
+	}
+}
+
+void redis_lane_flush(struct store_lane *lane)
+{
+	send_batch(lane_of(lane));
+	lane_of(lane)->now_ns = 0;
+}
+
+void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)
+{
+	struct redis_lane *lane = lane_of(store_lane);
+
+	lane->now_ns = monotonic_ns;
+	lane->alarm_ns = 0;
+	nodes_tick(lane);
+	redis_lane_flush(store_lane);
+}
+
+bool redis_lane_is_awaited(const struct store_lane *lane)
+{
+	return nodes_are_awaited((const struct redis_lane *)lane);
+}
+
+int redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out)
+{
+	struct redis_lane *lane = calloc(1, sizeof *lane);
+
+	*out = NULL;
+	if (!lane)
+		return WEIR_ENOMEM;
+	lane->lane.store = store;
+	lane->store = (struct redis_store *)store;
+	lane->port = port;
+	batch_open(&lane->batch);
+	pthread_mutex_lock(&lane->store->lock);
+	lane->next = lane->store->lanes;
+	lane->store->lanes = lane;
+	pthread_mutex_unlock(&lane->store->lock);
+	*out = &lane->lane;
+	return WEIR_OK;
+}
+
+void redis_lane_close(struct store_lane *store_lane)
+{
+	struct redis_lane *lane = lane_of(store_lane), **at;
+	struct redis_store *store = lane->store;
+
+	lane->is_closing = true;
+	send_batch(lane); /* which fails them */
+	nodes_close(lane);
+	send_batch(lane); /* what was submitted meanwhile */
+	if (lane->alarm_ns != 0)
+		lane->port->kind->alarm(lane->port, 0);
+	pthread_mutex_lock(&store->lock);
+	for (at = &store->lanes; *at != lane;)
+		at = &(*at)->next;
+	*at = lane->next;
+	store_add_counts(&store->closed, &lane->counts);
+	pthread_mutex_unlock(&store->lock);
+	batch_close(lane);
+	free(lane);
+}

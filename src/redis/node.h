@@ -1,0 +1,22 @@
+/*
+ * node.h: a lane's Redis servers: connections, calls on their way, deadlines, probes.
+ *
+ * A node is dialled when it has something to send, and dropped when it fails: it can't be said
+ * of a connection without an answer what Redis will still carry out, but what was never written
+ * is certainly not carried out.
+ */
+#ifndef REDIS_NODE_H
+#define REDIS_NODE_H
+
+#include "redis/inside.h"
+
+/** Hands tasks to the nodes that serve their keys, which send them now or when they are ready. */
+void nodes_send(struct redis_lane *lane, struct task *first);
+/** Looks at all deadlines, and probes what is away. */
+void nodes_tick(struct redis_lane *lane);
+/** Whether any of them has to answer. */
+bool nodes_are_awaited(const struct redis_lane *lane);
+/** Drops all; their jobs are done. */
+void nodes_close(struct redis_lane *lane);
+
+#endif

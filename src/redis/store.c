@@ -1,0 +1,77 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "redis/inside.h"
+
+static const struct store_kind kind = {redis_lane_submit};
+
+int redis_store_open(const struct redis_options *options, struct store **out,
+                     struct weir_error *error)
+{
+	struct redis_store *store = calloc(1, sizeof *store);
+	int status;
+
+	*out = NULL;
+	if (!store)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	status = redis_url_read(options->url, &store->url, error);
+	if (status != WEIR_OK) {
+		free(store);
+		return status;
+	}
+	pthread_mutex_init(&store->lock, NULL);
+	store->store.kind = &kind;
+	store->options = *options;
+	store->options.url = NULL; /* it has the password */
+	store->prefix = strdup(options->prefix);
+	store->options.prefix = store->prefix;
+	if (!store->prefix) {
+		redis_store_close(&store->store);
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	step_use_given_time(options->given_time);
+	*out = &store->store;
+	return WEIR_OK;
+}
+
+void redis_store_close(struct store *base)
+{
+	struct redis_store *store = (struct redis_store *)base;
+
+	if (!store)
+		return;
+	redis_url_free(&store->url);
+	pthread_mutex_destroy(&store->lock);
+	free(store->prefix);
+	free(store);
+}
+
+const char *redis_store_name(const struct store *store)
+{
+	return ((const struct redis_store *)store)->url.shown;
+}
+
+void store_add_counts(struct redis_stats *stats, const struct lane_counts *counts)
+{
+	stats->calls += counts->calls;
+	stats->steps += counts->steps;
+	stats->failed += counts->failed;
+	stats->timeouts += counts->timeouts;
+	stats->switches += counts->switches;
+	stats->denied += counts->denied;
+	stats->chunk += counts->chunk;
+}
+
+void redis_store_stats(const struct store *base, struct redis_stats *stats)
+{
+	struct redis_store *store = (struct redis_store *)base; /* for its lock */
+
+	pthread_mutex_lock(&store->lock);
+	*stats = store->closed;
+	for (const struct redis_lane *lane = store->lanes; lane; lane = lane->next)
+		store_add_counts(stats, &lane->counts);
+	pthread_mutex_unlock(&store->lock);
+	stats->is_up = true;
+	for (size_t i = 0; i < STORE_NODES_MAX; i++)
+		stats->is_up &= health_is_up(&store->health[i]);
+}

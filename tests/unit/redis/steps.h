@@ -1,0 +1,129 @@
+/*
+ * steps.h: steps of the tests' own, for what a lane does with any: counters that grant up to the
+ * limit's quota. Of a key with "again" in its name the first two tries change nothing; of one
+ * with "nonsense" the reply makes no sense. There are two scripts: for calls of one step, and of
+ * several.
+ */
+#ifndef TEST_REDIS_STEPS_H
+#define TEST_REDIS_STEPS_H
+
+#include <openssl/evp.h>
+
+#include "redis/link.h"
+#include "redis/step.h"
+
+#define STEPS_WORDS_MAX (3 + 5 * STEP_CALL_MAX)
+
+static const char *const steps_sources[2] = {
+    /* For each step: key; cost, times, quota, group. */
+    "local answer, refused = {redis.call('TIME')[1]}, {} "
+    "for i, key in ipairs(KEYS) do "
+    "  local cost, most, group = ARGV[4 * i - 3] + 0, ARGV[4 * i - 1] + 0, ARGV[4 * i] "
+    "  local used = tonumber(redis.call('GET', key) or 0) "
+    "  if group ~= '0' and used + cost > most then refused[group] = true end "
+    "end "
+    "for i, key in ipairs(KEYS) do "
+    "  local cost, times, most = ARGV[4 * i - 3] + 0, ARGV[4 * i - 2] + 0, ARGV[4 * i - 1] + 0 "
+    "  local used, granted = tonumber(redis.call('GET', key) or 0), 0 "
+    "  local fits = used + cost <= most "
+    "  while not refused[ARGV[4 * i]] and granted < times and used + cost <= most do "
+    "    used, granted = used + cost, granted + 1 "
+    "  end "
+    "  if granted > 0 then redis.call('SET', key, used) end "
+    "  answer[i + 1] = {granted, most - used, fits and refused[ARGV[4 * i]] and 1 or 0} "
+    "end "
+    "return answer",
+    "local most, cost, granted = ARGV[3] + 0, ARGV[1] + 0, 0 "
+    "local used = tonumber(redis.call('GET', KEYS[1]) or 0) "
+    "while granted < ARGV[2] + 0 and used + cost <= most do "
+    "  used, granted = used + cost, granted + 1 "
+    "end "
+    "if granted > 0 then redis.call('SET', KEYS[1], used) end "
+    "return {redis.call('TIME')[1], {granted, most - used, 0}}",
+};
+
+static inline bool steps_name_has(struct slice name, const char *part)
+{
+	return memmem(name.data, name.len, part, strlen(part)) != NULL;
+}
+
+static inline struct slice steps_number(uint64_t number)
+{
+	static char room[STEPS_WORDS_MAX][24];
+	static size_t used;
+	char *at = room[used++ % STEPS_WORDS_MAX];
+
+	return (struct slice){at, (size_t)(format_u64(at, number) - at)};
+}
+
+void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
+{
+	buffer_printf(out, "%s{%.*s}:%s", prefix, (int)key.len, key.data, limit);
+}
+
+int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
+               struct step_call *call)
+{
+	struct slice words[STEPS_WORDS_MAX] = {SLICE("EVALSHA")};
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	size_t at = 3;
+
+	call->source = steps_sources[n == 1];
+	EVP_Digest(call->source, strlen(call->source), digest, NULL, EVP_sha1(), NULL);
+	for (size_t i = 0; i < 20; i++)
+		sprintf(call->sha + 2 * i, "%02x", digest[i]);
+	words[1] = slice_of(call->sha);
+	words[2] = steps_number(n);
+	for (size_t i = 0; i < n; i++)
+		words[at++] = steps[i]->key;
+	for (size_t i = 0; i < n; i++) {
+		words[at++] = steps_number(steps[i]->call.cost);
+		words[at++] = steps_number(steps[i]->repeat);
+		words[at++] = steps_number(steps[i]->limit->quota);
+		words[at++] = steps_number(steps[i]->group);
+	}
+	link_write_words(out, words, at);
+	return WEIR_OK;
+}
+
+enum step_end step_read(struct redis_step *const *steps, size_t i, const struct redis_reply *reply,
+                        struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	struct redis_step *step = steps[i];
+	const struct redis_reply *items;
+
+	if (reply->type != REDIS_ARRAY || reply->count < i + 2 || reply->items[i + 1].count != 3 ||
+	    steps_name_has(step->key, "nonsense"))
+		return STEP_FAILED;
+	if (steps_name_has(step->key, "again") && ++step->own.tries < 3)
+		return STEP_AGAIN;
+	items = reply->items[i + 1].items;
+	for (int64_t k = 0; k < step->repeat; k++) {
+		outcomes[k] = (struct algo_outcome){
+		    .allowed = k < items[0].integer,
+		    .remaining = (uint64_t)items[1].integer,
+		    .retry_after_ns = k < items[0].integer ? 0 : NS_PER_S,
+		};
+		until_ns[k] = outcomes[k].allowed ? 1 : 0;
+	}
+	outcomes[0].allowed |= items[2].integer == 1;
+	return items[2].integer == 1 ? STEP_WITHHELD : STEP_DONE;
+}
+
+uint64_t step_clock(const struct redis_reply *reply)
+{
+	(void)reply;
+	return 0;
+}
+
+void step_end(struct redis_step *step)
+{
+	(void)step;
+}
+
+void step_use_given_time(bool given)
+{
+	(void)given;
+}
+
+#endif

@@ -1,0 +1,552 @@
+/* A lane at a real Redis that breaks in all ways, with steps of the test's own (steps.h). */
+#include "server.h"
+#include "steps.h"
+
+#include "algo/algo.h"
+#include "redis/blocking.h"
+#include "redis/redis.h"
+
+#define KEYS_MAX   300
+#define TIMEOUT_NS (200 * NS_PER_MS)
+
+struct scene {
+	struct server server;
+	struct store *store;
+	struct store_lane *lane;
+	struct blocking *port;
+	struct algo_limit limit;
+	size_t pending, away, back;
+	size_t awaits_back; /* 1, until it is back */
+	char why[200];
+	struct redis_stats before;
+};
+
+struct one {
+	struct store_job job; /* first */
+	struct scene *scene;
+	char key[32];
+	size_t order; /* in which it was done */
+};
+
+static size_t done_count;
+
+static void done(struct store_job *job)
+{
+	struct one *one = (struct one *)job;
+
+	one->scene->pending--;
+	one->order = ++done_count;
+}
+
+static void switched(void *context, const struct store *store, const char *why)
+{
+	struct scene *scene = context;
+
+	assert_ptr_equal(store, scene->store);
+	if (why)
+		scene->away++;
+	else
+		scene->back++;
+	if (!why)
+		scene->awaits_back = 0;
+	snprintf(scene->why, sizeof scene->why, "%s", why ? why : "");
+}
+
+static void open_store(struct scene *s, const char *user)
+{
+	char url[64];
+
+	snprintf(url, sizeof url, "redis://%s127.0.0.1:%u", user, s->server.port);
+	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
+	                                                          .prefix = "weir:",
+	                                                          .timeout_ns = TIMEOUT_NS,
+	                                                          .switched = switched,
+	                                                          .context = s},
+	                                  &s->store, NULL),
+	                 WEIR_OK);
+	s->port = blocking_open();
+	assert_int_equal(redis_lane_open(s->store, blocking_port(s->port), &s->lane), WEIR_OK);
+	blocking_serve(s->port, s->lane);
+	s->limit.quota = 5;
+}
+
+static void end(struct scene *s)
+{
+	redis_lane_close(s->lane);
+	blocking_close(s->port);
+	redis_store_close(s->store);
+	server_stop(&s->server);
+	free(s);
+}
+
+static void make(struct scene *s, struct one *one, const char *key, uint64_t cost)
+{
+	*one = (struct one){.scene = s};
+	snprintf(one->key, sizeof one->key, "%s", key);
+	one->job = (struct store_job){
+	    .step = {.store = s->store,
+	             .limit = &s->limit,
+	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, key, strlen(key))},
+	             .call = {.op = ALGO_ACQUIRE, .cost = cost}},
+	    .limit_name = "l",
+	    .key_name = {one->key, strlen(one->key)},
+	    .done = done,
+	};
+	s->pending++;
+}
+
+/* A turn: all of them, and then their answers. */
+static void submit(struct scene *s, struct one *ones, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		s->store->kind->submit(s->lane, &ones[i].job);
+	redis_lane_flush(s->lane);
+}
+
+static void run(struct scene *s, struct one *ones, size_t n)
+{
+	submit(s, ones, n);
+	blocking_run(s->port, &s->pending);
+}
+
+static int ask(struct scene *s, const char *key, struct one *one)
+{
+	blocking_look(s->port);
+	make(s, one, key, 1);
+	run(s, one, 1);
+	return one->job.status;
+}
+
+/* With a Redis that has both scripts. */
+static struct scene *begin(const char *const *more)
+{
+	struct scene *s = calloc(1, sizeof *s);
+	struct one ones[2];
+
+	s->server = server_start(more);
+	open_store(s, "");
+	make(s, &ones[0], "first", 1);
+	make(s, &ones[1], "second", 1);
+	run(s, ones, 2);
+	assert_int_equal(ask(s, "first", &ones[0]), WEIR_OK);
+	redis_store_stats(s->store, &s->before);
+	return s;
+}
+
+static void until_back(struct scene *s)
+{
+	s->awaits_back = 1;
+	blocking_run(s->port, &s->awaits_back);
+}
+
+/* What the server answers, on a connection of its own. */
+static void command(struct scene *s, char *answer, size_t size, const char *line)
+{
+	int fd = server_connect(s->server.port);
+	ssize_t got;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, line, strlen(line)), strlen(line));
+	assert_int_equal(write(fd, "\r\n", 2), 2);
+	got = read(fd, answer, size - 1);
+	assert_true(got > 0);
+	answer[got] = '\0';
+	close(fd);
+}
+
+/* How often Redis has carried out EVALSHA. */
+static unsigned long calls_of(struct scene *s)
+{
+	char answer[16 << 10], *at;
+
+	command(s, answer, sizeof answer, "INFO commandstats");
+	at = strstr(answer, "cmdstat_evalsha:calls=");
+	return at ? strtoul(at + 22, NULL, 10) : 0;
+}
+
+/* Since the beginning of the test. */
+static struct redis_stats stats_of(const struct scene *s)
+{
+	struct redis_stats stats;
+
+	redis_store_stats(s->store, &stats);
+	stats.calls -= s->before.calls;
+	stats.steps -= s->before.steps;
+	return stats;
+}
+
+static void requests_alike_are_one_step(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[9];
+	struct redis_stats stats;
+
+	(void)state;
+	for (size_t i = 0; i < 9; i++)
+		make(s, &ones[i], i == 4 ? "other" : "hot", 1);
+	run(s, ones, 9);
+	for (size_t i = 0; i < 9; i++) {
+		assert_int_equal(ones[i].job.status, WEIR_OK);
+		assert_int_equal(ones[i].job.outcome.allowed, i < 6); /* five of eight, and the other */
+	}
+	stats = stats_of(s);
+	assert_int_equal(stats.calls, 1);
+	assert_int_equal(stats.steps, 2);
+	assert_true(stats.is_up);
+	end(s);
+}
+
+static void another_cost_of_a_key_keeps_its_turn(void **state)
+{
+	static const uint64_t costs[] = {2, 2, 1, 2, 1};
+	static const bool allowed[] = {true, true, true, false, false};
+	struct scene *s = begin(NULL);
+	struct one ones[5];
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++)
+		make(s, &ones[i], "k", costs[i]);
+	run(s, ones, 5);
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(ones[i].job.outcome.allowed, allowed[i]);
+	assert_int_equal(stats_of(s).steps, 4);
+	end(s);
+}
+
+static void a_turn_of_many_keys_is_a_few_calls(void **state)
+{
+	struct scene *s = begin(NULL);
+	static struct one ones[KEYS_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < KEYS_MAX; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "k%zu", i);
+		make(s, &ones[i], key, 1);
+	}
+	run(s, ones, KEYS_MAX);
+	for (size_t i = 0; i < KEYS_MAX; i++)
+		assert_true(ones[i].job.status == WEIR_OK && ones[i].job.outcome.allowed);
+	assert_int_equal(stats_of(s).calls, (KEYS_MAX + STEP_CALL_MAX - 1) / STEP_CALL_MAX);
+	end(s);
+}
+
+/* Submits them as one chain. */
+static void run_chain(struct scene *s, struct one *ones, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ones[i].job.together = true;
+		ones[i].job.next = i + 1 < n ? &ones[i + 1].job : NULL;
+	}
+	s->store->kind->submit(s->lane, &ones[0].job);
+	redis_lane_flush(s->lane);
+	blocking_run(s->port, &s->pending);
+}
+
+static void a_chain_is_all_or_nothing(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[3], one;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
+	run_chain(s, ones, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(ones[i].job.outcome.allowed && !ones[i].job.withheld);
+	for (size_t i = 0; i < 3; i++)
+		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
+	run_chain(s, ones, 3);
+	assert_true(ones[0].job.withheld && !ones[1].job.withheld && ones[2].job.withheld);
+	assert_false(ones[1].job.outcome.allowed);
+	assert_int_equal(ask(s, "a", &one), WEIR_OK);
+	assert_int_equal(one.job.outcome.remaining, 3); /* as the chain left it before */
+	end(s);
+}
+
+static void a_group_is_never_cut_in_two(void **state)
+{
+	struct scene *s = begin(NULL);
+	static struct one ones[STEP_CALL_MAX - 1], chain[3];
+
+	(void)state;
+	for (size_t i = 0; i < STEP_CALL_MAX - 1; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "k%zu", i);
+		make(s, &ones[i], key, 1);
+		s->store->kind->submit(s->lane, &ones[i].job);
+	}
+	for (size_t i = 0; i < 3; i++)
+		make(s, &chain[i], i == 2 ? "none" : "g", i == 2 ? 6 : 1);
+	run_chain(s, chain, 3);
+	assert_true(chain[0].job.withheld && chain[1].job.withheld);
+	assert_int_equal(stats_of(s).calls, 2);
+	end(s);
+}
+
+static void steps_are_made_again(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "again", 1);
+	make(s, &ones[1], "at once", 1);
+	run(s, ones, 2);
+	assert_int_equal(ones[0].job.status, WEIR_OK);
+	assert_int_equal(ones[1].job.status, WEIR_OK);
+	assert_true(ones[1].order < ones[0].order);
+	assert_int_equal(stats_of(s).calls, 3);
+	end(s);
+}
+
+static void a_step_that_is_answered_by_nonsense_fails_alone(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "nonsense", 1);
+	make(s, &ones[1], "sense", 1);
+	run(s, ones, 2);
+	assert_int_equal(ones[0].job.status, WEIR_ESTORE);
+	assert_int_equal(ones[1].job.status, WEIR_OK);
+	assert_int_equal(stats_of(s).failed, 1);
+	assert_int_equal(s->away, 0);
+	end(s);
+}
+
+static void flushed_scripts_are_loaded_again(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2 * STEP_CALL_MAX], one;
+	char answer[64];
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	for (size_t round = 0; round < 3; round++) {
+		command(s, answer, sizeof answer, "SCRIPT FLUSH");
+		for (size_t i = 0; i < 2 * STEP_CALL_MAX; i++) {
+			char key[16];
+
+			snprintf(key, sizeof key, "k%zu", i);
+			make(s, &ones[i], key, 1);
+		}
+		run(s, ones, 2 * STEP_CALL_MAX);
+		for (size_t i = 0; i < 2 * STEP_CALL_MAX; i++)
+			assert_true(ones[i].job.status == WEIR_OK && ones[i].job.outcome.allowed);
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		assert_int_equal(one.job.outcome.remaining, 3 - round);
+	}
+	assert_int_equal(s->away, 0);
+	end(s);
+}
+
+static void a_redis_that_dies_costs_one_round_and_comes_back_by_itself(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one one;
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	server_kill(&s->server);
+	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(s->away, 1);
+	assert_non_null(strstr(s->why, "127.0.0.1:"));
+	for (size_t i = 0; i < 20; i++)
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_false(stats_of(s).is_up);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s); /* nobody asks for anything */
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	assert_int_equal(stats_of(s).switches, 1);
+	assert_int_equal(s->back, 1);
+	end(s);
+}
+
+static void a_redis_that_is_missing_at_the_start_is_found(void **state)
+{
+	struct scene *s = calloc(1, sizeof *s);
+	struct one one;
+
+	(void)state;
+	s->server = server_make();
+	open_store(s, "");
+	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(s->away, 1);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s);
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	end(s);
+}
+
+/* What was sent to it may be carried out; nothing is sent again. */
+static void a_redis_that_hangs_costs_one_timeout(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[8], one;
+	unsigned long before;
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	before = calls_of(s);
+	kill(s->server.pid, SIGSTOP);
+	for (size_t i = 0; i < 8; i++)
+		make(s, &ones[i], "k", 1);
+	run(s, ones, 8);
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(ones[i].job.status, WEIR_ESTORE);
+	for (size_t i = 0; i < 20; i++)
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(stats_of(s).timeouts, 1);
+	assert_non_null(strstr(s->why, "no answer within 200 ms"));
+	kill(s->server.pid, SIGCONT);
+	until_back(s);
+	assert_in_range(calls_of(s), before, before + 1);
+	assert_int_equal(ask(s, "other", &one), WEIR_OK);
+	assert_int_equal(one.job.outcome.remaining, 4);
+	end(s);
+}
+
+static void a_connection_that_is_cut_is_made_anew_at_once(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one one;
+	char answer[64];
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	command(s, answer, sizeof answer, "CLIENT KILL TYPE normal SKIPME yes");
+	assert_int_equal(ask(s, "k", &one), WEIR_OK); /* it had nothing on its way */
+	assert_int_equal(s->away, 0);
+	make(s, &one, "k", 1);
+	kill(s->server.pid, SIGSTOP);
+	submit(s, &one, 1);
+	blocking_look(s->port);
+	server_kill(&s->server);
+	blocking_run(s->port, &s->pending);
+	assert_int_equal(one.job.status, WEIR_ESTORE);
+	assert_int_equal(stats_of(s).timeouts, 0);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s);
+	end(s);
+}
+
+static void a_redis_that_takes_no_writes_is_away(void **state)
+{
+	static const struct {
+		const char *spoil, *mend, *why;
+	} cases[] = {
+	    {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"},
+	    {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", ""},
+	    {"CONFIG SET min-replicas-to-write 3", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"},
+	};
+	static const char *const protected[] = {"--replica-serve-stale-data", "yes", NULL};
+	char answer[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct scene *s = begin(protected);
+		struct one one;
+
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		command(s, answer, sizeof answer, cases[i].spoil);
+		assert_int_equal(answer[0], '+');
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->away, 1);
+		assert_non_null(strstr(s->why, cases[i].why));
+		/* A probe that is due finds it as it was. */
+		s->awaits_back = 1;
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->back, 0);
+		command(s, answer, sizeof answer, cases[i].mend);
+		assert_int_equal(answer[0], '+');
+		until_back(s);
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		assert_int_equal(one.job.outcome.remaining, 3);
+		end(s);
+	}
+}
+
+static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
+{
+	static const char *const more[] = {"--requirepass", "right", NULL};
+	static const char *const users[] = {"", ":wrong-one@"};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct scene *s = calloc(1, sizeof *s);
+		struct one one;
+
+		s->server = server_start(more);
+		open_store(s, users[i]);
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->away, 1);
+		assert_non_null(strstr(s->why, i == 0 ? "NOAUTH" : "refuses"));
+		assert_null(strstr(s->why, "wrong-one"));
+		assert_null(strstr(redis_store_name(s->store), "wrong-one"));
+		end(s);
+	}
+}
+
+/* No more than it can keep; those beyond fail at once. */
+static void jobs_are_bounded(void **state)
+{
+	const size_t n = (64 << 10) + 10;
+	struct scene *s = begin(NULL);
+	struct one *ones = calloc(n, sizeof *ones);
+	size_t failed = 0;
+
+	(void)state;
+	s->limit.quota = n;
+	for (size_t i = 0; i < n; i++)
+		make(s, &ones[i], i % 2 ? "a" : "b", 1);
+	run(s, ones, n);
+	for (size_t i = 0; i < n; i++)
+		failed += ones[i].job.status == WEIR_ESTORE;
+	assert_int_equal(failed, 10);
+	assert_true(stats_of(s).steps < 200);
+	free(ones);
+	end(s);
+}
+
+static void a_lane_that_closes_fails_what_it_has(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "k", 1);
+	make(s, &ones[1], "l", 1);
+	submit(s, ones, 1);
+	s->store->kind->submit(s->lane, &ones[1].job);
+	end(s);
+	assert_int_equal(ones[0].job.status, WEIR_ESTORE);
+	assert_int_equal(ones[1].job.status, WEIR_ESTORE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(requests_alike_are_one_step),
+	    cmocka_unit_test(another_cost_of_a_key_keeps_its_turn),
+	    cmocka_unit_test(a_turn_of_many_keys_is_a_few_calls),
+	    cmocka_unit_test(a_chain_is_all_or_nothing),
+	    cmocka_unit_test(a_group_is_never_cut_in_two),
+	    cmocka_unit_test(steps_are_made_again),
+	    cmocka_unit_test(a_step_that_is_answered_by_nonsense_fails_alone),
+	    cmocka_unit_test(flushed_scripts_are_loaded_again),
+	    cmocka_unit_test(a_redis_that_dies_costs_one_round_and_comes_back_by_itself),
+	    cmocka_unit_test(a_redis_that_is_missing_at_the_start_is_found),
+	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
+	    cmocka_unit_test(a_connection_that_is_cut_is_made_anew_at_once),
+	    cmocka_unit_test(a_redis_that_takes_no_writes_is_away),
+	    cmocka_unit_test(a_password_that_is_wrong_or_missing_is_told_without_it),
+	    cmocka_unit_test(jobs_are_bounded),
+	    cmocka_unit_test(a_lane_that_closes_fails_what_it_has),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
