@@ -47,11 +47,11 @@ static inline uint64_t engine_capacity(const struct weir_table *table)
 	return store_capacity(table->store);
 }
 
-/** How many keys a limit of an engine of this table can have. */
+/** How many keys a limit of an engine of this table can have in memory: it, or its `local`. */
 static inline struct store_capacity engine_capacity_of(const struct weir_table *table,
-                                                       const struct algo_limit *limit)
+                                                       const struct weir_limit *limit)
 {
-	return store_capacity_of(table->store, limit);
+	return store_capacity_of(table->store, limit->local ? &limit->local->algo : &limit->algo);
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "server/limit_list.h"
 
 #include "engine/engine.h"
+#include "engine/table.h"
 #include "rules/model.h"
 #include "rules/show.h"
 
@@ -29,12 +30,12 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 	return uses;
 }
 
-static void add_room(const struct weir_table *table, const struct algo_limit *limit,
+static void add_room(const struct weir_table *table, const struct weir_limit *limit,
                      struct buffer *out)
 {
 	struct store_capacity room;
 
-	if (limit->algorithm->draws) { /* it keeps no states */
+	if (limit->algo.algorithm->draws) { /* it keeps no states */
 		buffer_add_text(out, "null");
 		return;
 	}
@@ -66,7 +67,7 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);
 		buffer_add_text(out, ",\"room\":");
-		add_room(engine_table(config->engine), &limit->algo, out);
+		add_room(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"rules\":[");
 		for (const struct use *use = uses[i]; use; use = use->next) {
 			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");

@@ -188,7 +188,7 @@ static void say_room(const struct server *server)
 
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		struct store_capacity room = engine_capacity_of(server->shared.table, &limit->algo);
+		struct store_capacity room = engine_capacity_of(server->shared.table, limit);
 
 		if (!room.is_shared)
 			log_say(server->shared.log, LOG_INFO, "limit_room", {"limit", limit->name},
