@@ -87,6 +87,7 @@ struct algo_limit {
 	uint64_t identity;       /* of its counts: name, algorithm and period */
 	uint16_t generation;     /* of these parameters; store/history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
+	bool is_adhoc;           /* it travels in requests: all such limits share their states */
 	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
@@ -200,6 +201,14 @@ static inline void algo_outcome_full(const struct algo_limit *limit, struct algo
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error);
 void algo_limit_free(struct algo_limit *limit);
+
+/* A window of the calendar: Unix time, the end is not in it. */
+struct algo_window {
+	uint64_t start_ns, end_ns;
+};
+
+/** The window that a time is in, of a limit with a calendar (limit->cache). */
+struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_ns);
 
 struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 

@@ -86,7 +86,7 @@ static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
 	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;
 }
 
-static uint64_t window_end(const struct algo_limit *limit, uint64_t wall_ns)
+struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_ns)
 {
 	struct algo_cache *cache = limit->cache;
 	uint64_t start = atomic_load_explicit(&cache->start_ns, memory_order_relaxed);
@@ -95,21 +95,21 @@ static uint64_t window_end(const struct algo_limit *limit, uint64_t wall_ns)
 
 	if (start <= wall_ns && wall_ns < end &&
 	    atomic_load_explicit(&cache->check, memory_order_relaxed) == cache_check(start, end))
-		return end;
+		return (struct algo_window){start, end};
 	window = calendar_window_at(&limit->calendar, (int64_t)u64_min(wall_ns, INT64_MAX));
 	start = (uint64_t)(window.start_ns > 0 ? window.start_ns : 0);
 	end = (uint64_t)window.end_ns;
 	atomic_store_explicit(&cache->start_ns, start, memory_order_relaxed);
 	atomic_store_explicit(&cache->end_ns, end, memory_order_relaxed);
 	atomic_store_explicit(&cache->check, cache_check(start, end), memory_order_relaxed);
-	return end;
+	return (struct algo_window){start, end};
 }
 
 struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 {
 	if (!limit->cache)
 		return (struct algo_time){at.now_ns, 0};
-	return (struct algo_time){at.wall_ns, window_end(limit, at.wall_ns)};
+	return (struct algo_time){at.wall_ns, algo_window_at(limit, at.wall_ns).end_ns};
 }
 
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next)

@@ -11,6 +11,7 @@
 #define TZIF_SIZE_MAX 65536
 
 /* No zone is further from UTC than this (RFC 8536, 3.2: -25 h to 26 h, both out). */
+#define ZONE_NAME_MAX   64
 #define TZIF_OFFSET_MAX (26 * 3600)
 
 struct zone_span {
@@ -27,6 +28,7 @@ struct zone_span {
  * looked up whole cycles earlier, and no other code knows of rules.
  */
 struct zone {
+	char name[ZONE_NAME_MAX + 1]; /* set by zone_open */
 	int64_t fold_s; /* a cycle before it, and a year past it, the rule is written out;
 	                   INT64_MAX: there is no rule */
 	size_t n;       /* at least 1 */

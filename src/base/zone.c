@@ -56,7 +56,7 @@ static int open_utc(struct zone **out, struct weir_error *error)
 	return WEIR_OK;
 }
 
-int zone_open(const char *name, struct zone **out, struct weir_error *error)
+static int open_named(const char *name, struct zone **out, struct weir_error *error)
 {
 	struct weir_error why = {0};
 	uint8_t *data;
@@ -80,6 +80,20 @@ int zone_open(const char *name, struct zone **out, struct weir_error *error)
 	}
 	free(data);
 	return status;
+}
+
+int zone_open(const char *name, struct zone **out, struct weir_error *error)
+{
+	int status = open_named(name, out, error);
+
+	if (status == WEIR_OK)
+		snprintf((*out)->name, sizeof (*out)->name, "%s", name);
+	return status;
+}
+
+const char *zone_name(const struct zone *zone)
+{
+	return zone->name;
 }
 
 void zone_close(struct zone *zone)

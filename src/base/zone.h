@@ -20,6 +20,8 @@ struct zone;
  */
 int zone_open(const char *name, struct zone **out, struct weir_error *error);
 void zone_close(struct zone *zone);
+/** As it was opened. */
+const char *zone_name(const struct zone *zone);
 
 /** The zone's local time minus UTC, in seconds, at `unix_s`. */
 int32_t zone_offset(const struct zone *zone, int64_t unix_s);

@@ -174,5 +174,6 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
 	*limit = (struct weir_limit){.name = "throttle"};
 	status = algo_limit_init(&limit->algo, &options, error);
 	limit->algo.identity = identity_key.k0;
+	limit->algo.is_adhoc = true;
 	return status;
 }

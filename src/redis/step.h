@@ -23,11 +23,12 @@ struct redis_step {
 	uint32_t repeat;    /* requests alike: 1 to STEP_REPEAT_MAX; 1 but for ALGO_ACQUIRE */
 	uint32_t group;     /* 0: none */
 	struct moment at;   /* our clock; Redis's counts, but in tests (step_use_given_time) */
-	/* step.c's own, between step_write and the step's end: zero at first. */
+	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {
-		unsigned char tries, kind, sends_state, converts;
-		uint64_t window_end_us;
-		struct slice swap; /* owned */
+		unsigned char tries, kind;
+		bool mends; /* `swap` goes before the step, and is not the step itself */
+		uint64_t clock_ns; /* Redis's, as it was heard last; 0: never */
+		struct step_swap *swap;
 	} own;
 };
 
@@ -41,12 +42,6 @@ enum step_end {
 
 /** Appends the key's name: prefix{KEY}:LIMIT, each percent-encoded. */
 void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit);
-/** The slot of a key's name in a cluster. */
-unsigned step_slot(struct slice name);
-
-/** 0, or EUNSUPPORTED with the reason: such a limit can't be at Redis. */
-int step_check(const struct algo_limit *limit, struct weir_error *error);
-
 /** How many steps a call should have at most, so that others wait no longer than 0.5 ms. */
 #define STEP_CALL_MAX 64
 
@@ -63,10 +58,10 @@ struct step_call {
 int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call);
 /**
- * How the i-th step of a call ended. STEP_DONE and STEP_WITHHELD fill `repeat` outcomes, and of
+ * How the i-th of the `n` steps of a call ended. STEP_DONE and STEP_WITHHELD fill `repeat` outcomes, and of
  * those that took something the times by which a refund names it.
  */
-enum step_end step_read(struct redis_step *const *steps, size_t i,
+enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
                         const struct redis_reply *reply, struct algo_outcome *outcomes,
                         uint64_t *until_ns);
 /** Redis's clock as it was at the call: Unix time; 0: the reply doesn't say. */

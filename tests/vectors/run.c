@@ -13,90 +13,10 @@
 #include <string.h>
 
 #include "algo/algorithm.h"
+#include "compare.h"
 #include "state.h"
 #include "store/step.h"
 #include "vector.h"
-
-/* What is compared, for messages. */
-struct run {
-	const char *path, *how;
-	unsigned line, differences;
-};
-
-static void compare(struct run *run, const char *what, uint64_t found, uint64_t expected)
-{
-	if (found == expected)
-		return;
-	fprintf(stderr, "%s:%u: %s: %s: expected %" PRIu64 ", found %" PRIu64 "\n", run->path,
-	        run->line, run->how, what, expected, found);
-	run->differences++;
-}
-
-static void compare_decisions(struct run *run, const struct weir_decision *found,
-                              const struct weir_decision *expected)
-{
-	compare(run, "allowed", found->allowed, expected->allowed);
-	compare(run, "reason", found->reason, expected->reason);
-	compare(run, "quota", found->quota, expected->quota);
-	compare(run, "remaining", found->remaining, expected->remaining);
-	compare(run, "retry_after_ns", found->retry_after_ns, expected->retry_after_ns);
-	compare(run, "reset_after_ns", found->reset_after_ns, expected->reset_after_ns);
-	compare(run, "wait_ns", found->wait_ns, expected->wait_ns);
-}
-
-static void compare_outcomes(struct run *run, const struct algo_limit *limit,
-                             const struct algo_outcome *found, const struct vector_step *step)
-{
-	struct weir_decision decision = {.allowed = found->allowed,
-	                                 .reason = found->reason,
-	                                 .quota = limit->quota,
-	                                 .remaining = found->remaining,
-	                                 .retry_after_ns = found->retry_after_ns,
-	                                 .reset_after_ns = found->reset_after_ns,
-	                                 .wait_ns = found->wait_ns};
-
-	compare_decisions(run, &decision, &step->decision);
-}
-
-static void compare_states(struct run *run, const struct algo_limit *limit,
-                           const struct state *state, const struct vector_step *step)
-{
-	json_t *found = state_write(limit, state, step->time.now_ns);
-	char *expected_text, *found_text;
-
-	if (!json_equal(found, step->after)) {
-		expected_text = json_dumps(step->after, JSON_COMPACT | JSON_ENCODE_ANY);
-		found_text = json_dumps(found, JSON_COMPACT | JSON_ENCODE_ANY);
-		fprintf(stderr, "%s:%u: %s: state: expected %s, found %s\n", run->path, run->line, run->how,
-		        expected_text, found_text);
-		run->differences++;
-		free(expected_text);
-		free(found_text);
-	}
-	json_decref(found);
-}
-
-/* The step's call, which names what it gives back as `state` does. */
-static struct algo_call call_on(const struct algo_limit *limit, const struct state *state,
-                                const struct vector_step *step)
-{
-	struct algo_call call = step->call;
-
-	if (call.op == ALGO_REFUND && call.permit)
-		call.until_ns = state_name(limit, state, call.permit, call.until_ns);
-	return call;
-}
-
-/* A request took something; all names but a log's are the times that the file has. */
-static void check_name(struct run *run, const struct algo_limit *limit, struct state *state,
-                       const struct vector_step *step, uint64_t name_ns)
-{
-	if (!step->taken_until_ns)
-		return;
-	state_took(state, step->call.permit, name_ns);
-	if (limit->rows != ALGO_ROWS_LOG)
-		compare(run, "permit.until_ns", name_ns, step->taken_until_ns);
-}
 
 static void step_alone(struct run *run, const struct algo_limit *limit,
                        const struct vector_step *step)
@@ -109,9 +29,9 @@ static void step_alone(struct run *run, const struct algo_limit *limit,
 
 	compare(run, "window_end_ns", time.window_end_ns, step->time.window_end_ns);
 	state_read(limit, step->before, &state);
-	call = call_on(limit, &state, step);
+	call = compare_call(limit, &state, step);
 	name_ns = state_step(limit, &call, &step->time, &state, &out);
-	check_name(run, limit, &state, step, name_ns);
+	compare_name(run, limit, &state, step, name_ns);
 	compare_outcomes(run, limit, &out, step);
 	compare_states(run, limit, &state, step);
 }
@@ -148,10 +68,10 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 static void step_in_cells(struct run *run, const struct algo_limit *limit, struct kept *kept,
                           const struct vector_step *step)
 {
-	struct algo_call call = call_on(limit, &kept->state, step);
+	struct algo_call call = compare_call(limit, &kept->state, step);
 	struct algo_outcome out;
 
-	check_name(run, limit, &kept->state, step, apply(kept, limit, &call, &step->time, &out));
+	compare_name(run, limit, &kept->state, step, apply(kept, limit, &call, &step->time, &out));
 	read_kept(kept, limit, &step->time);
 	compare_outcomes(run, limit, &out, step);
 	compare_states(run, limit, &kept->state, step);

@@ -1,0 +1,23 @@
+local a, i, count = 3, 1, #keys
+while i <= count do
+  local n = tonumber(args[a + 1])
+  if args[a] == 'group' then
+    -- All or nothing: tried first, and done if all are granted.
+    local first, all, fits = a + 2, true, nil
+    a = first
+    for j = i, i + n - 1 do
+      a, fits = kinds[args[a]](a + 2, j, j, true)
+      all = all and fits
+    end
+    if all then
+      a = first
+      for j = i, i + n - 1 do
+        a = kinds[args[a]](a + 2, j, j, false)
+      end
+    end
+  else
+    a = kinds[args[a]](a + 2, i, i + n - 1, false)
+  end
+  i = i + n
+end
+return out

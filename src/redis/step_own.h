@@ -1,0 +1,47 @@
+/* step_own.h: what step_write.c and step_read.c share. */
+#ifndef REDIS_STEP_OWN_H
+#define REDIS_STEP_OWN_H
+
+#include "redis/step.h"
+
+/* What a step is in a call. */
+enum step_kind {
+	STEP_ASK,    /* the value is read, and C knows the answer */
+	STEP_PASS,   /* the same in a group, once it is known to pass */
+	STEP_READ,   /* the value is read, for a swap */
+	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
+	STEP_RESET,  /* any value is deleted */
+	STEP_BUCKET,
+	STEP_WINDOW,
+	STEP_KINDS,
+};
+
+/* A value that takes the place of another. */
+struct step_swap {
+	uint64_t at_ns;   /* the time that the new one is of */
+	uint64_t life_ms; /* of the new one */
+	size_t old_len, new_len;
+	char text[]; /* both; empty: none */
+};
+
+static inline struct slice step_old(const struct step_swap *swap)
+{
+	return (struct slice){swap->text, swap->old_len};
+}
+
+static inline struct slice step_new(const struct step_swap *swap)
+{
+	return (struct slice){swap->text + swap->old_len, swap->new_len};
+}
+
+/** Whether it takes nothing, whatever the state: a peek, or a request that costs nothing. */
+static inline bool step_is_question(const struct redis_step *step)
+{
+	return step->call.op == ALGO_PEEK || step->limit->algorithm->draws ||
+	       (step->call.op != ALGO_RESET && step->call.cost == 0);
+}
+
+/** The time of a step by Redis's clock. */
+struct moment step_moment(const struct redis_step *step, uint64_t clock_ns);
+
+#endif

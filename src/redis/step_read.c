@@ -1,0 +1,323 @@
+/*
+ * step_read.c: what a script has seen, and what that means: outcomes, by the steps of `algo`.
+ *
+ * A reply comes from outside and may be anything.
+ */
+#include <stdlib.h>
+
+#include "algo/algorithm.h"
+#include "base/number.h"
+#include "redis/step_own.h"
+#include "redis/value.h"
+
+/* Swaps are tried so often; others may change the value in between. */
+#define TRIES_MAX 32
+
+enum verdict {
+	GRANTED, /* in part, if not in a group */
+	REFUSED,
+	PENDING, /* nothing was changed: it needs what is known now */
+	MENDED,  /* the same, and before it the state as it is now in `seen` has to be written */
+	BROKEN,
+};
+
+/* One step of a reply. */
+struct seen {
+	int64_t granted; /* requests; less than 0: not known */
+	struct slice text; /* the value, empty: none */
+	uint64_t clock_ns;
+	struct algo_time time;
+	enum value_fit fit;
+	struct value value; /* ours, converted, or never used */
+};
+
+uint64_t step_clock(const struct redis_reply *reply)
+{
+	const struct redis_reply *first = reply->items;
+
+	if (reply->type != REDIS_ARRAY || reply->count == 0 || first->type != REDIS_INTEGER ||
+	    first->integer <= 0 || (uint64_t)first->integer > UINT64_MAX / 1000)
+		return 0;
+	return (uint64_t)first->integer * 1000;
+}
+
+/* The state as it is used. */
+static bool read_state(const struct redis_step *step, struct seen *seen)
+{
+	const struct algo_limit *limit = step->limit;
+
+	seen->fit = value_read(limit, seen->text, step->repeat + 1, &seen->value);
+	if (seen->fit == VALUE_CONVERTS && seen->value.word.until_ns > seen->time.now_ns)
+		limit->algorithm->convert(limit, &seen->value.from, seen->time.now_ns, &seen->value.word);
+	if (seen->fit == VALUE_OTHER) {
+		seen->value.word = (struct algo_state){0, 0};
+		seen->value.uses.count = 0;
+		seen->value.uses.until_ns = seen->value.uses.newest_id = 0;
+	}
+	return seen->fit != VALUE_NO_MEMORY;
+}
+
+/* False: nonsense, or no memory. Free with value_free in any case. */
+static bool look(const struct redis_step *step, size_t i, const struct redis_reply *reply,
+                 struct seen *seen)
+{
+	const struct redis_reply *granted, *text;
+
+	*seen = (struct seen){.clock_ns = step_clock(reply)};
+	if (seen->clock_ns == 0 || reply->count < 2 * i + 3)
+		return false;
+	granted = &reply->items[2 * i + 1];
+	text = &reply->items[2 * i + 2];
+	if (granted->type != REDIS_INTEGER || granted->integer < -1 ||
+	    granted->integer > (int64_t)step->repeat ||
+	    (text->type != REDIS_TEXT && text->type != REDIS_NIL))
+		return false;
+	seen->granted = granted->integer;
+	if (text->type == REDIS_TEXT)
+		seen->text = text->text;
+	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
+	return read_state(step, seen);
+}
+
+/* One request on the state. Returns the name of what it took; 0: nothing. */
+static uint64_t apply(const struct redis_step *step, const struct algo_call *call,
+                      struct algo_time time, struct value *value, struct algo_outcome *out)
+{
+	if (step->limit->rows != ALGO_ROWS_NONE)
+		return uses_step(step->limit, call, &time, &value->uses, out);
+	return algo_step(step->limit, call, &time, &value->word, out) ? value->word.until_ns : 0;
+}
+
+/*
+ * All requests of a step, of which so many were granted; less than 0: C decides. Those that were
+ * denied find the same state, and so have one answer.
+ */
+static void apply_all(const struct redis_step *step, int64_t granted, struct algo_time time,
+                      struct value *value, struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	uint32_t n = 0;
+
+	for (; n < step->repeat && (granted < 0 || n < granted); n++) {
+		until_ns[n] = apply(step, &step->call, time, value, &outcomes[n]);
+		if (granted >= 0)
+			outcomes[n].allowed = true;
+		else if (!outcomes[n].allowed && step->call.op == ALGO_ACQUIRE)
+			break;
+	}
+	if (n == step->repeat)
+		return;
+	if (granted >= 0) {
+		struct algo_call peek = step->call;
+
+		peek.op = ALGO_PEEK;
+		apply(step, &peek, time, value, &outcomes[n]);
+		if (outcomes[n].allowed)
+			algo_outcome_deny(&outcomes[n], WEIR_REASON_OVER_LIMIT, step->limit->retry_ns);
+	}
+	for (uint32_t i = n; i < step->repeat; i++) {
+		outcomes[i] = outcomes[n];
+		until_ns[i] = 0;
+	}
+}
+
+/* Whether C alone has to decide it, and write what comes of that. */
+static bool is_swapped(const struct redis_step *step)
+{
+	return step->own.kind == STEP_READ || step->own.kind == STEP_SWAP;
+}
+
+/* As a peek, which changes nothing that is written. */
+static bool would_pass(const struct redis_step *step, struct seen *seen)
+{
+	struct algo_call peek = step->call;
+	struct algo_outcome out;
+
+	if (peek.op == ALGO_ACQUIRE)
+		peek.op = ALGO_PEEK;
+	else if (peek.op != ALGO_PEEK)
+		return true;
+	apply(step, &peek, seen->time, &seen->value, &out);
+	return out.allowed;
+}
+
+/* Whether a denial leaves another state: of one that no clock could have written, cut back. */
+static bool is_mended(const struct redis_step *step, struct seen *seen)
+{
+	struct buffer text = {0};
+	struct algo_outcome out;
+	bool differs;
+
+	apply(step, &step->call, seen->time, &seen->value, &out);
+	value_write(step->limit, &seen->value, seen->time.now_ns, &text);
+	differs = !slice_equal((struct slice){text.data, text.len}, seen->text);
+	buffer_free(&text);
+	return differs;
+}
+
+static enum verdict judge(const struct redis_step *step, struct seen *seen)
+{
+	switch (step->own.kind) {
+	case STEP_RESET:
+		return GRANTED;
+	case STEP_ASK:
+	case STEP_PASS:
+		if (would_pass(step, seen))
+			return step->own.kind == STEP_ASK && step->group ? PENDING : GRANTED;
+		return REFUSED;
+	case STEP_READ:
+	case STEP_SWAP:
+		if (seen->granted == 1)
+			return GRANTED;
+		if (would_pass(step, seen))
+			return PENDING;
+		return is_mended(step, seen) ? MENDED : REFUSED;
+	default:
+		if (seen->granted > 0)
+			return GRANTED;
+		if (seen->granted < 0)
+			return seen->text.len > 0 ? MENDED : PENDING;
+		return seen->fit != VALUE_OURS || is_mended(step, seen) ? MENDED : REFUSED;
+	}
+}
+
+/* Puts `value` in the place of what was seen, with the next try. */
+static bool plan_swap(struct redis_step *step, const struct seen *seen, const struct value *value)
+{
+	struct buffer text = {0};
+	uint64_t life_ms = value_write(step->limit, value, seen->time.now_ns, &text);
+	struct step_swap *swap = NULL;
+
+	if (!text.failed)
+		swap = malloc(sizeof *swap + seen->text.len + text.len);
+	if (swap) {
+		*swap = (struct step_swap){seen->clock_ns, life_ms, seen->text.len, text.len};
+		if (seen->text.len > 0)
+			memcpy(swap->text, seen->text.data, seen->text.len);
+		if (text.len > 0)
+			memcpy(swap->text + seen->text.len, text.data, text.len);
+	}
+	buffer_free(&text);
+	step->own.swap = swap;
+	return swap != NULL;
+}
+
+/* What has to be known or written for the next try. */
+static enum step_end again(struct redis_step *step, struct seen *seen, enum verdict own,
+                           struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	bool planned = true;
+
+	if (step->own.tries++ == TRIES_MAX)
+		return STEP_FAILED;
+	if (own == GRANTED) /* and others of its group are not known yet */
+		return STEP_AGAIN;
+	step_end(step);
+	step->own.clock_ns = seen->clock_ns;
+	step->own.mends = own == MENDED;
+	if (own == MENDED) {
+		planned = plan_swap(step, seen, &seen->value);
+	} else if (own == PENDING && is_swapped(step)) {
+		apply_all(step, -1, seen->time, &seen->value, outcomes, until_ns);
+		planned = plan_swap(step, seen, &seen->value);
+		if (planned && !step->group &&
+		    slice_equal(step_old(step->own.swap), step_new(step->own.swap)))
+			return STEP_DONE; /* there is nothing to write */
+	}
+	return planned ? STEP_AGAIN : STEP_FAILED;
+}
+
+/* A swap was done: by the state and at the time that it was made of. */
+static bool explain_swap(const struct redis_step *step, struct algo_outcome *outcomes,
+                         uint64_t *until_ns)
+{
+	const struct step_swap *swap = step->own.swap;
+	struct seen was = {.text = step_old(swap)};
+	bool read;
+
+	was.time = algo_time_at(step->limit, step_moment(step, swap->at_ns));
+	read = read_state(step, &was);
+	if (read)
+		apply_all(step, -1, was.time, &was.value, outcomes, until_ns);
+	value_free(&was.value);
+	return read;
+}
+
+static enum step_end done(struct redis_step *step, struct seen *seen,
+                          struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	if (step->own.kind == STEP_SWAP && seen->granted == 1)
+		return explain_swap(step, outcomes, until_ns) ? STEP_DONE : STEP_FAILED;
+	apply_all(step, step->own.kind < STEP_BUCKET ? -1 : seen->granted, seen->time, &seen->value,
+	          outcomes, until_ns);
+	return STEP_DONE;
+}
+
+/* It would have passed, but takes nothing. */
+static enum step_end withhold(struct redis_step *step, struct seen *seen,
+                              struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	struct redis_step peek = *step;
+
+	peek.call.op = ALGO_PEEK;
+	apply_all(&peek, -1, seen->time, &seen->value, outcomes, until_ns);
+	return STEP_WITHHELD;
+}
+
+/* How its group ends: REFUSED if any of it is refused, else PENDING if any of it is. */
+static enum verdict judge_group(struct redis_step *const *steps, size_t n, size_t i,
+                                const struct redis_reply *reply)
+{
+	static const unsigned char weight[] = {
+	    [GRANTED] = 0, [PENDING] = 1, [MENDED] = 1, [REFUSED] = 2, [BROKEN] = 3};
+	enum verdict worst = GRANTED;
+	size_t first = i;
+
+	while (first > 0 && steps[first - 1]->group == steps[i]->group)
+		first--;
+	for (size_t j = first; j < n && steps[j]->group == steps[i]->group; j++) {
+		struct seen seen;
+		enum verdict verdict = look(steps[j], j, reply, &seen) ? judge(steps[j], &seen) : BROKEN;
+
+		value_free(&seen.value);
+		if (weight[verdict] > weight[worst])
+			worst = verdict;
+	}
+	return worst;
+}
+
+static enum step_end finish(struct redis_step *step, struct seen *seen, enum verdict all,
+                            struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	enum verdict own = judge(step, seen);
+
+	switch (step->group ? all : own) {
+	case BROKEN:
+		return STEP_FAILED;
+	case PENDING:
+	case MENDED:
+		return again(step, seen, own, outcomes, until_ns);
+	case REFUSED:
+		if (own != REFUSED)
+			return withhold(step, seen, outcomes, until_ns);
+		break;
+	case GRANTED:
+		break;
+	}
+	return done(step, seen, outcomes, until_ns);
+}
+
+enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
+                        const struct redis_reply *reply, struct algo_outcome *outcomes,
+                        uint64_t *until_ns)
+{
+	struct seen seen;
+	enum step_end end = STEP_FAILED;
+
+	if (look(steps[i], i, reply, &seen)) {
+		enum verdict all = steps[i]->group ? judge_group(steps, n, i, reply) : GRANTED;
+
+		end = finish(steps[i], &seen, all, outcomes, until_ns);
+	}
+	value_free(&seen.value);
+	return end;
+}

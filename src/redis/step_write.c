@@ -1,0 +1,339 @@
+/*
+ * step_write.c: steps as calls of scripts.
+ *
+ * Steps in a row that differ by nothing but their keys are one run, whose parameters stand once.
+ */
+#include "redis/step.h"
+
+#include <stdlib.h>
+
+#include "algo/algorithm.h"
+#include "algo/bucket.h"
+#include "algo/window.h"
+#include "base/number.h"
+#include "redis/step_own.h"
+#include "redis/value.h"
+#include "scripts.h" /* made by scripts/embed.py */
+
+#define KEYS_HASHED 256 /* a power of two, and more than STEP_CALL_MAX */
+
+static bool time_is_given;
+
+void step_use_given_time(bool given)
+{
+	time_is_given = given;
+}
+
+struct moment step_moment(const struct redis_step *step, uint64_t clock_ns)
+{
+	return time_is_given ? step->at : moment_given(clock_ns);
+}
+
+void step_end(struct redis_step *step)
+{
+	free(step->own.swap);
+	step->own.swap = NULL;
+}
+
+/* Names of keys */
+
+static void add_encoded(struct buffer *out, struct slice text)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	if (text.len == 0)
+		buffer_add_text(out, "%");
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.data[i];
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		             (c != 0 && strchr(".:_-@/", c));
+
+		if (plain)
+			buffer_add(out, &c, 1);
+		else
+			buffer_add(out, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
+	}
+}
+
+void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
+{
+	buffer_add_text(out, prefix);
+	buffer_add_text(out, "{");
+	add_encoded(out, key);
+	buffer_add_text(out, "}:");
+	add_encoded(out, slice_of(limit));
+}
+
+/* Kinds */
+
+static bool has_kind(const struct redis_step *step, enum step_kind *kind)
+{
+	if (step->call.op != ALGO_ACQUIRE)
+		return false;
+	if (step->limit->algorithm->step == bucket_step)
+		*kind = STEP_BUCKET;
+	else if (step->limit->algorithm->step == window_step)
+		*kind = STEP_WINDOW;
+	else
+		return false;
+	return true;
+}
+
+static enum step_kind kind_of(const struct redis_step *step)
+{
+	enum step_kind kind;
+
+	/* A log goes on to count the names of its uses. */
+	if (step->call.op == ALGO_RESET && step->limit->rows != ALGO_ROWS_LOG)
+		return STEP_RESET;
+	if (step_is_question(step))
+		return step->group != 0 && step->own.clock_ns != 0 ? STEP_PASS : STEP_ASK;
+	if (has_kind(step, &kind))
+		return kind;
+	return step->own.swap && !step->own.mends ? STEP_SWAP : STEP_READ;
+}
+
+/* The arguments of a run. */
+
+static void add_slice(struct buffer *out, struct slice text)
+{
+	buffer_add_text(out, "$");
+	buffer_add_u64(out, text.len);
+	buffer_add_text(out, "\r\n");
+	buffer_add_slice(out, text);
+	buffer_add_text(out, "\r\n");
+}
+
+static void add_number(struct buffer *out, uint64_t number)
+{
+	char text[20];
+
+	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
+}
+
+/* An exact length: so many parts of which 1000 q are a microsecond. */
+static void add_parts(struct buffer *out, u128 parts, uint64_t q)
+{
+	u128 unit = (u128)1000 * q;
+
+	add_number(out, (uint64_t)(parts / unit));
+	add_number(out, (uint64_t)(parts % unit));
+}
+
+static u128 parts_of(struct bucket_time time, uint64_t q)
+{
+	return (u128)time.ns * q - time.under;
+}
+
+/* What may be in use after the request: less if it would not wait as long as others. */
+static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
+{
+	u128 depth = parts_of(params->depth, params->q);
+	u128 at_once = parts_of(params->at_once, params->q), with_wait;
+
+	if (call->max_wait_ns == 0)
+		return depth;
+	with_wait = at_once;
+	if (call->max_wait_ns != WEIR_ZERO)
+		with_wait += (u128)call->max_wait_ns * params->q;
+	return with_wait < depth ? with_wait : depth;
+}
+
+#define BLOCK_US UINT64_C(60000000) /* lifetimes are renewed once in so long, or in two depths */
+
+static void add_bucket(struct buffer *out, const struct redis_step *step)
+{
+	const struct bucket_params *params = &step->limit->bucket;
+	uint64_t depth_us = params->depth.ns / 1000 + 1;
+	uint64_t block_us = u64_max(BLOCK_US, 2 * depth_us);
+	char head[VALUE_HEAD_MAX];
+
+	add_slice(out, (struct slice){head, value_head(step->limit, head)});
+	add_number(out, params->q);
+	add_number(out, step->repeat);
+	add_parts(out, (u128)step->call.cost * params->p, params->q);
+	add_parts(out, depth_of(params, &step->call), params->q);
+	add_number(out, block_us);
+	add_number(out, (block_us + depth_us) / 1000 + 2);
+}
+
+static void add_window(struct buffer *out, const struct redis_step *step)
+{
+	const struct algo_limit *limit = step->limit;
+	char head[VALUE_HEAD_MAX];
+
+	add_slice(out, (struct slice){head, value_head(limit, head)});
+	add_number(out, step->repeat);
+	add_number(out, step->call.cost);
+	add_number(out, limit->quota);
+	if (limit->cache) {
+		uint64_t clock_ns = step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
+		struct algo_window window = algo_window_at(limit, step_moment(step, clock_ns).wall_ns);
+
+		add_number(out, window.start_ns / 1000);
+		add_number(out, window.end_ns / 1000);
+		add_number(out, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
+	} else {
+		add_slice(out, SLICE(""));
+		add_number(out, limit->period_ns / 1000);
+		add_number(out, limit->period_ns % 1000);
+	}
+}
+
+static void add_swap(struct buffer *out, const struct redis_step *step)
+{
+	const struct step_swap *swap = step->own.swap;
+
+	add_slice(out, step_old(swap));
+	add_slice(out, step_new(swap));
+	add_number(out, swap->life_ms);
+}
+
+static const struct kind {
+	const char *name;
+	unsigned arguments;
+	void (*add)(struct buffer *out, const struct redis_step *step);
+	enum script script;
+} kinds[STEP_KINDS] = {
+    [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
+    [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
+    [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
+    [STEP_BUCKET] = {"bucket", 9, add_bucket, SCRIPT_BUCKET},
+    [STEP_WINDOW] = {"window", 7, add_window, SCRIPT_WINDOW},
+};
+
+static bool has_first(const struct redis_step *step)
+{
+	return step->own.swap && step->own.mends;
+}
+
+static size_t run_arguments(const struct redis_step *step)
+{
+	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 5 : 0);
+}
+
+static void add_run(struct buffer *out, const struct redis_step *step, size_t n)
+{
+	const struct kind *kind = &kinds[step->own.kind];
+
+	if (has_first(step)) {
+		add_slice(out, SLICE("first"));
+		add_number(out, 1);
+		add_swap(out, step);
+	}
+	add_slice(out, slice_of(kind->name));
+	add_number(out, n);
+	if (kind->add)
+		kind->add(out, step);
+}
+
+/* Calls */
+
+static bool is_alike(const struct redis_step *a, const struct redis_step *b)
+{
+	return a->limit == b->limit && a->own.kind == b->own.kind && a->group == 0 && b->group == 0 &&
+	       !a->own.swap && !b->own.swap && a->repeat == b->repeat && a->call.cost == b->call.cost &&
+	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
+}
+
+/* The end of the run, or of the group, that begins at `first`. */
+static size_t end_of(struct redis_step *const *steps, size_t n, size_t first)
+{
+	uint32_t group = steps[first]->group;
+	size_t end = first + 1;
+
+	while (end < n && (group ? steps[end]->group == group : is_alike(steps[first], steps[end])))
+		end++;
+	return end;
+}
+
+/* Not of all its bytes: of its length, both ends and the middle. */
+static size_t hash_name(struct slice name)
+{
+	uint64_t words[3] = {0}, hash = name.len;
+
+	for (size_t i = 0; i < 3; i++) {
+		size_t len = name.len < sizeof *words ? name.len : sizeof *words;
+
+		memcpy(&words[i], name.data + (name.len - len) * i / 2, len);
+		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	}
+	return (size_t)(hash >> 32) % KEYS_HASHED;
+}
+
+/* Whether all values can be read before the first step. */
+static bool can_read_ahead(struct redis_step *const *steps, size_t n)
+{
+	struct slice seen[KEYS_HASHED];
+
+	memset(seen, 0, sizeof seen);
+	for (size_t i = 0; i < n; i++) {
+		size_t at = hash_name(steps[i]->key);
+
+		for (; seen[at].data; at = (at + 1) % KEYS_HASHED)
+			if (slice_equal(seen[at], steps[i]->key))
+				return false;
+		seen[at] = steps[i]->key;
+		if (steps[i]->own.swap)
+			return false;
+	}
+	return true;
+}
+
+static enum script script_of(struct redis_step *const *steps, size_t n)
+{
+	enum script script = kinds[steps[0]->own.kind].script;
+
+	for (size_t i = 0; i < n; i++)
+		if (kinds[steps[i]->own.kind].script != script || has_first(steps[i]))
+			return SCRIPT_ANY;
+	return script;
+}
+
+static void add_time(struct buffer *out, struct redis_step *const *steps)
+{
+	if (time_is_given)
+		add_number(out, steps[0]->at.now_ns);
+	else
+		add_slice(out, SLICE(""));
+}
+
+int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
+               struct step_call *call)
+{
+	size_t start = out->len, words = 5 + n, end;
+
+	for (size_t i = 0; i < n; i++)
+		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
+	for (size_t i = 0; i < n; i = end) {
+		end = end_of(steps, n, i);
+		words += steps[i]->group ? 2 : run_arguments(steps[i]);
+		for (size_t j = i; j < end && steps[i]->group; j++)
+			words += run_arguments(steps[j]);
+	}
+	*call = scripts[script_of(steps, n)];
+	buffer_add_text(out, "*");
+	buffer_add_u64(out, words);
+	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
+	add_slice(out, slice_of(call->sha));
+	add_number(out, n);
+	for (size_t i = 0; i < n; i++)
+		add_slice(out, steps[i]->key);
+	add_time(out, steps);
+	add_slice(out, can_read_ahead(steps, n) ? SLICE("") : SLICE("1"));
+	for (size_t i = 0; i < n; i = end) {
+		end = end_of(steps, n, i);
+		if (!steps[i]->group) {
+			add_run(out, steps[i], end - i);
+			continue;
+		}
+		add_slice(out, SLICE("group"));
+		add_number(out, end - i);
+		for (size_t j = i; j < end; j++)
+			add_run(out, steps[j], 1);
+	}
+	if (!out->failed)
+		return WEIR_OK;
+	out->len = start;
+	return WEIR_ENOMEM;
+}

@@ -1,0 +1,303 @@
+/* value.c: states as text, and back. What is read comes from outside and may be anything. */
+#include "redis/value.h"
+
+#include <stdlib.h>
+
+#include "algo/algorithm.h"
+#include "base/zone.h"
+
+#define US_DIGITS    16
+#define NS_DIGITS    19
+#define UNDER_DIGITS 10
+#define COUNT_DIGITS 10
+#define UNITS_MAX    (UINT64_C(1) << 33) /* more are nonsense */
+
+/* Heads */
+
+static char *add_text(char *at, const char *text)
+{
+	size_t len = strlen(text);
+
+	memcpy(at, text, len);
+	return at + len;
+}
+
+/* A length as rule files have it: 10m, 100ms; one of a unit without its number: s. */
+static char *add_period(char *at, uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"w", 7 * NS_PER_DAY}, {"d", NS_PER_DAY},   {"h", 3600 * NS_PER_S},
+	             {"m", 60 * NS_PER_S},  {"s", NS_PER_S},     {"ms", NS_PER_MS},
+	             {"ns", 1}};
+	size_t i = 0;
+
+	while (ns % units[i].ns != 0)
+		i++;
+	if (ns != units[i].ns)
+		at = format_u64(at, ns / units[i].ns);
+	return add_text(at, units[i].name);
+}
+
+/* Of windows that follow the calendar: their length in its units, the zone, and a week's start. */
+static char *add_calendar(char *at, const struct algo_limit *limit)
+{
+	static const char *const units[] = {
+	    [WEIR_NANOSECOND] = "ns", [WEIR_MILLISECOND] = "ms", [WEIR_SECOND] = "s",
+	    [WEIR_MINUTE] = "m",      [WEIR_HOUR] = "h",         [WEIR_DAY] = "d",
+	    [WEIR_WEEK] = "w",        [WEIR_MONTH] = "month",    [WEIR_YEAR] = "year"};
+	static const char *const days[] = {"monday", "tuesday",  "wednesday", "thursday",
+	                                   "friday", "saturday", "sunday"};
+	const struct calendar *calendar = &limit->calendar;
+
+	if (limit->rows == ALGO_ROWS_DAY) {
+		at = add_period(at, limit->period_ns);
+	} else {
+		if (calendar->period != 1)
+			at = format_u64(at, calendar->period);
+		at = add_text(at, units[calendar->unit]);
+	}
+	*at++ = ' ';
+	at = add_text(at, zone_name(calendar->zone));
+	if (calendar->unit == WEIR_WEEK && calendar->week_start != WEIR_MONDAY) {
+		*at++ = ' ';
+		at = add_text(at, days[calendar->week_start]);
+	}
+	return at;
+}
+
+/* Two numbers that tell parameters apart stand on both sides of the period: 5/s 10. */
+static char *add_noted(char *at, const struct algo_limit *limit)
+{
+	struct algo_note note = limit->algorithm->note(limit);
+
+	at = format_u64(at, (uint64_t)note.first + 1);
+	*at++ = '/';
+	at = add_period(at, limit->period_ns);
+	*at++ = ' ';
+	return format_u64(at, (uint64_t)note.second + 1);
+}
+
+size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX])
+{
+	char *at = add_text(head, limit->algorithm->name);
+
+	*at++ = ' ';
+	if (!limit->is_adhoc) {
+		if (limit->cache)
+			at = add_calendar(at, limit);
+		else if (limit->algorithm->note)
+			at = add_noted(at, limit);
+		else
+			at = add_period(at, limit->rows == ALGO_ROWS_PLACES ? limit->places.lease_ns
+			                                                    : limit->period_ns);
+		*at++ = ' ';
+	}
+	return (size_t)(at - head);
+}
+
+/* Whether a head differs from ours in nothing but parameters: takes it off *text. */
+static bool skip_other_head(const struct algo_limit *limit, struct slice *text,
+                            struct algo_note *from)
+{
+	char period[VALUE_HEAD_MAX];
+	uint64_t first, second;
+	struct slice part;
+
+	if (!limit->algorithm->note || limit->is_adhoc)
+		return false;
+	if (!slice_equal(slice_cut(text, ' '), slice_of(limit->algorithm->name)))
+		return false;
+	part = slice_cut(text, '/');
+	if (!parse_u64(part, &first) || first == 0 || first - 1 > UINT32_MAX)
+		return false;
+	part = slice_cut(text, ' ');
+	if (!slice_equal(part, (struct slice){period, (size_t)(add_period(period, limit->period_ns) -
+	                                                       period)}))
+		return false;
+	part = slice_cut(text, ' ');
+	if (!parse_u64(part, &second) || second == 0 || second - 1 > UINT32_MAX)
+		return false;
+	*from = (struct algo_note){(uint32_t)(first - 1), (uint32_t)(second - 1)};
+	return true;
+}
+
+/* Fields */
+
+static bool read_time(struct slice text, uint64_t *ns)
+{
+	if ((text.len != US_DIGITS && text.len != NS_DIGITS) || !parse_u64(text, ns))
+		return false;
+	if (text.len == US_DIGITS)
+		*ns *= 1000;
+	return true;
+}
+
+static void write_digits(struct buffer *out, uint64_t number, size_t digits)
+{
+	char *at = buffer_reserve(out, digits);
+
+	if (!at)
+		return;
+	out->len += digits;
+	for (size_t i = digits; i-- > 0; number /= 10)
+		at[i] = (char)('0' + number % 10);
+}
+
+static void write_time(struct buffer *out, uint64_t ns)
+{
+	if (ns % 1000 == 0)
+		write_digits(out, ns / 1000, US_DIGITS);
+	else
+		write_digits(out, ns, NS_DIGITS);
+}
+
+/* A time, and a word if it isn't 0 or the algorithm counts by it. */
+static bool read_word(const struct algo_limit *limit, struct slice text, struct value *value)
+{
+	unsigned less = limit->algorithm->word_less;
+	uint64_t word = less;
+
+	if (!read_time(slice_cut(&text, ' '), &value->word.until_ns) ||
+	    (text.len > 0 && !parse_u64(text, &word)) || word < less || word - less > UINT32_MAX)
+		return false;
+	value->word.word = (uint32_t)(word - less);
+	return true;
+}
+
+static void write_word(const struct algo_limit *limit, const struct algo_state *state,
+                       struct buffer *out)
+{
+	unsigned less = limit->algorithm->word_less;
+	bool has_parts = state->until_ns % 1000 != 0 || state->word != 0;
+
+	if (less == 0 && has_parts)
+		write_digits(out, state->until_ns, NS_DIGITS);
+	else
+		write_time(out, state->until_ns);
+	if (less > 0 || has_parts) {
+		buffer_add_text(out, " ");
+		write_digits(out, (uint64_t)state->word + less, UNDER_DIGITS);
+	}
+}
+
+/* The end and the newest name, then uses: end:units, or end:units:name. */
+static bool read_use(struct slice text, struct uses_entry *use)
+{
+	struct slice units;
+
+	if (!read_time(slice_cut(&text, ':'), &use->until_ns))
+		return false;
+	units = slice_cut(&text, ':');
+	use->id = use->until_ns;
+	return parse_u64(units, &use->units) && use->units > 0 && use->units <= UINT32_MAX + 1ULL &&
+	       (text.len == 0 || parse_u64(text, &use->id));
+}
+
+static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
+{
+	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
+}
+
+static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
+{
+	struct uses *uses = &value->uses;
+	uint64_t units = 0;
+
+	if (!parse_u64(slice_cut(&text, ' '), &uses->until_ns) ||
+	    !parse_u64(slice_cut(&text, ' '), &uses->newest_id))
+		return false;
+	while (text.len > 0) {
+		struct uses_entry *use = &uses->uses[uses->count];
+
+		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
+		    (uses->count > 0 && !is_after(use, use - 1)))
+			return false;
+		units += use->units;
+		uses->count++;
+	}
+	return units <= UNITS_MAX;
+}
+
+static uint64_t write_uses(const struct uses *uses, struct buffer *out)
+{
+	uint64_t until_ns = uses->until_ns;
+
+	buffer_add_u64(out, uses->until_ns);
+	buffer_add_text(out, " ");
+	buffer_add_u64(out, uses->newest_id);
+	for (size_t i = 0; i < uses->count; i++) {
+		const struct uses_entry *use = &uses->uses[i];
+
+		buffer_add_text(out, " ");
+		write_time(out, use->until_ns);
+		buffer_add_text(out, ":");
+		buffer_add_u64(out, use->units);
+		if (use->id != use->until_ns) {
+			buffer_add_text(out, ":");
+			buffer_add_u64(out, use->id);
+		}
+		until_ns = u64_max(until_ns, use->until_ns);
+	}
+	return until_ns;
+}
+
+static bool make_room(struct slice text, size_t more, struct value *value)
+{
+	size_t most = more + 1;
+
+	for (size_t i = 0; i < text.len; i++)
+		most += text.data[i] == ' ';
+	value->uses.uses = malloc(most * sizeof *value->uses.uses);
+	return value->uses.uses != NULL;
+}
+
+enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
+                          struct value *value)
+{
+	char head[VALUE_HEAD_MAX];
+	enum value_fit fit = VALUE_OURS;
+	bool reads = true;
+
+	*value = (struct value){0};
+	if (limit->rows != ALGO_ROWS_NONE && !make_room(text, more, value))
+		return VALUE_NO_MEMORY;
+	if (text.len == 0)
+		return VALUE_OURS;
+	if (!slice_skip(&text, (struct slice){head, value_head(limit, head)})) {
+		if (!skip_other_head(limit, &text, &value->from))
+			return VALUE_OTHER;
+		fit = VALUE_CONVERTS;
+	}
+	if (limit->rows != ALGO_ROWS_NONE)
+		reads = read_uses(limit, text, value);
+	else
+		reads = read_word(limit, text, value);
+	return reads ? fit : VALUE_OTHER;
+}
+
+void value_free(struct value *value)
+{
+	free(value->uses.uses);
+	value->uses.uses = NULL;
+}
+
+uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
+                     struct buffer *out)
+{
+	size_t start = out->len;
+	char head[VALUE_HEAD_MAX];
+	uint64_t until_ns;
+
+	buffer_add(out, head, value_head(limit, head));
+	if (limit->rows != ALGO_ROWS_NONE) {
+		until_ns = write_uses(&value->uses, out);
+	} else {
+		until_ns = value->word.until_ns;
+		write_word(limit, &value->word, out);
+	}
+	if (until_ns <= now_ns)
+		out->len = start;
+	return sat_sub(until_ns, now_ns) / NS_PER_MS + 2;
+}

@@ -1,0 +1,54 @@
+/*
+ * value.h: the form of a state in Redis, which operators read, too.
+ *
+ * A value is its head and its fields, parted by blanks:
+ *
+ *     token_bucket 5/s 10 1700000000123456
+ *
+ * The head says of which algorithm and period the state is, and of which zone where windows
+ * follow a calendar; then all parameters without which it can't be read. A value with another head
+ * is converted (other parameters), or it is not a state of this limit at all.
+ *
+ * A time has 16 digits, microseconds of Unix time, or 19, nanoseconds.
+ */
+#ifndef REDIS_VALUE_H
+#define REDIS_VALUE_H
+
+#include "algo/uses.h"
+#include "base/buffer.h"
+
+#define VALUE_HEAD_MAX 192
+
+/* A state as the steps of `algo` take it. */
+struct value {
+	struct algo_state word; /* of limits without rows, ... */
+	struct uses uses;       /* ... and of all others */
+	struct algo_note from;  /* VALUE_CONVERTS: of the parameters that it was written under */
+};
+
+enum value_fit {
+	VALUE_OURS,
+	VALUE_CONVERTS, /* the same algorithm and period, but other parameters */
+	VALUE_OTHER,    /* of another limit, or nonsense */
+	VALUE_NO_MEMORY,
+};
+
+/** The head with a blank at its end. Returns its length. */
+size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX]);
+
+/**
+ * Reads a value; an empty one is a state never used. A list has room for `more` uses than it has.
+ * Free with value_free whatever it returns.
+ */
+enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
+                          struct value *value);
+void value_free(struct value *value);
+
+/**
+ * Appends the value, or nothing if the state says nothing any more. Returns how long it has to
+ * live, in milliseconds, at least 1.
+ */
+uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
+                     struct buffer *out);
+
+#endif

@@ -1,0 +1,42 @@
+/* real.h: a Redis of the test's own, and steps on it, one call after another. */
+#ifndef TEST_REDIS_REAL_H
+#define TEST_REDIS_REAL_H
+
+#include <hiredis.h>
+
+#include "redis/step.h"
+
+struct real {
+	redisContext *context;
+	int pid;
+	char directory[32];
+	unsigned calls; /* of scripts, so far */
+};
+
+/* Starts one on a socket in a directory of its own. What fails ends the program. */
+void real_open(struct real *real);
+void real_close(struct real *real);
+
+/* A command as redisCommand has it; an error ends the program. The caller frees the reply. */
+redisReply *real_do(struct real *real, const char *format, ...);
+/* The same where the reply is a number. */
+long long real_number(struct real *real, const char *format, ...);
+
+struct real_end {
+	enum step_end end;
+	struct algo_outcome outcomes[STEP_REPEAT_MAX];
+	uint64_t until_ns[STEP_REPEAT_MAX];
+};
+
+/* Takes steps, again where that is asked for. Returns Redis's clock at the last call. */
+uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n,
+                    struct real_end *ends);
+
+/* One call, as it is. Free with freeReplyObject. */
+redisReply *real_call(struct real *real, struct redis_step *const *steps, size_t n);
+
+/* What hiredis read, as we have it. Free with real_free. */
+struct redis_reply *real_reply(const redisReply *reply);
+void real_free(struct redis_reply *reply);
+
+#endif

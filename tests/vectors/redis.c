@@ -1,0 +1,118 @@
+/*
+ * redis: the vectors of one algorithm against the scripts, in a Redis of the test's own.
+ *
+ *     redis FILE
+ *
+ * Each step alone, on the state that stands in the file, and each trace from its beginning on. The
+ * scripts are given the time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compare.h"
+#include "real.h"
+#include "redis/value.h"
+
+#define KEY "vectors"
+
+static struct real real;
+
+static void set_value(const struct algo_limit *limit, const struct state *state, uint64_t now_ns)
+{
+	struct value value = {.word = state->word, .uses = state->uses};
+	struct buffer text = {0};
+
+	value_write(limit, &value, now_ns, &text);
+	freeReplyObject(real_do(&real, "DEL " KEY));
+	if (text.len > 0)
+		freeReplyObject(real_do(&real, "SET " KEY " %b PX 86400000", text.data, text.len));
+	buffer_free(&text);
+}
+
+/* What is there; names of a log's uses stay as they are. */
+static void get_value(struct run *run, const struct algo_limit *limit, struct state *state)
+{
+	redisReply *reply = real_do(&real, "GET " KEY);
+	struct slice text = {reply->str, reply->str ? (size_t)reply->len : 0};
+	struct value value;
+
+	compare(run, "value", value_read(limit, text, 1, &value), VALUE_OURS);
+	state->word = value.word;
+	state->uses.count = value.uses.count;
+	state->uses.until_ns = value.uses.until_ns;
+	state->uses.newest_id = value.uses.newest_id;
+	for (size_t i = 0; i < value.uses.count; i++)
+		state->list[i] = value.uses.uses[i];
+	state->uses.uses = state->list;
+	value_free(&value);
+	if (reply->type != REDIS_REPLY_NIL)
+		compare(run, "has a lifetime", real_number(&real, "PTTL " KEY) > 0, true);
+	freeReplyObject(reply);
+}
+
+static void step_at_redis(struct run *run, const struct algo_limit *limit, struct state *state,
+                          const struct vector_step *step)
+{
+	static struct real_end end;
+	struct redis_step at_redis = {.limit = limit,
+	                              .key = SLICE(KEY),
+	                              .call = compare_call(limit, state, step),
+	                              .repeat = 1,
+	                              .at = moment_given(step->time.now_ns)};
+
+	real_steps(&real, (struct redis_step *[]){&at_redis}, 1, &end);
+	compare(run, "end", end.end, STEP_DONE);
+	compare_outcomes(run, limit, &end.outcomes[0], step);
+	get_value(run, limit, state);
+	compare_name(run, limit, state, step, end.until_ns[0]);
+	compare_states(run, limit, state, step);
+}
+
+static void run_trace(struct run *run, const struct vector_file *file,
+                      const struct vector_trace *trace)
+{
+	static struct state state;
+	struct weir_error error = {.message = "?"};
+	struct algo_limit limit;
+
+	if (algo_limit_init(&limit, &trace->options, &error) != WEIR_OK) {
+		fprintf(stderr, "%s: %s: %s\n", file->path, trace->name, error.message);
+		exit(2);
+	}
+	run->how = "alone";
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct vector_step *step = &trace->steps[i];
+
+		run->line = step->line;
+		state_read(&limit, step->before, &state);
+		set_value(&limit, &state, step->time.now_ns);
+		step_at_redis(run, &limit, &state, step);
+	}
+	run->how = "in a trace";
+	freeReplyObject(real_do(&real, "DEL " KEY));
+	state_read(&limit, json_null(), &state);
+	for (size_t i = 0; i < trace->count; i++) {
+		run->line = trace->steps[i].line;
+		step_at_redis(run, &limit, &state, &trace->steps[i]);
+	}
+	algo_limit_free(&limit);
+}
+
+int main(int argc, char **argv)
+{
+	struct vector_file file;
+	struct run run = {.path = argc == 2 ? argv[1] : NULL};
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: redis FILE\n");
+		return 2;
+	}
+	vector_read(argv[1], &file);
+	real_open(&real);
+	step_use_given_time(true);
+	for (size_t i = 0; i < file.count; i++)
+		run_trace(&run, &file, &file.traces[i]);
+	real_close(&real);
+	vector_close(&file);
+	return run.differences > 0;
+}
