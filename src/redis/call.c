@@ -54,7 +54,8 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 	/* All before the first is told: `done` may submit more, and a step_read looks at others, too.
 	 */
 	for (size_t i = 0; i < call->count; i++) {
-		ends[i] = step_read(call->steps, i, reply, lane->outcomes, lane->until_ns);
+		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes,
+		                    lane->until_ns);
 		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)
 			task_fill(lane, (struct task *)call->steps[i], ends[i] == STEP_WITHHELD);
 	}

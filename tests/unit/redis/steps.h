@@ -86,11 +86,14 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 	return WEIR_OK;
 }
 
-enum step_end step_read(struct redis_step *const *steps, size_t i, const struct redis_reply *reply,
-                        struct algo_outcome *outcomes, uint64_t *until_ns)
+enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
+                        const struct redis_reply *reply, struct algo_outcome *outcomes,
+                        uint64_t *until_ns)
 {
 	struct redis_step *step = steps[i];
 	const struct redis_reply *items;
+
+	(void)n;
 
 	if (reply->type != REDIS_ARRAY || reply->count < i + 2 || reply->items[i + 1].count != 3 ||
 	    steps_name_has(step->key, "nonsense"))
