@@ -2,6 +2,7 @@
 
 #include "engine/engine.h"
 #include "engine/table.h"
+#include "redis/redis.h"
 #include "rules/model.h"
 #include "rules/show.h"
 
@@ -45,6 +46,19 @@ static void add_room(const struct weir_table *table, const struct weir_limit *li
 	              room.is_shared ? "true" : "false");
 }
 
+/* Of a limit that counts elsewhere. */
+static void add_store(const struct weir_table *table, const struct weir_limit *limit,
+                      struct buffer *out)
+{
+	const struct store *store = engine_remote_store(table, limit);
+
+	if (!store)
+		return;
+	buffer_add_text(out, ",\"store\":\"");
+	buffer_add_json(out, slice_of(redis_store_name(store)));
+	buffer_add(out, "\"", 1);
+}
+
 int limit_list_render(const struct server_config *config, struct arena *arena, struct buffer *out)
 {
 	const struct weir_config *rules = config->rules;
@@ -64,6 +78,7 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 		if (limit->algo.algorithm->amend)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
+		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);
 		buffer_add_text(out, ",\"room\":");
