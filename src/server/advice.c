@@ -59,7 +59,8 @@ static const struct rules_store *local_redis(const struct advice *advice)
 static void check_nodes(const struct advice *advice)
 {
 	const struct rules_store *store = advice->config->has_nodes ? NULL : local_redis(advice);
-	bool in_file = store && (store != &advice->config->store || advice->plan->redis == store->text);
+	bool in_file = store && store->text &&
+	               (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
 
 	if (store)
 		advise(advice, in_file ? store->line : 0, in_file ? store->column : 0,
