@@ -49,7 +49,7 @@ static int open_acquire(struct call *call, const struct weir_engine *engine,
 static int close_acquire(struct call *call, int status, struct weir_permits *permits)
 {
 	if (status == WEIR_OK && permits)
-		engine_permits(&call->plan, permits);
+		engine_permits(&call->plan, permits, NULL);
 	arena_free(&call->arena);
 	return status;
 }
@@ -94,7 +94,7 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	int status;
 
 	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, &call.arena, &call.plan);
+	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
 		engine_decide(&call.turn, &call.plan, decision);
@@ -108,6 +108,7 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
                        enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
 {
+	struct weir_decision decision;
 	struct call call;
 	int status;
 
@@ -115,10 +116,11 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
 	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, &call.arena, &call.plan);
+	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
-		status = engine_report(&call.turn, &call.plan) ? WEIR_OK : WEIR_ENOTFOUND;
+		engine_report(&call.turn, &call.plan, &decision);
+		status = decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);
 	return status;

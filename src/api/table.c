@@ -165,6 +165,7 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 {
 	struct plan plan;
 	int status = prepare_permit(table, limit, (struct slice){key, key_len}, permit, &plan);
+	struct weir_decision decision;
 	struct turn turn;
 
 	(void)latency_ns; /* of no limit that is here */
@@ -173,7 +174,8 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	if (status != WEIR_OK)
 		return status;
 	turn = turn_of(table, limit, now_ns);
-	return permit->id != 0 && engine_report(&turn, &plan) ? WEIR_OK : WEIR_ENOTFOUND;
+	engine_report(&turn, &plan, &decision);
+	return permit->id != 0 && decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
 int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,

@@ -66,19 +66,49 @@ int engine_want_permit(struct plan *plan)
 	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;
 }
 
-void engine_permits(const struct plan *plan, struct weir_permits *permits)
+void engine_permits(const struct plan *plan, struct weir_permits *permits,
+                    struct engine_names *names)
 {
 	*permits = (struct weir_permits){.id = plan->permit.id};
 	if (permits->id == 0)
 		return;
 	permits->cost = plan->cost;
-	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].taken)
-			permits->charges[permits->count++] = charge_of(&plan->steps[i]);
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (!step->taken)
+			continue;
+		if (names)
+			names->of[permits->count] = step->remote ? step->key_name : (struct slice){NULL, 0};
+		permits->charges[permits->count++] = charge_of(step);
+	}
+}
+
+/* NULL data in `name`: there is none. False: such a charge can't be given back. */
+static bool find_charge(const struct weir_engine *engine, const struct weir_charge *charge,
+                        struct slice name, struct step *step)
+{
+	const struct weir_table *table = engine_table(engine);
+	const struct weir_limit *limit = engine_limit_of(engine, charge->limit);
+	bool remote = limit && engine_remote_store(table, limit);
+
+	if (!limit || (remote && !name.data))
+		return false;
+	*step = (struct step){.limit = limit,
+	                      .key_name = name,
+	                      .until_ns = charge->until_ns,
+	                      .taken = charge->until_ns != 0,
+	                      .remote = remote};
+	/* Another server's memory has another secret, and so other hashes. */
+	step->key.hash = remote ? store_hash(table->store, charge->limit, name.data, name.len)
+	                        : charge->key;
+	step->key = store_key(table->store, &limit->algo, step->key.hash);
+	return true;
 }
 
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
-                           struct arena *arena, struct plan *plan)
+                           const struct engine_names *names, struct arena *arena,
+                           struct plan *plan)
 {
 	size_t count = permits->id == 0 ? 0 : permits->count;
 
@@ -90,19 +120,22 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 	if (!plan->steps)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		const struct weir_charge *taken = &permits->charges[i];
-		const struct weir_limit *limit = engine_limit_of(engine, taken->limit);
+		struct step *step = &plan->steps[plan->step_count];
 
-		plan->permit.keys ^= taken->key;
-		if (limit)
-			plan->steps[plan->step_count++] = (struct step){
-			    .limit = limit,
-			    .key = store_key(engine_table(engine)->store, &limit->algo, taken->key),
-			    .until_ns = taken->until_ns,
-			    .taken = taken->until_ns != 0,
-			};
+		plan->permit.keys ^= permits->charges[i].key;
+		if (!find_charge(engine, &permits->charges[i],
+		                 names ? names->of[i] : (struct slice){NULL, 0}, step))
+			continue;
+		plan->remote |= step->remote;
+		plan->step_count++;
 	}
 	return WEIR_OK;
+}
+
+/* Whether a mark in memory says that it may be given back. A remote store has its own. */
+static bool is_marked(const struct step *step)
+{
+	return step->taken && !step->remote && !algo_holds_places(&step->limit->algo);
 }
 
 void permits_hold(const struct turn *turn, struct plan *plan)
@@ -117,7 +150,7 @@ void permits_hold(const struct turn *turn, struct plan *plan)
 			continue;
 		any = true;
 		plan->permit.keys ^= step->key.hash;
-		if (!algo_holds_places(&step->limit->algo))
+		if (is_marked(step))
 			until_ns = u64_max(until_ns, step->until_ns);
 	}
 	if (!any)
@@ -126,18 +159,17 @@ void permits_hold(const struct turn *turn, struct plan *plan)
 		permit_hold(turn->table->store, plan->permit, until_ns, turn->at.now_ns);
 }
 
-/* Whether it covers anything but places. */
-static bool has_rest(const struct plan *plan)
+static bool has_marked(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].taken && !algo_holds_places(&plan->steps[i].limit->algo))
+		if (is_marked(&plan->steps[i]))
 			return true;
 	return false;
 }
 
 void permits_begin(const struct turn *turn, struct plan *plan)
 {
-	if (!has_rest(plan))
+	if (!has_marked(plan))
 		plan->gives_rest = true;
 	else if (plan->cost == 0)
 		plan->gives_rest = permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);

@@ -77,9 +77,10 @@ struct plan {
 	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
 	bool in_order : 1;          /* it may wait, and does not overtake */
 	bool wants_permit : 1;      /* see engine_want_permit */
-	bool gives_rest : 1;        /* by permit: all that it covers, else places alone */
+	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
+	bool reports : 1;           /* by permit: the work has ended, and places alone are given */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
@@ -253,8 +254,21 @@ bool engine_holds_places(const struct plan *plan);
  * anything. 0, or ELONG: it has more steps than a permit covers.
  */
 int engine_want_permit(struct plan *plan);
-/** The charges of a decided plan, by its permit; without a permit all is 0. */
-void engine_permits(const struct plan *plan, struct weir_permits *permits);
+
+/*
+ * The names of the keys that permits are of, charge by charge, where a remote store has to be
+ * told what to give back. Where data is NULL the key's hash is enough.
+ */
+struct engine_names {
+	struct slice of[WEIR_PERMITS_MAX];
+};
+
+/**
+ * The charges of a decided plan, by its permit; without a permit all is 0. `names` (or NULL)
+ * live as long as the plan's.
+ */
+void engine_permits(const struct plan *plan, struct weir_permits *permits,
+                    struct engine_names *names);
 
 /* The one of a single key, as the public calls tell it; `id` 0: nothing was taken. */
 static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)
@@ -262,21 +276,24 @@ static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns
 	return id != 0 ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
 }
 /**
- * A refund of what they cover. What was taken from limits that are no more is left out.
+ * A refund of what they cover. What was taken from limits that are no more is left out, and
+ * from remote ones where `names` (or NULL for no names) have no name.
  * 0, EINVAL (more charges than there can be) or ENOMEM.
  */
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
-                           struct arena *arena, struct plan *plan);
+                           const struct engine_names *names, struct arena *arena,
+                           struct plan *plan);
 
 /**
- * Instead of engine_run, for a refund by permit: the work has ended. Whether it was held: its
- * places are not any more.
+ * Instead of engine_run, for a refund by permit: the work has ended. `decision->allowed` says
+ * whether the permit was held: its places are not any more.
  */
-bool engine_report(const struct turn *turn, struct plan *plan);
+enum engine_state engine_report(const struct turn *turn, struct plan *plan,
+                                struct weir_decision *decision);
 
 /**
- * Instead of engine_run, for a reset of a bucket's key by a direct call: whether there was
- * anything to forget. Of two at once one says so.
+ * Instead of engine_run, for a reset of a bucket's key in memory by a direct call: whether there
+ * was anything to forget. Of two at once one says so.
  */
 bool engine_forget(const struct turn *turn, const struct plan *plan);
 

@@ -1,6 +1,7 @@
 /* run.c: a plan from stage to stage. */
 #include "engine/apply.h"
 #include "engine/away.h"
+#include "engine/stage.h"
 #include "engine/submit.h"
 #include "wait/waitlist.h"
 
@@ -10,22 +11,18 @@ static bool is_first_of(const struct plan *plan, uint64_t hash)
 	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
 }
 
-static bool gives(enum plan_stage stage)
-{
-	return stage == PLAN_GIVE_BACK || stage >= PLAN_DROP;
-}
-
-/* Whether a refund by permit gives back what the step took. */
+/* Whether a refund by permit gives back what the step took. A remote store knows by itself. */
 static bool is_given(const struct plan *plan, const struct step *step)
 {
-	return plan->gives_rest || algo_holds_places(&step->limit->algo);
+	return algo_holds_places(&step->limit->algo) ||
+	       (!plan->reports && (plan->gives_rest || step->remote));
 }
 
-static struct algo_call call_of(const struct plan *plan, const struct step *step)
+struct algo_call stage_call(const struct plan *plan, const struct step *step)
 {
 	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
 
-	if (gives(plan->stage)) {
+	if (stage_gives(plan->stage)) {
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
 		if (plan->stage == PLAN_REFUND && !is_given(plan, step))
@@ -56,7 +53,7 @@ static struct store_step store_step_of(const struct turn *turn, const struct ste
 static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
                           uint64_t until_ns, struct weir_decision *d)
 {
-	bool gave = gives(plan->stage);
+	bool gave = stage_gives(plan->stage);
 
 	if ((gave || plan->op >= ALGO_REFUND) && !is_first_of(plan, step->key.hash))
 		waitlist_wake(&turn->table->waiting, step->key.hash);
@@ -76,8 +73,7 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
 	record(turn, plan, step, engine_apply(step->limit, store_step_of(turn, step, call), d), d);
 }
 
-/* Whether the step has a part in the plan's stage. */
-static bool belongs(const struct plan *plan, const struct step *step)
+bool stage_has(const struct plan *plan, const struct step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
@@ -110,7 +106,7 @@ static struct step *pick(const struct plan *plan, size_t i)
 	struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - at : at];
 	bool late = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && step->limit->algo.paced;
 
-	return late == second && !step->remote && belongs(plan, step) ? step : NULL;
+	return late == second && !step->remote && stage_has(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
@@ -135,7 +131,7 @@ static void fold(struct plan *plan, struct step *step, const struct weir_decisio
 static void fold_refund(struct plan *plan, struct step *step, const struct weir_decision *one,
                         struct weir_decision *d)
 {
-	bool held = d->allowed || (one->allowed && is_given(plan, step));
+	bool held = d->allowed || (one->allowed && (step->remote || is_given(plan, step)));
 
 	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining) {
 		*d = *one;
@@ -204,104 +200,11 @@ static void pass(struct plan *plan, struct step *step, struct weir_decision *one
 	plan->refused = step;
 }
 
-/*
- * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
- * the stage's other steps in memory.
- */
-static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
-                      struct weir_decision *d)
+void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
+                struct weir_decision *one, struct weir_decision *d)
 {
-	enum rules_failure policy = away_policy(step);
-	struct weir_decision one;
-
-	if (turn->failed)
-		turn->failed(turn->context, step, policy);
-	if (policy == RULES_LOCAL) {
-		away_move(turn->table, step, step->limit->local);
-		return;
-	}
-	away_decide(step, policy == RULES_OPEN, &one);
-	record(turn, plan, step, 0, &one);
-	pass(plan, step, &one, d);
-}
-
-/* A step that its store could not do. What could not be given back stays taken until it ends. */
-static void fail(const struct turn *turn, struct plan *plan, struct step *step, int status,
-                 struct weir_decision *d)
-{
-	if (gives(plan->stage) && plan->stage != PLAN_REFUND)
-		step->taken = false;
-	else if (plan->op >= ALGO_REFUND)
-		plan->status = (signed char)status;
-	else
-		fall_back(turn, plan, step, d);
-}
-
-/* Takes note of how a step at its store ended. */
-static void collect_one(const struct turn *turn, struct plan *plan,
-                        const struct submitted *submitted, struct weir_decision *d)
-{
-	const struct store_job *job = &submitted->job;
-	struct step *step = submitted->step;
-	struct weir_decision one;
-
-	if (job->status != WEIR_OK) {
-		fail(turn, plan, step, job->status, d);
-		return;
-	}
-	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
-	record(turn, plan, step, job->until_ns, &one);
-	pass(plan, step, &one, d);
-}
-
-/*
- * Takes note of what stores have completed. A step that a store withheld took nothing, since
- * another was refused; if none was, the store has done nothing.
- */
-static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
-{
-	struct submitted *results;
-	size_t n = submit_results(plan, &results);
-
-	for (size_t i = 0; i < n; i++)
-		if (!results[i].job.withheld)
-			collect_one(turn, plan, &results[i], d);
-	for (size_t i = 0; i < n && plan->passes; i++)
-		if (results[i].job.withheld)
-			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
-}
-
-/* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
-static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
-{
-	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE;
-	bool has_room = submit_open(turn, plan);
-	uint32_t n = plan->step_count;
-
-	plan->submitted = true;
-	for (uint32_t i = 0; i < n; i++) {
-		struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - i : i];
-		struct algo_call call;
-
-		if (!step->remote || !belongs(plan, step))
-			continue;
-		call = call_of(plan, step);
-		if (has_room)
-			submit_step(turn, plan, step, &call, together);
-		else
-			fail(turn, plan, step, WEIR_ENOMEM, d);
-	}
-	return !has_room || !submit_all(turn, plan, d);
-}
-
-static bool run_remote(const struct turn *turn, struct plan *plan, struct weir_decision *d)
-{
-	if (!plan->submitted && !submit_stage(turn, plan, d))
-		return false;
-	collect(turn, plan, d);
-	if (plan->cancelled && !gives(plan->stage))
-		plan->passes = false;
-	return true;
+	record(turn, plan, step, until_ns, one);
+	pass(plan, step, one, d);
 }
 
 /*
@@ -310,7 +213,7 @@ static bool run_remote(const struct turn *turn, struct plan *plan, struct weir_d
  */
 static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	if (__builtin_expect(plan->remote, 0) && !run_remote(turn, plan, d))
+	if (__builtin_expect(plan->remote, 0) && !remote_run(turn, plan, d))
 		return false;
 	for (size_t i = 0; plan->passes && i < 2 * (size_t)plan->step_count; i++) {
 		struct step *step = pick(plan, i);
@@ -319,7 +222,7 @@ static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_de
 
 		if (!step)
 			continue;
-		call = call_of(plan, step);
+		call = stage_call(plan, step);
 		apply(turn, plan, step, &call, &one);
 		pass(plan, step, &one, d);
 	}
@@ -452,7 +355,7 @@ static void run_direct(const struct turn *turn, struct plan *plan, struct weir_d
 	struct algo_call call;
 
 	plan->stage = PLAN_TAKE;
-	call = call_of(plan, step);
+	call = stage_call(plan, step);
 	apply(turn, plan, step, &call, d);
 	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
 	plan->refused = d->allowed ? NULL : step;
@@ -577,15 +480,25 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 	return advance(turn, plan, &ignored);
 }
 
-bool engine_report(const struct turn *turn, struct plan *plan)
+/* What it covers beside places stays taken, so that only these are to be given back. */
+static void leave_rest(struct plan *plan)
 {
-	struct weir_decision d = {.reason = WEIR_REASON_OK};
+	for (size_t i = 0; i < plan->step_count; i++)
+		plan->steps[i].taken &= algo_holds_places(&plan->steps[i].limit->algo);
+}
 
-	if (!engine_holds_places(plan))
-		return permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
-	permit_take(turn->table->store, plan->permit, turn->at.now_ns); /* what else it covers stays taken */
-	plan->gives_rest = false;
+enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	struct store *store = turn->table->store;
+
+	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
+	plan->reports = true;
+	if (engine_holds_places(plan)) {
+		permit_take(store, plan->permit, turn->at.now_ns);
+		leave_rest(plan);
+	} else {
+		d->allowed = permit_is_held(store, plan->permit, turn->at.now_ns);
+	}
 	begin(plan, PLAN_REFUND);
-	advance(turn, plan, &d);
-	return d.allowed;
+	return advance(turn, plan, d);
 }

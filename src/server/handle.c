@@ -248,7 +248,7 @@ static bool forget(struct worker *worker, struct work *work, struct reply *reply
 {
 	struct plan *plan = &work->plan;
 
-	if (!plan->only.limit->store) {
+	if (!engine_is_remote(plan)) {
 		reply->known = engine_forget(&worker->turn, plan);
 		return true;
 	}
@@ -438,10 +438,9 @@ static void finish_report(struct worker *worker, struct work *work, struct reply
 	struct metrics_loop *metrics = metrics_of(worker);
 	bool held;
 
-	(void)reply;
-	if (work->status != WEIR_OK)
+	if (work->status != WEIR_OK || !run(worker, work, reply, engine_report))
 		return;
-	held = engine_report(&worker->turn, &work->plan);
+	held = reply->decision.allowed;
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!held)
 		fail(worker, work, WEIR_ENOTFOUND,

@@ -3,11 +3,21 @@
 #include "base/error.h"
 #include "server/permit_text.h"
 
+/* Of a hash of the limit and the key; or, since hashes of other servers differ, of both. */
+static bool is_charge_of(const struct step *step, const struct weir_charge *charge,
+                         struct slice name)
+{
+	return charge->key == step->key.hash ||
+	       (name.data && charge->limit == step->limit->algo.identity &&
+	        slice_equal(name, step->key_name));
+}
+
 /* Any of its charges may be named: what was taken together is given back together. */
-static bool covers(const struct weir_permits *permits, uint64_t key)
+static bool covers(const struct weir_permits *permits, const struct engine_names *names,
+                   const struct step *step)
 {
 	for (size_t i = 0; i < permits->count; i++)
-		if (permits->charges[i].key == key) /* a hash of the limit, too */
+		if (is_charge_of(step, &permits->charges[i], names->of[i]))
 			return true;
 	return false;
 }
@@ -16,14 +26,16 @@ int permit_prepare(struct worker *worker, const struct request *r, struct plan *
                    struct weir_error *error)
 {
 	struct weir_permits permits;
+	struct engine_names names;
 
-	if (!permit_text_read(r->permit, engine_secret(worker->shared->table), &permits))
+	if (!permit_text_read(r->permit, engine_secret(worker->shared->table), &worker->arena,
+	                      &permits, &names))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, plan->only.key.hash))
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key that the permit is of, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
-	if (engine_prepare_permits(worker->config->engine, &permits, &worker->arena, plan) !=
+	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	return WEIR_OK;
@@ -43,6 +55,7 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 {
 	struct metrics_loop *metrics = metrics_of(worker);
 	struct weir_permits permits;
+	struct engine_names names;
 	bool refunded = reply->decision.allowed;
 
 	if (plan->op == ALGO_REFUND) {
@@ -50,9 +63,9 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
-	engine_permits(plan, &permits);
+	engine_permits(plan, &permits, &names);
 	reply->permit =
-	    permit_text_write(&permits, engine_secret(worker->shared->table), &worker->arena);
+	    permit_text_write(&permits, &names, engine_secret(worker->shared->table), &worker->arena);
 	if (!reply->permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);

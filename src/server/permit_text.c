@@ -5,7 +5,11 @@
 
 #define WORDS_HEAD   2
 #define WORDS_CHARGE 3
-#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX)
+#define WORDS_NAMES  ((2 * WEIR_PERMITS_MAX + PERMIT_NAMES_MAX) / 8)
+#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES)
+
+/* Of the count of charges, in the word of the cost. */
+#define COUNT_SHIFT 56
 
 /* The bytes that are encoded. */
 struct sealed {
@@ -83,48 +87,122 @@ static size_t decode(struct slice text, uint8_t *bytes, size_t room)
 	return held < 6 && (bits & ((1u << held) - 1)) == 0 ? n : 0;
 }
 
-struct slice permit_text_write(const struct weir_permits *permits, const struct hash_key *secret,
+static bool has_names(const struct weir_permits *permits, const struct engine_names *names)
+{
+	for (size_t i = 0; i < permits->count; i++)
+		if (names->of[i].data)
+			return true;
+	return false;
+}
+
+/* How many words they take. */
+static size_t write_names(const struct weir_permits *permits, const struct engine_names *names,
+                          uint64_t *words)
+{
+	unsigned char *bytes = (unsigned char *)words;
+	size_t n = 0, left = PERMIT_NAMES_MAX;
+
+	for (size_t i = 0; i < permits->count; i++) {
+		struct slice name = names->of[i];
+		bool has = name.data && name.len <= left;
+		size_t len = has ? name.len : 0, mark = has ? len + 1 : 0;
+
+		bytes[n++] = (unsigned char)(mark & 255);
+		bytes[n++] = (unsigned char)(mark >> 8);
+		if (len > 0)
+			memcpy(bytes + n, name.data, len);
+		n += len;
+		left -= len;
+	}
+	while (n % sizeof *words != 0)
+		bytes[n++] = 0;
+	return n / sizeof *words;
+}
+
+/* False: no memory. What was written under the secret is whole. */
+static bool read_names(const uint64_t *words, size_t n, struct arena *arena,
+                       const struct weir_permits *permits, struct engine_names *names)
+{
+	size_t size = n * sizeof *words, at = 0;
+	unsigned char *copy = arena_alloc(arena, size);
+
+	if (!copy)
+		return false;
+	memcpy(copy, words, size);
+	for (size_t i = 0; i < permits->count && at + 2 <= size; i++) {
+		size_t mark = (size_t)copy[at] | (size_t)copy[at + 1] << 8;
+
+		at += 2;
+		if (mark == 0 || mark - 1 > size - at)
+			continue;
+		names->of[i] = (struct slice){(const char *)copy + at, mark - 1};
+		at += mark - 1;
+	}
+	return true;
+}
+
+struct slice permit_text_write(const struct weir_permits *permits,
+                               const struct engine_names *names, const struct hash_key *secret,
                                struct arena *arena)
 {
 	struct keys keys = keys_of(secret);
-	struct sealed sealed = {.words = {permits->id, permits->cost}};
-	size_t words = WORDS_HEAD;
-	char *text = arena_alloc(arena, sizeof sealed * 4 / 3 + 4);
+	struct sealed sealed; /* not cleared: it is large */
+	size_t words = WORDS_HEAD, len;
+	char *text;
 
-	if (!text)
-		return (struct slice){NULL, 0};
+	sealed.words[0] = permits->id;
+	sealed.words[1] = permits->cost;
 	for (size_t i = 0; i < permits->count; i++) {
 		sealed.words[words++] = permits->charges[i].limit;
 		sealed.words[words++] = permits->charges[i].key;
 		sealed.words[words++] = permits->charges[i].until_ns;
 	}
+	if (has_names(permits, names)) {
+		sealed.words[1] |= (uint64_t)permits->count << COUNT_SHIFT;
+		words += write_names(permits, names, sealed.words + words);
+	}
 	sealed.tag = hash_mac(&keys.tag, sealed.words, words * sizeof *sealed.words);
 	apply_stream(&sealed, words, &keys.stream);
-	return (struct slice){text, encode((const uint8_t *)&sealed,
-	                                   offsetof(struct sealed, words[words]), text)};
+	len = offsetof(struct sealed, words[words]);
+	text = arena_alloc(arena, len * 4 / 3 + 4);
+	return (struct slice){text, text ? encode((const uint8_t *)&sealed, len, text) : 0};
 }
 
-bool permit_text_read(struct slice text, const struct hash_key *secret,
-                      struct weir_permits *permits)
+/* How many words there are, decrypted; 0: they were not written under this secret. */
+static size_t unseal(struct slice text, const struct hash_key *secret, struct sealed *sealed)
 {
 	struct keys keys = keys_of(secret);
-	struct sealed sealed;
-	size_t len = decode(text, (uint8_t *)&sealed, sizeof sealed), words;
+	size_t len = decode(text, (uint8_t *)sealed, sizeof *sealed), words;
 	struct hash_key tag;
 
 	if (len < offsetof(struct sealed, words[WORDS_HEAD + WORDS_CHARGE]) ||
-	    (len - offsetof(struct sealed, words[WORDS_HEAD])) %
-	            (WORDS_CHARGE * sizeof *sealed.words) != 0)
-		return false;
-	words = (len - offsetof(struct sealed, words)) / sizeof *sealed.words;
-	apply_stream(&sealed, words, &keys.stream);
-	tag = hash_mac(&keys.tag, sealed.words, words * sizeof *sealed.words);
+	    len % sizeof *sealed->words != 0)
+		return 0;
+	words = (len - offsetof(struct sealed, words)) / sizeof *sealed->words;
+	apply_stream(sealed, words, &keys.stream);
+	tag = hash_mac(&keys.tag, sealed->words, words * sizeof *sealed->words);
 	/* No branch on a part of it: time would tell how much of a forged tag is right. */
-	if (((tag.k0 ^ sealed.tag.k0) | (tag.k1 ^ sealed.tag.k1)) != 0)
+	return ((tag.k0 ^ sealed->tag.k0) | (tag.k1 ^ sealed->tag.k1)) == 0 ? words : 0;
+}
+
+bool permit_text_read(struct slice text, const struct hash_key *secret, struct arena *arena,
+                      struct weir_permits *permits, struct engine_names *names)
+{
+	struct sealed sealed;
+	size_t words = unseal(text, secret, &sealed), count, at = WORDS_HEAD;
+	const uint64_t *word = sealed.words + WORDS_HEAD;
+
+	if (words == 0)
 		return false;
-	*permits = (struct weir_permits){.id = sealed.words[0], .cost = sealed.words[1]};
-	for (const uint64_t *word = sealed.words + WORDS_HEAD; word < sealed.words + words;
-	     word += WORDS_CHARGE)
-		permits->charges[permits->count++] = (struct weir_charge){word[0], word[1], word[2]};
-	return true;
+	count = sealed.words[1] >> COUNT_SHIFT;
+	*names = (struct engine_names){0};
+	*permits = (struct weir_permits){
+	    .id = sealed.words[0],
+	    .cost = sealed.words[1] & ((UINT64_C(1) << COUNT_SHIFT) - 1),
+	    .count = count > 0 ? count : (words - WORDS_HEAD) / WORDS_CHARGE,
+	};
+	for (size_t i = 0; i < permits->count; i++, word += WORDS_CHARGE)
+		permits->charges[i] = (struct weir_charge){word[0], word[1], word[2]};
+	at += permits->count * WORDS_CHARGE;
+	return count == 0 || read_names(sealed.words + at, words - at, arena, permits, names);
 }

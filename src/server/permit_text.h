@@ -2,7 +2,10 @@
  * permit_text.h: a permit as clients carry it: opaque, and not to be guessed or changed.
  *
  *     base64url( tag 16 | words, 8 bytes each, encrypted )
- *     words: id, cost, then for each charge its limit, key, until
+ *     words: id, cost, then for each charge its limit, key, until;
+ *            where any charge has the name of its key (struct engine_names): the count of
+ *            charges above the cost, in its highest byte, and in the end for each charge one
+ *            more than the name's length (2 bytes, low first; 0: none) and the name; zeros
  *
  * The tag is SipHash-2-4's 128 bits of the words, and the words are xored with those of
  * the tag and a counter, under two keys derived from the table's secret. So the tag
@@ -21,12 +24,19 @@
 #include "base/hash.h"
 #include "engine/engine.h"
 
+/* Bytes of names. Behind a proxy keys may be longer: those are left out. */
+#define PERMIT_NAMES_MAX 4096
+
 /** Of one charge or more. NULL in it: no memory. */
-struct slice permit_text_write(const struct weir_permits *permits, const struct hash_key *secret,
+struct slice permit_text_write(const struct weir_permits *permits,
+                               const struct engine_names *names, const struct hash_key *secret,
                                struct arena *arena);
 
-/** False: it was not written under this secret, whatever is wrong with it. */
-bool permit_text_read(struct slice text, const struct hash_key *secret,
-                      struct weir_permits *permits);
+/**
+ * False: it was not written under this secret, whatever is wrong with it; or there is no memory
+ * for the names, which are in `arena`.
+ */
+bool permit_text_read(struct slice text, const struct hash_key *secret, struct arena *arena,
+                      struct weir_permits *permits, struct engine_names *names);
 
 #endif

@@ -12,20 +12,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct hash_key secret = {1, 2};
 	struct slice text = {(const char *)data, size}, again;
 	struct weir_permits permits, found;
+	struct engine_names names = {0}, found_names;
 	struct arena arena = {0};
 
-	if (permit_text_read(text, &secret, &permits)) {
-		again = permit_text_write(&permits, &secret, &arena);
+	if (permit_text_read(text, &secret, &arena, &permits, &names)) {
+		again = permit_text_write(&permits, &names, &secret, &arena);
 		if (!slice_equal(text, again))
 			abort();
 	} else if (size >= sizeof *permits.charges) { /* nobody guesses: it comes as words, too */
 		permits = (struct weir_permits){.id = size, .cost = data[0]};
 		permits.count = u64_min(size / sizeof *permits.charges, WEIR_PERMITS_MAX);
 		memcpy(permits.charges, data, permits.count * sizeof *permits.charges);
-		again = permit_text_write(&permits, &secret, &arena);
-		if (!permit_text_read(again, &secret, &found) ||
+		for (size_t i = 0; i < permits.count; i++)
+			if (data[i] & 1)
+				names.of[i] = (struct slice){(const char *)data, u64_min(data[i], size)};
+		again = permit_text_write(&permits, &names, &secret, &arena);
+		if (!permit_text_read(again, &secret, &arena, &found, &found_names) ||
 		    memcmp(&found, &permits, sizeof found) != 0)
 			abort();
+		for (size_t i = 0; i < permits.count; i++)
+			if (!slice_equal(names.of[i], found_names.of[i]))
+				abort();
 	}
 	arena_free(&arena);
 	return 0;

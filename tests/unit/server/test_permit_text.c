@@ -20,11 +20,17 @@ static struct weir_permits of(size_t n, uint64_t id)
 	return permits;
 }
 
+static const struct engine_names no_names;
+
 static bool is_read(const char *text, size_t len)
 {
 	struct weir_permits found;
+	struct engine_names names;
+	struct arena arena = {0};
+	bool is = permit_text_read((struct slice){text, len}, &secret, &arena, &found, &names);
 
-	return permit_text_read((struct slice){text, len}, &secret, &found);
+	arena_free(&arena);
+	return is;
 }
 
 static void what_is_written_is_read(void **state)
@@ -34,13 +40,43 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	for (size_t n = 1; n <= WEIR_PERMITS_MAX; n++) {
 		struct weir_permits permits = of(n, n * 99), found;
-		struct slice text = permit_text_write(&permits, &secret, &arena);
+		struct engine_names names;
+		struct slice text = permit_text_write(&permits, &no_names, &secret, &arena);
 
 		assert_non_null(text.data);
 		assert_int_equal(text.len, ((4 + 3 * n) * 64 + 5) / 6);
-		assert_true(permit_text_read(text, &secret, &found));
+		assert_true(permit_text_read(text, &secret, &arena, &found, &names));
 		assert_memory_equal(&found, &permits, sizeof permits);
-		assert_false(permit_text_read(text, &other, &found));
+		assert_memory_equal(&names, &no_names, sizeof names);
+		assert_false(permit_text_read(text, &other, &arena, &found, &names));
+	}
+	arena_free(&arena);
+}
+
+/* No name, an empty one, and lengths that need their second byte; what has no room is left out. */
+static void names_of_keys_are_read_as_they_were_written(void **state)
+{
+	static const size_t lengths[] = {0, 1, 255, 256, 3000, PERMIT_NAMES_MAX - 3000 - 512 + 1, 0, 7};
+	size_t n = sizeof lengths / sizeof *lengths;
+	struct weir_permits permits = of(n, 99), found;
+	struct engine_names names = {0}, read;
+	struct arena arena = {0};
+	char key[PERMIT_NAMES_MAX];
+	struct slice text;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof key; i++)
+		key[i] = (char)(i * 7);
+	for (size_t i = 0; i < n; i++)
+		names.of[i] = (struct slice){i == 6 ? NULL : key + i, lengths[i]};
+	text = permit_text_write(&permits, &names, &secret, &arena);
+	assert_true(permit_text_read(text, &secret, &arena, &found, &read));
+	assert_false(permit_text_read(text, &other, &arena, &found, &read));
+	assert_true(permit_text_read(text, &secret, &arena, &found, &read));
+	assert_memory_equal(&found, &permits, sizeof permits);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(read.of[i].data != NULL, i != 5 && i != 6);
+		assert_true(i == 5 || slice_equal(read.of[i], names.of[i]));
 	}
 	arena_free(&arena);
 }
@@ -55,7 +91,7 @@ static void forged_permit(void **state)
 	char copy[200];
 
 	(void)state;
-	text = permit_text_write(&permits, &secret, &arena);
+	text = permit_text_write(&permits, &no_names, &secret, &arena);
 	for (size_t i = 0; i < text.len; i++) {
 		for (const char *digit = digits; *digit; digit++) {
 			memcpy(copy, text.data, text.len);
@@ -76,11 +112,11 @@ static void forged_permit(void **state)
 
 static void a_text_of_any_length_is_only_looked_at(void **state)
 {
-	char text[2000];
+	char text[8000];
 
 	(void)state;
 	memset(text, 'A', sizeof text);
-	for (size_t len = 0; len <= sizeof text; len++)
+	for (size_t len = 0; len <= sizeof text; len += len < 2000 ? 1 : 100)
 		assert_false(is_read(text, len));
 }
 
@@ -94,9 +130,9 @@ static void permits_of_one_key_have_nothing_in_common(void **state)
 
 	(void)state;
 	permits.charges[1] = permits.charges[0];
-	a = permit_text_write(&permits, &secret, &arena);
+	a = permit_text_write(&permits, &no_names, &secret, &arena);
 	permits.id = 2;
-	b = permit_text_write(&permits, &secret, &arena);
+	b = permit_text_write(&permits, &no_names, &secret, &arena);
 	for (size_t i = 0; i < a.len; i++)
 		same += a.data[i] == b.data[i];
 	assert_in_range(same, 0, 12); /* of 107 one in 64 is, by chance */
@@ -108,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(names_of_keys_are_read_as_they_were_written),
 	    cmocka_unit_test(forged_permit),
 	    cmocka_unit_test(a_text_of_any_length_is_only_looked_at),
 	    cmocka_unit_test(permits_of_one_key_have_nothing_in_common),

@@ -1,0 +1,101 @@
+#include "engine/away.h"
+#include "engine/stage.h"
+#include "engine/submit.h"
+
+/*
+ * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
+ * the stage's other steps in memory.
+ */
+static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
+                      struct weir_decision *d)
+{
+	enum rules_failure policy = away_policy(step);
+	struct weir_decision one;
+
+	if (turn->failed)
+		turn->failed(turn->context, step, policy);
+	if (policy == RULES_LOCAL) {
+		away_move(turn->table, step, step->limit->local);
+		return;
+	}
+	away_decide(step, policy == RULES_OPEN, &one);
+	stage_note(turn, plan, step, 0, &one, d);
+}
+
+/* A step that its store could not do. What could not be given back stays taken until it ends. */
+static void fail(const struct turn *turn, struct plan *plan, struct step *step, int status,
+                 struct weir_decision *d)
+{
+	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
+		step->taken = false;
+	else if (plan->op >= ALGO_REFUND)
+		plan->status = (signed char)status;
+	else
+		fall_back(turn, plan, step, d);
+}
+
+/* Takes note of how a step at its store ended. */
+static void collect_one(const struct turn *turn, struct plan *plan,
+                        const struct submitted *submitted, struct weir_decision *d)
+{
+	const struct store_job *job = &submitted->job;
+	struct step *step = submitted->step;
+	struct weir_decision one;
+
+	if (job->status != WEIR_OK) {
+		fail(turn, plan, step, job->status, d);
+		return;
+	}
+	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
+	stage_note(turn, plan, step, job->until_ns, &one, d);
+}
+
+/*
+ * Takes note of what stores have completed. A step that a store withheld took nothing, since
+ * another was refused; if none was, the store has done nothing.
+ */
+static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	struct submitted *results;
+	size_t n = submit_results(plan, &results);
+
+	for (size_t i = 0; i < n; i++)
+		if (!results[i].job.withheld)
+			collect_one(turn, plan, &results[i], d);
+	for (size_t i = 0; i < n && plan->passes; i++)
+		if (results[i].job.withheld)
+			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
+}
+
+/* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
+static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE;
+	bool has_room = submit_open(turn, plan);
+	uint32_t n = plan->step_count;
+
+	plan->submitted = true;
+	for (uint32_t i = 0; i < n; i++) {
+		struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - i : i];
+		struct algo_call call;
+
+		if (!step->remote || !stage_has(plan, step))
+			continue;
+		call = stage_call(plan, step);
+		if (has_room)
+			submit_step(turn, plan, step, &call, together);
+		else
+			fail(turn, plan, step, WEIR_ENOMEM, d);
+	}
+	return !has_room || !submit_all(turn, plan, d);
+}
+
+bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	if (!plan->submitted && !submit_stage(turn, plan, d))
+		return false;
+	collect(turn, plan, d);
+	if (plan->cancelled && !stage_gives(plan->stage))
+		plan->passes = false;
+	return true;
+}
