@@ -6,12 +6,20 @@ static const struct {
 	const char *code;
 	enum call_error error;
 } errors[] = {
-    {"NOSCRIPT", CALL_ERROR_SCRIPT}, {"BUSY", CALL_ERROR_AWAY}, /* a script that does not end */
-    {"OOM", CALL_ERROR_AWAY},                                   /* no room for writes, ... */
-    {"MISCONF", CALL_ERROR_AWAY},                               /* nor on the disk, ... */
-    {"NOREPLICAS", CALL_ERROR_AWAY},                            /* nor replicas for them */
-    {"LOADING", CALL_ERROR_LOST},    {"MASTERDOWN", CALL_ERROR_LOST},
-    {"READONLY", CALL_ERROR_LOST},   {"NOAUTH", CALL_ERROR_LOST},
+    {"NOSCRIPT", CALL_ERROR_SCRIPT},
+    {"MOVED", CALL_ERROR_MOVED},
+    {"ASK", CALL_ERROR_MOVED},
+    {"TRYAGAIN", CALL_ERROR_SOON}, /* a slot is being moved, and only some of its keys are here */
+    {"CLUSTERDOWN Hash slot", CALL_ERROR_OWN}, /* no node serves it */
+    {"CLUSTERDOWN", CALL_ERROR_AWAY},          /* most nodes are away, for this one */
+    {"BUSY", CALL_ERROR_AWAY},                 /* a script that does not end */
+    {"OOM", CALL_ERROR_AWAY},                  /* no room for writes, ... */
+    {"MISCONF", CALL_ERROR_AWAY},              /* nor on the disk, ... */
+    {"NOREPLICAS", CALL_ERROR_AWAY},           /* nor replicas for them */
+    {"LOADING", CALL_ERROR_LOST},
+    {"MASTERDOWN", CALL_ERROR_LOST},
+    {"READONLY", CALL_ERROR_LOST},
+    {"NOAUTH", CALL_ERROR_LOST},
 };
 
 /* Redis 6 says of an error within a script where it was, and then what. */
@@ -54,8 +62,7 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 	/* All before the first is told: `done` may submit more, and a step_read looks at others, too.
 	 */
 	for (size_t i = 0; i < call->count; i++) {
-		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes,
-		                    lane->until_ns);
+		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
 		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)
 			task_fill(lane, (struct task *)call->steps[i], ends[i] == STEP_WITHHELD);
 	}

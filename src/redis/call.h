@@ -8,6 +8,8 @@
 enum call_error {
 	CALL_ERROR_OWN,    /* nothing: it is of this call */
 	CALL_ERROR_SCRIPT, /* the script has to be loaded */
+	CALL_ERROR_MOVED,  /* another node of the cluster is named (slots.h) */
+	CALL_ERROR_SOON,   /* this one may be done soon, or steps of it alone */
 	CALL_ERROR_AWAY,   /* they would fare alike for now */
 	CALL_ERROR_LOST,   /* the same, and it will not change on this connection */
 };

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@ struct node {
 	struct redis_host host;
 	unsigned slots; /* that the map gives it */
 	unsigned held;  /* by lanes */
+	struct health health;
 };
 
 struct cluster {
@@ -88,6 +90,22 @@ bool cluster_has(struct cluster *cluster, unsigned node)
 	return has;
 }
 
+struct health *cluster_health(struct cluster *cluster, unsigned node)
+{
+	return &cluster->nodes[node].health;
+}
+
+bool cluster_is_up(struct cluster *cluster)
+{
+	bool is_up = true;
+
+	pthread_mutex_lock(&cluster->mutex);
+	for (unsigned i = 0; i < cluster->count; i++)
+		is_up &= cluster->nodes[i].slots == 0 || health_is_up(&cluster->nodes[i].health);
+	pthread_mutex_unlock(&cluster->mutex);
+	return is_up;
+}
+
 /* The node at a host: known, or in a place that is free. */
 static unsigned find(struct cluster *cluster, const struct redis_host *host)
 {
@@ -103,8 +121,10 @@ static unsigned find(struct cluster *cluster, const struct redis_host *host)
 	}
 	if (place == CLUSTER_NO_NODE && cluster->count < CLUSTER_NODES_MAX)
 		place = cluster->count++;
-	if (place != CLUSTER_NO_NODE)
-		cluster->nodes[place] = (struct node){.host = *host};
+	if (place != CLUSTER_NO_NODE) {
+		cluster->nodes[place].host = *host;
+		health_back(&cluster->nodes[place].health);
+	}
 	return place;
 }
 
@@ -143,23 +163,39 @@ void cluster_doubt(struct cluster *cluster)
 		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
 }
 
+/* Behind the last one: one that is up, or else any. */
+static unsigned next_to_ask(const struct cluster *cluster)
+{
+	unsigned any = CLUSTER_NO_NODE;
+
+	for (unsigned i = 1; i <= cluster->count; i++) {
+		unsigned node = (cluster->last_asked + i) % cluster->count;
+
+		if (!is_named(cluster, node))
+			continue;
+		if (health_is_up(&cluster->nodes[node].health))
+			return node;
+		any = any == CLUSTER_NO_NODE ? node : any;
+	}
+	return any;
+}
+
 bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
 {
-	uint64_t at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
+	uint64_t at_ns;
 
+	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+		return false;
+	at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
 	/* The exchange picks one of the lanes that come here at once. */
-	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed) || monotonic_ns < at_ns ||
-	    !atomic_compare_exchange_strong_explicit(&cluster->ask_at_ns, &at_ns,
-	                                             monotonic_ns + CLUSTER_ASK_NS,
-	                                             memory_order_relaxed, memory_order_relaxed))
+	if (monotonic_ns < at_ns || !atomic_compare_exchange_strong_explicit(
+	                                &cluster->ask_at_ns, &at_ns, monotonic_ns + CLUSTER_ASK_NS,
+	                                memory_order_relaxed, memory_order_relaxed))
 		return false;
 	/* Before the question, so that doubt which comes meanwhile stays. */
 	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
 	pthread_mutex_lock(&cluster->mutex);
-	do
-		cluster->last_asked = (cluster->last_asked + 1) % cluster->count;
-	while (!is_named(cluster, cluster->last_asked));
-	*node = cluster->last_asked;
+	*node = cluster->last_asked = next_to_ask(cluster);
 	pthread_mutex_unlock(&cluster->mutex);
 	return true;
 }

@@ -11,8 +11,7 @@
 #ifndef REDIS_CLUSTER_H
 #define REDIS_CLUSTER_H
 
-#include <stdatomic.h>
-
+#include "redis/health.h"
 #include "redis/reply.h"
 #include "redis/slots.h"
 #include "redis/url.h"
@@ -37,6 +36,11 @@ void cluster_drop(struct cluster *cluster, unsigned node);
 /** Whether the map or the URL names a node. If not, a lane that expects nothing of it drops it. */
 bool cluster_has(struct cluster *cluster, unsigned node);
 
+/** A node's own: what is dead denies its own slots alone. */
+struct health *cluster_health(struct cluster *cluster, unsigned node);
+/** Whether all nodes of the map are up. */
+bool cluster_is_up(struct cluster *cluster);
+
 /**
  * A node has said MOVED: notes where the slot is now. Returns that node, or CLUSTER_NO_NODE: there
  * are too many. The rest of the map is in doubt.
@@ -49,7 +53,7 @@ unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to);
 void cluster_doubt(struct cluster *cluster);
 /**
  * Whether the caller is to ask *node for CLUSTER SLOTS now: when the map is in doubt, once in
- * CLUSTER_ASK_NS for all lanes, each time another node.
+ * CLUSTER_ASK_NS for all lanes, each time another node, which is up if there is one.
  */
 bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
 /**

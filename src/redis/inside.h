@@ -13,12 +13,10 @@
 #include <pthread.h>
 
 #include "base/os.h"
-#include "redis/health.h"
+#include "redis/cluster.h"
 #include "redis/link.h"
 #include "redis/redis.h"
 #include "redis/step.h"
-
-#define STORE_NODES_MAX 1024
 
 /* What a lane keeps at most. A job beyond fails with ESTORE. */
 #define LANE_JOBS_MAX ((size_t)64 << 10)
@@ -36,8 +34,8 @@ struct redis_store {
 	struct redis_options options;
 	char *prefix;
 	struct redis_url url;
-	struct health health[STORE_NODES_MAX]; /* by the number of the node */
-	pthread_mutex_t lock;                  /* of: */
+	struct cluster *cluster;
+	pthread_mutex_t lock; /* of: */
 	struct redis_lane *lanes;
 	struct redis_stats closed; /* sums of lanes that are closed */
 };
@@ -49,7 +47,10 @@ struct task {
 	struct store_job *jobs, **last; /* in order, by `next` */
 	struct buffer name;             /* of the key in Redis */
 	unsigned slot;
+	unsigned ask;         /* the node that it is sent to with ASKING, plus 1; 0: its slot's */
+	bool is_alone;        /* Redis could not do it together with others */
 	unsigned loads;       /* times that its script had to be loaded */
+	unsigned redirects;   /* times that another node was named for it */
 	uint64_t deadline_ns; /* 0: it was never handed to a node */
 };
 
@@ -78,7 +79,6 @@ struct redis_node {
 	void *line;                 /* the port's */
 	struct task_list waiting;   /* for the link to be ready */
 	struct call *first, **last; /* sent, without a reply */
-	struct task_list again;     /* to be written anew */
 	uint64_t calls;             /* so far */
 	const char *loaded;         /* the source of the script that was loaded last, ... */
 	uint64_t loaded_at;         /* and how many calls there were before */
@@ -88,7 +88,9 @@ struct redis_node {
 	} probe;
 	uint64_t ready_deadline_ns; /* 0: the link is ready */
 	bool was_late;              /* the lane itself looked too late at its deadlines */
-	char trouble[200];          /* why it is to be dropped; "": it is not */
+	bool asks_map;              /* is to be asked for CLUSTER SLOTS when it is ready */
+	char trouble[200];          /* why it is away; "": it is not */
+	bool is_lost;               /* with trouble: the connection is of no use */
 };
 
 #define BATCH_SPOTS 256 /* a power of two */
@@ -111,9 +113,12 @@ struct redis_lane {
 	struct store_lane lane; /* first */
 	struct redis_store *store;
 	struct redis_port *port;
-	struct redis_lane *next;                   /* of the store's */
-	struct redis_node *nodes[STORE_NODES_MAX]; /* NULL: not connected */
-	unsigned node_end;                         /* no number is as great */
+	struct redis_lane *next;                     /* of the store's */
+	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* NULL: not connected */
+	unsigned node_end;                           /* no number is as great */
+	struct task_list again;                      /* to be handed to nodes anew, ... */
+	struct task_list later;                      /* and those for which it is too early, ... */
+	uint64_t later_ns;                           /* until then */
 	struct batch batch;
 	size_t jobs;
 	uint32_t groups;   /* the last that was named */
@@ -145,6 +150,15 @@ static inline uint64_t lane_now_ns(struct redis_lane *lane)
 	if (lane->now_ns == 0)
 		lane->now_ns = os_monotonic_ns();
 	return lane->now_ns;
+}
+
+/* Calls redis_lane_tick then, or earlier. */
+static inline void lane_alarm_at(struct redis_lane *lane, uint64_t at_ns)
+{
+	if (lane->alarm_ns != 0 && lane->alarm_ns <= at_ns)
+		return;
+	lane->alarm_ns = at_ns;
+	lane->port->kind->alarm(lane->port, at_ns);
 }
 
 static inline void task_append(struct task_list *list, struct task *task)

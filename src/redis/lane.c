@@ -76,6 +76,8 @@ int redis_lane_open(struct store *store, struct redis_port *port, struct store_l
 	lane->store = (struct redis_store *)store;
 	lane->port = port;
 	batch_open(&lane->batch);
+	task_list_clear(&lane->again);
+	task_list_clear(&lane->later);
 	pthread_mutex_lock(&lane->store->lock);
 	lane->next = lane->store->lanes;
 	lane->store->lanes = lane;

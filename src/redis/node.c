@@ -5,22 +5,14 @@
 
 #include "redis/batch.h"
 #include "redis/call.h"
+#include "redis/send.h"
 
-#define WINDOW 256 /* tasks among which a call looks for those of its slot */
 /* The lane's own delay past a deadline, from which on replies may have come unseen. */
 #define LATE_NS UINT64_C(1000000)
 
 static struct health *health_of(const struct redis_lane *lane, unsigned number)
 {
-	return &lane->store->health[number];
-}
-
-static void alarm_at(struct redis_lane *lane, uint64_t at_ns)
-{
-	if (lane->alarm_ns != 0 && lane->alarm_ns <= at_ns)
-		return;
-	lane->alarm_ns = at_ns;
-	lane->port->kind->alarm(lane->port, at_ns);
+	return cluster_health(lane->store->cluster, number);
 }
 
 /* Health */
@@ -45,8 +37,9 @@ static void go_away(const struct redis_node *node, const char *why, uint64_t pro
 		snprintf(told, sizeof told, "%s:%u: %s", node->host.name, (unsigned)node->host.port, why);
 		tell_switch(lane, told);
 	}
+	cluster_doubt(lane->store->cluster);
 	if (!lane->is_closing)
-		alarm_at(lane, health_probe_ns(health));
+		lane_alarm_at(lane, health_probe_ns(health));
 }
 
 static void come_back(struct redis_lane *lane, unsigned number)
@@ -65,9 +58,12 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 	if (!reply)
 		return;
 	error = reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
-	if (error == CALL_ERROR_LOST)
+	node->is_lost |= error == CALL_ERROR_LOST;
+	if (node->is_lost)
 		snprintf(node->trouble, sizeof node->trouble, "it is not to be written to");
-	else if (error != CALL_ERROR_AWAY)
+	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
+	else if (error == CALL_ERROR_OWN ||
+	         (error == CALL_ERROR_MOVED && node->lane->store->url.cluster))
 		come_back(node->lane, node->number);
 }
 
@@ -92,211 +88,7 @@ static void send_probe(struct redis_node *node)
 	node->probe.deadline_ns = lane_now_ns(lane) + lane->store->options.timeout_ns;
 	link_sent(node->link, &node->probe.link);
 	lane->port->kind->send(lane->port, node->line);
-	alarm_at(lane, node->probe.deadline_ns);
-}
-
-/* Calls */
-
-static struct call *call_open(struct redis_node *node)
-{
-	struct redis_lane *lane = node->lane;
-	struct call *call = lane->free_calls;
-
-	if (!call)
-		call = malloc(sizeof *call);
-	else
-		lane->free_calls = call->next;
-	if (call) {
-		call->node = node;
-		call->count = 0;
-	}
-	return call;
-}
-
-static void call_close(struct call *call)
-{
-	struct redis_lane *lane = call->node->lane;
-
-	call->next = lane->free_calls;
-	lane->free_calls = call;
-}
-
-/* The oldest. */
-static struct call *take_call(struct link_call *link)
-{
-	struct call *call = (struct call *)link;
-	struct redis_node *node = call->node;
-
-	node->first = call->next;
-	if (!node->first)
-		node->last = &node->first;
-	return call;
-}
-
-static void send_call(struct call *call,
-                      void (*replied)(struct link_call *, const struct redis_reply *))
-{
-	struct redis_node *node = call->node;
-
-	call->link.replied = replied;
-	call->number = node->calls++;
-	call->next = NULL;
-	*node->last = call;
-	node->last = &call->next;
-	link_sent(node->link, &call->link);
-	alarm_at(node->lane, call->deadline_ns);
-}
-
-static void loaded(struct link_call *link, const struct redis_reply *reply)
-{
-	struct call *call = take_call(link);
-
-	/* One that Redis doesn't take is missed by the calls behind it. */
-	(void)reply;
-	call_close(call);
-}
-
-/* False: no memory. */
-static bool load_script(struct redis_node *node, const struct call *missing)
-{
-	struct call *call;
-
-	/* Calls that were sent before it miss it once more. */
-	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
-		return true;
-	call = call_open(node);
-	if (!call)
-		return false;
-	call->deadline_ns = missing->deadline_ns;
-	link_write_words(
-	    link_command(node->link),
-	    (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3);
-	send_call(call, loaded);
-	node->loaded = missing->script.source;
-	node->loaded_at = node->calls;
-	return true;
-}
-
-/* Times that a script is loaded for a step: an operator may flush scripts just then. */
-#define LOADS_MAX 3
-
-static void load_and_repeat(struct redis_node *node, struct call *call)
-{
-	bool can_load = load_script(node, call);
-
-	for (size_t i = 0; i < call->count; i++) {
-		struct task *task = (struct task *)call->steps[i];
-
-		if (can_load && task->loads++ < LOADS_MAX)
-			task_append(&node->again, task);
-		else
-			task_fail(node->lane, task, WEIR_ESTORE);
-	}
-}
-
-static void call_refused(struct redis_node *node, struct call *call, struct slice text)
-{
-	struct redis_lane *lane = node->lane;
-	enum call_error error = call_error_of(text);
-	char why[sizeof node->trouble];
-
-	if (error == CALL_ERROR_SCRIPT) {
-		load_and_repeat(node, call);
-		return;
-	}
-	snprintf(why, sizeof why, "Redis says %.*s", (int)u64_min(text.len, 160), text.data);
-	if (error == CALL_ERROR_AWAY)
-		go_away(node, why, lane_now_ns(lane) + HEALTH_PROBE_NS);
-	if (error == CALL_ERROR_LOST)
-		memcpy(node->trouble, why, sizeof node->trouble);
-	call_fail(lane, call);
-}
-
-static void replied(struct link_call *link, const struct redis_reply *reply)
-{
-	struct call *call = take_call(link);
-	struct redis_node *node = call->node;
-
-	if (!reply)
-		call_fail(node->lane, call);
-	else if (reply->type == REDIS_ERROR)
-		call_refused(node, call, reply->text);
-	else
-		call_finish(node->lane, call, reply, &node->again);
-	call_close(call);
-}
-
-/* Sending */
-
-/* How many tasks of the group stand here. */
-static size_t group_size(const struct task *task)
-{
-	uint32_t group = task->step.group;
-	size_t n = 0;
-
-	for (; task && (task->step.group == group || n == 0); task = task->next)
-		n++;
-	return n;
-}
-
-/* Moves those of the first one's slot into a call, as many as it holds; a group as a whole. */
-static void fill_call(struct task_list *list, struct call *call, bool is_given)
-{
-	unsigned slot = list->first->slot;
-	struct task **at = &list->first;
-	uint32_t group = 0;
-
-	for (size_t seen = 0; *at && seen < WINDOW && call->count < STEP_CALL_MAX; seen++) {
-		struct task *task = *at;
-		bool is_new = task->step.group != 0 && task->step.group != group;
-
-		if (task->slot != slot) {
-			at = &task->next;
-			continue;
-		}
-		if (is_new && call->count > 0 && group_size(task) > STEP_CALL_MAX - call->count)
-			break;
-		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
-			break; /* a call has one time */
-		group = task->step.group;
-		*at = task->next;
-		call->deadline_ns = u64_min(call->deadline_ns, task->deadline_ns);
-		call->steps[call->count++] = &task->step;
-	}
-	if (!*at)
-		list->last = at;
-}
-
-/* Writes the calls of the tasks that wait. */
-static void node_send(struct redis_node *node)
-{
-	struct redis_lane *lane = node->lane;
-	bool wrote = false;
-
-	if (node->ready_deadline_ns != 0)
-		return;
-	while (node->waiting.first) {
-		struct call *call = call_open(node);
-
-		if (!call) {
-			task_fail_all(lane, task_list_take(&node->waiting), WEIR_ENOMEM);
-			break;
-		}
-		call->deadline_ns = UINT64_MAX;
-		fill_call(&node->waiting, call, lane->store->options.given_time);
-		if (step_write(call->steps, call->count, link_command(node->link), &call->script) !=
-		    WEIR_OK) {
-			call_fail(lane, call);
-			call_close(call);
-			continue;
-		}
-		count_more(&lane->counts.calls, 1);
-		count_more(&lane->counts.steps, call->count);
-		send_call(call, replied);
-		wrote = true;
-	}
-	if (wrote)
-		lane->port->kind->send(lane->port, node->line);
+	lane_alarm_at(lane, node->probe.deadline_ns);
 }
 
 /* Nodes */
@@ -305,6 +97,7 @@ static void node_free(struct redis_node *node)
 {
 	if (node->link)
 		link_close(node->link);
+	cluster_drop(node->lane->store->cluster, node->number);
 	free(node);
 }
 
@@ -316,11 +109,10 @@ static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 		return NULL;
 	node->lane = lane;
 	node->number = number;
-	node->host = lane->store->url.hosts[number];
+	cluster_hold(lane->store->cluster, number, &node->host);
 	node->last = &node->first;
 	node->ready_deadline_ns = lane_now_ns(lane) + NODE_DIAL_NS;
 	task_list_clear(&node->waiting);
-	task_list_clear(&node->again);
 	if (link_open(&node->link, &lane->store->url, node->host.name) != WEIR_OK ||
 	    !lane->port->kind->dial(lane->port, node, &node->host, &node->line)) {
 		node_free(node);
@@ -329,7 +121,7 @@ static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 	lane->nodes[number] = node;
 	if (number >= lane->node_end)
 		lane->node_end = number + 1;
-	alarm_at(lane, node->ready_deadline_ns);
+	lane_alarm_at(lane, node->ready_deadline_ns);
 	return node;
 }
 
@@ -341,13 +133,14 @@ static void probe(struct redis_lane *lane, unsigned number)
 
 	if (health_is_up(health) || lane->is_closing)
 		return;
-	if (health_claim(health, lane_now_ns(lane))) {
+	if (health_claim(health, lane_now_ns(lane)) && cluster_has(lane->store->cluster, number)) {
 		if (!node)
 			node_open(lane, number); /* which probes when it is ready */
 		else if (node->ready_deadline_ns == 0)
 			send_probe(node);
+		cluster_doubt(lane->store->cluster);
 	}
-	alarm_at(lane, health_probe_ns(health));
+	lane_alarm_at(lane, health_probe_ns(health));
 }
 
 /* Its line is gone; its tasks fail. */
@@ -357,14 +150,13 @@ static void forget(struct redis_node *node, const char *why, uint64_t probe_ns)
 	unsigned number = node->number;
 	/* Redis may close what has nothing to say. */
 	bool was_idle = node->ready_deadline_ns == 0 && !node->first && node->probe.deadline_ns == 0 &&
-	                node->trouble[0] == '\0';
-	struct task *waiting = task_list_take(&node->waiting), *again = task_list_take(&node->again);
+	                !node->is_lost;
+	struct task *waiting = task_list_take(&node->waiting);
 
 	lane->nodes[number] = NULL;
 	if (!was_idle)
 		go_away(node, why, probe_ns);
 	node_free(node);
-	task_fail_all(lane, again, WEIR_ESTORE);
 	task_fail_all(lane, waiting, WEIR_ESTORE);
 	if (!was_idle)
 		probe(lane, number);
@@ -379,33 +171,69 @@ static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
 	forget(node, why, probe_ns);
 }
 
+/* The node of that number, if it is up. 0, or why there is none. */
+static int node_get(struct redis_lane *lane, unsigned number, struct redis_node **node)
+{
+	const struct health *health = health_of(lane, number);
+
+	if (!health_is_up(health))
+		probe(lane, number);
+	if (!health_is_up(health))
+		return WEIR_ESTORE;
+	*node = lane->nodes[number] ? lane->nodes[number] : node_open(lane, number);
+	return *node ? WEIR_OK : WEIR_ENOMEM;
+}
+
+static void hand_out(struct redis_lane *lane, struct task *task)
+{
+	uint64_t now_ns = lane_now_ns(lane);
+	struct redis_node *node;
+	int status = WEIR_ESTORE;
+
+	if (task->deadline_ns == 0)
+		task->deadline_ns = now_ns + lane->store->options.timeout_ns;
+	if (task->deadline_ns > now_ns && !lane->is_closing)
+		status = node_get(lane,
+		                  task->ask != 0 ? task->ask - 1
+		                                 : cluster_node_of(lane->store->cluster, task->slot),
+		                  &node);
+	if (status != WEIR_OK) {
+		task_fail(lane, task, status);
+		return;
+	}
+	task_append(&node->waiting, task);
+	lane_alarm_at(lane, task->deadline_ns);
+}
+
+/* Asks a node for the map of the cluster if it is in doubt. */
+static void ask_map(struct redis_lane *lane)
+{
+	struct redis_node *node;
+	unsigned number;
+
+	if (lane->is_closing || !cluster_should_ask(lane->store->cluster, lane_now_ns(lane), &number))
+		return;
+	node = lane->nodes[number] ? lane->nodes[number] : node_open(lane, number);
+	if (!node) {
+		cluster_doubt(lane->store->cluster);
+		return;
+	}
+	node->asks_map = true;
+	node_ask_map(node);
+}
+
 void nodes_send(struct redis_lane *lane, struct task *first)
 {
-	unsigned number = 0;
-	struct redis_node *node;
-
-	if (!health_is_up(health_of(lane, number)))
-		probe(lane, number);
-	node = lane->nodes[number];
-	if (!health_is_up(health_of(lane, number)) || lane->is_closing) {
-		task_fail_all(lane, first, WEIR_ESTORE);
-		return;
-	}
-	if (!node)
-		node = node_open(lane, number);
-	if (!node) {
-		task_fail_all(lane, first, WEIR_ENOMEM);
-		return;
-	}
 	while (first) {
 		struct task *task = first;
 
 		first = task->next;
-		task->deadline_ns = lane_now_ns(lane) + lane->store->options.timeout_ns;
-		task_append(&node->waiting, task);
+		hand_out(lane, task);
 	}
-	alarm_at(lane, node->waiting.first->deadline_ns);
-	node_send(node);
+	ask_map(lane);
+	for (unsigned i = 0; i < lane->node_end; i++)
+		if (lane->nodes[i])
+			node_send(lane->nodes[i]);
 }
 
 /* Deadlines */
@@ -413,11 +241,17 @@ void nodes_send(struct redis_lane *lane, struct task *first)
 static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_lane *lane = node->lane;
+	uint64_t dialled_ns = node->ready_deadline_ns - NODE_DIAL_NS;
 
 	if (!node->waiting.first || node->waiting.first->deadline_ns > now_ns)
 		return;
-	/* All of them: nothing is sent to what is away. */
 	count_more(&lane->counts.timeouts, 1);
+	/* A task that another node has sent here may have no time left; the others have. */
+	if (now_ns < dialled_ns + lane->store->options.timeout_ns) {
+		nodes_send(lane, task_list_take(&node->waiting));
+		return;
+	}
+	/* All of them: nothing is sent to what is away. */
 	go_away(node, "it takes long to connect", now_ns + HEALTH_PROBE_NS);
 	task_fail_all(lane, task_list_take(&node->waiting), WEIR_ESTORE);
 }
@@ -449,13 +283,13 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 		if (node->waiting.first)
 			first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
 		if (first_ns != UINT64_MAX)
-			alarm_at(lane, first_ns);
+			lane_alarm_at(lane, first_ns);
 		return;
 	}
 	if (first_ns + LATE_NS < now_ns && !node->was_late) {
 		/* The lane itself has slept: what has come meanwhile is to be read first. */
 		node->was_late = true;
-		alarm_at(lane, now_ns + LATE_NS);
+		lane_alarm_at(lane, now_ns + LATE_NS);
 		return;
 	}
 	count_more(&lane->counts.timeouts, 1);
@@ -467,6 +301,19 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	drop(node, why, now_ns + HEALTH_PROBE_NS);
 }
 
+/* Hangs up to a node that the cluster has no more, or that was only asked. */
+static void leave(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+
+	if (node->waiting.first || first_deadline(node) != UINT64_MAX ||
+	    cluster_has(lane->store->cluster, node->number))
+		return;
+	lane->port->kind->hang_up(lane->port, node->line);
+	lane->nodes[node->number] = NULL;
+	node_free(node);
+}
+
 void nodes_tick(struct redis_lane *lane)
 {
 	uint64_t now_ns = lane_now_ns(lane);
@@ -474,13 +321,18 @@ void nodes_tick(struct redis_lane *lane)
 	for (unsigned i = 0; i < lane->node_end; i++) {
 		if (lane->nodes[i])
 			node_tick(lane->nodes[i], now_ns);
+		if (lane->nodes[i])
+			leave(lane->nodes[i]);
 		probe(lane, i);
 	}
+	nodes_send(lane, lane->later_ns <= now_ns ? task_list_take(&lane->later) : NULL);
+	if (lane->later.first)
+		lane_alarm_at(lane, lane->later_ns);
 }
 
 bool nodes_are_awaited(const struct redis_lane *lane)
 {
-	bool are = false;
+	bool are = lane->later.first;
 
 	for (unsigned i = 0; i < lane->node_end && !are; i++)
 		are = lane->nodes[i] &&
@@ -500,12 +352,9 @@ void nodes_close(struct redis_lane *lane)
 			node_free(node);
 			task_fail_all(lane, waiting, WEIR_ESTORE);
 		}
-	while (lane->free_calls) {
-		struct call *call = lane->free_calls;
-
-		lane->free_calls = call->next;
-		free(call);
-	}
+	task_fail_all(lane, task_list_take(&lane->again), WEIR_ESTORE);
+	task_fail_all(lane, task_list_take(&lane->later), WEIR_ESTORE);
+	send_close(lane);
 }
 
 /* For ports */
@@ -519,30 +368,27 @@ struct link *redis_node_link(struct redis_node *node)
 static void take_in(struct redis_node *node, struct slice bytes)
 {
 	struct redis_lane *lane = node->lane;
-	int status = link_in(node->link, bytes);
-	struct task *again;
+	bool is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
+	uint64_t probe_ns = lane_now_ns(lane) + HEALTH_PROBE_NS;
+	char why[sizeof node->trouble];
 
-	if (status != WEIR_OK || node->trouble[0] != '\0') {
-		char why[sizeof node->trouble];
-
+	if (is_lost || node->trouble[0] != '\0') {
 		snprintf(why, sizeof why, "%s",
 		         node->trouble[0] != '\0' ? node->trouble : link_error(node->link));
-		drop(node, why, lane_now_ns(lane) + HEALTH_PROBE_NS);
-		return;
+		node->trouble[0] = '\0';
+		if (is_lost) {
+			node->is_lost = true;
+			drop(node, why, probe_ns);
+			return;
+		}
+		go_away(node, why, probe_ns);
 	}
 	if (node->ready_deadline_ns != 0 && link_is_ready(node->link)) {
 		node->ready_deadline_ns = 0;
 		if (!health_is_up(health_of(lane, node->number)))
 			send_probe(node);
+		node_ask_map(node);
 	}
-	again = task_list_take(&node->again);
-	while (again) {
-		struct task *task = again;
-
-		again = task->next;
-		task_append(&node->waiting, task);
-	}
-	node_send(node);
 }
 
 void redis_node_in(struct redis_node *node, struct slice bytes)
@@ -550,6 +396,7 @@ void redis_node_in(struct redis_node *node, struct slice bytes)
 	struct redis_lane *lane = node->lane;
 
 	take_in(node, bytes);
+	nodes_send(lane, task_list_take(&lane->again));
 	lane->now_ns = 0;
 }
 

@@ -19,13 +19,14 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 		free(store);
 		return status;
 	}
+	status = cluster_open(&store->cluster, &store->url);
 	pthread_mutex_init(&store->lock, NULL);
 	store->store.kind = &kind;
 	store->options = *options;
 	store->options.url = NULL; /* it has the password */
 	store->prefix = strdup(options->prefix);
 	store->options.prefix = store->prefix;
-	if (!store->prefix) {
+	if (!store->prefix || status != WEIR_OK) {
 		redis_store_close(&store->store);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
@@ -40,6 +41,7 @@ void redis_store_close(struct store *base)
 
 	if (!store)
 		return;
+	cluster_close(store->cluster);
 	redis_url_free(&store->url);
 	pthread_mutex_destroy(&store->lock);
 	free(store->prefix);
@@ -71,7 +73,5 @@ void redis_store_stats(const struct store *base, struct redis_stats *stats)
 	for (const struct redis_lane *lane = store->lanes; lane; lane = lane->next)
 		store_add_counts(stats, &lane->counts);
 	pthread_mutex_unlock(&store->lock);
-	stats->is_up = true;
-	for (size_t i = 0; i < STORE_NODES_MAX; i++)
-		stats->is_up &= health_is_up(&store->health[i]);
+	stats->is_up = cluster_is_up(store->cluster);
 }

@@ -1,0 +1,335 @@
+#include "redis/send.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redis/batch.h"
+#include "redis/call.h"
+
+#define WINDOW 256 /* tasks among which a call looks for those of its slot */
+
+/* Calls */
+
+static struct call *call_open(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	struct call *call = lane->free_calls;
+
+	if (!call)
+		call = malloc(sizeof *call);
+	else
+		lane->free_calls = call->next;
+	if (call) {
+		call->node = node;
+		call->count = 0;
+	}
+	return call;
+}
+
+static void call_close(struct call *call)
+{
+	struct redis_lane *lane = call->node->lane;
+
+	call->next = lane->free_calls;
+	lane->free_calls = call;
+}
+
+/* The oldest. */
+static struct call *take_call(struct link_call *link)
+{
+	struct call *call = (struct call *)link;
+	struct redis_node *node = call->node;
+
+	node->first = call->next;
+	if (!node->first)
+		node->last = &node->first;
+	return call;
+}
+
+static void send_call(struct call *call,
+                      void (*replied)(struct link_call *, const struct redis_reply *))
+{
+	struct redis_node *node = call->node;
+
+	call->link.replied = replied;
+	call->number = node->calls++;
+	call->next = NULL;
+	*node->last = call;
+	node->last = &call->next;
+	link_sent(node->link, &call->link);
+	lane_alarm_at(node->lane, call->deadline_ns);
+}
+
+/* Sends a command that has no tasks. False: no memory. */
+static bool send_words(struct redis_node *node, uint64_t deadline_ns,
+                       void (*replied)(struct link_call *, const struct redis_reply *),
+                       const struct slice *words, size_t n)
+{
+	struct call *call = call_open(node);
+
+	if (!call)
+		return false;
+	call->deadline_ns = deadline_ns;
+	link_write_words(link_command(node->link), words, n);
+	send_call(call, replied);
+	return true;
+}
+
+/* If Redis has not done it, the calls behind say so. */
+static void ignored(struct link_call *link, const struct redis_reply *reply)
+{
+	(void)reply;
+	call_close(take_call(link));
+}
+
+/* False: no memory. */
+static bool load_script(struct redis_node *node, const struct call *missing)
+{
+	/* Calls that were sent before it miss it once more. */
+	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
+		return true;
+	if (!send_words(
+	        node, missing->deadline_ns, ignored,
+	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
+		return false;
+	node->loaded = missing->script.source;
+	node->loaded_at = node->calls;
+	return true;
+}
+
+/* Times that a script is loaded for a step: an operator may flush scripts just then. */
+#define LOADS_MAX 3
+
+static void load_and_repeat(struct redis_node *node, struct call *call)
+{
+	bool can_load = load_script(node, call);
+
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+
+		if (can_load && task->loads++ < LOADS_MAX)
+			task_append(&node->lane->again, task);
+		else
+			task_fail(node->lane, task, WEIR_ESTORE);
+	}
+}
+
+/* Times that a step is sent elsewhere: nodes may each name the other. */
+#define REDIRECTS_MAX 8
+
+/* False: the text names no node that it could be sent to. */
+static bool redirect(struct redis_node *node, struct call *call, struct slice text)
+{
+	struct redis_store *store = node->lane->store;
+	struct redis_host to;
+	unsigned slot, number;
+	enum slots_redirect kind = slots_redirect(text, &node->host, &slot, &to);
+
+	if (!store->url.cluster || kind == SLOTS_STAY)
+		return false;
+	number = kind == SLOTS_MOVED ? cluster_moved(store->cluster, slot, &to)
+	                             : cluster_asked(store->cluster, &to);
+	if (number == CLUSTER_NO_NODE)
+		return false;
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+
+		task->ask = kind == SLOTS_ASK ? number + 1 : 0;
+		if (task->redirects++ < REDIRECTS_MAX)
+			task_append(&node->lane->again, task);
+		else
+			task_fail(node->lane, task, WEIR_ESTORE);
+	}
+	return true;
+}
+
+/* Until the lane tries again with keys that are on their way from one node to the other. */
+#define LATER_NS (2 * NS_PER_MS)
+
+/*
+ * Redis does steps of several keys together only where all are, and new keys are made at the
+ * other node. So each goes by itself; only a group, and one that was alone, has to wait.
+ */
+static void repeat_later(struct redis_lane *lane, struct call *call)
+{
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+		bool waits = task->is_alone || task->step.group != 0;
+
+		task->is_alone = true;
+		task->ask = 0;
+		if (waits && !lane->later.first)
+			lane->later_ns = lane_now_ns(lane) + LATER_NS;
+		task_append(waits ? &lane->later : &lane->again, task);
+	}
+	if (lane->later.first)
+		lane_alarm_at(lane, lane->later_ns);
+}
+
+static void call_refused(struct redis_node *node, struct call *call, struct slice text)
+{
+	enum call_error error = call_error_of(text);
+
+	if (error == CALL_ERROR_SCRIPT) {
+		load_and_repeat(node, call);
+		return;
+	}
+	if (error == CALL_ERROR_SOON) {
+		repeat_later(node->lane, call);
+		return;
+	}
+	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
+		return;
+	if (error != CALL_ERROR_OWN)
+		snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s",
+		         (int)u64_min(text.len, 160), text.data);
+	node->is_lost |= error == CALL_ERROR_LOST;
+	cluster_doubt(node->lane->store->cluster);
+	call_fail(node->lane, call);
+}
+
+static void replied(struct link_call *link, const struct redis_reply *reply)
+{
+	struct call *call = take_call(link);
+	struct redis_node *node = call->node;
+
+	if (!reply)
+		call_fail(node->lane, call);
+	else if (reply->type == REDIS_ERROR)
+		call_refused(node, call, reply->text);
+	else
+		call_finish(node->lane, call, reply, &node->lane->again);
+	call_close(call);
+}
+
+/* Sending */
+
+/* How many tasks of the group stand here. */
+static size_t group_size(const struct task *task)
+{
+	uint32_t group = task->step.group;
+	size_t n = 0;
+
+	for (; task && (task->step.group == group || n == 0); task = task->next)
+		n++;
+	return n;
+}
+
+/* Whether a call for `first` may hold `task`, too. */
+static bool go_together(const struct task *first, const struct task *task)
+{
+	return first->slot == task->slot && first->ask == task->ask &&
+	       ((!first->is_alone && !task->is_alone) || first == task ||
+	        (first->step.group != 0 && first->step.group == task->step.group));
+}
+
+/* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
+static void fill_call(struct task_list *list, struct call *call, bool is_given)
+{
+	const struct task *first = list->first;
+	struct task **at = &list->first;
+	uint32_t group = 0;
+
+	for (size_t seen = 0; *at && seen < WINDOW && call->count < STEP_CALL_MAX; seen++) {
+		struct task *task = *at;
+		bool is_new = task->step.group != 0 && task->step.group != group;
+
+		if (!go_together(first, task)) {
+			at = &task->next;
+			continue;
+		}
+		if (is_new && call->count > 0 && group_size(task) > STEP_CALL_MAX - call->count)
+			break;
+		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
+			break; /* a call has one time */
+		group = task->step.group;
+		*at = task->next;
+		call->deadline_ns = u64_min(call->deadline_ns, task->deadline_ns);
+		call->steps[call->count++] = &task->step;
+	}
+	if (!*at)
+		list->last = at;
+}
+
+static const struct task *task_of(const struct call *call)
+{
+	return (const struct task *)call->steps[0];
+}
+
+/* False: no memory. */
+static bool write_call(struct call *call)
+{
+	struct redis_node *node = call->node;
+
+	return (task_of(call)->ask == 0 ||
+	        send_words(node, call->deadline_ns, ignored, &SLICE("ASKING"), 1)) &&
+	       step_write(call->steps, call->count, link_command(node->link), &call->script) == WEIR_OK;
+}
+
+void node_send(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	bool wrote = false;
+
+	if (node->ready_deadline_ns != 0)
+		return;
+	while (node->waiting.first) {
+		struct call *call = call_open(node);
+
+		if (!call) {
+			task_fail_all(lane, task_list_take(&node->waiting), WEIR_ENOMEM);
+			break;
+		}
+		call->deadline_ns = UINT64_MAX;
+		fill_call(&node->waiting, call, lane->store->options.given_time);
+		if (!write_call(call)) {
+			call_fail(lane, call);
+			call_close(call);
+			continue;
+		}
+		count_more(&lane->counts.calls, 1);
+		count_more(&lane->counts.steps, call->count);
+		send_call(call, replied);
+		wrote = true;
+	}
+	if (wrote)
+		lane->port->kind->send(lane->port, node->line);
+}
+
+/* The map */
+
+/* A long list takes its time, which says nothing of the node. */
+#define MAP_NS NODE_DIAL_NS
+
+static void map_replied(struct link_call *link, const struct redis_reply *reply)
+{
+	struct call *call = take_call(link);
+	struct redis_node *node = call->node;
+
+	if (reply)
+		cluster_learn(node->lane->store->cluster, reply, &node->host);
+	call_close(call);
+}
+
+void node_ask_map(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+
+	if (!node->asks_map || node->ready_deadline_ns != 0)
+		return;
+	node->asks_map = false;
+	if (!send_words(node, lane_now_ns(lane) + MAP_NS, map_replied,
+	                (struct slice[]){SLICE("CLUSTER"), SLICE("SLOTS")}, 2))
+		cluster_doubt(lane->store->cluster);
+	lane->port->kind->send(lane->port, node->line);
+}
+
+void send_close(struct redis_lane *lane)
+{
+	while (lane->free_calls) {
+		struct call *call = lane->free_calls;
+
+		lane->free_calls = call->next;
+		free(call);
+	}
+}

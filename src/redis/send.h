@@ -1,0 +1,21 @@
+/*
+ * send.h: the calls of one node: written, sent, replied to.
+ *
+ * A call that Redis refuses without having done any of it is made again: where another node is
+ * named, there; where a script is missing, behind it. Its tasks wait in the lane until the caller
+ * hands them out anew.
+ */
+#ifndef REDIS_SEND_H
+#define REDIS_SEND_H
+
+#include "redis/inside.h"
+
+/** Writes the calls of the tasks that wait, if the node is ready. */
+void node_send(struct redis_node *node);
+/** Asks it for the map of the cluster, if it is ready and is to be asked. */
+void node_ask_map(struct redis_node *node);
+
+/** Frees the calls that the lane keeps for later. */
+void send_close(struct redis_lane *lane);
+
+#endif
