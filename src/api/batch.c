@@ -1,4 +1,7 @@
 /* batch.c: many keys in one call. */
+#include <stdlib.h>
+
+#include "api/remote.h"
 #include "engine/apply.h"
 #include "engine/pipeline.h"
 #include "engine/table.h"
@@ -117,11 +120,121 @@ __attribute__((noinline, flatten)) static void decide(void *context, size_t star
 	}
 }
 
+/* Of a table whose limits are remote: a request's plan, and how it stands. */
+struct remote_item {
+	struct plan plan;
+	enum engine_state state;
+	struct weir_request *request;
+	struct weir_decision *decision;
+};
+
+struct remote_batch {
+	struct remote remote; /* first */
+	struct turn turn;
+	struct remote_item *items;
+	size_t count;
+};
+
+/* The step is its plan's only one. */
+static void remote_failed(void *context, const struct step *step, enum rules_failure policy)
+{
+	const struct plan *plan =
+	    (const struct plan *)((const char *)step - offsetof(struct plan, only));
+
+	(void)context;
+	(void)policy;
+	((const struct remote_item *)plan)->request->status = WEIR_ESTORE;
+}
+
+static int prepare_remote(struct remote_batch *batch, struct weir_request *r,
+                          struct weir_decision *decision)
+{
+	struct remote_item *item = &batch->items[batch->count];
+
+	r->status = engine_prepare_limit(batch->turn.table, r->limit,
+	                                 &(struct algo_call){ALGO_ACQUIRE, r->cost},
+	                                 (struct slice){r->key, r->key_len}, &item->plan);
+	if (r->status == WEIR_OK) {
+		item->request = r;
+		item->decision = decision;
+		batch->count++;
+	}
+	return r->status;
+}
+
+/* All that is submitted goes together, for as long as there is anything. */
+static void run_remote(struct remote_batch *batch)
+{
+	struct remote *remote = &batch->remote;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		struct remote_item *item = &batch->items[i];
+
+		item->state = engine_decide(&batch->turn, &item->plan, item->decision);
+		remote->pending += item->state == ENGINE_SUBMITTED;
+	}
+	while (remote->pending > 0) {
+		remote_wait(remote, &batch->turn);
+		for (size_t i = 0; i < batch->count; i++) {
+			struct remote_item *item = &batch->items[i];
+
+			if (item->state != ENGINE_SUBMITTED)
+				continue;
+			item->state = engine_resume(&batch->turn, &item->plan, item->decision);
+			remote->pending += item->state == ENGINE_SUBMITTED;
+		}
+	}
+}
+
+/* As many requests as a lane takes at once. */
+#define REMOTE_MAX ((size_t)16 << 10)
+
+static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,
+                          struct moment at, struct weir_decision *decisions)
+{
+	struct remote_batch batch = {.turn = {.table = table, .at = at}};
+	int first_error = WEIR_OK, status = WEIR_OK;
+
+	batch.items = calloc(n, sizeof *batch.items);
+	if (!batch.items)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		prepare_remote(&batch, &requests[i], &decisions[i]);
+	status = remote_begin(&batch.remote, &batch.turn, true);
+	if (status == WEIR_OK) {
+		batch.turn.failed = remote_failed;
+		run_remote(&batch);
+		remote_end(&batch.remote, &batch.turn);
+	}
+	for (size_t i = 0; i < n; i++)
+		first_error = first_error ? first_error : requests[i].status;
+	free(batch.items);
+	return status != WEIR_OK ? status : first_error;
+}
+
+/* In parts; each is one round trip. */
+static int acquire_all_remote(struct weir_table *table, struct weir_request *requests, size_t n,
+                              struct moment at, struct weir_decision *decisions)
+{
+	int first_error = WEIR_OK;
+
+	for (size_t i = 0; i < n; i += REMOTE_MAX) {
+		int status = acquire_remote(table, requests + i, u64_min(n - i, REMOTE_MAX), at,
+		                            decisions + i);
+
+		first_error = first_error ? first_error : status;
+	}
+	return first_error;
+}
+
 int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n, uint64_t now_ns,
                        struct weir_decision *decisions)
 {
 	struct batch batch; /* not cleared: its ring is large */
 
+	if (__builtin_expect(table->remote != NULL, 0))
+		return acquire_all_remote(table, requests, n,
+		                          clock_moment_at(engine_clock(table), now_ns), decisions);
 	batch.store = table->store;
 	batch.requests = requests;
 	batch.decisions = decisions;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "engine/engine.h"
+#include "api/remote.h"
 #include "api/wait.h"
 
 /* Enough for a request that a dozen limits apply to; more comes from the heap. */
@@ -64,7 +65,7 @@ int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attrib
 	if (status == WEIR_OK) {
 		engine_fetch(call.turn.table, &call.plan);
 		set_time(&call, now_ns);
-		engine_decide(&call.turn, &call.plan, decision);
+		status = remote_decide(&call.turn, &call.plan, false, decision);
 	}
 	return close_acquire(&call, status, permits);
 }
@@ -83,7 +84,7 @@ int weir_engine_acquire_wait(weir_engine *engine, const struct weir_attribute *a
 	int status = open_acquire(&call, engine, attributes, n, cost, permits);
 
 	if (status == WEIR_OK)
-		status = wait_request(call.turn.table, &call.plan, deadline_ns, decision);
+		status = wait_request(call.turn.table, &call.plan, false, deadline_ns, decision);
 	return close_acquire(&call, status, permits);
 }
 
@@ -97,9 +98,10 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
-		engine_decide(&call.turn, &call.plan, decision);
+		status = remote_decide(&call.turn, &call.plan, false, decision);
 		decision->allowed &= permits->id != 0;
-		status = decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
+		if (status == WEIR_OK && !decision->allowed)
+			status = WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);
 	return status;
@@ -119,8 +121,9 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
-		engine_report(&call.turn, &call.plan, &decision);
-		status = decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
+		status = remote_report(&call.turn, &call.plan, &decision);
+		if (status == WEIR_OK && !decision.allowed)
+			status = WEIR_ENOTFOUND;
 	}
 	arena_free(&call.arena);
 	return status;

@@ -2,9 +2,11 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "api/remote.h"
 #include "api/wait.h"
 #include "engine/apply.h"
 #include "engine/plan.h"
+#include "store/caller.h"
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,
                     struct weir_error *error)
@@ -25,6 +27,8 @@ void weir_table_close(weir_table *table)
 {
 	if (!table)
 		return;
+	if (table->caller)
+		table->caller->close(table->caller);
 	waitlist_close(table->waiting);
 	store_close(table->store);
 	free(table);
@@ -34,6 +38,8 @@ int weir_table_reserve(weir_table *table, const weir_limit *limit, struct weir_e
 {
 	const struct algo_limit *algo = &limit->algo;
 
+	if (engine_remote_store(table, limit))
+		return WEIR_OK;
 	return store_reserve(table->store, &algo, 1, error);
 }
 
@@ -42,14 +48,37 @@ int weir_table_sync(weir_table *table)
 	return store_sync(table->store);
 }
 
+static struct turn turn_of(struct weir_table *table, const struct weir_limit *limit,
+                           uint64_t now_ns)
+{
+	return (struct turn){.table = table, .at = limit_moment(engine_clock(table), now_ns, limit)};
+}
+
+__attribute__((noinline, cold)) static int
+table_call_remote(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
+                  struct slice key, uint64_t now_ns, struct weir_decision *decision)
+{
+	struct plan plan;
+	int status = engine_prepare_limit(table, limit, &call, key, &plan);
+	struct turn turn;
+
+	if (status != WEIR_OK)
+		return status;
+	turn = turn_of(table, limit, now_ns);
+	return remote_decide(&turn, &plan, true, decision);
+}
+
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
                              struct algo_call call, struct slice key, uint64_t now_ns,
                              struct weir_decision *decision)
 {
 	struct store *store = table->store;
-	int status = limit_check(limit, call.op, key.len, call.cost);
 	struct store_key wanted;
+	int status;
 
+	if (__builtin_expect(engine_remote_store(table, limit) != NULL, 0))
+		return table_call_remote(table, limit, call, key, now_ns, decision);
+	status = limit_check(limit, call.op, key.len, call.cost);
 	if (status != WEIR_OK)
 		return status;
 	status = store_admit(store, &limit->algo,
@@ -103,12 +132,6 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
 	                   now_ns, decision);
 }
 
-static struct turn turn_of(struct weir_table *table, const struct weir_limit *limit,
-                           uint64_t now_ns)
-{
-	return (struct turn){.table = table, .at = limit_moment(engine_clock(table), now_ns, limit)};
-}
-
 int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
                         size_t key_len, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision, struct weir_permit *permit)
@@ -123,9 +146,9 @@ int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *
 	if (status != WEIR_OK)
 		return status;
 	turn = turn_of(table, limit, now_ns);
-	engine_decide(&turn, &plan, decision);
+	status = remote_decide(&turn, &plan, true, decision);
 	*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
-	return WEIR_OK;
+	return status;
 }
 
 /* A refund of the permit; of nothing where there is none. */
@@ -154,8 +177,10 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *k
 	if (status != WEIR_OK)
 		return status;
 	turn = turn_of(table, limit, now_ns);
-	engine_decide(&turn, &plan, decision);
+	status = remote_decide(&turn, &plan, true, decision);
 	decision->allowed &= permit->id != 0;
+	if (status != WEIR_OK)
+		return status;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
@@ -174,7 +199,9 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	if (status != WEIR_OK)
 		return status;
 	turn = turn_of(table, limit, now_ns);
-	engine_report(&turn, &plan, &decision);
+	status = remote_report(&turn, &plan, &decision);
+	if (status != WEIR_OK)
+		return status;
 	return permit->id != 0 && decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
@@ -189,7 +216,7 @@ int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *ke
 	if (status == WEIR_OK && permit)
 		status = engine_want_permit(&plan);
 	if (status == WEIR_OK)
-		status = wait_request(table, &plan, deadline_ns, decision);
+		status = wait_request(table, &plan, true, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
 		*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
 	return status;

@@ -1,28 +1,55 @@
 /* wait.c: a request of the library whose thread waits. */
 #include "api/wait.h"
 
+#include "api/remote.h"
 #include "wait/sleep.h"
 
 struct request_wait {
 	struct wait wait; /* first */
 	struct turn turn;
 	struct plan *plan;
+	bool is_direct;
+	int status;
 };
+
+static bool begin(struct request_wait *waiting, struct remote *remote, struct moment at,
+                  struct weir_decision *d)
+{
+	waiting->turn.at = at;
+	waiting->status = remote_begin(remote, &waiting->turn, engine_is_remote(waiting->plan));
+	if (waiting->status != WEIR_OK)
+		*d = (struct weir_decision){0};
+	return waiting->status == WEIR_OK;
+}
+
+/* Whether it is decided. */
+static bool finish(struct request_wait *waiting, struct remote *remote, enum engine_state state,
+                   struct weir_decision *d)
+{
+	state = remote_finish(remote, &waiting->turn, state, waiting->plan, d);
+	remote_end(remote, &waiting->turn);
+	if (waiting->is_direct && remote->failed)
+		waiting->status = WEIR_ESTORE;
+	return state == ENGINE_DONE;
+}
 
 static bool decide_request(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
                            struct moment at, struct weir_decision *d)
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
-
 	struct plan *plan = waiting->plan;
+	struct remote remote;
 
 	plan->position = position;
 	plan->max_wait_ns = max_wait_ns;
-	waiting->turn.at = at;
-	if ((position == WAIT_NEW ? engine_run : engine_resume)(&waiting->turn, plan, d) == ENGINE_DONE)
+	if (!begin(waiting, &remote, at, d))
+		return true;
+	if (finish(waiting, &remote,
+	           (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->turn, plan, d), d))
 		return true;
 	wait->limit = &plan->refused->limit->algo;
 	wait->hash = plan->waits_at;
+	wait->poll_ns = engine_polls(plan) ? RULES_STORE_POLL_NS : 0;
 	return false;
 }
 
@@ -30,12 +57,13 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
                          struct weir_decision *d)
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
+	struct remote remote;
 
-	waiting->turn.at = at;
-	engine_deny(&waiting->turn, waiting->plan, reason, d);
+	if (begin(waiting, &remote, at, d))
+		finish(waiting, &remote, engine_deny(&waiting->turn, waiting->plan, reason, d), d);
 }
 
-int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,
+int wait_request(struct weir_table *table, struct plan *plan, bool is_direct, uint64_t deadline_ns,
                  struct weir_decision *decision)
 {
 	struct request_wait waiting = {
@@ -45,7 +73,9 @@ int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_
 	             .deny = deny_request},
 	    .turn = {.table = table},
 	    .plan = plan,
+	    .is_direct = is_direct,
 	};
+	int status = wait_sleep(&waiting.wait, deadline_ns, decision);
 
-	return wait_sleep(&waiting.wait, deadline_ns, decision);
+	return status == WEIR_OK ? waiting.status : status;
 }

@@ -4,8 +4,11 @@
 
 #include "engine/plan.h"
 
-/** As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0 or ENOMEM. */
-int wait_request(struct weir_table *table, struct plan *plan, uint64_t deadline_ns,
+/**
+ * As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0, ENOMEM, or
+ * ESTORE where it `is_direct` and its store failed.
+ */
+int wait_request(struct weir_table *table, struct plan *plan, bool is_direct, uint64_t deadline_ns,
                  struct weir_decision *decision);
 
 #endif

@@ -42,7 +42,8 @@ static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
 		store_join(engine->table->store, &limit->algo);
 		return WEIR_OK;
 	}
-	status = limit_init_local(local, limit, &from->options, engine->config->nodes,
+	status = limit_init_local(local, limit, &from->options,
+	                          engine->table->nodes ? engine->table->nodes : engine->config->nodes,
 	                          engine->table->store, error);
 	if (status != WEIR_OK)
 		return status;

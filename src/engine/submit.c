@@ -63,14 +63,16 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 	    .job = {.step = {store, algo_current(&step->limit->algo), step->key, *call, turn->at},
 	            .limit_name = step->limit->name,
 	            .key_name = step->key_name,
-	            .together = together,
+	            .together = together && before,
 	            .done = done},
 	    .of = submission,
 	    .step = step,
 	    .follows = before != NULL,
 	};
-	if (before)
+	if (before) {
 		before->job.next = &one->job;
+		before->job.together = together;
+	}
 }
 
 bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision)

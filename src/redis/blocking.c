@@ -352,11 +352,18 @@ static void ring(struct blocking *blocking)
 	redis_lane_tick(blocking->lane, now_ns);
 }
 
-static uint64_t wait_of(const struct blocking *blocking)
+/* Once: lines that were lost are told, what is to be sent is sent, what comes is read. */
+static void turn(struct blocking *blocking, uint64_t until_ns)
 {
-	if (blocking->alarm_ns == 0)
-		return WAIT_MAX_NS;
-	return u64_min(WAIT_MAX_NS, sat_sub(blocking->alarm_ns, os_monotonic_ns()));
+	uint64_t now_ns;
+
+	if (!tend(blocking)) {
+		now_ns = os_monotonic_ns();
+		if (blocking->alarm_ns != 0)
+			until_ns = u64_min(until_ns, blocking->alarm_ns);
+		wait_ready(blocking, u64_min(WAIT_MAX_NS, sat_sub(until_ns, now_ns)));
+	}
+	ring(blocking);
 }
 
 void blocking_look(struct blocking *blocking)
@@ -366,12 +373,17 @@ void blocking_look(struct blocking *blocking)
 	tend(blocking);
 }
 
+void blocking_settle(struct blocking *blocking, uint64_t until_ns)
+{
+	blocking_look(blocking);
+	while (redis_lane_is_awaited(blocking->lane) && os_monotonic_ns() < until_ns)
+		turn(blocking, until_ns);
+	tend(blocking);
+}
+
 void blocking_run(struct blocking *blocking, const size_t *pending)
 {
-	while (*pending > 0) {
-		if (!tend(blocking) && *pending > 0)
-			wait_ready(blocking, wait_of(blocking));
-		ring(blocking);
-	}
+	while (*pending > 0)
+		turn(blocking, UINT64_MAX);
 	tend(blocking);
 }

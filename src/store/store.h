@@ -182,7 +182,7 @@ struct store_job {
 	const char *limit_name;
 	struct slice key_name;
 	struct store_job *next; /* of the chain; the store's own once it was submitted */
-	bool together; /* all or nothing with the others of the chain, where their keys lie together */
+	bool together; /* all or nothing with others of the chain, where their keys lie together */
 	void (*done)(struct store_job *job);
 	/* Set before `done`: */
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */

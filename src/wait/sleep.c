@@ -98,6 +98,8 @@ static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns
 			return false;
 		}
 		next_ns = u64_min(self->end_ns, sat_add(now_ns, d->retry_after_ns));
+		if (wait->poll_ns > 0)
+			next_ns = u64_min(next_ns, sat_add(now_ns, wait->poll_ns));
 	}
 }
 

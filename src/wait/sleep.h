@@ -24,6 +24,7 @@ struct wait {
 	             struct weir_decision *decision);
 	const struct algo_limit *limit;
 	uint64_t hash;
+	uint64_t poll_ns; /* `decide` sets it, too: how often to try even if nobody wakes it; 0: never */
 	uint64_t turn_ns; /* wait_sleep's: when the request may start, by the monotonic clock */
 };
 

@@ -49,8 +49,8 @@ static inline bool steps_name_has(struct slice name, const char *part)
 
 static inline struct slice steps_number(uint64_t number)
 {
-	static char room[STEPS_WORDS_MAX][24];
-	static size_t used;
+	static _Thread_local char room[STEPS_WORDS_MAX][24];
+	static _Thread_local size_t used;
 	char *at = room[used++ % STEPS_WORDS_MAX];
 
 	return (struct slice){at, (size_t)(format_u64(at, number) - at)};

@@ -74,6 +74,12 @@ void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns)
 	f.pending = 0;
 }
 
+bool redis_lane_is_awaited(const struct store_lane *lane)
+{
+	(void)lane;
+	return f.pending > 0;
+}
+
 static void replied(struct link_call *call, const struct redis_reply *reply)
 {
 	struct asked *asked = (struct asked *)call;

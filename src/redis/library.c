@@ -1,0 +1,85 @@
+/* library.c: the public calls of libweir_redis. */
+#include <weir/redis.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "redis/pool.h"
+
+#define PREFIX_DEFAULT        "weir:"
+#define TIMEOUT_DEFAULT_NS    (20 * NS_PER_MS)
+#define TIMEOUT_MIN_NS        NS_PER_MS
+#define TIMEOUT_MAX_NS        (60 * NS_PER_S)
+#define DENIED_DEFAULT_NS     NS_PER_S
+#define DENIED_MAX_NS         (60 * NS_PER_S)
+
+static uint64_t or_default(uint64_t value, uint64_t otherwise)
+{
+	return value == WEIR_ZERO ? 0 : value != 0 ? value : otherwise;
+}
+
+static int check(const struct weir_redis_options *options, struct redis_options *out,
+                 struct weir_error *error)
+{
+	*out = (struct redis_options){
+	    .url = options->url,
+	    .prefix = options->prefix ? options->prefix : PREFIX_DEFAULT,
+	    .timeout_ns = options->timeout_ns ? options->timeout_ns : TIMEOUT_DEFAULT_NS,
+	    .denied_cache_ns = or_default(options->denied_cache_ns, DENIED_DEFAULT_NS),
+	};
+	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
+		if (options->reserved[i] != 0)
+			return error_set(error, WEIR_EINVAL, "reserved: expected 0, found something else");
+	if (!options->url)
+		return error_set(error, WEIR_EINVAL, "url: expected the URL of a Redis, found none");
+	if (out->timeout_ns < TIMEOUT_MIN_NS || out->timeout_ns > TIMEOUT_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "timeout_ns: expected 1 ms to a minute, found %ju ns",
+		                 (uintmax_t)out->timeout_ns);
+	if (out->denied_cache_ns > DENIED_MAX_NS)
+		return error_set(error, WEIR_ERANGE, "denied_cache_ns: expected a minute at most, found %ju ns",
+		                 (uintmax_t)out->denied_cache_ns);
+	return WEIR_OK;
+}
+
+int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
+                    struct weir_error *error)
+{
+	const struct weir_table_options memory = {.capacity = options->capacity};
+	struct redis_options checked;
+	struct store_caller *caller;
+	int status = check(options, &checked, error);
+
+	*out = NULL;
+	if (status == WEIR_OK)
+		status = weir_table_open(&memory, out, error);
+	if (status != WEIR_OK)
+		return status;
+	status = pool_open(&checked, &caller, error);
+	if (status != WEIR_OK) {
+		weir_table_close(*out);
+		*out = NULL;
+		return status;
+	}
+	weir_private_table_call(*out, caller, options->nodes);
+	return WEIR_OK;
+}
+
+int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats)
+{
+	const struct store_caller *caller = weir_private_table_caller(table);
+	struct redis_stats now;
+
+	*stats = (struct weir_redis_stats){0};
+	if (!caller)
+		return WEIR_EINVAL;
+	redis_store_stats(caller->store, &now);
+	*stats = (struct weir_redis_stats){
+	    .up = now.is_up,
+	    .calls = now.calls,
+	    .steps = now.steps,
+	    .failed = now.failed,
+	    .timeouts = now.timeouts,
+	    .switches = now.switches,
+	    .denied = now.denied,
+	};
+	return WEIR_OK;
+}

@@ -1,0 +1,37 @@
+/*
+ * caller.h: how calls that block reach a remote store: by lanes that are lent to them.
+ *
+ * libweir knows no such store by name; libweir_redis gives a table a caller.
+ */
+#ifndef STORE_CALLER_H
+#define STORE_CALLER_H
+
+#include "store/store.h"
+
+/* A lane that is lent to one call. */
+struct store_loan {
+	struct store_lane *lane;
+};
+
+/* Any thread may use it. */
+struct store_caller {
+	struct store *store; /* its `index` is 0 */
+	/** NULL: no memory. */
+	struct store_loan *(*borrow)(struct store_caller *caller);
+	/** Blocks until *pending, which the `done` of the lane's jobs count down, is 0. */
+	void (*run)(struct store_loan *loan, const size_t *pending);
+	/** When the lane has no jobs any more. */
+	void (*give_back)(struct store_caller *caller, struct store_loan *loan);
+	void (*close)(struct store_caller *caller);
+};
+
+/**
+ * Of api/remote.c: lets the limits of a new table count at the caller's store, and closes the
+ * caller with the table. `nodes` share the quota of what is local; 0: as the rule file says.
+ */
+WEIR_API void weir_private_table_call(struct weir_table *table, struct store_caller *caller,
+                                      uint64_t nodes);
+/** That caller, or NULL. */
+WEIR_API struct store_caller *weir_private_table_caller(const struct weir_table *table);
+
+#endif

@@ -1,0 +1,373 @@
+/* Tables of libweir_redis, and a Redis that dies, hangs and comes back. */
+#include "server.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <weir/redis.h>
+
+#include "base/number.h"
+#include "base/os.h"
+
+#define LONG_NS (20 * NS_PER_S) /* where no timeout is to be seen */
+
+static weir_table *open_table(const struct server *server, uint64_t timeout_ns)
+{
+	char url[64];
+	struct weir_error error = {0};
+	weir_table *table;
+
+	snprintf(url, sizeof url, "redis://127.0.0.1:%u", server->port);
+	if (weir_redis_open(&(struct weir_redis_options){.url = url, .timeout_ns = timeout_ns}, &table,
+	                    &error) != WEIR_OK)
+		fail_msg("%s", error.message);
+	return table;
+}
+
+static weir_limit *open_limit(const char *name, uint64_t quota)
+{
+	weir_limit *limit;
+
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
+	    .name = name, .rate = {quota, 1, WEIR_HOUR}}, &limit, NULL), WEIR_OK);
+	return limit;
+}
+
+static int acquire(weir_table *table, const weir_limit *limit, const char *key,
+                   struct weir_decision *d)
+{
+	return weir_acquire(table, limit, key, strlen(key), 1, WEIR_NOW, d);
+}
+
+/* How often Redis was told a command, as its own statistics say. */
+static uint64_t count_commands(const struct server *server, const char *name)
+{
+	static const char question[] = "INFO commandstats\r\n";
+	char text[32768], field[64];
+	int fd = server_connect(server->port);
+	size_t len = 0;
+	const char *at;
+
+	assert_int_equal(send(fd, question, sizeof question - 1, MSG_NOSIGNAL), sizeof question - 1);
+	while (len < 4 || memcmp(text + len - 4, "\r\n\r\n", 4) != 0) {
+		ssize_t n = recv(fd, text + len, sizeof text - 1 - len, 0);
+
+		assert_true(n > 0);
+		len += (size_t)n;
+		text[len] = '\0';
+		if (strstr(text, "cmdstat_info") || strcmp(text, "$20\r\n# Commandstats\r\n\r\n") == 0)
+			break;
+	}
+	close(fd);
+	snprintf(field, sizeof field, "cmdstat_%s:calls=", name);
+	at = strstr(text, field);
+	return at ? strtoull(at + strlen(field), NULL, 10) : 0;
+}
+
+static void options_are_checked(void **state)
+{
+	static const struct {
+		struct weir_redis_options options;
+		int status;
+		const char *says;
+	} bad[] = {
+	    {{0}, WEIR_EINVAL, "url"},
+	    {{.url = "memory"}, WEIR_EINVAL, "redis://"},
+	    {{.url = "redis://h", .timeout_ns = 1}, WEIR_ERANGE, "timeout_ns"},
+	    {{.url = "redis://h", .timeout_ns = 61 * NS_PER_S}, WEIR_ERANGE, "timeout_ns"},
+	    {{.url = "redis://h", .denied_cache_ns = 61 * NS_PER_S}, WEIR_ERANGE, "denied_cache_ns"},
+	    {{.url = "redis://h", .capacity = WEIR_CAPACITY_MAX + 1}, WEIR_ERANGE, ""},
+	    {{.url = "redis://h", .reserved = {0, 1}}, WEIR_EINVAL, "reserved"},
+	    {{.url = "redis://u:hunter2@h:x"}, WEIR_EINVAL, "port"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct weir_error error = {0};
+		weir_table *table;
+
+		assert_int_equal(weir_redis_open(&bad[i].options, &table, &error), bad[i].status);
+		assert_null(table);
+		if (!strstr(error.message, bad[i].says) || strstr(error.message, "hunter2"))
+			fail_msg("%zu: %s", i, error.message);
+	}
+}
+
+static void a_table_is_open_before_its_redis_is(void **state)
+{
+	struct server server = server_make();
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 5);
+	struct weir_redis_stats stats;
+	struct weir_decision d;
+
+	(void)state;
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_ESTORE);
+	assert_false(d.allowed);
+	assert_int_equal(d.reason, WEIR_REASON_STORE_FAILURE);
+	assert_true(d.retry_after_ns > 0);
+	assert_int_equal(weir_redis_stats(table, &stats), WEIR_OK);
+	assert_int_equal(stats.up, 0);
+	assert_int_equal(stats.switches, 1);
+	assert_int_equal(stats.calls, 0);
+
+	server_start_in(&server, "--port", NULL);
+	for (int ms = 0; ms < SERVER_WAIT_MS && acquire(table, limit, "k", &d) != WEIR_OK; ms += 10)
+		poll(NULL, 0, 10);
+	assert_true(d.allowed);
+	assert_int_equal(d.remaining, 4);
+	assert_int_equal(weir_redis_stats(table, &stats), WEIR_OK);
+	assert_int_equal(stats.up, 1);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+static void a_limit_is_for_all_tables_together(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *one = open_table(&server, LONG_NS), *two = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 5);
+	struct weir_decision d;
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(acquire(i % 2 ? one : two, limit, "k", &d), WEIR_OK);
+		assert_true(d.allowed);
+		assert_int_equal(d.remaining, 4 - i);
+	}
+	assert_int_equal(acquire(one, limit, "k", &d), WEIR_OK);
+	assert_false(d.allowed);
+	assert_int_equal(acquire(two, limit, "other", &d), WEIR_OK);
+	assert_true(d.allowed);
+	weir_limit_close(limit);
+	weir_table_close(one);
+	weir_table_close(two);
+	server_stop(&server);
+}
+
+#define THREADS 8
+#define EACH    200
+
+struct crowd {
+	weir_table *table;
+	weir_limit *limit;
+	size_t allowed, errors;
+};
+
+static void *crowd_run(void *context)
+{
+	struct crowd *crowd = context;
+
+	for (int i = 0; i < EACH; i++) {
+		struct weir_decision d;
+
+		if (acquire(crowd->table, crowd->limit, "hot", &d) != WEIR_OK)
+			__atomic_add_fetch(&crowd->errors, 1, __ATOMIC_RELAXED);
+		else if (d.allowed)
+			__atomic_add_fetch(&crowd->allowed, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void threads_are_given_the_limit_exactly(void **state)
+{
+	struct server server = server_start(NULL);
+	struct crowd crowd = {open_table(&server, LONG_NS), open_limit("l", THREADS * EACH / 2), 0, 0};
+	pthread_t threads[THREADS];
+
+	(void)state;
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, crowd_run, &crowd), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(crowd.errors, 0);
+	assert_int_equal(crowd.allowed, THREADS * EACH / 2);
+	weir_limit_close(crowd.limit);
+	weir_table_close(crowd.table);
+	server_stop(&server);
+}
+
+#define BATCH 48
+
+static void a_batch_is_one_call(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 2), *other = open_limit("other", 9);
+	struct weir_request requests[BATCH];
+	struct weir_decision decisions[BATCH];
+	struct weir_redis_stats before, stats;
+	uint64_t commands;
+	char keys[BATCH][16];
+
+	(void)state;
+	for (size_t i = 0; i < BATCH; i++) {
+		int len = snprintf(keys[i], sizeof keys[i], "key-%zu", i / 3);
+
+		requests[i] = (struct weir_request){limit, keys[i], (size_t)len, 1, -1};
+	}
+	/* Of the other limit, so that the script is there. */
+	requests[0].limit = other;
+	requests[3].limit = other;
+	assert_int_equal(weir_acquire_batch(table, requests, 4, WEIR_NOW, decisions), WEIR_OK);
+	requests[0].limit = limit;
+	requests[3].limit = limit;
+	requests[1].cost = 3;
+	weir_redis_stats(table, &before);
+	commands = count_commands(&server, "evalsha");
+	assert_int_equal(weir_acquire_batch(table, requests, BATCH, WEIR_NOW, decisions), WEIR_ECOST);
+	weir_redis_stats(table, &stats);
+	assert_int_equal(stats.calls, before.calls + 1);
+	assert_int_equal(stats.steps, before.steps + BATCH / 3);
+	assert_int_equal(count_commands(&server, "evalsha"), commands + 1);
+	for (size_t i = 0; i < BATCH; i++) {
+		assert_int_equal(requests[i].status, i == 1 ? WEIR_ECOST : WEIR_OK);
+		/* The first key's were taken before. */
+		if (i != 1)
+			assert_int_equal(decisions[i].allowed, i >= 3 && i % 3 < 2);
+	}
+	weir_limit_close(other);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+static void a_redis_that_hangs_costs_one_timeout(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, 20 * NS_PER_MS);
+	weir_limit *limit = open_limit("l", 1000000);
+	struct weir_redis_stats stats;
+	struct weir_decision d;
+
+	(void)state;
+	while (acquire(table, limit, "k", &d) != WEIR_OK)
+		poll(NULL, 0, 10);
+	kill(server.pid, SIGSTOP);
+	assert_int_equal(weir_redis_stats(table, &stats), WEIR_OK);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(acquire(table, limit, "k", &d), WEIR_ESTORE);
+	{
+		struct weir_redis_stats after;
+
+		/* The first was sent; those behind it are probes, at most one a second. */
+		assert_int_equal(weir_redis_stats(table, &after), WEIR_OK);
+		assert_int_equal(after.calls, stats.calls + 1);
+		assert_int_equal(after.switches, stats.switches + 1);
+		assert_int_equal(after.up, 0);
+	}
+	kill(server.pid, SIGCONT);
+	for (int ms = 0; ms < SERVER_WAIT_MS && acquire(table, limit, "k", &d) != WEIR_OK; ms += 10)
+		poll(NULL, 0, 10);
+	assert_true(d.allowed);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+/* The one that finds it back is decided itself. */
+static void a_call_that_comes_seldom_finds_redis_back(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 1000);
+	struct weir_decision d;
+
+	(void)state;
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	server_kill(&server);
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_ESTORE);
+	server_start_in(&server, "--port", NULL);
+	poll(NULL, 0, 1100);
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	assert_true(d.allowed);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+static void a_connection_that_redis_has_closed_costs_nothing(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 1000);
+	struct weir_redis_stats stats;
+	struct weir_decision d;
+	int fd;
+
+	(void)state;
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	fd = server_connect(server.port);
+	assert_true(send(fd, "CLIENT KILL TYPE normal SKIPME yes\r\n", 36, MSG_NOSIGNAL) == 36);
+	assert_true(recv(fd, &(char[64]){0}, 64, 0) > 0);
+	close(fd);
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	assert_true(d.allowed);
+	assert_int_equal(weir_redis_stats(table, &stats), WEIR_OK);
+	assert_int_equal(stats.switches, 0);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+/* On the parent's connection it would read the parent's replies. */
+static void the_child_of_a_fork_connects_anew(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 1000);
+	struct weir_decision d;
+	uint64_t before;
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	before = count_commands(&server, "ping");
+	child = fork();
+	if (child == 0) {
+		int failed = acquire(table, limit, "k", &d) != WEIR_OK || d.remaining != 998;
+
+		weir_table_close(table);
+		_exit(failed);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(count_commands(&server, "ping"), before + 1);
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	assert_int_equal(d.remaining, 997);
+	assert_int_equal(count_commands(&server, "ping"), before + 1);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+static void other_tables_have_no_redis(void **state)
+{
+	struct weir_redis_stats stats;
+	weir_table *table;
+
+	(void)state;
+	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
+	assert_int_equal(weir_redis_stats(table, &stats), WEIR_EINVAL);
+	weir_table_close(table);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(options_are_checked),
+	    cmocka_unit_test(a_table_is_open_before_its_redis_is),
+	    cmocka_unit_test(a_limit_is_for_all_tables_together),
+	    cmocka_unit_test(threads_are_given_the_limit_exactly),
+	    cmocka_unit_test(a_batch_is_one_call),
+	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
+	    cmocka_unit_test(a_call_that_comes_seldom_finds_redis_back),
+	    cmocka_unit_test(a_connection_that_redis_has_closed_costs_nothing),
+	    cmocka_unit_test(the_child_of_a_fork_connects_anew),
+	    cmocka_unit_test(other_tables_have_no_redis),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
