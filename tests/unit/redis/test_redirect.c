@@ -1,0 +1,571 @@
+/*
+ * A lane at a cluster on paper: the test is the port, and says what each node answers. Steps are
+ * the test's own (steps.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "steps.h"
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/redis.h"
+#include "redis/slots.h"
+
+#define LINES_MAX  8
+#define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
+#define SEED       7000
+#define HALF       (SLOTS / 2)
+
+/* What nodes answer. */
+#define GRANTED  "*2\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n"
+#define GRANTED2 "*3\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n*3\r\n:1\r\n:4\r\n:0\r\n"
+#define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+#define NOTHING  "*0\r\n" /* as a list of slots */
+
+struct line {
+	struct redis_node *node; /* NULL: hung up */
+	struct redis_host host;
+};
+
+struct paper {
+	struct redis_port port; /* first */
+	struct line lines[LINES_MAX];
+	size_t count; /* that were dialled */
+	struct store *store;
+	struct store_lane *lane;
+	struct algo_limit limit;
+};
+
+struct one {
+	struct store_job job; /* first */
+	char key[16];
+	bool is_done;
+};
+
+static bool dial(struct redis_port *port, struct redis_node *node, const struct redis_host *host,
+                 void **line)
+{
+	struct paper *p = (struct paper *)port;
+	struct line *new = &p->lines[p->count++];
+
+	assert_true(p->count <= LINES_MAX);
+	*new = (struct line){.node = node, .host = *host};
+	*line = new;
+	return true;
+}
+
+static void nothing_to_do(struct redis_port *port, void *line)
+{
+	(void)port;
+	(void)line;
+}
+
+static void hang_up(struct redis_port *port, void *line)
+{
+	(void)port;
+	((struct line *)line)->node = NULL;
+}
+
+static void no_alarm(struct redis_port *port, uint64_t at_ns)
+{
+	(void)port;
+	(void)at_ns;
+}
+
+static const struct redis_port_kind kind = {dial, nothing_to_do, hang_up, no_alarm};
+
+static struct paper *begin(void)
+{
+	struct paper *p = calloc(1, sizeof *p);
+
+	p->port.kind = &kind;
+	p->limit.quota = 5;
+	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis-cluster://h:7000",
+	                                                          .prefix = "weir:",
+	                                                          .timeout_ns = TIMEOUT_NS},
+	                                  &p->store, NULL),
+	                 WEIR_OK);
+	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
+	return p;
+}
+
+static void end(struct paper *p)
+{
+	redis_lane_close(p->lane);
+	redis_store_close(p->store);
+	free(p);
+}
+
+static void done(struct store_job *job)
+{
+	((struct one *)job)->is_done = true;
+}
+
+/* A key in the lower or upper half of all slots. */
+static void make(struct paper *p, struct one *one, bool is_upper)
+{
+	static unsigned number;
+	char name[32];
+
+	*one = (struct one){0};
+	do {
+		snprintf(one->key, sizeof one->key, "%u", number++);
+		snprintf(name, sizeof name, "weir:{%s}:l", one->key);
+	} while ((slots_of(slice_of(name)) >= HALF) != is_upper);
+	one->job = (struct store_job){
+	    .step = {.store = p->store,
+	             .limit = &p->limit,
+	             .key = {.hash = number},
+	             .call = {.op = ALGO_ACQUIRE, .cost = 1}},
+	    .limit_name = "l",
+	    .key_name = slice_of(one->key),
+	    .done = done,
+	};
+}
+
+static void submit(struct paper *p, struct one *one)
+{
+	p->store->kind->submit(p->lane, &one->job);
+}
+
+static void ask(struct paper *p, struct one *one, bool is_upper)
+{
+	make(p, one, is_upper);
+	submit(p, one);
+	redis_lane_flush(p->lane);
+}
+
+/* The last one to a node, by its port. */
+static struct line *line_to(struct paper *p, unsigned port)
+{
+	for (size_t i = p->count; i-- > 0;)
+		if (p->lines[i].host.port == port && p->lines[i].node)
+			return &p->lines[i];
+	fail_msg("no line to %u", port);
+	return NULL;
+}
+
+/* The names of the commands that were sent since, such as "CLUSTER EVALSHA ". */
+static const char *sent(struct paper *p, unsigned port)
+{
+	static char names[200];
+	struct line *line = line_to(p, port);
+	struct link *link = redis_node_link(line->node);
+	struct slice out = link_out(link);
+
+	names[0] = '\0';
+	while (out.len > 0) {
+		uint64_t words, len;
+		struct slice head = slice_cut(&out, '\n');
+
+		assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &words));
+		for (uint64_t i = 0; i < words; i++) {
+			head = slice_cut(&out, '\n');
+			assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &len));
+			if (i == 0)
+				snprintf(names + strlen(names), sizeof names - strlen(names), "%.*s ", (int)len,
+				         out.data);
+			out = (struct slice){out.data + len + 2, out.len - len - 2};
+		}
+	}
+	link_out_gone(link, link_out(link).len);
+	return names;
+}
+
+static void answer(struct paper *p, unsigned port, const char *text)
+{
+	redis_node_in(line_to(p, port)->node, slice_of(text));
+}
+
+/* A new connection, up to what is sent on it. */
+static void accept(struct paper *p, unsigned port, const char *names)
+{
+	assert_string_equal(sent(p, port), "PING ");
+	answer(p, port, "+PONG\r\n");
+	assert_string_equal(sent(p, port), names);
+}
+
+static void answer_redirect(struct paper *p, unsigned port, const char *word, const struct one *one,
+                            unsigned to)
+{
+	char text[64], name[32];
+
+	snprintf(name, sizeof name, "weir:{%s}:l", one->key);
+	snprintf(text, sizeof text, "-%s %u h:%u\r\n", word, slots_of(slice_of(name)), to);
+	answer(p, port, text);
+}
+
+/* The lower half of the slots is at one node, the upper at the other. */
+static void answer_map(struct paper *p, unsigned port, unsigned lower, unsigned upper)
+{
+	char text[200];
+
+	snprintf(text, sizeof text,
+	         "*2\r\n*3\r\n:0\r\n:%u\r\n*2\r\n$1\r\nh\r\n:%u\r\n"
+	         "*3\r\n:%u\r\n:%u\r\n*2\r\n$1\r\nh\r\n:%u\r\n",
+	         HALF - 1, lower, HALF, SLOTS - 1, upper);
+	answer(p, port, text);
+}
+
+static void assert_granted(const struct one *one)
+{
+	assert_true(one->is_done);
+	assert_int_equal(one->job.status, WEIR_OK);
+	assert_true(one->job.outcome.allowed);
+}
+
+static void assert_failed(const struct one *one)
+{
+	assert_true(one->is_done);
+	assert_int_equal(one->job.status, WEIR_ESTORE);
+}
+
+/* With a map of two nodes, 7000 and 7001, and a line to each. */
+static struct paper *begin_with_map(void)
+{
+	struct paper *p = begin();
+	struct one one;
+
+	ask(p, &one, true);
+	accept(p, SEED, "CLUSTER EVALSHA ");
+	answer_map(p, SEED, SEED, 7001);
+	answer_redirect(p, SEED, "MOVED", &one, 7001);
+	accept(p, 7001, "EVALSHA ");
+	answer(p, 7001, GRANTED);
+	assert_granted(&one);
+	return p;
+}
+
+/* Redirections put the map in doubt; lets a second pass, and answers the question that follows. */
+static void settle(struct paper *p, unsigned lower, unsigned upper)
+{
+	unsigned asked = 0;
+
+	redis_lane_tick(p->lane, os_monotonic_ns() + 10 * NS_PER_S);
+	for (size_t i = 0; i < p->count && asked == 0; i++)
+		if (p->lines[i].node && strstr(sent(p, p->lines[i].host.port), "CLUSTER"))
+			asked = p->lines[i].host.port;
+	assert_int_not_equal(asked, 0);
+	answer_map(p, asked, lower, upper);
+}
+
+static void keys_go_to_the_nodes_that_the_map_names(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one lower, upper;
+
+	(void)state;
+	make(p, &lower, false);
+	make(p, &upper, true);
+	submit(p, &lower);
+	submit(p, &upper);
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	assert_string_equal(sent(p, 7001), "EVALSHA ");
+	answer(p, 7001, GRANTED);
+	assert_granted(&upper);
+	assert_false(lower.is_done);
+	answer(p, SEED, GRANTED);
+	assert_granted(&lower);
+	assert_int_equal(p->count, 2);
+	end(p);
+}
+
+static void keys_of_two_slots_are_two_calls(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one ones[2];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		make(p, &ones[i], false);
+		submit(p, &ones[i]);
+	}
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, SEED), "EVALSHA EVALSHA ");
+	end(p);
+	assert_failed(&ones[1]);
+}
+
+static void a_slot_that_has_moved_is_followed_and_remembered(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one, same;
+
+	(void)state;
+	ask(p, &one, false);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	answer_redirect(p, SEED, "MOVED", &one, 7001);
+	assert_string_equal(sent(p, 7001), "EVALSHA ");
+	answer(p, 7001, GRANTED);
+	assert_granted(&one);
+	same = one;
+	same.is_done = false;
+	submit(p, &same);
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, 7001), "EVALSHA ");
+	answer(p, 7001, GRANTED);
+	assert_granted(&same);
+	end(p);
+}
+
+static void a_key_that_is_being_moved_is_asked_for_once(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one, same;
+
+	(void)state;
+	ask(p, &one, false);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	answer_redirect(p, SEED, "ASK", &one, 7002);
+	accept(p, 7002, "ASKING EVALSHA ");
+	answer(p, 7002, "+OK\r\n");
+	answer(p, 7002, GRANTED);
+	assert_granted(&one);
+	same = one;
+	same.is_done = false;
+	submit(p, &same);
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	end(p);
+}
+
+static void a_script_that_the_other_node_lacks_is_loaded_there(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one;
+
+	(void)state;
+	ask(p, &one, false);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	answer_redirect(p, SEED, "ASK", &one, 7002);
+	accept(p, 7002, "ASKING EVALSHA ");
+	answer(p, 7002, "+OK\r\n-NOSCRIPT No matching script.\r\n");
+	assert_string_equal(sent(p, 7002), "SCRIPT ASKING EVALSHA ");
+	answer(p, 7002, "$1\r\nx\r\n+OK\r\n" GRANTED);
+	assert_granted(&one);
+	end(p);
+}
+
+/* Two keys of one slot: what a call may hold, and what is on its way for a while. */
+static void make_two(struct paper *p, struct one *ones)
+{
+	for (size_t i = 0; i < 2; i++) {
+		make(p, &ones[i], false);
+		memcpy(ones[i].key, ones[0].key, sizeof ones[0].key);
+	}
+	ones[1].job.limit_name = "m";
+	ones[1].job.step.limit = &p->limit;
+	ones[1].job.step.call.cost = 2;
+}
+
+static void steps_that_are_not_all_there_go_one_by_one(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one ones[2];
+
+	(void)state;
+	make_two(p, ones);
+	submit(p, &ones[0]);
+	submit(p, &ones[1]);
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	answer(p, SEED, TRYAGAIN);
+	assert_string_equal(sent(p, SEED), "EVALSHA EVALSHA ");
+	answer(p, SEED, GRANTED);
+	assert_granted(&ones[0]);
+	answer_redirect(p, SEED, "ASK", &ones[1], 7001);
+	assert_string_equal(sent(p, 7001), "ASKING EVALSHA ");
+	answer(p, 7001, "+OK\r\n" GRANTED);
+	assert_granted(&ones[1]);
+	end(p);
+}
+
+static void a_group_that_is_not_all_there_waits(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one ones[2];
+
+	(void)state;
+	make_two(p, ones);
+	ones[0].job.together = ones[1].job.together = true;
+	ones[0].job.next = &ones[1].job;
+	submit(p, &ones[0]);
+	redis_lane_flush(p->lane);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_string_equal(sent(p, SEED), "EVALSHA ");
+		answer(p, SEED, TRYAGAIN);
+		assert_string_equal(sent(p, SEED), "");
+		redis_lane_tick(p->lane, os_monotonic_ns() + 100 * NS_PER_MS);
+	}
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	answer(p, SEED, GRANTED2);
+	assert_granted(&ones[0]);
+	assert_granted(&ones[1]);
+	end(p);
+}
+
+static void a_group_waits_until_its_deadline(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one ones[2];
+	struct redis_stats stats;
+
+	(void)state;
+	make_two(p, ones);
+	ones[0].job.together = ones[1].job.together = true;
+	ones[0].job.next = &ones[1].job;
+	submit(p, &ones[0]);
+	redis_lane_flush(p->lane);
+	answer(p, SEED, TRYAGAIN);
+	redis_lane_tick(p->lane, os_monotonic_ns() + TIMEOUT_NS);
+	assert_failed(&ones[0]);
+	assert_failed(&ones[1]);
+	redis_store_stats(p->store, &stats);
+	assert_true(stats.is_up);
+	end(p);
+}
+
+static void nodes_that_name_each_other_are_not_followed_for_ever(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one;
+
+	(void)state;
+	ask(p, &one, false);
+	for (unsigned i = 0; !one.is_done; i++) {
+		assert_true(i < 50);
+		answer_redirect(p, SEED + i % 2, "MOVED", &one, SEED + (i + 1) % 2);
+	}
+	assert_failed(&one);
+	end(p);
+}
+
+static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one lower, upper;
+	struct redis_stats stats;
+
+	(void)state;
+	ask(p, &upper, true);
+	sent(p, 7001);
+	struct redis_node *lost = line_to(p, 7001)->node;
+
+	line_to(p, 7001)->node = NULL;
+	redis_node_lost(lost, "reset");
+	assert_failed(&upper);
+	ask(p, &upper, true);
+	assert_failed(&upper);
+	redis_store_stats(p->store, &stats);
+	assert_false(stats.is_up);
+	ask(p, &lower, false);
+	answer(p, SEED, strstr(sent(p, SEED), "CLUSTER") ? NOTHING GRANTED : GRANTED);
+	assert_granted(&lower);
+	settle(p, SEED, 7003);
+	ask(p, &upper, true);
+	accept(p, 7003, "EVALSHA ");
+	answer(p, 7003, GRANTED);
+	assert_granted(&upper);
+	redis_store_stats(p->store, &stats);
+	assert_true(stats.is_up);
+	end(p);
+}
+
+static void a_node_that_is_down_is_not_asked_again(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one;
+
+	(void)state;
+	ask(p, &one, true);
+	sent(p, 7001);
+	answer(p, 7001, "-CLUSTERDOWN The cluster is down\r\n");
+	assert_failed(&one);
+	ask(p, &one, true);
+	assert_failed(&one);
+	assert_string_equal(sent(p, 7001), "");
+	redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
+	assert_non_null(strstr(sent(p, 7001), "SET "));
+	answer(p, 7001, "-CLUSTERDOWN The cluster is down\r\n");
+	ask(p, &one, true);
+	assert_failed(&one);
+	redis_lane_tick(p->lane, os_monotonic_ns() + 9 * NS_PER_S);
+	answer(p, 7001, "-MOVED 1 h:7000\r\n");
+	ask(p, &one, true);
+	assert_false(one.is_done);
+	end(p);
+}
+
+static void a_slot_that_nobody_serves_fails_alone(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one;
+
+	(void)state;
+	ask(p, &one, true);
+	sent(p, 7001);
+	answer(p, 7001, "-CLUSTERDOWN Hash slot not served\r\n");
+	assert_failed(&one);
+	ask(p, &one, true);
+	assert_string_equal(sent(p, 7001), "EVALSHA ");
+	end(p);
+}
+
+static void nodes_that_are_gone_are_hung_up(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct line *gone = line_to(p, 7001);
+
+	(void)state;
+	settle(p, SEED, 7003);
+	redis_lane_tick(p->lane, os_monotonic_ns() + 11 * NS_PER_S);
+	assert_null(gone->node);
+	assert_non_null(line_to(p, SEED)->node); /* the URL names it */
+	end(p);
+}
+
+static void redirections_without_sense_put_a_node_away(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct one one;
+	struct redis_stats stats;
+
+	(void)state;
+	ask(p, &one, true);
+	answer(p, 7001, "-MOVED 99999 h:7003\r\n");
+	assert_failed(&one);
+	redis_store_stats(p->store, &stats);
+	assert_false(stats.is_up);
+	assert_int_equal(p->count, 2);
+	end(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(keys_go_to_the_nodes_that_the_map_names),
+	    cmocka_unit_test(keys_of_two_slots_are_two_calls),
+	    cmocka_unit_test(a_slot_that_has_moved_is_followed_and_remembered),
+	    cmocka_unit_test(a_key_that_is_being_moved_is_asked_for_once),
+	    cmocka_unit_test(a_script_that_the_other_node_lacks_is_loaded_there),
+	    cmocka_unit_test(steps_that_are_not_all_there_go_one_by_one),
+	    cmocka_unit_test(a_group_that_is_not_all_there_waits),
+	    cmocka_unit_test(a_group_waits_until_its_deadline),
+	    cmocka_unit_test(nodes_that_name_each_other_are_not_followed_for_ever),
+	    cmocka_unit_test(a_node_that_is_lost_fails_its_own_keys_until_another_has_them),
+	    cmocka_unit_test(a_node_that_is_down_is_not_asked_again),
+	    cmocka_unit_test(a_slot_that_nobody_serves_fails_alone),
+	    cmocka_unit_test(nodes_that_are_gone_are_hung_up),
+	    cmocka_unit_test(redirections_without_sense_put_a_node_away),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
