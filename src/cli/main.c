@@ -1,3 +1,4 @@
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@ static const struct {
 	command_run *run;
 	const char *usage;
 	const char *help;
+	bool tells_more; /* by its own --help */
 } commands[] = {
     {"serve", command_serve, "[-c FILE] [--http ADDR] [--resp ADDR] [--store URL]\n"
                              "             [--capacity N] [--sync TIME] [--threads N]\n"
@@ -23,9 +25,9 @@ static const struct {
     {"simulate", command_simulate,
      "[-c FILE] --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
      "             [--format NAME] [--html FILE] [--json] [--decisions FILE]",
-     "replay a log through limits; see weir simulate --help"},
+     "replay a log through limits; see weir simulate --help", true},
     {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",
-     "load a server and measure its answers; see weir bench --help"},
+     "load a server and measure its answers; see weir bench --help", true},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
@@ -40,10 +42,28 @@ static int help(FILE *to, int status)
 	return status;
 }
 
+/* `argv` is that of main, whose argv[1] is the command's name. */
+static int run(size_t command, int argc, char **argv)
+{
+	static char long_help[] = "--help";
+	bool help = argc > 2 && (strcmp(argv[2], long_help) == 0 || strcmp(argv[2], "-h") == 0);
+	char title[32]; /* what getopt calls the program */
+
+	if (help && !commands[command].tells_more) {
+		printf("usage: weir %s %s\n\n%s\n", argv[1], commands[command].usage,
+		       commands[command].help);
+		return 0;
+	}
+	if (help)
+		argv[2] = long_help;
+	snprintf(title, sizeof title, "weir %s", argv[1]);
+	argv[1] = title;
+	return commands[command].run(argc - 1, argv + 1);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	char title[32]; /* what getopt calls the program */
 
 	if (!name)
 		return help(stderr, EXIT_USAGE);
@@ -54,11 +74,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(name, commands[i].name) == 0) {
-			snprintf(title, sizeof title, "weir %s", name);
-			argv[1] = title;
-			return commands[i].run(argc - 1, argv + 1);
-		}
+		if (strcmp(name, commands[i].name) == 0)
+			return run(i, argc, argv);
 	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", name);
 	return EXIT_USAGE;
 }

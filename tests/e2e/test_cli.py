@@ -181,6 +181,14 @@ def test_ask_shows_no_terminal_what_a_server_wants_it_to_do(reply, code):
     assert all(" " <= character <= "~" or character == "\n" for character in said), said
 
 
+@pytest.mark.parametrize("command", ["serve", "lint", "ask", "store", "simulate", "bench"])
+def test_every_command_has_help(command):
+    for flag in ("--help", "-h"):
+        done = weir(command, flag)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"usage: weir {command} ")
+
+
 def test_help_and_version():
     for flag in ("--help", "--version"):
         done = weir(flag)
