@@ -80,11 +80,40 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 	return WEIR_OK;
 }
 
-int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
-                          struct weir_error *error)
+/* For each limit its store; NULL: the table's. */
+static int find_stores(struct server_config *config, weir_table *table, struct stores *stores,
+                       struct store **out, struct weir_error *error)
 {
-	int status = weir_engine_open(config->rules, table, &config->engine, error);
+	const struct weir_config *rules = config->rules;
 
+	config->has_stores = stores->main != NULL;
+	for (size_t i = 0; i < rules->limit_count; i++) {
+		const struct rules_store *named = &rules->limits[i].store;
+		const char *url = rules_store(&rules->limits[i], NULL);
+		int status;
+
+		if (!url) {
+			out[i] = named->text ? table->store : NULL;
+			continue;
+		}
+		status = stores_open(stores, url, rules, &out[i], error);
+		if (status != WEIR_OK)
+			return status;
+		config->has_stores = true;
+	}
+	return WEIR_OK;
+}
+
+int server_config_compile(struct server_config *config, weir_table *table, struct stores *stores,
+                          struct metrics *metrics, struct weir_error *error)
+{
+	struct store **found = calloc(config->rules->limit_count + 1, sizeof *found);
+	int status = found ? find_stores(config, table, stores, found, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status == WEIR_OK)
+		status = engine_open(config->rules, table, found, &config->engine, error);
+	free(found);
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
 }
 

@@ -15,6 +15,7 @@
 #include <weir/rules.h>
 
 #include "server/metrics.h"
+#include "server/stores.h"
 
 struct server_config {
 	_Atomic size_t references;
@@ -37,9 +38,12 @@ int server_config_read(const char *path, struct weir_config **out, struct weir_e
  */
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
 
-/** Compiles what server_config_open has read, for one table. Errors as weir_engine_open. */
-int server_config_compile(struct server_config *config, weir_table *table, struct metrics *metrics,
-                          struct weir_error *error);
+/**
+ * Compiles what server_config_open has read, for one table, and opens the stores that its limits
+ * name. Errors as engine_open and stores_open.
+ */
+int server_config_compile(struct server_config *config, weir_table *table, struct stores *stores,
+                          struct metrics *metrics, struct weir_error *error);
 
 /** Another reference to a configuration that the caller has one of. */
 struct server_config *server_config_take(struct server_config *config);

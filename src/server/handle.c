@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/draw.h"
+#include "engine/submit.h"
 #include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
@@ -165,6 +166,17 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
+void handle_drop(struct work *work)
+{
+	size_t n;
+	struct work *items = items_of(work, &n);
+
+	for (size_t i = 0; i < n; i++)
+		handle_drop(&items[i]);
+	if (work->plan.submission)
+		submit_close(&work->plan);
+}
+
 typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
                                        struct weir_decision *decision);
 
@@ -237,10 +249,10 @@ static const weir_limit *find_limit(struct worker *worker, struct work *work, st
 /* At a store a key is peeked at before it is forgotten, so that the answer says whether it was. */
 static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
-	enum algo_op op = worker->adhoc.any.store ? ALGO_PEEK : ops[r->op];
-
 	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
-	                                 &(struct algo_call){op}, r->key, &work->plan));
+	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
+	if (engine_is_remote(&work->plan))
+		work->plan.op = ALGO_PEEK;
 }
 
 /* False: it is at a store. */

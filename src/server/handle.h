@@ -38,6 +38,8 @@ void handle_no_memory(struct worker *worker, struct work *work);
  */
 void handle_give_back(struct worker *worker, struct work *work, uint64_t wait_ns);
 void handle_end(struct worker *worker, struct work *work);
+/** Instead, where stores can't be asked any more: frees what its plans have of them. */
+void handle_drop(struct work *work);
 /** Renders the reply. */
 void handle_reply(struct worker *worker, const struct work *work, struct reply *reply,
                   struct buffer *out);

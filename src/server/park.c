@@ -100,15 +100,6 @@ static struct request *copy_whole(const struct worker *worker, struct pack *pack
 	return whole;
 }
 
-/* A limit that came with its request lives as long as that. */
-static void copy_adhoc(struct pack *pack, const struct plan *from, struct plan *to)
-{
-	struct weir_limit *limit = copy(pack, from->only.limit, sizeof *limit);
-
-	if (pack->memory)
-		to->only.limit = limit;
-}
-
 static void copy_plan(const struct worker *worker, struct pack *pack, const struct work *from,
                       struct work *to)
 {
@@ -116,8 +107,6 @@ static void copy_plan(const struct worker *worker, struct pack *pack, const stru
 
 	if (pack->memory)
 		engine_suspend(worker->shared->table, &to->plan, &from->plan, memory);
-	if (from->kind == REQUEST_ADHOC || from->kind == REQUEST_KEY)
-		copy_adhoc(pack, &from->plan, &to->plan);
 }
 
 /* Where its plan was not prepared, that is not read. */
@@ -148,10 +137,7 @@ bool park_is_needed(const struct work *work)
 	for (size_t i = 0; i < n; i++)
 		if (park_is_needed(&items[i]))
 			return true;
-	for (size_t i = 0; has_plan(work) && i < work->plan.step_count; i++)
-		if (work->plan.steps[i].limit->store)
-			return true;
-	return false;
+	return has_plan(work) && engine_is_remote(&work->plan);
 }
 
 size_t park_size(const struct work *work)
@@ -327,21 +313,39 @@ static void end(struct worker *worker, struct parked *parked)
 	hold_free(&parked->held);
 }
 
+static struct parked *take_ready(struct worker *worker)
+{
+	struct parked *parked = worker->ready;
+
+	if (!parked)
+		return NULL;
+	worker->ready = parked->next_ready;
+	if (!worker->ready)
+		worker->ready_end = &worker->ready;
+	parked->held.at_store = 0;
+	return parked;
+}
+
 void park_resume_ready(struct worker *worker)
 {
 	struct parked *parked;
 
 	if (worker->ready)
 		worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	while ((parked = worker->ready)) {
-		worker->ready = parked->next_ready;
-		if (!worker->ready)
-			worker->ready_end = &worker->ready;
-		parked->held.at_store = 0;
+	while ((parked = take_ready(worker)))
 		if (parked->held.conn)
 			park_resume(worker, parked);
 		else
 			end(worker, parked);
+}
+
+void park_drop_ready(struct worker *worker)
+{
+	struct parked *parked;
+
+	while ((parked = take_ready(worker))) {
+		handle_drop(&parked->work);
+		hold_free(&parked->held);
 	}
 }
 

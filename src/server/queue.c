@@ -97,7 +97,7 @@ static uint64_t retry_at(const struct worker *worker, struct parked *parked,
 	uint64_t retry_ns = reply->decision.retry_after_ns;
 
 	/* Nobody tells what another server gives back. */
-	if (parked->work.plan.refused->limit->store)
+	if (engine_polls(&parked->work.plan))
 		retry_ns = u64_min(retry_ns, worker->config->rules->store_poll_ns);
 	if (parked->place.was_woken)
 		retry_ns = 0;

@@ -104,10 +104,29 @@ static int open_workers(struct server *server, struct weir_error *error)
 		                         server->config);
 
 		server->worker_count++;
+		if (status == WEIR_OK)
+			status = worker_reach(worker);
 		if (status != WEIR_OK)
 			return error_set(error, status, "can't start thread %zu: %s", server->worker_count,
 			                 weir_strerror(status));
 	}
+	return WEIR_OK;
+}
+
+/* Of limits that name none. The plan keeps its URL, for the configuration won't last. */
+static int open_main_store(struct server *server, struct weir_error *error)
+{
+	struct stores *stores = &server->shared.stores;
+	int status;
+
+	stores->log = server->shared.log;
+	if (!server->plan.redis)
+		return WEIR_OK;
+	status = stores_open(stores, server->plan.redis, server->config->rules, &stores->main, error);
+	if (status != WEIR_OK)
+		return status;
+	server->plan.redis = stores->items[stores->main->index].url;
+	server->shared.table->remote = stores->main;
 	return WEIR_OK;
 }
 
@@ -134,7 +153,10 @@ static int open_server(struct server *server, struct weir_error *error)
 	};
 	status = weir_table_open(&options, &shared->table, error);
 	if (status == WEIR_OK)
-		status = server_config_compile(server->config, shared->table, shared->metrics, error);
+		status = open_main_store(server, error);
+	if (status == WEIR_OK)
+		status = server_config_compile(server->config, shared->table, &shared->stores,
+		                               shared->metrics, error);
 	if (status == WEIR_OK)
 		status = open_workers(server, error);
 	return status;
@@ -146,6 +168,7 @@ static void close_server(struct server *server)
 		worker_close(&server->workers[i]);
 	free(server->workers);
 	server_config_drop(server->config);
+	stores_close(&server->shared.stores);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
@@ -161,6 +184,12 @@ static bool same_address(const struct net_address *a, const struct net_address *
 	return strcmp(left, right) == 0;
 }
 
+/* Either may be NULL. */
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
 static void say_what_needs_a_restart(struct log *log, const struct settings_plan *now,
                                      const struct settings_plan *wanted)
 {
@@ -170,7 +199,7 @@ static void say_what_needs_a_restart(struct log *log, const struct settings_plan
 	} fixed[] = {
 	    {"listen.http", same_address(&now->http, &wanted->http)},
 	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
-	    {"store", strcmp(now->path, wanted->path) == 0},
+	    {"store", strcmp(now->path, wanted->path) == 0 && same_text(now->redis, wanted->redis)},
 	    {"store_owner", now->owner == wanted->owner},
 	    {"store_group", now->group == wanted->group},
 	    {"capacity", now->capacity == wanted->capacity},
@@ -224,7 +253,11 @@ static int reload_config(struct server *server, struct weir_error *error)
 		return status;
 	status = settings_resolve(&server->settings, config->rules, &wanted, error);
 	if (status == WEIR_OK)
-		status = server_config_compile(config, shared->table, shared->metrics, error);
+		status = server_config_compile(config, shared->table, &shared->stores, shared->metrics,
+		                               error);
+	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++)
+		if (worker_reach(&server->workers[i]) != WEIR_OK)
+			status = error_set(error, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK) {
 		server_config_drop(config);
 		return status;

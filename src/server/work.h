@@ -18,6 +18,7 @@
 #include "proto/codec.h"
 #include "server/adhoc.h"
 #include "server/config.h"
+#include "server/lanes.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "stats/top.h"
@@ -33,6 +34,7 @@ struct worker_shared {
 	struct metrics *metrics;
 	struct top *top;
 	struct log *log;
+	struct stores stores;
 	struct net_gate gate;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;
@@ -116,6 +118,7 @@ struct worker {
 	struct parked *at;    /* the one that is run, see park.c; or NULL */
 	struct parked *ready; /* that stores have told of, oldest first; see park.c */
 	struct parked **ready_end;
+	struct lanes lanes;
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	pthread_mutex_t lock;
 	struct parked *woken; /* under the lock; see queue.c */

@@ -296,10 +296,18 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	return bytes.len - feed.rest.len;
 }
 
+/* Of two times where 0 is never. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return u64_min(a - 1, b - 1) + 1;
+}
+
 static void on_turn(void *context)
 {
 	struct worker *worker = context;
+	uint64_t due_ns;
 
+	lanes_tick(&worker->lanes);
 	park_resume_ready(worker);
 	answer(worker);
 	if (worker->holds.count > 0) {
@@ -308,18 +316,27 @@ static void on_turn(void *context)
 	}
 	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
 		hold_give_up(worker);
-	net_loop_alarm(worker->loop, hold_run(worker));
+	due_ns = hold_run(worker);
+	lanes_flush(&worker->lanes);
+	while (worker->ready) {
+		park_resume_ready(worker);
+		lanes_flush(&worker->lanes);
+	}
+	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;
 	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
 }
 
 static void on_close(void *context, struct net_conn *conn)
 {
+	struct worker *worker = context;
 	const struct codec *codec = protocol_of(conn)->codec;
 	struct client *client = net_conn_data(conn);
 
-	if (client->first)
-		hold_cancel(context, conn);
+	if (client->first) {
+		hold_cancel(worker, conn);
+		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
+	}
 	if (codec->close)
 		codec->close(client->session);
 }
@@ -360,6 +377,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	worker->parsing = &worker->parsed;
 	worker->ready_end = &worker->ready;
+	worker->turn.lanes = worker->lanes.ways;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
@@ -380,6 +398,11 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 	};
 
 	return net_loop_listen(worker->loop, &(struct net_listener){socket, kind});
+}
+
+int worker_reach(struct worker *worker)
+{
+	return lanes_open(&worker->lanes, worker->loop, &worker->shared->stores);
 }
 
 static void *run(void *argument)
@@ -406,6 +429,8 @@ void worker_join(struct worker *worker)
 void worker_close(struct worker *worker)
 {
 	net_loop_close(worker->loop);
+	lanes_close(&worker->lanes);
+	park_drop_ready(worker);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
 	buffer_free(&worker->out);

@@ -15,7 +15,7 @@ static inline int listen_somewhere(struct sockaddr_in *address)
 	*address = (struct sockaddr_in){.sin_family = AF_INET};
 	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(bind(fd, (struct sockaddr *)address, sizeof *address), 0);
-	assert_int_equal(listen(fd, 10), 0);
+	assert_int_equal(listen(fd, 1000), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)address, &len), 0);
 	return fd;
 }

@@ -39,7 +39,8 @@ static struct server_config *make(struct worker_shared *shared)
 
 	config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, shared->table, shared->metrics, NULL), 0);
+	assert_int_equal(server_config_compile(config, shared->table, &shared->stores,
+	                                       shared->metrics, NULL), 0);
 	return config;
 }
 

@@ -75,7 +75,7 @@ static int start(void **state)
 	f->config = calloc(1, sizeof *f->config);
 	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(f->config, shared->table, shared->metrics, NULL), 0);
+	assert_int_equal(server_config_compile(f->config, shared->table, &shared->stores, shared->metrics, NULL), 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
 	assert_int_equal(worker_listen(&f->worker, &worker_http, listen_somewhere(&f->address)), 0);
 	assert_int_equal(worker_start(&f->worker), 0);

@@ -82,7 +82,7 @@ static void converse(bool streams, const char *said, const char *want)
 	config->references = 1;
 	assert_int_equal(weir_table_open(NULL, &shared.table, NULL), 0);
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, shared.table, shared.metrics, NULL), 0);
+	assert_int_equal(server_config_compile(config, shared.table, &shared.stores, shared.metrics, NULL), 0);
 	assert_int_equal(worker_open(&worker, &shared, 0, config), 0);
 	assert_int_equal(worker_listen(&worker, &protocol, listen_somewhere(&address)), 0);
 	assert_int_equal(worker_start(&worker), 0);

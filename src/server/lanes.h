@@ -1,0 +1,43 @@
+/*
+ * lanes.h: one worker's ways to the stores that complete steps later, over connections of its
+ * loop.
+ *
+ * Lanes are opened by the thread of the server, before any configuration with their stores is
+ * seen by the worker; all else is done by the worker.
+ */
+#ifndef SERVER_LANES_H
+#define SERVER_LANES_H
+
+#include <stdatomic.h>
+
+#include "net/net.h"
+#include "redis/redis.h"
+#include "server/stores.h"
+
+/* The port of a lane. */
+struct lane {
+	struct redis_port port; /* first */
+	struct net_loop *loop;
+	uint64_t alarm_ns; /* when it wants to be called; 0: not */
+	uint64_t armed_ns; /* when it is: not later, and never put off, for that would cost a call a turn */
+};
+
+struct lanes {
+	_Atomic size_t count;
+	struct lane items[STORES_MAX];
+	struct store_lane *ways[STORES_MAX]; /* by the index of their store */
+};
+
+/** Opens those that are missing. ENOMEM. */
+int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores);
+/** Behind the end of the loop: all jobs are told. */
+void lanes_close(struct lanes *lanes);
+
+/** At the beginning of a turn: does what is due. */
+void lanes_tick(struct lanes *lanes);
+/** Sends what was submitted. */
+void lanes_flush(struct lanes *lanes);
+/** When lanes_tick is to be called; 0: any time. */
+uint64_t lanes_due(struct lanes *lanes);
+
+#endif

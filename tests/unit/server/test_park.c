@@ -1,0 +1,361 @@
+/*
+ * Works that a store completes later. A worker and clients over loopback; the store keeps its
+ * states in memory, and comes to what it was asked when the test tells it to. It ends each step
+ * on the worker's thread, as lanes do.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include <cmocka.h>
+
+#include "engine/table.h"
+#include "server/config.h"
+#include "server/worker.h"
+
+#include "loopback.h"
+
+#define JOBS_MAX 4096
+
+static const char text[] =
+    "limits:\n"
+    "  far: { algorithm: fixed_window, rate: 100/h, align: first_request }\n"
+    "  places: { algorithm: concurrency, max: 2, lease: 1h, max_wait: 1h }\n"
+    "  paced: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 6h }\n"
+    "  near: { algorithm: fixed_window, rate: 100/h, align: first_request, store: memory }\n";
+
+struct fixture {
+	struct worker_shared shared;
+	struct server_config *config;
+	struct worker worker;
+	struct sockaddr_in address;
+	struct store store;
+	struct store_lane lane;
+	struct store *states;
+	struct net_watch *watch;
+	int told;
+	struct store_job *jobs[JOBS_MAX];
+	_Atomic size_t count;
+	_Atomic bool is_prompt; /* it comes to all by itself, in a later turn */
+	uint64_t seed;
+};
+
+static uint64_t draw(uint64_t *seed, uint64_t n)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (*seed >> 33) % n;
+}
+
+static void submit(struct store_lane *lane, struct store_job *chain)
+{
+	struct fixture *f = (struct fixture *)((char *)lane - offsetof(struct fixture, lane));
+	size_t n = f->count;
+
+	for (; chain; chain = chain->next) {
+		assert_true(n < JOBS_MAX);
+		f->jobs[n++] = chain;
+	}
+	f->count = n;
+	if (f->is_prompt)
+		eventfd_write(f->told, 1);
+}
+
+static const struct store_kind kind = {submit};
+
+static void carry_out(struct fixture *f, struct store_job *job)
+{
+	struct store_step step = job->step;
+	const struct algo_limit *by = step.limit;
+
+	step.store = f->states;
+	assert_int_equal(store_admit(f->states, by, step.key.hash, &step.key), WEIR_OK);
+	job->until_ns = store_run(&step, &by, &job->outcome);
+}
+
+/* All that it has by now, in any order. */
+static void complete(void *context, unsigned events)
+{
+	struct fixture *f = context;
+	eventfd_t ignored;
+
+	(void)events;
+	eventfd_read(f->told, &ignored);
+	while (f->count > 0) {
+		size_t i = draw(&f->seed, f->count);
+		struct store_job *job = f->jobs[i];
+
+		f->jobs[i] = f->jobs[f->count - 1];
+		f->count--;
+		carry_out(f, job);
+		job->done(job);
+	}
+}
+
+static int start(void **state)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+	struct worker_shared *shared = &f->shared;
+
+	f->store = (struct store){.kind = &kind};
+	f->lane.store = &f->store;
+	f->seed = os_wall_ns();
+	f->told = eventfd(0, EFD_NONBLOCK);
+	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->threads = 1;
+	shared->gate.max = 10000;
+	shared->metrics = metrics_open(1);
+	shared->top = top_open(1);
+	shared->stores.main = &f->store;
+	assert_int_equal(weir_table_open(NULL, &shared->table, NULL), 0);
+	f->states = shared->table->store;
+	shared->table->remote = &f->store;
+	f->config = calloc(1, sizeof *f->config);
+	f->config->references = 1;
+	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
+	assert_int_equal(server_config_compile(f->config, shared->table, &shared->stores,
+	                                       shared->metrics, NULL), 0);
+	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
+	f->worker.lanes.ways[0] = &f->lane;
+	assert_int_equal(worker_listen(&f->worker, &worker_resp, listen_somewhere(&f->address)), 0);
+	assert_int_equal(net_watch_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
+	net_watch_for(f->watch, NET_READABLE);
+	assert_int_equal(worker_start(&f->worker), 0);
+	*state = f;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	struct fixture *f = *state;
+
+	net_loop_stop(f->worker.loop);
+	worker_join(&f->worker);
+	net_watch_close(f->watch);
+	worker_close(&f->worker);
+	server_config_drop(f->config);
+	weir_table_close(f->shared.table);
+	metrics_close(f->shared.metrics);
+	top_close(f->shared.top);
+	close(f->told);
+	free(f);
+	return 0;
+}
+
+#define UNTIL(condition)                                                                           \
+	for (uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S; !(condition); usleep(200))          \
+	assert_true(os_monotonic_ns() < end_ns)
+
+static void tell(struct fixture *f)
+{
+	eventfd_write(f->told, 1);
+}
+
+static void say(int fd, const char *words)
+{
+	assert_int_equal(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
+}
+
+/* Compares what comes with `want`, in which ? is any integer. */
+static void expect(int fd, const char *want)
+{
+	char byte;
+
+	for (; *want; want++) {
+		assert_int_equal(recv(fd, &byte, 1, 0), 1);
+		if (*want == '?') {
+			while (byte != '\r')
+				assert_int_equal(recv(fd, &byte, 1, 0), 1);
+			want++;
+		}
+		assert_int_equal(byte, *want);
+	}
+}
+
+static void hear_line(int fd, char line[200])
+{
+	size_t len = 0;
+
+	do
+		assert_int_equal(recv(fd, line + len, 1, 0), 1);
+	while (line[len++] != '\n' && len < 200);
+	line[len - 2] = '\0';
+}
+
+static bool is_silent(int fd)
+{
+	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 0;
+}
+
+static size_t held(const struct fixture *f)
+{
+	return atomic_load(&metrics_loop(f->shared.metrics, 0)->held);
+}
+
+/* Units of the limit's key "k" that are in use. */
+static uint64_t in_use(const struct fixture *f, const char *name)
+{
+	const struct weir_limit *limit = weir_engine_limit(f->config->engine, name, strlen(name));
+	struct store_step step = {f->states, &limit->algo, .call = {ALGO_PEEK},
+	                          .at = clock_moment(store_clock(f->states))};
+	const struct algo_limit *by = step.limit;
+	struct algo_outcome outcome;
+
+	assert_int_equal(store_admit(f->states, by,
+	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);
+	store_run(&step, &by, &outcome);
+	return by->quota - outcome.remaining;
+}
+
+/* Answers of WEIR.ACQUIRE, with `left` units left; and of CL.THROTTLE. */
+#define PASSED(left)    "*7\r\n:1\r\n:100\r\n:" left "\r\n:0\r\n:?\r\n$2\r\nok\r\n$0\r\n\r\n"
+#define THROTTLED(left) "*5\r\n:0\r\n:5\r\n:" left "\r\n:-1\r\n:?\r\n"
+#define TEXT(byte)      "$1\r\n" byte "\r\n"
+
+static void answers_come_in_order_and_memory_does_not_wait_for_stores(void **state)
+{
+	struct fixture *f = *state;
+	int slow = dial_to(&f->address), quick = dial_to(&f->address);
+
+	say(slow, "PING a\r\nWEIR.ACQUIRE far k\r\nPING b\r\nWEIR.ACQUIRE near k\r\n"
+	          "CL.THROTTLE k 4 5 3600\r\nMULTI\r\nPING c\r\nWEIR.ACQUIRE far k\r\n"
+	          "WEIR.ACQUIRE near k\r\nCL.THROTTLE other 4 5 3600\r\nPING d\r\nEXEC\r\nPING e\r\n");
+	expect(slow, TEXT("a"));
+	UNTIL(f->count == 4);
+	say(quick, "WEIR.ACQUIRE near k\r\nPING f\r\n");
+	expect(quick, PASSED("97") TEXT("f"));
+	assert_true(is_silent(slow));
+	tell(f);
+	expect(slow, PASSED("?") TEXT("b") PASSED("99") THROTTLED("4"));
+	expect(slow, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*5\r\n");
+	expect(slow, TEXT("c") PASSED("?") PASSED("98") THROTTLED("4") TEXT("d") TEXT("e"));
+	assert_int_equal(held(f), 0);
+	assert_int_equal(in_use(f, "far"), 2);
+	assert_int_equal(in_use(f, "near"), 3);
+	close(slow);
+	close(quick);
+}
+
+/* Their plans and their batches are at the store when they leave, or wait for others. */
+static void clients_that_leave_give_back_what_they_were_not_told_of(void **state)
+{
+	struct fixture *f = *state;
+	int clients[20];
+
+	for (size_t i = 0; i < 20; i++) {
+		clients[i] = dial_to(&f->address);
+		say(clients[i], "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nWEIR.ACQUIRE far k COST 3\r\n"
+		                "MULTI\r\nWEIR.ACQUIRE near k\r\nWEIR.ACQUIRE far k\r\n"
+		                "WEIR.ACQUIRE places k\r\nEXEC\r\n");
+	}
+	UNTIL(f->count == 80);
+	assert_int_equal(in_use(f, "near"), 40);
+	for (size_t i = 0; i < 19; i++)
+		close(clients[i]);
+	UNTIL(held(f) == 3);
+	f->is_prompt = true;
+	tell(f);
+	expect(clients[19], PASSED("?") PASSED("?") PASSED("?"));
+	UNTIL(in_use(f, "near") == 2);
+	UNTIL(in_use(f, "far") == 5);
+	assert_true(in_use(f, "places") <= 1);
+	close(clients[19]);
+}
+
+/* A place is freed while the one that is woken for it is at the store; and it waits in order. */
+static void works_wait_for_keys_that_are_at_a_store(void **state)
+{
+	struct fixture *f = *state;
+	int clients[4];
+
+	f->is_prompt = true;
+	for (size_t i = 0; i < 4; i++) {
+		clients[i] = dial_to(&f->address);
+		say(clients[i], "WEIR.ACQUIRE places k WAIT 60000\r\nPING a\r\n");
+		UNTIL(i < 2 ? !is_silent(clients[i]) : held(f) == i - 1);
+	}
+	for (size_t i = 0; i < 4; i++) {
+		char permit[200], refund[300], head[64];
+
+		expect(clients[i], "*7\r\n:1\r\n:2\r\n:?\r\n:0\r\n:?\r\n$2\r\nok\r\n$?\r\n");
+		hear_line(clients[i], permit);
+		expect(clients[i], TEXT("a"));
+		snprintf(refund, sizeof refund, "WEIR.REFUND places k PERMIT %s\r\n", permit);
+		say(clients[i], refund);
+		assert_true(recv(clients[i], head, sizeof head, 0) > 4);
+	}
+	UNTIL(in_use(f, "places") == 0);
+	for (size_t i = 0; i < 4; i++)
+		close(clients[i]);
+}
+
+static void a_start_that_a_store_has_given_is_held(void **state)
+{
+	struct fixture *f = *state;
+	int client = dial_to(&f->address), other = dial_to(&f->address);
+
+	f->is_prompt = true;
+	say(client, "WEIR.ACQUIRE paced k\r\n");
+	UNTIL(!is_silent(client));
+	say(other, "WEIR.ACQUIRE paced k\r\nWEIR.ACQUIRE far k\r\n");
+	UNTIL(in_use(f, "far") == 1);
+	assert_true(is_silent(other));
+	assert_int_equal(held(f), 1);
+	close(other); /* an hour before it may start */
+	UNTIL(in_use(f, "far") == 0);
+	assert_int_equal(held(f), 0);
+	close(client);
+}
+
+/* Whatever happens, each key has in use in the end what clients were told of. */
+static void nothing_is_lost_whoever_leaves_when(void **state)
+{
+	static const char *const requests[] = {
+	    "WEIR.ACQUIRE near k\r\n", "WEIR.ACQUIRE far k\r\n", "PING x\r\n",
+	    "CL.THROTTLE k 4 5 3600\r\n", "MULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\n",
+	    "WEIR.ACQUIRE places k WAIT 100\r\n", "WEIR.PEEK far k\r\n",
+	    "WEIR.RESET CL.THROTTLE k\r\n"};
+	struct fixture *f = *state;
+	uint64_t seed = f->seed;
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	for (unsigned round = 0; round < 300; round++) {
+		int clients[4];
+
+		f->is_prompt = draw(&seed, 4) > 0;
+		for (size_t i = 0; i < 4; i++) {
+			clients[i] = dial_to(&f->address);
+			for (uint64_t n = draw(&seed, 12); n > 0; n--)
+				say(clients[i], requests[draw(&seed, sizeof requests / sizeof *requests)]);
+		}
+		if (draw(&seed, 2) == 0)
+			tell(f);
+		for (size_t i = 0; i < 4; i++)
+			close(clients[i]); /* with answers unread or not yet given */
+	}
+	f->is_prompt = true;
+	tell(f);
+	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(
+	        answers_come_in_order_and_memory_does_not_wait_for_stores, start, finish),
+	    cmocka_unit_test_setup_teardown(
+	        clients_that_leave_give_back_what_they_were_not_told_of, start, finish),
+	    cmocka_unit_test_setup_teardown(works_wait_for_keys_that_are_at_a_store, start, finish),
+	    cmocka_unit_test_setup_teardown(a_start_that_a_store_has_given_is_held, start, finish),
+	    cmocka_unit_test_setup_teardown(nothing_is_lost_whoever_leaves_when, start, finish),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the server does */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
