@@ -188,6 +188,7 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 	    .call = step->call,
 	    .repeat = 1,
 	    .at = step->at,
+	    .is_given = lane->store->options.given_time,
 	};
 	task->last = &task->jobs;
 	append(task, job);

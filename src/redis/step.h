@@ -22,7 +22,8 @@ struct redis_step {
 	struct algo_call call;
 	uint32_t repeat;    /* requests alike: 1 to STEP_REPEAT_MAX; 1 but for ALGO_ACQUIRE */
 	uint32_t group;     /* 0: none */
-	struct moment at;   /* our clock; Redis's counts, but in tests (step_use_given_time) */
+	struct moment at;   /* our clock; Redis's counts */
+	bool is_given;      /* for tests: `at` counts, which all steps of a call have alike */
 	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {
 		unsigned char tries, kind;
@@ -68,8 +69,5 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 uint64_t step_clock(const struct redis_reply *reply);
 /** Frees what the step owns. */
 void step_end(struct redis_step *step);
-
-/** For tests: from now on scripts take `at` of each step (the same in a call) for the time. */
-void step_use_given_time(bool given);
 
 #endif

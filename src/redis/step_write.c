@@ -17,16 +17,9 @@
 
 #define KEYS_HASHED 256 /* a power of two, and more than STEP_CALL_MAX */
 
-static bool time_is_given;
-
-void step_use_given_time(bool given)
-{
-	time_is_given = given;
-}
-
 struct moment step_moment(const struct redis_step *step, uint64_t clock_ns)
 {
-	return time_is_given ? step->at : moment_given(clock_ns);
+	return step->is_given ? step->at : moment_given(clock_ns);
 }
 
 void step_end(struct redis_step *step)
@@ -292,7 +285,7 @@ static enum script script_of(struct redis_step *const *steps, size_t n)
 
 static void add_time(struct buffer *out, struct redis_step *const *steps)
 {
-	if (time_is_given)
+	if (steps[0]->is_given)
 		add_number(out, steps[0]->at.now_ns);
 	else
 		add_slice(out, SLICE(""));

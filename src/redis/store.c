@@ -30,7 +30,6 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 		redis_store_close(&store->store);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
-	step_use_given_time(options->given_time);
 	*out = &store->store;
 	return WEIR_OK;
 }

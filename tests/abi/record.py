@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LIBRARIES = {"weir": "weir/weir.h", "weir_rules": "weir/rules.h"}
+LIBRARIES = {"weir": "weir/weir.h", "weir_rules": "weir/rules.h", "weir_redis": "weir/redis.h"}
 PRIVATE = "WEIR_PRIVATE_"
 
 
@@ -22,14 +22,18 @@ def output(*command, text=None):
                           capture_output=True, text=True).stdout
 
 
-def preprocess(header, *flags):
+def includes(headers):
+    return "".join(f"#include <{header}>\n" for header in headers)
+
+
+def preprocess(headers, *flags):
     return output("cc", "-E", "-P", *flags, "-I", ROOT / "include", "-x", "c", "-",
-                  text=f"#include <{header}>\n")
+                  text=includes(headers))
 
 
 def functions(header):
     """{name: prototype} of what `header` and those that it includes declare."""
-    text = " ".join(preprocess(header).split())
+    text = " ".join(preprocess([header]).split())
     found = re.findall(r'__attribute__\(\(visibility\("default"\)\)\) ([^;{]*?(\w+)\([^;{]*\));', text)
     return {name: prototype for prototype, name in found}
 
@@ -72,17 +76,17 @@ def enums(text):
             for name, body in re.findall(r"\benum (weir_\w+) \{(.*?)\}", text, re.S)}
 
 
-def macros(header):
+def macros(headers):
     """Limits and other values; not the release's own number."""
-    found = re.findall(r"^#define (WEIR_\w+) (.+)$", preprocess(header, "-dM"), re.M)
+    found = re.findall(r"^#define (WEIR_\w+) (.+)$", preprocess(headers, "-dM"), re.M)
     return sorted((name, value) for name, value in found
                   if not name.startswith(("WEIR_API", "WEIR_VERSION_")))
 
 
 def layout():
     """Sizes, offsets and values, by the compiler's word."""
-    header = LIBRARIES["weir_rules"]
-    text = preprocess(header)
+    headers = LIBRARIES.values()
+    text = preprocess(headers)
     rows = []
     for struct, fields in sorted(structs(text).items()):
         rows.append((f"struct {struct}: %zu bytes", f"sizeof(struct {struct})"))
@@ -97,9 +101,9 @@ def layout():
     with tempfile.TemporaryDirectory() as directory:
         probe = pathlib.Path(directory, "probe")
         output("cc", "-I", ROOT / "include", "-x", "c", "-", "-o", probe, text=(
-            f"#include <stdio.h>\n#include <{header}>\nint main(void)\n{{\n{prints}\n}}\n"))
+            f"#include <stdio.h>\n{includes(headers)}\nint main(void)\n{{\n{prints}\n}}\n"))
         lines = output(probe)
-    return lines + "".join(f"macro {name}: {value}\n" for name, value in macros(header))
+    return lines + "".join(f"macro {name}: {value}\n" for name, value in macros(headers))
 
 
 def record(build):

@@ -14,7 +14,9 @@ spec = importlib.util.spec_from_file_location("record", ROOT / "tests/abi/record
 record = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(record)
 
-NEEDED = {"weir": {"libc.so.6"}, "weir_rules": {"libc.so.6", "libweir.so.0", "libyaml-0.so.2"}}
+NEEDED = {"weir": {"libc.so.6"}, "weir_rules": {"libc.so.6", "libweir.so.0", "libyaml-0.so.2"},
+          "weir_redis": {"libc.so.6", "libweir.so.0", "libhiredis.so.0.14", "libssl.so.3",
+                         "libcrypto.so.3"}}
 libraries = pytest.mark.parametrize("library", record.LIBRARIES)
 
 
@@ -36,9 +38,11 @@ def test_the_headers_functions_and_nothing_else_is_exported(library):
     assert all(name.startswith("weir_private_") for name in private)
 
 
-def test_libraries_of_different_releases_refuse_to_load_together():
-    needs = record.output("readelf", "-VW", BUILD / "src/libweir_rules.so")
-    node = record.exported(BUILD, "weir")["weir_private_config_new"]
+@pytest.mark.parametrize(("library", "private"), [("weir_rules", "weir_private_config_new"),
+                                                  ("weir_redis", "weir_private_table_call")])
+def test_libraries_of_different_releases_refuse_to_load_together(library, private):
+    needs = record.output("readelf", "-VW", BUILD / "src" / f"lib{library}.so")
+    node = record.exported(BUILD, "weir")[private]
     assert f"Name: {node} " in needs
 
 

@@ -71,13 +71,15 @@ def test_commands_print_what_is_shown(example, document):
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/library.md"])
-def test_c_code_compiles_and_decides(document, tmp_path):
+def test_c_code_compiles_and_decides(document, tmp_path, start_redis):
     for code in blocks(document, "c"):
         source = tmp_path / "snippet.c"
+        if "redis://" in code:
+            code = code.replace("127.0.0.1:6379", f"127.0.0.1:{start_redis().port}")
         source.write_text(code if "int main" in code else PROGRAM % code)
         # What a sanitizer build of the library needs stands in its own link line.
         subprocess.run(["gcc", "-Wall", "-Wextra", f"-I{ROOT}/include", source, "-o",
-                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir_rules", "-lweir",
+                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir_redis", "-lweir_rules", "-lweir",
                         *sanitize()],
                        check=True, timeout=PATIENCE)
         subprocess.run([tmp_path / "snippet"], env={"LD_LIBRARY_PATH": f"{BUILD}/src"},

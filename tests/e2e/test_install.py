@@ -67,11 +67,37 @@ int main(int argc, char **argv)
 """
 
 
+REDIS = """
+#include <stdio.h>
+#include <weir/redis.h>
+int buffer_free(void) { return 7; } // a name that the library has inside
+int main(int argc, char **argv)
+{
+	struct weir_error error;
+	struct weir_decision d;
+	weir_limit *limit;
+	weir_table *table;
+	if (argc < 2 ||
+	    weir_redis_open(&(struct weir_redis_options){.url = argv[1]}, &table, &error) ||
+	    weir_limit_open(&(struct weir_limit_options){.rate = {2}}, &limit, &error))
+		return 1;
+	weir_acquire(table, limit, "k", 1, 1, WEIR_NOW, &d);
+	printf("%s %d\\n", weir_reason_text(d.reason), (int)d.remaining);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	return buffer_free() != 7;
+}
+"""
+
+
 FILES = {
-    "bin/weir", "include/weir/rules.h", "include/weir/weir.h",
+    "bin/weir", "include/weir/redis.h", "include/weir/rules.h", "include/weir/weir.h",
     "lib/libweir.a", "lib/libweir.so", "lib/libweir.so.0", "lib/libweir.so.0.1.0",
+    "lib/libweir_redis.a", "lib/libweir_redis.so", "lib/libweir_redis.so.0",
+    "lib/libweir_redis.so.0.1.0",
     "lib/libweir_rules.a", "lib/libweir_rules.so", "lib/libweir_rules.so.0",
-    "lib/libweir_rules.so.0.1.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_rules.pc",
+    "lib/libweir_rules.so.0.1.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_redis.pc",
+    "lib/pkgconfig/weir_rules.pc",
     "share/doc/weir/examples/distributed.yaml", "share/doc/weir/examples/first.c",
     "share/doc/weir/examples/handlers/README.md",
     "share/doc/weir/examples/handlers/handlers.c", "share/doc/weir/examples/trace.csv",
@@ -87,11 +113,14 @@ PACKAGED = {
              *(f"usr/share/doc/weir/pictures/{path.name}"
                for path in (ROOT / "docs/pictures").glob("*.svg"))},
     "libweir0": {"usr/lib/libweir.so.0", "usr/lib/libweir.so.0.1.0"},
+    "libweir-redis0": {"usr/lib/libweir_redis.so.0", "usr/lib/libweir_redis.so.0.1.0"},
     "libweir-rules0": {"usr/lib/libweir_rules.so.0", "usr/lib/libweir_rules.so.0.1.0"},
     "libweir-dev": {
-        "usr/include/weir/rules.h", "usr/include/weir/weir.h", "usr/lib/libweir.a",
-        "usr/lib/libweir.so", "usr/lib/libweir_rules.a", "usr/lib/libweir_rules.so",
-        "usr/lib/pkgconfig/weir.pc", "usr/lib/pkgconfig/weir_rules.pc"},
+        "usr/include/weir/redis.h", "usr/include/weir/rules.h", "usr/include/weir/weir.h",
+        "usr/lib/libweir.a", "usr/lib/libweir.so", "usr/lib/libweir_redis.a",
+        "usr/lib/libweir_redis.so", "usr/lib/libweir_rules.a", "usr/lib/libweir_rules.so",
+        "usr/lib/pkgconfig/weir.pc", "usr/lib/pkgconfig/weir_redis.pc",
+        "usr/lib/pkgconfig/weir_rules.pc"},
 }
 
 
@@ -177,6 +206,14 @@ def test_an_outside_program_decides_by_a_rule_file(tree, tmp_path, static):
     source.write_text(ENGINE)
     program = tree.compile(source, "weir_rules", tmp_path / "engine", static=static)
     assert program(ROOT / "examples/weir.yaml") == "over_limit login login-by-ip\n"
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_an_outside_program_decides_at_redis(tree, tmp_path, start_redis, static):
+    source = tmp_path / "redis.c"
+    source.write_text(REDIS)
+    program = tree.compile(source, "weir_redis", tmp_path / "redis", static=static)
+    assert program(start_redis().url) == "ok 1\n"
 
 
 @pytest.fixture(scope="module")

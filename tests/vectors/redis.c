@@ -58,7 +58,8 @@ static void step_at_redis(struct run *run, const struct algo_limit *limit, struc
 	                              .key = SLICE(KEY),
 	                              .call = compare_call(limit, state, step),
 	                              .repeat = 1,
-	                              .at = moment_given(step->time.now_ns)};
+	                              .at = moment_given(step->time.now_ns),
+	                              .is_given = true};
 
 	real_steps(&real, (struct redis_step *[]){&at_redis}, 1, &end);
 	compare(run, "end", end.end, STEP_DONE);
@@ -109,7 +110,6 @@ int main(int argc, char **argv)
 	}
 	vector_read(argv[1], &file);
 	real_open(&real);
-	step_use_given_time(true);
 	for (size_t i = 0; i < file.count; i++)
 		run_trace(&run, &file, &file.traces[i]);
 	real_close(&real);

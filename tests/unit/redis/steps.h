@@ -124,9 +124,4 @@ void step_end(struct redis_step *step)
 	(void)step;
 }
 
-void step_use_given_time(bool given)
-{
-	(void)given;
-}
-
 #endif
