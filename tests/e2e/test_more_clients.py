@@ -49,7 +49,21 @@ class Client:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_gets_the_same_answers_and_survives_a_restart(serve, name):
-    server = serve()
+    again = answers_over_a_restart(serve, name, CONFIG)
+    assert again == [1, 10, 9, 0, 360000, "ok", ""]
+
+
+@pytest.mark.parametrize("name", ["go-redis", "ioredis"])
+def test_a_client_sees_no_difference_when_counts_are_at_redis(serve, start_redis, name):
+    """But for one: a restart forgets nothing."""
+    at_redis = f"store: {start_redis().url}\nstore_timeout: 10s\n"
+    again = answers_over_a_restart(serve, name, at_redis + CONFIG)
+    assert again[:4] + again[5:] == [1, 10, 4, 0, "ok", ""]
+
+
+def answers_over_a_restart(serve, name, config):
+    """What the client got after it; all that it got before is compared here."""
+    server = serve(config=config)
     key = "k"
     with redis.Redis(port=server.resp) as python:
         assert python.execute_command("WEIR.ACQUIRE", "login", key, "COST", 3)[2] == 7
@@ -57,7 +71,7 @@ def test_a_client_gets_the_same_answers_and_survives_a_restart(serve, name):
             seen = client.read()
             left = python.execute_command("WEIR.PEEK", "login", key)[2]
             assert server.stop() == 0
-            serve("--resp", f"127.0.0.1:{server.resp}")
+            serve("--resp", f"127.0.0.1:{server.resp}", config=config)
             client.go_on()
             again = client.read()["again"]
             assert client.process.wait(PATIENCE) == 0
@@ -80,4 +94,4 @@ def test_a_client_gets_the_same_answers_and_survives_a_restart(serve, name):
         "cleared": [1, 0],
         "passed": 100,
     }
-    assert again == [1, 10, 9, 0, 360000, "ok", ""]
+    return again
