@@ -1,0 +1,258 @@
+"""A Redis that hangs, dies, forgets and lies: what is granted then, who waits, and how it ends."""
+
+import collections
+import contextlib
+import select
+import threading
+import time
+
+import pytest
+from between import Between, half, half_and_gone, instead, late, silent
+from harness import PATIENCE, Wire, encode, until
+from redis_servers import free_port
+
+QUOTA = 3000
+NODES = 4
+BATCH = 10
+
+
+def configuration(url, timeout="100ms"):
+    return f"""
+store: {url}
+store_timeout: {timeout}
+nodes: {NODES}
+limits:
+  closed: {{ algorithm: token_bucket, rate: {QUOTA}/d, on_store_failure: closed }}
+  local: {{ algorithm: token_bucket, rate: {QUOTA}/d, on_store_failure: local }}
+  open: {{ algorithm: token_bucket, rate: {QUOTA}/d, on_store_failure: open }}
+  window: {{ algorithm: fixed_window, rate: {QUOTA}/year, on_store_failure: closed }}
+  log: {{ algorithm: sliding_log, rate: {QUOTA}/d, on_store_failure: closed }}
+  memory: {{ algorithm: token_bucket, rate: {QUOTA}/d, store: memory }}
+rules:
+  - {{ match: {{ path: /open }}, key: [user], limits: [closed], on_store_failure: open }}
+"""
+
+
+class Load:
+    """Asks for one key until it is stopped, and counts the answers by reason."""
+
+    def __init__(self, server, limit, key):
+        self.server, self.command = server, ("WEIR.ACQUIRE", limit, key)
+        self.reasons = collections.Counter()
+        self.granted = 0
+        self.ends = False
+        self.thread = threading.Thread(target=self._ask)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends = True
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+    def _ask(self):
+        with Wire(self.server.resp) as wire:
+            while not self.ends:
+                wire.send(encode(*self.command) * BATCH)
+                for _ in range(BATCH):
+                    reply = wire.reply()
+                    self.granted += reply[0]
+                    self.reasons[reply[5].decode()] += 1
+
+    def failed(self):
+        return self.reasons["store_failure"]
+
+    def until_exhausted(self):
+        """What only Redis can say: so it is asked again."""
+        self.reasons["over_limit"] = 0
+        until(lambda: self.reasons["over_limit"], "Redis to deny")
+
+
+def ask(server, limit, key, *more):
+    with Wire(server.resp) as wire:
+        return wire.command("WEIR.ACQUIRE", limit, key, *more)
+
+
+def hang(redis):
+    redis.hang()
+    time.sleep(0.5)
+    redis.go_on()
+
+
+def fill(redis):
+    redis.client.config_set("maxmemory", 1)
+    time.sleep(0.3)
+    redis.client.config_set("maxmemory", 0)
+
+
+# What becomes of Redis, and how often the quota may be granted then in all.
+FAULTS = {
+    "killed and back with its data": (lambda redis: redis.restart(), 1),
+    "hangs": (hang, 1),
+    "connections cut": (lambda redis: redis.cut_clients(), 1),
+    "scripts flushed": (lambda redis: redis.client.script_flush(), 1),
+    "memory full": (fill, 1),
+    "all flushed": (lambda redis: redis.client.flushall(), 2),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_under_load_grants_no_more_than_the_limit(start_redis, serve, key, fault):
+    strike, times = FAULTS[fault]
+    redis = start_redis(durable=True)
+    server = serve(config=configuration(redis.url))
+    with contextlib.ExitStack() as stack:
+        loads = [stack.enter_context(Load(server, limit, key)) for limit in ("closed", "window", "log")]
+        memory = stack.enter_context(Load(server, "memory", key))
+        until(lambda: all(load.granted > 100 for load in loads), "requests to be granted")
+        strike(redis)
+        for load in loads:
+            load.until_exhausted()
+    for load in loads:
+        assert load.granted <= times * QUOTA
+        # An answer that never came may have taken one, and nothing else is lost.
+        assert load.granted >= QUOTA - load.failed()
+    assert memory.granted <= QUOTA
+    assert set(memory.reasons) <= {"ok", "over_limit"}
+
+
+def test_scripts_that_were_flushed_cost_no_answer(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url, timeout="10s"))
+    with Load(server, "closed", key) as load:
+        for granted in (100, 500, 1000):
+            until(lambda n=granted: load.granted > n, "requests to be granted")
+            redis.client.script_flush()
+        load.until_exhausted()
+    assert (load.granted, load.failed()) == (QUOTA, 0)
+
+
+def test_local_grants_a_share_of_the_quota_while_redis_is_away(start_redis, serve, key):
+    redis = start_redis(durable=True)
+    server = serve(config=configuration(redis.url))
+    assert ask(server, "local", key, "COST", QUOTA // 2)[:3] == [1, QUOTA, QUOTA // 2]
+    redis.stop()
+    until(lambda: ask(server, "closed", "other")[5] == b"store_failure", "Redis to be away")
+    with Load(server, "local", key) as load:
+        until(lambda: load.reasons["over_limit"], "the share to be used up")
+    assert load.granted == QUOTA // NODES
+    redis.restart()
+    until(lambda: ask(server, "closed", "other")[0] == 1, "Redis to be back")
+    with Load(server, "local", key) as load:
+        load.until_exhausted()
+    assert load.granted == QUOTA // 2
+
+
+def test_open_allows_and_closed_denies_while_redis_is_away(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url))
+    assert [ask(server, limit, key)[:2] for limit in ("open", "closed")] == [[1, QUOTA]] * 2
+    redis.stop()
+    until(lambda: ask(server, "closed", key)[5] == b"store_failure", "Redis to be away")
+    for _ in range(3):
+        assert ask(server, "open", key, "COST", QUOTA)[0] == 1
+        allowed, quota, _, retry_ms, _, reason, _ = ask(server, "closed", key)
+        assert (allowed, quota, retry_ms, reason) == (0, QUOTA, 1000, b"store_failure")
+    # Over HTTP it is not the client's fault.
+    denied = server.get(f"/v1/acquire/closed?key={key}")
+    assert (denied.status, denied.json["reason"]) == (503, "store_failure")
+    # A rule's policy beats its limit's.
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.CHECK", "path", "/open", "user", key)[0] == 1
+
+
+def test_a_redis_that_is_missing_at_start_is_served_by_policy(start_redis, serve, key):
+    port = free_port()
+    server = serve(config=configuration(f"redis://127.0.0.1:{port}"))
+    assert ask(server, "closed", key)[5] == b"store_failure"
+    assert ask(server, "open", key)[0] == 1
+    assert ask(server, "local", key)[0] == 1
+    assert ask(server, "memory", key)[0] == 1
+    start_redis(port=port)
+    until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
+    assert ask(server, "local", key)[1] == QUOTA
+
+
+def test_limits_in_memory_answer_while_redis_hangs(start_redis, serve, key):
+    """Only requests that need Redis wait for it, and those only on their own connection."""
+    redis = start_redis()
+    server = serve(config=configuration(redis.url, timeout="1m"))
+    assert ask(server, "closed", key)[0] == 1
+    with redis.hung(), Wire(server.resp) as waits:
+        waits.send(encode("WEIR.ACQUIRE", "closed", key) + encode("PING"))
+        with Wire(server.resp) as goes_on:
+            for n in range(200):
+                assert goes_on.command("WEIR.ACQUIRE", "memory", key)[2] == QUOTA - 1 - n
+            assert server.get(f"/v1/acquire/memory?key={key}").status == 200
+        assert not select.select([waits.socket], [], [], 0)[0]
+        redis.go_on()
+        assert waits.reply()[2] == QUOTA - 2
+        assert waits.reply() == b"+PONG"
+
+
+def test_a_dead_redis_costs_one_timeout_and_not_one_a_request(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url, timeout="1s"))
+    assert ask(server, "closed", key)[0] == 1
+    with redis.hung(), Wire(server.resp) as wire:
+        began = time.monotonic()
+        for _ in range(60):
+            assert wire.command("WEIR.ACQUIRE", "closed", key)[5] == b"store_failure"
+        assert time.monotonic() - began < 30
+    until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be back")
+
+
+def test_what_waits_for_redis_is_given_up_when_its_client_leaves(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url, timeout="1m"))
+    assert ask(server, "closed", key)[0] == 1
+    with redis.hung():
+        for _ in range(20):
+            with Wire(server.resp) as wire:
+                wire.send(encode("WEIR.ACQUIRE", "closed", key) * 5)
+        assert ask(server, "memory", key)[0] == 1
+    until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be back")
+
+
+def test_a_server_stops_while_redis_hangs(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url, timeout="200ms"))
+    with redis.hung(), Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "closed", key))
+        assert server.stop() == 0
+
+
+SPOILED = {
+    "late": late,
+    "half": half,
+    "half and gone": half_and_gone,
+    "silent": silent,
+    "HTTP": instead(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "a huge array": instead(b"*1000000000\r\n"),
+    "a huge text": instead(b"$1000000000\r\n"),
+    "deep": instead(b"*1\r\n" * 1000),
+    "nothing": instead(b"*0\r\n"),
+    "numbers": instead(b"*2\r\n:-9223372036854775808\r\n:9223372036854775807\r\n" * 20),
+    "too many": instead(b"+OK\r\n" * 1000),
+    "bytes": instead(bytes(range(256))),
+    "an error": instead(b"-READONLY You can't write against a read only replica.\r\n"),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_redis_that_answers_nonsense_grants_nothing_and_is_forgiven(start_redis, serve, key, how):
+    redis = start_redis()
+    with Between(redis.port) as between:
+        server = serve(config=configuration(between.url, timeout="50ms"))
+        until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
+        with Load(server, "closed", key) as load, Load(server, "memory", key) as memory:
+            between.spoil = SPOILED[how]
+            until(load.failed, "an answer to fail")
+            asked = memory.reasons.total()
+            until(lambda: memory.reasons.total() > asked + 100, "others to be answered")
+            between.spoil = None
+            load.until_exhausted()
+        assert load.granted <= QUOTA
+        assert memory.granted <= QUOTA
