@@ -57,24 +57,48 @@ static bool read_state(const struct redis_step *step, struct seen *seen)
 	return seen->fit != VALUE_NO_MEMORY;
 }
 
+/*
+ * How many requests of the i-th step were granted: all, unless `odd` says otherwise, which has pairs
+ * of a step's number, counted from 1, and that. False: nonsense.
+ */
+static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *granted)
+{
+	size_t low = 0, high = odd->count / 2;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		const struct redis_reply *pair = &odd->items[2 * middle];
+
+		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
+			return false;
+		if (pair[0].integer == (int64_t)i + 1) {
+			bool fits = pair[1].integer >= -1 && pair[1].integer < *granted;
+
+			*granted = pair[1].integer;
+			return fits;
+		}
+		if (pair[0].integer <= (int64_t)i)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return true;
+}
+
 /* False: nonsense, or no memory. Free with value_free in any case. */
 static bool look(const struct redis_step *step, size_t i, const struct redis_reply *reply,
                  struct seen *seen)
 {
-	const struct redis_reply *granted, *text;
+	const struct redis_reply *texts = &reply->items[1], *odd = &reply->items[2];
 
-	*seen = (struct seen){.clock_ns = step_clock(reply)};
-	if (seen->clock_ns == 0 || reply->count < 2 * i + 3)
+	*seen = (struct seen){.clock_ns = step_clock(reply), .granted = step->repeat};
+	if (seen->clock_ns == 0 || reply->count != 3 || texts->type != REDIS_ARRAY ||
+	    texts->count <= i || odd->type != REDIS_ARRAY || !find_granted(odd, i, &seen->granted))
 		return false;
-	granted = &reply->items[2 * i + 1];
-	text = &reply->items[2 * i + 2];
-	if (granted->type != REDIS_INTEGER || granted->integer < -1 ||
-	    granted->integer > (int64_t)step->repeat ||
-	    (text->type != REDIS_TEXT && text->type != REDIS_NIL))
+	if (texts->items[i].type == REDIS_TEXT)
+		seen->text = texts->items[i].text;
+	else if (texts->items[i].type != REDIS_NIL)
 		return false;
-	seen->granted = granted->integer;
-	if (text->type == REDIS_TEXT)
-		seen->text = text->text;
 	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
 	return read_state(step, seen);
 }

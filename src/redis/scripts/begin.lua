@@ -4,10 +4,11 @@
 -- ARGV[2]    empty: KEYS are strings that differ, and are read at once
 -- then runs  a kind, how many of KEYS it takes, and what the kind wants
 --
--- Returns the time in microseconds, and for each key how many requests were granted, or -1: not
--- known yet, and the value as it was before. Times are whole microseconds, and parts of one.
-local call, format, sub, floor = redis.call, string.format, string.sub, math.floor
-local keys, args, out, kinds = KEYS, ARGV, {}, {}
+-- Returns the time in microseconds; for each key the value as it was before, none where it said
+-- nothing any more; and the steps of which not all requests were granted: where each is, and how
+-- many were; -1: it has to be tried again. Times are whole microseconds, and parts of one.
+local call, format, sub, byte, floor = redis.call, string.format, string.sub, string.byte, math.floor
+local keys, args, kinds = KEYS, ARGV, {}
 local clock = call('TIME')
 local now, now_ns = clock[1] * 1000000 + clock[2], 0
 local now_ms = floor(now / 1000)
@@ -15,13 +16,18 @@ if args[1] ~= '' then
   now, now_ns = tonumber(sub(args[1], 1, -4)), tonumber(sub(args[1], -3))
   now_ms = now_ms + 86400000
 end
-out[1] = now
-local values = args[2] == '' and call('MGET', unpack(keys)) or {}
+local ahead = args[2] == ''
+local values = ahead and call('MGET', unpack(keys)) or {}
+local odd, odds = {}, 0
 
-local function value(i)
-  local value = values[i]
-  if value == nil then
-    value = call('MGET', keys[i])[1]
-  end
+-- A value of any other type is none.
+local function read(i)
+  local value = call('MGET', keys[i])[1]
+  values[i] = value
   return value
+end
+
+local function note(i, granted)
+  odd[odds + 1], odd[odds + 2] = i, granted
+  odds = odds + 2
 end

@@ -1,10 +1,9 @@
 -- token_bucket, leaky_bucket, pacer, leaky_queue.
 --
 -- The value is its head, and the time at which the key is as new: 16 digits of microseconds; or
--- 19 of nanoseconds, rounded up, and by how many of their q-th parts that is too late. Here a time
--- is whole microseconds and so many parts, of which a microsecond has 1000 q.
+-- 19 of nanoseconds, rounded up, and by how many of their q-th parts that is too late. Here an
+-- exact time is whole microseconds and so many parts, of which a microsecond has 1000 q.
 
--- Where a value tells its time at `at`.
 local function read_parts(text, at, q)
   local us, ns = tonumber(sub(text, at, at + 15)) or 0, tonumber(sub(text, at + 16, at + 18))
   if not ns then
@@ -33,85 +32,118 @@ local function write_parts(us, parts, q)
   return format('%d%03d %010d', us, ns, under)
 end
 
+-- How many fit of `wanted` that take us and parts each, from a time on until another; and the
+-- time after them. By halves.
+local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, unit)
+  local least, most, try = 0, wanted, wanted
+  local least_us, least_parts = us, parts
+  while least < most do
+    local sum = parts + try * cost_parts
+    local carry = floor(sum / unit)
+    local after, after_parts = us + try * cost + carry, sum - carry * unit
+    if after < last_us or (after == last_us and after_parts <= last_parts) then
+      least, least_us, least_parts = try, after, after_parts
+    else
+      most = try - 1
+    end
+    try = floor((least + most + 1) / 2)
+  end
+  return least, least_us, least_parts
+end
+
 -- head, q, wanted, cost, depth: each us and parts, block, life
--- The lifetime is renewed by the first step of a block of time, for what all of the block can
+-- The lifetime is renewed by the first step of a block of time, for all that steps of the block can
 -- leave: `life` is the block and the depth.
 function kinds.bucket(a, first, last, dry)
   local head, q, wanted = args[a], tonumber(args[a + 1]), tonumber(args[a + 2])
   local cost, cost_parts = tonumber(args[a + 3]), tonumber(args[a + 4])
   local depth, depth_parts = tonumber(args[a + 5]), tonumber(args[a + 6])
   local block = tonumber(args[a + 7])
-  local length, granted = #head, 0
-  local short, at, offset = length + 16, length + 1, format('%d', length)
-  local latest = now + depth
-  local renewed = now - now % block + depth + 1
-  local expiry = format('%d', now_ms + args[a + 8])
-  local whole = head .. '%d'
-  local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0
+  local length, granted = #head, wanted
+  local offset, expiry = format('%d', length), format('%d', now_ms + args[a + 8])
+  local renewed, latest = now - now % block + depth + 1, now + depth
+
+  -- Times in whole microseconds, as most are, share their first digits with now.
+  local digits = format('%d', now)
+  local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0 and #digits == 16
+  local same, size = length + 4, length + 16
+  local prefix, base = head .. sub(digits, 1, 4), sub(digits, 1, 4) * 1000000000000 - 5333333333328
+  local fresh, fits = format('%d', now + wanted * cost), wanted * cost <= depth
 
   for i = first, last do
-    local old = values[i]
+    local key, old = keys[i], values[i]
     if old == nil then
-      old = value(i)
+      old = read(i)
     end
-    local ours = old and sub(old, 1, length) == head
-    if old and not ours then
-      granted = -1
-    elseif is_whole and (not old or #old == short) then
-      local before = old and tonumber(sub(old, at)) or 0
-      local start = before > now and before or now
-      granted = 0
-      if start + wanted * cost <= latest then
+    if not is_whole then
+      granted = nil
+    elseif not old then
+      if fits then
         granted = wanted
-      elseif wanted > 1 and start < latest then
-        granted = floor((latest - start) / cost)
+        if not dry then
+          call('SET', key, head .. fresh, 'PXAT', expiry)
+        end
+      else
+        granted = nil
       end
-      if granted > 0 and not dry then
-        if before > renewed then
-          call('SETRANGE', keys[i], offset, format('%d', start + granted * cost))
+    elseif #old == size and sub(old, 1, same) == prefix then
+      local b, c, d, e, f, g, h, j, k, l, m, n = byte(old, same + 1, size)
+      local before = base + b * 100000000000 + c * 10000000000 + d * 1000000000 + e * 100000000
+        + f * 10000000 + g * 1000000 + h * 100000 + j * 10000 + k * 1000 + l * 100 + m * 10 + n
+      local text = nil
+      if before <= now then
+        values[i] = false
+        if fits then
+          granted, text = wanted, fresh
         else
-          call('SET', keys[i], format(whole, start + granted * cost), 'PXAT', expiry)
+          granted = nil
+        end
+      else
+        granted = wanted
+        if before + wanted * cost > latest then
+          granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
+        end
+        text = granted > 0 and format('%d', before + granted * cost)
+      end
+      if text and not dry then
+        if before > renewed then
+          call('SETRANGE', key, offset, text)
+        else
+          call('SET', key, head .. text, 'PXAT', expiry)
         end
       end
     else
-      local unit, us, parts = 1000 * q, now, now_ns * q
-      local before, before_parts = 0, 0
+      granted = nil
+    end
+
+    if not granted and old and sub(old, 1, length) ~= head then
+      granted = -1
+    elseif not granted then
+      local us, parts, before, before_parts = now, now_ns * q, 0, 0
       if old then
-        before, before_parts = read_parts(old, at, q)
+        before, before_parts = read_parts(old, length + 1, q)
         if before > us or (before == us and before_parts > parts) then
           us, parts = before, before_parts
         end
       end
       local last_us, last_parts = latest, now_ns * q + depth_parts
-      if last_parts >= unit then
-        last_us, last_parts = last_us + 1, last_parts - unit
+      if last_parts >= 1000 * q then
+        last_us, last_parts = last_us + 1, last_parts - 1000 * q
       end
-      -- The most that fit, by halves.
-      local least, most = 0, wanted
-      while least < most do
-        local n = most == wanted and least == 0 and wanted or floor((least + most + 1) / 2)
-        local sum = parts + n * cost_parts
-        local carry = floor(sum / unit)
-        local after = us + n * cost + carry
-        if after < last_us or (after == last_us and sum - carry * unit <= last_parts) then
-          least = n
-        else
-          most = n - 1
-        end
-      end
-      granted = least
+      granted, us, parts =
+        fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, 1000 * q)
       if granted > 0 and not dry then
-        local sum = parts + granted * cost_parts
-        local carry = floor(sum / unit)
-        local text = write_parts(us + granted * cost + carry, sum - carry * unit, q)
+        local text = write_parts(us, parts, q)
         if before > renewed and #old == length + #text then
-          call('SETRANGE', keys[i], offset, text)
+          call('SETRANGE', key, offset, text)
         else
-          call('SET', keys[i], head .. text, 'PXAT', expiry)
+          call('SET', key, head .. text, 'PXAT', expiry)
         end
       end
     end
-    out[2 * i], out[2 * i + 1] = granted, old
+    if granted ~= wanted then
+      note(i, granted)
+    end
   end
   return a + 9, granted == wanted
 end

@@ -12,6 +12,9 @@ while i <= count do
     if all then
       a = first
       for j = i, i + n - 1 do
+        if not ahead then
+          values[j] = nil
+        end
         a = kinds[args[a]](a + 2, j, j, false)
       end
     end
@@ -20,4 +23,4 @@ while i <= count do
   end
   i = i + n
 end
-return out
+return {now, values, odd}

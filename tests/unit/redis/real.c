@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ void real_open(struct real *real)
 	snprintf(path, sizeof path, "%s/socket", real->directory);
 	real->pid = fork();
 	if (real->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--save", "",
 		       "--appendonly", "no", "--dir", real->directory, "--logfile", "log",
 		       "--enable-debug-command", "yes", NULL);
