@@ -68,13 +68,13 @@ class RedisCluster:
     def slot_of(self, name):
         return self.living()[0].client.execute_command("CLUSTER KEYSLOT", name)
 
-    def owner_of(self, slot):
-        """By the word of the master itself."""
-        return next(node for node in self.masters() if self._serves(node, slot))
+    def slots_of(self, master):
+        """Its slots, by its own word."""
+        mine = next(one for one in self.map_of(master).values() if "myself" in one["flags"])
+        return [slot for part in mine["slots"] for slot in range(int(part[0]), int(part[-1]) + 1)]
 
-    def _serves(self, node, slot):
-        mine = next(one for one in self.map_of(node).values() if "myself" in one["flags"])
-        return any(int(part[0]) <= slot <= int(part[-1]) for part in mine["slots"])
+    def owner_of(self, slot):
+        return next(node for node in self.masters() if slot in self.slots_of(node))
 
     def id_of(self, node):
         return node.client.execute_command("CLUSTER MYID")

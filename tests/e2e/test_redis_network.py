@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 import redis
-from harness import until
+from harness import Wire, encode, until
 from namespaces import Network
 
 
@@ -46,3 +46,73 @@ def test_a_network_is_cut_and_heals(network, far_redis):
             client.incr("heard")
     with far_redis.machine.here():
         assert far_redis.client.get("heard") == "1"
+
+
+CONFIG = """
+store: redis://{address}:{port}
+store_timeout: 200ms
+denied_cache: 0s
+nodes: 2
+limits:
+  shut: {{ algorithm: token_bucket, rate: 30/d, burst: 30, on_store_failure: closed }}
+  wide: {{ algorithm: token_bucket, rate: 30/d, burst: 30, on_store_failure: open }}
+  part: {{ algorithm: token_bucket, rate: 30/d, burst: 30, on_store_failure: local }}
+  mine: {{ algorithm: token_bucket, rate: 30/d, burst: 30, store: memory }}
+"""
+
+
+class Site:
+    """A machine with a server of Weir, asked from there."""
+
+    def __init__(self, network, serve, far_redis):
+        self.machine = network.machine()
+        with self.machine.here():
+            # One thread has one connection, which the test has used before it cuts it.
+            self.server = serve("--threads", "1", config=CONFIG.format(
+                address=far_redis.machine.address, port=far_redis.port))
+
+    def ask(self, limit, key, n=1, command="WEIR.ACQUIRE"):
+        """How many of n requests are granted, and the reason of the last."""
+        with self.machine.here(), Wire(self.server.resp) as wire:
+            wire.send(encode(command, limit, key) * n)
+            replies = [wire.reply() for _ in range(n)]
+        return sum(reply[0] for reply in replies), replies[-1][5].decode()
+
+    def reaches(self, key):
+        return self.ask("shut", key, command="WEIR.PEEK")[1] != "store_failure"
+
+
+@pytest.fixture
+def sites(network, serve, far_redis):
+    return [Site(network, serve, far_redis) for _ in range(2)]
+
+
+def test_a_server_that_is_cut_off_goes_by_policy_and_comes_back(network, sites, key):
+    one, other = sites
+    for limit in ("shut", "wide", "part", "mine"):
+        assert [site.ask(limit, key, 5) for site in sites] == [(5, "ok")] * 2
+    network.cut(one.machine)
+    assert one.ask("shut", key) == (0, "store_failure")
+    assert one.ask("shut", key, 100) == (0, "store_failure")
+    assert one.ask("wide", key, 100)[0] == 100
+    assert one.ask("part", key, 100)[0] == 15
+    assert one.ask("mine", key, 100) == (25, "over_limit")
+    assert [other.ask(limit, key, 5) for limit in ("shut", "wide", "part")] == [(5, "ok")] * 3
+    network.heal(one.machine)
+    until(lambda: one.reaches(key), "the server to come back")
+    granted = [site.ask(limit, key, 30)[0] for limit in ("shut", "wide", "part") for site in sites]
+    # What was asked when the network was cut may have been taken later, and granted to nobody.
+    assert 14 <= sum(granted[:2]) <= 15 and granted[2:] == [15, 0, 15, 0]
+    assert one.ask("shut", key) == (0, "over_limit")
+
+
+def test_answers_that_are_lost_grant_nothing(network, far_redis, sites, key):
+    one, other = sites
+    assert [site.ask("shut", key, 5) for site in sites] == [(5, "ok")] * 2
+    network.lose_from(far_redis.machine)
+    # Redis carries them out, and nobody is told.
+    assert one.ask("shut", key, 3) == (0, "store_failure")
+    assert one.ask("shut", key, 100) == (0, "store_failure")
+    network.heal(far_redis.machine)
+    until(lambda: one.reaches(key) and other.reaches(key), "both servers to come back")
+    assert sum(site.ask("shut", key, 30)[0] for site in sites) == 20 - 3

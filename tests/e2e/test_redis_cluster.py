@@ -1,0 +1,260 @@
+"""Servers of Weir on a real Redis Cluster: its slots moved under load, its masters killed."""
+
+import binascii
+import collections
+import itertools
+import threading
+
+import pytest
+from harness import Wire, encode, until
+
+# `closed`, so that a step that Redis did not do is seen, and grants nothing beside Redis.
+CONFIG = """
+store: {url}
+store_timeout: {timeout}
+denied_cache: 0s
+limits:
+  one: {{ algorithm: token_bucket, rate: 10/d, burst: 10, on_store_failure: closed }}
+  wide: {{ algorithm: sliding_log, rate: 12/d, on_store_failure: closed }}
+  drip: {{ algorithm: leaky_bucket, rate: 12/d, capacity: 12, on_store_failure: closed }}
+  day: {{ algorithm: fixed_window, rate: 1000/d, align: first_request, on_store_failure: closed }}
+  many: {{ algorithm: fixed_window, rate: 300/d, align: first_request, on_store_failure: closed }}
+  few: {{ algorithm: fixed_window, rate: 3/d, align: first_request, on_store_failure: closed }}
+rules:
+  - match: {{ path: /together }}
+    key: [ip]
+    limits: [one, drip, day]
+  - match: {{ path: /apart }}
+    key: [ip]
+    limits: [one]
+  - match: {{ path: /apart }}
+    key: [user]
+    limits: [few]
+"""
+# Long enough for a busy machine: a test that sees a timeout must have caused it.
+PATIENT = "2s"
+
+
+def config(url, timeout=PATIENT):
+    return CONFIG.format(url=url, timeout=timeout)
+
+
+def slot_of(key):
+    return binascii.crc_hqx(key.encode(), 0) % 16384
+
+
+def keys_at(slot, key, n):
+    """So many keys that lie in a slot, of the test's own key."""
+    names = (f"{key}-{number}" for number in itertools.count())
+    return list(itertools.islice((name for name in names if slot_of(name) == slot), n))
+
+
+def key_of(cluster, master, key):
+    """One that a master serves."""
+    return keys_at(cluster.slots_of(master)[0], key, 1)[0]
+
+
+class Load:
+    """Clients that ask without a pause, each at one server, for each key in turn."""
+
+    def __init__(self, servers, keys, limit="one"):
+        self.allowed, self.reasons = collections.Counter(), collections.Counter()
+        self._commands = b"".join(encode("WEIR.ACQUIRE", limit, key) for key in keys)
+        self._keys = keys
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._errors = []
+        self.rounds = 0
+        self._threads = [threading.Thread(target=self._run, args=(server,)) for server in servers]
+
+    def _run(self, server):
+        try:
+            with Wire(server.resp) as wire:
+                while not self._stop.is_set():
+                    wire.send(self._commands)
+                    replies = [wire.reply() for _ in self._keys]
+                    with self._lock:
+                        self.rounds += 1
+                        for key, reply in zip(self._keys, replies):
+                            self.allowed[key] += reply[0]
+                            self.reasons[reply[5].decode()] += 1
+        except BaseException as error:  # pylint: disable=broad-except
+            self._errors.append(error)
+            raise
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        assert self._errors == []
+
+    def go_on(self, rounds=3):
+        """Waits for so many more rounds of each client."""
+        target = self.rounds + rounds * len(self._threads)
+        until(lambda: self.rounds >= target or self._errors, "clients to go on")
+
+
+def take_all(server, key, limit="one", most=100):
+    """How many requests are granted until one is not; the reason of the last."""
+    with Wire(server.resp) as wire:
+        for n in range(most):
+            reply = wire.command("WEIR.ACQUIRE", limit, key)
+            if not reply[0]:
+                return n, reply[5].decode()
+    raise AssertionError(f"{most} were granted")
+
+
+def serves(server, key):
+    """Whether a key is decided by Redis."""
+    with Wire(server.resp) as wire:
+        return wire.command("WEIR.PEEK", "one", key)[5] != b"store_failure"
+
+
+@pytest.mark.parametrize("limit,quota", [("one", 10), ("wide", 12)])
+def test_servers_grant_the_limit_of_each_key_wherever_it_lies(serve, redis_cluster, key, limit, quota):
+    servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
+    keys = [f"{key}-{number}" for number in range(200)]
+    with Load(servers, keys, limit) as load:
+        load.go_on(quota)
+    assert load.allowed == dict.fromkeys(keys, quota)
+    assert set(load.reasons) == {"ok", "over_limit"}
+    names = [[name for name in node.client.scan_iter(match=f"weir:*{key}-*", count=10000)]
+             for node in redis_cluster.masters()]
+    assert all(names) and sum(map(len, names)) == len(keys)
+
+
+def test_one_node_of_the_cluster_is_enough_to_know_it(serve, redis_cluster, key):
+    server = serve(config=config(f"redis-cluster://127.0.0.1:{redis_cluster.nodes[-1].port}"))
+    for master in redis_cluster.masters():
+        assert take_all(server, key_of(redis_cluster, master, key)) == (10, "over_limit")
+
+
+def test_limits_of_one_key_are_one_call(serve, redis_cluster, key):
+    server = serve(config=config(redis_cluster.url))
+    with Wire(server.resp) as wire:
+        def check():
+            return wire.command("WEIR.CHECK", "path", "/together", "ip", key)
+
+        assert [check()[0] for _ in range(3)] == [1, 1, 1]  # scripts are loaded by now
+        before = sum(node.calls().get("evalsha", 0) for node in redis_cluster.masters())
+        assert [check()[0] for _ in range(9)] == [1] * 7 + [0] * 2
+        after = sum(node.calls().get("evalsha", 0) for node in redis_cluster.masters())
+        assert after - before == 9
+        # A denial by the first took nothing from the others.
+        assert wire.command("WEIR.PEEK", "drip", key)[2] == 12 - 10
+        assert wire.command("WEIR.PEEK", "day", key)[2] == 1000 - 10
+
+
+def test_limits_of_keys_on_two_nodes_are_given_back(serve, redis_cluster, key):
+    server = serve(config=config(redis_cluster.url))
+    one, other = redis_cluster.masters()[:2]
+    ip, user = key_of(redis_cluster, one, key), key_of(redis_cluster, other, key)
+    with Wire(server.resp) as wire:
+        replies = [wire.command("WEIR.CHECK", "path", "/apart", "ip", ip, "user", user)
+                   for _ in range(8)]
+        assert [reply[0] for reply in replies] == [1] * 3 + [0] * 5
+        assert wire.command("WEIR.PEEK", "one", ip)[2] == 10 - 3
+        assert wire.command("WEIR.PEEK", "few", user)[2] == 0
+
+
+def test_slots_that_move_under_load_keep_their_counts(serve, redis_cluster, key):
+    servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
+    masters = redis_cluster.masters()
+    slot = redis_cluster.slots_of(masters[0])[0]
+    many = keys_at(slot, key, 60)
+    early, late = many[:30], many[30:]  # late: new while the slot is being moved
+    apart = [f"{key}-apart-{number}" for number in range(100)]
+    with Load(servers, early + apart) as load:
+        load.go_on(1)
+        source = redis_cluster.begin_move(slot, masters[1])
+        with Load(servers, late) as second:
+            second.go_on(1)
+            redis_cluster.move_keys(slot, source, masters[1], 15)
+            load.go_on()
+            second.go_on()
+            redis_cluster.end_move(slot, source, masters[1])
+            load.go_on()
+            second.go_on(10)
+        redis_cluster.move_slot(slot, masters[2])
+        load.go_on(10)
+    assert load.allowed == dict.fromkeys(early + apart, 10)
+    assert second.allowed == dict.fromkeys(late, 10)
+    assert set(load.reasons) | set(second.reasons) == {"ok", "over_limit"}
+    assert redis_cluster.owner_of(slot) is masters[2]
+
+
+def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
+        serve, start_redis_cluster):
+    cluster = start_redis_cluster()
+    dying, *others = cluster.masters()
+    replica = cluster.replica_of(dying)
+    # The URL names only the node that dies.
+    dead = f"redis-cluster://127.0.0.1:{dying.port}"
+    server = serve(config=config(dead, "200ms"))
+    lost = keys_at(cluster.slots_of(dying)[0], "k", 4)
+    kept = keys_at(cluster.slots_of(others[0])[0], "k", 15) + keys_at(cluster.slots_of(others[1])[0], "k", 15)
+    with Wire(server.resp) as wire:
+        for name in (*lost, *kept):
+            assert wire.command("WEIR.ACQUIRE", "one", name)[0] == 1
+    assert dying.client.wait(1, 60000) == 1
+    dying.stop()
+    assert take_all(server, lost[0]) == (0, "store_failure")
+    # One that starts now finds the dead node first, and goes on to the next.
+    late = serve(config=config(f"{dead},127.0.0.1:{others[0].port}", "200ms"))
+    until(lambda: serves(late, kept[0]), "the other node to be asked")
+    for name in kept[::2]:
+        assert take_all(server, name) == (9, "over_limit")
+    cluster.wait_for_new_master(replica)
+    until(lambda: serves(server, lost[0]), "the replica to be asked")
+    for name in lost:
+        assert take_all(server, name) == (9, "over_limit")
+    for name in kept[1::2]:
+        assert take_all(server, name) == (9, "over_limit")
+
+
+def test_a_master_that_dies_under_load_grants_no_more_than_it_had_not_passed_on(
+        serve, start_redis_cluster):
+    cluster = start_redis_cluster()
+    dying = cluster.masters()[0]
+    replica = cluster.replica_of(dying)
+    servers = [serve(config=config(cluster.url, "200ms")) for _ in range(2)]
+    lost = keys_at(cluster.slots_of(dying)[0], "k", 10)
+    keys = lost + [f"any-{number}" for number in range(50)]
+    with Load(servers, keys, "many") as load:
+        load.go_on(10)
+        dying.stop()
+        cluster.wait_for_new_master(replica)
+        until(lambda: all(serves(server, lost[0]) for server in servers), "the replica to be asked")
+        load.go_on(400)
+    # Each server may have heard of one grant for a key that the replica did not hear of, and
+    # have missed the answers of others.
+    assert max(load.allowed.values()) <= 300 + len(servers)
+    assert min(load.allowed.values()) >= 300 - len(servers)
+    assert load.reasons["store_failure"] > 0
+    assert [take_all(server, key, "many") for server in servers for key in keys] == [
+        (0, "over_limit")] * len(keys) * 2
+
+
+def test_a_replica_that_lags_forgets_what_it_was_not_told_and_no_more(serve, start_redis_cluster):
+    cluster = start_redis_cluster()
+    master = cluster.masters()[0]
+    replica = cluster.replica_of(master)
+    server = serve(config=config(cluster.url, "200ms"))
+    key = key_of(cluster, master, "k")
+    with Wire(server.resp) as wire:
+        assert [wire.command("WEIR.ACQUIRE", "one", key)[0] for _ in range(6)] == [1] * 6
+        assert master.client.wait(1, 60000) == 1
+        replica.hang()
+        # Else the kernel would hold for it what it does not read.
+        master.client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+        assert [wire.command("WEIR.ACQUIRE", "one", key)[0] for _ in range(5)] == [1] * 4 + [0]
+    master.stop()
+    replica.go_on()
+    cluster.wait_for_new_master(replica)
+    until(lambda: serves(server, key), "the replica to be asked")
+    assert take_all(server, key) == (4, "over_limit")
