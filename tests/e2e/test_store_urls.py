@@ -1,7 +1,7 @@
 """`store` and what belongs to it: what lint and a start say, and that no password is told."""
 
 import pytest
-from harness import Server, weir
+from harness import Server, Wire, weir
 
 SECRET = "pa55w0rd"
 LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
@@ -101,3 +101,21 @@ def test_the_server_warns_at_the_start_and_after_a_reload(tmp_path):
     assert "line=2" in server.line_with("config_warning")
     assert server.stop() == 0
     assert len([line for line in server.log if "config_warning" in line]) == 2
+
+
+@pytest.mark.parametrize("password", [SECRET, "another"], ids=["right", "refused"])
+def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
+    """Whether Redis accepts it or not: in no answer, no metric, no line of the log."""
+    redis = start_redis("--requirepass", password)
+    url = redis.url.replace("redis://", f"redis://default:{SECRET}@")
+    server = Server(config=f"nodes: 2\nstore: {url}\n" + LIMITS, directory=tmp_path)
+    answer = server.get("/v1/acquire/a?key=k")
+    pages = [answer.text, *(server.get(path).text for path in
+                            ("/v1/limits", "/v1/top", "/metrics", "/readyz"))]
+    with Wire(server.resp) as wire:
+        for command in ("INFO", "CONFIG GET *", "CLIENT LIST", "WEIR.PEEK a k", "WEIR.PEEK b k"):
+            pages.append(repr(wire.command(*command.split())))
+    assert answer.json["remaining"] == (4 if password == SECRET else 1)  # of nodes: 2
+    assert f"redis://127.0.0.1:{redis.port}" in pages[1]
+    assert server.stop() == 0
+    assert SECRET not in "".join(pages) + "".join(server.log)

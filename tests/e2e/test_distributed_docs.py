@@ -1,0 +1,94 @@
+"""docs/distributed.md as a newcomer reads it: each command is run, on ports of the test's own."""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from harness import BUILD, PATIENCE, ROOT, Http, Server, until
+from redis_servers import free_port
+from test_docs import blocks, steps
+
+PAGE = "docs/distributed.md"
+PORTS = ["6379", "8080", "6380", "8081", "6381"]
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory):
+    """What the page starts. Yields how its commands read here."""
+    directory = tmp_path_factory.mktemp("distributed")
+    ports = {port: str(free_port()) for port in PORTS}
+
+    def here(text):
+        text = re.sub("|".join(PORTS), lambda match: ports[match[0]], text)
+        text = text.replace("redis-cli", f"redis-cli -p {ports['6379']}")
+        text = text.replace("build/weir", f"{BUILD}/weir")
+        return text.replace("examples/distributed.yaml", str(directory / "distributed.yaml"))
+
+    example = (ROOT / "examples/distributed.yaml").read_text()
+    (directory / "distributed.yaml").write_text(here(example))
+    start = here(blocks(PAGE, "sh")[0])
+    shell = subprocess.Popen(["sh", "-c", start + "wait"], cwd=directory, start_new_session=True,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for port in ("8080", "8081"):
+        until(lambda: ready(int(ports[port])), f"a server at {port}")  # noqa: B023
+    yield here
+    os.killpg(shell.pid, signal.SIGTERM)
+    shell.wait(PATIENCE)
+
+
+def ready(port):
+    try:
+        with Http(port) as client:
+            return client.request("GET", "/readyz").status == 200
+    except OSError:
+        return False
+
+
+def test_commands_print_what_is_shown(setting):
+    shown = [step for block in blocks(PAGE, "console") for step in steps(block)]
+    assert shown
+    for command, expected in shown:
+        done = subprocess.run(["sh", "-c", setting(command)], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False, cwd=ROOT)
+        assert done.stdout, (command, done.stderr)
+        if expected is not None:
+            assert done.stdout.strip() == expected.strip(), command
+
+
+# Of every algorithm that counts, as `closed` as can be: what Redis forbids is denied.
+ALGORITHMS = """
+  token_bucket: rate: 50/s, burst: 100
+  leaky_bucket: rate: 50/m
+  leaky_queue: rate: 5000/s, capacity: 10
+  pacer: rate: 5000/s
+  warm_up: rate: 5000/s
+  fixed_window: rate: 50/d, timezone: Asia/Shanghai
+  resetting_bucket: rate: 50/h
+  sliding_window: rate: 50/m
+  sliding_counter: rate: 50/m
+  sliding_log: rate: 50/m
+  base: base: 30, rate: 10/5s
+  concurrency: max: 40
+"""
+
+
+def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(tmp_path, start_redis):
+    redis = start_redis()
+    [command] = [block for block in blocks(PAGE, "sh") if "ACL SETUSER" in block]
+    subprocess.run(["sh", "-c", command.replace("redis-cli", f"redis-cli -p {redis.port}")],
+                   check=True, stdout=subprocess.DEVNULL)
+    limits = re.sub(r"(\w+): (.*)", r"\1: { algorithm: \1, \2, on_store_failure: closed }", ALGORITHMS)
+    server = Server(config=f"store: redis://weir:password@127.0.0.1:{redis.port}\nlimits:{limits}",
+                    directory=tmp_path)
+    for limit in re.findall(r"(\w+): .*", ALGORITHMS):
+        asked = {"limit": limit, "key": "k", "wait_ms": 1000}
+        taken = [server.post("/v1/acquire", asked).json for _ in range(3)]
+        permit = server.post("/v1/acquire", {**asked, "permit": True}).json
+        assert all(answer["allowed"] for answer in [*taken, permit]), (limit, taken, permit)
+        for path in ("peek", "refund", "reset"):
+            assert server.post(f"/v1/{path}", asked).status == 200
+        assert server.post("/v1/refund", {**asked, "permit": permit["permit"]}).status == 200
+    assert redis.client.acl_log() == []
+    assert server.stop() == 0
