@@ -90,5 +90,6 @@ def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(tmp_path, st
         for path in ("peek", "refund", "reset"):
             assert server.post(f"/v1/{path}", asked).status == 200
         assert server.post("/v1/refund", {**asked, "permit": permit["permit"]}).status == 200
+    assert redis.calls()["evalsha"] > 0
     assert redis.client.acl_log() == []
     assert server.stop() == 0
