@@ -264,7 +264,6 @@ static int reload_config(struct server *server, struct weir_error *error)
 	}
 	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
-	server->plan.redis = wanted.redis; /* a text of the configuration, or a flag */
 	server_config_succeed(&server->config, config);
 	apply_connections(server);
 	for (size_t i = 0; i < server->worker_count; i++)

@@ -119,3 +119,24 @@ def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
     assert f"redis://127.0.0.1:{redis.port}" in pages[1]
     assert server.stop() == 0
     assert SECRET not in "".join(pages) + "".join(server.log)
+
+
+def test_another_store_of_all_limits_needs_a_restart_and_one_of_a_limit_does_not(tmp_path, start_redis):
+    first, second = start_redis(), start_redis()
+    config = "nodes: 2\nstore: {}\n" + LIMITS.replace("{", "{{").replace("}", "}}") + "  b: {{ algorithm: token_bucket, rate: 5/s{} }}\n"
+    server = Server(config=config.format(first.url, ""), directory=tmp_path)
+
+    def keys(limit):
+        assert server.get(f"/v1/acquire/{limit}?key=k").json["allowed"]
+        return [redis.client.exists(f"weir:{{k}}:{limit}") for redis in (first, second)]
+
+    assert [keys("a"), keys("b")] == [[1, 0], [1, 0]]
+    for _ in range(2):
+        server.reload(config.format(second.url, f", store: {second.url}"))
+        assert "setting=store" in server.line_with("restart_needed")
+        server.line_with("reloaded")
+    first.client.flushdb()
+    assert [keys("a"), keys("b")] == [[1, 0], [0, 1]]
+    shown = {limit["name"]: limit["store"] for limit in server.get("/v1/limits").json}
+    assert shown == {"a": first.url, "b": second.url}
+    assert server.stop() == 0
