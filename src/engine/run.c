@@ -18,7 +18,7 @@ static bool is_given(const struct plan *plan, const struct step *step)
 	       (!plan->reports && (plan->gives_rest || step->remote));
 }
 
-struct algo_call stage_call(const struct plan *plan, const struct step *step)
+static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
 {
 	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
 
@@ -73,7 +73,8 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
 	record(turn, plan, step, engine_apply(step->limit, store_step_of(turn, step, call), d), d);
 }
 
-bool stage_has(const struct plan *plan, const struct step *step)
+/* Whether the step has a part in the plan's stage. */
+static inline bool belongs(const struct plan *plan, const struct step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
@@ -106,7 +107,7 @@ static struct step *pick(const struct plan *plan, size_t i)
 	struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - at : at];
 	bool late = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && step->limit->algo.paced;
 
-	return late == second && !step->remote && stage_has(plan, step) ? step : NULL;
+	return late == second && !step->remote && belongs(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
@@ -200,6 +201,16 @@ static void pass(struct plan *plan, struct step *step, struct weir_decision *one
 	plan->refused = step;
 }
 
+struct algo_call stage_call(const struct plan *plan, const struct step *step)
+{
+	return call_of(plan, step);
+}
+
+bool stage_has(const struct plan *plan, const struct step *step)
+{
+	return belongs(plan, step);
+}
+
 void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
                 struct weir_decision *one, struct weir_decision *d)
 {
@@ -222,7 +233,7 @@ static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_de
 
 		if (!step)
 			continue;
-		call = stage_call(plan, step);
+		call = call_of(plan, step);
 		apply(turn, plan, step, &call, &one);
 		pass(plan, step, &one, d);
 	}
@@ -355,7 +366,7 @@ static void run_direct(const struct turn *turn, struct plan *plan, struct weir_d
 	struct algo_call call;
 
 	plan->stage = PLAN_TAKE;
-	call = stage_call(plan, step);
+	call = call_of(plan, step);
 	apply(turn, plan, step, &call, d);
 	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
 	plan->refused = d->allowed ? NULL : step;
@@ -501,4 +512,26 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan, stru
 	}
 	begin(plan, PLAN_REFUND);
 	return advance(turn, plan, d);
+}
+
+bool engine_others_wait(const struct weir_table *table)
+{
+	const struct waitlist *list = waitlist_at(&table->waiting);
+
+	return list && waitlist_count(list) > 0;
+}
+
+static bool may_wait(const struct step *step, uint64_t max_wait_ns)
+{
+	return !step->shadow &&
+	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
+}
+
+bool engine_may_wait(const struct plan *plan)
+{
+	bool may = false;
+
+	for (size_t i = 0; i < plan->step_count && !may; i++)
+		may = may_wait(&plan->steps[i], plan->max_wait_ns);
+	return may && plan->op == ALGO_ACQUIRE && plan->cost > 0 && plan->max_wait_ns != WEIR_ZERO;
 }

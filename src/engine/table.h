@@ -16,9 +16,9 @@ struct weir_table {
 	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 };
 
-/* The remote store of a limit, when either has named a store; or NULL. */
-static inline struct store *engine_named_store(const struct weir_table *table,
-                                               const struct weir_limit *limit)
+/* engine_remote_store where either has named a store. Apart: a check in memory has no room for it. */
+__attribute__((noinline, cold, unused)) static struct store *
+engine_named_store(const struct weir_table *table, const struct weir_limit *limit)
 {
 	struct store *store = limit->store ? limit->store : table->remote;
 

@@ -186,6 +186,7 @@ static void decide(struct scene *s, struct later *later, struct store_job *chain
 			job->until_ns = carry_out(later->states, job, job->step.call.op, &job->outcome);
 		} else {
 			job->withheld = job->outcome.allowed;
+			job->until_ns = NOW + 1; /* counts for nothing */
 			__atomic_fetch_add(&s->withheld, job->withheld, __ATOMIC_RELAXED);
 		}
 	}

@@ -1,0 +1,709 @@
+/* Limits at a store that completes steps later, as two servers see them, and without the store. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+#include "engine/engine.h"
+
+#define NOW   UINT64_C(1700000000000000000)
+#define MARKS 16
+
+enum { BUCKET, WINDOW, PLACES, HERE, OPEN, CLOSED, LIMITS };
+
+static struct rules_limit limits[LIMITS] = {
+    [BUCKET] = {.options = {.name = "bucket", .rate = {9, 1, WEIR_HOUR}, .burst = 7}},
+    [WINDOW] = {.options = {.name = "window",
+                            .algorithm = WEIR_FIXED_WINDOW,
+                            .rate = {5, 1, WEIR_HOUR},
+                            .align = WEIR_ALIGN_FIRST_REQUEST}},
+    [PLACES] = {.options = {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 9}},
+    [HERE] = {.options = {.name = "here", .rate = {4, 1, WEIR_HOUR}}},
+    [OPEN] = {.options = {.name = "open", .rate = {6, 1, WEIR_HOUR}},
+              .on_store_failure = RULES_OPEN},
+    [CLOSED] = {.options = {.name = "closed", .rate = {6, 1, WEIR_HOUR}},
+                .on_store_failure = RULES_CLOSED},
+};
+
+static const char *const by_user[] = {"user"};
+static const size_t three[] = {HERE, BUCKET, WINDOW}, mixed[] = {WINDOW, PLACES, HERE},
+                    strict[] = {BUCKET, OPEN}, waiting[] = {PLACES, CLOSED};
+
+#define EQUALS(text_)                                                                              \
+	(const struct rules_condition[]){                                                              \
+	    {"path", &(const struct rules_value){RULES_EQUAL, {text_, sizeof text_ - 1}}, 1}}
+
+static const struct rules_rule rules[] = {
+    {.name = "three", .conditions = EQUALS("three"), .condition_count = 1, .key = by_user,
+     .key_count = 1, .limits = three, .limit_count = 3},
+    {.name = "mixed", .conditions = EQUALS("mixed"), .condition_count = 1, .key = by_user,
+     .key_count = 1, .limits = mixed, .limit_count = 3},
+    {.name = "strict", .conditions = EQUALS("strict"), .condition_count = 1, .key = by_user,
+     .key_count = 1, .limits = strict, .limit_count = 2, .has_on_store_failure = true,
+     .on_store_failure = RULES_CLOSED},
+    {.name = "waiting", .conditions = EQUALS("waiting"), .condition_count = 1, .key = by_user,
+     .key_count = 1, .limits = waiting, .limit_count = 2},
+};
+
+/* What is shared: it does a chain when it is told to, or at once. */
+struct shared {
+	struct store store; /* first */
+	struct store_lane lane;
+	struct store *states;
+	bool is_away, is_slow, withholds_all;
+	struct store_job *chain; /* that it has not done yet */
+	size_t chains, jobs;     /* so far */
+	struct {
+		uint64_t permit, identity;
+	} marks[MARKS];
+};
+
+struct server {
+	struct weir_config config;
+	weir_table *table;
+	weir_engine *engine;
+	struct store_lane *lane;
+	struct turn turn;
+	struct arena arena;
+	struct plan plan;
+	struct weir_decision d;
+	size_t failed[3];
+	bool is_ready;
+};
+
+static struct shared redis;
+
+static void *mark_of(uint64_t permit, uint64_t identity)
+{
+	for (size_t i = 0; i < MARKS; i++)
+		if (redis.marks[i].permit == permit && redis.marks[i].identity == identity)
+			return &redis.marks[i];
+	return NULL;
+}
+
+static void carry_out(struct store_job *job)
+{
+	struct store_step step = job->step;
+	const struct algo_limit *by = step.limit;
+	bool is_marked = step.call.permit != 0 && !algo_holds_places(by);
+	uint64_t *mark = is_marked ? mark_of(step.call.permit, by->identity) : NULL;
+
+	step.store = redis.states;
+	step.key.hash = store_hash(redis.states, by->identity, job->key_name.data, job->key_name.len);
+	assert_int_equal(store_admit(redis.states, by, step.key.hash, &step.key), WEIR_OK);
+	if (is_marked && step.call.op == ALGO_REFUND && !mark)
+		step.call.cost = 0;
+	job->until_ns = store_run(&step, &by, &job->outcome);
+	if (is_marked && step.call.op == ALGO_REFUND) {
+		job->outcome.allowed = mark != NULL;
+		if (mark && step.call.cost > 0)
+			mark[0] = mark[1] = 0;
+	} else if (is_marked && step.call.op == ALGO_ACQUIRE && job->outcome.allowed) {
+		mark = mark_of(0, 0);
+		mark[0] = step.call.permit;
+		mark[1] = by->identity;
+	}
+}
+
+/* What else it says counts for nothing. */
+static void withhold(struct store_job *job)
+{
+	job->withheld = true;
+	job->outcome.allowed = true;
+	job->until_ns = NOW + 1;
+}
+
+static void do_job(struct store_job *job)
+{
+	bool passes = true;
+
+	for (struct store_job *other = redis.chain; other && job->together; other = other->next) {
+		enum algo_op op = other->step.call.op;
+
+		other->step.call.op = ALGO_PEEK;
+		carry_out(other);
+		other->step.call.op = op;
+		passes &= other->outcome.allowed || other == job;
+	}
+	if (redis.is_away)
+		job->status = WEIR_ESTORE;
+	else if (redis.withholds_all || (!passes && job->outcome.allowed))
+		withhold(job);
+	else
+		carry_out(job);
+}
+
+static void do_chain(void)
+{
+	struct store_job *chain = redis.chain, *next;
+
+	for (struct store_job *job = chain; job; job = job->next)
+		do_job(job);
+	redis.chain = NULL;
+	for (struct store_job *job = chain; job; job = next) {
+		next = job->next;
+		job->done(job);
+	}
+}
+
+static void submit(struct store_lane *lane, struct store_job *chain)
+{
+	assert_ptr_equal(lane->store, &redis.store);
+	assert_null(redis.chain);
+	redis.chain = chain;
+	redis.chains++;
+	for (struct store_job *job = chain; job; job = job->next)
+		redis.jobs++;
+	if (!redis.is_slow)
+		do_chain();
+}
+
+static const struct store_kind kind = {submit};
+
+static void become_ready(void *context, struct plan *plan)
+{
+	struct server *s = context;
+
+	assert_ptr_equal(plan, &s->plan);
+	s->is_ready = true;
+}
+
+static void note_failed(void *context, const struct step *step, enum rules_failure policy)
+{
+	(void)step;
+	((struct server *)context)->failed[policy]++;
+}
+
+static void open_server(struct server *s, uint64_t nodes)
+{
+	const struct weir_table_options options = {.capacity = 1000};
+	struct store *stores[LIMITS] = {0};
+
+	*s = (struct server){.config = {LIMITS_OF(limits), RULES_OF(rules), .nodes = nodes},
+	                     .lane = &redis.lane};
+	assert_int_equal(weir_table_open(&options, &s->table, NULL), WEIR_OK);
+	s->table->remote = &redis.store;
+	stores[HERE] = s->table->store;
+	assert_int_equal(engine_open(&s->config, s->table, stores, &s->engine, NULL), WEIR_OK);
+	s->turn = (struct turn){.table = s->table,
+	                        .at = moment_given(NOW),
+	                        .context = s,
+	                        .failed = note_failed,
+	                        .ready = become_ready,
+	                        .lanes = &s->lane};
+}
+
+static void close_server(struct server *s)
+{
+	weir_engine_close(s->engine);
+	weir_table_close(s->table);
+	arena_free(&s->arena);
+}
+
+static void open_redis(void)
+{
+	const struct weir_table_options options = {.capacity = 1000};
+
+	redis = (struct shared){.store = {&kind, 0}};
+	redis.lane.store = &redis.store;
+	assert_int_equal(store_open(&options, &redis.states, NULL), WEIR_OK);
+}
+
+static void close_redis(void)
+{
+	assert_null(redis.chain);
+	store_close(redis.states);
+}
+
+static const struct weir_limit *limit_at(const struct server *s, size_t i)
+{
+	return engine_limit_at(s->engine, i);
+}
+
+/* What "u" has of a limit that is left, at the store or (of a local one, or HERE) in memory. */
+static uint64_t left(const struct server *s, const struct weir_limit *limit)
+{
+	struct store_job job = {.step = {.limit = &limit->algo,
+	                                 .call = {.op = ALGO_PEEK},
+	                                 .at = moment_given(NOW)},
+	                        .key_name = SLICE("u")};
+	struct weir_decision d;
+
+	if (engine_remote_store(s->table, limit)) {
+		carry_out(&job);
+		return job.outcome.remaining;
+	}
+	assert_int_equal(weir_peek(s->table, limit, "u", 1, 1, NOW, &d), WEIR_OK);
+	return d.remaining;
+}
+
+static enum engine_state ask(struct server *s, size_t limit, enum algo_op op, uint64_t cost)
+{
+	assert_int_equal(engine_prepare_limit(s->table, limit_at(s, limit),
+	                                      &(struct algo_call){op, cost}, SLICE("u"), &s->plan),
+	                 WEIR_OK);
+	return engine_run(&s->turn, &s->plan, &s->d);
+}
+
+static void prepare(struct server *s, const char *path, bool wants_permit)
+{
+	const struct weir_attribute attributes[] = {{"path", path, strlen(path)}, {"user", "u", 1}};
+
+	assert_int_equal(engine_prepare_rules(s->engine, &(struct algo_call){ALGO_ACQUIRE, 1},
+	                                      &(struct engine_attributes){attributes, 2, 99}, &s->arena,
+	                                      &s->plan),
+	                 WEIR_OK);
+	assert_true(engine_is_remote(&s->plan));
+	if (wants_permit)
+		assert_int_equal(engine_want_permit(&s->plan), WEIR_OK);
+}
+
+static enum engine_state check(struct server *s, const char *path, bool wants_permit)
+{
+	prepare(s, path, wants_permit);
+	return engine_run(&s->turn, &s->plan, &s->d);
+}
+
+static void a_stage_is_one_chain_and_memory_comes_first_and_last(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	assert_int_equal(check(&s, "three", false), ENGINE_DONE);
+	assert_true(s.d.allowed);
+	assert_string_equal(s.d.limit, "here");
+	assert_int_equal(redis.chains, 1);
+	assert_int_equal(redis.jobs, 2);
+	ask(&s, HERE, ALGO_ACQUIRE, 3);
+	check(&s, "three", false); /* memory refuses, so the store is not asked */
+	assert_false(s.d.allowed);
+	assert_int_equal(redis.chains, 1);
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);
+	close_server(&s);
+	close_redis();
+}
+
+/* Between the peek and the charge another request takes the last of the limit in memory. */
+static void the_store_gets_back_what_memory_refuses(void **state)
+{
+	struct server s;
+	struct weir_decision d;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	redis.is_slow = true;
+	assert_int_equal(check(&s, "three", true), ENGINE_SUBMITTED);
+	assert_int_equal(left(&s, limit_at(&s, HERE)), 4); /* it is charged last */
+	assert_int_equal(weir_acquire(s.table, limit_at(&s, HERE), "u", 1, 4, NOW, &d), WEIR_OK);
+	do_chain();
+	assert_true(s.is_ready);
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);
+	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_SUBMITTED);
+	do_chain();
+	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_false(s.d.allowed);
+	assert_string_equal(s.d.limit, "here");
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 5);
+	assert_int_equal(left(&s, limit_at(&s, BUCKET)), 7);
+	assert_non_null(mark_of(0, 0));
+	for (size_t i = 0; i < MARKS; i++)
+		assert_int_equal(redis.marks[i].permit, 0);
+	close_server(&s);
+	close_redis();
+}
+
+static void withheld_steps_take_nothing_and_refuse_nothing(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	ask(&s, WINDOW, ALGO_ACQUIRE, 5);
+	check(&s, "three", true);
+	assert_false(s.d.allowed);
+	assert_string_equal(s.d.limit, "window");
+	assert_int_equal(redis.chains, 2); /* nothing was to be given back */
+	assert_int_equal(left(&s, limit_at(&s, BUCKET)), 7);
+	assert_int_equal(left(&s, limit_at(&s, HERE)), 4);
+	close_server(&s);
+	close_redis();
+}
+
+/* As in memory, where those behind the first are not asked. */
+static void the_first_that_is_refused_is_the_answer(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	ask(&s, WINDOW, ALGO_ACQUIRE, 5);
+	ask(&s, BUCKET, ALGO_ACQUIRE, 7);
+	check(&s, "three", false);
+	assert_ptr_equal(s.plan.refused, &s.plan.steps[1]);
+	assert_string_equal(s.d.limit, "bucket");
+	assert_int_equal(s.d.quota, 7);
+	close_server(&s);
+	close_redis();
+}
+
+static void a_store_that_withholds_without_a_refusal_has_failed(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	redis.withholds_all = true;
+	check(&s, "strict", false);
+	assert_false(s.d.allowed);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
+	check(&s, "three", false);
+	assert_true(s.d.allowed);
+	assert_int_equal(s.failed[RULES_LOCAL], 2);
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 5);
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 4);
+	close_server(&s);
+	close_redis();
+}
+
+static void open_allows_and_closed_denies(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	redis.is_away = true;
+	for (int i = 0; i < 20; i++) {
+		ask(&s, OPEN, ALGO_ACQUIRE, 6);
+		assert_true(s.d.allowed);
+		assert_int_equal(s.d.reason, WEIR_REASON_OK);
+		assert_int_equal(s.d.quota, 6);
+		assert_int_equal(s.d.remaining, 0);
+		assert_int_equal(engine_taken(&s.plan, NULL), 0);
+		ask(&s, CLOSED, ALGO_ACQUIRE, 1);
+		assert_false(s.d.allowed);
+		assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
+		assert_int_equal(s.d.retry_after_ns, NS_PER_S);
+		assert_int_equal(s.plan.status, WEIR_OK);
+	}
+	assert_int_equal(s.failed[RULES_OPEN], 20);
+	assert_int_equal(s.failed[RULES_CLOSED], 20);
+	redis.is_away = false; /* it is back by itself */
+	assert_int_equal(left(&s, limit_at(&s, OPEN)), 6);
+	ask(&s, OPEN, ALGO_ACQUIRE, 6);
+	assert_true(s.d.allowed);
+	ask(&s, OPEN, ALGO_ACQUIRE, 1);
+	assert_false(s.d.allowed);
+	close_server(&s);
+	close_redis();
+}
+
+static void a_rule_says_more_than_its_limits(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	redis.is_away = true;
+	check(&s, "strict", false);
+	assert_false(s.d.allowed);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
+	assert_string_equal(s.d.rule, "strict");
+	assert_int_equal(s.failed[RULES_CLOSED], 2);
+	close_server(&s);
+	close_redis();
+}
+
+static void refunds_and_resets_fail_without_their_store(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	ask(&s, OPEN, ALGO_ACQUIRE, 2);
+	redis.is_away = true;
+	ask(&s, OPEN, ALGO_REFUND, 1);
+	assert_int_equal(s.plan.status, WEIR_ESTORE);
+	ask(&s, OPEN, ALGO_RESET, 0);
+	assert_int_equal(s.plan.status, WEIR_ESTORE);
+	assert_int_equal(s.failed[RULES_OPEN], 0);
+	redis.is_away = false;
+	assert_int_equal(left(&s, limit_at(&s, OPEN)), 4);
+	close_server(&s);
+	close_redis();
+}
+
+static void local_grants_a_share_by_counts_of_its_own(void **state)
+{
+	static const uint64_t shares[][LIMITS] = {
+	    [1] = {7, 5, 1, 0, 6, 6}, [3] = {2, 1, 1, 0, 2, 2}, [50] = {1, 1, 1, 0, 1, 1}};
+	struct server s;
+
+	(void)state;
+	for (size_t nodes = 1; nodes <= 50; nodes += nodes == 1 ? 2 : 47) {
+		open_redis();
+		open_server(&s, nodes);
+		for (size_t i = 0; i < LIMITS; i++) {
+			const struct weir_limit *local = limit_at(&s, i)->local;
+
+			assert_int_equal(local ? local->algo.quota : 0, shares[nodes][i]);
+			if (local)
+				assert_int_equal(engine_limit_index(s.engine, local), i);
+		}
+		ask(&s, BUCKET, ALGO_ACQUIRE, 1);
+		redis.is_away = true;
+		for (uint64_t i = 0; i <= shares[nodes][BUCKET]; i++) {
+			ask(&s, BUCKET, ALGO_ACQUIRE, 1);
+			assert_int_equal(s.d.allowed, i < shares[nodes][BUCKET]);
+			assert_string_equal(s.d.limit, "bucket");
+		}
+		redis.is_away = false;
+		assert_int_equal(left(&s, limit_at(&s, BUCKET)), 6);
+		close_server(&s);
+		close_redis();
+	}
+}
+
+/* By the plan itself, and by a permit. */
+static void what_local_took_is_given_back_there(void **state)
+{
+	struct weir_permits permits;
+	struct engine_names names;
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	for (int by_permit = 0; by_permit < 2; by_permit++) {
+		redis.is_away = true;
+		check(&s, "mixed", true);
+		assert_true(s.d.allowed);
+		assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 4);
+		assert_int_equal(left(&s, limit_at(&s, PLACES)->local), 0);
+		redis.is_away = false;
+		redis.chains = 0;
+		if (by_permit) {
+			engine_permits(&s.plan, &permits, &names);
+			engine_prepare_permits(s.engine, &permits, &names, &s.arena, &s.plan);
+			assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+			assert_true(s.d.allowed);
+		} else {
+			assert_int_equal(engine_cancel(&s.turn, &s.plan), ENGINE_DONE);
+		}
+		assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 5);
+		assert_int_equal(left(&s, limit_at(&s, PLACES)->local), 1);
+		assert_int_equal(left(&s, limit_at(&s, HERE)), 4);
+		assert_int_equal(redis.chains, 0);
+	}
+	close_server(&s);
+	close_redis();
+}
+
+/* A place that is held locally is waited for; then its limit is asked for at the store again. */
+static void a_plan_that_waits_tries_the_store_again(void **state)
+{
+	struct server s, other;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	open_server(&other, 1);
+	redis.is_away = true;
+	ask(&s, PLACES, ALGO_ACQUIRE, 1);
+	assert_true(s.d.allowed);
+	assert_int_equal(ask(&s, PLACES, ALGO_ACQUIRE, 1), ENGINE_WAITS);
+	assert_false(engine_polls(&s.plan));
+	redis.is_away = false;
+	ask(&other, PLACES, ALGO_ACQUIRE, 1);
+	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_WAITS);
+	assert_true(engine_polls(&s.plan));
+	assert_int_equal(engine_cancel(&other.turn, &other.plan), ENGINE_DONE);
+	s.plan.position = WAIT_FIRST;
+	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_true(s.d.allowed);
+	assert_int_equal(left(&s, limit_at(&s, PLACES)), 0);
+	close_server(&other);
+	close_server(&s);
+	close_redis();
+}
+
+/* It would be denied again and again until its time is over, and for another reason. */
+static void nobody_waits_for_a_store(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	redis.is_away = true;
+	prepare(&s, "waiting", false);
+	s.plan.max_wait_ns = 100 * NS_PER_S;
+	assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
+	assert_int_equal(left(&s, limit_at(&s, PLACES)->local), 1);
+	close_server(&s);
+	close_redis();
+}
+
+static void refund(struct server *s, const struct weir_permits *permits,
+                   const struct engine_names *names, bool reports)
+{
+	assert_int_equal(engine_prepare_permits(s->engine, permits, names, &s->arena, &s->plan), WEIR_OK);
+	assert_int_equal((reports ? engine_report : engine_run)(&s->turn, &s->plan, &s->d), ENGINE_DONE);
+}
+
+/* Marks in the memory of one server would give it back once at each. */
+static void a_permit_is_given_back_once_at_whichever_server(void **state)
+{
+	struct weir_permits permits;
+	struct engine_names names;
+	struct server a, b;
+
+	(void)state;
+	open_redis();
+	open_server(&a, 2);
+	open_server(&b, 2);
+	check(&a, "three", true);
+	engine_permits(&a.plan, &permits, &names);
+	assert_int_equal(permits.count, 3);
+	refund(&b, &permits, &names, true);
+	assert_true(b.d.allowed); /* it is held still */
+	refund(&b, &permits, &names, false);
+	assert_true(b.d.allowed);
+	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 5);
+	assert_int_equal(left(&b, limit_at(&b, BUCKET)), 7);
+	assert_int_equal(left(&a, limit_at(&a, HERE)), 3); /* of which b knows nothing */
+	ask(&b, WINDOW, ALGO_ACQUIRE, 2);
+	for (int i = 0; i < 2; i++) {
+		refund(&b, &permits, &names, false);
+		assert_false(b.d.allowed);
+	}
+	refund(&b, &permits, &names, true);
+	assert_false(b.d.allowed);
+	refund(&a, &permits, &names, false);
+	assert_true(a.d.allowed); /* what was taken in its memory */
+	assert_int_equal(left(&a, limit_at(&a, HERE)), 4);
+	assert_int_equal(left(&a, limit_at(&a, WINDOW)), 3);
+	close_server(&b);
+	close_server(&a);
+	close_redis();
+}
+
+static void a_place_is_given_back_at_whichever_server(void **state)
+{
+	struct weir_permits permits;
+	struct engine_names names;
+	struct server a, b;
+
+	(void)state;
+	open_redis();
+	open_server(&a, 2);
+	open_server(&b, 2);
+	check(&a, "mixed", true);
+	engine_permits(&a.plan, &permits, &names);
+	refund(&b, &permits, NULL, true);
+	assert_false(b.d.allowed); /* without the names of its keys */
+	assert_int_equal(left(&b, limit_at(&b, PLACES)), 0);
+	refund(&b, &permits, &names, true);
+	assert_true(b.d.allowed);
+	assert_int_equal(left(&b, limit_at(&b, PLACES)), 1);
+	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4); /* the request has been made */
+	refund(&a, &permits, &names, true);
+	assert_false(a.d.allowed);
+	close_server(&b);
+	close_server(&a);
+	close_redis();
+}
+
+static void a_limit_that_moves_begins_anew(void **state)
+{
+	const struct rules_limit moved = {.options = {.name = "here", .rate = {8, 1, WEIR_HOUR}}};
+	struct server s;
+	struct weir_config config = {.limits = &moved, .limit_count = 1};
+	weir_engine *next, *last;
+	struct store *memory;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	ask(&s, HERE, ALGO_ACQUIRE, 3);
+	assert_int_equal(engine_open(&config, s.table, NULL, &next, NULL), WEIR_OK);
+	engine_succeed(s.engine, next);
+	assert_true(algo_is_current(&limit_at(&s, HERE)->algo));
+	memory = s.table->store;
+	assert_int_equal(engine_open(&config, s.table, &memory, &last, NULL), WEIR_OK);
+	engine_succeed(s.engine, last);
+	assert_false(algo_is_current(&limit_at(&s, HERE)->algo));
+	engine_succeed(next, last);
+	assert_true(algo_is_current(&engine_limit_at(next, 0)->algo));
+	close_server(&s);
+	weir_engine_close(next);
+	weir_engine_close(last);
+	close_redis();
+}
+
+/* Its memory in the server is another's by then. */
+static void a_limit_that_came_along_outlives_its_turn(void **state)
+{
+	struct weir_limit limit;
+	struct plan plan;
+	struct server s;
+	void *memory;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	assert_int_equal(engine_adhoc_limit(&limit, 6, 1, 60, NULL), WEIR_OK);
+	assert_int_equal(engine_prepare_limit(s.table, &limit, &(struct algo_call){ALGO_ACQUIRE, 2},
+	                                      SLICE("u"), &plan),
+	                 WEIR_OK);
+	assert_true(engine_is_remote(&plan));
+	memory = malloc(engine_extent(&plan));
+	engine_suspend(s.table, &s.plan, &plan, memory);
+	memset(&limit, 0xff, sizeof limit);
+	memset(&plan, 0xff, sizeof plan);
+	assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_true(s.d.allowed);
+	assert_int_equal(s.d.quota, 6);
+	assert_int_equal(s.d.remaining, 4);
+	free(memory);
+	close_server(&s);
+	close_redis();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_stage_is_one_chain_and_memory_comes_first_and_last),
+	    cmocka_unit_test(the_store_gets_back_what_memory_refuses),
+	    cmocka_unit_test(withheld_steps_take_nothing_and_refuse_nothing),
+	    cmocka_unit_test(the_first_that_is_refused_is_the_answer),
+	    cmocka_unit_test(a_store_that_withholds_without_a_refusal_has_failed),
+	    cmocka_unit_test(open_allows_and_closed_denies),
+	    cmocka_unit_test(a_rule_says_more_than_its_limits),
+	    cmocka_unit_test(refunds_and_resets_fail_without_their_store),
+	    cmocka_unit_test(local_grants_a_share_by_counts_of_its_own),
+	    cmocka_unit_test(what_local_took_is_given_back_there),
+	    cmocka_unit_test(a_plan_that_waits_tries_the_store_again),
+	    cmocka_unit_test(nobody_waits_for_a_store),
+	    cmocka_unit_test(a_permit_is_given_back_once_at_whichever_server),
+	    cmocka_unit_test(a_place_is_given_back_at_whichever_server),
+	    cmocka_unit_test(a_limit_that_moves_begins_anew),
+	    cmocka_unit_test(a_limit_that_came_along_outlives_its_turn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
