@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include "algo/bucket.h"
+#include "algo/window.h"
+#include "redis/known.h"
 #include "redis/slots.h"
 
 /* The tasks that a lane keeps for later, and the room for a name that each keeps. */
@@ -11,7 +14,6 @@
 void batch_open(struct batch *batch)
 {
 	task_list_clear(&batch->tasks);
-	batch->count = 0;
 	batch->turn = 1;
 }
 
@@ -65,6 +67,89 @@ void batch_close(struct redis_lane *lane)
 	}
 }
 
+/* Order: what follows a task that may have to be made again waits for its end. */
+
+/* Others are done by one call, in which steps are carried out in order. */
+static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
+{
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+		return limit->algorithm->step != bucket_step && limit->algorithm->step != window_step;
+	case ALGO_PEEK:
+		return false;
+	case ALGO_RESET:
+		return limit->rows == ALGO_ROWS_LOG;
+	default:
+		return true;
+	}
+}
+
+static bool is_of_key(const struct task *task, const struct store_job *job)
+{
+	return task->jobs->step.key.hash == job->step.key.hash &&
+	       slice_equal(task->jobs->key_name, job->key_name);
+}
+
+static struct task **slow_place(struct redis_lane *lane, const struct store_job *job)
+{
+	return &lane->slow[job->step.key.hash % LANE_SLOW];
+}
+
+/* The one of this key that is on its way, or NULL. */
+static struct task *find_slow(struct redis_lane *lane, const struct store_job *job)
+{
+	struct task *task = lane->slow_count > 0 ? *slow_place(lane, job) : NULL;
+
+	while (task && !is_of_key(task, job))
+		task = task->slow_next;
+	return task;
+}
+
+static void begin_order(struct redis_lane *lane, struct task *task)
+{
+	struct task **place = slow_place(lane, task->jobs);
+
+	task_list_clear(&task->followers);
+	task->is_slow = is_slow(task->step.limit, &task->step.call);
+	if (!task->is_slow)
+		return;
+	task->slow_next = *place;
+	*place = task;
+	lane->slow_count++;
+}
+
+static void follow(struct task *slow, struct task *task)
+{
+	task_append(&slow->followers, task);
+	slow->newest = task;
+}
+
+/* Lets the followers go, up to one that others have to wait for again. */
+static void end_order(struct redis_lane *lane, struct task *task)
+{
+	struct task **at = slow_place(lane, task->jobs), *next = task->followers.first;
+
+	if (!task->is_slow)
+		return;
+	while (*at != task)
+		at = &(*at)->slow_next;
+	*at = task->slow_next;
+	lane->slow_count--;
+	while (next) {
+		struct task *follower = next;
+
+		next = follower->next;
+		task_append(&lane->again, follower);
+		begin_order(lane, follower);
+		if (!follower->is_slow)
+			continue;
+		for (; next; next = task) {
+			task = next->next;
+			follow(follower, next);
+		}
+	}
+}
+
 /* Jobs */
 
 static void done(struct redis_lane *lane, struct store_job *job)
@@ -85,6 +170,8 @@ void task_fail(struct redis_lane *lane, struct task *task, int status)
 {
 	struct store_job *job = task->jobs;
 
+	known_learn(lane, task, NULL);
+	end_order(lane, task);
 	task_close(lane, task);
 	while (job) {
 		struct store_job *next = job->next;
@@ -114,12 +201,14 @@ void task_fill(struct redis_lane *lane, struct task *task, bool withheld)
 		job->outcome = lane->outcomes[i];
 		job->until_ns = lane->until_ns[i];
 	}
+	known_learn(lane, task, withheld ? NULL : &lane->outcomes[i - 1]);
 }
 
 void task_finish(struct redis_lane *lane, struct task *task)
 {
 	struct store_job *job = task->jobs;
 
+	end_order(lane, task);
 	task_close(lane, task);
 	while (job) {
 		struct store_job *next = job->next;
@@ -192,31 +281,55 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 	};
 	task->last = &task->jobs;
 	append(task, job);
+	task_list_clear(&task->followers);
 	if (lane->store->url.cluster)
 		task->slot = slots_of(task->step.key);
+	known_ask(lane, task, job);
 	return task;
 }
 
-/* The job's task, or NULL: it has joined another, or *status says why it has none. */
-static struct task *gather(struct redis_lane *lane, struct store_job *job, int *status)
+/* Whether the job has joined the task. */
+static bool join(const struct redis_lane *lane, struct task *task, struct store_job *job)
+{
+	if (!is_alike(task, job, lane->store->options.given_time))
+		return false;
+	append(task, job);
+	task->step.repeat++;
+	return true;
+}
+
+/* Whether the job has joined a task that is to be sent. */
+static bool join_any(struct redis_lane *lane, struct task *gathered, struct task *slow,
+                     struct store_job *job)
+{
+	if (gathered && !gathered->followers.first)
+		return join(lane, gathered, job);
+	return slow && slow->followers.first && join(lane, slow->newest, job);
+}
+
+/* The job's task in the batch, or NULL: it has joined or follows another, or has ended. */
+static struct task *gather(struct redis_lane *lane, struct store_job *job, bool *ended)
 {
 	struct batch *batch = &lane->batch;
 	struct spot *spot = spot_of(batch, job);
-	struct task *task;
+	struct task *gathered = spot->turn == batch->turn ? spot->task : NULL;
+	/* Chains do not wait: their keys would have to wait for one another. */
+	struct task *slow = job->together ? NULL : find_slow(lane, job), *task;
 
-	*status = lane->jobs < LANE_JOBS_MAX ? WEIR_OK : WEIR_ESTORE;
-	lane->jobs++;
-	if (*status != WEIR_OK)
+	job->status = lane->jobs <= LANE_JOBS_MAX ? WEIR_OK : WEIR_ESTORE;
+	/* What was submitted before it may change what is known. */
+	*ended =
+	    job->status != WEIR_OK || (!gathered && !slow && !job->together && known_answer(lane, job));
+	if (*ended || join_any(lane, gathered, slow, job))
 		return NULL;
-	if (spot->turn == batch->turn && is_alike(spot->task, job, lane->store->options.given_time)) {
-		append(spot->task, job);
-		spot->task->step.repeat++;
-		return NULL;
-	}
 	task = make_task(lane, job);
-	*status = task ? WEIR_OK : WEIR_ENOMEM;
-	if (!task)
+	job->status = task ? WEIR_OK : WEIR_ENOMEM;
+	*ended = !task;
+	if (task && slow)
+		follow(slow, task);
+	if (!task || slow)
 		return NULL;
+	begin_order(lane, task);
 	*spot = (struct spot){batch->turn, task};
 	task_append(&batch->tasks, task);
 	batch->count++;
@@ -239,29 +352,48 @@ static void make_groups(struct redis_lane *lane, struct task *first)
 	}
 }
 
+/* Ends jobs that have no task: answered, or with a status. */
+static void end_all(struct redis_lane *lane, struct store_job *jobs)
+{
+	while (jobs) {
+		struct store_job *job = jobs;
+
+		jobs = job->next;
+		if (job->status == WEIR_OK)
+			done(lane, job);
+		else
+			job_fail(lane, job, job->status);
+	}
+}
+
 void batch_add(struct redis_lane *lane, struct store_job *jobs, bool together)
 {
-	struct store_job *failed = NULL;
+	struct store_job *ended = NULL, **last = &ended;
 	struct task *first = NULL;
+	size_t n = 0;
 
+	for (struct store_job *job = jobs; job; job = job->next)
+		n++;
+	lane->jobs += n;
+	if (together && known_answer_all(lane, jobs)) {
+		end_all(lane, jobs);
+		return;
+	}
 	while (jobs) {
 		struct store_job *job = jobs;
 		struct task *task;
+		bool has_ended;
 
 		jobs = job->next;
-		task = gather(lane, job, &job->status);
+		task = gather(lane, job, &has_ended);
 		first = first ? first : task;
-		if (job->status != WEIR_OK) {
-			job->next = failed;
-			failed = job;
+		if (has_ended) {
+			*last = job;
+			last = &job->next;
 		}
 	}
+	*last = NULL;
 	if (together && first)
 		make_groups(lane, first);
-	while (failed) { /* now that `done` may submit more */
-		struct store_job *job = failed;
-
-		failed = job->next;
-		job_fail(lane, job, job->status);
-	}
+	end_all(lane, ended); /* now, since `done` may submit more */
 }

@@ -2,8 +2,11 @@
  * batch.h: jobs become tasks.
  *
  * Requests of a turn that are alike (of one key and limit, with the same cost) become one task
- * that repeats its step. Jobs that are all or nothing become a group of tasks. Two jobs of one key
- * keep their order.
+ * that repeats its step. Jobs that are all or nothing become a group of tasks.
+ *
+ * Two jobs of one key keep their order: calls and their steps are carried out as they were sent,
+ * and what comes behind a task that may have to be made again follows when that has ended. Chains
+ * that are all or nothing do not wait so.
  */
 #ifndef REDIS_BATCH_H
 #define REDIS_BATCH_H

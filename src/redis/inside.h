@@ -14,6 +14,7 @@
 
 #include "base/os.h"
 #include "redis/cluster.h"
+#include "redis/denied.h"
 #include "redis/link.h"
 #include "redis/redis.h"
 #include "redis/step.h"
@@ -35,9 +36,17 @@ struct redis_store {
 	char *prefix;
 	struct redis_url url;
 	struct cluster *cluster;
-	pthread_mutex_t lock; /* of: */
+	struct denied *denied; /* NULL: none are kept */
+	pthread_mutex_t lock;  /* of: */
 	struct redis_lane *lanes;
 	struct redis_stats closed; /* sums of lanes that are closed */
+};
+
+struct task;
+
+/* First to last. */
+struct task_list {
+	struct task *first, **last;
 };
 
 /* A step, and the jobs that wait for it: as many as it repeats. */
@@ -52,11 +61,16 @@ struct task {
 	unsigned loads;       /* times that its script had to be loaded */
 	unsigned redirects;   /* times that another node was named for it */
 	uint64_t deadline_ns; /* 0: it was never handed to a node */
-};
-
-/* First to last. */
-struct task_list {
-	struct task *first, **last;
+	/* Of one that may have to be made again: */
+	bool is_slow;
+	struct task *slow_next;
+	struct task_list followers; /* of the same key, to be sent behind it */
+	struct task *newest;        /* of them */
+	/* Of known.c: */
+	bool is_question; /* its denial may be repeated without asking */
+	uint32_t forgotten;
+	struct denied_question question;
+	uint64_t asked_ns;
 };
 
 struct call {
@@ -109,6 +123,8 @@ struct batch {
 	struct spot spots[BATCH_SPOTS];
 };
 
+#define LANE_SLOW 256 /* a power of two */
+
 struct redis_lane {
 	struct store_lane lane; /* first */
 	struct redis_store *store;
@@ -120,6 +136,8 @@ struct redis_lane {
 	struct task_list later;                      /* and those for which it is too early, ... */
 	uint64_t later_ns;                           /* until then */
 	struct batch batch;
+	struct task *slow[LANE_SLOW]; /* tasks that may have to be made again, by key; newest first */
+	size_t slow_count;
 	size_t jobs;
 	uint32_t groups;   /* the last that was named */
 	uint64_t alarm_ns; /* 0: none */

@@ -222,18 +222,22 @@ static void ask_map(struct redis_lane *lane)
 	node_ask_map(node);
 }
 
+/* And what it lets go. */
 void nodes_send(struct redis_lane *lane, struct task *first)
 {
-	while (first) {
-		struct task *task = first;
+	do {
+		while (first) {
+			struct task *task = first;
 
-		first = task->next;
-		hand_out(lane, task);
-	}
-	ask_map(lane);
-	for (unsigned i = 0; i < lane->node_end; i++)
-		if (lane->nodes[i])
-			node_send(lane->nodes[i]);
+			first = task->next;
+			hand_out(lane, task);
+		}
+		ask_map(lane);
+		for (unsigned i = 0; i < lane->node_end; i++)
+			if (lane->nodes[i])
+				node_send(lane->nodes[i]);
+		first = task_list_take(&lane->again);
+	} while (first);
 }
 
 /* Deadlines */
@@ -352,8 +356,9 @@ void nodes_close(struct redis_lane *lane)
 			node_free(node);
 			task_fail_all(lane, waiting, WEIR_ESTORE);
 		}
-	task_fail_all(lane, task_list_take(&lane->again), WEIR_ESTORE);
 	task_fail_all(lane, task_list_take(&lane->later), WEIR_ESTORE);
+	while (lane->again.first)
+		task_fail_all(lane, task_list_take(&lane->again), WEIR_ESTORE);
 	send_close(lane);
 }
 
@@ -407,5 +412,6 @@ void redis_node_lost(struct redis_node *node, const char *why)
 	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : HEALTH_PROBE_NS;
 
 	forget(node, why, lane_now_ns(lane) + wait_ns);
+	nodes_send(lane, task_list_take(&lane->again));
 	lane->now_ns = 0;
 }

@@ -5,6 +5,7 @@
 
 #include "redis/batch.h"
 #include "redis/call.h"
+#include "redis/known.h"
 
 #define WINDOW 256 /* tasks among which a call looks for those of its slot */
 
@@ -287,6 +288,8 @@ void node_send(struct redis_node *node)
 			call_close(call);
 			continue;
 		}
+		for (size_t i = 0; i < call->count; i++)
+			known_asked(lane, (struct task *)call->steps[i]);
 		count_more(&lane->counts.calls, 1);
 		count_more(&lane->counts.steps, call->count);
 		send_call(call, replied);

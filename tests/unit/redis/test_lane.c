@@ -1,130 +1,27 @@
 /* A lane at a real Redis that breaks in all ways, with steps of the test's own (steps.h). */
-#include "server.h"
+#include "scene.h"
 #include "steps.h"
 
-#include "algo/algo.h"
-#include "redis/blocking.h"
-#include "redis/redis.h"
+#define KEYS_MAX 300
 
-#define KEYS_MAX   300
-#define TIMEOUT_NS (200 * NS_PER_MS)
-
-struct scene {
-	struct server server;
-	struct store *store;
-	struct store_lane *lane;
-	struct blocking *port;
-	struct algo_limit limit;
-	size_t pending, away, back;
-	size_t awaits_back; /* 1, until it is back */
-	char why[200];
-	struct redis_stats before;
-};
-
-struct one {
-	struct store_job job; /* first */
-	struct scene *scene;
-	char key[32];
-	size_t order; /* in which it was done */
-};
-
-static size_t done_count;
-
-static void done(struct store_job *job)
+static void open_lane(struct scene *s, const char *user, uint64_t timeout_ns)
 {
-	struct one *one = (struct one *)job;
-
-	one->scene->pending--;
-	one->order = ++done_count;
-}
-
-static void switched(void *context, const struct store *store, const char *why)
-{
-	struct scene *scene = context;
-
-	assert_ptr_equal(store, scene->store);
-	if (why)
-		scene->away++;
-	else
-		scene->back++;
-	if (!why)
-		scene->awaits_back = 0;
-	snprintf(scene->why, sizeof scene->why, "%s", why ? why : "");
-}
-
-static void open_store(struct scene *s, const char *user)
-{
-	char url[64];
-
-	snprintf(url, sizeof url, "redis://%s127.0.0.1:%u", user, s->server.port);
-	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
-	                                                          .prefix = "weir:",
-	                                                          .timeout_ns = TIMEOUT_NS,
-	                                                          .switched = switched,
-	                                                          .context = s},
-	                                  &s->store, NULL),
-	                 WEIR_OK);
-	s->port = blocking_open();
-	assert_int_equal(redis_lane_open(s->store, blocking_port(s->port), &s->lane), WEIR_OK);
-	blocking_serve(s->port, s->lane);
-	s->limit.quota = 5;
-}
-
-static void end(struct scene *s)
-{
-	redis_lane_close(s->lane);
-	blocking_close(s->port);
-	redis_store_close(s->store);
-	server_stop(&s->server);
-	free(s);
-}
-
-static void make(struct scene *s, struct one *one, const char *key, uint64_t cost)
-{
-	*one = (struct one){.scene = s};
-	snprintf(one->key, sizeof one->key, "%s", key);
-	one->job = (struct store_job){
-	    .step = {.store = s->store,
-	             .limit = &s->limit,
-	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, key, strlen(key))},
-	             .call = {.op = ALGO_ACQUIRE, .cost = cost}},
-	    .limit_name = "l",
-	    .key_name = {one->key, strlen(one->key)},
-	    .done = done,
-	};
-	s->pending++;
-}
-
-/* A turn: all of them, and then their answers. */
-static void submit(struct scene *s, struct one *ones, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		s->store->kind->submit(s->lane, &ones[i].job);
-	redis_lane_flush(s->lane);
-}
-
-static void run(struct scene *s, struct one *ones, size_t n)
-{
-	submit(s, ones, n);
-	blocking_run(s->port, &s->pending);
-}
-
-static int ask(struct scene *s, const char *key, struct one *one)
-{
-	blocking_look(s->port);
-	make(s, one, key, 1);
-	run(s, one, 1);
-	return one->job.status;
+	open_store(s, user, (struct redis_options){.timeout_ns = timeout_ns});
+	assert_int_equal(
+	    algo_limit_init(&s->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
 }
 
 /* With a Redis that has both scripts. */
-static struct scene *begin(const char *const *more)
+static struct scene *begin_with(const char *const *more, uint64_t timeout_ns)
 {
 	struct scene *s = calloc(1, sizeof *s);
 	struct one ones[2];
 
 	s->server = server_start(more);
-	open_store(s, "");
+	open_lane(s, "", timeout_ns);
 	make(s, &ones[0], "first", 1);
 	make(s, &ones[1], "second", 1);
 	run(s, ones, 2);
@@ -133,46 +30,9 @@ static struct scene *begin(const char *const *more)
 	return s;
 }
 
-static void until_back(struct scene *s)
+static struct scene *begin(const char *const *more)
 {
-	s->awaits_back = 1;
-	blocking_run(s->port, &s->awaits_back);
-}
-
-/* What the server answers, on a connection of its own. */
-static void command(struct scene *s, char *answer, size_t size, const char *line)
-{
-	int fd = server_connect(s->server.port);
-	ssize_t got;
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, line, strlen(line)), strlen(line));
-	assert_int_equal(write(fd, "\r\n", 2), 2);
-	got = read(fd, answer, size - 1);
-	assert_true(got > 0);
-	answer[got] = '\0';
-	close(fd);
-}
-
-/* How often Redis has carried out EVALSHA. */
-static unsigned long calls_of(struct scene *s)
-{
-	char answer[16 << 10], *at;
-
-	command(s, answer, sizeof answer, "INFO commandstats");
-	at = strstr(answer, "cmdstat_evalsha:calls=");
-	return at ? strtoul(at + 22, NULL, 10) : 0;
-}
-
-/* Since the beginning of the test. */
-static struct redis_stats stats_of(const struct scene *s)
-{
-	struct redis_stats stats;
-
-	redis_store_stats(s->store, &stats);
-	stats.calls -= s->before.calls;
-	stats.steps -= s->before.steps;
-	return stats;
+	return begin_with(more, 0);
 }
 
 static void requests_alike_are_one_step(void **state)
@@ -373,7 +233,7 @@ static void a_redis_that_is_missing_at_the_start_is_found(void **state)
 
 	(void)state;
 	s->server = server_make();
-	open_store(s, "");
+	open_lane(s, "", 0);
 	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 	assert_int_equal(s->away, 1);
 	server_start_in(&s->server, "--port", NULL);
@@ -385,7 +245,7 @@ static void a_redis_that_is_missing_at_the_start_is_found(void **state)
 /* What was sent to it may be carried out; nothing is sent again. */
 static void a_redis_that_hangs_costs_one_timeout(void **state)
 {
-	struct scene *s = begin(NULL);
+	struct scene *s = begin_with(NULL, 200 * NS_PER_MS);
 	struct one ones[8], one;
 	unsigned long before;
 
@@ -481,7 +341,7 @@ static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
 		struct one one;
 
 		s->server = server_start(more);
-		open_store(s, users[i]);
+		open_lane(s, users[i], 0);
 		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 		assert_int_equal(s->away, 1);
 		assert_non_null(strstr(s->why, i == 0 ? "NOAUTH" : "refuses"));

@@ -1,0 +1,61 @@
+/*
+ * denied.h: the denials of a store that need not be asked for again. Shared by lanes.
+ *
+ * A table of fixed size, in sets of four. A denial is found by its key, and by the parameters and
+ * the cost that were asked with; it is never kept longer than it holds. Of a full set the one
+ * leaves that ends soonest.
+ *
+ * A refund or a reset of a key forgets all its denials, and those that were asked for before:
+ * each set counts what it was made to forget, and a denial comes with the count from before it
+ * was asked for.
+ *
+ * Reading takes no lock; writers of one set take turns, for a few stores each.
+ */
+#ifndef REDIS_DENIED_H
+#define REDIS_DENIED_H
+
+#include "algo/algo.h"
+
+struct denied;
+
+/* What was asked. */
+struct denied_question {
+	uint64_t key;   /* a keyed hash */
+	uint64_t which; /* a hash of the rest */
+};
+
+/* The answer. Times are of one clock, which the caller knows. */
+struct denied_answer {
+	uint64_t known_ns; /* until then it need not be asked again */
+	uint64_t until_ns; /* the same request passes then, if nothing else comes */
+	uint64_t reset_ns; /* the key is as new then */
+	uint64_t remaining;
+	uint64_t reason; /* enum weir_reason */
+};
+
+/** NULL: no memory. */
+struct denied *denied_open(void);
+/** NULL does nothing. */
+void denied_close(struct denied *denied);
+
+/** Whether a request is of a kind whose denials can be repeated without asking. */
+bool denied_applies(const struct algo_limit *limit, const struct algo_call *call);
+/** Of one that is. `key` is its keyed hash. */
+struct denied_question denied_question(const struct algo_limit *limit, const struct algo_call *call,
+                                       uint64_t key);
+
+/** Whether it is known to be denied at that time; fills `out`. */
+bool denied_find(const struct denied *denied, const struct algo_limit *limit,
+                 const struct algo_call *call, const struct denied_question *question,
+                 uint64_t now_ns, struct algo_outcome *out);
+/** What the key has been made to forget so far. */
+uint32_t denied_count(const struct denied *denied, uint64_t key);
+/** Keeps a denial; `count` is denied_count from before it was asked for. */
+void denied_note(struct denied *denied, const struct denied_question *question, uint32_t count,
+                 const struct denied_answer *answer);
+/** A request of the key was granted: what is known of others holds, but in other words. */
+void denied_taken(struct denied *denied, uint64_t key);
+/** A request of the key is given back. */
+void denied_forget(struct denied *denied, uint64_t key);
+
+#endif

@@ -1,0 +1,21 @@
+/* known.h: what a lane's jobs need not ask Redis for: denials that are known (denied.h). */
+#ifndef REDIS_KNOWN_H
+#define REDIS_KNOWN_H
+
+#include "redis/inside.h"
+
+/** Whether the job was answered: all is set but that `done` is to be called. */
+bool known_answer(struct redis_lane *lane, struct store_job *job);
+/** Of the jobs of a chain that is all or nothing, whether one is denied: as known_answer, of all.
+ */
+bool known_answer_all(struct redis_lane *lane, struct store_job *jobs);
+
+/** A task of this job begins to ask. */
+void known_ask(const struct redis_lane *lane, struct task *task, const struct store_job *job);
+/** It is written now. */
+void known_asked(struct redis_lane *lane, struct task *task);
+/** It has ended: `outcome` is that of its last job, or NULL: nobody knows. */
+void known_learn(struct redis_lane *lane, const struct task *task,
+                 const struct algo_outcome *outcome);
+
+#endif

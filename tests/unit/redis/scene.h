@@ -1,0 +1,165 @@
+/* scene.h: a store at a real Redis, and a lane to it that blocks. */
+#ifndef TEST_REDIS_SCENE_H
+#define TEST_REDIS_SCENE_H
+
+#include "server.h"
+
+#include "algo/algo.h"
+#include "redis/blocking.h"
+#include "redis/redis.h"
+
+#define TIMEOUT_NS (10 * NS_PER_S) /* on a busy machine, too */
+
+struct scene {
+	struct server server;
+	struct store *store;
+	struct store_lane *lane;
+	struct blocking *port;
+	struct algo_limit limit;
+	uint64_t now_ns; /* of what is made, where the store takes times that are given */
+	size_t pending, away, back;
+	size_t awaits_back; /* 1, until it is back */
+	char why[200];
+	struct redis_stats before;
+};
+
+struct one {
+	struct store_job job; /* first */
+	struct scene *scene;
+	char key[48];
+	size_t order; /* in which it was done */
+};
+
+static size_t done_count;
+
+static inline void done(struct store_job *job)
+{
+	struct one *one = (struct one *)job;
+
+	one->scene->pending--;
+	one->order = ++done_count;
+}
+
+static inline void switched(void *context, const struct store *store, const char *why)
+{
+	struct scene *scene = context;
+
+	assert_ptr_equal(store, scene->store);
+	if (why)
+		scene->away++;
+	else
+		scene->back++;
+	if (!why)
+		scene->awaits_back = 0;
+	snprintf(scene->why, sizeof scene->why, "%s", why ? why : "");
+}
+
+/* `more` says what differs from the usual. */
+static inline void open_store(struct scene *s, const char *user, struct redis_options more)
+{
+	char url[64];
+
+	snprintf(url, sizeof url, "redis://%s127.0.0.1:%u", user, s->server.port);
+	more.url = url;
+	more.prefix = "weir:";
+	more.timeout_ns = more.timeout_ns ? more.timeout_ns : TIMEOUT_NS;
+	more.switched = switched;
+	more.context = s;
+	assert_int_equal(redis_store_open(&more, &s->store, NULL), WEIR_OK);
+	s->port = blocking_open();
+	assert_int_equal(redis_lane_open(s->store, blocking_port(s->port), &s->lane), WEIR_OK);
+	blocking_serve(s->port, s->lane);
+}
+
+static inline void end(struct scene *s)
+{
+	redis_lane_close(s->lane);
+	blocking_close(s->port);
+	redis_store_close(s->store);
+	server_stop(&s->server);
+	algo_limit_free(&s->limit);
+	free(s);
+}
+
+static inline void make(struct scene *s, struct one *one, const char *key, uint64_t cost)
+{
+	*one = (struct one){.scene = s};
+	snprintf(one->key, sizeof one->key, "%s", key);
+	one->job = (struct store_job){
+	    .step = {.store = s->store,
+	             .limit = &s->limit,
+	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, key, strlen(key))},
+	             .call = {.op = ALGO_ACQUIRE, .cost = cost},
+	             .at = moment_given(s->now_ns)},
+	    .limit_name = "l",
+	    .key_name = {one->key, strlen(one->key)},
+	    .done = done,
+	};
+	s->pending++;
+}
+
+/* A turn: all of them, and then their answers. */
+static inline void submit(struct scene *s, struct one *ones, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		s->store->kind->submit(s->lane, &ones[i].job);
+	redis_lane_flush(s->lane);
+}
+
+static inline void run(struct scene *s, struct one *ones, size_t n)
+{
+	submit(s, ones, n);
+	blocking_run(s->port, &s->pending);
+}
+
+static inline int ask(struct scene *s, const char *key, struct one *one)
+{
+	blocking_look(s->port);
+	make(s, one, key, 1);
+	run(s, one, 1);
+	return one->job.status;
+}
+
+static inline void until_back(struct scene *s)
+{
+	s->awaits_back = 1;
+	blocking_run(s->port, &s->awaits_back);
+}
+
+/* What the server answers, on a connection of its own. */
+static inline void command(struct scene *s, char *answer, size_t size, const char *line)
+{
+	int fd = server_connect(s->server.port);
+	ssize_t got;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, line, strlen(line)), strlen(line));
+	assert_int_equal(write(fd, "\r\n", 2), 2);
+	got = read(fd, answer, size - 1);
+	assert_true(got > 0);
+	answer[got] = '\0';
+	close(fd);
+}
+
+/* How often Redis has carried out EVALSHA. */
+static inline unsigned long calls_of(struct scene *s)
+{
+	char answer[16 << 10], *at;
+
+	command(s, answer, sizeof answer, "INFO commandstats");
+	at = strstr(answer, "cmdstat_evalsha:calls=");
+	return at ? strtoul(at + 22, NULL, 10) : 0;
+}
+
+/* Since the beginning of the test. */
+static inline struct redis_stats stats_of(const struct scene *s)
+{
+	struct redis_stats stats;
+
+	redis_store_stats(s->store, &stats);
+	stats.calls -= s->before.calls;
+	stats.steps -= s->before.steps;
+	return stats;
+}
+
+#endif
