@@ -91,7 +91,7 @@ static bool look(const struct redis_step *step, size_t i, const struct redis_rep
 {
 	const struct redis_reply *texts = &reply->items[1], *odd = &reply->items[2];
 
-	*seen = (struct seen){.clock_ns = step_clock(reply), .granted = step->repeat};
+	*seen = (struct seen){.clock_ns = step_clock(reply), .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
 	if (seen->clock_ns == 0 || reply->count != 3 || texts->type != REDIS_ARRAY ||
 	    texts->count <= i || odd->type != REDIS_ARRAY || !find_granted(odd, i, &seen->granted))
 		return false;

@@ -252,7 +252,8 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 
 static bool is_same(const struct store_job *a, const struct store_job *b)
 {
-	return a->status == WEIR_OK && b->status == WEIR_OK && a->outcome.allowed == b->outcome.allowed &&
+	return a->status == WEIR_OK && b->status == WEIR_OK &&
+	       a->outcome.allowed == b->outcome.allowed &&
 	       a->outcome.remaining == b->outcome.remaining &&
 	       a->outcome.retry_after_ns == b->outcome.retry_after_ns &&
 	       a->outcome.reset_after_ns == b->outcome.reset_after_ns &&
@@ -273,9 +274,10 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 		alone.job.step.key.hash = draw(&seed, UINT64_MAX >> 40) << 20;
 		run(s, &alone, 1);
 		if (!is_same(&alone.job, &ones[i].job))
-			fail_msg("job %zu of %zu: %s op %d cost %u: allowed %d, remaining %u, found %d, %u", i,
+			fail_msg("job %zu of %zu: %s op %d cost %u: %d %d %u, found %d %d %u", i,
 			         n, ones[i].key, ones[i].job.step.call.op, (unsigned)ones[i].job.step.call.cost,
-			         alone.job.outcome.allowed, (unsigned)alone.job.outcome.remaining,
+			         alone.job.status, alone.job.outcome.allowed,
+			         (unsigned)alone.job.outcome.remaining, ones[i].job.status,
 			         ones[i].job.outcome.allowed, (unsigned)ones[i].job.outcome.remaining);
 	}
 }

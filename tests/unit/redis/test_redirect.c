@@ -86,7 +86,11 @@ static struct paper *begin(void)
 	struct paper *p = calloc(1, sizeof *p);
 
 	p->port.kind = &kind;
-	p->limit.quota = 5;
+	assert_int_equal(
+	    algo_limit_init(&p->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis-cluster://h:7000",
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = TIMEOUT_NS},
@@ -100,6 +104,7 @@ static void end(struct paper *p)
 {
 	redis_lane_close(p->lane);
 	redis_store_close(p->store);
+	algo_limit_free(&p->limit);
 	free(p);
 }
 
