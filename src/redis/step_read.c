@@ -190,7 +190,7 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		return REFUSED;
 	case STEP_READ:
 	case STEP_SWAP:
-		if (seen->granted == 1)
+		if (seen->granted > 0)
 			return GRANTED;
 		if (would_pass(step, seen))
 			return PENDING;
@@ -266,13 +266,26 @@ static bool explain_swap(const struct redis_step *step, struct algo_outcome *out
 	return read;
 }
 
+/* The end of what a reset has forgotten; of another limit's value it is not known. */
+static uint64_t forgotten_until(const struct redis_step *step, const struct seen *seen)
+{
+	if (seen->fit == VALUE_OTHER)
+		return seen->text.len > 0 ? UINT64_MAX : 0;
+	return step->limit->rows != ALGO_ROWS_NONE ? seen->value.uses.until_ns
+	                                           : seen->value.word.until_ns;
+}
+
 static enum step_end done(struct redis_step *step, struct seen *seen,
                           struct algo_outcome *outcomes, uint64_t *until_ns)
 {
-	if (step->own.kind == STEP_SWAP && seen->granted == 1)
+	uint64_t forgotten_ns = forgotten_until(step, seen);
+
+	if (step->own.kind == STEP_SWAP && seen->granted > 0)
 		return explain_swap(step, outcomes, until_ns) ? STEP_DONE : STEP_FAILED;
 	apply_all(step, step->own.kind < STEP_BUCKET ? -1 : seen->granted, seen->time, &seen->value,
 	          outcomes, until_ns);
+	if (step->own.kind == STEP_RESET)
+		until_ns[0] = forgotten_ns;
 	return STEP_DONE;
 }
 

@@ -246,13 +246,10 @@ static const weir_limit *find_limit(struct worker *worker, struct work *work, st
 	return limit;
 }
 
-/* At a store a key is peeked at before it is forgotten, so that the answer says whether it was. */
 static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
 	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
 	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
-	if (engine_is_remote(&work->plan))
-		work->plan.op = ALGO_PEEK;
 }
 
 /* False: it is at a store. */
@@ -266,12 +263,8 @@ static bool forget(struct worker *worker, struct work *work, struct reply *reply
 	}
 	if (!run(worker, work, reply, engine_decide))
 		return false;
-	reply->known = plan->op == ALGO_RESET || reply->decision.reset_after_ns > 0;
-	if (!reply->known || plan->op == ALGO_RESET)
-		return true;
-	plan->op = ALGO_RESET;
-	plan->stage = PLAN_PREPARED;
-	return run(worker, work, reply, engine_decide);
+	reply->known = plan->only.until_ns > worker->turn.at.now_ns;
+	return true;
 }
 
 /* Without its parameters nothing can be told of a bucket but until when it has something to say. */

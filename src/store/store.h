@@ -188,7 +188,7 @@ struct store_job {
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
 	bool withheld; /* it would have been granted, but took nothing: another was refused */
 	struct algo_outcome outcome;
-	uint64_t until_ns; /* as store_run returns it */
+	uint64_t until_ns; /* as store_run returns it; of a reset the end of what was forgotten */
 };
 
 /* The state of one limit alone, which has no key. */

@@ -1,0 +1,233 @@
+"""Servers whose limits are at a real Redis: every command, several servers, waiting, permits, failure."""
+
+import concurrent.futures
+import json
+import select
+import time
+
+import pytest
+from harness import PATIENCE, Http, Wire, encode, held, until
+
+# Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
+LIMITS = """
+store_timeout: 30s
+limits:
+  token: { algorithm: token_bucket, rate: 10/h, burst: 10 }
+  leaky: { algorithm: leaky_bucket, rate: 10/h, capacity: 10 }
+  reset: { algorithm: resetting_bucket, rate: 10/h }
+  queue: { algorithm: leaky_queue, rate: 10/h, capacity: 3 }
+  paced: { algorithm: pacer, rate: 10/h, slack: 5 }
+  window: { algorithm: fixed_window, rate: 10/h, align: first_request }
+  calendar: { algorithm: fixed_window, rate: 10/d, timezone: Europe/Berlin }
+  sliding: { algorithm: sliding_window, rate: 10/h }
+  counter: { algorithm: sliding_counter, rate: 10/h }
+  log: { algorithm: sliding_log, rate: 10/h }
+  places: { algorithm: concurrency, max: 10, lease: 1h }
+  few: { algorithm: concurrency, max: 2, lease: 1h, max_wait: 1h }
+  near: { algorithm: fixed_window, rate: 10/h, align: first_request, store: memory }
+rules:
+  - name: both
+    match: { path: /both }
+    key: [ip]
+    limits: [token, near, window]
+"""
+NAMES = ["token", "leaky", "reset", "window", "calendar", "sliding", "counter", "log", "places", "near"]
+
+
+@pytest.fixture
+def servers(serve, start_redis):
+    """As many servers as asked for, on one Redis."""
+
+    def start(n, config=LIMITS, **more):
+        redis = start_redis(**more)
+        return redis, [serve("--store", redis.url, config=config) for _ in range(n)]
+
+    return start
+
+
+def ask(server, *commands):
+    """The replies to commands that are sent at once."""
+    with Wire(server.resp) as wire:
+        wire.send(b"".join(encode(*words) for words in commands))
+        return [wire.reply() for _ in commands]
+
+
+def passed(server, *words):
+    return ask(server, words)[0][0] == 1
+
+
+def stable(reply):
+    """Without times, which differ between two runs, and permits."""
+    if isinstance(reply, list) and len(reply) >= 7 and isinstance(reply[0], int):
+        return reply[:3] + [reply[5], bool(reply[6])] + reply[7:]
+    if isinstance(reply, list) and len(reply) == 5 and isinstance(reply[0], int):
+        return reply[:3]
+    return [stable(one) for one in reply] if isinstance(reply, list) else reply
+
+
+def commands(names):
+    of_limits = [words for name in names for words in (
+        ("WEIR.ACQUIRE", name, "k"), ("WEIR.ACQUIRE", name, "k", "COST", 3),
+        ("WEIR.PEEK", name, "k"), ("WEIR.ACQUIRE", name, "k", "COST", 7),
+        ("WEIR.ACQUIRE", name, "k", "COST", 11), ("WEIR.RESET", name, "k"), ("WEIR.PEEK", name, "k"),
+        ("WEIR.ACQUIRE", name, "", "WAIT", 0), ("WEIR.ACQUIRE", name, "{a} b\r\n\0%", "PERMIT"))]
+    return of_limits + [
+        ("CL.THROTTLE", "k", 4, 10, 3600), ("CL.THROTTLE", "k", 4, 10, 3600, 4),
+        ("CL.THROTTLE", "k", 4, 10, 3600), ("CL.THROTTLE", "k", 4, 10, 3600, 99),
+        ("CL.THROTTLE", "other", 4, 10, 3600, 0), ("PING", "here"),
+        ("WEIR.RESET", "CL.THROTTLE", "k"), ("CL.THROTTLE", "k", 4, 10, 3600),
+        ("MULTI",), ("WEIR.ACQUIRE", "token", "m"), ("WEIR.ACQUIRE", "near", "m"), ("PING", "there"),
+        ("CL.THROTTLE", "m", 4, 10, 3600), ("WEIR.ACQUIRE", "nowhere", "m"),
+        ("WEIR.ACQUIRE", "token", "m", "COST", 11), ("WEIR.PEEK", "token", "m"), ("EXEC",),
+        ("WEIR.CHECK", "path", "/both", "ip", "1.2.3.4"), ("WEIR.PEEK", "window", "1.2.3.4")]
+
+
+def ask_each(server, words):
+    with Wire(server.resp) as wire:
+        return [wire.command(*one) for one in words]
+
+
+def test_every_command_answers_as_in_memory(serve, servers):
+    _, [server] = servers(1)
+    here, there = serve(config=LIMITS), server
+    words = commands(NAMES)
+    for one, want, got in zip(words, ask_each(here, words), ask_each(there, words)):
+        assert (one, stable(got)) == (one, stable(want))
+
+
+def test_a_pipeline_is_decided_and_answered_in_order(serve, servers):
+    _, [server] = servers(1)
+    words = commands(["token", "leaky", "reset", "window", "calendar", "near"]) * 3
+    here = serve(config=LIMITS)
+    for one, want, got in zip(words, ask(here, *words), ask(server, *words)):
+        assert (one, stable(got)) == (one, stable(want))
+
+
+def strip(value):
+    if isinstance(value, list):
+        return [strip(one) for one in value]
+    if isinstance(value, dict):
+        return {k: strip(v) for k, v in value.items() if not k.endswith("_ms") and k != "permit"}
+    return value
+
+
+def test_http_answers_as_in_memory(serve, servers):
+    _, [server] = servers(1)
+    answers = []
+    for one in server, serve(config=LIMITS):
+        said = []
+        for name in NAMES:
+            for value in ({"cost": 4}, {"cost": 4}, {"cost": 4}, {"permit": True}):
+                said.append(one.post("/v1/acquire", {"limit": name, "key": "k", **value}))
+        said.append(one.post("/v1/batch", [{"limit": name, "key": "b"} for name in NAMES] * 3))
+        said.append(one.post("/v1/check", {"attributes": {"path": "/both", "ip": "::1"}}))
+        said.append(one.get("/auth", {"X-Forwarded-Uri": "/both", "X-Forwarded-For": "9.9.9.9"}))
+        answers.append([(a.status, strip(json.loads(a.text)) if a.text else "") for a in said])
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_two_servers_share_exactly_one_limit(servers, name):
+    _, [one, other] = servers(2)
+
+    def run(server):
+        replies = ask(server, *[("WEIR.ACQUIRE", name, "k")] * 20)
+        return sum(reply[0] for reply in replies)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        granted = sum(pool.map(run, [one, other] * 4))
+    assert granted == 10
+    assert ask(other, ("WEIR.PEEK", name, "k"))[0][2] == 0
+
+
+def test_starts_are_held_and_shared(servers):
+    config = LIMITS.replace("{ algorithm: pacer, rate: 10/h, slack: 5 }",
+                            "{ algorithm: pacer, rate: 10/s, slack: 0, max_wait: 1h }")
+    _, [one, other] = servers(2, config)
+    with Wire(one.resp) as wire, Wire(other.resp) as second:
+        start = time.monotonic()
+        for _ in range(3):
+            wire.send(encode("WEIR.ACQUIRE", "paced", "k"))
+            second.send(encode("WEIR.ACQUIRE", "paced", "k"))
+        replies = [w.reply() for _ in range(3) for w in (wire, second)]
+        assert all(reply[0] == 1 for reply in replies)
+        assert time.monotonic() - start >= 0.45  # five distances of 100 ms between six
+
+
+def test_memory_does_not_wait_while_redis_hangs(servers):
+    redis, [server] = servers(1)
+    with Wire(server.resp) as slow, Wire(server.resp) as quick, Http(server.http) as http:
+        slow.send(encode("WEIR.ACQUIRE", "token", "k"))
+        assert slow.reply()[0] == 1
+        with redis.hung():
+            slow.send(encode("PING", "before") + encode("WEIR.ACQUIRE", "token", "k") +
+                      encode("WEIR.ACQUIRE", "near", "k") + encode("PING", "behind"))
+            assert slow.reply() == b"before"
+            held(server, 1)
+            for _ in range(3):
+                assert quick.command("WEIR.ACQUIRE", "near", "k")[0] == 1
+            assert http.request("GET", "/readyz").status == 200
+        token, near, behind = [slow.reply() for _ in range(3)]
+        assert (token[2], near[2], behind) == (8, 9, b"behind")
+
+
+def test_a_client_that_leaves_gives_back_what_redis_grants_it(servers):
+    redis, [server] = servers(1)
+    assert passed(server, "WEIR.ACQUIRE", "token", "k")
+    with redis.hung():
+        with Wire(server.resp) as wire:
+            wire.send(encode("WEIR.ACQUIRE", "token", "k", "COST", 5) +
+                      encode("MULTI") + encode("WEIR.ACQUIRE", "token", "k") +
+                      encode("WEIR.ACQUIRE", "window", "k") + encode("EXEC"))
+            held(server, 2)
+        held(server, 0)
+    until(lambda: ask(server, ("WEIR.PEEK", "token", "k"))[0][2] == 9, "five units to come back")
+    until(lambda: ask(server, ("WEIR.PEEK", "window", "k"))[0][2] == 10, "a unit to come back")
+
+
+def test_a_place_that_another_server_frees_is_given_to_one_that_waits(servers):
+    _, [one, other] = servers(2)
+    permits = [ask(one, ("WEIR.ACQUIRE", "few", "k"))[0][6] for _ in range(2)]
+    with Wire(other.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "few", "k", "WAIT", 60000) + encode("PING"))
+        held(other, 1)
+        assert ask(one, ("WEIR.REFUND", "few", "k", "PERMIT", permits[0]))[0][0] == 1
+        assert wire.reply()[0] == 1
+        assert wire.reply() == b"+PONG"
+
+
+def test_those_who_wait_are_served_one_for_each_place(servers):
+    _, [server] = servers(1)
+    permits = [ask(server, ("WEIR.ACQUIRE", "few", "k"))[0][6] for _ in range(2)]
+    wires = [Wire(server.resp) for _ in range(4)]
+    for i, wire in enumerate(wires):
+        wire.send(encode("WEIR.ACQUIRE", "few", "k", "WAIT", 60000) + encode("PING"))
+        held(server, i + 1)
+    for left in range(len(wires) - 1, -1, -1):
+        assert ask(server, ("WEIR.REFUND", "few", "k", "PERMIT", permits.pop(0)))[0][0] == 1
+        [wire] = select.select([w.socket for w in wires], [], [], PATIENCE)[0]
+        wire = next(w for w in wires if w.socket is wire)
+        reply = wire.reply()
+        assert reply[0] == 1
+        assert wire.reply() == b"+PONG"
+        permits.append(reply[6])
+        wires.remove(wire)
+        held(server, left)
+
+
+def test_stores_of_limits_and_of_a_reload(serve, start_redis, key):
+    first, second = start_redis(), start_redis()
+    config = ("store_timeout: 30s\nlimits:\n"
+              "  here: { algorithm: fixed_window, rate: 10/h, align: first_request }\n"
+              "  there: { algorithm: fixed_window, rate: 10/h, align: first_request, store: '%s' }\n")
+    server = serve(config=config % first.url)
+    assert passed(server, "WEIR.ACQUIRE", "there", key) and passed(server, "WEIR.ACQUIRE", "here", key)
+    assert len(first.client.keys()) == 1
+    server.reload(config % second.url)
+    server.line_with("reloaded")
+    assert passed(server, "WEIR.ACQUIRE", "there", key) and passed(server, "WEIR.ACQUIRE", "here", key)
+    assert len(second.client.keys()) == 1
+    assert ask(server, ("WEIR.PEEK", "here", key))[0][2] == 8
+    server.reload(config % first.url)
+    server.line_with("reloaded")
+    assert ask(server, ("WEIR.PEEK", "there", key))[0][2] == 9
