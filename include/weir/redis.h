@@ -13,6 +13,9 @@
  *             would rather not serve. A request by rules has no such error: its rules and
  *             limits say what happens instead (`on_store_failure`). After a timeout or a lost
  *             connection calls fail at once, until Redis answers again; they try once a second.
+ *   permits   One of weir_acquire_permit is good for all tables at the same Redis. Those of rules
+ *             are good for their table: it keeps the names of their keys, of the newest up to
+ *             16 MiB of them.
  *   time      Redis's clock decides. A time that is passed in counts for limits in memory.
  *   threads   Each call that is under way has a connection of its own, which is kept for later
  *             ones. There are no threads behind them. The child of a fork connects anew, and may

@@ -1,5 +1,6 @@
 #include "api/remote.h"
 
+#include "api/names.h"
 #include "store/caller.h"
 
 static void ready(void *context, struct plan *plan)
@@ -90,11 +91,15 @@ int remote_report(struct turn *turn, struct plan *plan, struct weir_decision *de
 	return run(engine_report, turn, plan, false, decision);
 }
 
-void weir_private_table_call(struct weir_table *table, struct store_caller *caller, uint64_t nodes)
+int weir_private_table_call(struct weir_table *table, struct store_caller *caller, uint64_t nodes)
 {
+	table->names = names_open();
+	if (!table->names)
+		return WEIR_ENOMEM;
 	table->remote = caller->store;
 	table->caller = caller;
 	table->nodes = nodes;
+	return WEIR_OK;
 }
 
 struct store_caller *weir_private_table_caller(const struct weir_table *table)

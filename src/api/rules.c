@@ -2,7 +2,9 @@
 #include <stdalign.h>
 #include <stddef.h>
 
+#include "base/os.h"
 #include "engine/engine.h"
+#include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
 
@@ -47,10 +49,20 @@ static int open_acquire(struct call *call, const struct weir_engine *engine,
 	return status;
 }
 
+static void tell_permits(const struct call *call, struct weir_permits *permits)
+{
+	struct names *names = call->turn.table->names;
+	struct engine_names of = {0};
+
+	engine_permits(&call->plan, permits, names ? &of : NULL);
+	if (names && permits->id != 0)
+		names_keep(names, permits, &of, os_wall_ns());
+}
+
 static int close_acquire(struct call *call, int status, struct weir_permits *permits)
 {
 	if (status == WEIR_OK && permits)
-		engine_permits(&call->plan, permits, NULL);
+		tell_permits(call, permits);
 	arena_free(&call->arena);
 	return status;
 }
@@ -88,20 +100,36 @@ int weir_engine_acquire_wait(weir_engine *engine, const struct weir_attribute *a
 	return close_acquire(&call, status, permits);
 }
 
+static int open_permits(struct call *call, const struct weir_engine *engine,
+                        const struct weir_permits *permits)
+{
+	struct names *names = engine_table(engine)->names;
+	struct engine_names of;
+	int status = WEIR_OK;
+
+	open_call(call, engine);
+	if (names)
+		status = names_find(names, permits->id, &call->arena, &of);
+	if (status != WEIR_OK)
+		return status;
+	return engine_prepare_permits(engine, permits, names ? &of : NULL, &call->arena, &call->plan);
+}
+
 int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, uint64_t now_ns,
                        struct weir_decision *decision)
 {
 	struct call call;
 	int status;
 
-	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
+	status = open_permits(&call, engine, permits);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
 		status = remote_decide(&call.turn, &call.plan, false, decision);
 		decision->allowed &= permits->id != 0;
 		if (status == WEIR_OK && !decision->allowed)
 			status = WEIR_ENOTFOUND;
+		if (status == WEIR_OK && call.turn.table->names && permits->cost > 0)
+			names_drop(call.turn.table->names, permits->id);
 	}
 	arena_free(&call.arena);
 	return status;
@@ -117,8 +145,7 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
-	open_call(&call, engine);
-	status = engine_prepare_permits(engine, permits, NULL, &call.arena, &call.plan);
+	status = open_permits(&call, engine, permits);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
 		status = remote_report(&call.turn, &call.plan, &decision);

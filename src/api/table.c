@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
 #include "engine/apply.h"
@@ -29,6 +30,7 @@ void weir_table_close(weir_table *table)
 		return;
 	if (table->caller)
 		table->caller->close(table->caller);
+	names_close(table->names);
 	waitlist_close(table->waiting);
 	store_close(table->store);
 	free(table);

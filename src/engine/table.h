@@ -12,6 +12,7 @@ struct weir_table {
 	struct store *store;  /* its memory */
 	struct store *remote; /* where limits count that name no store; NULL: in `store` */
 	struct store_caller *caller; /* of `remote`, which calls of the library block on; or NULL */
+	struct names *names; /* of the keys of permits at `remote`; NULL without a caller */
 	uint64_t nodes; /* that share the quota of what is local; 0: as the rule file says */
 	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 };

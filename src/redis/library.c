@@ -54,13 +54,18 @@ int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
 	if (status != WEIR_OK)
 		return status;
 	status = pool_open(&checked, &caller, error);
+	if (status == WEIR_OK) {
+		status = weir_private_table_call(*out, caller, options->nodes);
+		if (status != WEIR_OK) {
+			caller->close(caller);
+			error_set(error, status, "out of memory");
+		}
+	}
 	if (status != WEIR_OK) {
 		weir_table_close(*out);
 		*out = NULL;
-		return status;
 	}
-	weir_private_table_call(*out, caller, options->nodes);
-	return WEIR_OK;
+	return status;
 }
 
 int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats)

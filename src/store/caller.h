@@ -28,8 +28,9 @@ struct store_caller {
 /**
  * Of api/remote.c: lets the limits of a new table count at the caller's store, and closes the
  * caller with the table. `nodes` share the quota of what is local; 0: as the rule file says.
+ * 0 or ENOMEM: the caller is not the table's.
  */
-WEIR_API void weir_private_table_call(struct weir_table *table, struct store_caller *caller,
+WEIR_API int weir_private_table_call(struct weir_table *table, struct store_caller *caller,
                                       uint64_t nodes);
 /** That caller, or NULL. */
 WEIR_API struct store_caller *weir_private_table_caller(const struct weir_table *table);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <weir/redis.h>
+#include <weir/rules.h>
 
 #include "base/number.h"
 #include "base/os.h"
@@ -343,6 +344,149 @@ static void the_child_of_a_fork_connects_anew(void **state)
 	server_stop(&server);
 }
 
+/* Rules */
+
+struct ruled {
+	struct server server;
+	weir_table *table;
+	weir_config *config;
+	weir_engine *engine;
+};
+
+static struct ruled open_rules(const char *rules, uint64_t timeout_ns)
+{
+	struct ruled r = {.server = server_start(NULL)};
+	struct weir_error error = {0};
+
+	r.table = open_table(&r.server, timeout_ns);
+	if (weir_config_read_yaml(rules, strlen(rules), ".", &r.config, &error) != WEIR_OK ||
+	    weir_engine_open(r.config, r.table, &r.engine, &error) != WEIR_OK)
+		fail_msg("%u: %s", error.line, error.message);
+	return r;
+}
+
+static void close_rules(struct ruled *r)
+{
+	weir_engine_close(r->engine);
+	weir_config_close(r->config);
+	weir_table_close(r->table);
+	server_stop(&r->server);
+}
+
+static int ask_rules(struct ruled *r, const char *user, struct weir_decision *d,
+                     struct weir_permits *permits)
+{
+	const struct weir_attribute attribute = {"user", user, strlen(user)};
+
+	return weir_engine_acquire(r->engine, &attribute, 1, 1, WEIR_NOW, d, permits);
+}
+
+#define TWO_LIMITS                                                                                 \
+	"limits:\n"                                                                                    \
+	"  hour: { algorithm: fixed_window, rate: 3/h }\n"                                             \
+	"  burst: { algorithm: token_bucket, rate: 5/h }\n"                                                                     \
+	"rules:\n"                                                                                     \
+	"  - { name: by-user, key: [user], limits: [hour, burst] }\n"
+
+static void a_request_by_rules_takes_of_all_or_none(void **state)
+{
+	struct ruled r = open_rules(TWO_LIMITS, LONG_NS);
+	struct weir_redis_stats before, stats;
+	struct weir_decision d;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ask_rules(&r, "ann", &d, NULL), WEIR_OK);
+		assert_true(d.allowed);
+	}
+	weir_redis_stats(r.table, &before);
+	assert_int_equal(ask_rules(&r, "ann", &d, NULL), WEIR_OK);
+	weir_redis_stats(r.table, &stats);
+	assert_false(d.allowed);
+	assert_string_equal(d.limit, "hour");
+	assert_string_equal(d.rule, "by-user");
+	assert_int_equal(stats.calls, before.calls + 1);
+	assert_int_equal(weir_peek(r.table, weir_engine_limit(r.engine, "burst", 5), "ann", 3, 1,
+	                           WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 2);
+	close_rules(&r);
+}
+
+static void what_rules_took_is_given_back_once(void **state)
+{
+	struct ruled r = open_rules(TWO_LIMITS, LONG_NS);
+	struct weir_permits permits[3];
+	struct weir_decision d;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ask_rules(&r, "ann", &d, &permits[i]), WEIR_OK);
+	assert_int_equal(permits[1].count, 2);
+	assert_int_equal(weir_engine_report(r.engine, &permits[1], WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW),
+	                 WEIR_OK);
+	assert_int_equal(weir_engine_refund(r.engine, &permits[1], WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 1);
+	assert_int_equal(weir_engine_refund(r.engine, &permits[1], WEIR_NOW, &d), WEIR_ENOTFOUND);
+	assert_int_equal(ask_rules(&r, "ann", &d, NULL), WEIR_OK);
+	assert_true(d.allowed);
+	assert_int_equal(ask_rules(&r, "ann", &d, NULL), WEIR_OK);
+	assert_false(d.allowed);
+	close_rules(&r);
+}
+
+static void policies_decide_while_redis_is_away(void **state)
+{
+	struct ruled r = open_rules(
+	    "nodes: 2\n"
+	    "limits:\n"
+	    "  local: { algorithm: token_bucket, rate: 4/h }\n"
+	    "  open: { algorithm: token_bucket, rate: 4/h, on_store_failure: open }\n"
+	    "  closed: { algorithm: token_bucket, rate: 4/h, on_store_failure: closed }\n"
+	    "rules:\n"
+	    "  - { name: l, match: { user: local }, limits: [local] }\n"
+	    "  - { name: o, match: { user: open }, limits: [open] }\n"
+	    "  - { name: c, match: { user: closed }, limits: [closed] }\n", LONG_NS);
+	struct weir_decision d;
+
+	(void)state;
+	server_kill(&r.server);
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(ask_rules(&r, "local", &d, NULL), WEIR_OK);
+		assert_int_equal(d.allowed, i < 2);
+		assert_int_equal(ask_rules(&r, "open", &d, NULL), WEIR_OK);
+		assert_true(d.allowed);
+		assert_int_equal(ask_rules(&r, "closed", &d, NULL), WEIR_OK);
+		assert_false(d.allowed);
+		assert_int_equal(d.reason, WEIR_REASON_STORE_FAILURE);
+	}
+	close_rules(&r);
+}
+
+static void a_permit_is_good_in_any_process(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *one = open_table(&server, LONG_NS), *two = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 2);
+	struct weir_permit permit;
+	struct weir_decision d;
+
+	(void)state;
+	assert_int_equal(weir_acquire_permit(one, limit, "k", 1, 2, WEIR_NOW, &d, &permit), WEIR_OK);
+	assert_true(d.allowed);
+	assert_int_equal(weir_refund_permit(two, limit, "k", 1, &permit, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 2);
+	assert_int_equal(weir_acquire(one, limit, "k", 1, 2, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_reset(two, limit, "k", 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(one, limit, "k", 1, 2, WEIR_NOW, &d), WEIR_OK);
+	assert_true(d.allowed);
+	assert_int_equal(weir_refund(two, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 1);
+	weir_limit_close(limit);
+	weir_table_close(one);
+	weir_table_close(two);
+	server_stop(&server);
+}
+
 static void other_tables_have_no_redis(void **state)
 {
 	struct weir_redis_stats stats;
@@ -366,6 +510,10 @@ int main(void)
 	    cmocka_unit_test(a_call_that_comes_seldom_finds_redis_back),
 	    cmocka_unit_test(a_connection_that_redis_has_closed_costs_nothing),
 	    cmocka_unit_test(the_child_of_a_fork_connects_anew),
+	    cmocka_unit_test(a_request_by_rules_takes_of_all_or_none),
+	    cmocka_unit_test(what_rules_took_is_given_back_once),
+	    cmocka_unit_test(policies_decide_while_redis_is_away),
+	    cmocka_unit_test(a_permit_is_good_in_any_process),
 	    cmocka_unit_test(other_tables_have_no_redis),
 	};
 
