@@ -132,13 +132,9 @@ static u128 depth_of(const struct bucket_params *params, const struct algo_call 
 	return with_wait < depth ? with_wait : depth;
 }
 
-#define BLOCK_US UINT64_C(60000000) /* lifetimes are renewed once in so long, or in two depths */
-
 static void add_bucket(struct buffer *out, const struct redis_step *step)
 {
 	const struct bucket_params *params = &step->limit->bucket;
-	uint64_t depth_us = params->depth.ns / 1000 + 1;
-	uint64_t block_us = u64_max(BLOCK_US, 2 * depth_us);
 	char head[VALUE_HEAD_MAX];
 
 	add_slice(out, (struct slice){head, value_head(step->limit, head)});
@@ -146,8 +142,7 @@ static void add_bucket(struct buffer *out, const struct redis_step *step)
 	add_number(out, step->repeat);
 	add_parts(out, (u128)step->call.cost * params->p, params->q);
 	add_parts(out, depth_of(params, &step->call), params->q);
-	add_number(out, block_us);
-	add_number(out, (block_us + depth_us) / 1000 + 2);
+	add_number(out, value_block_us(step->limit));
 }
 
 static void add_window(struct buffer *out, const struct redis_step *step)
@@ -191,7 +186,7 @@ static const struct kind {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
-    [STEP_BUCKET] = {"bucket", 9, add_bucket, SCRIPT_BUCKET},
+    [STEP_BUCKET] = {"bucket", 8, add_bucket, SCRIPT_BUCKET},
     [STEP_WINDOW] = {"window", 7, add_window, SCRIPT_WINDOW},
 };
 

@@ -4,12 +4,15 @@
 #include <stdlib.h>
 
 #include "algo/algorithm.h"
+#include "algo/bucket.h"
 #include "base/zone.h"
 
 #define US_DIGITS    16
 #define NS_DIGITS    19
 #define UNDER_DIGITS 10
 #define COUNT_DIGITS 10
+#define BLOCK_US     UINT64_C(60000000)
+#define BLOCK_TOKENS 16
 #define UNITS_MAX    (UINT64_C(1) << 33) /* more are nonsense */
 
 /* Heads */
@@ -283,6 +286,24 @@ void value_free(struct value *value)
 	value->uses.uses = NULL;
 }
 
+uint64_t value_block_us(const struct algo_limit *limit)
+{
+	uint64_t tokens_us = limit->bucket.interval.ns / 1000 * BLOCK_TOKENS;
+
+	return u64_max(BLOCK_US, u64_min(tokens_us, limit->bucket.depth.ns / 1000));
+}
+
+/* How long a state lives that ends then. */
+static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
+{
+	if (limit->algorithm->step == bucket_step) {
+		uint64_t block_us = value_block_us(limit);
+
+		until_ns = (until_ns / 1000 / block_us + 1) * block_us * 1000;
+	}
+	return sat_sub(until_ns, now_ns) / NS_PER_MS + 2;
+}
+
 uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                      struct buffer *out)
 {
@@ -299,5 +320,5 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 	}
 	if (until_ns <= now_ns)
 		out->len = start;
-	return sat_sub(until_ns, now_ns) / NS_PER_MS + 2;
+	return life_ms(limit, until_ns, now_ns);
 }

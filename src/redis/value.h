@@ -45,6 +45,13 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 void value_free(struct value *value);
 
 /**
+ * A bucket's value lives until the end of the block of time that its state reaches into, so that its
+ * lifetime need not be renewed on every hit: a minute, or the time of some tokens if that is
+ * longer, but not longer than it takes to fill.
+ */
+uint64_t value_block_us(const struct algo_limit *limit);
+
+/**
  * Appends the value, or nothing if the state says nothing any more. Returns how long it has to
  * live, in milliseconds, at least 1.
  */

@@ -51,69 +51,68 @@ local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, uni
   return least, least_us, least_parts
 end
 
--- head, q, wanted, cost, depth: each us and parts, block, life
--- The lifetime is renewed by the first step of a block of time, for all that steps of the block can
--- leave: `life` is the block and the depth.
+-- head, q, wanted, cost, depth: each us and parts, block
+-- A lifetime is that of a block of time, and renewed when a state reaches into the next one.
 function kinds.bucket(a, first, last, dry)
+  local call, keys, values, sub, byte, format = call, keys, values, sub, byte, format
   local head, q, wanted = args[a], tonumber(args[a + 1]), tonumber(args[a + 2])
   local cost, cost_parts = tonumber(args[a + 3]), tonumber(args[a + 4])
   local depth, depth_parts = tonumber(args[a + 5]), tonumber(args[a + 6])
-  local block = tonumber(args[a + 7])
+  local block, all, latest = tonumber(args[a + 7]), wanted * cost, now + depth
   local length, granted = #head, wanted
-  local offset, expiry = format('%d', length), format('%d', now_ms + args[a + 8])
-  local renewed, latest = now - now % block + depth + 1, now + depth
+  local offset = format('%d', length)
+
+  local function expiry(until_us)
+    return format('%d', now_ms + floor((until_us - until_us % block + block - now) / 1000) + 2)
+  end
 
   -- Times in whole microseconds, as most are, share their first digits with now.
   local digits = format('%d', now)
   local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0 and #digits == 16
   local same, size = length + 4, length + 16
   local prefix, base = head .. sub(digits, 1, 4), sub(digits, 1, 4) * 1000000000000 - 5333333333328
-  local fresh, fits = format('%d', now + wanted * cost), wanted * cost <= depth
+  local fresh, fresh_expiry = format('%d', now + all), expiry(now + all)
+  local edge, fits = now + all - (now + all) % block, all <= depth
 
   for i = first, last do
     local key, old = keys[i], values[i]
     if old == nil then
       old = read(i)
     end
-    if not is_whole then
-      granted = nil
-    elseif not old then
-      if fits then
+    granted = nil
+    if is_whole and fits then
+      if not old then
         granted = wanted
         if not dry then
-          call('SET', key, head .. fresh, 'PXAT', expiry)
+          call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
         end
-      else
-        granted = nil
-      end
-    elseif #old == size and sub(old, 1, same) == prefix then
-      local b, c, d, e, f, g, h, j, k, l, m, n = byte(old, same + 1, size)
-      local before = base + b * 100000000000 + c * 10000000000 + d * 1000000000 + e * 100000000
-        + f * 10000000 + g * 1000000 + h * 100000 + j * 10000 + k * 1000 + l * 100 + m * 10 + n
-      local text = nil
-      if before <= now then
-        values[i] = false
-        if fits then
-          granted, text = wanted, fresh
-        else
-          granted = nil
-        end
-      else
+      elseif sub(old, 1, same) == prefix and #old == size then
+        local b, c, d, e, f, g, h, j, k, l, m, n = byte(old, same + 1, size)
+        local before = base + b * 100000000000 + c * 10000000000 + d * 1000000000 + e * 100000000
+          + f * 10000000 + g * 1000000 + h * 100000 + j * 10000 + k * 1000 + l * 100 + m * 10 + n
         granted = wanted
-        if before + wanted * cost > latest then
-          granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
-        end
-        text = granted > 0 and format('%d', before + granted * cost)
-      end
-      if text and not dry then
-        if before > renewed then
-          call('SETRANGE', key, offset, text)
+        if before <= now then
+          values[i] = false
+          if dry then
+          elseif before >= edge then
+            call('SETRANGE', key, offset, fresh)
+          else
+            call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
+          end
         else
-          call('SET', key, head .. text, 'PXAT', expiry)
+          local after = before + all
+          if after > latest then
+            granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
+            after = before + granted * cost
+          end
+          if granted == 0 or dry then
+          elseif before >= after - after % block then
+            call('SETRANGE', key, offset, format('%d', after))
+          else
+            call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
+          end
         end
       end
-    else
-      granted = nil
     end
 
     if not granted and old and sub(old, 1, length) ~= head then
@@ -134,10 +133,10 @@ function kinds.bucket(a, first, last, dry)
         fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, 1000 * q)
       if granted > 0 and not dry then
         local text = write_parts(us, parts, q)
-        if before > renewed and #old == length + #text then
+        if before >= us - us % block and #old == length + #text then
           call('SETRANGE', key, offset, text)
         else
-          call('SET', key, head .. text, 'PXAT', expiry)
+          call('SET', key, head .. text, 'PXAT', expiry(us))
         end
       end
     end
@@ -145,5 +144,5 @@ function kinds.bucket(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 9, granted == wanted
+  return a + 8, granted == wanted
 end
