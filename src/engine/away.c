@@ -1,12 +1,19 @@
 #include "engine/away.h"
 
-enum rules_failure away_policy(const struct step *step)
+enum rules_failure away_policy(const struct turn *turn, const struct step *step)
 {
+	const struct weir_limit *limit = step->limit;
 	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
 	                                ? step->rule->on_store_failure
-	                                : step->limit->on_store_failure;
+	                                : limit->on_store_failure;
 
-	return policy == RULES_LOCAL && !step->limit->local ? RULES_CLOSED : policy;
+	if (policy != RULES_LOCAL)
+		return policy;
+	if (!limit->local || (engine_is_adhoc(limit) &&
+	                      limit_adhoc_local((struct weir_limit *)limit->local, limit, turn->nodes,
+	                                        turn->table->store) != WEIR_OK))
+		return RULES_CLOSED;
+	return RULES_LOCAL;
 }
 
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)

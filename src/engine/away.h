@@ -4,8 +4,11 @@
 
 #include "engine/plan.h"
 
-/** What happens where the store of a step could not do it. */
-enum rules_failure away_policy(const struct step *step);
+/**
+ * What happens where the store of a step could not do it. The `local` of a limit that came along is
+ * made here.
+ */
+enum rules_failure away_policy(const struct turn *turn, const struct step *step);
 
 /** Allowed, with nothing taken, or denied. */
 void away_decide(const struct step *step, bool allowed, struct weir_decision *d);

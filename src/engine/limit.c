@@ -74,11 +74,20 @@ static void share(uint64_t *value, uint64_t nodes)
 		*value = u64_max(1, *value / nodes);
 }
 
+/* What keeps its counts apart from those of `origin`. */
+static void stand_in(struct weir_limit *limit, const struct weir_limit *origin, struct store *store)
+{
+	static const char suffix[] = "local";
+
+	limit->algo.identity = hash_salted(&identity_key, origin->algo.identity, suffix, sizeof suffix);
+	limit->store = store;
+	limit->origin = origin;
+}
+
 int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
                      const struct weir_limit_options *options, uint64_t nodes,
                      struct store *store, struct weir_error *error)
 {
-	static const char suffix[] = "local";
 	struct weir_limit_options own = *options;
 	int status;
 
@@ -88,12 +97,9 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	share(&own.base, nodes);
 	share(&own.max, nodes);
 	status = limit_init(limit, &own, error);
-	if (status != WEIR_OK)
-		return status;
-	limit->algo.identity = hash_salted(&identity_key, origin->algo.identity, suffix, sizeof suffix);
-	limit->store = store;
-	limit->origin = origin;
-	return WEIR_OK;
+	if (status == WEIR_OK)
+		stand_in(limit, origin, store);
+	return status;
 }
 
 void limit_free(struct weir_limit *limit)
@@ -153,6 +159,20 @@ void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
 		drawn.draw = draw_next();
 	algo_step(algo, &drawn, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);
+}
+
+int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,
+                      struct store *store)
+{
+	uint64_t burst = origin->algo.quota, count = origin->algo.bucket.count;
+	int status;
+
+	nodes = u64_max(1, nodes);
+	share(&burst, nodes);
+	share(&count, nodes);
+	status = engine_adhoc_limit(limit, burst, count, origin->algo.period_ns / NS_PER_S, NULL);
+	stand_in(limit, origin, store);
+	return status;
 }
 
 bool engine_is_adhoc(const struct weir_limit *limit)

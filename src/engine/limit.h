@@ -44,6 +44,13 @@ void limit_free(struct weir_limit *limit);
 int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                        struct weir_error *error);
 
+/**
+ * What stands in for such a limit, as limit_init_local makes it. Errors as engine_adhoc_limit. It
+ * needs no limit_free.
+ */
+int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,
+                      struct store *store);
+
 /** Whether it is such a limit. */
 bool engine_is_adhoc(const struct weir_limit *limit);
 

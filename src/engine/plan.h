@@ -122,6 +122,7 @@ struct turn {
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
+	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0: one */
 };
 
 /** Of `call` all these take op and cost: a plan of no steps, which is allowed. */

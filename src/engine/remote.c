@@ -9,7 +9,7 @@
 static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
                       struct weir_decision *d)
 {
-	enum rules_failure policy = away_policy(step);
+	enum rules_failure policy = away_policy(turn, step);
 	struct weir_decision one;
 
 	if (turn->failed)

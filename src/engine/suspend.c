@@ -7,11 +7,16 @@ static bool is_adhoc(const struct plan *plan)
 	return plan->steps == &plan->only && engine_is_adhoc(plan->only.limit);
 }
 
+/* Such a limit, and what stands in for it once its store is away. */
+struct companion {
+	struct weir_limit limit, local;
+};
+
 size_t engine_extent(const struct plan *plan)
 {
 	size_t size = plan->steps == &plan->only ? 0 : plan->step_count * sizeof *plan->steps;
 
-	size += is_adhoc(plan) ? sizeof(struct weir_limit) : 0;
+	size += is_adhoc(plan) ? sizeof(struct companion) : 0;
 	for (size_t i = 0; i < plan->step_count; i++)
 		size += plan->steps[i].key_name.len;
 	return size;
@@ -25,8 +30,12 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 
 	*to = *from;
 	if (is_adhoc(from)) {
-		to->only.limit = memcpy(memory, from->only.limit, sizeof *from->only.limit);
-		names += sizeof *from->only.limit;
+		struct companion *companion = memory;
+
+		companion->limit = *from->only.limit;
+		companion->limit.local = &companion->local;
+		to->only.limit = &companion->limit;
+		names += sizeof *companion;
 	}
 	to->steps = own > 0 ? memory : &to->only;
 	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;

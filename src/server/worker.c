@@ -126,6 +126,7 @@ static void begin_turn(struct worker *worker)
 	worker->in_turn = true;
 	server_config_advance(&worker->config);
 	worker->carried = worker->config->rules->carried;
+	worker->turn.nodes = worker->config->rules->nodes;
 	worker->start_ns = os_monotonic_ns();
 }
 

@@ -1,7 +1,7 @@
 """`store` and what belongs to it: what lint and a start say, and that no password is told."""
 
 import pytest
-from harness import Server, Wire, weir
+from harness import Server, Wire, until, weir
 
 SECRET = "pa55w0rd"
 LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
@@ -139,4 +139,18 @@ def test_another_store_of_all_limits_needs_a_restart_and_one_of_a_limit_does_not
     assert [keys("a"), keys("b")] == [[1, 0], [0, 1]]
     shown = {limit["name"]: limit["store"] for limit in server.get("/v1/limits").json}
     assert shown == {"a": first.url, "b": second.url}
+    assert server.stop() == 0
+
+
+def test_limits_that_come_along_count_here_while_their_redis_is_missing(start_redis):
+    redis = start_redis()
+    redis.stop()
+    server = Server("--store", redis.url)
+    assert any("config_warning" in line and "expected `nodes`" in line for line in server.log)
+    with Wire(server.resp) as wire:
+        for left in (2, 1, 0):
+            assert wire.command("CL.THROTTLE", "k", 2, 1, 3600)[:3] == [0, 3, left]
+        assert wire.command("CL.THROTTLE", "k", 2, 1, 3600)[:3] == [1, 3, 0]
+        redis.restart()
+        until(lambda: wire.command("CL.THROTTLE", "k", 2, 1, 3600)[:3] == [0, 3, 2], "Redis")
     assert server.stop() == 0

@@ -655,31 +655,66 @@ static void a_limit_that_moves_begins_anew(void **state)
 	close_redis();
 }
 
-/* Its memory in the server is another's by then. */
-static void a_limit_that_came_along_outlives_its_turn(void **state)
+/* A call with a limit of its own, whose memory in the server is another's by then. */
+static void ask_along(struct server *s, uint64_t burst, uint64_t count)
 {
 	struct weir_limit limit;
 	struct plan plan;
-	struct server s;
 	void *memory;
 
-	(void)state;
-	open_redis();
-	open_server(&s, 1);
-	assert_int_equal(engine_adhoc_limit(&limit, 6, 1, 60, NULL), WEIR_OK);
-	assert_int_equal(engine_prepare_limit(s.table, &limit, &(struct algo_call){ALGO_ACQUIRE, 2},
+	assert_int_equal(engine_adhoc_limit(&limit, burst, count, 60, NULL), WEIR_OK);
+	assert_int_equal(engine_prepare_limit(s->table, &limit, &(struct algo_call){ALGO_ACQUIRE, 2},
 	                                      SLICE("u"), &plan),
 	                 WEIR_OK);
 	assert_true(engine_is_remote(&plan));
 	memory = malloc(engine_extent(&plan));
-	engine_suspend(s.table, &s.plan, &plan, memory);
+	engine_suspend(s->table, &s->plan, &plan, memory);
 	memset(&limit, 0xff, sizeof limit);
 	memset(&plan, 0xff, sizeof plan);
-	assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_int_equal(engine_run(&s->turn, &s->plan, &s->d), ENGINE_DONE);
+	free(memory);
+}
+
+static void a_limit_that_came_along_outlives_its_turn(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	ask_along(&s, 6, 1);
 	assert_true(s.d.allowed);
 	assert_int_equal(s.d.quota, 6);
 	assert_int_equal(s.d.remaining, 4);
-	free(memory);
+	close_server(&s);
+	close_redis();
+}
+
+static void a_limit_that_came_along_is_local(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	s.turn.nodes = 3;
+	redis.is_away = true;
+	for (int i = 0; i < 3; i++) { /* four of twelve, two at a time */
+		ask_along(&s, 12, 1);
+		assert_int_equal(s.d.quota, 4);
+		assert_int_equal(s.d.allowed, i < 2);
+		assert_int_equal(s.d.reason, i < 2 ? WEIR_REASON_OK : WEIR_REASON_OVER_LIMIT);
+	}
+	ask_along(&s, 24, 3); /* the same key by other parameters: of eight, four are in use at once */
+	assert_int_equal(s.d.quota, 8);
+	assert_true(s.d.allowed);
+	redis.is_away = false;
+	ask_along(&s, 12, 1);
+	assert_int_equal(s.d.remaining, 10);
+	/* A third of it would take longer than 16 years. */
+	redis.is_away = true;
+	ask_along(&s, 40000000, 5);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
 	close_server(&s);
 	close_redis();
 }
@@ -703,6 +738,7 @@ int main(void)
 	    cmocka_unit_test(a_place_is_given_back_at_whichever_server),
 	    cmocka_unit_test(a_limit_that_moves_begins_anew),
 	    cmocka_unit_test(a_limit_that_came_along_outlives_its_turn),
+	    cmocka_unit_test(a_limit_that_came_along_is_local),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
