@@ -150,6 +150,14 @@ void handle_observe(void *context, const struct step *step)
 		count_denied(worker, step, worker->config->metrics[metric]->name);
 }
 
+void handle_observe_failure(struct worker *worker, const struct step *step,
+                            enum rules_failure policy)
+{
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+
+	metrics_add(&worker->config->metrics[metric]->loops[worker->index].failures[policy], 1);
+}
+
 /* Times in an answer count from when it is given. */
 static void tell_later(struct weir_decision *d, uint64_t wait_ns)
 {

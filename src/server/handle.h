@@ -24,6 +24,9 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 void handle_locate(const struct turn *turn, struct work *works, size_t n);
 /** For engine_observer, of a worker: counts a decision. */
 void handle_observe(void *worker, const struct step *step);
+/** Counts a step that its store could not do. */
+void handle_observe_failure(struct worker *worker, const struct step *step,
+                            enum rules_failure policy);
 /**
  * Last pass, at worker->turn.at: fills the reply, and counts an error. Again for a work that waits
  * for a key or was at a store (reply->waits, at_store): goes on.

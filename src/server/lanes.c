@@ -172,14 +172,9 @@ static void port_alarm(struct redis_port *port, uint64_t at_ns)
 
 static const struct redis_port_kind port_kind = {port_dial, port_send, port_hang_up, port_alarm};
 
-static size_t count_of(struct lanes *lanes)
-{
-	return atomic_load_explicit(&lanes->count, memory_order_acquire);
-}
-
 int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores)
 {
-	for (size_t i = count_of(lanes); i < stores->count; i++) {
+	for (size_t i = lanes_count(lanes); i < stores->count; i++) {
 		struct lane *lane = &lanes->items[i];
 		int status;
 
@@ -194,14 +189,14 @@ int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *
 
 void lanes_close(struct lanes *lanes)
 {
-	for (size_t i = count_of(lanes); i > 0; i--)
+	for (size_t i = lanes_count(lanes); i > 0; i--)
 		redis_lane_close(lanes->ways[i - 1]);
 	lanes->count = 0;
 }
 
 void lanes_tick(struct lanes *lanes)
 {
-	size_t n = count_of(lanes);
+	size_t n = lanes_count(lanes);
 	uint64_t now_ns = n > 0 ? os_monotonic_ns() : 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -218,7 +213,7 @@ void lanes_tick(struct lanes *lanes)
 
 void lanes_flush(struct lanes *lanes)
 {
-	size_t n = count_of(lanes);
+	size_t n = lanes_count(lanes);
 
 	for (size_t i = 0; i < n; i++)
 		redis_lane_flush(lanes->ways[i]);
@@ -226,7 +221,7 @@ void lanes_flush(struct lanes *lanes)
 
 uint64_t lanes_due(struct lanes *lanes)
 {
-	size_t n = count_of(lanes);
+	size_t n = lanes_count(lanes);
 	uint64_t due_ns = 0;
 
 	for (size_t i = 0; i < n; i++) {

@@ -28,6 +28,11 @@ struct lanes {
 	struct store_lane *ways[STORES_MAX]; /* by the index of their store */
 };
 
+static inline size_t lanes_count(const struct lanes *lanes)
+{
+	return atomic_load_explicit(&lanes->count, memory_order_acquire);
+}
+
 /** Opens those that are missing. ENOMEM. */
 int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores);
 /** Behind the end of the loop: all jobs are told. */

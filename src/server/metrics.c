@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "rules/model.h"
 
 static const char *const protocol_names[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
 
@@ -264,6 +265,65 @@ static void add_no_room(struct metrics *metrics, struct buffer *out)
 	}
 }
 
+/* Limits that never failed so are left out: only those at Redis can. */
+static void add_failures(struct metrics *metrics, struct buffer *out)
+{
+	static const char *const policies[METRICS_FAILURE_COUNT] = {
+	    [RULES_LOCAL] = "local", [RULES_OPEN] = "open", [RULES_CLOSED] = "closed"};
+	struct metrics_limit *limit = atomic_load_explicit(&metrics->limits, memory_order_acquire);
+
+	add_head(out, "weir_store_failures_total", "counter",
+	         "Steps of limits that their Redis could not do, by what was done instead.");
+	for (; limit; limit = limit->next)
+		for (int p = 0; p < METRICS_FAILURE_COUNT; p++) {
+			uint64_t value = 0;
+
+			for (size_t i = 0; i < metrics->loop_count; i++)
+				value += read_counter(&limit->loops[i].failures[p]);
+			if (value == 0)
+				continue;
+			buffer_add_text(out, "weir_store_failures_total{limit=\"");
+			add_label_value(out, limit->name);
+			buffer_printf(out, "\",policy=\"%s\"} %llu\n", policies[p], (unsigned long long)value);
+		}
+}
+
+static void add_stores(const struct metrics_now *now, struct buffer *out)
+{
+#define OF_STORE(field) offsetof(struct redis_stats, field)
+	static const struct {
+		const char *name, *help;
+		size_t offset;
+	} counters[] = {
+	    {"weir_store_calls_total", "Calls to a Redis.", OF_STORE(calls)},
+	    {"weir_store_steps_total", "Steps of limits in these calls.", OF_STORE(steps)},
+	    {"weir_store_failed_steps_total", "Steps that were not done, or nobody knows.",
+	     OF_STORE(failed)},
+	    {"weir_store_timeouts_total", "Calls without an answer in time.", OF_STORE(timeouts)},
+	    {"weir_store_switches_total", "Times that it was found away.", OF_STORE(switches)},
+	    {"weir_store_denied_hits_total", "Steps answered by a denial that was known.",
+	     OF_STORE(denied)},
+	    {"weir_store_chunk_hits_total", "Steps answered from a chunk that was taken before.",
+	     OF_STORE(chunk)},
+	};
+#undef OF_STORE
+
+	add_head(out, "weir_store_up", "gauge", "Whether a Redis can be used.");
+	for (size_t i = 0; i < now->store_count; i++)
+		buffer_printf(out, "weir_store_up{store=\"%s\"} %d\n", now->stores[i].name,
+		              now->stores[i].stats.is_up);
+	for (size_t c = 0; c < sizeof counters / sizeof *counters; c++) {
+		add_head(out, counters[c].name, "counter", counters[c].help);
+		for (size_t i = 0; i < now->store_count; i++) {
+			uint64_t value;
+
+			memcpy(&value, (const char *)&now->stores[i].stats + counters[c].offset, sizeof value);
+			buffer_printf(out, "%s{store=\"%s\"} %llu\n", counters[c].name, now->stores[i].name,
+			              (unsigned long long)value);
+		}
+	}
+}
+
 /* Of the counter at this offset in each loop. */
 static uint64_t sum_at(const struct metrics *metrics, size_t offset)
 {
@@ -387,7 +447,7 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	     false},
 	    {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
 	     sum_at(metrics, offsetof(struct metrics_loop, kept)), false},
-	    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns.",
+	    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
 	     sum_at(metrics, offsetof(struct metrics_loop, held)), false},
 	    {"weir_waits_cancelled_total", "counter",
 	     "Answers that were held when their client left, or the server stopped.",
@@ -422,6 +482,8 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 {
 	add_decisions(metrics, out);
 	add_no_room(metrics, out);
+	add_failures(metrics, out);
+	add_stores(now, out);
 	add_requests(metrics, out);
 	add_errors(metrics, out);
 	add_permits(metrics, out);

@@ -18,6 +18,7 @@
 
 #include "base/buffer.h"
 #include "base/os.h"
+#include "redis/redis.h"
 
 enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
 
@@ -60,9 +61,12 @@ struct metrics_loop {
 	_Atomic uint64_t kept;      /* bytes, now: of codec_limits.kept */
 };
 
+#define METRICS_FAILURE_COUNT 3 /* enum rules_failure */
+
 /* Of one limit in one loop. */
 struct metrics_counts {
 	alignas(64) _Atomic uint64_t decisions[2][2][WEIR_REASON_COUNT]; /* [shadow][allowed][reason] */
+	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
 };
 
 struct metrics_limit {
@@ -73,6 +77,12 @@ struct metrics_limit {
 
 struct metrics;
 
+/* A store at Redis, under its name; of several with one name their sums. */
+struct metrics_store {
+	const char *name;
+	struct redis_stats stats;
+};
+
 /* Figures that are not counted here but known at the time of a scrape. */
 struct metrics_now {
 	size_t connections, connections_reserved, connections_max;
@@ -80,6 +90,8 @@ struct metrics_now {
 	uint64_t log_lines_dropped;
 	struct weir_table_stats table;
 	struct os_usage usage;
+	const struct metrics_store *stores;
+	size_t store_count;
 };
 
 struct metrics *metrics_open(size_t loops); /* NULL: out of memory */

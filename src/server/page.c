@@ -7,6 +7,44 @@
 
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
 
+static void add_stats(struct redis_stats *sum, const struct redis_stats *more)
+{
+	sum->is_up &= more->is_up;
+	sum->calls += more->calls;
+	sum->steps += more->steps;
+	sum->failed += more->failed;
+	sum->timeouts += more->timeouts;
+	sum->switches += more->switches;
+	sum->denied += more->denied;
+	sum->chunk += more->chunk;
+}
+
+/* Those that this worker reaches. A reload may have brought others to the same Redis. */
+static bool find_stores(struct worker *worker, struct metrics_now *now)
+{
+	size_t n = lanes_count(&worker->lanes);
+	struct metrics_store *found = arena_array(&worker->arena, n, sizeof *found);
+
+	if (!found)
+		return false;
+	now->stores = found;
+	for (size_t i = 0; i < n; i++) {
+		const struct store *store = worker->lanes.ways[i]->store;
+		const char *name = redis_store_name(store);
+		struct redis_stats stats;
+		size_t at = 0;
+
+		redis_store_stats(store, &stats);
+		while (at < now->store_count && strcmp(found[at].name, name) != 0)
+			at++;
+		if (at < now->store_count)
+			add_stats(&found[at].stats, &stats);
+		else
+			found[now->store_count++] = (struct metrics_store){name, stats};
+	}
+	return true;
+}
+
 static int render_metrics(struct worker *worker, struct buffer *out)
 {
 	struct worker_shared *shared = worker->shared;
@@ -20,6 +58,8 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 	    .usage = os_usage(),
 	};
 
+	if (!find_stores(worker, &now))
+		return WEIR_ENOMEM;
 	weir_table_stats(shared->table, worker->turn.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
 	return WEIR_OK;

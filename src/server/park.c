@@ -83,7 +83,7 @@ static struct request *copy_batch(const struct worker *worker, struct pack *pack
 		if (replies)
 			replies[i].at_store = true; /* it is to be finished, see handle.c */
 	}
-	return &batch->request;
+	return batch ? &batch->request : NULL;
 }
 
 static struct request *copy_whole(const struct worker *worker, struct pack *pack,
@@ -182,6 +182,11 @@ static void observe(void *context, const struct step *step)
 	handle_observe(((struct parked *)context)->worker, step);
 }
 
+static void fail(void *context, const struct step *step, enum rules_failure policy)
+{
+	handle_observe_failure(((struct parked *)context)->worker, step, policy);
+}
+
 /*
  * The last plan that stores had of it makes it ready, and counts until it goes on. On this loop's
  * thread, as its lanes are.
@@ -209,6 +214,7 @@ static void enter(struct worker *worker, struct parked *parked, struct scene *sa
 	worker->at = parked;
 	worker->turn.context = parked;
 	worker->turn.observe = observe;
+	worker->turn.failed = fail;
 	worker->turn.ready = become_ready;
 	if (parked->work.kind == REQUEST_BATCH)
 		worker->arena = parked->held.arena;

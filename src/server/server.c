@@ -190,9 +190,12 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static void say_what_needs_a_restart(struct log *log, const struct settings_plan *now,
+static void say_what_needs_a_restart(const struct server *server, const struct weir_config *rules,
                                      const struct settings_plan *wanted)
 {
+	const struct settings_plan *now = &server->plan;
+	const struct stores *stores = &server->shared.stores;
+	const struct stores_item *main = stores->main ? &stores->items[stores->main->index] : NULL;
 	const struct {
 		const char *name;
 		bool same;
@@ -203,11 +206,14 @@ static void say_what_needs_a_restart(struct log *log, const struct settings_plan
 	    {"store_owner", now->owner == wanted->owner},
 	    {"store_group", now->group == wanted->group},
 	    {"capacity", now->capacity == wanted->capacity},
+	    {"prefix", !main || strcmp(main->prefix, rules->prefix) == 0},
+	    {"store_timeout", !main || main->timeout_ns == rules->store_timeout_ns},
+	    {"denied_cache", !main || main->denied_cache_ns == rules->denied_cache_ns},
 	};
 
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		if (!fixed[i].same)
-			log_say(log, LOG_WARNING, "restart_needed", {"setting", fixed[i].name});
+			log_say(server->shared.log, LOG_WARNING, "restart_needed", {"setting", fixed[i].name});
 }
 
 /* How many keys each limit has room for that has a table of its own. */
@@ -262,7 +268,7 @@ static int reload_config(struct server *server, struct weir_error *error)
 		server_config_drop(config);
 		return status;
 	}
-	say_what_needs_a_restart(shared->log, &server->plan, &wanted);
+	say_what_needs_a_restart(server, config->rules, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_succeed(&server->config, config);
 	apply_connections(server);

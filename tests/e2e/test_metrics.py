@@ -126,10 +126,13 @@ def test_the_process_tells_what_it_takes(serve):
 
 
 def test_the_dashboard_asks_for_what_there_is(serve):
-    server = serve(config=CONFIG)
+    # No Redis listens at that port: each step there fails.
+    far = "limits:\n  far: { algorithm: token_bucket, rate: 1/h, store: 'redis://127.0.0.1:1' }\n"
+    server = serve(config=CONFIG.replace("limits:\n", far))
     with Wire(server.resp) as wire:
         for _ in range(3):
             wire.command("WEIR.CHECK", "ip", "1.1.1.1")
+        wire.command("WEIR.ACQUIRE", "far", "k")
     samples = scrape(server)
     dashboard = json.loads((ROOT / "packaging/grafana/weir.json").read_text())
     assert dashboard["schemaVersion"] >= 36
