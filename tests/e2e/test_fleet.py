@@ -216,6 +216,19 @@ def calls_of_scripts(redis):
     after.append(redis.calls()["evalsha"])
 
 
+def test_a_denial_is_not_asked_for_again_and_again(fleet, shared_redis, key):
+    acquire = [("WEIR.ACQUIRE", "token_bucket", key)]
+    assert granted(at_once(fleet, acquire * 30)) == 30
+    began = time.monotonic()
+    with Wire(fleet[0].resp) as wire, calls_of_scripts(shared_redis) as calls:
+        replies = [wire.command(*acquire[0]) for _ in range(200)]
+    assert calls() <= time.monotonic() - began + 1
+    assert {(reply[0], reply[2], reply[5]) for reply in replies} == {(0, 0, b"over_limit")}
+    # Each tells when there is room, which comes nearer.
+    waits = [reply[3] for reply in replies]
+    assert waits == sorted(waits, reverse=True)
+
+
 def test_requests_of_a_turn_for_one_key_are_one_step(fleet, shared_redis, key):
     with calls_of_scripts(shared_redis) as calls:
         (replies,) = at_once(fleet[:1], [("WEIR.ACQUIRE", "first_request", key)] * 30)
