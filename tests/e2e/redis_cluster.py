@@ -29,12 +29,15 @@ class RedisCluster:
             raise
 
     def _join(self, replicas):
-        done = subprocess.run(
-            ["redis-cli", "--cluster", "create", *(self.address(node) for node in self.nodes),
-             "--cluster-replicas", str(replicas), "--cluster-yes"],
-            capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        self._cli("create", *(self.address(node) for node in self.nodes),
+                  "--cluster-replicas", replicas, "--cluster-yes")
         until(lambda: all(self._is_settled(node) for node in self.nodes), "the cluster to be whole")
+
+    @staticmethod
+    def _cli(*words):
+        done = subprocess.run(["redis-cli", "--cluster", *map(str, words)], capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     @staticmethod
     def address(node):
@@ -102,6 +105,11 @@ class RedisCluster:
 
     def move_slot(self, slot, target):
         self.end_move(slot, self.begin_move(slot, target), target)
+
+    def reshard(self, source, target, slots):
+        """As an operator does."""
+        self._cli("reshard", self.address(source), "--cluster-from", self.id_of(source),
+                  "--cluster-to", self.id_of(target), "--cluster-slots", slots, "--cluster-yes")
 
     def wait_for_new_master(self, replica):
         """After its master's death, until all that live know of its promotion."""

@@ -19,6 +19,7 @@ limits:
   drip: {{ algorithm: leaky_bucket, rate: 12/d, capacity: 12, on_store_failure: closed }}
   day: {{ algorithm: fixed_window, rate: 1000/d, align: first_request, on_store_failure: closed }}
   many: {{ algorithm: fixed_window, rate: 300/d, align: first_request, on_store_failure: closed }}
+  plenty: {{ algorithm: fixed_window, rate: 1000000000/d, align: first_request, on_store_failure: closed }}
   few: {{ algorithm: fixed_window, rate: 3/d, align: first_request, on_store_failure: closed }}
 rules:
   - match: {{ path: /together }}
@@ -186,6 +187,68 @@ def test_slots_that_move_under_load_keep_their_counts(serve, redis_cluster, key)
     assert second.allowed == dict.fromkeys(late, 10)
     assert set(load.reasons) | set(second.reasons) == {"ok", "over_limit"}
     assert redis_cluster.owner_of(slot) is masters[2]
+
+
+def test_resharding_by_redis_cli_is_not_noticed(serve, redis_cluster, key):
+    servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
+    source, target = redis_cluster.masters()[:2]
+    keys = [f"{key}-{number}" for number in range(1000)]
+    moving = set(redis_cluster.slots_of(source)[:50])
+    assert any(slot_of(name) in moving for name in keys)
+    with Load(servers, keys) as load:
+        load.go_on(1)
+        redis_cluster.reshard(source, target, 50)
+        load.go_on(10)
+    assert load.allowed == dict.fromkeys(keys, 10)
+    assert set(load.reasons) == {"ok", "over_limit"}
+
+
+def test_limits_of_one_key_stay_together_while_its_slot_moves(serve, redis_cluster, key):
+    server = serve(config=config(redis_cluster.url, "60s"))
+    source, target = redis_cluster.masters()[:2]
+    slot = redis_cluster.slots_of(source)[0]
+    old, new = keys_at(slot, key, 2)
+
+    def check(ip):
+        return encode("WEIR.CHECK", "path", "/together", "ip", ip)
+
+    def refusals(node):
+        return node.client.info("errorstats").get("errorstat_TRYAGAIN", {"count": 0})["count"]
+
+    with Wire(server.resp) as wire:
+        wire.send(check(old))
+        assert wire.reply()[0] == 1
+        redis_cluster.begin_move(slot, target)
+        # All its keys are still at home.
+        wire.send(check(old))
+        assert wire.reply()[0] == 1
+        # One is here and two are there; and another has not been anywhere.
+        source.client.execute_command("MIGRATE", "127.0.0.1", target.port, f"weir:{{{old}}}:one", 0,
+                                      60000)
+        before = refusals(source), refusals(target)
+        wire.send(check(old) + check(new))
+        until(lambda: refusals(source) > before[0] and refusals(target) > before[1],
+              "both nodes to refuse")
+        redis_cluster.end_move(slot, source, target)
+        assert [wire.reply()[0] for _ in range(2)] == [1, 1]
+        for limit, quota in (("one", 10), ("drip", 12), ("day", 1000)):
+            assert wire.command("WEIR.PEEK", limit, old)[2] == quota - 3
+            assert wire.command("WEIR.PEEK", limit, new)[2] == quota - 1
+
+
+def test_a_node_that_hangs_holds_up_its_own_keys_alone(serve, start_redis_cluster):
+    cluster = start_redis_cluster(replicas=0)
+    hanging, *others = cluster.masters()
+    server = serve(config=config(cluster.url, "200ms"))
+    key = key_of(cluster, hanging, "k")
+    kept = [key_of(cluster, other, "k") for other in others]
+    with Load([server], [key, *kept], "plenty") as load:
+        load.go_on(1)
+        with hanging.hung():
+            until(lambda: load.reasons["store_failure"] > 20, "the node to be away")
+        until(lambda: serves(server, key), "the node to be back")
+    assert load.reasons["store_failure"] == load.rounds - load.allowed[key]
+    assert [load.allowed[name] for name in kept] == [load.rounds] * 2
 
 
 def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
