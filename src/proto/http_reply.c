@@ -26,6 +26,7 @@ enum http_verb http_error_of(int status)
 	    [-WEIR_ELONG] = HTTP_ERROR_TOO_LONG,
 	    [-WEIR_EFULL] = HTTP_ERROR_CROWDED,
 	    [-WEIR_EPERM] = HTTP_ERROR_FORBIDDEN,
+	    [-WEIR_ESTORE] = HTTP_ERROR_STORE,
 	};
 	size_t index = (size_t)-status;
 

@@ -31,6 +31,7 @@ struct http_session {
 	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
 	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
 	X(CROWDED, "503 Service Unavailable", "too_many_connections")                                  \
+	X(STORE, "503 Service Unavailable", "store_failure")                                           \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
 /* request.verb of a REQUEST_LOCAL: an error, of which request.text is the message. */

@@ -154,3 +154,16 @@ def test_limits_that_come_along_count_here_while_their_redis_is_missing(start_re
         redis.restart()
         until(lambda: wire.command("CL.THROTTLE", "k", 2, 1, 3600)[:3] == [0, 3, 2], "Redis")
     assert server.stop() == 0
+
+
+def test_what_can_not_be_given_back_is_an_error_of_the_store(tmp_path, start_redis):
+    redis = start_redis()
+    server = Server(config=f"nodes: 2\nstore: {redis.url}\n" + LIMITS, directory=tmp_path)
+    server.get("/v1/acquire/a?key=k")
+    redis.stop()
+    for path in ("refund", "reset"):
+        answer = server.post(f"/v1/{path}", {"limit": "a", "key": "k"})
+        assert (answer.status, answer.json["error"]["code"]) == (503, "store_failure")
+        with Wire(server.resp) as wire:
+            assert wire.command(f"WEIR.{path}", "a", "k") == b"-ERR the store did not answer"
+    assert server.stop() == 0
