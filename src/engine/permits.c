@@ -176,3 +176,13 @@ void permits_begin(const struct turn *turn, struct plan *plan)
 	else
 		plan->gives_rest = permit_take(turn->table->store, plan->permit, turn->at.now_ns);
 }
+
+void permits_drop_ended(const struct turn *turn, struct plan *plan)
+{
+	for (size_t i = 0; plan->remote && i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (step->remote && step->until_ns <= algo_time_at(&step->limit->algo, turn->at).now_ns)
+			step->taken = false;
+	}
+}

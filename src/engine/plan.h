@@ -305,5 +305,7 @@ bool engine_forget(const struct turn *turn, const struct plan *plan);
 void permits_hold(const struct turn *turn, struct plan *plan);
 /** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
 void permits_begin(const struct turn *turn, struct plan *plan);
+/** Before that, and before a report: leaves out charges at remote stores whose time is over. */
+void permits_drop_ended(const struct turn *turn, struct plan *plan);
 
 #endif

@@ -34,6 +34,12 @@ static void fail(const struct turn *turn, struct plan *plan, struct step *step, 
 		fall_back(turn, plan, step, d);
 }
 
+/* Whether a mark tells that it was given back. A place that is held tells by itself. */
+static bool is_marked(const struct plan *plan, const struct step *step)
+{
+	return plan->stage == PLAN_REFUND && !algo_holds_places(&step->limit->algo);
+}
+
 /* Takes note of how a step at its store ended. */
 static void collect_one(const struct turn *turn, struct plan *plan,
                         const struct submitted *submitted, struct weir_decision *d)
@@ -42,17 +48,21 @@ static void collect_one(const struct turn *turn, struct plan *plan,
 	struct step *step = submitted->step;
 	struct weir_decision one;
 
+	if (submitted->marks)
+		return;
 	if (job->status != WEIR_OK) {
 		fail(turn, plan, step, job->status, d);
 		return;
 	}
 	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
+	one.allowed &= !job->withheld;
 	stage_note(turn, plan, step, job->until_ns, &one, d);
 }
 
 /*
  * Takes note of what stores have completed. A step that a store withheld took nothing, since
- * another was refused; if none was, the store has done nothing.
+ * another was refused; if none was, the store has done nothing. What is withheld by a mark was
+ * given back before.
  */
 static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
@@ -60,10 +70,10 @@ static void collect(const struct turn *turn, struct plan *plan, struct weir_deci
 	size_t n = submit_results(plan, &results);
 
 	for (size_t i = 0; i < n; i++)
-		if (!results[i].job.withheld)
+		if (!results[i].job.withheld || is_marked(plan, results[i].step))
 			collect_one(turn, plan, &results[i], d);
 	for (size_t i = 0; i < n && plan->passes; i++)
-		if (results[i].job.withheld)
+		if (results[i].job.withheld && !is_marked(plan, results[i].step))
 			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
 }
 
@@ -82,7 +92,9 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 		if (!step->remote || !stage_has(plan, step))
 			continue;
 		call = stage_call(plan, step);
-		if (has_room)
+		if (has_room && is_marked(plan, step))
+			submit_by_permit(turn, plan, step, &call);
+		else if (has_room)
 			submit_step(turn, plan, step, &call, together);
 		else
 			fail(turn, plan, step, WEIR_ENOMEM, d);

@@ -431,6 +431,7 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 	if (plan->listed) {
 		answer_listed(plan, d);
 	} else if (refunds) {
+		permits_drop_ended(turn, plan);
 		permits_begin(turn, plan);
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
@@ -504,6 +505,7 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan, stru
 
 	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
 	plan->reports = true;
+	permits_drop_ended(turn, plan);
 	if (engine_holds_places(plan)) {
 		permit_take(store, plan->permit, turn->at.now_ns);
 		leave_rest(plan);

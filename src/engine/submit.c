@@ -1,6 +1,23 @@
 #include "engine/submit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/number.h"
+
+#define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
+#define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
+#define CLOCKS_NS  (3600 * NS_PER_S) /* that those of servers and stores may differ by */
+
+/*
+ * That a charge of a permit is spent: a token which is taken once, of a key beside that of the
+ * charge, so that the store can take it and give back at once. It returns when there is nothing
+ * left to give back.
+ */
+struct mark {
+	struct algo_limit limit;
+	char name[NAME_SIZE];
+};
 
 struct submission {
 	struct plan *plan;
@@ -9,6 +26,8 @@ struct submission {
 	struct weir_decision decision; /* so far */
 	uint32_t pending; /* steps at a store, and one while others are being submitted */
 	uint32_t count;   /* of them not yet told */
+	uint32_t mark_count;
+	struct mark *marks;
 	struct submitted steps[];
 };
 
@@ -29,11 +48,16 @@ static void done(struct store_job *job)
 bool submit_open(const struct turn *turn, struct plan *plan)
 {
 	struct submission *submission = plan->submission;
+	bool by_permit = plan->stage == PLAN_REFUND;
+	size_t n = by_permit ? 2 * (size_t)plan->step_count : plan->step_count;
 
 	if (!submission)
-		submission = malloc(sizeof *submission + plan->step_count * sizeof *submission->steps);
+		submission = malloc(sizeof *submission + n * sizeof *submission->steps +
+		                    (by_permit ? plan->step_count * sizeof *submission->marks : 0));
 	if (!submission)
 		return false;
+	submission->marks = (struct mark *)&submission->steps[n];
+	submission->mark_count = 0;
 	submission->plan = plan;
 	submission->ready = turn->ready;
 	submission->context = turn->context;
@@ -42,21 +66,25 @@ bool submit_open(const struct turn *turn, struct plan *plan)
 	return true;
 }
 
-/* The last of those at a store, or NULL. */
+/* The last in the chain of those at a store, or NULL. */
 static struct submitted *last_at(struct submission *submission, const struct store *store)
 {
-	for (uint32_t i = submission->count; i > 0; i--)
-		if (submission->steps[i - 1].job.step.store == store)
-			return &submission->steps[i - 1];
+	for (uint32_t i = submission->count; i > 0; i--) {
+		struct submitted *one = &submission->steps[i - 1];
+
+		if (one->job.step.store == store && !one->is_apart)
+			return one;
+	}
 	return NULL;
 }
 
-void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
-                 const struct algo_call *call, bool together)
+/* Behind `before`, or NULL. */
+static struct submitted *add(const struct turn *turn, struct plan *plan, struct step *step,
+                             const struct algo_call *call, struct submitted *before,
+                             bool together)
 {
 	struct submission *submission = plan->submission;
 	struct store *store = engine_remote_store(turn->table, step->limit);
-	struct submitted *before = last_at(submission, store);
 	struct submitted *one = &submission->steps[submission->count++];
 
 	*one = (struct submitted){
@@ -73,6 +101,56 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 		before->job.next = &one->job;
 		before->job.together = together;
 	}
+	return one;
+}
+
+void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+                 const struct algo_call *call, bool together)
+{
+	struct store *store = engine_remote_store(turn->table, step->limit);
+
+	add(turn, plan, step, call, last_at(plan->submission, store), together);
+}
+
+/*
+ * It lives as long as any charge of the limit; of one that lives long, as long as it is said to, and
+ * more by what clocks may differ.
+ */
+static bool open_mark(const struct turn *turn, const struct plan *plan, const struct step *step,
+                      struct mark *mark)
+{
+	const struct algo_limit *limit = algo_current(&step->limit->algo);
+	uint64_t now_ns = algo_time_at(limit, turn->at).now_ns;
+	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
+	uint64_t life_ns = u64_min(longest_ns, sat_sub(step->until_ns, now_ns) + CLOCKS_NS);
+	struct weir_limit_options options = {
+	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_SECOND}};
+
+	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
+		return false;
+	mark->limit.is_adhoc = true; /* its value does not say how long it lives */
+	mark->limit.identity = limit->identity ^ plan->permit.id;
+	snprintf(mark->name, sizeof mark->name, "%s:spent:%016llx", step->limit->name,
+	         (unsigned long long)plan->permit.id);
+	return true;
+}
+
+void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+                      const struct algo_call *call)
+{
+	struct submission *submission = plan->submission;
+	struct mark *mark = &submission->marks[submission->mark_count++];
+	struct algo_call once = {call->cost > 0 ? ALGO_ACQUIRE : ALGO_PEEK, 1};
+	struct submitted *one;
+
+	if (!open_mark(turn, plan, step, mark))
+		return;
+	one = add(turn, plan, step, &once, NULL, false);
+	one->marks = one->is_apart = true;
+	one->job.step.limit = &mark->limit;
+	one->job.step.key.hash ^= plan->permit.id;
+	one->job.limit_name = mark->name;
+	add(turn, plan, step, call, one, true)->is_apart = true;
 }
 
 bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision)

@@ -9,6 +9,8 @@ struct submitted {
 	struct submission *of;
 	struct step *step;
 	bool follows; /* another one is before it in its chain */
+	bool is_apart; /* in a chain of its own */
+	bool marks;    /* that a charge is spent: it is no step of the plan */
 };
 
 /** Room for the steps of a stage. False: no memory. */
@@ -17,6 +19,13 @@ bool submit_open(const struct turn *turn, struct plan *plan);
 /** Adds a step behind the others: to the chain of those at its store. */
 void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
                  const struct algo_call *call, bool together);
+
+/**
+ * Adds a step that gives back by the plan's permit, in a chain of its own: only where the store
+ * finds no mark that this charge of the permit is spent. It marks that, but for `call->cost` 0.
+ */
+void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+                      const struct algo_call *call);
 
 /**
  * Hands each chain to its store. Whether a store still has any of the steps: then turn->ready is

@@ -168,15 +168,7 @@ uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
 /** Forgets a key of one-word states. Whether it had one that says something still. */
 bool store_forget(const struct store_step *step);
 
-/*
- * A step at a store that completes it later.
- *
- * Of a limit whose requests hold no places the store keeps marks of permits, so that each is
- * given back once, at whichever server. An acquire whose call.permit is not 0 marks it beside
- * the key when it is granted, until until_ns. A refund that names a permit gives back only where
- * that mark is, and takes it away; of cost 0 it leaves it. outcome.allowed says whether it was
- * there.
- */
+/* A step at a store that completes it later. */
 struct store_job {
 	struct store_step step;
 	const char *limit_name;

@@ -1,4 +1,4 @@
-/* Limits at a store that completes steps later, as two servers see them, and without the store. */
+/* Limits at a store that completes steps later: stages, and what happens without the store. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,266 +8,7 @@
 
 #include <cmocka.h>
 
-#include "config.h"
-#include "engine/engine.h"
-
-#define NOW   UINT64_C(1700000000000000000)
-#define MARKS 16
-
-enum { BUCKET, WINDOW, PLACES, HERE, OPEN, CLOSED, LIMITS };
-
-static struct rules_limit limits[LIMITS] = {
-    [BUCKET] = {.options = {.name = "bucket", .rate = {9, 1, WEIR_HOUR}, .burst = 7}},
-    [WINDOW] = {.options = {.name = "window",
-                            .algorithm = WEIR_FIXED_WINDOW,
-                            .rate = {5, 1, WEIR_HOUR},
-                            .align = WEIR_ALIGN_FIRST_REQUEST}},
-    [PLACES] = {.options = {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 9}},
-    [HERE] = {.options = {.name = "here", .rate = {4, 1, WEIR_HOUR}}},
-    [OPEN] = {.options = {.name = "open", .rate = {6, 1, WEIR_HOUR}},
-              .on_store_failure = RULES_OPEN},
-    [CLOSED] = {.options = {.name = "closed", .rate = {6, 1, WEIR_HOUR}},
-                .on_store_failure = RULES_CLOSED},
-};
-
-static const char *const by_user[] = {"user"};
-static const size_t three[] = {HERE, BUCKET, WINDOW}, mixed[] = {WINDOW, PLACES, HERE},
-                    strict[] = {BUCKET, OPEN}, waiting[] = {PLACES, CLOSED};
-
-#define EQUALS(text_)                                                                              \
-	(const struct rules_condition[]){                                                              \
-	    {"path", &(const struct rules_value){RULES_EQUAL, {text_, sizeof text_ - 1}}, 1}}
-
-static const struct rules_rule rules[] = {
-    {.name = "three", .conditions = EQUALS("three"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = three, .limit_count = 3},
-    {.name = "mixed", .conditions = EQUALS("mixed"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = mixed, .limit_count = 3},
-    {.name = "strict", .conditions = EQUALS("strict"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = strict, .limit_count = 2, .has_on_store_failure = true,
-     .on_store_failure = RULES_CLOSED},
-    {.name = "waiting", .conditions = EQUALS("waiting"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = waiting, .limit_count = 2},
-};
-
-/* What is shared: it does a chain when it is told to, or at once. */
-struct shared {
-	struct store store; /* first */
-	struct store_lane lane;
-	struct store *states;
-	bool is_away, is_slow, withholds_all;
-	struct store_job *chain; /* that it has not done yet */
-	size_t chains, jobs;     /* so far */
-	struct {
-		uint64_t permit, identity;
-	} marks[MARKS];
-};
-
-struct server {
-	struct weir_config config;
-	weir_table *table;
-	weir_engine *engine;
-	struct store_lane *lane;
-	struct turn turn;
-	struct arena arena;
-	struct plan plan;
-	struct weir_decision d;
-	size_t failed[3];
-	bool is_ready;
-};
-
-static struct shared redis;
-
-static void *mark_of(uint64_t permit, uint64_t identity)
-{
-	for (size_t i = 0; i < MARKS; i++)
-		if (redis.marks[i].permit == permit && redis.marks[i].identity == identity)
-			return &redis.marks[i];
-	return NULL;
-}
-
-static void carry_out(struct store_job *job)
-{
-	struct store_step step = job->step;
-	const struct algo_limit *by = step.limit;
-	bool is_marked = step.call.permit != 0 && !algo_holds_places(by);
-	uint64_t *mark = is_marked ? mark_of(step.call.permit, by->identity) : NULL;
-
-	step.store = redis.states;
-	step.key.hash = store_hash(redis.states, by->identity, job->key_name.data, job->key_name.len);
-	assert_int_equal(store_admit(redis.states, by, step.key.hash, &step.key), WEIR_OK);
-	if (is_marked && step.call.op == ALGO_REFUND && !mark)
-		step.call.cost = 0;
-	job->until_ns = store_run(&step, &by, &job->outcome);
-	if (is_marked && step.call.op == ALGO_REFUND) {
-		job->outcome.allowed = mark != NULL;
-		if (mark && step.call.cost > 0)
-			mark[0] = mark[1] = 0;
-	} else if (is_marked && step.call.op == ALGO_ACQUIRE && job->outcome.allowed) {
-		mark = mark_of(0, 0);
-		mark[0] = step.call.permit;
-		mark[1] = by->identity;
-	}
-}
-
-/* What else it says counts for nothing. */
-static void withhold(struct store_job *job)
-{
-	job->withheld = true;
-	job->outcome.allowed = true;
-	job->until_ns = NOW + 1;
-}
-
-static void do_job(struct store_job *job)
-{
-	bool passes = true;
-
-	for (struct store_job *other = redis.chain; other && job->together; other = other->next) {
-		enum algo_op op = other->step.call.op;
-
-		other->step.call.op = ALGO_PEEK;
-		carry_out(other);
-		other->step.call.op = op;
-		passes &= other->outcome.allowed || other == job;
-	}
-	if (redis.is_away)
-		job->status = WEIR_ESTORE;
-	else if (redis.withholds_all || (!passes && job->outcome.allowed))
-		withhold(job);
-	else
-		carry_out(job);
-}
-
-static void do_chain(void)
-{
-	struct store_job *chain = redis.chain, *next;
-
-	for (struct store_job *job = chain; job; job = job->next)
-		do_job(job);
-	redis.chain = NULL;
-	for (struct store_job *job = chain; job; job = next) {
-		next = job->next;
-		job->done(job);
-	}
-}
-
-static void submit(struct store_lane *lane, struct store_job *chain)
-{
-	assert_ptr_equal(lane->store, &redis.store);
-	assert_null(redis.chain);
-	redis.chain = chain;
-	redis.chains++;
-	for (struct store_job *job = chain; job; job = job->next)
-		redis.jobs++;
-	if (!redis.is_slow)
-		do_chain();
-}
-
-static const struct store_kind kind = {submit};
-
-static void become_ready(void *context, struct plan *plan)
-{
-	struct server *s = context;
-
-	assert_ptr_equal(plan, &s->plan);
-	s->is_ready = true;
-}
-
-static void note_failed(void *context, const struct step *step, enum rules_failure policy)
-{
-	(void)step;
-	((struct server *)context)->failed[policy]++;
-}
-
-static void open_server(struct server *s, uint64_t nodes)
-{
-	const struct weir_table_options options = {.capacity = 1000};
-	struct store *stores[LIMITS] = {0};
-
-	*s = (struct server){.config = {LIMITS_OF(limits), RULES_OF(rules), .nodes = nodes},
-	                     .lane = &redis.lane};
-	assert_int_equal(weir_table_open(&options, &s->table, NULL), WEIR_OK);
-	s->table->remote = &redis.store;
-	stores[HERE] = s->table->store;
-	assert_int_equal(engine_open(&s->config, s->table, stores, &s->engine, NULL), WEIR_OK);
-	s->turn = (struct turn){.table = s->table,
-	                        .at = moment_given(NOW),
-	                        .context = s,
-	                        .failed = note_failed,
-	                        .ready = become_ready,
-	                        .lanes = &s->lane};
-}
-
-static void close_server(struct server *s)
-{
-	weir_engine_close(s->engine);
-	weir_table_close(s->table);
-	arena_free(&s->arena);
-}
-
-static void open_redis(void)
-{
-	const struct weir_table_options options = {.capacity = 1000};
-
-	redis = (struct shared){.store = {&kind, 0}};
-	redis.lane.store = &redis.store;
-	assert_int_equal(store_open(&options, &redis.states, NULL), WEIR_OK);
-}
-
-static void close_redis(void)
-{
-	assert_null(redis.chain);
-	store_close(redis.states);
-}
-
-static const struct weir_limit *limit_at(const struct server *s, size_t i)
-{
-	return engine_limit_at(s->engine, i);
-}
-
-/* What "u" has of a limit that is left, at the store or (of a local one, or HERE) in memory. */
-static uint64_t left(const struct server *s, const struct weir_limit *limit)
-{
-	struct store_job job = {.step = {.limit = &limit->algo,
-	                                 .call = {.op = ALGO_PEEK},
-	                                 .at = moment_given(NOW)},
-	                        .key_name = SLICE("u")};
-	struct weir_decision d;
-
-	if (engine_remote_store(s->table, limit)) {
-		carry_out(&job);
-		return job.outcome.remaining;
-	}
-	assert_int_equal(weir_peek(s->table, limit, "u", 1, 1, NOW, &d), WEIR_OK);
-	return d.remaining;
-}
-
-static enum engine_state ask(struct server *s, size_t limit, enum algo_op op, uint64_t cost)
-{
-	assert_int_equal(engine_prepare_limit(s->table, limit_at(s, limit),
-	                                      &(struct algo_call){op, cost}, SLICE("u"), &s->plan),
-	                 WEIR_OK);
-	return engine_run(&s->turn, &s->plan, &s->d);
-}
-
-static void prepare(struct server *s, const char *path, bool wants_permit)
-{
-	const struct weir_attribute attributes[] = {{"path", path, strlen(path)}, {"user", "u", 1}};
-
-	assert_int_equal(engine_prepare_rules(s->engine, &(struct algo_call){ALGO_ACQUIRE, 1},
-	                                      &(struct engine_attributes){attributes, 2, 99}, &s->arena,
-	                                      &s->plan),
-	                 WEIR_OK);
-	assert_true(engine_is_remote(&s->plan));
-	if (wants_permit)
-		assert_int_equal(engine_want_permit(&s->plan), WEIR_OK);
-}
-
-static enum engine_state check(struct server *s, const char *path, bool wants_permit)
-{
-	prepare(s, path, wants_permit);
-	return engine_run(&s->turn, &s->plan, &s->d);
-}
+#include "servers.h"
 
 static void a_stage_is_one_chain_and_memory_comes_first_and_last(void **state)
 {
@@ -303,19 +44,16 @@ static void the_store_gets_back_what_memory_refuses(void **state)
 	assert_int_equal(check(&s, "three", true), ENGINE_SUBMITTED);
 	assert_int_equal(left(&s, limit_at(&s, HERE)), 4); /* it is charged last */
 	assert_int_equal(weir_acquire(s.table, limit_at(&s, HERE), "u", 1, 4, NOW, &d), WEIR_OK);
-	do_chain();
+	do_waiting();
 	assert_true(s.is_ready);
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);
 	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_SUBMITTED);
-	do_chain();
+	do_waiting();
 	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_DONE);
 	assert_false(s.d.allowed);
 	assert_string_equal(s.d.limit, "here");
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 5);
 	assert_int_equal(left(&s, limit_at(&s, BUCKET)), 7);
-	assert_non_null(mark_of(0, 0));
-	for (size_t i = 0; i < MARKS; i++)
-		assert_int_equal(redis.marks[i].permit, 0);
 	close_server(&s);
 	close_redis();
 }
@@ -558,76 +296,6 @@ static void nobody_waits_for_a_store(void **state)
 	close_redis();
 }
 
-static void refund(struct server *s, const struct weir_permits *permits,
-                   const struct engine_names *names, bool reports)
-{
-	assert_int_equal(engine_prepare_permits(s->engine, permits, names, &s->arena, &s->plan), WEIR_OK);
-	assert_int_equal((reports ? engine_report : engine_run)(&s->turn, &s->plan, &s->d), ENGINE_DONE);
-}
-
-/* Marks in the memory of one server would give it back once at each. */
-static void a_permit_is_given_back_once_at_whichever_server(void **state)
-{
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
-
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "three", true);
-	engine_permits(&a.plan, &permits, &names);
-	assert_int_equal(permits.count, 3);
-	refund(&b, &permits, &names, true);
-	assert_true(b.d.allowed); /* it is held still */
-	refund(&b, &permits, &names, false);
-	assert_true(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 5);
-	assert_int_equal(left(&b, limit_at(&b, BUCKET)), 7);
-	assert_int_equal(left(&a, limit_at(&a, HERE)), 3); /* of which b knows nothing */
-	ask(&b, WINDOW, ALGO_ACQUIRE, 2);
-	for (int i = 0; i < 2; i++) {
-		refund(&b, &permits, &names, false);
-		assert_false(b.d.allowed);
-	}
-	refund(&b, &permits, &names, true);
-	assert_false(b.d.allowed);
-	refund(&a, &permits, &names, false);
-	assert_true(a.d.allowed); /* what was taken in its memory */
-	assert_int_equal(left(&a, limit_at(&a, HERE)), 4);
-	assert_int_equal(left(&a, limit_at(&a, WINDOW)), 3);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
-}
-
-static void a_place_is_given_back_at_whichever_server(void **state)
-{
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
-
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "mixed", true);
-	engine_permits(&a.plan, &permits, &names);
-	refund(&b, &permits, NULL, true);
-	assert_false(b.d.allowed); /* without the names of its keys */
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 0);
-	refund(&b, &permits, &names, true);
-	assert_true(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 1);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4); /* the request has been made */
-	refund(&a, &permits, &names, true);
-	assert_false(a.d.allowed);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
-}
-
 static void a_limit_that_moves_begins_anew(void **state)
 {
 	const struct rules_limit moved = {.options = {.name = "here", .rate = {8, 1, WEIR_HOUR}}};
@@ -734,8 +402,6 @@ int main(void)
 	    cmocka_unit_test(what_local_took_is_given_back_there),
 	    cmocka_unit_test(a_plan_that_waits_tries_the_store_again),
 	    cmocka_unit_test(nobody_waits_for_a_store),
-	    cmocka_unit_test(a_permit_is_given_back_once_at_whichever_server),
-	    cmocka_unit_test(a_place_is_given_back_at_whichever_server),
 	    cmocka_unit_test(a_limit_that_moves_begins_anew),
 	    cmocka_unit_test(a_limit_that_came_along_outlives_its_turn),
 	    cmocka_unit_test(a_limit_that_came_along_is_local),
