@@ -234,11 +234,13 @@ static void say_room(const struct server *server)
 static void say_warning(void *context, const struct rules_warning *warning)
 {
 	const struct server *server = context;
-	const char *path = server->settings.text[SETTING_CONFIG];
 
-	log_say(server->shared.log, LOG_WARNING, "config_warning", {"file", path ? path : ""},
-	        {"line", .number = warning->line}, {"column", .number = warning->column},
-	        {"message", warning->text});
+	if (warning->line == 0)
+		log_say(server->shared.log, LOG_WARNING, "config_warning", {"message", warning->text});
+	else
+		log_say(server->shared.log, LOG_WARNING, "config_warning",
+		        {"file", server->settings.text[SETTING_CONFIG]}, {"line", .number = warning->line},
+		        {"column", .number = warning->column}, {"message", warning->text});
 }
 
 /* What is likely a mistake about stores. */
