@@ -18,8 +18,9 @@
  *             16 MiB of them.
  *   time      Redis's clock decides. A time that is passed in counts for limits in memory.
  *   threads   Each call that is under way has a connection of its own, which is kept for later
- *             ones. There are no threads behind them. The child of a fork connects anew, and may
- *             use the table if no other thread was using it when it was forked.
+ *             ones. There are no threads behind them, but one for as long as a host's name is
+ *             looked up. The child of a fork connects anew, and may use the table if no other
+ *             thread was using it when it was forked.
  */
 #ifndef WEIR_REDIS_H
 #define WEIR_REDIS_H

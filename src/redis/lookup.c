@@ -1,5 +1,6 @@
 #include "redis/lookup.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,12 +12,11 @@
 
 /* Of two that share it, the one that comes last frees it. */
 struct lookup {
-	struct gaicb request;
-	struct addrinfo hints;
 	struct redis_host host;
 	char port[6];
-	int fd;     /* the caller's: -1 when it has left */
-	int status; /* where it ended at once; else EAI_INPROGRESS */
+	struct addrinfo *addresses;
+	int fd;
+	int status; /* written before the descriptor is, read behind it */
 	atomic_int users;
 };
 
@@ -24,10 +24,17 @@ static void drop(struct lookup *lookup)
 {
 	if (atomic_fetch_sub_explicit(&lookup->users, 1, memory_order_acq_rel) > 1)
 		return;
-	if (lookup->request.ar_result)
-		freeaddrinfo(lookup->request.ar_result);
+	if (lookup->addresses)
+		freeaddrinfo(lookup->addresses);
 	close(lookup->fd);
 	free(lookup);
+}
+
+static void look_up(struct lookup *lookup, int flags)
+{
+	const struct addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+
+	lookup->status = getaddrinfo(lookup->host.name, lookup->port, &hints, &lookup->addresses);
 }
 
 static void finish(struct lookup *lookup)
@@ -38,28 +45,42 @@ static void finish(struct lookup *lookup)
 	(void)written;
 }
 
-/* On a thread of the system's. */
-static void looked_up(union sigval value)
+static void *look_up_name(void *context)
 {
-	finish(value.sival_ptr);
-	drop(value.sival_ptr);
+	struct lookup *lookup = context;
+
+	look_up(lookup, AI_ADDRCONFIG);
+	finish(lookup);
+	drop(lookup);
+	return NULL;
+}
+
+/* Signals are left to the program's own threads. 0 or an errno. */
+static int start_thread(struct lookup *lookup)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, NULL, look_up_name, lookup);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error == 0)
+		pthread_detach(thread);
+	return error;
 }
 
 static void begin(struct lookup *lookup)
 {
-	struct gaicb *requests[] = {&lookup->request};
-	struct sigevent event = {
-	    .sigev_notify = SIGEV_THREAD,
-	    .sigev_notify_function = looked_up,
-	    .sigev_value.sival_ptr = lookup,
-	};
-
-	lookup->status = EAI_INPROGRESS;
-	atomic_store_explicit(&lookup->users, 2, memory_order_relaxed);
-	if (getaddrinfo_a(GAI_NOWAIT, requests, 1, &event) == 0)
-		return;
-	lookup->status = EAI_AGAIN;
-	atomic_store_explicit(&lookup->users, 1, memory_order_relaxed);
+	look_up(lookup, AI_NUMERICHOST);
+	if (lookup->status != 0) {
+		atomic_store_explicit(&lookup->users, 2, memory_order_relaxed);
+		if (start_thread(lookup) == 0)
+			return;
+		atomic_store_explicit(&lookup->users, 1, memory_order_relaxed);
+		lookup->status = EAI_MEMORY;
+	}
 	finish(lookup);
 }
 
@@ -76,20 +97,8 @@ struct lookup *lookup_open(const struct redis_host *host)
 	}
 	lookup->host = *host;
 	snprintf(lookup->port, sizeof lookup->port, "%u", (unsigned)host->port);
-	lookup->hints = (struct addrinfo){.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-	                                  .ai_socktype = SOCK_STREAM};
-	lookup->request = (struct gaicb){.ar_name = lookup->host.name,
-	                                 .ar_service = lookup->port,
-	                                 .ar_request = &lookup->hints};
 	atomic_init(&lookup->users, 1);
-	lookup->status = getaddrinfo(lookup->host.name, lookup->port, &lookup->hints,
-	                             &lookup->request.ar_result);
-	if (lookup->status == 0) {
-		finish(lookup);
-	} else {
-		lookup->hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
-		begin(lookup);
-	}
+	begin(lookup);
 	return lookup;
 }
 
@@ -100,12 +109,12 @@ int lookup_fd(const struct lookup *lookup)
 
 int lookup_result(const struct lookup *lookup, const struct addrinfo **addresses)
 {
-	int status = lookup->status;
+	uint64_t one;
+	ssize_t len = read(lookup->fd, &one, sizeof one);
 
-	if (status == EAI_INPROGRESS)
-		status = gai_error((struct gaicb *)&lookup->request);
-	*addresses = status == 0 ? lookup->request.ar_result : NULL;
-	return status;
+	(void)len;
+	*addresses = lookup->addresses;
+	return lookup->status;
 }
 
 void lookup_close(struct lookup *lookup)

@@ -1,6 +1,6 @@
 /*
- * lookup.h: the addresses of a host. Names are looked up by the system's own thread, so that a
- * name service that hangs keeps nobody longer than they like.
+ * lookup.h: the addresses of a host. Each name is looked up by a thread of its own, which ends with
+ * it, so that a name service that hangs keeps nobody longer than they like.
  */
 #ifndef REDIS_LOOKUP_H
 #define REDIS_LOOKUP_H
@@ -15,7 +15,7 @@ struct lookup;
 struct lookup *lookup_open(const struct redis_host *host);
 /** Readable when it has ended. */
 int lookup_fd(const struct lookup *lookup);
-/** When it has ended: 0 and the addresses, which live as long as it does; or one of EAI_*. */
+/** Once, when it has ended: 0 and the addresses, which live as long as it does; or one of EAI_*. */
 int lookup_result(const struct lookup *lookup, const struct addrinfo **addresses);
 /** At any time. NULL does nothing. */
 void lookup_close(struct lookup *lookup);

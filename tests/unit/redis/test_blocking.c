@@ -173,6 +173,16 @@ static void a_name_that_is_none_is_told(void **state)
 	end();
 }
 
+static void a_lookup_that_nobody_waits_for_ends_by_itself(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		begin("localhost");
+		dial(1);
+		end();
+	}
+}
+
 static void an_alarm_ends_a_call_to_a_server_that_hangs(void **state)
 {
 	struct server server = server_start(NULL);
@@ -245,6 +255,7 @@ int main(void)
 	    cmocka_unit_test(a_call_ends_with_the_reply),
 	    cmocka_unit_test(a_refused_connection_is_told_once),
 	    cmocka_unit_test(a_name_that_is_none_is_told),
+	    cmocka_unit_test(a_lookup_that_nobody_waits_for_ends_by_itself),
 	    cmocka_unit_test(an_alarm_ends_a_call_to_a_server_that_hangs),
 	    cmocka_unit_test(a_connection_that_ended_between_calls_is_found_before_the_next),
 	    cmocka_unit_test(what_is_large_goes_in_parts),
