@@ -318,7 +318,7 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 		until_ns = value->word.until_ns;
 		write_word(limit, &value->word, out);
 	}
-	if (until_ns <= now_ns)
+	if (until_ns == 0)
 		out->len = start;
 	return life_ms(limit, until_ns, now_ns);
 }

@@ -52,8 +52,8 @@ void value_free(struct value *value);
 uint64_t value_block_us(const struct algo_limit *limit);
 
 /**
- * Appends the value, or nothing if the state says nothing any more. Returns how long it has to
- * live, in milliseconds, at least 1.
+ * Appends the value, or nothing if the state is one never used. Returns how long it has to live, in
+ * milliseconds, at least 1.
  */
 uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                      struct buffer *out);

@@ -1,0 +1,380 @@
+/*
+ * Random traces: scripts at a real Redis against the steps of `algo` on a state in memory, at times
+ * that are given. WEIR_TEST_SEED replays one.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "algo/algorithm.h"
+#include "base/draw.h"
+#include "real.h"
+#include "redis/value.h"
+
+#define START_NS UINT64_C(1700000000000000000)
+/* Scripts that are given the time put lifetimes a century ahead. */
+#define AHEAD_MS UINT64_C(3155760000000)
+#define KEYS     4
+#define LIMITS   2 /* of a kind, with other parameters */
+#define STEPS    400
+
+static struct real real;
+static struct real_end ends[STEP_CALL_MAX];
+
+struct kind {
+	const char *name;
+	struct weir_limit_options options[LIMITS];
+	uint64_t pace_ns; /* between two calls, about */
+};
+
+static const struct kind kinds[] = {
+    {"token_bucket", {{.rate = {5}, .burst = 10}, {.rate = {9}, .burst = 4}}, NS_PER_S / 9},
+    {"leaky_bucket",
+     {{.algorithm = WEIR_LEAKY_BUCKET, .rate = {7, 3}, .burst = 5},
+      {.algorithm = WEIR_LEAKY_BUCKET, .rate = {8, 3}, .burst = 5}},
+     NS_PER_S / 3},
+    {"parts beyond 53 bits",
+     {{.rate = {UINT32_MAX - 4, 366, WEIR_DAY}, .burst = UINT32_MAX},
+      {.rate = {UINT32_MAX - 16, 366, WEIR_DAY}, .burst = 3}},
+     NS_PER_MS},
+    {"pacer",
+     {{.algorithm = WEIR_PACER, .rate = {5}, .slack = 2, .max_wait_ns = NS_PER_S},
+      {.algorithm = WEIR_PACER, .rate = {3}, .slack = 1, .max_wait_ns = NS_PER_S}},
+     NS_PER_S / 6},
+    {"leaky_queue",
+     {{.algorithm = WEIR_LEAKY_QUEUE, .rate = {5}, .burst = 4},
+      {.algorithm = WEIR_LEAKY_QUEUE, .rate = {6}, .burst = 8}},
+     NS_PER_S / 6},
+    {"warm_up",
+     {{.algorithm = WEIR_WARM_UP, .rate = {5}, .max_wait_ns = NS_PER_S},
+      {.algorithm = WEIR_WARM_UP, .rate = {7}, .max_wait_ns = NS_PER_S}},
+     NS_PER_S / 6},
+    {"fixed_window",
+     {{.algorithm = WEIR_FIXED_WINDOW, .rate = {20}}, {.algorithm = WEIR_FIXED_WINDOW, .rate = {9}}},
+     NS_PER_S / 7},
+    {"fixed_window of 7 s in a zone",
+     {{.algorithm = WEIR_FIXED_WINDOW, .rate = {20, 7}, .timezone = "Asia/Kathmandu"},
+      {.algorithm = WEIR_FIXED_WINDOW, .rate = {5, 7}, .timezone = "Asia/Kathmandu"}},
+     NS_PER_S / 2},
+    {"resetting_bucket",
+     {{.algorithm = WEIR_RESETTING_BUCKET, .rate = {9}},
+      {.algorithm = WEIR_RESETTING_BUCKET, .rate = {5}}},
+     NS_PER_S / 7},
+    {"sliding_window",
+     {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {9}, .slots = 7},
+      {.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}, .slots = 7}},
+     NS_PER_S / 9},
+    {"sliding_window, slots of whole microseconds",
+     {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {20, 2}, .slots = 10},
+      {.algorithm = WEIR_SLIDING_WINDOW, .rate = {5, 2}, .slots = 10}},
+     NS_PER_S / 9},
+    {"sliding_counter",
+     {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {9}},
+      {.algorithm = WEIR_SLIDING_COUNTER, .rate = {6}}},
+     NS_PER_S / 9},
+    {"sliding_counter, products beyond 53 bits",
+     {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {UINT32_MAX, 366, WEIR_DAY}},
+      {.algorithm = WEIR_SLIDING_COUNTER, .rate = {UINT32_MAX - 5, 366, WEIR_DAY}}},
+     17 * NS_PER_DAY},
+    {"sliding_log",
+     {{.algorithm = WEIR_SLIDING_LOG, .rate = {9}}, {.algorithm = WEIR_SLIDING_LOG, .rate = {5}}},
+     NS_PER_S / 9},
+    {"base",
+     {{.algorithm = WEIR_BASE, .base = 9, .rate = {3, 2, WEIR_HOUR}},
+      {.algorithm = WEIR_BASE, .base = 5, .rate = {4, 2, WEIR_HOUR}}},
+     1800 * NS_PER_S},
+    {"concurrency",
+     {{.algorithm = WEIR_CONCURRENCY, .max = 9, .lease_ns = NS_PER_S},
+      {.algorithm = WEIR_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S}},
+     NS_PER_S / 9},
+};
+
+/* The same in memory. */
+struct twin {
+	struct value value; /* its list has room for all */
+	size_t limit;       /* that it was written under */
+};
+
+struct trace {
+	const struct kind *kind;
+	struct algo_limit limits[LIMITS];
+	struct twin twins[KEYS];
+	uint64_t now_ns;
+	bool has_ns;   /* times are no whole microseconds */
+	unsigned line; /* for messages */
+	size_t limit;  /* in force */
+};
+
+static uint64_t drawn(uint64_t most)
+{
+	return draw_next() % (most + 1);
+}
+
+static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct algo_call *call,
+                          struct algo_outcome *out)
+{
+	const struct algo_limit *limit = &trace->limits[trace->limit];
+	struct algo_time time = algo_time_at(limit, moment_given(trace->now_ns));
+	struct algo_state word;
+	bool changed;
+
+	if (limit->rows != ALGO_ROWS_NONE) {
+		uint64_t name_ns = uses_step(limit, call, &time, &twin->value.uses, out);
+
+		if (call->op == ALGO_RESET && limit->rows != ALGO_ROWS_LOG) /* the key is deleted */
+			twin->value.uses.until_ns = twin->value.uses.count = 0;
+		return name_ns;
+	}
+	word = twin->value.word;
+	if (twin->limit != trace->limit && limit->algorithm->convert && call->op != ALGO_RESET &&
+	    word.until_ns > trace->now_ns) {
+		struct algo_note from = limit->algorithm->note(&trace->limits[twin->limit]);
+
+		limit->algorithm->convert(limit, &from, trace->now_ns, &word);
+	}
+	changed = algo_step(limit, call, &time, &word, out);
+	if (call->op == ALGO_PEEK || (call->op != ALGO_RESET && call->cost == 0)) /* it only reads */
+		return 0;
+	twin->limit = trace->limit;
+	twin->value.word = word;
+	return changed ? word.until_ns : 0;
+}
+
+static void expect_number(const struct trace *trace, const char *what, uint64_t found,
+                          uint64_t expected)
+{
+	if (found == expected)
+		return;
+	print_message("%s, step %u: %s: expected %" PRIu64 ", found %" PRIu64 "\n", trace->kind->name,
+	              trace->line, what, expected, found);
+	fail();
+}
+
+static void expect_outcome(const struct trace *trace, const struct algo_outcome *found,
+                           const struct algo_outcome *expected)
+{
+	expect_number(trace, "allowed", found->allowed, expected->allowed);
+	expect_number(trace, "reason", found->reason, expected->reason);
+	expect_number(trace, "remaining", found->remaining, expected->remaining);
+	expect_number(trace, "retry_after_ns", found->retry_after_ns, expected->retry_after_ns);
+	expect_number(trace, "reset_after_ns", found->reset_after_ns, expected->reset_after_ns);
+	expect_number(trace, "wait_ns", found->wait_ns, expected->wait_ns);
+}
+
+/* What is at Redis says what the twin does, and lives as long. */
+static void expect_state(const struct trace *trace, size_t key)
+{
+	const struct algo_limit *limit = &trace->limits[trace->limit];
+	const struct twin *twin = &trace->twins[key];
+	redisReply *reply = real_do(&real, "GET key%u", (unsigned)key);
+	struct buffer expected = {0}, found = {0};
+	struct value value;
+	uint64_t life_ms;
+
+	assert_int_not_equal(value_read(limit, (struct slice){reply->str, reply->len}, 1, &value),
+	                     VALUE_OTHER);
+	if (twin->limit == trace->limit || limit->rows != ALGO_ROWS_NONE) {
+		life_ms = value_write(limit, &twin->value, trace->now_ns, &expected);
+		value_write(limit, &value, trace->now_ns, &found);
+		buffer_add(&expected, "", 1);
+		buffer_add(&found, "", 1);
+		if (strcmp(found.data, expected.data) != 0)
+			print_message("%s, step %u: at Redis: %s\n", trace->kind->name, trace->line, reply->str);
+		assert_string_equal(found.data, expected.data);
+		if (expected.len > 1 && life_ms > 2) /* it says something still */
+			assert_in_range(trace->now_ns / NS_PER_MS + life_ms, 0,
+			                (uint64_t)real_number(&real, "PEXPIRETIME key%u", (unsigned)key) - AHEAD_MS + 2);
+	}
+	buffer_free(&expected);
+	buffer_free(&found);
+	value_free(&value);
+	freeReplyObject(reply);
+}
+
+static struct algo_call a_call(const struct trace *trace, uint64_t *names)
+{
+	const struct algo_limit *limit = &trace->limits[trace->limit];
+	uint64_t roll = drawn(19);
+	struct algo_call call = {.op = roll < 13   ? ALGO_ACQUIRE
+	                               : roll < 15 ? ALGO_PEEK
+	                               : roll < 19 ? ALGO_REFUND
+	                                           : ALGO_RESET};
+
+	call.cost = drawn(3) == 0 ? drawn(u64_min(limit->quota, 6)) : 1;
+	if (limit->quota > 1000 && drawn(1) == 0)
+		call.cost = drawn(limit->quota);
+	if (call.op == ALGO_REFUND && drawn(1) == 0)
+		call.until_ns = names[drawn(7)];
+	if (limit->paced && call.op <= ALGO_PEEK && drawn(3) == 0)
+		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
+	return call;
+}
+
+/* One step at both, of one request or several. */
+static void step_both(struct trace *trace, uint64_t *names)
+{
+	size_t key = drawn(KEYS - 1);
+	struct twin *twin = &trace->twins[key];
+	char name[16];
+	struct redis_step step = {.limit = &trace->limits[trace->limit],
+	                          .key = {name, (size_t)snprintf(name, sizeof name, "key%zu", key)},
+	                          .call = a_call(trace, names),
+	                          .repeat = 1,
+	                          .at = moment_given(trace->now_ns),
+	                          .is_given = true};
+
+	if (step.call.op == ALGO_ACQUIRE && drawn(2) == 0)
+		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? STEP_REPEAT_MAX - 1 : 8));
+	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+	expect_number(trace, "end", ends[0].end, STEP_DONE);
+	for (uint32_t i = 0; i < step.repeat; i++) {
+		struct algo_outcome expected;
+		uint64_t name_ns = twin_step(trace, twin, &step.call, &expected);
+
+		expect_outcome(trace, &ends[0].outcomes[i], &expected);
+		if (name_ns && step.call.op == ALGO_ACQUIRE) {
+			expect_number(trace, "name", ends[0].until_ns[i], name_ns);
+			names[drawn(7)] = name_ns;
+		}
+	}
+	expect_state(trace, key);
+}
+
+static void run_kind(const struct kind *kind, bool has_ns)
+{
+	struct trace trace = {.kind = kind, .now_ns = START_NS, .has_ns = has_ns};
+	static struct uses_entry lists[KEYS][ALGO_WIDTH_MOST + STEP_REPEAT_MAX + 2];
+	uint64_t names[8] = {0};
+
+	freeReplyObject(real_do(&real, "FLUSHALL"));
+	for (size_t i = 0; i < LIMITS; i++)
+		assert_int_equal(algo_limit_init(&trace.limits[i], &kind->options[i], NULL), WEIR_OK);
+	for (size_t i = 0; i < KEYS; i++)
+		trace.twins[i].value.uses.uses = lists[i];
+	for (; trace.line < STEPS; trace.line++) {
+		uint64_t roll = drawn(60);
+
+		trace.now_ns += drawn(kind->pace_ns) * (roll == 0 ? 20 : 1);
+		if (roll == 1) /* another server's clock, which is behind */
+			trace.now_ns -= kind->pace_ns;
+		if (!has_ns)
+			trace.now_ns -= trace.now_ns % 1000;
+		if (roll == 2)
+			trace.limit = !trace.limit;
+		step_both(&trace, names);
+	}
+	for (size_t i = 0; i < LIMITS; i++)
+		algo_limit_free(&trace.limits[i]);
+}
+
+static void scripts_decide_as_memory_does(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		run_kind(&kinds[i], false);
+		run_kind(&kinds[i], true);
+	}
+}
+
+/* Groups */
+
+/* Limits of all kinds on one key each: all of them take, or none. */
+static void groups_are_all_or_nothing(void **state)
+{
+	enum { N = sizeof kinds / sizeof *kinds };
+	static struct algo_limit limits[N];
+	static struct uses_entry lists[N][ALGO_WIDTH_MOST + 2];
+	struct twin twins[N] = {0};
+	uint64_t now_ns = START_NS;
+	unsigned passed = 0, withheld = 0;
+
+	(void)state;
+	freeReplyObject(real_do(&real, "FLUSHALL"));
+	for (size_t i = 0; i < N; i++) {
+		assert_int_equal(algo_limit_init(&limits[i], &kinds[i].options[0], NULL), WEIR_OK);
+		twins[i].value.uses.uses = lists[i];
+	}
+	for (unsigned round = 0; round < 300; round++) {
+		struct redis_step steps[N], *list[N];
+		char names[N][16];
+		size_t n = 0, of[N];
+		bool all = true;
+
+		now_ns += drawn(NS_PER_S / 5);
+		for (size_t i = 0; i < N; i++) {
+			struct algo_call peek = {.op = ALGO_PEEK, .cost = 1};
+			struct algo_outcome out;
+
+			if (drawn(3) != 0)
+				continue;
+			steps[n] = (struct redis_step){
+			    .limit = &limits[i],
+			    .key = {names[n], (size_t)snprintf(names[n], sizeof names[n], "one%zu", i)},
+			    .call = {.op = ALGO_ACQUIRE, .cost = 1},
+			    .repeat = 1,
+			    .group = round + 1,
+			    .at = moment_given(now_ns),
+			    .is_given = true};
+			list[n] = &steps[n];
+			of[n++] = i;
+			twin_step(&(struct trace){.limits = {limits[i]}, .now_ns = now_ns}, &twins[i], &peek,
+			          &out);
+			all = all && out.allowed;
+		}
+		if (n < 2)
+			continue;
+		real_steps(&real, list, n, ends);
+		for (size_t k = 0; k < n; k++) {
+			struct algo_call call = {.op = all ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1};
+			struct trace trace = {.kind = &kinds[of[k]], .limits = {limits[of[k]]},
+			                      .now_ns = now_ns, .line = round};
+			struct algo_outcome out;
+
+			twin_step(&trace, &twins[of[k]], &call, &out);
+			expect_number(&trace, "end", ends[k].end,
+			              all || !out.allowed ? STEP_DONE : STEP_WITHHELD);
+			expect_outcome(&trace, &ends[k].outcomes[0], &out);
+			withheld += ends[k].end == STEP_WITHHELD;
+		}
+		passed += all;
+	}
+	assert_true(passed > 20);
+	assert_true(withheld > 20);
+	for (size_t i = 0; i < N; i++)
+		algo_limit_free(&limits[i]);
+}
+
+static int open_redis(void **state)
+{
+	const char *given = getenv("WEIR_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+
+	(void)state;
+	print_message("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
+	draw_seed(seed);
+	real_open(&real);
+	return 0;
+}
+
+static int close_redis(void **state)
+{
+	(void)state;
+	real_close(&real);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(scripts_decide_as_memory_does),
+	    cmocka_unit_test(groups_are_all_or_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, open_redis, close_redis);
+}
