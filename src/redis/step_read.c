@@ -24,7 +24,8 @@ enum verdict {
 /* One step of a reply. */
 struct seen {
 	int64_t granted; /* requests; less than 0: not known */
-	struct slice text; /* the value, empty: none */
+	bool has_text;
+	struct slice text; /* the value */
 	uint64_t clock_ns;
 	struct algo_time time;
 	enum value_fit fit;
@@ -95,7 +96,8 @@ static bool look(const struct redis_step *step, size_t i, const struct redis_rep
 	if (seen->clock_ns == 0 || reply->count != 3 || texts->type != REDIS_ARRAY ||
 	    texts->count <= i || odd->type != REDIS_ARRAY || !find_granted(odd, i, &seen->granted))
 		return false;
-	if (texts->items[i].type == REDIS_TEXT)
+	seen->has_text = texts->items[i].type == REDIS_TEXT;
+	if (seen->has_text)
 		seen->text = texts->items[i].text;
 	else if (texts->items[i].type != REDIS_NIL)
 		return false;
@@ -199,7 +201,7 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		if (seen->granted > 0)
 			return GRANTED;
 		if (seen->granted < 0)
-			return seen->text.len > 0 ? MENDED : PENDING;
+			return seen->has_text ? MENDED : PENDING;
 		return seen->fit != VALUE_OURS || is_mended(step, seen) ? MENDED : REFUSED;
 	}
 }

@@ -1,0 +1,390 @@
+/* What scripts of others have got wrong, by name, at a real Redis and its own clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/draw.h"
+#include "base/os.h"
+#include "real.h"
+
+static struct real real;
+static struct real_end ends[STEP_CALL_MAX];
+
+static const struct weir_limit_options all_kinds[] = {
+    {.rate = {5}, .burst = 10},
+    {.rate = {3}, .burst = 1},
+    {.algorithm = WEIR_LEAKY_QUEUE, .rate = {5}, .burst = 3},
+    {.algorithm = WEIR_PACER, .rate = {5}, .slack = 3, .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_WARM_UP, .rate = {5}, .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_FIXED_WINDOW, .rate = {5, 1, WEIR_DAY}},
+    {.algorithm = WEIR_RESETTING_BUCKET, .rate = {5}},
+    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {5, 1, WEIR_MINUTE}},
+    {.algorithm = WEIR_SLIDING_COUNTER, .rate = {5, 1, WEIR_MINUTE}},
+    {.algorithm = WEIR_SLIDING_LOG, .rate = {5, 1, WEIR_MINUTE}},
+    {.algorithm = WEIR_BASE, .base = 3, .rate = {2, 1, WEIR_MINUTE}},
+    {.algorithm = WEIR_CONCURRENCY, .max = 5},
+};
+
+#define KINDS (sizeof all_kinds / sizeof *all_kinds)
+
+static struct algo_limit limits[KINDS];
+
+static struct moment now(void)
+{
+	return moment_given(os_wall_ns());
+}
+
+static struct algo_limit limit_of(struct weir_limit_options options)
+{
+	struct algo_limit limit;
+
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	return limit;
+}
+
+static const struct algo_outcome *take_at(const struct algo_limit *limit, const char *key,
+                                          uint64_t cost, struct moment at)
+{
+	struct redis_step step = {.limit = limit,
+	                          .key = slice_of(key),
+	                          .call = {.op = ALGO_ACQUIRE, .cost = cost},
+	                          .repeat = 1,
+	                          .at = at};
+
+	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, STEP_DONE);
+	return &ends[0].outcomes[0];
+}
+
+static const struct algo_outcome *take(const struct algo_limit *limit, const char *key,
+                                       uint64_t cost)
+{
+	return take_at(limit, key, cost, now());
+}
+
+static long long info(const char *section, const char *name)
+{
+	redisReply *reply = real_do(&real, "INFO %s", section);
+	char *at = strstr(reply->str, name);
+	long long number;
+
+	assert_non_null(at);
+	number = atoll(at + strlen(name));
+	freeReplyObject(reply);
+	return number;
+}
+
+static void set(const char *key, const char *value)
+{
+	freeReplyObject(real_do(&real, "SET %s %s", key, value));
+}
+
+static void a_key_without_a_lifetime_denies_for_ever(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < KINDS; i++)
+		for (unsigned hit = 0; hit < 8; hit++) {
+			take(&limits[i], "key", 1);
+			assert_true(real_number(&real, "PTTL key") > 0);
+			if (hit == 7)
+				freeReplyObject(real_do(&real, "DEL key"));
+		}
+}
+
+static void a_window_that_every_hit_prolongs_never_ends(void **state)
+{
+	struct algo_limit window = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_RESETTING_BUCKET, .rate = {100, 1, WEIR_HOUR}});
+	long long end_ms;
+
+	(void)state;
+	take(&window, "key", 1);
+	end_ms = real_number(&real, "PEXPIRETIME key");
+	for (unsigned i = 0; i < 50; i++) {
+		take(&window, "key", 1);
+		assert_int_equal(real_number(&real, "PEXPIRETIME key"), end_ms);
+	}
+	assert_in_range(end_ms - (long long)(os_wall_ns() / NS_PER_MS), 3590000, 3600100);
+	freeReplyObject(real_do(&real, "DEL key"));
+}
+
+/* A lifetime is renewed at most once in a block, though its state moves with every hit. */
+static void a_lifetime_is_not_renewed_on_every_hit(void **state)
+{
+	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {1000}, .burst = 1000});
+	unsigned renewed = 0;
+	long long end_ms = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 300; i++) {
+		long long found;
+
+		assert_true(take(&limit, "key", 1)->allowed);
+		found = real_number(&real, "PEXPIRETIME key");
+		renewed += found != end_ms;
+		end_ms = found;
+	}
+	assert_in_range(renewed, 1, 3);
+	freeReplyObject(real_do(&real, "DEL key"));
+}
+
+/* burst / rate in whole seconds is 0: the key would be gone at once, or the command an error. */
+static void a_lifetime_of_zero_for_a_high_rate_with_a_small_burst(void **state)
+{
+	struct weir_limit_options fast[] = {{.rate = {100}, .burst = 10},
+	                                    {.rate = {1000000}, .burst = 1},
+	                                    {.rate = {UINT32_MAX, 1, WEIR_MILLISECOND}, .burst = 1},
+	                                    {.algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 1, WEIR_NANOSECOND}},
+	                                    {.algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_MILLISECOND}}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof fast / sizeof *fast; i++) {
+		struct algo_limit limit = limit_of(fast[i]);
+
+		assert_true(take(&limit, "key", 1)->allowed);
+		freeReplyObject(real_do(&real, "DEL key"));
+		algo_limit_free(&limit);
+	}
+}
+
+static void a_denial_writes_nothing(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < KINDS; i++) {
+		long long dirty;
+		unsigned tries = 0;
+
+		while (take(&limits[i], "key", 1)->allowed && tries < 100)
+			tries++;
+		dirty = info("persistence", "rdb_changes_since_last_save:");
+		for (unsigned k = 0; k < 5; k++)
+			if (take(&limits[i], "key", 1)->allowed) /* after so long */
+				dirty = info("persistence", "rdb_changes_since_last_save:");
+		assert_int_equal(info("persistence", "rdb_changes_since_last_save:"), dirty);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
+/* The bounds that are sent are of our clock, but Redis's counts. */
+static void a_clock_ten_seconds_apart_is_put_right(void **state)
+{
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_FIXED_WINDOW, .rate = {1000000, 2, WEIR_SECOND}});
+	static const int64_t apart_s[] = {-10, 10, 0};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct moment at = moment_given(os_wall_ns() + (uint64_t)(apart_s[i] * (int64_t)NS_PER_S));
+		uint64_t before = os_wall_ns(), reset_ns = take_at(&limit, "key", 1, at)->reset_after_ns;
+
+		assert_in_range(reset_ns, 0, 2 * NS_PER_S);
+		assert_in_range(ends[0].until_ns[0], before, os_wall_ns() + 2 * NS_PER_S);
+		assert_int_equal(ends[0].until_ns[0] % (2 * NS_PER_S), 0);
+	}
+}
+
+static void no_key_is_used_that_is_not_declared(void **state)
+{
+	redisContext *monitor = redisConnectUnix(real.context->unix_sock.path);
+	void *line;
+	unsigned seen = 0;
+
+	(void)state;
+	freeReplyObject(redisCommand(monitor, "MONITOR"));
+	for (size_t i = 0; i < KINDS; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "{one}:%zu", i);
+		take(&limits[i], key, 1);
+		take(&limits[i], key, 2);
+	}
+	freeReplyObject(real_do(&real, "ECHO enough"));
+	while (redisGetReply(monitor, &line) == REDIS_OK) {
+		const char *text = ((redisReply *)line)->str, *lua = strstr(text, " lua] ");
+		bool last = strstr(text, "enough") != NULL;
+
+		/* Of what a script does, the second word is a key; lifetimes are points in time. */
+		if (lua && strncmp(lua + 6, "\"TIME\"", 6) != 0) {
+			assert_non_null(strstr(lua, "\" \"{one}:"));
+			assert_null(strstr(lua, "\"PX\""));
+			assert_null(strstr(lua, "PEXPIRE\""));
+			seen++;
+		}
+		freeReplyObject(line);
+		if (last)
+			break;
+	}
+	assert_true(seen > 2 * KINDS);
+	redisFree(monitor);
+	freeReplyObject(real_do(&real, "FLUSHALL"));
+}
+
+static void an_ordinary_key_takes_160_bytes_at_most(void **state)
+{
+	static const size_t ordinary[] = {0, 1, 2, 3, 5, 6};
+	static const char key[] = "weir:{192.168.123.234}:login-by-ip";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof ordinary / sizeof *ordinary; i++) {
+		take(&limits[ordinary[i]], key, 1);
+		assert_in_range(real_number(&real, "MEMORY USAGE %s", key), 1, 160);
+		freeReplyObject(real_do(&real, "DEL %s", key));
+	}
+}
+
+static void a_script_that_redis_has_forgotten_is_loaded_again(void **state)
+{
+	(void)state;
+	assert_true(take(&limits[0], "key", 1)->allowed);
+	freeReplyObject(real_do(&real, "SCRIPT FLUSH"));
+	assert_int_equal(take(&limits[0], "key", 1)->remaining, 8);
+	freeReplyObject(real_do(&real, "DEL key"));
+}
+
+/* Of another type, of another limit, or scribbled by an operator: the key begins anew. */
+static void what_is_no_value_is_replaced(void **state)
+{
+	static const char *const texts[] = {
+	    "", "nonsense", "token_bucket 5/s 10 ", "token_bucket 5/s 10 x", "token_bucket 5/s 10 inf",
+	    "token_bucket 5/s 10 99999999999999999999", "fixed_window d UTC 1 2", "sliding_window m 0 0 1:1",
+	    "sliding_log m 5 5 :::: ::", "base m UTC 0", "token_bucket 5/s", "warm_up 5/s 9 1 1 1 1"};
+
+	(void)state;
+	for (size_t i = 0; i < KINDS; i++) {
+		for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+			set("key", texts[k]);
+			assert_true(take(&limits[i], "key", 1)->allowed);
+			assert_true(real_number(&real, "PTTL key") > 0);
+			freeReplyObject(real_do(&real, "DEL key"));
+		}
+		freeReplyObject(real_do(&real, "RPUSH key 1 2 3"));
+		assert_true(take(&limits[i], "key", 1)->allowed);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
+/* Hostile replies */
+
+static uint64_t drawn(uint64_t most)
+{
+	return draw_next() % (most + 1);
+}
+
+/* Any tree, mostly of the form that a script returns. */
+static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsigned depth)
+{
+	static const char *const texts[] = {
+	    "", "token_bucket 5/s 10 1795341598000000", "token_bucket 9/s 3 9999999999999999",
+	    "fixed_window d UTC 9999999999999999 9999999999", "warm_up 5/s 1 9999999999999999999 4294967295",
+	    "sliding_window m 18446744073709551615 0 1795341598000000:4294967296 1795341599000000:1",
+	    "sliding_log m 1795341598000000000 18446744073709551615 1795341598000000:1:18446744073709551615",
+	    "base m UTC 18446744073709551615 0 9999999999999999:4294967296:1",
+	    "sliding_counter m 1 1 9999999999999999999:4294967295", "sliding_log m 1 2 3:4:5 6:7:8"};
+	struct redis_reply reply = {.type = (enum redis_type)drawn(REDIS_ARRAY)};
+	size_t n = drawn(4);
+
+	reply.integer = drawn(2) == 0 ? (int64_t)draw_next() : (int64_t)drawn(3) - 1;
+	if (drawn(3) == 0)
+		reply.integer = 1795341598000000;
+	reply.text = slice_of(texts[drawn(sizeof texts / sizeof *texts - 1)]);
+	if (depth < 2 && drawn(3) > 0)
+		reply.type = depth == 0 || drawn(1) ? REDIS_ARRAY : reply.type;
+	if (reply.type != REDIS_ARRAY || *left < n)
+		return reply;
+	if (depth == 0 && drawn(3) > 0)
+		n = 3;
+	*left -= u64_min(n, *left);
+	reply.items = &items[*left];
+	reply.count = n;
+	for (size_t i = 0; i < n; i++)
+		items[(size_t)(reply.items - items) + i] = a_reply(items, left, depth + 1);
+	if (depth == 0 && n == 3 && drawn(3) > 0)
+		items[(size_t)(reply.items - items)] =
+		    (struct redis_reply){.type = REDIS_INTEGER, .integer = 1795341598000000};
+	return reply;
+}
+
+static void a_reply_may_be_anything(void **state)
+{
+	unsigned read = 0;
+
+	(void)state;
+	for (unsigned round = 0; round < 200000; round++) {
+		struct redis_reply items[64], reply;
+		size_t left = sizeof items / sizeof *items;
+		struct redis_step steps[3], *list[3];
+		struct buffer bytes = {0};
+		struct step_call call;
+
+		for (size_t i = 0; i < 3; i++) {
+			steps[i] = (struct redis_step){.limit = &limits[drawn(KINDS - 1)],
+			                               .key = SLICE("key"),
+			                               .call = {.op = (enum algo_op)drawn(ALGO_RESET), .cost = drawn(3)},
+			                               .repeat = 1,
+			                               .group = (uint32_t)drawn(1),
+			                               .at = moment_given(1795341598000000000)};
+			if (steps[i].call.op == ALGO_ACQUIRE && steps[i].group == 0)
+				steps[i].repeat = (uint32_t)drawn(3) + 1;
+			list[i] = &steps[i];
+		}
+		for (unsigned try = 0; try < 3; try++) {
+			assert_int_equal(step_write(list, 3, &bytes, &call), WEIR_OK);
+			left = sizeof items / sizeof *items;
+			reply = a_reply(items, &left, 0);
+			step_clock(&reply);
+			for (size_t i = 0; i < 3; i++)
+				read += step_read(list, 3, i, &reply, ends[0].outcomes, ends[0].until_ns) !=
+				        STEP_FAILED;
+		}
+		for (size_t i = 0; i < 3; i++)
+			step_end(&steps[i]);
+		buffer_free(&bytes);
+	}
+	assert_true(read > 10000);
+}
+
+static int open_redis(void **state)
+{
+	const char *given = getenv("WEIR_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : os_wall_ns();
+
+	(void)state;
+	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
+	draw_seed(seed);
+	for (size_t i = 0; i < KINDS; i++)
+		limits[i] = limit_of(all_kinds[i]);
+	real_open(&real);
+	return 0;
+}
+
+static int close_redis(void **state)
+{
+	(void)state;
+	real_close(&real);
+	for (size_t i = 0; i < KINDS; i++)
+		algo_limit_free(&limits[i]);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_key_without_a_lifetime_denies_for_ever),
+	    cmocka_unit_test(a_window_that_every_hit_prolongs_never_ends),
+	    cmocka_unit_test(a_lifetime_is_not_renewed_on_every_hit),
+	    cmocka_unit_test(a_lifetime_of_zero_for_a_high_rate_with_a_small_burst),
+	    cmocka_unit_test(a_denial_writes_nothing),
+	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
+	    cmocka_unit_test(no_key_is_used_that_is_not_declared),
+	    cmocka_unit_test(an_ordinary_key_takes_160_bytes_at_most),
+	    cmocka_unit_test(a_script_that_redis_has_forgotten_is_loaded_again),
+	    cmocka_unit_test(what_is_no_value_is_replaced),
+	    cmocka_unit_test(a_reply_may_be_anything),
+	};
+
+	return cmocka_run_group_tests(tests, open_redis, close_redis);
+}
