@@ -1,5 +1,19 @@
 #include "engine/away.h"
 
+#include "engine/apply.h"
+#include "wait/waitlist.h"
+
+/* What stands in for the step's limit, or NULL. */
+static const struct weir_limit *local_of(const struct turn *turn, const struct step *step)
+{
+	struct weir_limit *local = (struct weir_limit *)step->limit->local;
+
+	if (local && engine_is_adhoc(step->limit) &&
+	    limit_adhoc_local(local, step->limit, turn->nodes, turn->table->store) != WEIR_OK)
+		return NULL;
+	return local;
+}
+
 enum rules_failure away_policy(const struct turn *turn, const struct step *step)
 {
 	const struct weir_limit *limit = step->limit;
@@ -7,13 +21,7 @@ enum rules_failure away_policy(const struct turn *turn, const struct step *step)
 	                                ? step->rule->on_store_failure
 	                                : limit->on_store_failure;
 
-	if (policy != RULES_LOCAL)
-		return policy;
-	if (!limit->local || (engine_is_adhoc(limit) &&
-	                      limit_adhoc_local((struct weir_limit *)limit->local, limit, turn->nodes,
-	                                        turn->table->store) != WEIR_OK))
-		return RULES_CLOSED;
-	return RULES_LOCAL;
+	return policy == RULES_LOCAL && !local_of(turn, step) ? RULES_CLOSED : policy;
 }
 
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)
@@ -39,6 +47,23 @@ void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
 		outcome.reset_after_ns = 0;
 	}
 	limit_explain(step->limit, algo, &outcome, d);
+}
+
+void away_forget(const struct turn *turn, const struct step *step)
+{
+	const struct weir_limit *local = local_of(turn, step);
+	struct step moved = *step;
+	struct weir_decision ignored;
+
+	if (!local)
+		return;
+	away_move(turn->table, &moved, local);
+	engine_apply_slow(local, &(struct store_step){.store = turn->table->store,
+	                                              .limit = &local->algo,
+	                                              .key = moved.key,
+	                                              .call = {.op = ALGO_RESET},
+	                                              .at = turn->at}, &ignored);
+	waitlist_wake(&turn->table->waiting, moved.key.hash);
 }
 
 void away_return(const struct weir_table *table, struct plan *plan)

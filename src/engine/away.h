@@ -16,6 +16,9 @@ void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
 /** From here on the step is of another limit. */
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit);
 
+/** A reset forgets what a remote limit has used in memory, too. */
+void away_forget(const struct turn *turn, const struct step *step);
+
 /** A plan whose steps have moved to memory tries their stores again. */
 void away_return(const struct weir_table *table, struct plan *plan);
 

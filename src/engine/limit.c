@@ -191,7 +191,7 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
 
 	if (burst < 1 || count < 1 || period_s < 1)
 		return error_set(error, WEIR_EINVAL, "expected burst, count and period of at least 1");
-	*limit = (struct weir_limit){.name = "throttle"};
+	*limit = (struct weir_limit){.name = "CL.THROTTLE"}; /* which no other limit can have */
 	status = algo_limit_init(&limit->algo, &options, error);
 	limit->algo.identity = identity_key.k0;
 	limit->algo.is_adhoc = true;

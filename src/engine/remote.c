@@ -92,6 +92,8 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 		if (!step->remote || !stage_has(plan, step))
 			continue;
 		call = stage_call(plan, step);
+		if (call.op == ALGO_RESET)
+			away_forget(turn, step);
 		if (has_room && is_marked(plan, step))
 			submit_by_permit(turn, plan, step, &call);
 		else if (has_room)

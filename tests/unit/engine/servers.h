@@ -64,6 +64,7 @@ struct shared {
 	struct store_job *waiting[8]; /* chains that it has not done yet */
 	size_t waiting_count;
 	size_t chains, jobs;     /* so far */
+	const char *limit_name;  /* of the last job */
 };
 
 struct server {
@@ -156,8 +157,8 @@ static inline void submit(struct store_lane *lane, struct store_job *chain)
 {
 	assert_ptr_equal(lane->store, &redis.store);
 	redis.chains++;
-	for (struct store_job *job = chain; job; job = job->next)
-		redis.jobs++;
+	for (struct store_job *job = chain; job; job = job->next, redis.jobs++)
+		redis.limit_name = job->limit_name;
 	if (redis.is_slow)
 		redis.waiting[redis.waiting_count++] = chain;
 	else

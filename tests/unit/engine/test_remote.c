@@ -184,6 +184,27 @@ static void refunds_and_resets_fail_without_their_store(void **state)
 	close_redis();
 }
 
+static void a_reset_forgets_what_was_used_without_the_store(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	for (int i = 0; i < 2; i++) {
+		ask(&s, WINDOW, ALGO_ACQUIRE, 2);
+		redis.is_away = true;
+		ask(&s, WINDOW, ALGO_ACQUIRE, 2);
+		assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 3);
+		redis.is_away = i == 1; /* and also while it is away */
+		ask(&s, WINDOW, ALGO_RESET, 0);
+		assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 5);
+		assert_int_equal(left(&s, limit_at(&s, WINDOW)), i == 1 ? 3 : 5);
+	}
+	close_server(&s);
+	close_redis();
+}
+
 static void local_grants_a_share_by_counts_of_its_own(void **state)
 {
 	static const uint64_t shares[][LIMITS] = {
@@ -354,6 +375,7 @@ static void a_limit_that_came_along_outlives_its_turn(void **state)
 	assert_true(s.d.allowed);
 	assert_int_equal(s.d.quota, 6);
 	assert_int_equal(s.d.remaining, 4);
+	assert_true(rules_reserved_name(slice_of(redis.limit_name))); /* no other limit's keys */
 	close_server(&s);
 	close_redis();
 }
@@ -398,6 +420,7 @@ int main(void)
 	    cmocka_unit_test(open_allows_and_closed_denies),
 	    cmocka_unit_test(a_rule_says_more_than_its_limits),
 	    cmocka_unit_test(refunds_and_resets_fail_without_their_store),
+	    cmocka_unit_test(a_reset_forgets_what_was_used_without_the_store),
 	    cmocka_unit_test(local_grants_a_share_by_counts_of_its_own),
 	    cmocka_unit_test(what_local_took_is_given_back_there),
 	    cmocka_unit_test(a_plan_that_waits_tries_the_store_again),
