@@ -1,168 +1,41 @@
 #include "server/lanes.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/number.h"
 #include "base/os.h"
-#include "net/address.h"
-#include "redis/link.h"
+#include "server/line.h"
 
-/* Lanes give up sooner. */
-#define DIAL_TIMEOUT_MS 10000
-
-/* A connection to a node, from the look-up of its host on. */
-struct line {
-	struct net_loop *loop;
-	struct redis_node *node;
-	struct net_lookup *lookup; /* NULL: done */
-	struct net_conn *conn;     /* NULL: not yet */
-	bool is_open;
-	size_t next, count; /* of the addresses, the one to be tried next */
-	struct net_address addresses[NET_LOOKUP_MAX];
-};
-
-/* NULL: it was hung up. */
-static struct line **line_of(struct net_conn *conn)
+/* A line's owner is its node. */
+static void take_in(void *node, struct slice bytes)
 {
-	return net_conn_data(conn);
+	redis_node_in(node, bytes);
 }
 
-static void write_out(struct line *line)
+static void lose(void *node, const char *why)
 {
-	struct link *link = redis_node_link(line->node);
-	struct slice bytes = link_out(link);
-
-	if (bytes.len == 0)
-		return;
-	buffer_add_slice(net_conn_out(line->conn), bytes);
-	link_out_gone(link, bytes.len);
-}
-
-static void on_open(void *context, struct net_conn *conn)
-{
-	struct line *line = *line_of(conn);
-
-	(void)context;
-	if (!line)
-		return;
-	line->is_open = true;
-	write_out(line);
-}
-
-static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
-{
-	struct line *line = *line_of(conn);
-
-	(void)context;
-	if (line)
-		redis_node_in(line->node, bytes);
-	if (*line_of(conn)) /* not hung up by that */
-		write_out(line);
-	return bytes.len;
-}
-
-static void lose(struct line *line, const char *why)
-{
-	struct redis_node *node = line->node;
-
-	free(line);
 	redis_node_lost(node, why);
 }
 
-static bool dial_next(struct line *line);
-
-static void on_close(void *context, struct net_conn *conn)
-{
-	struct line *line = *line_of(conn);
-	const char *why = net_conn_error(conn);
-
-	(void)context;
-	if (!line)
-		return;
-	net_loop_wake(line->loop); /* what this completes is answered in a turn */
-	line->conn = NULL;
-	if (line->is_open || !dial_next(line))
-		lose(line, why ? why : "the connection was closed");
-}
-
-static const struct net_kind kind = {on_open, on_data, on_close, .conn_size = sizeof(struct line *)};
-
-/* False: no address is left, or no memory. */
-static bool dial_next(struct line *line)
-{
-	if (line->next == line->count)
-		return false;
-	line->conn = net_loop_dial(line->loop, &kind, &line->addresses[line->next++], DIAL_TIMEOUT_MS);
-	if (!line->conn)
-		return false;
-	*line_of(line->conn) = line;
-	return true;
-}
-
-static void found(void *context, const struct net_address *addresses, size_t n, const char *why)
-{
-	struct line *line = context;
-
-	line->lookup = NULL;
-	line->count = n;
-	memcpy(line->addresses, addresses, n * sizeof *addresses);
-	if (!dial_next(line))
-		lose(line, why ? why : "its host has no address");
-}
-
-static bool is_address(const struct redis_host *host, struct net_address *out)
-{
-	char text[REDIS_HOST_MAX + 16];
-	bool has_colons = strchr(host->name, ':') != NULL;
-
-	snprintf(text, sizeof text, has_colons ? "[%s]:%u" : "%s:%u", host->name, host->port);
-	return net_address_parse(slice_of(text), out, NULL) == WEIR_OK;
-}
+static const struct line_owner owner = {take_in, lose};
 
 static bool port_dial(struct redis_port *port, struct redis_node *node,
                       const struct redis_host *host, void **out)
 {
-	struct line *line = calloc(1, sizeof *line);
+	struct net_loop *loop = ((struct lane *)port)->loop;
+	struct line *line = line_open(loop, redis_node_link(node), host, &owner, node);
 
-	if (!line)
-		return false;
-	line->loop = ((struct lane *)port)->loop;
-	line->node = node;
-	if (is_address(host, &line->addresses[0]))
-		line->count = 1;
-	else
-		line->lookup = net_lookup_open(line->loop, host->name, host->port, found, line);
-	if (line->lookup || dial_next(line)) {
-		*out = line;
-		return true;
-	}
-	free(line);
-	return false;
+	*out = line;
+	return line != NULL;
 }
 
-static void port_send(struct redis_port *port, void *to)
+static void port_send(struct redis_port *port, void *line)
 {
-	struct line *line = to;
-
 	(void)port;
-	if (line->is_open)
-		write_out(line);
+	line_send(line);
 }
 
-static void port_hang_up(struct redis_port *port, void *to)
+static void port_hang_up(struct redis_port *port, void *line)
 {
-	struct line *line = to;
-
 	(void)port;
-	if (line->lookup)
-		net_lookup_close(line->lookup);
-	if (line->conn) {
-		*line_of(line->conn) = NULL;
-		net_conn_abort(line->conn);
-	}
-	free(line);
+	line_close(line);
 }
 
 static void port_alarm(struct redis_port *port, uint64_t at_ns)

@@ -22,14 +22,27 @@ static bool covers(const struct weir_permits *permits, const struct engine_names
 	return false;
 }
 
+/* By any secret that it may have been written under. */
+static bool read_text(struct worker *worker, struct slice text, struct weir_permits *permits,
+                      struct engine_names *names)
+{
+	const struct secrets *secrets = &worker->shared->secrets;
+	const struct hash_key *own = engine_secret(worker->shared->table);
+	size_t n = secrets_count(secrets);
+
+	for (size_t i = 0; i < n; i++)
+		if (permit_text_read(text, secrets_at(secrets, i, own), &worker->arena, permits, names))
+			return true;
+	return false;
+}
+
 int permit_prepare(struct worker *worker, const struct request *r, struct plan *plan,
                    struct weir_error *error)
 {
 	struct weir_permits permits;
 	struct engine_names names;
 
-	if (!permit_text_read(r->permit, engine_secret(worker->shared->table), &worker->arena,
-	                      &permits, &names))
+	if (!read_text(worker, r->permit, &permits, &names))
 		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
@@ -64,8 +77,10 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 		return WEIR_OK;
 	}
 	engine_permits(plan, &permits, &names);
-	reply->permit =
-	    permit_text_write(&permits, &names, engine_secret(worker->shared->table), &worker->arena);
+	reply->permit = permit_text_write(&permits, &names,
+	                                  secrets_at(&worker->shared->secrets, 0,
+	                                             engine_secret(worker->shared->table)),
+	                                  &worker->arena);
 	if (!reply->permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);

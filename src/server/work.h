@@ -21,6 +21,7 @@
 #include "server/lanes.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/secret.h"
 #include "stats/top.h"
 
 struct worker_protocol {
@@ -35,6 +36,7 @@ struct worker_shared {
 	struct top *top;
 	struct log *log;
 	struct stores stores;
+	struct secrets secrets; /* of permits */
 	struct net_gate gate;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;
@@ -119,6 +121,7 @@ struct worker {
 	struct parked *ready; /* that stores have told of, oldest first; see park.c */
 	struct parked **ready_end;
 	struct lanes lanes;
+	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	pthread_mutex_t lock;
 	struct parked *woken; /* under the lock; see queue.c */

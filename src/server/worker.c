@@ -303,6 +303,18 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return u64_min(a - 1, b - 1) + 1;
 }
 
+/* Returns when it is to be called again; 0: any time. */
+static uint64_t keep_secret(struct worker *worker)
+{
+	const struct stores *stores = &worker->shared->stores;
+
+	if (__builtin_expect(worker->index > 0 || lanes_count(&worker->lanes) == 0, 1))
+		return 0;
+	if (!worker->keeper)
+		worker->keeper = secret_keeper_open(&worker->shared->secrets, &stores->items[0], worker->loop);
+	return worker->keeper ? secret_keeper_tick(worker->keeper, os_monotonic_ns()) : 0;
+}
+
 static void on_turn(void *context)
 {
 	struct worker *worker = context;
@@ -323,6 +335,7 @@ static void on_turn(void *context)
 		park_resume_ready(worker);
 		lanes_flush(&worker->lanes);
 	}
+	due_ns = earlier(due_ns, keep_secret(worker));
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;
 	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
@@ -403,7 +416,10 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 
 int worker_reach(struct worker *worker)
 {
-	return lanes_open(&worker->lanes, worker->loop, &worker->shared->stores);
+	int status = lanes_open(&worker->lanes, worker->loop, &worker->shared->stores);
+
+	net_loop_wake(worker->loop);
+	return status;
 }
 
 static void *run(void *argument)
@@ -431,6 +447,7 @@ void worker_close(struct worker *worker)
 {
 	net_loop_close(worker->loop);
 	lanes_close(&worker->lanes);
+	secret_keeper_close(worker->keeper);
 	park_drop_ready(worker);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);

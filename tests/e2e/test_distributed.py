@@ -6,7 +6,7 @@ import select
 import time
 
 import pytest
-from harness import PATIENCE, Http, Wire, encode, held, until
+from harness import PATIENCE, Http, Wire, encode, held, metric, until
 
 # Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
 LIMITS = """
@@ -222,12 +222,74 @@ def test_stores_of_limits_and_of_a_reload(serve, start_redis, key):
               "  there: { algorithm: fixed_window, rate: 10/h, align: first_request, store: '%s' }\n")
     server = serve(config=config % first.url)
     assert passed(server, "WEIR.ACQUIRE", "there", key) and passed(server, "WEIR.ACQUIRE", "here", key)
-    assert len(first.client.keys()) == 1
+    assert first.client.keys("weir:{*") == [f"weir:{{{key}}}:there"]
     server.reload(config % second.url)
     server.line_with("reloaded")
     assert passed(server, "WEIR.ACQUIRE", "there", key) and passed(server, "WEIR.ACQUIRE", "here", key)
-    assert len(second.client.keys()) == 1
+    assert second.client.keys("weir:{*") == [f"weir:{{{key}}}:there"]
     assert ask(server, ("WEIR.PEEK", "here", key))[0][2] == 8
     server.reload(config % first.url)
     server.line_with("reloaded")
     assert ask(server, ("WEIR.PEEK", "there", key))[0][2] == 9
+
+
+def report(server, permit):
+    return server.post("/v1/report", {"permit": permit, "outcome": "success"}).status
+
+
+def works_elsewhere(one, other, limit):
+    """Whether a permit of one server is taken by another; once, and by nobody later."""
+    permit = ask(one, ("WEIR.ACQUIRE", limit, "{a} b", "PERMIT"))[0][6]
+    [reply] = ask(other, ("WEIR.REFUND", limit, "{a} b", "PERMIT", permit))
+    if not isinstance(reply, list):
+        assert b"expected a permit as it was handed out here" in reply
+        return False
+    assert reply[0] == 1
+    if limit == "places":
+        assert ask(one, ("WEIR.REFUND", limit, "{a} b", "PERMIT", permit))[0][0] == 0
+    return True
+
+
+@pytest.mark.parametrize("limit", ["token", "places", "window"])
+def test_a_permit_works_at_every_server(servers, limit):
+    redis, [one, other] = servers(2)
+    until(lambda: works_elsewhere(one, other, limit), "servers to share a secret")
+    assert ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2] >= 9  # but for one of before the secret
+    permit = ask(other, ("WEIR.ACQUIRE", "places", "r"))[0][6].decode()
+    assert [report(one, permit), report(other, permit)] == [200, 404]
+    assert ask(one, ("WEIR.PEEK", "places", "r"))[0][2] == 10
+    assert redis.client.ttl("weir:secret") > 6 * 86400
+    # A Redis that forgets is told again: the secret stays.
+    secret = redis.client.get("weir:secret")
+    redis.client.flushall()
+    until(lambda: redis.client.get("weir:secret"), "the secret to come back")
+    assert redis.client.get("weir:secret") == secret
+
+
+def test_a_permit_works_at_every_server_of_a_cluster(serve, redis_cluster):
+    one, other = (serve("--store", redis_cluster.url, config=LIMITS) for _ in range(2))
+    until(lambda: works_elsewhere(one, other, "token"), "servers to share a secret")
+
+
+def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_redis, key):
+    redis = start_redis()
+    redis.stop()
+    server = serve("--store", redis.url.replace("//", "//:not-shown@"),
+                   config=LIMITS.replace("30s", "200ms") + "nodes: 2\n")
+    for _ in range(2):
+        assert ask(server, ("WEIR.ACQUIRE", "window", key))[0][0] == 1
+    line = server.line_with("store_away")
+    assert redis.url in line and "not-shown" not in line
+    assert server.get("/readyz").status == 200
+    assert metric(server, f'weir_store_up{{store="{redis.url}"}}') == 0
+    assert metric(server, 'weir_store_failures_total{limit="window",policy="local"}') == 2
+    for _ in range(5):
+        ask(server, ("WEIR.ACQUIRE", "window", key))
+    assert ask(server, ("WEIR.ACQUIRE", "window", key))[0][0] == 0  # half of ten are passed
+    redis.options += ["--requirepass", "not-shown"]
+    redis.restart()
+    server.line_with("store_back")
+    assert ask(server, ("WEIR.PEEK", "window", key))[0][2] == 10
+    assert metric(server, f'weir_store_up{{store="{redis.url}"}}') == 1
+    assert "not-shown" not in server.get("/metrics").text + server.get("/v1/limits").text
+    assert "not-shown" not in "".join(server.log)

@@ -1,0 +1,239 @@
+#include "server/secret.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/slots.h"
+#include "server/line.h"
+
+#define LIFE_MS    "604800000" /* a week without any server */
+#define PERIOD_NS  (10 * NS_PER_S)
+#define RETRY_NS   NS_PER_S
+#define TIMEOUT_NS (2 * NS_PER_S)
+#define HOPS_MAX   4 /* redirections in a row */
+
+#define DIGITS 32
+
+/* SET, GET, PEXPIRE */
+#define CALLS 3
+
+struct keeper_call {
+	struct link_call link; /* first */
+	struct secret_keeper *of;
+};
+
+struct secret_keeper {
+	struct secrets *secrets;
+	struct net_loop *loop;
+	struct redis_url url;
+	char *key;
+	struct hash_key drawn; /* ours, where nobody has made one */
+	struct redis_host host;
+	size_t tries; /* by which the next host of the URL is chosen */
+	unsigned hops;
+	struct link *link; /* NULL: it rests */
+	struct line *line;
+	uint64_t due_ns;
+	uint64_t rest_ns; /* before it asks again */
+	struct keeper_call calls[CALLS];
+	unsigned said, replied;
+};
+
+size_t secrets_count(const struct secrets *secrets)
+{
+	return atomic_load_explicit(&secrets->count, memory_order_acquire) + 1;
+}
+
+const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
+                                  const struct hash_key *own)
+{
+	size_t count = atomic_load_explicit(&secrets->count, memory_order_acquire);
+
+	return i < count ? &secrets->keys[count - 1 - i] : own;
+}
+
+/* It stays, whatever comes behind it. */
+static void adopt(struct secrets *secrets, const struct hash_key *key)
+{
+	size_t count = atomic_load_explicit(&secrets->count, memory_order_relaxed);
+	const struct hash_key *newest = count > 0 ? &secrets->keys[count - 1] : NULL;
+
+	if ((newest && newest->k0 == key->k0 && newest->k1 == key->k1) || count == SECRETS_MAX)
+		return;
+	secrets->keys[count] = *key;
+	atomic_store_explicit(&secrets->count, count + 1, memory_order_release);
+}
+
+static bool read_half(const char *digits, uint64_t *out)
+{
+	*out = 0;
+	for (size_t i = 0; i < DIGITS / 2; i++) {
+		int digit = hex_digit(digits[i]);
+
+		if (digit < 0)
+			return false;
+		*out = *out << 4 | (uint64_t)digit;
+	}
+	return true;
+}
+
+static bool read_key(struct slice text, struct hash_key *key)
+{
+	return text.len == DIGITS && read_half(text.data, &key->k0) &&
+	       read_half(text.data + DIGITS / 2, &key->k1);
+}
+
+static void hang_up(struct secret_keeper *keeper)
+{
+	if (keeper->line)
+		line_close(keeper->line);
+	if (keeper->link)
+		link_close(keeper->link);
+	keeper->line = NULL;
+	keeper->link = NULL;
+	keeper->due_ns = os_monotonic_ns() + keeper->rest_ns;
+}
+
+/* Another node may be there. */
+static void fail(struct secret_keeper *keeper)
+{
+	keeper->host = keeper->url.hosts[++keeper->tries % keeper->url.host_count];
+	keeper->hops = 0;
+	keeper->rest_ns = RETRY_NS;
+	hang_up(keeper);
+}
+
+/* The node of a cluster that has the key says itself which it is. */
+static void follow(struct secret_keeper *keeper, const struct redis_reply *reply)
+{
+	unsigned slot;
+	struct redis_host host;
+
+	if (keeper->hops == HOPS_MAX || reply->type != REDIS_ERROR ||
+	    slots_redirect(reply->text, &keeper->host, &slot, &host) == SLOTS_STAY)
+		return;
+	keeper->hops++;
+	keeper->host = host;
+	keeper->rest_ns = 0;
+}
+
+static void replied(struct link_call *call, const struct redis_reply *reply)
+{
+	struct secret_keeper *keeper = ((struct keeper_call *)call)->of;
+	bool is_get = call == &keeper->calls[1].link;
+	struct hash_key key;
+
+	keeper->replied++;
+	if (!reply)
+		return;
+	if (is_get && reply->type == REDIS_TEXT && read_key(reply->text, &key)) {
+		adopt(keeper->secrets, &key);
+		keeper->hops = 0;
+		keeper->rest_ns = PERIOD_NS;
+	} else if (is_get) {
+		follow(keeper, reply);
+	}
+}
+
+static void take_in(void *context, struct slice bytes)
+{
+	struct secret_keeper *keeper = context;
+
+	if (link_in(keeper->link, bytes) != 0)
+		fail(keeper);
+	else if (keeper->replied == CALLS)
+		hang_up(keeper);
+}
+
+static void lose(void *context, const char *why)
+{
+	struct secret_keeper *keeper = context;
+
+	(void)why; /* the store says it, too */
+	keeper->line = NULL;
+	fail(keeper);
+}
+
+static const struct line_owner owner = {take_in, lose};
+
+static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
+{
+	struct keeper_call *call = &keeper->calls[keeper->said++];
+
+	call->of = keeper;
+	call->link.replied = replied;
+	link_write_words(link_command(keeper->link), words, count);
+	link_sent(keeper->link, &call->link);
+}
+
+static void ask(struct secret_keeper *keeper)
+{
+	const struct hash_key *known = secrets_at(keeper->secrets, 0, &keeper->drawn);
+	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
+	char digits[DIGITS + 1];
+
+	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
+	         (unsigned long long)known->k1);
+	keeper->said = keeper->replied = 0;
+	keeper->rest_ns = RETRY_NS;
+	if (link_open(&keeper->link, &keeper->url, keeper->host.name) != 0) {
+		hang_up(keeper);
+		return;
+	}
+	keeper->line = line_open(keeper->loop, keeper->link, &keeper->host, &owner, keeper);
+	if (!keeper->line) {
+		hang_up(keeper);
+		return;
+	}
+	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life}, 6);
+	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
+	say(keeper, (struct slice[]){SLICE("PEXPIRE"), key, life}, 3);
+	line_send(keeper->line);
+	keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
+}
+
+struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores_item *store,
+                                         struct net_loop *loop)
+{
+	struct secret_keeper *keeper = calloc(1, sizeof *keeper);
+	size_t size = strlen(store->prefix) + sizeof "secret";
+
+	if (!keeper)
+		return NULL;
+	keeper->secrets = secrets;
+	keeper->loop = loop;
+	keeper->key = malloc(size);
+	if (!keeper->key || os_random(&keeper->drawn, sizeof keeper->drawn) != 0 ||
+	    redis_url_read(store->url, &keeper->url, NULL) != WEIR_OK) {
+		free(keeper->key);
+		free(keeper);
+		return NULL;
+	}
+	snprintf(keeper->key, size, "%ssecret", store->prefix);
+	keeper->host = keeper->url.hosts[0];
+	return keeper;
+}
+
+void secret_keeper_close(struct secret_keeper *keeper)
+{
+	if (!keeper)
+		return;
+	hang_up(keeper);
+	redis_url_free(&keeper->url);
+	free(keeper->key);
+	free(keeper);
+}
+
+uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
+{
+	if (now_ns < keeper->due_ns)
+		return keeper->due_ns;
+	if (keeper->link) /* too late */
+		fail(keeper);
+	else
+		ask(keeper);
+	return keeper->due_ns;
+}

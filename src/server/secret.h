@@ -1,0 +1,45 @@
+/*
+ * secret.h: the secrets under which permits are written and read.
+ *
+ * Servers on one Redis share a secret that lies there, under PREFIXsecret as 32 hexadecimal
+ * digits: the first server that comes makes it, and each renews its lifetime, and puts it back
+ * where it is gone. So a permit works at every server. Until it is known, and where no limit is
+ * at a Redis, the secret of the table serves.
+ *
+ * One worker keeps it; all read it.
+ */
+#ifndef SERVER_SECRET_H
+#define SERVER_SECRET_H
+
+#include <stdatomic.h>
+
+#include "base/hash.h"
+#include "net/net.h"
+#include "redis/url.h"
+#include "server/stores.h"
+
+/* Of Redis; a Redis that forgets makes servers that start meanwhile agree on another. */
+#define SECRETS_MAX 8
+
+struct secrets {
+	struct hash_key keys[SECRETS_MAX]; /* the newest last; each written once */
+	_Atomic size_t count;
+};
+
+/** How many there are to be tried: those of Redis, and `own`. */
+size_t secrets_count(const struct secrets *secrets);
+/** The i-th, the newest first; `own` is the last. */
+const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
+                                  const struct hash_key *own);
+
+struct secret_keeper;
+
+/** Of a store that is open. NULL: no memory. */
+struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores_item *store,
+                                         struct net_loop *loop);
+/** Behind the end of the loop. NULL does nothing. */
+void secret_keeper_close(struct secret_keeper *keeper);
+/** Does what is due. Returns when to call it again. */
+uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns);
+
+#endif
