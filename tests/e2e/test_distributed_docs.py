@@ -23,7 +23,7 @@ def setting(tmp_path_factory):
     def here(text):
         text = re.sub("|".join(PORTS), lambda match: ports[match[0]], text)
         text = text.replace("redis-cli", f"redis-cli -p {ports['6379']}")
-        text = text.replace("build/weir", f"{BUILD}/weir")
+        text = text.replace("build/weir", f"{BUILD.resolve()}/weir")
         return text.replace("examples/distributed.yaml", str(directory / "distributed.yaml"))
 
     example = (ROOT / "examples/distributed.yaml").read_text()
