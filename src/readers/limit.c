@@ -83,16 +83,15 @@ static const struct node_key store_keys[] = {
 enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
 
 /*
- * Units of a bucket or a window are alike, so a server can take many and hand them out later. Turns,
- * places and what a log remembers belong to one request each.
+ * Units of a bucket or a window are alike, so a server can take many and hand them out later. What
+ * slides would leave the period before it was used; turns and places belong to one request each.
  */
 static unsigned store_variant(const struct algorithm *algorithm)
 {
-	bool alike = algorithm->rows == ALGO_ROWS_NONE || algorithm->rows == ALGO_ROWS_SLOTS;
-
 	if (algorithm->draws)
 		return NO_STATES;
-	return alike && !algorithm->paced ? WITH_STATES | IN_CHUNKS : WITH_STATES;
+	return algorithm->rows == ALGO_ROWS_NONE && !algorithm->paced ? WITH_STATES | IN_CHUNKS
+	                                                              : WITH_STATES;
 }
 
 /* The keys of a limit: algorithm, its parameters, those of its store. */

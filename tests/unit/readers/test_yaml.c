@@ -66,7 +66,7 @@ static void limits_name_their_stores(void **state)
 	weir_config *config =
 	    read_text("store: file:/state\nlimits:\n"
 	              "  a: { algorithm: token_bucket, rate: 5/s, store: memory }\n"
-	              "  b: { algorithm: sliding_window, rate: 5/s, store: redis://u:p@h, chunk: 100% }\n"
+	              "  b: { algorithm: leaky_bucket, rate: 5/s, store: redis://u:p@h, chunk: 100% }\n"
 	              "  c: { algorithm: concurrency, max: 5, store: redis-cluster://h }\n"
 	              "  d: { algorithm: fixed_window, rate: 5/s, chunk: 1% }\n");
 	const struct rules_limit *limits = config->limits;
@@ -77,7 +77,7 @@ static void limits_name_their_stores(void **state)
 	assert_int_equal(limits[0].chunk_percent, 0);
 	assert_string_equal(rules_store(&limits[1], NULL), "redis://u:p@h");
 	assert_int_equal(limits[1].store.line, 4);
-	assert_int_equal(limits[1].store.column, 53);
+	assert_int_equal(limits[1].store.column, 51);
 	assert_int_equal(limits[1].chunk_percent, 100);
 	assert_string_equal(rules_store(&limits[2], "redis://other"), "redis-cluster://h");
 	assert_null(limits[3].store.text);
