@@ -7,6 +7,8 @@ bool health_fail(struct health *health, uint64_t probe_ns)
 	/* Before `away`: a lane that sees that it is away may claim the probe. */
 	if (probe_ns > health_probe_ns(health))
 		atomic_store_explicit(&health->probe_ns, probe_ns, memory_order_relaxed);
+	/* Also before: a lane that sees it back must see the new era. */
+	atomic_fetch_add_explicit(&health->era, 1, memory_order_relaxed);
 	return !atomic_exchange_explicit(&health->away, true, memory_order_acq_rel);
 }
 

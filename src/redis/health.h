@@ -18,6 +18,7 @@
 struct health {
 	_Atomic bool away;
 	_Atomic uint64_t probe_ns; /* away: when the next probe is due, by the monotonic clock */
+	_Atomic uint64_t era;      /* how often it was found away */
 };
 
 static inline bool health_is_up(const struct health *health)
@@ -29,6 +30,15 @@ static inline bool health_is_up(const struct health *health)
 static inline uint64_t health_probe_ns(const struct health *health)
 {
 	return atomic_load_explicit(&health->probe_ns, memory_order_relaxed);
+}
+
+/**
+ * A connection that was opened in an earlier era says nothing of what is there now: the address
+ * may lead to another Redis, or this one may be a replica since.
+ */
+static inline uint64_t health_era(const struct health *health)
+{
+	return atomic_load_explicit(&health->era, memory_order_relaxed);
 }
 
 /** It is away; the first probe is due then, or later after another. Whether it was up. */

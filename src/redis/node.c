@@ -42,10 +42,13 @@ static void go_away(const struct redis_node *node, const char *why, uint64_t pro
 		lane_alarm_at(lane, health_probe_ns(health));
 }
 
-static void come_back(struct redis_lane *lane, unsigned number)
+static void come_back(struct redis_node *node)
 {
-	if (health_back(health_of(lane, number)))
-		tell_switch(lane, NULL);
+	struct health *health = health_of(node->lane, node->number);
+
+	node->era = health_era(health);
+	if (health_back(health))
+		tell_switch(node->lane, NULL);
 }
 
 static void probed(struct link_call *link, const struct redis_reply *reply)
@@ -64,7 +67,7 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
 	else if (error == CALL_ERROR_OWN ||
 	         (error == CALL_ERROR_MOVED && node->lane->store->url.cluster))
-		come_back(node->lane, node->number);
+		come_back(node);
 }
 
 /*
@@ -110,6 +113,7 @@ static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 	node->lane = lane;
 	node->number = number;
 	cluster_hold(lane->store->cluster, number, &node->host);
+	node->era = health_era(health_of(lane, number));
 	node->last = &node->first;
 	node->ready_deadline_ns = lane_now_ns(lane) + NODE_DIAL_NS;
 	task_list_clear(&node->waiting);
@@ -143,22 +147,40 @@ static void probe(struct redis_lane *lane, unsigned number)
 	lane_alarm_at(lane, health_probe_ns(health));
 }
 
+/* Whether it is connected, and neither probed nor to send anything. */
+static bool is_still(const struct redis_node *node)
+{
+	return node->ready_deadline_ns == 0 && node->probe.deadline_ns == 0 && !node->waiting.first;
+}
+
+/* Hangs up, unless anything is under way. */
+static void leave(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+
+	if (node->first || !is_still(node) || node->is_read)
+		return;
+	lane->port->kind->hang_up(lane->port, node->line);
+	lane->nodes[node->number] = NULL;
+	node_free(node);
+}
+
 /* Its line is gone; its tasks fail. */
 static void forget(struct redis_node *node, const char *why, uint64_t probe_ns)
 {
 	struct redis_lane *lane = node->lane;
 	unsigned number = node->number;
 	/* Redis may close what has nothing to say. */
-	bool was_idle = node->ready_deadline_ns == 0 && !node->first && node->probe.deadline_ns == 0 &&
-	                !node->is_lost;
+	bool was_idle = !node->first && is_still(node) && !node->is_lost;
+	bool says_it = !was_idle && node->era == health_era(health_of(lane, number));
 	struct task *waiting = task_list_take(&node->waiting);
 
 	lane->nodes[number] = NULL;
-	if (!was_idle)
+	if (says_it)
 		go_away(node, why, probe_ns);
 	node_free(node);
 	task_fail_all(lane, waiting, WEIR_ESTORE);
-	if (!was_idle)
+	if (says_it)
 		probe(lane, number);
 }
 
@@ -180,6 +202,8 @@ static int node_get(struct redis_lane *lane, unsigned number, struct redis_node 
 		probe(lane, number);
 	if (!health_is_up(health))
 		return WEIR_ESTORE;
+	if (lane->nodes[number] && lane->nodes[number]->era != health_era(health))
+		leave(lane->nodes[number]);
 	*node = lane->nodes[number] ? lane->nodes[number] : node_open(lane, number);
 	return *node ? WEIR_OK : WEIR_ENOMEM;
 }
@@ -305,19 +329,6 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	drop(node, why, now_ns + HEALTH_PROBE_NS);
 }
 
-/* Hangs up to a node that the cluster has no more, or that was only asked. */
-static void leave(struct redis_node *node)
-{
-	struct redis_lane *lane = node->lane;
-
-	if (node->waiting.first || first_deadline(node) != UINT64_MAX ||
-	    cluster_has(lane->store->cluster, node->number))
-		return;
-	lane->port->kind->hang_up(lane->port, node->line);
-	lane->nodes[node->number] = NULL;
-	node_free(node);
-}
-
 void nodes_tick(struct redis_lane *lane)
 {
 	uint64_t now_ns = lane_now_ns(lane);
@@ -325,7 +336,8 @@ void nodes_tick(struct redis_lane *lane)
 	for (unsigned i = 0; i < lane->node_end; i++) {
 		if (lane->nodes[i])
 			node_tick(lane->nodes[i], now_ns);
-		if (lane->nodes[i])
+		/* The cluster has it no more, or it was only asked. */
+		if (lane->nodes[i] && !cluster_has(lane->store->cluster, i))
 			leave(lane->nodes[i]);
 		probe(lane, i);
 	}
@@ -373,10 +385,13 @@ struct link *redis_node_link(struct redis_node *node)
 static void take_in(struct redis_node *node, struct slice bytes)
 {
 	struct redis_lane *lane = node->lane;
-	bool is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
 	uint64_t probe_ns = lane_now_ns(lane) + HEALTH_PROBE_NS;
 	char why[sizeof node->trouble];
+	bool is_lost;
 
+	node->is_read = true;
+	is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
+	node->is_read = false;
 	if (is_lost || node->trouble[0] != '\0') {
 		snprintf(why, sizeof why, "%s",
 		         node->trouble[0] != '\0' ? node->trouble : link_error(node->link));

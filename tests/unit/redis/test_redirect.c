@@ -484,6 +484,40 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	end(p);
 }
 
+static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
+{
+	struct paper *p = begin_with_map(), *q = calloc(1, sizeof *q);
+	struct one one, two;
+
+	(void)state;
+	q->port.kind = &kind;
+	q->limit = p->limit;
+	q->store = p->store;
+	assert_int_equal(redis_lane_open(q->store, &q->port, &q->lane), WEIR_OK);
+	ask(q, &two, true);
+	accept(q, 7001, "EVALSHA ");
+	answer(q, 7001, GRANTED);
+	/* The other lane finds it away, and back. */
+	ask(p, &one, true);
+	struct line *lost = line_to(p, 7001);
+	struct redis_node *node = lost->node;
+
+	lost->node = NULL;
+	redis_node_lost(node, "reset");
+	accept(p, 7001, "SET ");
+	answer(p, 7001, "+OK\r\n");
+	ask(q, &two, true);
+	assert_null(q->lines[0].node);
+	accept(q, 7001, "EVALSHA ");
+	answer(q, 7001, GRANTED);
+	assert_granted(&two);
+	ask(p, &one, true);
+	assert_string_equal(sent(p, 7001), "EVALSHA ");
+	redis_lane_close(q->lane);
+	free(q);
+	end(p);
+}
+
 static void a_node_that_is_down_is_not_asked_again(void **state)
 {
 	struct paper *p = begin_with_map();
@@ -566,6 +600,7 @@ int main(void)
 	    cmocka_unit_test(a_group_waits_until_its_deadline),
 	    cmocka_unit_test(nodes_that_name_each_other_are_not_followed_for_ever),
 	    cmocka_unit_test(a_node_that_is_lost_fails_its_own_keys_until_another_has_them),
+	    cmocka_unit_test(a_connection_from_before_it_was_away_is_opened_anew),
 	    cmocka_unit_test(a_node_that_is_down_is_not_asked_again),
 	    cmocka_unit_test(a_slot_that_nobody_serves_fails_alone),
 	    cmocka_unit_test(nodes_that_are_gone_are_hung_up),

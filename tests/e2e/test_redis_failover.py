@@ -1,0 +1,126 @@
+"""A master with a replica, without a cluster: Sentinel promotes it, HAProxy leads to the master."""
+
+import contextlib
+import itertools
+import socket
+import subprocess
+
+import pytest
+from harness import PATIENCE, Wire, until
+from redis_servers import PROGRAMS, free_port
+
+CONFIG = """
+store: redis://127.0.0.1:{port}
+store_timeout: 200ms
+denied_cache: 0s
+limits:
+  one: {{ algorithm: token_bucket, rate: 10/d, burst: 10, on_store_failure: closed }}
+"""
+# Connections that are open stay, so that Weir has to see by itself that a master is none.
+PROXY = """
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1h
+  timeout server 1h
+frontend redis
+  bind 127.0.0.1:{port}
+  default_backend master
+backend master
+  option tcp-check
+  tcp-check send info\\ replication\\r\\n
+  tcp-check expect string role:master
+  server one 127.0.0.1:{one} check inter 100ms fall 1 rise 1
+  server two 127.0.0.1:{two} check inter 100ms fall 1 rise 1
+"""
+SENTINEL = """
+port {port}
+sentinel monitor weir 127.0.0.1 {master} 1
+sentinel down-after-milliseconds weir 500
+sentinel failover-timeout weir 2000
+"""
+
+
+@contextlib.contextmanager
+def running(directory, *command):
+    with open(directory / "log", "wb") as log, subprocess.Popen(
+            command, cwd=directory, stdout=log, stderr=log) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def listens(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+@pytest.fixture
+def pair(start_redis):
+    """A master and its replica, which has all."""
+    master, replica = start_redis("--repl-diskless-sync-delay", 0), start_redis()
+    replica.client.replicaof("127.0.0.1", master.port)
+    until(lambda: replica.client.info("replication")["master_link_status"] == "up", "the replica")
+    return master, replica
+
+
+@pytest.fixture
+def proxy(tmp_path, pair):
+    """The port that leads to the master."""
+    directory = tmp_path / "proxy"
+    directory.mkdir()
+    port = free_port()
+    (directory / "haproxy.cfg").write_text(
+        PROXY.format(port=port, one=pair[0].port, two=pair[1].port))
+    with running(directory, "/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"):
+        until(lambda: listens(port), "HAProxy")
+        yield port
+
+
+_numbers = itertools.count()
+
+
+def acquire(server, key):
+    with Wire(server.resp) as wire:
+        reply = wire.command("WEIR.ACQUIRE", "one", key)
+    return reply[0], reply[2], reply[5].decode()
+
+
+def reaches_master(server):
+    """A replica can be peeked at, so this takes from a key of its own."""
+    return acquire(server, f"other-{next(_numbers)}")[0]
+
+
+def test_a_master_that_becomes_a_replica_is_left(serve, pair, proxy, key):
+    master, replica = pair
+    server = serve(config=CONFIG.format(port=proxy))
+    until(lambda: reaches_master(server), "HAProxy to know the master")
+    assert [acquire(server, key)[1] for _ in range(3)] == [9, 8, 7]
+    assert master.client.wait(1, 1000 * PATIENCE) == 1
+    replica.client.replicaof("NO", "ONE")
+    master.client.replicaof("127.0.0.1", replica.port)
+    until(lambda: reaches_master(server), "the new master to be asked")
+    assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]
+
+
+def test_sentinel_and_haproxy_lead_to_the_master(serve, pair, proxy, tmp_path, key):
+    master, replica = pair
+    directory = tmp_path / "sentinel"
+    directory.mkdir()
+    port = free_port()
+    (directory / "sentinel.conf").write_text(SENTINEL.format(port=port, master=master.port))
+    server = serve(config=CONFIG.format(port=proxy))
+    with running(directory, PROGRAMS["redis"], "sentinel.conf", "--sentinel"):
+        until(lambda: listens(port), "Sentinel")
+        until(lambda: reaches_master(server), "HAProxy to know the master")
+        assert [acquire(server, key)[1] for _ in range(3)] == [9, 8, 7]
+        assert master.client.wait(1, 1000 * PATIENCE) == 1
+        # Sentinel learns of replicas from the master.
+        until(lambda: f"127.0.0.1 {replica.port}" in (directory / "sentinel.conf").read_text(),
+              "Sentinel to know the replica")
+        master.stop()
+        until(lambda: replica.client.info("replication")["role"] == "master", "the promotion")
+        until(lambda: reaches_master(server), "the new master to be asked")
+        assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]
