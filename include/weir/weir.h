@@ -593,8 +593,10 @@ struct weir_attribute {
 
 /**
  * Compiles `config` for deciding, and makes the room that its limits take, of all or of
- * none. `config` and `table` must outlive the engine.
- * Errors: as weir_limit_open and weir_table_reserve.
+ * none. `config` and `table` must outlive the engine. Limits count where the table does; on a
+ * table at Redis (<weir/redis.h>) those whose `store` is `memory` count in this process.
+ * Errors: as weir_limit_open and weir_table_reserve; EUNSUPPORTED (the `store` of a limit is
+ * neither).
  */
 WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                               struct weir_error *error);

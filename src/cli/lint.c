@@ -49,7 +49,7 @@ static int check_config(struct check *check, const weir_config *config, struct w
 
 	status = settings_resolve(&(struct settings){0}, config, &plan, error) ?:
 	         weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error) ?:
-	         weir_engine_open(config, table, &engine, error);
+	         engine_open(config, table, NULL, &engine, error);
 	if (status == WEIR_OK) {
 		for (const struct rules_warning *w = config->warnings; w; w = w->next)
 			say_warning(check, w);

@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/match.h"
+#include "store/caller.h"
 
 struct rule_key {
 	int *attributes; /* by number */
@@ -204,10 +205,48 @@ int engine_open(const struct weir_config *config, struct weir_table *table,
 	return WEIR_OK;
 }
 
+/* Whether a URL is that store's, whose name tells no password. */
+static bool is_url_of(const struct store_caller *caller, const char *url)
+{
+	const char *scheme_end = strstr(url, "://"), *at = strrchr(url, '@');
+	size_t scheme = scheme_end ? (size_t)(scheme_end - url) + 3 : 0;
+
+	return caller && strncmp(caller->name, url, scheme) == 0 &&
+	       strcmp(caller->name + scheme, at ? at + 1 : url + scheme) == 0;
+}
+
+/* The store that a limit names, of those that a table of the library has; NULL: none. */
+static int find_store(const struct weir_table *table, const struct rules_limit *limit,
+                      struct store **out, struct weir_error *error)
+{
+	const char *name = limit->store.text;
+
+	*out = NULL;
+	if (!name || is_url_of(table->caller, name))
+		return WEIR_OK;
+	if (strcmp(name, "memory") == 0) {
+		*out = table->remote ? table->store : NULL;
+		return WEIR_OK;
+	}
+	return error_set_at(error, WEIR_EUNSUPPORTED, limit->store.line, limit->store.column,
+	                    "expected memory or the table's own store, found another");
+}
+
 int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                      struct weir_error *error)
 {
-	return engine_open(config, table, NULL, out, error);
+	struct store **stores = calloc(config->limit_count + 1, sizeof *stores);
+	int status = WEIR_OK;
+
+	*out = NULL;
+	if (!stores)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++)
+		status = find_store(table, &config->limits[i], &stores[i], error);
+	if (status == WEIR_OK)
+		status = engine_open(config, table, stores, out, error);
+	free(stores);
+	return status;
 }
 
 void weir_engine_close(weir_engine *engine)

@@ -124,6 +124,7 @@ int pool_open(const struct redis_options *options, struct store_caller **out,
 		free(pool);
 		return status;
 	}
+	pool->caller.name = redis_store_name(pool->caller.store);
 	pthread_mutex_init(&pool->lock, NULL);
 	*out = &pool->caller;
 	return WEIR_OK;

@@ -13,7 +13,7 @@ static int open_lane(struct lane *lane, const struct weir_config *config, uint64
 	lane->config = config;
 	status =
 	    weir_table_open(&(struct weir_table_options){.capacity = capacity}, &lane->table, error) ?:
-	    weir_engine_open(config, lane->table, &lane->engine, error);
+	    engine_open(config, lane->table, NULL, &lane->engine, error);
 	if (status != WEIR_OK)
 		return status;
 	lane->tally_count = engine_limit_count(lane->engine);

@@ -16,6 +16,7 @@ struct store_loan {
 /* Any thread may use it. */
 struct store_caller {
 	struct store *store; /* its `index` is 0 */
+	const char *name;    /* the store's URL without user and password */
 	/** NULL: no memory. */
 	struct store_loan *(*borrow)(struct store_caller *caller);
 	/** Blocks until *pending, which the `done` of the lane's jobs count down, is 0. */

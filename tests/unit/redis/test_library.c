@@ -462,6 +462,151 @@ static void policies_decide_while_redis_is_away(void **state)
 	close_rules(&r);
 }
 
+static void a_limit_may_stay_in_memory(void **state)
+{
+	struct ruled r = open_rules(
+	    "limits:\n"
+	    "  here: { algorithm: token_bucket, rate: 4/h, store: memory }\n"
+	    "  there: { algorithm: token_bucket, rate: 2/h }\n"
+	    "rules:\n"
+	    "  - { name: both, match: { user: both }, limits: [here, there] }\n"
+	    "  - { name: memory, match: { user: memory }, limits: [here] }\n", LONG_NS);
+	struct weir_redis_stats before, stats;
+	struct weir_decision d;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ask_rules(&r, "both", &d, NULL), WEIR_OK);
+		assert_int_equal(d.allowed, i < 2);
+	}
+	assert_string_equal(d.limit, "there");
+	weir_redis_stats(r.table, &before);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ask_rules(&r, "memory", &d, NULL), WEIR_OK);
+		assert_int_equal(d.allowed, i < 2); /* the denied one took nothing of it */
+	}
+	weir_redis_stats(r.table, &stats);
+	assert_int_equal(stats.steps, before.steps);
+	close_rules(&r);
+}
+
+static int open_engine(weir_table *table, const char *store, struct weir_error *error)
+{
+	char rules[300];
+	weir_config *config;
+	weir_engine *engine;
+	int status;
+
+	snprintf(rules, sizeof rules,
+	         "limits:\n"
+	         "  l: { algorithm: token_bucket, rate: 1/h, store: \"%s\" }\n", store);
+	assert_int_equal(weir_config_read_yaml(rules, strlen(rules), ".", &config, error), WEIR_OK);
+	status = weir_engine_open(config, table, &engine, error);
+	weir_engine_close(engine);
+	weir_config_close(config);
+	return status;
+}
+
+static void a_limit_at_another_store_is_refused(void **state)
+{
+	struct weir_error error = {0};
+	weir_table *table, *memory;
+
+	(void)state;
+	assert_int_equal(weir_redis_open(&(struct weir_redis_options){.url = "redis://:hunter2@one:7/2"},
+	                                 &table, NULL), WEIR_OK);
+	assert_int_equal(weir_table_open(NULL, &memory, NULL), WEIR_OK);
+	assert_int_equal(open_engine(table, "memory", &error), WEIR_OK);
+	assert_int_equal(open_engine(table, "redis://:hunter3@one:7/2", &error), WEIR_OK);
+	assert_int_equal(open_engine(table, "redis://one:7/2", &error), WEIR_OK);
+	assert_int_equal(open_engine(table, "rediss://one:7/2", &error), WEIR_EUNSUPPORTED);
+	assert_int_equal(open_engine(table, "redis://:hunter2@one:7/1", &error), WEIR_EUNSUPPORTED);
+	assert_int_equal(error.line, 2);
+	assert_null(strstr(error.message, "hunter2"));
+	assert_int_equal(open_engine(memory, "memory", &error), WEIR_OK);
+	assert_int_equal(open_engine(memory, "redis://one:7/2", &error), WEIR_EUNSUPPORTED);
+	weir_table_close(table);
+	weir_table_close(memory);
+}
+
+/* Nobody tells the thread that the place is free. */
+struct waiting {
+	weir_table *table;
+	weir_limit *limit;
+	struct weir_decision d;
+	int status;
+};
+
+static void *wait_run(void *context)
+{
+	struct waiting *w = context;
+
+	w->status = weir_acquire_wait(w->table, w->limit, "k", 1, 1, WEIR_FOREVER, &w->d, NULL);
+	return NULL;
+}
+
+static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *one = open_table(&server, LONG_NS), *two = open_table(&server, LONG_NS);
+	struct waiting w = {.table = two};
+	struct weir_redis_stats stats;
+	struct weir_permit permit;
+	struct weir_decision d;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
+	    .name = "places", .algorithm = WEIR_CONCURRENCY, .max = 1, .lease_ns = 3600 * NS_PER_S,
+	    .max_wait_ns = 3600 * NS_PER_S}, &w.limit, NULL), WEIR_OK);
+	assert_int_equal(weir_acquire_permit(one, w.limit, "k", 1, 1, WEIR_NOW, &d, &permit), WEIR_OK);
+	assert_true(d.allowed);
+	assert_int_equal(pthread_create(&thread, NULL, wait_run, &w), 0);
+	for (int ms = 0; ms < SERVER_WAIT_MS; ms++) {
+		weir_redis_stats(two, &stats);
+		if (stats.steps > 1) /* it was denied, and has tried again */
+			break;
+		poll(NULL, 0, 1);
+	}
+	assert_true(stats.steps > 1);
+	assert_int_equal(weir_report(one, w.limit, "k", 1, &permit, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW),
+	                 WEIR_OK);
+	pthread_join(thread, NULL);
+	assert_int_equal(w.status, WEIR_OK);
+	assert_true(w.d.allowed);
+	weir_limit_close(w.limit);
+	weir_table_close(one);
+	weir_table_close(two);
+	server_stop(&server);
+}
+
+static void waiting_ends_when_redis_does(void **state)
+{
+	struct server server = server_start(NULL);
+	struct waiting w = {.table = open_table(&server, LONG_NS), .limit = open_limit("l", 1)};
+	struct weir_decision d;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(acquire(w.table, w.limit, "k", &d), WEIR_OK);
+	assert_int_equal(pthread_create(&thread, NULL, wait_run, &w), 0);
+	for (int ms = 0; ms < SERVER_WAIT_MS; ms++) {
+		struct weir_redis_stats stats;
+
+		weir_redis_stats(w.table, &stats);
+		if (stats.steps > 2)
+			break;
+		poll(NULL, 0, 1);
+	}
+	server_kill(&server);
+	pthread_join(thread, NULL);
+	assert_int_equal(w.status, WEIR_ESTORE);
+	assert_false(w.d.allowed);
+	weir_limit_close(w.limit);
+	weir_table_close(w.table);
+	server_stop(&server);
+}
+
 static void a_permit_is_good_in_any_process(void **state)
 {
 	struct server server = server_start(NULL);
@@ -513,6 +658,10 @@ int main(void)
 	    cmocka_unit_test(a_request_by_rules_takes_of_all_or_none),
 	    cmocka_unit_test(what_rules_took_is_given_back_once),
 	    cmocka_unit_test(policies_decide_while_redis_is_away),
+	    cmocka_unit_test(a_limit_may_stay_in_memory),
+	    cmocka_unit_test(a_limit_at_another_store_is_refused),
+	    cmocka_unit_test(a_thread_waits_for_a_place_that_another_process_frees),
+	    cmocka_unit_test(waiting_ends_when_redis_does),
 	    cmocka_unit_test(a_permit_is_good_in_any_process),
 	    cmocka_unit_test(other_tables_have_no_redis),
 	};
