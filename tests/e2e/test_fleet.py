@@ -167,6 +167,18 @@ def test_a_refund_and_a_reset_at_one_server_count_at_the_others(fleet, key):
         until(lambda: granted(at_once([server], acquire)), "a denial to be forgotten")
 
 
+def test_a_place_is_given_back_at_another_server_than_it_was_taken_at(fleet, key):
+    one, other, *_ = fleet
+    (replies,) = at_once([one], [("WEIR.ACQUIRE", "concurrency", key)] * 31)
+    assert [reply[0] for reply in replies] == [1] * 30 + [0]
+    permits = {reply[6] for reply in replies[:30]}
+    assert len(permits) == 30
+    with Wire(other.resp) as wire:
+        for permit in permits:
+            assert wire.command("WEIR.REPORT", permit, "success") == b"+OK"
+    assert granted(at_once(fleet, [("WEIR.ACQUIRE", "concurrency", key)] * 10)) == 30
+
+
 def test_one_who_waits_gets_the_place_that_another_server_freed(fleet, key):
     one, other, *_ = fleet
     with Wire(one.resp) as taker, Wire(other.resp) as waiter:
