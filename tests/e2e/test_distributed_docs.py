@@ -74,14 +74,26 @@ ALGORITHMS = """
 """
 
 
-def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(tmp_path, start_redis):
+@pytest.fixture
+def limits_at(tmp_path):
+    """A server whose limits are those of ALGORITHMS, at a Redis."""
+    limits = re.sub(r"(\w+): (.*)", r"\1: { algorithm: \1, \2, on_store_failure: closed }", ALGORITHMS)
+    started = []
+
+    def start(url):
+        started.append(Server(config=f"store: {url}\nlimits:{limits}", directory=tmp_path))
+        return started[-1]
+
+    yield start
+    assert [server.stop() for server in started] == [0]
+
+
+def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(limits_at, start_redis):
     redis = start_redis()
     [command] = [block for block in blocks(PAGE, "sh") if "ACL SETUSER" in block]
     subprocess.run(["sh", "-c", command.replace("redis-cli", f"redis-cli -p {redis.port}")],
                    check=True, stdout=subprocess.DEVNULL)
-    limits = re.sub(r"(\w+): (.*)", r"\1: { algorithm: \1, \2, on_store_failure: closed }", ALGORITHMS)
-    server = Server(config=f"store: redis://weir:password@127.0.0.1:{redis.port}\nlimits:{limits}",
-                    directory=tmp_path)
+    server = limits_at(f"redis://weir:password@127.0.0.1:{redis.port}")
     for limit in re.findall(r"(\w+): .*", ALGORITHMS):
         asked = {"limit": limit, "key": "k", "wait_ms": 1000}
         taken = [server.post("/v1/acquire", asked).json for _ in range(3)]
@@ -92,4 +104,18 @@ def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(tmp_path, st
         assert server.post("/v1/refund", {**asked, "permit": permit["permit"]}).status == 200
     assert redis.calls()["evalsha"] > 0
     assert redis.client.acl_log() == []
-    assert server.stop() == 0
+
+
+def test_a_key_takes_as_many_bytes_as_are_told(limits_at, start_redis):
+    redis = start_redis()
+    server = limits_at(redis.url)
+    text = re.search(r"^## Sizing\n(.*?)^## ", (ROOT / PAGE).read_text(), re.M | re.S)[1]
+    least, most = map(int, re.search(r"takes (\d+) to (\d+) bytes", text).groups())
+    million = int(re.search(r"a million keys of a bucket are (\d+) MB", text)[1])
+    sizes = {}
+    for limit in re.findall(r"(\w+_(?:bucket|window|counter)): .*", ALGORITHMS):
+        server.get(f"/v1/acquire/{limit}?key=203.0.113.9")
+        sizes[limit] = redis.bytes_of(f"weir:{{203.0.113.9}}:{limit}")
+    assert len(sizes) == 6
+    assert all(least <= size <= most for size in sizes.values()), sizes
+    assert sizes["token_bucket"] <= million
