@@ -188,6 +188,51 @@ def test_one_who_waits_gets_the_place_that_another_server_freed(fleet, key):
         assert waiter.reply()[0] == 1
 
 
+def all_read(fleet, giver):
+    permit = giver.get("/v1/acquire/concurrency?key=any").json["permit"]
+    statuses = {server.post("/v1/report", {"permit": permit, "outcome": "success"}).status
+                for server in fleet}
+    return 400 not in statuses
+
+
+@pytest.fixture
+def signing_fleet(fleet):
+    """Once they share a secret: they have it from Redis a moment after they started."""
+    until(lambda: all(all_read(fleet, giver) for giver in fleet), "permits that all can read")
+    return fleet
+
+
+@pytest.mark.parametrize("limit", [limit for limit in [*LIMITS, "first_request"]
+                                   if limit not in ("leaky_queue", "pacer", "warm_up")])
+def test_a_permit_is_given_back_once_at_whichever_server(signing_fleet, key, limit):
+    """All are asked to at once, and again later."""
+    with Wire(signing_fleet[0].resp) as wire:
+        permits = [wire.command("WEIR.ACQUIRE", limit, key, "COST", 2, "PERMIT")[6]
+                   for _ in range(4)]
+        before = wire.command("WEIR.PEEK", limit, key)[2]
+        refunds = [("WEIR.REFUND", limit, key, "PERMIT", permit) for permit in permits]
+        assert granted(at_once(signing_fleet, refunds)) == 4
+        assert wire.command("WEIR.PEEK", limit, key)[2] == before + 8
+        assert granted(at_once(signing_fleet, refunds)) == 0
+
+
+def test_a_permit_of_a_rule_is_good_at_other_servers(signing_fleet, key):
+    """What it covers in memory is given back by the server that took it, and by no other."""
+    one, other, *_ = signing_fleet
+    permit = one.post("/v1/acquire", {"attributes": {"path": "/mixed", "user": key},
+                                      "permit": True}).json["permit"]
+    assert other.post("/v1/report", {"permit": permit, "outcome": "success"}).status == 200
+    with Wire(other.resp) as wire:
+        assert wire.command("WEIR.REFUND", "user", key, "PERMIT", permit)[0] == 1
+        assert wire.command("WEIR.PEEK", "user", key)[2] == 30
+    assert other.post("/v1/report", {"permit": permit, "outcome": "success"}).status == 404
+    with Wire(one.resp) as wire:
+        assert wire.command("WEIR.PEEK", "here", key)[2] == 9
+        assert wire.command("WEIR.REFUND", "here", key, "PERMIT", permit)[0] == 1
+        assert wire.command("WEIR.PEEK", "here", key)[2] == 10
+        assert wire.command("WEIR.PEEK", "user", key)[2] == 30
+
+
 def test_two_limits_of_a_rule_take_both_or_neither(fleet, key):
     """30 for each user, 50 for the host: what one denies the other must not have counted."""
     check = [[("WEIR.CHECK", "path", "/both", "user", f"{key}-{user}", "host", key)
