@@ -91,6 +91,7 @@ struct algo_limit {
 	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
+	uint64_t chunk;       /* units that a server takes from a remote store at once; 0: none */
 	uint64_t period_ns;   /* the rate's; of months and years the longest */
 	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
 	uint64_t window_ns;   /* for explanations: the period, of a bucket what it takes to fill */
@@ -129,6 +130,7 @@ struct algo_call {
 	uint64_t draw;     /* acquire from a random limit: 64 fair bits */
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; 64 random bits */
+	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
 	uint64_t max_wait_ns; /* acquire and peek of a paced limit: 0: as the limit says, WEIR_ZERO:
 	                         no wait, else at most so long, and never longer than the limit says */
 };
@@ -200,6 +202,8 @@ static inline void algo_outcome_full(const struct algo_limit *limit, struct algo
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error);
+/** A copy that outlives it, and that nothing takes over. 0, ENOMEM, or ENOTFOUND: its zone. */
+int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit);
 void algo_limit_free(struct algo_limit *limit);
 
 /* A window of the calendar: Unix time, the end is not in it. */

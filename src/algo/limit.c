@@ -73,6 +73,25 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	return status;
 }
 
+int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit)
+{
+	int status = WEIR_OK;
+
+	*copy = *limit;
+	atomic_init(&copy->successor, NULL);
+	copy->calendar.zone = NULL;
+	copy->cache = NULL;
+	if (limit->calendar.zone)
+		status = zone_open(zone_name(limit->calendar.zone), &copy->calendar.zone, NULL);
+	if (status == WEIR_OK && limit->cache) {
+		copy->cache = calloc(1, sizeof *copy->cache);
+		status = copy->cache ? WEIR_OK : WEIR_ENOMEM;
+	}
+	if (status != WEIR_OK)
+		algo_limit_free(copy);
+	return status;
+}
+
 void algo_limit_free(struct algo_limit *limit)
 {
 	zone_close(limit->calendar.zone);

@@ -63,6 +63,7 @@ static int open_limit(struct weir_engine *engine, struct weir_limit *limit, stru
 		engine->limit_count++;
 		limit->store = store;
 		limit->on_store_failure = from->on_store_failure;
+		limit->algo.chunk = (uint64_t)((u128)limit->algo.quota * from->chunk_percent / 100);
 		status = place_limit(engine, limit, from, error);
 	}
 	if (status != WEIR_OK && error) {

@@ -127,10 +127,11 @@ static void follow(struct task *slow, struct task *task)
 /* Lets the followers go, up to one that others have to wait for again. */
 static void end_order(struct redis_lane *lane, struct task *task)
 {
-	struct task **at = slow_place(lane, task->jobs), *next = task->followers.first;
+	struct task **at, *next = task->followers.first;
 
 	if (!task->is_slow)
 		return;
+	at = slow_place(lane, task->jobs);
 	while (*at != task)
 		at = &(*at)->slow_next;
 	*at = task->slow_next;
@@ -170,7 +171,10 @@ void task_fail(struct redis_lane *lane, struct task *task, int status)
 {
 	struct store_job *job = task->jobs;
 
-	known_learn(lane, task, NULL);
+	if (task->takes_chunk)
+		known_missed(lane, task);
+	else
+		known_learn(lane, task, NULL);
 	end_order(lane, task);
 	task_close(lane, task);
 	while (job) {
@@ -195,6 +199,10 @@ void task_fill(struct redis_lane *lane, struct task *task, bool withheld)
 {
 	size_t i = 0;
 
+	if (task->takes_chunk) {
+		known_serve(lane, task);
+		return;
+	}
 	for (struct store_job *job = task->jobs; job; job = job->next, i++) {
 		job->status = WEIR_OK;
 		job->withheld = withheld;
@@ -202,20 +210,6 @@ void task_fill(struct redis_lane *lane, struct task *task, bool withheld)
 		job->until_ns = lane->until_ns[i];
 	}
 	known_learn(lane, task, withheld ? NULL : &lane->outcomes[i - 1]);
-}
-
-void task_finish(struct redis_lane *lane, struct task *task)
-{
-	struct store_job *job = task->jobs;
-
-	end_order(lane, task);
-	task_close(lane, task);
-	while (job) {
-		struct store_job *next = job->next;
-
-		done(lane, job);
-		job = next;
-	}
 }
 
 /* From jobs to tasks */
@@ -298,6 +292,42 @@ static bool join(const struct redis_lane *lane, struct task *task, struct store_
 	return true;
 }
 
+/* Jobs that a chunk did not cover. */
+static void ask_for_each(struct redis_lane *lane, struct store_job *jobs)
+{
+	struct task *task = NULL;
+
+	while (jobs) {
+		struct store_job *job = jobs;
+
+		jobs = job->next;
+		if (task && join(lane, task, job))
+			continue;
+		task = make_task(lane, job);
+		if (!task) {
+			job_fail(lane, job, WEIR_ENOMEM);
+			continue;
+		}
+		begin_order(lane, task);
+		task_append(&lane->again, task);
+	}
+}
+
+void task_finish(struct redis_lane *lane, struct task *task)
+{
+	struct store_job *job = task->jobs, *unserved = task->unserved;
+
+	end_order(lane, task);
+	task_close(lane, task);
+	ask_for_each(lane, unserved);
+	while (job) {
+		struct store_job *next = job->next;
+
+		done(lane, job);
+		job = next;
+	}
+}
+
 /* Whether the job has joined a task that is to be sent. */
 static bool join_any(struct redis_lane *lane, struct task *gathered, struct task *slow,
                      struct store_job *job)
@@ -305,6 +335,36 @@ static bool join_any(struct redis_lane *lane, struct task *gathered, struct task
 	if (gathered && !gathered->followers.first)
 		return join(lane, gathered, job);
 	return slow && slow->followers.first && join(lane, slow->newest, job);
+}
+
+/* Whether a chunk covers the job, or will. */
+static bool find_units(struct redis_lane *lane, struct store_job *job, bool *ended)
+{
+	struct task *task;
+
+	switch (known_units(lane, job, &task)) {
+	case CHUNK_GRANTED:
+		*ended = true;
+		return true;
+	case CHUNK_AWAITED:
+		append(task, job);
+		return true;
+	case CHUNK_ASK:
+		task = make_task(lane, job);
+		*ended = !task;
+		if (!task) {
+			job->status = WEIR_ENOMEM;
+			chunk_missed(lane->store->chunks, chunk_name(job), 0);
+			return true;
+		}
+		known_take_units(lane, task);
+		task_append(&lane->batch.tasks, task);
+		lane->batch.count++;
+		return true;
+	case CHUNK_NONE:
+		break;
+	}
+	return false;
 }
 
 /* The job's task in the batch, or NULL: it has joined or follows another, or has ended. */
@@ -320,7 +380,7 @@ static struct task *gather(struct redis_lane *lane, struct store_job *job, bool 
 	/* What was submitted before it may change what is known. */
 	*ended =
 	    job->status != WEIR_OK || (!gathered && !slow && !job->together && known_answer(lane, job));
-	if (*ended || join_any(lane, gathered, slow, job))
+	if (*ended || (!slow && find_units(lane, job, ended)) || join_any(lane, gathered, slow, job))
 		return NULL;
 	task = make_task(lane, job);
 	job->status = task ? WEIR_OK : WEIR_ENOMEM;

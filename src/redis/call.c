@@ -61,6 +61,7 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 
 	/* All before the first is told: `done` may submit more, and a step_read looks at others, too.
 	 */
+	lane->clock_ns = step_clock(reply);
 	for (size_t i = 0; i < call->count; i++) {
 		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
 		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)

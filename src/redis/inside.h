@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "base/os.h"
+#include "redis/chunk.h"
 #include "redis/cluster.h"
 #include "redis/denied.h"
 #include "redis/link.h"
@@ -37,7 +38,8 @@ struct redis_store {
 	struct redis_url url;
 	struct cluster *cluster;
 	struct denied *denied; /* NULL: none are kept */
-	pthread_mutex_t lock;  /* of: */
+	struct chunks *chunks;
+	pthread_mutex_t lock; /* of: */
 	struct redis_lane *lanes;
 	struct redis_stats closed; /* sums of lanes that are closed */
 };
@@ -66,6 +68,9 @@ struct task {
 	struct task *slow_next;
 	struct task_list followers; /* of the same key, to be sent behind it */
 	struct task *newest;        /* of them */
+	bool takes_chunk; /* it asks for units in advance, and its jobs wait for some of them */
+	struct chunk_name chunk;
+	struct store_job *unserved; /* for which there were none left */
 	/* Of known.c: */
 	bool is_question; /* its denial may be repeated without asking */
 	uint32_t forgotten;
@@ -144,6 +149,8 @@ struct redis_lane {
 	uint32_t groups;   /* the last that was named */
 	uint64_t alarm_ns; /* 0: none */
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
+	uint64_t clock_ns; /* Redis's, at the call that is being read */
+	uint64_t idle_ns;  /* when to look for chunks that nobody uses; 0: there are none */
 	bool is_closing;
 	struct task *free_tasks;
 	struct call *free_calls;

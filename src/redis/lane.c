@@ -1,4 +1,5 @@
 #include "redis/batch.h"
+#include "redis/known.h"
 #include "redis/node.h"
 
 #include <stdlib.h>
@@ -50,6 +51,17 @@ void redis_lane_flush(struct store_lane *lane)
 	lane_of(lane)->now_ns = 0;
 }
 
+/* What it has taken from Redis in advance, and nobody uses. */
+static void give_back(struct redis_lane *lane)
+{
+	struct store_job *jobs = known_idle(lane);
+
+	if (jobs)
+		redis_lane_submit(&lane->lane, jobs);
+	if (lane->idle_ns != 0 && !lane->is_closing)
+		lane_alarm_at(lane, lane->idle_ns);
+}
+
 void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)
 {
 	struct redis_lane *lane = lane_of(store_lane);
@@ -57,6 +69,7 @@ void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)
 	lane->now_ns = monotonic_ns;
 	lane->alarm_ns = 0;
 	nodes_tick(lane);
+	give_back(lane);
 	redis_lane_flush(store_lane);
 }
 
@@ -92,6 +105,7 @@ void redis_lane_close(struct store_lane *store_lane)
 	struct redis_store *store = lane->store;
 
 	lane->is_closing = true;
+	give_back(lane);
 	send_batch(lane); /* which fails them */
 	nodes_close(lane);
 	send_batch(lane); /* what was submitted meanwhile */

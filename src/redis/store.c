@@ -26,9 +26,11 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 	store->options.url = NULL; /* it has the password */
 	store->prefix = strdup(options->prefix);
 	store->options.prefix = store->prefix;
+	store->chunks = chunks_open();
 	if (options->denied_cache_ns > 0)
 		store->denied = denied_open();
-	if (!store->prefix || status != WEIR_OK || (options->denied_cache_ns > 0 && !store->denied)) {
+	if (!store->prefix || !store->chunks || status != WEIR_OK ||
+	    (options->denied_cache_ns > 0 && !store->denied)) {
 		redis_store_close(&store->store);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
@@ -45,6 +47,7 @@ void redis_store_close(struct store *base)
 	cluster_close(store->cluster);
 	redis_url_free(&store->url);
 	denied_close(store->denied);
+	chunks_close(store->chunks);
 	pthread_mutex_destroy(&store->lock);
 	free(store->prefix);
 	free(store);

@@ -1,0 +1,416 @@
+/* Units that are taken in advance: what passes never exceeds the limit, and what is not used
+ * returns. */
+#include <pthread.h>
+
+#include "scene.h"
+
+#include "redis/chunk.h"
+#include "redis/inside.h"
+
+#define NOW UINT64_C(1700000000000000000)
+
+static void init(struct algo_limit *limit, const struct weir_limit_options *options, uint64_t chunk)
+{
+	algo_limit_free(limit);
+	assert_int_equal(algo_limit_init(limit, options, NULL), WEIR_OK);
+	limit->identity = 1;
+	limit->chunk = chunk;
+}
+
+static struct scene *begin(const struct weir_limit_options *options, uint64_t chunk, bool is_given)
+{
+	struct scene *s = calloc(1, sizeof *s);
+
+	s->server = server_start(NULL);
+	open_store(s, "", (struct redis_options){.denied_cache_ns = NS_PER_S, .given_time = is_given});
+	init(&s->limit, options, chunk);
+	s->now_ns = NOW;
+	return s;
+}
+
+static struct store_job ask_op(struct scene *s, enum algo_op op, uint64_t cost)
+{
+	struct one one;
+
+	blocking_look(s->port);
+	make(s, &one, "k", cost);
+	one.job.step.call.op = op;
+	run(s, &one, 1);
+	assert_int_equal(one.job.status, WEIR_OK);
+	return one.job;
+}
+
+static struct algo_outcome acquire(struct scene *s, uint64_t cost)
+{
+	return ask_op(s, ALGO_ACQUIRE, cost).outcome;
+}
+
+static const struct weir_limit_options window = {.algorithm = WEIR_FIXED_WINDOW,
+                                                 .rate = {1000, 1, WEIR_HOUR}};
+static const struct weir_limit_options first = {.algorithm = WEIR_FIXED_WINDOW,
+                                                .align = WEIR_ALIGN_FIRST_REQUEST,
+                                                .rate = {1000, 1, WEIR_HOUR}};
+static const struct weir_limit_options bucket = {.rate = {1000, 1, WEIR_SECOND}, .burst = 100};
+
+/* Word by word as without a chunk, since there is but one server. */
+static void a_window_is_handed_out_in_chunks(void **state)
+{
+	static const struct weir_limit_options *const options[] = {&window, &first};
+
+	(void)state;
+	for (size_t k = 0; k < 2; k++) {
+		struct scene *s = begin(options[k], 50, true);
+
+		for (uint64_t i = 1; i <= 1000; i++) {
+			struct store_job job = ask_op(s, ALGO_ACQUIRE, 1);
+
+			assert_true(job.outcome.allowed);
+			assert_int_equal(job.outcome.remaining, 1000 - i);
+			assert_int_equal(job.outcome.reason,
+			                 i == 1000 ? WEIR_REASON_HIT_QUOTA : WEIR_REASON_OK);
+			assert_true(job.outcome.reset_after_ns > 0);
+			assert_int_equal(job.until_ns, NOW + job.outcome.reset_after_ns);
+		}
+		for (uint64_t i = 0; i < 10; i++)
+			assert_false(acquire(s, 1).allowed);
+		assert_in_range(stats_of(s).steps, 1000 / 50, 1000 / 50 + 30);
+		assert_in_range(stats_of(s).chunk, 900, 1000);
+		end(s);
+	}
+}
+
+static void a_chunk_ends_with_its_window(void **state)
+{
+	struct scene *s = begin(&first, 500, true);
+
+	(void)state;
+	for (uint64_t i = 0; i < 10; i++)
+		assert_true(acquire(s, 1).allowed);
+	s->now_ns = NOW + 3600 * NS_PER_S;
+	assert_int_equal(acquire(s, 1).remaining, 999);
+	for (uint64_t i = 2; i <= 1000; i++)
+		assert_int_equal(acquire(s, 1).remaining, 1000 - i);
+	assert_false(acquire(s, 1).allowed);
+	end(s);
+}
+
+/* As after a rest. */
+static void give_back(struct scene *s)
+{
+	struct redis_store *store = (struct redis_store *)s->store;
+	uint64_t next_ns;
+	struct store_job *jobs = chunk_idle(store->chunks, s->lane, s->now_ns, true, &next_ns);
+
+	if (jobs)
+		s->store->kind->submit(s->lane, jobs);
+	ask_op(s, ALGO_PEEK, 1); /* behind them */
+}
+
+static uint64_t draw(uint64_t *seed, uint64_t n)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (*seed >> 33) % n;
+}
+
+/* Another server at the same Redis and bucket. */
+static void join(struct scene *s, const struct scene *first_of_all)
+{
+	*s = (struct scene){.server = first_of_all->server, .now_ns = NOW};
+	open_store(s, "", (struct redis_options){.denied_cache_ns = NS_PER_S, .given_time = true});
+	init(&s->limit, &bucket, 20);
+}
+
+static void leave(struct scene *s)
+{
+	redis_lane_close(s->lane);
+	blocking_close(s->port);
+	redis_store_close(s->store);
+	algo_limit_free(&s->limit);
+}
+
+/* What is behind it would leak earlier, and its owner would not know. */
+static void a_chunk_is_given_back_to_a_bucket_only_from_its_end(void **state)
+{
+	struct scene *s = begin(&bucket, 20, true), other;
+	size_t allowed = 0;
+
+	(void)state;
+	join(&other, s);
+	for (size_t i = 0; i < 2; i++)
+		assert_true(acquire(s, 1).allowed);
+	for (size_t i = 0; i < 2; i++)
+		assert_true(acquire(&other, 1).allowed);
+	give_back(s);
+	s->now_ns = other.now_ns = NOW + 22 * NS_PER_MS;
+	while (acquire(s, 1).allowed)
+		allowed++;
+	while (acquire(&other, 1).allowed)
+		allowed++;
+	assert_in_range(allowed, 90, 100);
+	leave(&other);
+	end(s);
+}
+
+static void a_bucket_leaks_what_is_held_of_it(void **state)
+{
+	static const uint64_t rests_ms[] = {0, 10, 25};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct scene *s = begin(&bucket, 20, true), other;
+		size_t allowed = 0;
+
+		join(&other, s);
+		assert_true(acquire(s, 1).allowed && acquire(s, 1).allowed);
+		s->now_ns = other.now_ns = NOW + rests_ms[i] * NS_PER_MS;
+		while (acquire(&other, 1).allowed)
+			allowed++;
+		while (acquire(s, 1).allowed)
+			allowed++;
+		assert_in_range(allowed, rests_ms[i] == 0 ? 97 : 96, rests_ms[i] == 0 ? 98 : 100);
+		leave(&other);
+		end(s);
+	}
+}
+
+/*
+ * Several servers at one bucket, which go on and rest by chance. In any span of time no more
+ * passes than the burst and what the rate brings in it; and nearly as much as that does.
+ */
+static void a_bucket_is_never_exceeded(void **state)
+{
+	enum { SERVERS = 3, STEPS = 4000 };
+	const char *given = getenv("WEIR_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)getpid();
+	struct scene *s = begin(&bucket, 20, true), others[SERVERS - 1], *servers[SERVERS] = {s};
+	struct {
+		uint64_t at_ns, passed;
+	} *seen = calloc(STEPS, sizeof *seen);
+	uint64_t passed = 0, busy = 0;
+
+	(void)state;
+	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
+	for (size_t i = 1; i < SERVERS; i++)
+		join(servers[i] = &others[i - 1], s);
+	for (size_t i = 0; i < STEPS; i++) {
+		struct scene *one = servers[(draw(&seed, 4) == 0 ? draw(&seed, SERVERS) : busy)];
+		uint64_t cost = draw(&seed, 10) == 0 ? 3 : 1;
+
+		one->now_ns = s->now_ns;
+		if (acquire(one, cost).allowed)
+			passed += cost;
+		if (draw(&seed, 30) == 0)
+			give_back(one);
+		seen[i].at_ns = s->now_ns;
+		seen[i].passed = passed;
+		if (draw(&seed, 200) == 0)
+			busy = draw(&seed, SERVERS);
+		s->now_ns +=
+		    draw(&seed, 2) * NS_PER_MS / 2 + (draw(&seed, 100) == 0) * draw(&seed, 150) * NS_PER_MS;
+	}
+	for (size_t from = 1; from < STEPS; from += 7)
+		for (size_t to = from; to < STEPS; to += 3) {
+			uint64_t span_ns = seen[to].at_ns - seen[from].at_ns;
+
+			if (seen[to].passed - seen[from - 1].passed > 100 + span_ns / NS_PER_MS)
+				fail_msg("steps %zu to %zu: %llu in %llu us", from, to,
+				         (unsigned long long)(seen[to].passed - seen[from - 1].passed),
+				         (unsigned long long)span_ns / 1000);
+		}
+	assert_true(stats_of(s).chunk > 0);
+	for (size_t i = 1; i < SERVERS; i++)
+		leave(servers[i]);
+	free(seen);
+	end(s);
+}
+
+static void alone_a_bucket_gives_all_of_its_rate(void **state)
+{
+	struct scene *s = begin(&bucket, 10, true);
+	uint64_t passed = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < 4000; i++) {
+		passed += acquire(s, 1).allowed;
+		s->now_ns += NS_PER_MS / 2;
+	}
+	assert_in_range(passed, 100 + 2000 - 20, 100 + 2000);
+	end(s);
+}
+
+static void a_reset_makes_chunks_void(void **state)
+{
+	struct scene *s = begin(&window, 1000, true);
+
+	(void)state;
+	for (uint64_t i = 0; i < 10; i++)
+		assert_true(acquire(s, 1).allowed);
+	ask_op(s, ALGO_RESET, 0);
+	for (uint64_t i = 1; i <= 1000; i++)
+		assert_int_equal(acquire(s, 1).remaining, 1000 - i);
+	assert_false(acquire(s, 1).allowed);
+	end(s);
+}
+
+static void a_peek_sees_what_is_held_here(void **state)
+{
+	struct scene *s = begin(&window, 500, true);
+
+	(void)state;
+	for (uint64_t i = 0; i < 10; i++)
+		assert_true(acquire(s, 1).allowed);
+	assert_int_equal(ask_op(s, ALGO_PEEK, 1).outcome.remaining, 990);
+	assert_int_equal(acquire(s, 1).remaining, 989);
+	end(s);
+}
+
+/* Those that wait for a chunk, and find it too small. */
+static void a_turn_of_one_key_takes_what_there_is(void **state)
+{
+	struct scene *s = begin(&window, 100, true);
+	struct one ones[1100];
+	size_t allowed = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 1100; i++)
+		make(s, &ones[i], "k", 1);
+	run(s, ones, 1100);
+	for (size_t i = 0; i < 1100; i++) {
+		assert_int_equal(ones[i].job.status, WEIR_OK);
+		allowed += ones[i].job.outcome.allowed;
+	}
+	while (acquire(s, 1).allowed)
+		allowed++;
+	assert_int_equal(allowed, 1000);
+	end(s);
+}
+
+/* What Redis counts as in use, by its own clock. */
+static uint64_t in_use(struct scene *s)
+{
+	struct algo_limit plain = s->limit;
+	struct one one;
+
+	plain.chunk = 0;
+	blocking_look(s->port);
+	make(s, &one, "k", 1);
+	one.job.step.call.op = ALGO_PEEK;
+	one.job.step.limit = &plain;
+	run(s, &one, 1);
+	assert_int_equal(one.job.status, WEIR_OK);
+	return plain.quota - one.job.outcome.remaining;
+}
+
+static void what_nobody_uses_is_given_back(void **state)
+{
+	static const struct weir_limit_options slow = {.rate = {1000, 1, WEIR_DAY}, .burst = 1000};
+	static const struct weir_limit_options *const options[] = {&first, &slow};
+
+	(void)state;
+	for (size_t k = 0; k < 2; k++) {
+		struct scene *s = begin(options[k], 500, false);
+
+		for (uint64_t i = 0; i < 5; i++)
+			assert_true(acquire(s, 1).allowed);
+		assert_in_range(in_use(s), 400, 505);
+		for (size_t i = 0; in_use(s) != 5; i++) {
+			assert_true(i < 1000);
+			poll(NULL, 0, 10);
+		}
+		assert_true(acquire(s, 995).allowed);
+		end(s);
+	}
+}
+
+static void a_chunk_is_served_while_redis_is_gone(void **state)
+{
+	struct scene *s = begin(&window, 500, true);
+	size_t allowed = 0;
+	struct one one;
+
+	(void)state;
+	for (uint64_t i = 0; i < 5; i++)
+		assert_true(acquire(s, 1).allowed);
+	server_kill(&s->server);
+	while (ask(s, "k", &one) == WEIR_OK && one.job.outcome.allowed)
+		allowed++;
+	assert_in_range(allowed, 400, 500);
+	assert_int_equal(one.job.status, WEIR_ESTORE);
+	end(s);
+}
+
+static void keys_beyond_the_table_ask_for_each_request(void **state)
+{
+	struct scene *s = begin(&window, 100, true);
+
+	(void)state;
+	for (size_t round = 0; round < 3; round++)
+		for (size_t i = 0; i < 6000; i += 60) {
+			static struct one ones[60];
+
+			for (size_t j = 0; j < 60; j++) {
+				char key[16];
+
+				snprintf(key, sizeof key, "k%zu", i + j);
+				make(s, &ones[j], key, 1);
+			}
+			run(s, ones, 60);
+			for (size_t j = 0; j < 60; j++)
+				assert_int_equal(ones[j].job.outcome.remaining, 999 - round);
+		}
+	end(s);
+}
+
+static void it_applies_to_units_that_are_alike(void **state)
+{
+	static const struct {
+		struct weir_limit_options options;
+		bool applies;
+	} cases[] = {
+	    {{.rate = {50}}, true},
+	    {{.algorithm = WEIR_LEAKY_BUCKET, .rate = {50}}, true},
+	    {{.algorithm = WEIR_FIXED_WINDOW, .rate = {50}}, true},
+	    {{.algorithm = WEIR_RESETTING_BUCKET, .rate = {50}}, true},
+	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {50}}, false},
+	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {50}}, false},
+	    {{.algorithm = WEIR_PACER, .rate = {50}}, false},
+	    {{.algorithm = WEIR_LEAKY_QUEUE, .rate = {50}}, false},
+	    {{.algorithm = WEIR_CONCURRENCY, .max = 50}, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct algo_limit limit = {0};
+		struct store_job job = {.step = {.limit = &limit, .call = {.cost = 1}}};
+
+		init(&limit, &cases[i].options, 10);
+		assert_int_equal(chunk_applies(&job), cases[i].applies);
+		job.step.call.cost = 11;
+		assert_false(chunk_applies(&job));
+		job.step.call.cost = 1;
+		job.together = true;
+		assert_false(chunk_applies(&job));
+		algo_limit_free(&limit);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_window_is_handed_out_in_chunks),
+	    cmocka_unit_test(a_chunk_ends_with_its_window),
+	    cmocka_unit_test(a_chunk_is_given_back_to_a_bucket_only_from_its_end),
+	    cmocka_unit_test(a_bucket_leaks_what_is_held_of_it),
+	    cmocka_unit_test(a_bucket_is_never_exceeded),
+	    cmocka_unit_test(alone_a_bucket_gives_all_of_its_rate),
+	    cmocka_unit_test(a_reset_makes_chunks_void),
+	    cmocka_unit_test(a_peek_sees_what_is_held_here),
+	    cmocka_unit_test(a_turn_of_one_key_takes_what_there_is),
+	    cmocka_unit_test(what_nobody_uses_is_given_back),
+	    cmocka_unit_test(a_chunk_is_served_while_redis_is_gone),
+	    cmocka_unit_test(keys_beyond_the_table_ask_for_each_request),
+	    cmocka_unit_test(it_applies_to_units_that_are_alike),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
