@@ -412,6 +412,16 @@ static void make_groups(struct redis_lane *lane, struct task *first)
 	}
 }
 
+/* Whether two steps are on one key. Tried before either takes, each would find room of its own. */
+static bool has_key_twice(const struct task *first)
+{
+	for (const struct task *task = first; task; task = task->next)
+		for (const struct task *other = task->next; other; other = other->next)
+			if (slice_equal(task->step.key, other->step.key))
+				return true;
+	return false;
+}
+
 /* Ends jobs that have no task: answered, or with a status. */
 static void end_all(struct redis_lane *lane, struct store_job *jobs)
 {
@@ -453,7 +463,7 @@ void batch_add(struct redis_lane *lane, struct store_job *jobs, bool together)
 		}
 	}
 	*last = NULL;
-	if (together && first)
+	if (together && first && !has_key_twice(first))
 		make_groups(lane, first);
 	end_all(lane, ended); /* now, since `done` may submit more */
 }

@@ -41,6 +41,8 @@ MORE = f"""
 rules:
   - {{ match: {{ path: /both }}, key: [user], limits: [user] }}
   - {{ match: {{ path: /both }}, key: [host], limits: [site] }}
+  - {{ match: {{ path: /twice }}, key: [user], limits: [user] }}
+  - {{ match: {{ path: /twice }}, key: [user], limits: [user] }}
   - {{ match: {{ path: /mixed }}, key: [user], limits: [user, here] }}
 """
 
@@ -242,6 +244,15 @@ def test_two_limits_of_a_rule_take_both_or_neither(fleet, key):
         left = [wire.command("WEIR.PEEK", "user", f"{key}-{user}")[2] for user in range(2)]
         assert sum(left) == 10
         assert wire.command("WEIR.PEEK", "site", key)[2] == 0
+
+
+def test_two_rules_that_charge_one_key_take_both_or_neither(fleet, key):
+    """One unit is left, and each of the two alone would pass."""
+    with Wire(fleet[0].resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "user", key, "COST", 27)[2] == 3
+        check = ("WEIR.CHECK", "path", "/twice", "user", key)
+        assert [wire.command(*check)[0] for _ in range(3)] == [1, 0, 0]
+        assert wire.command("WEIR.PEEK", "user", key)[2] == 1
 
 
 def test_a_limit_in_memory_beside_one_at_redis_takes_both_or_neither(fleet, key):
