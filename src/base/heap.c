@@ -54,7 +54,9 @@ void heap_remove(struct heap *heap, struct heap_node *node)
 {
 	struct heap_node *last = heap->nodes[--heap->count];
 
-	if (node != last)
+	if (node->due == last->due)
+		put(heap, node->index, last);
+	else
 		rise(heap, sink(heap, node->index), last);
 }
 

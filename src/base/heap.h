@@ -2,7 +2,7 @@
  * heap.h: finds, of many, the one that is due first.
  *
  * A binary heap of nodes that stand in their owners' structs. Adding and removing take
- * logarithmic time; memory is a pointer a node.
+ * logarithmic time, or constant among those that are due last; memory is a pointer a node.
  */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H

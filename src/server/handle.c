@@ -642,7 +642,8 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 		size_t item_count;
 		const struct work *items = items_of(&works[i], &item_count);
 
-		engine_fetch(table, &works[i].plan);
+		if (!engine_is_remote(&works[i].plan))
+			engine_fetch(table, &works[i].plan);
 		if (item_count > 0)
 			handle_fetch(table, items, item_count);
 	}
@@ -654,7 +655,8 @@ void handle_locate(const struct turn *turn, struct work *works, size_t n)
 		size_t item_count;
 		struct work *items = items_of(&works[i], &item_count);
 
-		engine_locate(turn, &works[i].plan);
+		if (!engine_is_remote(&works[i].plan))
+			engine_locate(turn, &works[i].plan);
 		if (item_count > 0)
 			handle_locate(turn, items, item_count);
 	}

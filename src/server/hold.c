@@ -48,7 +48,10 @@ void hold_free(struct held *held)
 	free(held->taken);
 	arena_free(&held->arena);
 	server_config_drop(held->config);
-	free(held);
+	if (held->release)
+		held->release(held);
+	else
+		free(held);
 }
 
 /* It waits no more. */

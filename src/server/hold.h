@@ -46,6 +46,7 @@ struct held {
 	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
 	size_t taken_count;
 	bool keeps_plan;              /* instead: it is a struct parked, whose plan knows */
+	void (*release)(struct held *held); /* frees it; NULL: free() does */
 	size_t at_store;              /* plans that stores have of it: it lasts until they have told */
 };
 

@@ -8,6 +8,10 @@
 
 #define ALIGNMENT alignof(max_align_t)
 
+/* The size of a small work, and how many of that size are kept. */
+#define SMALL     ((size_t)768)
+#define SPARE_MAX 2048
+
 /* Memory that is counted, and then handed out: without any, all room is NULL. */
 struct pack {
 	char *memory;
@@ -81,7 +85,7 @@ static struct request *copy_batch(const struct worker *worker, struct pack *pack
 	for (size_t i = 0; i < n; i++) {
 		copy_work(worker, pack, &items[i], batch ? &batch->items[i] : &item);
 		if (replies)
-			replies[i].at_store = true; /* it is to be finished, see handle.c */
+			replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
 	}
 	return batch ? &batch->request : NULL;
 }
@@ -148,6 +152,41 @@ size_t park_size(const struct work *work)
 	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply));
 }
 
+/* Most works are small, and there are many in a turn: their memory is used again. */
+static void keep_memory(struct held *held)
+{
+	struct parked *parked = (struct parked *)held;
+	struct worker *worker = parked->worker;
+
+	if (held->size > SMALL || worker->spare_count == SPARE_MAX) {
+		free(parked);
+		return;
+	}
+	parked->next_ready = worker->spare;
+	worker->spare = parked;
+	worker->spare_count++;
+}
+
+/* Zero before its work. */
+static struct parked *take_memory(struct worker *worker, size_t size)
+{
+	struct parked *parked = size <= SMALL ? worker->spare : NULL;
+
+	if (parked) {
+		worker->spare = parked->next_ready;
+		worker->spare_count--;
+	} else {
+		parked = malloc(size <= SMALL ? SMALL : size);
+		if (!parked)
+			return NULL;
+	}
+	memset(parked, 0, offsetof(struct parked, work));
+	parked->held.size = size <= SMALL ? SMALL : size;
+	parked->held.release = keep_memory;
+	parked->worker = worker;
+	return parked;
+}
+
 struct parked *park_open(struct worker *worker, const struct work *work,
                          const struct held_kind *kind, uint64_t due_ns)
 {
@@ -156,16 +195,14 @@ struct parked *park_open(struct worker *worker, const struct work *work,
 	struct parked *parked;
 
 	copy_work(worker, &pack, work, &ignored);
-	parked = calloc(1, sizeof *parked + pack.used);
+	parked = take_memory(worker, sizeof *parked + pack.used);
 	if (!parked)
 		return NULL;
-	parked->held.size = sizeof *parked + pack.used;
-	parked->worker = worker;
 	pack = (struct pack){.memory = parked->bytes};
 	copy_work(worker, &pack, work, &parked->work);
 	if (hold_add(worker, &parked->held, kind, work->conn, due_ns))
 		return parked;
-	free(parked);
+	parked->held.release(&parked->held);
 	return NULL;
 }
 
@@ -345,13 +382,17 @@ void park_resume_ready(struct worker *worker)
 			end(worker, parked);
 }
 
-void park_drop_ready(struct worker *worker)
+void park_close(struct worker *worker)
 {
 	struct parked *parked;
 
 	while ((parked = take_ready(worker))) {
 		handle_drop(&parked->work);
 		hold_free(&parked->held);
+	}
+	while ((parked = worker->spare)) {
+		worker->spare = parked->next_ready;
+		free(parked);
 	}
 }
 

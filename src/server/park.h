@@ -32,7 +32,7 @@ struct queue_place {
 struct parked {
 	struct held held; /* first */
 	struct worker *worker;
-	struct parked *next_ready;
+	struct parked *next_ready; /* or next spare */
 	struct queue_place place;
 	struct work work; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
@@ -53,8 +53,11 @@ void park_run(struct worker *worker, struct work *work);
 void park_resume(struct worker *worker, struct parked *parked);
 /** Goes on with all that are ready. */
 void park_resume_ready(struct worker *worker);
-/** Behind the end of all clients and lanes: what they hold at a store stays there until it ends. */
-void park_drop_ready(struct worker *worker);
+/**
+ * Behind the end of all clients and lanes: frees all. What they hold at a store stays there until
+ * it ends.
+ */
+void park_close(struct worker *worker);
 
 /** Of one whose client is gone, or can't be answered: all that it took goes back. */
 void park_undo(struct worker *worker, struct parked *parked);

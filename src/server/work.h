@@ -120,6 +120,8 @@ struct worker {
 	struct parked *at;    /* the one that is run, see park.c; or NULL */
 	struct parked *ready; /* that stores have told of, oldest first; see park.c */
 	struct parked **ready_end;
+	struct parked *spare; /* memory of some that are no more, see park.c */
+	size_t spare_count;
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */

@@ -448,7 +448,7 @@ void worker_close(struct worker *worker)
 	net_loop_close(worker->loop);
 	lanes_close(&worker->lanes);
 	secret_keeper_close(worker->keeper);
-	park_drop_ready(worker);
+	park_close(worker);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
 	buffer_free(&worker->out);
