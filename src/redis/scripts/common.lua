@@ -22,11 +22,11 @@ function kinds.read(a, first, last)
 end
 
 function kinds.reset(a, first, last, dry)
+  read_all(first, last)
   for i = first, last do
     if not dry then
       call('DEL', keys[i])
     end
-    values[i] = false
   end
   return a, true
 end

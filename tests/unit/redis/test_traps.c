@@ -185,6 +185,7 @@ static void a_clock_ten_seconds_apart_is_put_right(void **state)
 		assert_in_range(ends[0].until_ns[0], before, os_wall_ns() + 2 * NS_PER_S);
 		assert_int_equal(ends[0].until_ns[0] % (2 * NS_PER_S), 0);
 	}
+	algo_limit_free(&limit);
 }
 
 static void no_key_is_used_that_is_not_declared(void **state)
