@@ -27,6 +27,7 @@ struct redis_step {
 	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {
 		unsigned char tries, kind;
+		bool by_c;  /* no script can decide it on the state that is there */
 		bool mends; /* `swap` goes before the step, and is not the step itself */
 		uint64_t clock_ns; /* Redis's, as it was heard last; 0: never */
 		struct step_swap *swap;

@@ -12,6 +12,7 @@ enum step_kind {
 	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
 	STEP_RESET,  /* any value is deleted */
 	STEP_BUCKET,
+	STEP_SLOTS,
 	STEP_WINDOW,
 	STEP_KINDS,
 };

@@ -73,7 +73,7 @@ static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *grant
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
 		if (pair[0].integer == (int64_t)i + 1) {
-			bool fits = pair[1].integer >= -1 && pair[1].integer < *granted;
+			bool fits = pair[1].integer >= -2 && pair[1].integer < *granted;
 
 			*granted = pair[1].integer;
 			return fits;
@@ -201,7 +201,7 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		if (seen->granted > 0)
 			return GRANTED;
 		if (seen->granted < 0)
-			return seen->has_text ? MENDED : PENDING;
+			return seen->granted == -1 && seen->has_text ? MENDED : PENDING;
 		return seen->fit != VALUE_OURS || is_mended(step, seen) ? MENDED : REFUSED;
 	}
 }
@@ -240,6 +240,7 @@ static enum step_end again(struct redis_step *step, struct seen *seen, enum verd
 	step_end(step);
 	step->own.clock_ns = seen->clock_ns;
 	step->own.mends = own == MENDED;
+	step->own.by_c |= seen->granted == -2;
 	if (own == MENDED) {
 		planned = plan_swap(step, seen, &seen->value);
 	} else if (own == PENDING && is_swapped(step)) {

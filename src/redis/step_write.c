@@ -59,14 +59,19 @@ void step_key(struct buffer *out, const char *prefix, struct slice key, const ch
 
 /* Kinds */
 
+/* Of shorter slots a call would too often come too late for the one that it was written for. */
+#define SLOT_LEAST_NS (50 * NS_PER_MS)
+
 static bool has_kind(const struct redis_step *step, enum step_kind *kind)
 {
-	if (step->call.op != ALGO_ACQUIRE)
+	if (step->call.op != ALGO_ACQUIRE || step->own.by_c)
 		return false;
 	if (step->limit->algorithm->step == bucket_step)
 		*kind = STEP_BUCKET;
 	else if (step->limit->algorithm->step == window_step)
 		*kind = STEP_WINDOW;
+	else if (step->limit->rows == ALGO_ROWS_SLOTS && step->limit->slots.slot_ns >= SLOT_LEAST_NS)
+		*kind = STEP_SLOTS;
 	else
 		return false;
 	return true;
@@ -145,6 +150,12 @@ static void add_bucket(struct buffer *out, const struct redis_step *step)
 	add_number(out, value_block_us(step->limit));
 }
 
+/* Redis's clock as it was heard, or ours. */
+static uint64_t clock_of(const struct redis_step *step)
+{
+	return step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
+}
+
 static void add_window(struct buffer *out, const struct redis_step *step)
 {
 	const struct algo_limit *limit = step->limit;
@@ -155,8 +166,7 @@ static void add_window(struct buffer *out, const struct redis_step *step)
 	add_number(out, step->call.cost);
 	add_number(out, limit->quota);
 	if (limit->cache) {
-		uint64_t clock_ns = step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
-		struct algo_window window = algo_window_at(limit, step_moment(step, clock_ns).wall_ns);
+		struct algo_window window = algo_window_at(limit, step_moment(step, clock_of(step)).wall_ns);
 
 		add_number(out, window.start_ns / 1000);
 		add_number(out, window.end_ns / 1000);
@@ -166,6 +176,29 @@ static void add_window(struct buffer *out, const struct redis_step *step)
 		add_number(out, limit->period_ns / 1000);
 		add_number(out, limit->period_ns % 1000);
 	}
+}
+
+/* The slot that Redis's clock is in, if ours is right. */
+static void add_slots(struct buffer *out, const struct redis_step *step)
+{
+	const struct algo_limit *limit = step->limit;
+	uint64_t now_ns = step_moment(step, clock_of(step)).now_ns;
+	uint64_t slot = slots_number(&limit->slots, now_ns);
+	uint64_t start_ns = slots_start(&limit->slots, slot);
+	uint64_t stop_ns = slots_start(&limit->slots, slot + 1);
+	uint64_t until_ns = start_ns + limit->slots.period_ns;
+	char head[VALUE_HEAD_MAX];
+
+	add_slice(out, (struct slice){head, value_head(limit, head)});
+	add_number(out, step->repeat);
+	add_number(out, step->call.cost);
+	add_number(out, limit->quota);
+	add_number(out, start_ns / 1000);
+	add_number(out, start_ns % 1000);
+	add_number(out, stop_ns / 1000);
+	add_number(out, stop_ns % 1000);
+	add_number(out, until_ns % 1000 ? until_ns : until_ns / 1000);
+	add_number(out, limit->slots.weighted ? limit->slots.slot_ns / 1000 : 0);
 }
 
 static void add_swap(struct buffer *out, const struct redis_step *step)
@@ -187,6 +220,7 @@ static const struct kind {
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
     [STEP_BUCKET] = {"bucket", 8, add_bucket, SCRIPT_BUCKET},
+    [STEP_SLOTS] = {"slots", 10, add_slots, SCRIPT_SLOTS},
     [STEP_WINDOW] = {"window", 7, add_window, SCRIPT_WINDOW},
 };
 

@@ -185,7 +185,11 @@ static void write_word(const struct algo_limit *limit, const struct algo_state *
 	}
 }
 
-/* The end and the newest name, then uses: end:units, or end:units:name. */
+/*
+ * A use is end:units, or end:units:name where the name isn't the end. The state's own end and name
+ * are those of the last use; if they are not, because that was given back, they stand behind it as
+ * a use of no units.
+ */
 static bool read_use(struct slice text, struct uses_entry *use)
 {
 	struct slice units;
@@ -194,8 +198,20 @@ static bool read_use(struct slice text, struct uses_entry *use)
 		return false;
 	units = slice_cut(&text, ':');
 	use->id = use->until_ns;
-	return parse_u64(units, &use->units) && use->units > 0 && use->units <= UINT32_MAX + 1ULL &&
+	return parse_u64(units, &use->units) && use->units <= UINT32_MAX + 1ULL &&
 	       (text.len == 0 || parse_u64(text, &use->id));
+}
+
+static void write_use(struct buffer *out, struct uses_entry use)
+{
+	write_time(out, use.until_ns);
+	buffer_add_text(out, ":");
+	buffer_add_u64(out, use.units);
+	if (use.id != use.until_ns) {
+		buffer_add_text(out, ":");
+		buffer_add_u64(out, use.id);
+	}
+	buffer_add_text(out, " ");
 }
 
 static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
@@ -203,49 +219,66 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
 }
 
+/* What the state says besides its uses, as a use of no units. */
+static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
+{
+	struct uses_entry end = {0, last->until_ns, last->until_ns};
+
+	if (limit->rows == ALGO_ROWS_PLACES)
+		return (struct uses_entry){0};
+	if (limit->rows == ALGO_ROWS_LOG)
+		end.id = last->id;
+	return end;
+}
+
 static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	struct uses *uses = &value->uses;
+	struct uses_entry end = {0};
 	uint64_t units = 0;
 
-	if (!parse_u64(slice_cut(&text, ' '), &uses->until_ns) ||
-	    !parse_u64(slice_cut(&text, ' '), &uses->newest_id))
-		return false;
 	while (text.len > 0) {
 		struct uses_entry *use = &uses->uses[uses->count];
 
 		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
-		    (uses->count > 0 && !is_after(use, use - 1)))
+		    (uses->count > 0 && !is_after(use, use - 1) && use->units > 0))
 			return false;
+		if (use->units == 0 && text.len > 0)
+			return false;
+		end = end_of(limit, use);
+		if (use->units == 0)
+			end.id = use->id;
+		else
+			uses->count++;
 		units += use->units;
-		uses->count++;
 	}
-	return units <= UNITS_MAX;
+	uses->until_ns = end.until_ns;
+	uses->newest_id = limit->rows == ALGO_ROWS_LOG ? end.id : 0;
+	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
 }
 
-static uint64_t write_uses(const struct uses *uses, struct buffer *out)
+static uint64_t write_uses(const struct algo_limit *limit, const struct uses *uses,
+                           struct buffer *out)
 {
+	struct uses_entry end = {0};
 	uint64_t until_ns = uses->until_ns;
 
-	buffer_add_u64(out, uses->until_ns);
-	buffer_add_text(out, " ");
-	buffer_add_u64(out, uses->newest_id);
 	for (size_t i = 0; i < uses->count; i++) {
-		const struct uses_entry *use = &uses->uses[i];
-
-		buffer_add_text(out, " ");
-		write_time(out, use->until_ns);
-		buffer_add_text(out, ":");
-		buffer_add_u64(out, use->units);
-		if (use->id != use->until_ns) {
-			buffer_add_text(out, ":");
-			buffer_add_u64(out, use->id);
-		}
-		until_ns = u64_max(until_ns, use->until_ns);
+		write_use(out, uses->uses[i]);
+		end = end_of(limit, &uses->uses[i]);
+		until_ns = u64_max(until_ns, uses->uses[i].until_ns);
 	}
+	if (end.until_ns != uses->until_ns ||
+	    (limit->rows == ALGO_ROWS_LOG && end.id != uses->newest_id))
+		write_use(out, (struct uses_entry){0, uses->until_ns,
+		                                   limit->rows == ALGO_ROWS_LOG ? uses->newest_id
+		                                                                : uses->until_ns});
+	if (until_ns > 0)
+		out->len--; /* the last blank */
 	return until_ns;
 }
 
+/* Uses that the text may have, and `more`. */
 static bool make_room(struct slice text, size_t more, struct value *value)
 {
 	size_t most = more + 1;
@@ -313,7 +346,7 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 
 	buffer_add(out, head, value_head(limit, head));
 	if (limit->rows != ALGO_ROWS_NONE) {
-		until_ns = write_uses(&value->uses, out);
+		until_ns = write_uses(limit, &value->uses, out);
 	} else {
 		until_ns = value->word.until_ns;
 		write_word(limit, &value->word, out);

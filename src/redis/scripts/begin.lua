@@ -6,8 +6,9 @@
 --
 -- Returns the time in microseconds; for each key the value as it was before, none where it said
 -- nothing any more; and the steps of which not all requests were granted: where each is, and how
--- many were; -1: it has to be tried again. Times are whole microseconds, and parts of one.
-local call, format, sub, byte, floor = redis.call, string.format, string.sub, string.byte, math.floor
+-- many were; -1: it has to be tried again; -2: no script can decide it. Times are whole microseconds, and parts of one.
+local call, floor = redis.call, math.floor
+local format, sub, byte, gmatch = string.format, string.sub, string.byte, string.gmatch
 local keys, args, kinds = KEYS, ARGV, {}
 local clock = call('TIME')
 local now, now_ns = clock[1] * 1000000 + clock[2], 0

@@ -6,7 +6,7 @@ import re
 import sys
 
 # Kinds that have a script of their own, since most calls need no other; all others share one.
-ALONE = ["bucket", "window"]
+ALONE = ["bucket", "slots", "window"]
 COMMON = ["common"]
 
 

@@ -251,8 +251,8 @@ static void what_is_no_value_is_replaced(void **state)
 {
 	static const char *const texts[] = {
 	    "", "nonsense", "token_bucket 5/s 10 ", "token_bucket 5/s 10 x", "token_bucket 5/s 10 inf",
-	    "token_bucket 5/s 10 99999999999999999999", "fixed_window d UTC 1 2", "sliding_window m 0 0 1:1",
-	    "sliding_log m 5 5 :::: ::", "base m UTC 0", "token_bucket 5/s", "warm_up 5/s 9 1 1 1 1"};
+	    "token_bucket 5/s 10 99999999999999999999", "fixed_window d UTC 1 2", "sliding_window m 1:1",
+	    "sliding_log m :::: ::", "base m UTC 0", "sliding_window m 1795341598000000:0 1795341599000000:0", "token_bucket 5/s", "warm_up 5/s 9 1 1 1 1"};
 
 	(void)state;
 	for (size_t i = 0; i < KINDS; i++) {
@@ -281,10 +281,10 @@ static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsig
 	static const char *const texts[] = {
 	    "", "token_bucket 5/s 10 1795341598000000", "token_bucket 9/s 3 9999999999999999",
 	    "fixed_window d UTC 9999999999999999 9999999999", "warm_up 5/s 1 9999999999999999999 4294967295",
-	    "sliding_window m 18446744073709551615 0 1795341598000000:4294967296 1795341599000000:1",
-	    "sliding_log m 1795341598000000000 18446744073709551615 1795341598000000:1:18446744073709551615",
-	    "base m UTC 18446744073709551615 0 9999999999999999:4294967296:1",
-	    "sliding_counter m 1 1 9999999999999999999:4294967295", "sliding_log m 1 2 3:4:5 6:7:8"};
+	    "sliding_window m 1795341598000000:4294967296 9999999999999999999:1",
+	    "sliding_log m 1795341598000000:1:18446744073709551615 1795341598000000:0:1",
+	    "base m UTC 1795341598000000:4294967296:1 9999999999999999:0",
+	    "sliding_counter m 9999999999999999999:4294967295", "sliding_log m 3:4:5 6:7:8"};
 	struct redis_reply reply = {.type = (enum redis_type)drawn(REDIS_ARRAY)};
 	size_t n = drawn(4);
 
