@@ -269,13 +269,17 @@ static bool explain_swap(const struct redis_step *step, struct algo_outcome *out
 	return read;
 }
 
-/* The end of what a reset has forgotten; of another limit's value it is not known. */
+/* The end of what a reset has forgotten, if that said anything; of another limit's it is not known. */
 static uint64_t forgotten_until(const struct redis_step *step, const struct seen *seen)
 {
+	const struct value *value = &seen->value;
+	uint64_t until_ns = value->word.until_ns;
+
 	if (seen->fit == VALUE_OTHER)
-		return seen->text.len > 0 ? UINT64_MAX : 0;
-	return step->limit->rows != ALGO_ROWS_NONE ? seen->value.uses.until_ns
-	                                           : seen->value.word.until_ns;
+		return seen->has_text ? UINT64_MAX : 0;
+	if (step->limit->rows != ALGO_ROWS_NONE)
+		until_ns = value->uses.count > 0 ? value->uses.uses[value->uses.count - 1].until_ns : 0;
+	return until_ns > seen->time.now_ns ? until_ns : 0;
 }
 
 static enum step_end done(struct redis_step *step, struct seen *seen,

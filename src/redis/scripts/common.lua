@@ -22,8 +22,8 @@ function kinds.read(a, first, last)
 end
 
 function kinds.reset(a, first, last, dry)
-  read_all(first, last)
   for i = first, last do
+    read_all(i, i) -- a key may come twice
     if not dry then
       call('DEL', keys[i])
     end
