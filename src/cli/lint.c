@@ -16,11 +16,13 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 {
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		struct store_capacity room = store_capacity_planned(capacity, &limit->algo);
+		const struct weir_limit *here = limit->local ? limit->local : limit;
+		struct store_capacity room = store_capacity_planned(capacity, &here->algo);
 
 		if (!room.is_shared)
-			printf("%s: limit \"%s\": room for %llu keys, %llu bytes at most\n", path, limit->name,
-			       (unsigned long long)room.keys, (unsigned long long)room.bytes);
+			printf("%s: limit \"%s\": room for %llu keys%s, %llu bytes at most\n", path, limit->name,
+			       (unsigned long long)room.keys, limit->local ? " while its Redis is away" : "",
+			       (unsigned long long)room.bytes);
 	}
 }
 
@@ -42,6 +44,7 @@ static void say_warning(void *context, const struct rules_warning *warning)
 /* As the server would: what a file asks for can be well formed and impossible. */
 static int check_config(struct check *check, const weir_config *config, struct weir_error *error)
 {
+	struct stores stores = {0};
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
 	struct settings_plan plan;
@@ -49,7 +52,8 @@ static int check_config(struct check *check, const weir_config *config, struct w
 
 	status = settings_resolve(&(struct settings){0}, config, &plan, error) ?:
 	         weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error) ?:
-	         engine_open(config, table, NULL, &engine, error);
+	         stores_open_main(&stores, plan.redis, config, table, error) ?:
+	         server_config_engine(config, table, &stores, &engine, error);
 	if (status == WEIR_OK) {
 		for (const struct rules_warning *w = config->warnings; w; w = w->next)
 			say_warning(check, w);
@@ -57,6 +61,7 @@ static int check_config(struct check *check, const weir_config *config, struct w
 		say_room(check->path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	}
 	weir_engine_close(engine);
+	stores_close(&stores);
 	weir_table_close(table);
 	return status;
 }

@@ -37,17 +37,20 @@ static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
                        const struct rules_limit *from, struct weir_error *error)
 {
 	struct weir_limit *local = &engine->locals[engine->local_count];
+	uint64_t nodes = engine->table->nodes ? engine->table->nodes : engine->config->nodes;
+	struct weir_error inner;
 	int status;
 
 	if (!engine_remote_store(engine->table, limit)) {
 		store_join(engine->table->store, &limit->algo);
 		return WEIR_OK;
 	}
-	status = limit_init_local(local, limit, &from->options,
-	                          engine->table->nodes ? engine->table->nodes : engine->config->nodes,
-	                          engine->table->store, error);
+	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
 	if (status != WEIR_OK)
-		return status;
+		return error_set(error, status,
+		                 "expected a limit of which each of %llu servers can grant a part while Redis is "
+		                 "away, found one of which they can't: %s",
+		                 (unsigned long long)nodes, inner.message);
 	engine->local_count++;
 	store_join(engine->table->store, &local->algo);
 	limit->local = local;

@@ -81,12 +81,9 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 }
 
 /* For each limit its store; NULL: the table's. */
-static int find_stores(struct server_config *config, weir_table *table, struct stores *stores,
+static int find_stores(const struct weir_config *rules, weir_table *table, struct stores *stores,
                        struct store **out, struct weir_error *error)
 {
-	const struct weir_config *rules = config->rules;
-
-	config->has_stores = stores->main != NULL;
 	for (size_t i = 0; i < rules->limit_count; i++) {
 		const struct rules_store *named = &rules->limits[i].store;
 		const char *url = rules_store(&rules->limits[i], NULL);
@@ -97,23 +94,37 @@ static int find_stores(struct server_config *config, weir_table *table, struct s
 			continue;
 		}
 		status = stores_open(stores, url, rules, &out[i], error);
-		if (status != WEIR_OK)
+		if (status != WEIR_OK) {
+			error->line = named->line;
+			error->column = named->column;
 			return status;
-		config->has_stores = true;
+		}
 	}
 	return WEIR_OK;
+}
+
+int server_config_engine(const struct weir_config *rules, weir_table *table, struct stores *stores,
+                         weir_engine **out, struct weir_error *error)
+{
+	struct store **found = calloc(rules->limit_count + 1, sizeof *found);
+	int status = found ? find_stores(rules, table, stores, found, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status == WEIR_OK)
+		status = engine_open(rules, table, found, out, error);
+	free(found);
+	return status;
 }
 
 int server_config_compile(struct server_config *config, weir_table *table, struct stores *stores,
                           struct metrics *metrics, struct weir_error *error)
 {
-	struct store **found = calloc(config->rules->limit_count + 1, sizeof *found);
-	int status = found ? find_stores(config, table, stores, found, error)
-	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+	const struct weir_config *rules = config->rules;
+	int status = server_config_engine(rules, table, stores, &config->engine, error);
 
-	if (status == WEIR_OK)
-		status = engine_open(config->rules, table, found, &config->engine, error);
-	free(found);
+	config->has_stores = stores->main != NULL;
+	for (size_t i = 0; i < rules->limit_count; i++)
+		config->has_stores |= rules_store(&rules->limits[i], NULL) != NULL;
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
 }
 

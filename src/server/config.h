@@ -39,6 +39,13 @@ int server_config_read(const char *path, struct weir_config **out, struct weir_e
 int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
 
 /**
+ * The engine of `rules`, whose limits are at the stores that they name: opens these, and connects to
+ * nothing. Errors as engine_open and stores_open.
+ */
+int server_config_engine(const struct weir_config *rules, weir_table *table, struct stores *stores,
+                         weir_engine **out, struct weir_error *error);
+
+/**
  * Compiles what server_config_open has read, for one table, and opens the stores that its limits
  * name. Errors as engine_open and stores_open.
  */

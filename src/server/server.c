@@ -120,14 +120,11 @@ static int open_main_store(struct server *server, struct weir_error *error)
 	int status;
 
 	stores->log = server->shared.log;
-	if (!server->plan.redis)
-		return WEIR_OK;
-	status = stores_open(stores, server->plan.redis, server->config->rules, &stores->main, error);
-	if (status != WEIR_OK)
-		return status;
-	server->plan.redis = stores->items[stores->main->index].url;
-	server->shared.table->remote = stores->main;
-	return WEIR_OK;
+	status = stores_open_main(stores, server->plan.redis, server->config->rules,
+	                          server->shared.table, error);
+	if (status == WEIR_OK && stores->main)
+		server->plan.redis = stores->items[stores->main->index].url;
+	return status;
 }
 
 static int open_server(struct server *server, struct weir_error *error)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/table.h"
 #include "rules/model.h"
 
 /* By the thread that sees it. */
@@ -68,7 +69,7 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 		}
 	if (stores->count == STORES_MAX)
 		return error_set(error, WEIR_ERANGE,
-		                 "store: expected at most %d stores since the server started, found one "
+		                 "expected at most %d stores since the server started, found one "
 		                 "more", STORES_MAX);
 	status = open_item(stores, item, url, rules, error);
 	if (status != WEIR_OK) {
@@ -78,6 +79,15 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 	item->store->index = stores->count++;
 	*out = item->store;
 	return WEIR_OK;
+}
+
+int stores_open_main(struct stores *stores, const char *url, const struct weir_config *rules,
+                     weir_table *table, struct weir_error *error)
+{
+	int status = url ? stores_open(stores, url, rules, &stores->main, error) : WEIR_OK;
+
+	table->remote = stores->main;
+	return status;
 }
 
 void stores_close(struct stores *stores)

@@ -76,6 +76,22 @@ LIKELY = [
 ]
 
 
+def test_lint_refuses_what_a_server_would(tmp_path):
+    file = tmp_path / "weir.yaml"
+    big = "limits:\n  a: {{ algorithm: token_bucket, rate: 5/m, burst: 40000000{} }}\n"
+    many = "limits:\n" + "".join(
+        f"  l{i}: {{ algorithm: token_bucket, rate: 5/s, store: redis://h/{i} }}\n" for i in range(65))
+    for text, place, message in (
+            ("nodes: 3\n" + big.format(", store: redis://h"), "3:3", "expected a limit of which each of 3"),
+            ("nodes: 3\n" + many, "67:53", "expected at most 64 stores")):
+        file.write_text(text)
+        for done in (weir("lint", file), weir("serve", "-c", file)):
+            assert done.returncode == 1
+            assert f"{file}:{place}: error: {message}" in done.stdout + done.stderr
+    file.write_text("nodes: 3\n" + big.format(""))
+    assert weir("lint", "--strict", file).returncode == 0
+
+
 @pytest.mark.parametrize("text", [*UNLIKELY, *LIKELY])
 def test_lint_warns_of_stores_that_are_unlikely_meant(tmp_path, text):
     file = tmp_path / "weir.yaml"
