@@ -38,6 +38,8 @@ MORE = f"""
   user: {{ algorithm: token_bucket, rate: 30/d }}
   site: {{ algorithm: fixed_window, rate: 50/year }}
   here: {{ algorithm: token_bucket, rate: 10/d, store: memory }}
+  bucket_chunks: {{ algorithm: token_bucket, rate: 1000/d, chunk: 5% }}
+  window_chunks: {{ algorithm: fixed_window, rate: 1000/year, chunk: 5% }}
 rules:
   - {{ match: {{ path: /both }}, key: [user], limits: [user] }}
   - {{ match: {{ path: /both }}, key: [host], limits: [site] }}
@@ -282,6 +284,28 @@ def calls_of_scripts(redis):
     after = []
     yield lambda: after[0] - before
     after.append(redis.calls()["evalsha"])
+
+
+@pytest.mark.parametrize("limit", ["bucket_chunks", "window_chunks"])
+def test_chunks_grant_no_more_than_the_limit_and_in_the_end_all_of_it(fleet, shared_redis, key, limit):
+    acquire = [("WEIR.ACQUIRE", limit, key)]
+    with Wire(fleet[0].resp) as wire, calls_of_scripts(shared_redis) as calls:
+        total = sum(wire.command(*acquire[0])[0] for _ in range(200))
+    assert total == 200
+    assert calls() <= 10
+    total += granted(at_once(fleet, acquire * 400))
+    # What three have and don't use, the fourth is denied.
+    assert 1000 - 3 * 50 <= total <= 1000
+
+    def asked_until_the_end():
+        nonlocal total
+        total += granted(at_once(fleet, acquire * 10))
+        return total >= 1000
+
+    # What is not used is given back when the key has been idle for a while.
+    until(asked_until_the_end, "what was left in chunks")
+    assert granted(at_once(fleet, acquire * 60)) == 0
+    assert total == 1000
 
 
 def test_a_denial_is_not_asked_for_again_and_again(fleet, shared_redis, key):
