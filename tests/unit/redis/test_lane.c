@@ -125,6 +125,21 @@ static void a_chain_is_all_or_nothing(void **state)
 	end(s);
 }
 
+/* Each alone has room; the first takes, and whoever made the chain gives that back. */
+static void steps_on_one_key_are_no_group(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		make(s, &ones[i], "little", 3);
+	run_chain(s, ones, 2);
+	assert_true(ones[0].job.outcome.allowed && !ones[0].job.withheld);
+	assert_true(!ones[1].job.outcome.allowed && !ones[1].job.withheld);
+	end(s);
+}
+
 static void a_group_is_never_cut_in_two(void **state)
 {
 	struct scene *s = begin(NULL);
@@ -139,7 +154,7 @@ static void a_group_is_never_cut_in_two(void **state)
 		s->store->kind->submit(s->lane, &ones[i].job);
 	}
 	for (size_t i = 0; i < 3; i++)
-		make(s, &chain[i], i == 2 ? "none" : "g", i == 2 ? 6 : 1);
+		make(s, &chain[i], i == 2 ? "none" : i == 1 ? "h" : "g", i == 2 ? 6 : 1);
 	run_chain(s, chain, 3);
 	assert_true(chain[0].job.withheld && chain[1].job.withheld);
 	assert_int_equal(stats_of(s).calls, 2);
@@ -394,6 +409,7 @@ int main(void)
 	    cmocka_unit_test(another_cost_of_a_key_keeps_its_turn),
 	    cmocka_unit_test(a_turn_of_many_keys_is_a_few_calls),
 	    cmocka_unit_test(a_chain_is_all_or_nothing),
+	    cmocka_unit_test(steps_on_one_key_are_no_group),
 	    cmocka_unit_test(a_group_is_never_cut_in_two),
 	    cmocka_unit_test(steps_are_made_again),
 	    cmocka_unit_test(a_step_that_is_answered_by_nonsense_fails_alone),
