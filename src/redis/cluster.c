@@ -90,6 +90,15 @@ bool cluster_has(struct cluster *cluster, unsigned node)
 	return has;
 }
 
+bool cluster_serves(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	bool serves = cluster->nodes[node].slots > 0;
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return serves;
+}
+
 struct health *cluster_health(struct cluster *cluster, unsigned node)
 {
 	return &cluster->nodes[node].health;

@@ -35,6 +35,8 @@ void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *hos
 void cluster_drop(struct cluster *cluster, unsigned node);
 /** Whether the map or the URL names a node. If not, a lane that expects nothing of it drops it. */
 bool cluster_has(struct cluster *cluster, unsigned node);
+/** Whether the map names it. */
+bool cluster_serves(struct cluster *cluster, unsigned node);
 
 /** A node's own: what is dead denies its own slots alone. */
 struct health *cluster_health(struct cluster *cluster, unsigned node);

@@ -37,6 +37,7 @@ struct redis_store {
 	char *prefix;
 	struct redis_url url;
 	struct cluster *cluster;
+	_Atomic bool is_away;  /* as `switched` was told */
 	struct denied *denied; /* NULL: none are kept */
 	struct chunks *chunks;
 	pthread_mutex_t lock; /* of: */

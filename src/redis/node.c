@@ -31,8 +31,13 @@ static void go_away(const struct redis_node *node, const char *why, uint64_t pro
 	struct redis_lane *lane = node->lane;
 	struct health *health = health_of(lane, node->number);
 	char told[sizeof node->trouble + REDIS_HOST_MAX];
+	bool is_new = health_fail(health, probe_ns);
 
-	if (health_fail(health, probe_ns)) {
+	/* Others have no keys, so nobody misses them. */
+	if (!cluster_serves(lane->store->cluster, node->number))
+		return;
+	if (is_new) {
+		atomic_store_explicit(&lane->store->is_away, true, memory_order_release);
 		count_more(&lane->counts.switches, 1);
 		snprintf(told, sizeof told, "%s:%u: %s", node->host.name, (unsigned)node->host.port, why);
 		tell_switch(lane, told);
@@ -42,13 +47,26 @@ static void go_away(const struct redis_node *node, const char *why, uint64_t pro
 		lane_alarm_at(lane, health_probe_ns(health));
 }
 
+/* Tells that the store is back when all nodes are up that serve slots; a dead one may have lost
+ * them.
+ */
+static void look_whether_back(const struct redis_lane *lane)
+{
+	_Atomic bool *is_away = &lane->store->is_away;
+
+	if (atomic_load_explicit(is_away, memory_order_relaxed) &&
+	    cluster_is_up(lane->store->cluster) &&
+	    atomic_exchange_explicit(is_away, false, memory_order_acq_rel))
+		tell_switch(lane, NULL);
+}
+
 static void come_back(struct redis_node *node)
 {
 	struct health *health = health_of(node->lane, node->number);
 
 	node->era = health_era(health);
-	if (health_back(health))
-		tell_switch(node->lane, NULL);
+	health_back(health);
+	look_whether_back(node->lane);
 }
 
 static void probed(struct link_call *link, const struct redis_reply *reply)
@@ -137,7 +155,7 @@ static void probe(struct redis_lane *lane, unsigned number)
 
 	if (health_is_up(health) || lane->is_closing)
 		return;
-	if (health_claim(health, lane_now_ns(lane)) && cluster_has(lane->store->cluster, number)) {
+	if (health_claim(health, lane_now_ns(lane))) {
 		if (!node)
 			node_open(lane, number); /* which probes when it is ready */
 		else if (node->ready_deadline_ns == 0)
@@ -176,11 +194,13 @@ static void forget(struct redis_node *node, const char *why, uint64_t probe_ns)
 	struct task *waiting = task_list_take(&node->waiting);
 
 	lane->nodes[number] = NULL;
+	if (node->asks_map)
+		cluster_doubt(lane->store->cluster);
 	if (says_it)
 		go_away(node, why, probe_ns);
 	node_free(node);
 	task_fail_all(lane, waiting, WEIR_ESTORE);
-	if (says_it)
+	if (says_it && cluster_serves(lane->store->cluster, number))
 		probe(lane, number);
 }
 
@@ -339,8 +359,11 @@ void nodes_tick(struct redis_lane *lane)
 		/* The cluster has it no more, or it was only asked. */
 		if (lane->nodes[i] && !cluster_has(lane->store->cluster, i))
 			leave(lane->nodes[i]);
-		probe(lane, i);
+		/* Others are tried when something is to be sent there. */
+		if (!health_is_up(health_of(lane, i)) && cluster_serves(lane->store->cluster, i))
+			probe(lane, i);
 	}
+	look_whether_back(lane);
 	nodes_send(lane, lane->later_ns <= now_ns ? task_list_take(&lane->later) : NULL);
 	if (lane->later.first)
 		lane_alarm_at(lane, lane->later_ns);

@@ -311,6 +311,8 @@ static void map_replied(struct link_call *link, const struct redis_reply *reply)
 
 	if (reply)
 		cluster_learn(node->lane->store->cluster, reply, &node->host);
+	else
+		cluster_doubt(node->lane->store->cluster);
 	call_close(call);
 }
 

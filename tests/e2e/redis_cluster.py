@@ -15,22 +15,30 @@ class RedisCluster:
     """Masters and their replicas on free ports. A dead master leaves the others' slots in service."""
 
     def __init__(self, directory, masters=3, replicas=1, program="redis"):
+        self.directory = directory
+        self.program = program
         self.nodes = []
         try:
-            for number in range(masters * (1 + replicas)):
-                self.nodes.append(RedisServer(
-                    directory / f"node-{number}", "--cluster-enabled", "yes",
-                    "--cluster-node-timeout", NODE_TIMEOUT, "--cluster-require-full-coverage", "no",
-                    "--cluster-replica-validity-factor", 0, "--repl-diskless-sync-delay", 0,
-                    program=program))
+            for _ in range(masters * (1 + replicas)):
+                self._start()
             self._join(replicas)
         except BaseException:
             self.stop()
             raise
 
+    def _start(self):
+        self.nodes.append(RedisServer(
+            self.directory / f"node-{len(self.nodes)}", "--cluster-enabled", "yes",
+            "--cluster-node-timeout", NODE_TIMEOUT, "--cluster-require-full-coverage", "no",
+            "--cluster-replica-validity-factor", 0, "--repl-diskless-sync-delay", 0,
+            program=self.program))
+
     def _join(self, replicas):
         self._cli("create", *(self.address(node) for node in self.nodes),
                   "--cluster-replicas", replicas, "--cluster-yes")
+        self._wait_until_settled()
+
+    def _wait_until_settled(self):
         until(lambda: all(self._is_settled(node) for node in self.nodes), "the cluster to be whole")
 
     @staticmethod
@@ -110,6 +118,20 @@ class RedisCluster:
         """As an operator does."""
         self._cli("reshard", self.address(source), "--cluster-from", self.id_of(source),
                   "--cluster-to", self.id_of(target), "--cluster-slots", slots, "--cluster-yes")
+
+    def add(self):
+        """One more master, without slots."""
+        known = self.address(self.nodes[0])
+        self._start()
+        self._cli("add-node", self.address(self.nodes[-1]), known)
+        self._wait_until_settled()
+        return self.nodes[-1]
+
+    def remove(self, node):
+        """A master without slots, for good."""
+        self.nodes.remove(node)
+        self._cli("del-node", self.address(self.nodes[0]), self.id_of(node))
+        node.stop()
 
     def wait_for_new_master(self, replica):
         """After its master's death, until all that live know of its promotion."""

@@ -122,6 +122,12 @@ class RedisServer:
         """CLIENT KILL of every connection but the test's."""
         self.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
+    def pass_on(self, key="passed-on"):
+        """Waits until its replica has all that was written so far."""
+        # WAIT is about the writes of its own connection.
+        self.client.set(key, 1)
+        assert self.client.wait(1, 1000 * PATIENCE) == 1
+
     def cpu_seconds(self):
         """Processor time of all its threads so far, to the nanosecond."""
         clock = ~self.pid << 3 | 2  # CLOCK_PROCESS_CPUTIME_ID of that process

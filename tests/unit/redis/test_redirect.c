@@ -41,6 +41,7 @@ struct paper {
 	struct store *store;
 	struct store_lane *lane;
 	struct algo_limit limit;
+	size_t away, back; /* as often as it was told */
 };
 
 struct one {
@@ -81,6 +82,14 @@ static void no_alarm(struct redis_port *port, uint64_t at_ns)
 
 static const struct redis_port_kind kind = {dial, nothing_to_do, hang_up, no_alarm};
 
+static void switched(void *context, const struct store *store, const char *why)
+{
+	struct paper *p = context;
+
+	assert_ptr_equal(store, p->store);
+	*(why ? &p->away : &p->back) += 1;
+}
+
 static struct paper *begin(void)
 {
 	struct paper *p = calloc(1, sizeof *p);
@@ -93,7 +102,9 @@ static struct paper *begin(void)
 	    WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis-cluster://h:7000",
 	                                                          .prefix = "weir:",
-	                                                          .timeout_ns = TIMEOUT_NS},
+	                                                          .timeout_ns = TIMEOUT_NS,
+	                                                          .switched = switched,
+	                                                          .context = p},
 	                                  &p->store, NULL),
 	                 WEIR_OK);
 	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
@@ -471,10 +482,15 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	assert_failed(&upper);
 	redis_store_stats(p->store, &stats);
 	assert_false(stats.is_up);
+	assert_int_equal(p->away, 1);
+	assert_int_equal(p->back, 0);
 	ask(p, &lower, false);
 	answer(p, SEED, strstr(sent(p, SEED), "CLUSTER") ? NOTHING GRANTED : GRANTED);
 	assert_granted(&lower);
 	settle(p, SEED, 7003);
+	redis_lane_tick(p->lane, os_monotonic_ns() + 11 * NS_PER_S);
+	assert_int_equal(p->away, 1);
+	assert_int_equal(p->back, 1);
 	ask(p, &upper, true);
 	accept(p, 7003, "EVALSHA ");
 	answer(p, 7003, GRANTED);
@@ -543,6 +559,25 @@ static void a_node_that_is_down_is_not_asked_again(void **state)
 	end(p);
 }
 
+/* The URL names it, and no key goes there. */
+static void a_node_without_slots_may_be_dead(void **state)
+{
+	struct paper *p = begin_with_map();
+	struct redis_node *node;
+	struct line *gone;
+
+	(void)state;
+	settle(p, 7001, 7001);
+	gone = line_to(p, SEED);
+	node = gone->node;
+	gone->node = NULL;
+	redis_node_lost(node, "reset");
+	for (unsigned i = 0; i < 3; i++)
+		redis_lane_tick(p->lane, os_monotonic_ns() + (20 + i) * NS_PER_S);
+	assert_int_equal(p->away + p->back, 0);
+	end(p);
+}
+
 static void a_slot_that_nobody_serves_fails_alone(void **state)
 {
 	struct paper *p = begin_with_map();
@@ -602,6 +637,7 @@ int main(void)
 	    cmocka_unit_test(a_node_that_is_lost_fails_its_own_keys_until_another_has_them),
 	    cmocka_unit_test(a_connection_from_before_it_was_away_is_opened_anew),
 	    cmocka_unit_test(a_node_that_is_down_is_not_asked_again),
+	    cmocka_unit_test(a_node_without_slots_may_be_dead),
 	    cmocka_unit_test(a_slot_that_nobody_serves_fails_alone),
 	    cmocka_unit_test(nodes_that_are_gone_are_hung_up),
 	    cmocka_unit_test(redirections_without_sense_put_a_node_away),
