@@ -77,6 +77,14 @@ static void collect(const struct turn *turn, struct plan *plan, struct weir_deci
 			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
 }
 
+static bool has_remote(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].remote && stage_has(plan, &plan->steps[i]))
+			return true;
+	return false;
+}
+
 /* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
 static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
@@ -106,9 +114,10 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 
 bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	if (!plan->submitted && !submit_stage(turn, plan, d))
+	if (!plan->submitted && has_remote(plan) && !submit_stage(turn, plan, d))
 		return false;
-	collect(turn, plan, d);
+	if (plan->submitted)
+		collect(turn, plan, d);
 	if (plan->cancelled && !stage_gives(plan->stage))
 		plan->passes = false;
 	return true;

@@ -18,7 +18,7 @@ struct weir_table {
 };
 
 /* engine_remote_store where either has named a store. Apart: a check in memory has no room for it. */
-__attribute__((noinline, cold, unused)) static struct store *
+__attribute__((noinline, unused)) static struct store *
 engine_named_store(const struct weir_table *table, const struct weir_limit *limit)
 {
 	struct store *store = limit->store ? limit->store : table->remote;
