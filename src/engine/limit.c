@@ -97,8 +97,14 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	share(&own.base, nodes);
 	share(&own.max, nodes);
 	status = limit_init(limit, &own, error);
-	if (status == WEIR_OK)
+	if (status == WEIR_OK) {
 		stand_in(limit, origin, store);
+	} else if (error) {
+		struct weir_error why = *error;
+
+		error_set(error, status, "the part of one of %llu nodes: %s", (unsigned long long)nodes,
+		          why.message);
+	}
 	return status;
 }
 

@@ -236,6 +236,29 @@ static void local_grants_a_share_by_counts_of_its_own(void **state)
 	}
 }
 
+/* Which is seldom: this one would take 30 years to be full again. */
+static void a_share_that_can_not_be_is_an_error(void **state)
+{
+	const struct rules_limit limit = {.options = {.name = "long", .rate = {19, 365, WEIR_DAY},
+	                                              .burst = 300, .algorithm = WEIR_TOKEN_BUCKET},
+	                                  .line = 7};
+	const struct weir_config config = {.limits = &limit, .limit_count = 1, .nodes = 10};
+	struct server s;
+	struct weir_error error = {0};
+	weir_engine *engine;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	assert_int_equal(engine_open(&config, s.table, &s.table->store, &engine, NULL), WEIR_OK);
+	weir_engine_close(engine);
+	assert_int_equal(engine_open(&config, s.table, NULL, &engine, &error), WEIR_ERANGE);
+	assert_non_null(strstr(error.message, "the part of one of 10 nodes: "));
+	assert_int_equal(error.line, 7);
+	close_server(&s);
+	close_redis();
+}
+
 /* By the plan itself, and by a permit. */
 static void what_local_took_is_given_back_there(void **state)
 {
@@ -422,6 +445,7 @@ int main(void)
 	    cmocka_unit_test(refunds_and_resets_fail_without_their_store),
 	    cmocka_unit_test(a_reset_forgets_what_was_used_without_the_store),
 	    cmocka_unit_test(local_grants_a_share_by_counts_of_its_own),
+	    cmocka_unit_test(a_share_that_can_not_be_is_an_error),
 	    cmocka_unit_test(what_local_took_is_given_back_there),
 	    cmocka_unit_test(a_plan_that_waits_tries_the_store_again),
 	    cmocka_unit_test(nobody_waits_for_a_store),
