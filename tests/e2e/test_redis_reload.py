@@ -1,0 +1,56 @@
+"""A limit whose parameters change keeps its counts at Redis as it does in memory."""
+
+import pytest
+from harness import Server, Wire
+
+# By what each limit has at first, and later; a year is long enough that nothing comes back.
+LIMITS = {
+    "token_bucket": ("rate: 30/365d, burst: 30", "rate: 90/365d, burst: 40"),
+    "leaky_bucket": ("rate: 30/365d, capacity: 30", "rate: 30/365d, capacity: 40"),
+    "fixed_window": ("rate: 30/year", "rate: 12/year"),
+    "resetting_bucket": ("rate: 30/365d", "rate: 40/365d"),
+    "sliding_window": ("rate: 30/365d, slots: 4", "rate: 40/365d, slots: 4"),
+    "sliding_counter": ("rate: 30/365d", "rate: 40/365d"),
+    "sliding_log": ("rate: 30/365d", "rate: 12/365d"),
+    "base": ("base: 30, rate: 5/d", "base: 40, rate: 5/d"),
+    "concurrency": ("max: 30, lease: 1h", "max: 12, lease: 1h"),
+}
+
+
+def configuration(index):
+    return "store_timeout: 30s\nnodes: 1\nlimits:\n" + "".join(
+        f"  {name}: {{ algorithm: {name}, {parameters[index]} }}\n"
+        for name, parameters in LIMITS.items())
+
+
+@pytest.fixture(scope="module")
+def servers(shared_redis, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("reload")
+    pair = [Server("--store", store, config=configuration(0), directory=directory)
+            for store in ("memory", shared_redis.url)]
+    yield pair
+    for server in pair:
+        assert server.stop() == 0
+
+
+def ask(servers, *words):
+    """What each says: whether it is allowed, the quota, and what is left."""
+    answers = []
+    for server in servers:
+        with Wire(server.resp) as wire:
+            answers.append(wire.command(*words)[:3])
+    return answers
+
+
+def test_counts_go_on_as_in_memory(servers, key):
+    for turn, index in enumerate((0, 1, 0)):
+        for server in servers:
+            server.reload(configuration(index))
+            server.line_with("reloaded")
+        for limit in LIMITS:
+            memory, redis = ask(servers, "WEIR.PEEK", limit, key)
+            assert memory == redis, (turn, limit)
+            assert (memory[2] == memory[1]) == (turn == 0), (turn, limit)
+            for _ in range(2):
+                memory, redis = ask(servers, "WEIR.ACQUIRE", limit, key, "COST", 7)
+                assert memory == redis, (turn, limit)
