@@ -152,6 +152,8 @@ struct redis_lane {
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
 	uint64_t idle_ns;  /* when to look for chunks that nobody uses; 0: there are none */
+	bool has_sent;     /* in this turn */
+	bool is_held;      /* the batch waits for calls to be answered */
 	bool is_closing;
 	struct task *free_tasks;
 	struct call *free_calls;

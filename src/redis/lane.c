@@ -13,8 +13,21 @@ static void send_batch(struct redis_lane *lane)
 {
 	struct task *first = batch_take(&lane->batch);
 
-	if (first)
-		nodes_send(lane, first);
+	if (!first)
+		return;
+	lane->has_sent = true;
+	nodes_send(lane, first);
+}
+
+/*
+ * While calls of an earlier turn are on their way, what comes is gathered until they are answered:
+ * under load Redis gets fewer and fuller calls, in which requests of one key are one step, and at
+ * rest nothing waits. Nodes of a cluster do not wait for one another.
+ */
+static bool is_to_be_held(const struct redis_lane *lane)
+{
+	return !lane->has_sent && !lane->store->url.cluster && !lane->is_closing &&
+	       nodes_have_calls(lane);
 }
 
 /* Cuts up to STEP_CALL_MAX jobs off the chain. */
@@ -45,10 +58,15 @@ void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
 	}
 }
 
-void redis_lane_flush(struct store_lane *lane)
+void redis_lane_flush(struct store_lane *store_lane)
 {
-	send_batch(lane_of(lane));
-	lane_of(lane)->now_ns = 0;
+	struct redis_lane *lane = lane_of(store_lane);
+
+	lane->is_held = lane->batch.count > 0 && is_to_be_held(lane);
+	if (!lane->is_held)
+		send_batch(lane);
+	lane->has_sent = false;
+	lane->now_ns = 0;
 }
 
 /* What it has taken from Redis in advance, and nobody uses. */

@@ -369,6 +369,15 @@ void nodes_tick(struct redis_lane *lane)
 		lane_alarm_at(lane, lane->later_ns);
 }
 
+bool nodes_have_calls(const struct redis_lane *lane)
+{
+	bool have = false;
+
+	for (unsigned i = 0; i < lane->node_end && !have; i++)
+		have = lane->nodes[i] && lane->nodes[i]->first;
+	return have;
+}
+
 bool nodes_are_awaited(const struct redis_lane *lane)
 {
 	bool are = lane->later.first;
@@ -434,12 +443,22 @@ static void take_in(struct redis_node *node, struct slice bytes)
 	}
 }
 
+/* What has to be sent again, and what has waited for answers. */
+static void send_on(struct redis_lane *lane)
+{
+	nodes_send(lane, task_list_take(&lane->again));
+	if (!lane->is_held || nodes_have_calls(lane))
+		return;
+	lane->is_held = false;
+	nodes_send(lane, batch_take(&lane->batch));
+}
+
 void redis_node_in(struct redis_node *node, struct slice bytes)
 {
 	struct redis_lane *lane = node->lane;
 
 	take_in(node, bytes);
-	nodes_send(lane, task_list_take(&lane->again));
+	send_on(lane);
 	lane->now_ns = 0;
 }
 
@@ -450,6 +469,6 @@ void redis_node_lost(struct redis_node *node, const char *why)
 	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : HEALTH_PROBE_NS;
 
 	forget(node, why, lane_now_ns(lane) + wait_ns);
-	nodes_send(lane, task_list_take(&lane->again));
+	send_on(lane);
 	lane->now_ns = 0;
 }

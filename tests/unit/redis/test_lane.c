@@ -56,6 +56,26 @@ static void requests_alike_are_one_step(void **state)
 	end(s);
 }
 
+static void what_comes_while_calls_are_on_their_way_is_gathered(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[10];
+
+	(void)state;
+	for (size_t i = 0; i < 10; i++) {
+		make(s, &ones[i], i == 9 ? "other" : "hot", 1);
+		submit(s, &ones[i], 1); /* a turn each */
+	}
+	blocking_run(s->port, &s->pending);
+	for (size_t i = 0; i < 10; i++) {
+		assert_int_equal(ones[i].job.status, WEIR_OK);
+		assert_int_equal(ones[i].job.outcome.allowed, i < 5 || i == 9);
+	}
+	assert_int_equal(stats_of(s).calls, 2);
+	assert_int_equal(stats_of(s).steps, 3);
+	end(s);
+}
+
 static void another_cost_of_a_key_keeps_its_turn(void **state)
 {
 	static const uint64_t costs[] = {2, 2, 1, 2, 1};
@@ -406,6 +426,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(requests_alike_are_one_step),
+	    cmocka_unit_test(what_comes_while_calls_are_on_their_way_is_gathered),
 	    cmocka_unit_test(another_cost_of_a_key_keeps_its_turn),
 	    cmocka_unit_test(a_turn_of_many_keys_is_a_few_calls),
 	    cmocka_unit_test(a_chain_is_all_or_nothing),
