@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "base/draw.h"
-#include "engine/submit.h"
 #include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/client_ip.h"
+#include "server/count.h"
 #include "server/door.h"
 #include "server/page.h"
-#include "server/park.h"
 #include "server/permit.h"
+#include "server/undo.h"
 
 static const enum algo_op ops[] = {
     [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
@@ -51,113 +51,6 @@ static void explain(const struct work *work, struct reply *reply)
 	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
-/* Whether a store has it now. */
-static inline bool is_at_store(struct worker *worker, enum engine_state state)
-{
-	if (__builtin_expect(state != ENGINE_SUBMITTED, 1))
-		return false;
-	park_count(worker);
-	return true;
-}
-
-static void cancel(struct worker *worker, struct plan *plan)
-{
-	bool was_there = plan->submission != NULL;
-	enum engine_state state = engine_cancel(&worker->turn, plan);
-
-	if (!was_there)
-		is_at_store(worker, state);
-}
-
-/* Of a batch all items: none of them has an answer. */
-static void undo(struct worker *worker, struct work *work)
-{
-	size_t n;
-	struct work *items = items_of(work, &n);
-
-	for (size_t i = n; i > 0; i--)
-		undo(worker, &items[i - 1]);
-	if (work->status == WEIR_OK)
-		cancel(worker, &work->plan);
-}
-
-void handle_give_back(struct worker *worker, struct work *work, uint64_t wait_ns)
-{
-	size_t n;
-	struct work *items = items_of(work, &n);
-
-	for (size_t i = n; i > 0; i--) {
-		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
-
-		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
-			handle_give_back(worker, &items[i - 1], reply->wait_ns);
-	}
-	if (work->status == WEIR_OK)
-		cancel(worker, &work->plan);
-}
-
-void handle_end(struct worker *worker, struct work *work)
-{
-	size_t n;
-	struct work *items = items_of(work, &n);
-	struct weir_decision ignored;
-
-	for (size_t i = n; i > 0; i--)
-		handle_end(worker, &items[i - 1]);
-	if (work->plan.submission)
-		is_at_store(worker, engine_resume(&worker->turn, &work->plan, &ignored));
-}
-
-void handle_no_memory(struct worker *worker, struct work *work)
-{
-	undo(worker, work);
-	check(work, WEIR_ENOMEM);
-}
-
-static void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
-                           enum weir_reason reason)
-{
-	struct metrics_counts *counts = &worker->config->metrics[metric]->loops[worker->index];
-
-	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
-}
-
-/*
- * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
- * Apart: what passes needs no room for words.
- */
-__attribute__((noinline)) static void count_denied(struct worker *worker, const struct step *step,
-                                                   const char *limit)
-{
-	struct slice name = step->key_name;
-	char room[16];
-
-	if (step->secret)
-		name = (struct slice){
-		    room, (size_t)snprintf(room, sizeof room, "#%08x",
-		                           (unsigned)(step->key.hash * UINT64_C(0x9e3779b97f4a7c15) >> 32))};
-	top_count(worker->shared->top, worker->index, step->key.hash, limit, name,
-	          worker->turn.at.now_ns);
-}
-
-void handle_observe(void *context, const struct step *step)
-{
-	struct worker *worker = context;
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
-
-	count_decision(worker, metric, step->shadow, step->allowed, step->reason);
-	if (!step->allowed && !step->shadow)
-		count_denied(worker, step, worker->config->metrics[metric]->name);
-}
-
-void handle_observe_failure(struct worker *worker, const struct step *step,
-                            enum rules_failure policy)
-{
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
-
-	metrics_add(&worker->config->metrics[metric]->loops[worker->index].failures[policy], 1);
-}
-
 /* Times in an answer count from when it is given. */
 static void tell_later(struct weir_decision *d, uint64_t wait_ns)
 {
@@ -174,17 +67,6 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
-void handle_drop(struct work *work)
-{
-	size_t n;
-	struct work *items = items_of(work, &n);
-
-	for (size_t i = 0; i < n; i++)
-		handle_drop(&items[i]);
-	if (work->plan.submission)
-		submit_close(&work->plan);
-}
-
 typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
                                        struct weir_decision *decision);
 
@@ -199,7 +81,7 @@ static inline bool run(struct worker *worker, struct work *work, struct reply *r
 	    plan->stage == PLAN_PREPARED ? begin(turn, plan, d) : engine_resume(turn, plan, d);
 
 	reply->waits = state == ENGINE_WAITS;
-	reply->at_store = is_at_store(worker, state);
+	reply->at_store = undo_at_store(worker, state);
 	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE)
 		check(work, plan->status);
 	return state == ENGINE_DONE;
@@ -212,7 +94,7 @@ static void finish_decision(struct worker *worker, struct work *work, struct rep
 	if (work->status != WEIR_OK || !run(worker, work, reply, engine_run))
 		return;
 	if (work->plan.permit.id != 0 && permit_answer(worker, &work->plan, reply) != WEIR_OK) {
-		handle_no_memory(worker, work);
+		undo_all(worker, work);
 		return;
 	}
 	if (work->plan.op != ALGO_ACQUIRE)
@@ -227,7 +109,7 @@ static void finish_decision(struct worker *worker, struct work *work, struct rep
 void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {
-	reply->at_store = is_at_store(worker, engine_deny(&worker->turn, &work->plan, reason,
+	reply->at_store = undo_at_store(worker, engine_deny(&worker->turn, &work->plan, reason,
 	                                                  &reply->decision));
 	reply->waits = false;
 	if (!reply->at_store)
@@ -435,7 +317,7 @@ static void finish_never(struct worker *worker, struct work *work, struct reply 
 		return;
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	handle_observe(worker, &work->plan.only);
+	count_step(worker, &work->plan.only);
 }
 
 static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "server/handle.h"
-#include "server/park.h"
+#include "server/undo.h"
 
 /* The bytes that the heap adds to three allocations. */
 #define ALLOCATIONS 48
@@ -16,6 +16,12 @@ static void count_held(const struct worker *worker)
 void hold_count(struct worker *worker, uint64_t wait_ns)
 {
 	metrics_observe(metrics_of(worker), METRICS_WAIT, wait_ns, 1);
+}
+
+/* Whether its plan is kept until it is answered. */
+static bool keeps_plan(const struct held *held)
+{
+	return held->owner && held->owner->give_back;
 }
 
 static void append(const struct worker *worker, struct held *held)
@@ -48,8 +54,8 @@ void hold_free(struct held *held)
 	free(held->taken);
 	arena_free(&held->arena);
 	server_config_drop(held->config);
-	if (held->release)
-		held->release(held);
+	if (held->owner)
+		held->owner->release(held);
 	else
 		free(held);
 }
@@ -145,7 +151,7 @@ static bool fill(struct worker *worker, struct held *held, const struct work *wo
 {
 	held->wait_ns = reply->wait_ns;
 	held->decided = ++worker->decisions;
-	held->taken_count = held->keeps_plan ? 0 : taken_of(work, reply, NULL);
+	held->taken_count = keeps_plan(held) ? 0 : taken_of(work, reply, NULL);
 	if (held->taken_count > 0) {
 		held->taken = calloc(held->taken_count, sizeof *held->taken);
 		if (!held->taken)
@@ -188,8 +194,8 @@ static void let_go(struct worker *worker, struct net_conn *conn)
 /* What was not answered yet goes back when the client is let go. */
 static void fail(struct worker *worker, struct held *held, struct work *work)
 {
-	if (!held->keeps_plan)
-		handle_no_memory(worker, work);
+	if (!keeps_plan(held))
+		undo_all(worker, work);
 	let_go(worker, held->conn);
 }
 
@@ -261,7 +267,7 @@ void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 	if (reply->wait_ns > 0 || behind) {
 		if (keep(worker, work, reply))
 			return;
-		handle_no_memory(worker, work);
+		undo_all(worker, work);
 		if (behind) {
 			let_go(worker, work->conn);
 			return;
@@ -272,7 +278,7 @@ void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 	if (worker->out.failed) {
 		worker->out.len = len;
 		worker->out.failed = false;
-		handle_no_memory(worker, work);
+		undo_all(worker, work);
 		let_go(worker, work->conn);
 	}
 }
@@ -305,8 +311,8 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	for (; held; held = older) {
 		older = held->next;
-		if (held->keeps_plan)
-			park_undo(worker, (struct parked *)held);
+		if (keeps_plan(held))
+			held->owner->give_back(worker, held);
 		for (size_t i = held->taken_count; i > 0; i--)
 			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
 		hold_free(held);

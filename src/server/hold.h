@@ -31,6 +31,13 @@ struct held_kind {
 	void (*cancel)(struct worker *worker, struct held *held);
 };
 
+/* Whose memory it is. */
+struct held_owner {
+	/* Gives back what it took, as its plan knows. NULL: `taken` tells. */
+	void (*give_back)(struct worker *worker, struct held *held);
+	void (*release)(struct held *held);
+};
+
 /* A work that is not answered: the first member of what its kind keeps, and freed with it. */
 struct held {
 	struct heap_node node;        /* due by the monotonic clock; not in the heap when done */
@@ -42,11 +49,10 @@ struct held {
 	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
 	uint64_t wait_ns;             /* until it may start, from when it was decided */
 	struct buffer reply;
-	struct arena arena;           /* of what is finished in several turns, see park.c */
+	struct arena arena;           /* of what is finished in several turns, see later.c */
 	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
 	size_t taken_count;
-	bool keeps_plan;              /* instead: it is a struct parked, whose plan knows */
-	void (*release)(struct held *held); /* frees it; NULL: free() does */
+	const struct held_owner *owner; /* NULL: malloc */
 	size_t at_store;              /* plans that stores have of it: it lasts until they have told */
 };
 

@@ -1,13 +1,6 @@
 /*
- * park.h: works that outlive their turn: they wait for a key (queue.c), or stores that complete
- * steps later have steps of them. Such a work is copied, once, to memory of its own, with all
- * that its plan and its answer need, and is held in the order of its client (hold.h).
- *
- * A work with steps at a store is copied before it runs, for the store knows its plan by its
- * address. When the store has told of all that it had, the work is ready. It goes on at the end of
- * the turn's reading, with all others that are ready: maybe to the store again, maybe to wait for
- * a key, else to its answer. Its memory lasts until the store has told, whatever becomes of its
- * client; what it took goes back by its plan.
+ * park.h: the memory of works that outlive their turn (later.h). Such a work is copied, once, with
+ * all that its plan and its answer need, and is held in the order of its client (hold.h).
  */
 #ifndef SERVER_PARK_H
 #define SERVER_PARK_H
@@ -43,25 +36,12 @@ bool park_is_needed(const struct work *work);
 /** About how much memory that will take. */
 size_t park_size(const struct work *work);
 
-/** A copy that is held behind all of its client. NULL: no memory. */
+/** A copy that is held behind all of its client, due never. NULL: no memory. */
 struct parked *park_open(struct worker *worker, const struct work *work,
-                         const struct held_kind *kind, uint64_t due_ns);
-
-/** Runs such a work of the batch, and answers it, or holds it until the store has told. */
-void park_run(struct worker *worker, struct work *work);
-/** Goes on with one that waited for a key. */
-void park_resume(struct worker *worker, struct parked *parked);
-/** Goes on with all that are ready. */
-void park_resume_ready(struct worker *worker);
-/**
- * Behind the end of all clients and lanes: frees all. What they hold at a store stays there until
- * it ends.
- */
+                         const struct held_kind *kind, const struct held_owner *owner);
+/** For owners: its memory is used again, or freed. */
+void park_release(struct held *held);
+/** When there are none any more. */
 void park_close(struct worker *worker);
-
-/** Of one whose client is gone, or can't be answered: all that it took goes back. */
-void park_undo(struct worker *worker, struct parked *parked);
-/** Counts a plan of the work that is run, which a store has now. */
-void park_count(struct worker *worker);
 
 #endif

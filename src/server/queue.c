@@ -134,9 +134,7 @@ static bool move(struct worker *worker, struct parked *parked, uint64_t now_ns)
 	return true;
 }
 
-static const struct held_kind in_queue;
-
-bool queue_stays(struct worker *worker, struct parked *parked, struct reply *reply)
+uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply)
 {
 	struct queue_place *place = &parked->place;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
@@ -148,22 +146,18 @@ bool queue_stays(struct worker *worker, struct parked *parked, struct reply *rep
 		queue_leave(worker, parked);
 		if (!reply->at_store)
 			end(worker, parked, reply, now_ns);
-		return false;
+		return HOLD_NEVER;
 	}
 	if (place->is_first) /* a new one in the next turn */
 		due_ns = stays ? retry_at(worker, parked, reply, now_ns) : now_ns + 1;
-	parked->held.kind = &in_queue;
-	hold_put_off(worker, &parked->held, u64_min(due_ns, place->end_ns));
-	return true;
+	return u64_min(due_ns, place->end_ns);
 }
 
-static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
+void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns)
 {
-	struct parked *parked = (struct parked *)held;
 	struct queue_place *place = &parked->place;
 	struct plan *plan = &parked->work.plan;
 
-	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	if (now_ns >= place->end_ns)
 		plan->max_wait_ns = WEIR_ZERO;
 	else if (plan->max_wait_ns != 0)
@@ -172,32 +166,6 @@ static void resume(struct worker *worker, struct held *held, uint64_t now_ns)
 	                 : place->has_moved ? WAIT_YIELDED
 	                                    : WAIT_FIRST;
 	plan->waits_at = place->waiter.hash;
-	if (held->config != worker->config)
+	if (parked->held.config != worker->config)
 		handle_adapt(worker, &parked->work);
-	park_resume(worker, parked);
-	arena_reset(&worker->arena);
-}
-
-static void cancel(struct worker *worker, struct held *held)
-{
-	queue_leave(worker, (struct parked *)held);
-}
-
-static const struct held_kind in_queue = {resume, cancel};
-
-bool queue_join(struct worker *worker, struct work *work, struct reply *reply)
-{
-	struct parked *parked = waitlist_make(&worker->shared->table->waiting)
-	                            ? park_open(worker, work, &in_queue, HOLD_NEVER)
-	                            : NULL;
-
-	if (!parked) {
-		handle_no_memory(worker, work);
-		return false;
-	}
-	if (queue_stays(worker, parked, reply))
-		return true;
-	hold_remove(worker, &parked->held);
-	hold_free(&parked->held);
-	return false;
 }

@@ -10,16 +10,16 @@
 
 #include "server/work.h"
 
-/** Lets a work wait as its decision says. False: it does not, and its reply holds. */
-bool queue_join(struct worker *worker, struct work *work, struct reply *reply);
-
 /**
- * Of a parked work whose `reply` tells how it stands: whether it waits, for the same key as
- * before, or for the one that denied it now. Else it has left the queue.
+ * Of a parked work whose `reply` tells how it stands: if it waits, for the same key as before or
+ * for the one that denied it now, returns when it is to be tried again. Else it has left the queue;
+ * and where the queue that it was to join has no room, `reply` says so.
  */
-bool queue_stays(struct worker *worker, struct parked *parked, struct reply *reply);
+uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply);
 /** It leaves the queue that it stands in, if any. */
 void queue_leave(struct worker *worker, struct parked *parked);
+/** Before it is tried again. A limit that a reload took away is forgotten. */
+void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns);
 
 /** Makes the works that were woken since due now. Call it before hold_run. */
 void queue_run(struct worker *worker);

@@ -117,8 +117,8 @@ struct worker {
 	struct heap holds;  /* see hold.h, as for `decisions` */
 	uint64_t decisions; /* of what was held */
 	uint64_t stop_ns;   /* how long what is unfinished is waited for */
-	struct parked *at;    /* the one that is run, see park.c; or NULL */
-	struct parked *ready; /* that stores have told of, oldest first; see park.c */
+	size_t *at_store;     /* of the parked work that is run: plans that stores have */
+	struct parked *ready; /* that stores have told of, oldest first; see later.c */
 	struct parked **ready_end;
 	struct parked *spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;

@@ -5,8 +5,10 @@
 
 #include "engine/pipeline.h"
 #include "rules/model.h"
+#include "server/count.h"
 #include "server/handle.h"
 #include "server/hold.h"
+#include "server/later.h"
 #include "server/page.h"
 #include "server/park.h"
 #include "server/queue.h"
@@ -74,10 +76,10 @@ static void decide(void *context, size_t start, size_t end)
 
 		client_of(work->conn)->coming = 0;
 		if (__builtin_expect(worker->config->has_stores, 0) && park_is_needed(work)) {
-			park_run(worker, work);
+			later_run(worker, work);
 		} else {
 			handle_finish(worker, work, &reply);
-			if (!reply.waits || !queue_join(worker, work, &reply))
+			if (!reply.waits || !later_wait(worker, work, &reply))
 				hold_answer(worker, work, &reply);
 		}
 		work->end = worker->out.len;
@@ -321,7 +323,7 @@ static void on_turn(void *context)
 	uint64_t due_ns;
 
 	lanes_tick(&worker->lanes);
-	park_resume_ready(worker);
+	later_resume_ready(worker);
 	answer(worker);
 	if (worker->holds.count > 0) {
 		begin_turn(worker);
@@ -332,7 +334,7 @@ static void on_turn(void *context)
 	due_ns = hold_run(worker);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
-		park_resume_ready(worker);
+		later_resume_ready(worker);
 		lanes_flush(&worker->lanes);
 	}
 	due_ns = earlier(due_ns, keep_secret(worker));
@@ -382,7 +384,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 
 	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
 	                          .config = server_config_take(config),
-	                          .turn = {.table = shared->table, .observe = handle_observe,
+	                          .turn = {.table = shared->table, .observe = count_step,
 	                                   .context = worker},
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
@@ -448,7 +450,7 @@ void worker_close(struct worker *worker)
 	net_loop_close(worker->loop);
 	lanes_close(&worker->lanes);
 	secret_keeper_close(worker->keeper);
-	park_close(worker);
+	later_close(worker);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
 	buffer_free(&worker->out);

@@ -1,0 +1,236 @@
+#include "server/later.h"
+
+#include "server/count.h"
+#include "server/handle.h"
+#include "server/park.h"
+#include "server/queue.h"
+#include "server/undo.h"
+
+/* What of the worker is another while it runs a parked work. */
+struct scene {
+	struct server_config *config;
+	size_t *at_store;
+	void *context;
+	engine_observer *observe;
+	struct arena arena;
+};
+
+static void observe(void *context, const struct step *step)
+{
+	count_step(((struct parked *)context)->worker, step);
+}
+
+static void fail(void *context, const struct step *step, enum rules_failure policy)
+{
+	count_failure(((struct parked *)context)->worker, step, policy);
+}
+
+/*
+ * The last plan that stores had of it makes it ready, and counts until it goes on. On this loop's
+ * thread, as its lanes are.
+ */
+static void become_ready(void *context, struct plan *plan)
+{
+	struct parked *parked = context;
+	struct worker *worker = parked->worker;
+
+	(void)plan;
+	if (parked->held.at_store > 1) {
+		parked->held.at_store--;
+		return;
+	}
+	parked->next_ready = NULL;
+	*worker->ready_end = parked;
+	worker->ready_end = &parked->next_ready;
+}
+
+/* The replies of a batch may be finished in several turns, so they are in memory of its own. */
+static void enter(struct worker *worker, struct parked *parked, struct scene *saved)
+{
+	*saved = (struct scene){worker->config, worker->at_store, worker->turn.context,
+	                        worker->turn.observe, worker->arena};
+	worker->config = parked->held.config;
+	worker->at_store = &parked->held.at_store;
+	worker->turn.context = parked;
+	worker->turn.observe = observe;
+	worker->turn.failed = fail;
+	worker->turn.ready = become_ready;
+	if (parked->work.kind == REQUEST_BATCH)
+		worker->arena = parked->held.arena;
+}
+
+static void leave(struct worker *worker, struct parked *parked, const struct scene *saved)
+{
+	if (parked->work.kind == REQUEST_BATCH) {
+		parked->held.arena = worker->arena;
+		worker->arena = saved->arena;
+	}
+	worker->config = saved->config;
+	worker->at_store = saved->at_store;
+	worker->turn.context = saved->context;
+	worker->turn.observe = saved->observe;
+}
+
+/* In a queue or not. */
+static void cancel(struct worker *worker, struct held *held)
+{
+	queue_leave(worker, (struct parked *)held);
+}
+
+static void put_off(struct worker *worker, struct held *held, uint64_t now_ns)
+{
+	(void)now_ns;
+	hold_put_off(worker, held, HOLD_NEVER);
+}
+
+static void try_again(struct worker *worker, struct held *held, uint64_t now_ns);
+
+static const struct held_kind at_store = {put_off, cancel}, in_queue = {try_again, cancel};
+
+/* False: it is decided, and `reply` is filled. */
+static bool goes_on(struct worker *worker, struct parked *parked, struct reply *reply)
+{
+	struct scene saved;
+	uint64_t due_ns = HOLD_NEVER;
+
+	enter(worker, parked, &saved);
+	handle_finish(worker, &parked->work, reply);
+	if (!reply->at_store)
+		due_ns = queue_stays(worker, parked, reply);
+	leave(worker, parked, &saved);
+	if (!reply->at_store && !reply->waits)
+		return false;
+	parked->held.kind = reply->at_store ? &at_store : &in_queue;
+	hold_put_off(worker, &parked->held, due_ns);
+	return true;
+}
+
+static void resume(struct worker *worker, struct parked *parked)
+{
+	struct reply reply;
+
+	if (!goes_on(worker, parked, &reply))
+		hold_decided(worker, &parked->held, &parked->work, &reply);
+}
+
+static void try_again(struct worker *worker, struct held *held, uint64_t now_ns)
+{
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	queue_prepare(worker, (struct parked *)held, now_ns);
+	resume(worker, (struct parked *)held);
+	arena_reset(&worker->arena);
+}
+
+/* Its memory ends with its answer, or with the last that a store has of it. */
+static void give_back(struct worker *worker, struct held *held)
+{
+	struct parked *parked = (struct parked *)held;
+	struct scene saved;
+
+	enter(worker, parked, &saved);
+	undo_untold(worker, &parked->work, held->wait_ns);
+	leave(worker, parked, &saved);
+}
+
+/* Of one that has been at a store its plan knows what it took. */
+static const struct held_owner of_store = {give_back, park_release},
+                               of_memory = {NULL, park_release};
+
+bool later_wait(struct worker *worker, struct work *work, struct reply *reply)
+{
+	struct parked *parked = waitlist_make(&worker->shared->table->waiting)
+	                            ? park_open(worker, work, &in_queue, &of_memory)
+	                            : NULL;
+	uint64_t due_ns;
+
+	if (!parked) {
+		undo_all(worker, work);
+		return false;
+	}
+	due_ns = queue_stays(worker, parked, reply);
+	if (reply->waits) {
+		hold_put_off(worker, &parked->held, due_ns);
+		return true;
+	}
+	hold_remove(worker, &parked->held);
+	hold_free(&parked->held);
+	return false;
+}
+
+/* Among the answers of the batch: as if it had not been held. */
+static void answer_now(struct worker *worker, struct parked *parked, struct reply *reply)
+{
+	struct scene saved;
+
+	hold_remove(worker, &parked->held);
+	enter(worker, parked, &saved);
+	hold_answer(worker, &parked->work, reply);
+	leave(worker, parked, &saved);
+	hold_free(&parked->held);
+}
+
+void later_run(struct worker *worker, struct work *work)
+{
+	struct parked *parked = park_open(worker, work, &at_store, &of_store);
+	struct reply reply = {0};
+
+	if (!parked) {
+		undo_all(worker, work);
+		hold_answer(worker, work, &reply);
+		return;
+	}
+	if (goes_on(worker, parked, &reply))
+		return;
+	if (reply.wait_ns > 0 || !hold_is_next(&parked->held))
+		hold_decided(worker, &parked->held, &parked->work, &reply);
+	else
+		answer_now(worker, parked, &reply);
+}
+
+/* Of one whose client has left. Each plan goes on until it has given back all. */
+static void end(struct worker *worker, struct parked *parked)
+{
+	struct scene saved;
+
+	enter(worker, parked, &saved);
+	undo_go_on(worker, &parked->work);
+	leave(worker, parked, &saved);
+	hold_free(&parked->held);
+}
+
+static struct parked *take_ready(struct worker *worker)
+{
+	struct parked *parked = worker->ready;
+
+	if (!parked)
+		return NULL;
+	worker->ready = parked->next_ready;
+	if (!worker->ready)
+		worker->ready_end = &worker->ready;
+	parked->held.at_store = 0;
+	return parked;
+}
+
+void later_resume_ready(struct worker *worker)
+{
+	struct parked *parked;
+
+	if (worker->ready)
+		worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	while ((parked = take_ready(worker)))
+		if (parked->held.conn)
+			resume(worker, parked);
+		else
+			end(worker, parked);
+}
+
+void later_close(struct worker *worker)
+{
+	struct parked *parked;
+
+	while ((parked = take_ready(worker))) {
+		undo_drop(&parked->work);
+		hold_free(&parked->held);
+	}
+	park_close(worker);
+}
