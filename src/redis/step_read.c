@@ -90,11 +90,16 @@ static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *grant
 static bool look(const struct redis_step *step, size_t i, const struct redis_reply *reply,
                  struct seen *seen)
 {
-	const struct redis_reply *texts = &reply->items[1], *odd = &reply->items[2];
+	const struct redis_reply *texts, *odd;
 
-	*seen = (struct seen){.clock_ns = step_clock(reply), .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
-	if (seen->clock_ns == 0 || reply->count != 3 || texts->type != REDIS_ARRAY ||
-	    texts->count <= i || odd->type != REDIS_ARRAY || !find_granted(odd, i, &seen->granted))
+	*seen = (struct seen){.clock_ns = step_clock(reply),
+	                      .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
+	if (seen->clock_ns == 0 || reply->count != 3)
+		return false;
+	texts = &reply->items[1];
+	odd = &reply->items[2];
+	if (texts->type != REDIS_ARRAY || texts->count <= i || odd->type != REDIS_ARRAY ||
+	    !find_granted(odd, i, &seen->granted))
 		return false;
 	seen->has_text = texts->items[i].type == REDIS_TEXT;
 	if (seen->has_text)

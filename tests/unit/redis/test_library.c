@@ -619,6 +619,7 @@ static void a_permit_is_good_in_any_process(void **state)
 	assert_int_equal(weir_acquire_permit(one, limit, "k", 1, 2, WEIR_NOW, &d, &permit), WEIR_OK);
 	assert_true(d.allowed);
 	assert_int_equal(weir_refund_permit(two, limit, "k", 1, &permit, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_refund_permit(one, limit, "k", 1, &permit, WEIR_NOW, &d), WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 2);
 	assert_int_equal(weir_acquire(one, limit, "k", 1, 2, WEIR_NOW, &d), WEIR_OK);
 	assert_int_equal(weir_reset(two, limit, "k", 1, WEIR_NOW, &d), WEIR_OK);

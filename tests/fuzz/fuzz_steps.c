@@ -1,0 +1,129 @@
+/*
+ * Replies to a call of scripts: the input's first byte says which steps were asked for, its second
+ * how often, the rest is what came back.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "redis/link.h"
+#include "redis/step.h"
+
+#define STEPS 4
+
+static const struct weir_limit_options options[] = {
+    {.name = "l", .rate = {5}, .burst = 7},
+    {.name = "l", .algorithm = WEIR_FIXED_WINDOW, .rate = {20, 1, WEIR_DAY},
+     .timezone = "UTC"},
+    {.name = "l", .algorithm = WEIR_FIXED_WINDOW, .rate = {6, 5},
+     .align = WEIR_ALIGN_FIRST_REQUEST},
+    {.name = "l", .algorithm = WEIR_SLIDING_WINDOW, .rate = {10, 5}, .slots = 5},
+    {.name = "l", .algorithm = WEIR_SLIDING_COUNTER, .rate = {10, 5}},
+    {.name = "l", .algorithm = WEIR_SLIDING_LOG, .rate = {10, 5}},
+    {.name = "l", .algorithm = WEIR_PACER, .rate = {10}},
+    {.name = "l", .algorithm = WEIR_LEAKY_QUEUE, .rate = {10}, .burst = 5},
+    {.name = "l", .algorithm = WEIR_BASE, .rate = {2}, .base = 8},
+    {.name = "l", .algorithm = WEIR_WARM_UP, .rate = {10}},
+    {.name = "l", .algorithm = WEIR_CONCURRENCY, .max = 4},
+};
+
+#define LIMITS (sizeof options / sizeof *options)
+
+static struct algo_limit limits[LIMITS];
+
+/* Two calls of the same steps, of which the second goes when the first is answered. */
+struct call {
+	struct link_call link; /* first */
+	struct redis_step *steps[STEPS];
+	size_t count;
+	struct link *to;
+	struct call *next;
+};
+
+static void check(const struct redis_step *step, const struct algo_outcome *outcome)
+{
+	if (outcome->remaining > step->limit->quota)
+		abort();
+	if (!outcome->allowed && step->call.op == ALGO_ACQUIRE && outcome->retry_after_ns == 0)
+		abort();
+}
+
+static void ask(struct call *call);
+
+static void replied(struct link_call *link, const struct redis_reply *reply)
+{
+	static struct algo_outcome outcomes[STEP_REPEAT_MAX];
+	static uint64_t until_ns[STEP_REPEAT_MAX];
+	struct call *call = (struct call *)link;
+
+	if (!reply)
+		return;
+	step_clock(reply);
+	for (size_t i = 0; i < call->count; i++)
+		if (step_read(call->steps, call->count, i, reply, outcomes, until_ns) == STEP_DONE)
+			for (size_t k = 0; k < call->steps[i]->repeat; k++)
+				check(call->steps[i], &outcomes[k]);
+	if (call->next)
+		ask(call->next);
+}
+
+static void ask(struct call *call)
+{
+	struct step_call script;
+
+	call->link.replied = replied;
+	if (step_write(call->steps, call->count, link_command(call->to), &script) != WEIR_OK)
+		abort();
+	link_sent(call->to, &call->link);
+}
+
+static void make_limits(void)
+{
+	if (limits[0].algorithm)
+		return;
+	for (size_t i = 0; i < LIMITS; i++)
+		if (algo_limit_init(&limits[i], &options[i], NULL) != WEIR_OK)
+			abort();
+}
+
+static void make_steps(const uint8_t *data, struct redis_step *steps, struct call *call)
+{
+	call->count = 1 + (data[1] >> 2 & 3);
+	for (size_t i = 0; i < STEPS; i++) {
+		bool refunds = data[1] & 64 && i == 1;
+
+		steps[i] = (struct redis_step){
+		    .limit = &limits[(data[0] + i * (data[0] / LIMITS)) % LIMITS],
+		    .key = SLICE("weir:{k}:l"),
+		    .call = {.op = refunds ? ALGO_REFUND : ALGO_ACQUIRE, .cost = 1},
+		    .repeat = refunds ? 1 : 1 + (data[1] & 3),
+		    .group = data[1] & 32 ? 1 : 0,
+		    .at = moment_given(UINT64_C(1700000000000000000)),
+		};
+		call->steps[i] = &steps[i];
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct redis_url url;
+	struct redis_step steps[STEPS];
+	struct call calls[2] = {{.count = 0}};
+	struct link *link;
+
+	if (size < 2 || link_open(&link, &url, "h") != WEIR_OK)
+		return 0;
+	make_limits();
+	make_steps(data, steps, &calls[0]);
+	calls[0].to = link;
+	calls[1] = calls[0];
+	calls[0].next = &calls[1];
+	link_in(link, SLICE("+PONG\r\n"));
+	ask(&calls[0]);
+	link_in(link, (struct slice){(const char *)data + 2, size - 2});
+	link_close(link);
+	for (size_t i = 0; i < STEPS; i++)
+		step_end(&steps[i]);
+	return 0;
+}
