@@ -3,11 +3,12 @@
 import contextlib
 import csv
 import itertools
+import re
 import socket
 import subprocess
 
 import pytest
-from harness import Wire, until
+from harness import ROOT, Wire, until
 from redis_servers import PROGRAMS, free_port
 
 CONFIG = """
@@ -16,25 +17,6 @@ store_timeout: 200ms
 denied_cache: 0s
 limits:
   one: {{ algorithm: token_bucket, rate: 10/d, burst: 10, on_store_failure: closed }}
-"""
-# Connections that are open stay, so that Weir has to see by itself that a master is none.
-PROXY = """
-global
-  stats socket {directory}/stats
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 1h
-  timeout server 1h
-frontend redis
-  bind 127.0.0.1:{port}
-  default_backend master
-backend master
-  option tcp-check
-  tcp-check send info\\ replication\\r\\n
-  tcp-check expect string role:master
-  server one 127.0.0.1:{one} check inter 100ms fall 1 rise 1
-  server two 127.0.0.1:{two} check inter 100ms fall 1 rise 1
 """
 SENTINEL = """
 port {port}
@@ -58,6 +40,12 @@ def listens(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
         return True
     return False
+
+
+def documented():
+    """Connections that are open stay there, so Weir has to see by itself that a master is none."""
+    text = (ROOT / "docs/distributed.md").read_text()
+    return re.search(r"```haproxy\n(.*?)```", text, re.S)[1]
 
 
 def states(directory):
@@ -85,8 +73,13 @@ def proxy(tmp_path, pair):
     directory = tmp_path / "proxy"
     directory.mkdir()
     port = free_port()
-    (directory / "haproxy.cfg").write_text(
-        PROXY.format(port=port, one=pair[0].port, two=pair[1].port, directory=directory))
+    site = documented()
+    for shown, here in (("127.0.0.1:6390", f"127.0.0.1:{port}"), ("inter 1s", "inter 100ms"),
+                        ("10.0.0.1:6379", f"127.0.0.1:{pair[0].port}"),
+                        ("10.0.0.2:6379", f"127.0.0.1:{pair[1].port}")):
+        assert shown in site
+        site = site.replace(shown, here)
+    (directory / "haproxy.cfg").write_text(f"global\n  stats socket {directory}/stats\n{site}")
     with running(directory, "/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"):
         until(lambda: states(directory).get("two") == "DOWN", "HAProxy to know the master")
         yield port
