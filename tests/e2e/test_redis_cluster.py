@@ -163,6 +163,38 @@ def test_limits_of_keys_on_two_nodes_are_given_back(serve, redis_cluster, key):
         assert wire.command("WEIR.PEEK", "few", user)[2] == 0
 
 
+def test_a_permit_of_keys_on_two_nodes_is_given_back_once(serve, redis_cluster, key):
+    """Each of its charges, at the node of its key, by whichever server."""
+    servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
+    one, other = redis_cluster.masters()[:2]
+    ip, user = key_of(redis_cluster, one, key), key_of(redis_cluster, other, key)
+    attributes = {"path": "/apart", "ip": ip, "user": user}
+
+    def acquire():
+        return servers[0].post("/v1/acquire", {"attributes": attributes, "permit": True}).json
+
+    def left():
+        with Wire(servers[1].resp) as wire:
+            return wire.command("WEIR.PEEK", "one", ip)[2], wire.command("WEIR.PEEK", "few", user)[2]
+
+    def refund(server, permit):
+        return server.post("/v1/refund", {"permit": permit})
+
+    def is_read_by_both():
+        permit = acquire()["permit"]
+        return [refund(server, permit).status for server in servers] == [200, 200]
+
+    until(is_read_by_both, "the secret from Redis")
+    before = left()
+    permit = acquire()["permit"]
+    assert left() == (before[0] - 1, before[1] - 1)
+    assert [refund(server, permit).json["allowed"] for server in [*reversed(servers), servers[1]]] == [
+        True, False, False]
+    assert left() == before
+    for node, name in ((one, f"weir:{{{ip}}}:one:spent:*"), (other, f"weir:{{{user}}}:few:spent:*")):
+        assert list(node.client.scan_iter(match=name, count=10000))
+
+
 def test_slots_that_move_under_load_keep_their_counts(serve, redis_cluster, key):
     servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
     masters = redis_cluster.masters()
