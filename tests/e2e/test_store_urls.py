@@ -4,6 +4,7 @@ import pytest
 from harness import Server, Wire, until, weir
 
 SECRET = "pa55w0rd"
+SLOW = "store_timeout: 30s\n"  # no busy machine takes Redis for away
 LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
 
 # A wrong value of `store`, and what is said of it.
@@ -124,7 +125,7 @@ def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
     """Whether Redis accepts it or not: in no answer, no metric, no line of the log."""
     redis = start_redis("--requirepass", password)
     url = redis.url.replace("redis://", f"redis://default:{SECRET}@")
-    server = Server(config=f"nodes: 2\nstore: {url}\n" + LIMITS, directory=tmp_path)
+    server = Server(config=f"nodes: 2\nstore: {url}\n" + SLOW + LIMITS, directory=tmp_path)
     answer = server.get("/v1/acquire/a?key=k")
     pages = [answer.text, *(server.get(path).text for path in
                             ("/v1/limits", "/v1/top", "/metrics", "/readyz"))]
@@ -139,7 +140,7 @@ def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
 
 def test_another_store_of_all_limits_needs_a_restart_and_one_of_a_limit_does_not(tmp_path, start_redis):
     first, second = start_redis(), start_redis()
-    config = "nodes: 2\nstore: {}\n" + LIMITS.replace("{", "{{").replace("}", "}}") + "  b: {{ algorithm: token_bucket, rate: 5/s{} }}\n"
+    config = "nodes: 2\nstore: {}\n" + SLOW + LIMITS.replace("{", "{{").replace("}", "}}") + "  b: {{ algorithm: token_bucket, rate: 5/s{} }}\n"
     server = Server(config=config.format(first.url, ""), directory=tmp_path)
 
     def keys(limit):
