@@ -91,6 +91,25 @@ static inline void server_run(const char *directory, char *const *words)
 		fail_msg("%s %s: %d", words[0], words[1], status);
 }
 
+/** An authority, and certificates by it of the name "store" and of 127.0.0.1, and of a client. */
+static inline void server_make_certificates(const char *directory)
+{
+	server_run(
+	    directory,
+	    (char *[]){"sh", "-c",
+	               "new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'\n"
+	               "$new -x509 -days 2 -subj /CN=authority -keyout ca.key -out ca.pem &&\n"
+	               "$new -x509 -days 2 -subj /CN=other -keyout other.key -out other.pem &&\n"
+	               "for name in server client; do\n"
+	               "  $new -subj /CN=$name -keyout $name.key -out $name.csr &&\n"
+	               "  printf 'subjectAltName=DNS:store,IP:127.0.0.1' >names &&\n"
+	               "  openssl x509 -req -days 2 -in $name.csr -CA ca.pem -CAkey ca.key "
+	               "-CAcreateserial \\\n"
+	               "    -extfile names -out $name.pem || exit 1\n"
+	               "done",
+	               NULL});
+}
+
 /** `--port`, or `--tls-port`, and further words; NULL at their end. */
 static inline void server_start_in(struct server *server, const char *port_option,
                                    const char *const *more)

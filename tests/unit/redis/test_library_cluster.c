@@ -14,6 +14,8 @@
 
 struct cluster_of {
 	struct server nodes[NODES];
+	bool tls;
+	unsigned ports[NODES]; /* where keys are asked for */
 };
 
 /* Tells a server one command; its answer. */
@@ -48,22 +50,57 @@ static unsigned first_slot(size_t i)
 	return (unsigned)(i * SLOTS / NODES);
 }
 
-static struct cluster_of cluster_start(void)
+/* The nodes speak to each other 10,000 higher. */
+static unsigned free_port(void)
 {
-	const char *const options[] = {"--cluster-enabled", "yes", "--cluster-require-full-coverage",
-	                               "no", NULL};
-	struct cluster_of cluster;
+	unsigned port = server_free_port();
+
+	while (port > 55535)
+		port = server_free_port();
+	return port;
+}
+
+/* With `tls` also a port for TLS, which is where nodes send clients that come through it. */
+static void node_start(struct cluster_of *cluster, size_t i)
+{
+	struct server *server = &cluster->nodes[i];
+	char port[8], paths[3][100];
+	const char *options[20] = {"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"};
+	static const char *const names[] = {"--tls-cert-file", "server.pem",         "--tls-key-file",
+	                                    "server.key",      "--tls-ca-cert-file", "ca.pem"};
+	size_t n = 4;
+
+	*server = server_make();
+	server->port = free_port();
+	cluster->ports[i] = cluster->tls ? free_port() : server->port;
+	if (cluster->tls && i == 0)
+		server_make_certificates(server->directory);
+	for (size_t k = 0; cluster->tls && k < 3; k++) {
+		snprintf(paths[k], sizeof paths[k], "%s/%s", cluster->nodes[0].directory, names[2 * k + 1]);
+		options[n++] = names[2 * k];
+		options[n++] = paths[k];
+	}
+	if (cluster->tls) {
+		snprintf(port, sizeof port, "%u", cluster->ports[i]);
+		memcpy(options + n,
+		       (const char *[]){"--tls-port", port, "--tls-cluster", "yes", "--tls-auth-clients",
+		                        "no"},
+		       6 * sizeof *options);
+	}
+	server_start_in(server, "--port", options);
+}
+
+static struct cluster_of cluster_start(bool tls)
+{
+	struct cluster_of cluster = {.tls = tls};
 
 	for (size_t i = 0; i < NODES; i++) {
 		struct server *server = &cluster.nodes[i];
 
-		*server = server_make();
-		while (server->port > 55535) /* the nodes speak to each other 10,000 higher */
-			server->port = server_free_port();
-		server_start_in(server, "--port", options);
+		node_start(&cluster, i);
 		command(server, "CLUSTER ADDSLOTSRANGE %u %u\r\n", first_slot(i), first_slot(i + 1) - 1);
 		command(server, "CLUSTER SET-CONFIG-EPOCH %u\r\n", (unsigned)i + 1, 0);
-		command(server, "CLUSTER MEET 127.0.0.1 %u\r\n", cluster.nodes[0].port, 0);
+		command(server, "CLUSTER MEET 127.0.0.1 %u\r\n", cluster.ports[0], 0);
 	}
 	for (size_t i = 0; i < NODES; i++)
 		for (int ms = 0; !is_whole(&cluster.nodes[i]); ms += 10) {
@@ -81,10 +118,12 @@ static void cluster_stop(struct cluster_of *cluster)
 
 static weir_table *open_table(const struct cluster_of *cluster, uint64_t timeout_ns)
 {
-	char url[64];
+	char url[200];
 	weir_table *table;
 
-	snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%u", cluster->nodes[1].port);
+	snprintf(url, sizeof url, "redis%s-cluster://127.0.0.1:%u%s%s%s", cluster->tls ? "s" : "",
+	         cluster->ports[1], cluster->tls ? "?ca=" : "",
+	         cluster->tls ? cluster->nodes[0].directory : "", cluster->tls ? "/ca.pem" : "");
 	assert_int_equal(
 	    weir_redis_open(&(struct weir_redis_options){.url = url, .timeout_ns = timeout_ns}, &table,
 	                    NULL),
@@ -116,9 +155,9 @@ static size_t node_of(const char *key)
 	return node;
 }
 
-static void a_batch_is_decided_wherever_its_keys_lie(void **state)
+static void decide_a_batch(bool tls)
 {
-	struct cluster_of cluster = cluster_start();
+	struct cluster_of cluster = cluster_start(tls);
 	weir_table *tables[] = {open_table(&cluster, LONG_NS), open_table(&cluster, LONG_NS)};
 	weir_limit *limit = open_limit();
 	struct weir_request requests[KEYS];
@@ -126,7 +165,6 @@ static void a_batch_is_decided_wherever_its_keys_lie(void **state)
 	char keys[KEYS][8];
 	size_t at[NODES] = {0};
 
-	(void)state;
 	for (size_t i = 0; i < KEYS; i++) {
 		snprintf(keys[i], sizeof keys[i], "k%zu", i);
 		requests[i] = (struct weir_request){
@@ -147,9 +185,21 @@ static void a_batch_is_decided_wherever_its_keys_lie(void **state)
 	cluster_stop(&cluster);
 }
 
+static void a_batch_is_decided_wherever_its_keys_lie(void **state)
+{
+	(void)state;
+	decide_a_batch(false);
+}
+
+static void also_through_tls(void **state)
+{
+	(void)state;
+	decide_a_batch(true);
+}
+
 static void a_node_that_dies_fails_its_own_keys(void **state)
 {
-	struct cluster_of cluster = cluster_start();
+	struct cluster_of cluster = cluster_start(false);
 	weir_table *table = open_table(&cluster, LONG_NS);
 	weir_limit *limit = open_limit();
 	struct weir_decision decision;
@@ -177,6 +227,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_batch_is_decided_wherever_its_keys_lie),
+	    cmocka_unit_test(also_through_tls),
 	    cmocka_unit_test(a_node_that_dies_fails_its_own_keys),
 	};
 

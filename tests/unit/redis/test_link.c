@@ -343,31 +343,11 @@ static void what_is_kept_of_a_reply_is_bounded(void **state)
 
 /* TLS */
 
-static void run_in(const char *directory, const char *command)
-{
-	server_run(directory, (char *[]){"sh", "-c", (char *)command, NULL});
-}
-
-/* An authority, and certificates by it of the name "store" and of 127.0.0.1, and of a client. */
-static void make_certificates(const char *directory)
-{
-	run_in(directory,
-	       "new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'\n"
-	       "$new -x509 -days 2 -subj /CN=authority -keyout ca.key -out ca.pem &&\n"
-	       "$new -x509 -days 2 -subj /CN=other -keyout other.key -out other.pem &&\n"
-	       "for name in server client; do\n"
-	       "  $new -subj /CN=$name -keyout $name.key -out $name.csr &&\n"
-	       "  printf 'subjectAltName=DNS:store,IP:127.0.0.1' >names &&\n"
-	       "  openssl x509 -req -days 2 -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial \\\n"
-	       "    -extfile names -out $name.pem || exit 1\n"
-	       "done");
-}
-
 static struct server start_tls(const char *clients)
 {
 	struct server server = server_make();
 
-	make_certificates(server.directory);
+	server_make_certificates(server.directory);
 	server_start_in(&server, "--tls-port", (const char *const[]){
 	    "--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-ca-cert-file",
 	    "ca.pem", "--tls-auth-clients", clients, "--requirepass", "hunter2", NULL});
