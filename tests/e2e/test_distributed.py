@@ -6,7 +6,7 @@ import select
 import time
 
 import pytest
-from harness import PATIENCE, Http, Wire, encode, held, metric, until
+from harness import PATIENCE, Http, Wire, encode, held, metric, until, weir
 
 # Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
 LIMITS = """
@@ -252,15 +252,18 @@ def works_elsewhere(one, other, limit):
 
 @pytest.mark.parametrize("limit", ["token", "places", "window"])
 def test_a_permit_works_at_every_server(servers, limit):
-    redis, [one, other] = servers(2)
+    _, [one, other] = servers(2)
     until(lambda: works_elsewhere(one, other, limit), "servers to share a secret")
     assert ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2] >= 9  # but for one of before the secret
     permit = ask(other, ("WEIR.ACQUIRE", "places", "r"))[0][6].decode()
     assert [report(one, permit), report(other, permit)] == [200, 404]
     assert ask(one, ("WEIR.PEEK", "places", "r"))[0][2] == 10
+
+
+def test_a_redis_that_forgets_is_told_the_secret_again(servers):
+    redis, _ = servers(1)
+    secret = until(lambda: redis.client.get("weir:secret"), "the secret")
     assert redis.client.ttl("weir:secret") > 6 * 86400
-    # A Redis that forgets is told again: the secret stays.
-    secret = redis.client.get("weir:secret")
     redis.client.flushall()
     until(lambda: redis.client.get("weir:secret"), "the secret to come back")
     assert redis.client.get("weir:secret") == secret
@@ -293,3 +296,25 @@ def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_r
     assert metric(server, f'weir_store_up{{store="{redis.url}"}}') == 1
     assert "not-shown" not in server.get("/metrics").text + server.get("/v1/limits").text
     assert "not-shown" not in "".join(server.log)
+
+
+def test_a_server_stops_though_redis_hangs(servers):
+    redis, [server] = servers(1)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "token", "k")[0] == 1
+        with redis.hung():
+            wire.send(encode("WEIR.ACQUIRE", "token", "k") + encode("WEIR.ACQUIRE", "near", "k") +
+                      encode("MULTI") + encode("WEIR.ACQUIRE", "window", "k") + encode("EXEC"))
+            held(server, 2)
+            assert server.stop() == 0
+            assert wire.rest() == b""
+
+
+def test_the_top_and_ask_tell_of_limits_at_redis(servers):
+    _, [server] = servers(1)
+    for _ in range(13):
+        ask(server, ("WEIR.ACQUIRE", "window", "k"))
+    [first] = server.get("/v1/top?n=5").json
+    assert (first["limit"], first["key"], first["denied"]) == ("window", "k", 3)
+    answer = weir("ask", "window", "k", "--server", f"127.0.0.1:{server.resp}")
+    assert answer.returncode == 1 and "over_limit" in answer.stdout, answer
