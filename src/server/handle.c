@@ -70,7 +70,7 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
                                        struct weir_decision *decision);
 
-/* Begins, or goes on. False: the plan waits, or is at a store. */
+/* Begins, or goes on. False: the plan waits, is at a store, or has failed. */
 static inline bool run(struct worker *worker, struct work *work, struct reply *reply,
                        engine_begin *begin)
 {
@@ -84,7 +84,7 @@ static inline bool run(struct worker *worker, struct work *work, struct reply *r
 	reply->at_store = undo_at_store(worker, state);
 	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE)
 		check(work, plan->status);
-	return state == ENGINE_DONE;
+	return state == ENGINE_DONE && work->status == WEIR_OK;
 }
 
 static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)

@@ -27,6 +27,7 @@ limits:
   open: {{ algorithm: token_bucket, rate: 1/d, burst: {QUOTA}, on_store_failure: open }}
   window: {{ algorithm: fixed_window, rate: {QUOTA}/year, on_store_failure: closed }}
   log: {{ algorithm: sliding_log, rate: {QUOTA}/d, on_store_failure: closed }}
+  places: {{ algorithm: concurrency, max: 9, lease: 1h }}
   memory: {{ algorithm: token_bucket, rate: 1/d, burst: {QUOTA}, store: memory }}
 rules:
   - {{ match: {{ path: /open }}, key: [user], limits: [closed], on_store_failure: open }}
@@ -160,6 +161,23 @@ def test_open_allows_and_closed_denies_while_redis_is_away(start_redis, serve, k
     # A rule's policy beats its limit's.
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.CHECK", "path", "/open", "user", key)[0] == 1
+
+
+def test_nothing_is_given_back_while_redis_is_away(start_redis, serve, key):
+    """And the answer is no denial: it says that nobody knows."""
+    redis = start_redis()
+    server = serve(config=configuration(redis.url))
+    permits = [server.get(f"/v1/acquire/{limit}?key={key}&permit=true").json["permit"]
+               for limit in ("places", "window")]
+    redis.stop()
+    asked = [(path, {"permit": permit, **more}) for permit in permits
+             for path, more in (("report", {"outcome": "success"}), ("refund", {}))]
+    asked += [(path, {"limit": "window", "key": key}) for path in ("refund", "reset")]
+    for path, body in asked:
+        answer = server.post(f"/v1/{path}", body)
+        assert (answer.status, answer.json["error"]["code"]) == (503, "store_failure"), path
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.REPORT", permits[0], "success").startswith(b"-ERR the store")
 
 
 def test_a_redis_that_is_missing_at_start_is_served_by_policy(start_redis, serve, key):
