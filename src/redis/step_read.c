@@ -59,8 +59,8 @@ static bool read_state(const struct redis_step *step, struct seen *seen)
 }
 
 /*
- * How many requests of the i-th step were granted: all, unless `odd` says otherwise, which has pairs
- * of a step's number, counted from 1, and that. False: nonsense.
+ * How many requests of the i-th step were granted: all, unless `odd` says otherwise, which has
+ * pairs of a step's number, counted from 1, and that. False: nonsense.
  */
 static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *granted)
 {
@@ -86,6 +86,26 @@ static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *grant
 	return true;
 }
 
+/* What a script says of the value: the text, a bucket's time in microseconds, or none. */
+static bool read_found(const struct redis_step *step, const struct redis_reply *found,
+                       struct seen *seen)
+{
+	switch (found->type) {
+	case REDIS_INTEGER:
+		seen->value.word.until_ns = (uint64_t)found->integer * 1000;
+		return step->own.kind == STEP_BUCKET && found->integer > 0 &&
+		       found->integer <= INT64_MAX / 1000;
+	case REDIS_TEXT:
+		seen->has_text = true;
+		seen->text = found->text;
+		return read_state(step, seen);
+	case REDIS_NIL:
+		return read_state(step, seen);
+	default:
+		return false;
+	}
+}
+
 /* False: nonsense, or no memory. Free with value_free in any case. */
 static bool look(const struct redis_step *step, size_t i, const struct redis_reply *reply,
                  struct seen *seen)
@@ -101,13 +121,8 @@ static bool look(const struct redis_step *step, size_t i, const struct redis_rep
 	if (texts->type != REDIS_ARRAY || texts->count <= i || odd->type != REDIS_ARRAY ||
 	    !find_granted(odd, i, &seen->granted))
 		return false;
-	seen->has_text = texts->items[i].type == REDIS_TEXT;
-	if (seen->has_text)
-		seen->text = texts->items[i].text;
-	else if (texts->items[i].type != REDIS_NIL)
-		return false;
 	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
-	return read_state(step, seen);
+	return read_found(step, &texts->items[i], seen);
 }
 
 /* One request on the state. Returns the name of what it took; 0: nothing. */
@@ -274,7 +289,8 @@ static bool explain_swap(const struct redis_step *step, struct algo_outcome *out
 	return read;
 }
 
-/* The end of what a reset has forgotten, if that said anything; of another limit's it is not known. */
+/* The end of what a reset has forgotten, if that said anything; of another limit's it is not known.
+ */
 static uint64_t forgotten_until(const struct redis_step *step, const struct seen *seen)
 {
 	const struct value *value = &seen->value;
@@ -287,8 +303,8 @@ static uint64_t forgotten_until(const struct redis_step *step, const struct seen
 	return until_ns > seen->time.now_ns ? until_ns : 0;
 }
 
-static enum step_end done(struct redis_step *step, struct seen *seen,
-                          struct algo_outcome *outcomes, uint64_t *until_ns)
+static enum step_end done(struct redis_step *step, struct seen *seen, struct algo_outcome *outcomes,
+                          uint64_t *until_ns)
 {
 	uint64_t forgotten_ns = forgotten_until(step, seen);
 

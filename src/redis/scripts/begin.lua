@@ -5,7 +5,7 @@
 -- then runs  a kind, how many of KEYS it takes, and what the kind wants
 --
 -- Returns the time in microseconds; for each key the value as it was before, none where it said
--- nothing any more; and the steps of which not all requests were granted: where each is, and how
+-- nothing any more, of a bucket mostly its time alone; and the steps of which not all requests were granted: where each is, and how
 -- many were; -1: it has to be tried again; -2: no script can decide it. Times are whole microseconds, and parts of one.
 local call, floor = redis.call, math.floor
 local format, sub, byte, gmatch = string.format, string.sub, string.byte, string.gmatch

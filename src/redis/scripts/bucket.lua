@@ -105,11 +105,13 @@ function kinds.bucket(a, first, last, dry)
             granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
             after = before + granted * cost
           end
-          if granted == 0 or dry then
-          elseif before >= after - after % block then
-            call('SETRANGE', key, offset, format('%d', after))
-          else
-            call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
+          if granted > 0 and not dry then
+            values[i] = before
+            if before >= after - after % block then
+              call('SETRANGE', key, offset, format('%d', after))
+            else
+              call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
+            end
           end
         end
       end
