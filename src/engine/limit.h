@@ -45,7 +45,7 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
                        struct weir_error *error);
 
 /**
- * What stands in for such a limit, as limit_init_local makes it. Errors as engine_adhoc_limit. It
+ * Makes the stand-in for such a limit, as limit_init_local does. Errors as engine_adhoc_limit. It
  * needs no limit_free.
  */
 int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,

@@ -7,7 +7,7 @@ static bool is_adhoc(const struct plan *plan)
 	return plan->steps == &plan->only && engine_is_adhoc(plan->only.limit);
 }
 
-/* Such a limit, and what stands in for it once its store is away. */
+/* Such a limit, and its stand-in once its store is away. */
 struct companion {
 	struct weir_limit limit, local;
 };

@@ -83,8 +83,8 @@ static const struct node_key store_keys[] = {
 enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
 
 /*
- * Units of a bucket or a window are alike, so a server can take many and hand them out later. What
- * slides would leave the period before it was used; turns and places belong to one request each.
+ * Units of a bucket or a window are alike, so a server can take many and hand them out later. Units
+ * of a sliding limit would leave the period too early; turns and places belong to one request each.
  */
 static unsigned store_variant(const struct algorithm *algorithm)
 {

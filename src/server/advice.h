@@ -1,4 +1,4 @@
-/* advice.h: what a configuration says of stores that is legal, but unlikely meant. */
+/* advice.h: warnings about stores of a configuration that are legal, but unlikely meant. */
 #ifndef SERVER_ADVICE_H
 #define SERVER_ADVICE_H
 

@@ -240,7 +240,7 @@ static void say_warning(void *context, const struct rules_warning *warning)
 		        {"column", .number = warning->column}, {"message", warning->text});
 }
 
-/* What is likely a mistake about stores. */
+/* Warns of likely mistakes about stores. */
 static void say_advice(struct server *server)
 {
 	advice_give(server->config->rules, server->config->engine, &server->plan, say_warning, server);

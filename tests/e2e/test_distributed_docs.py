@@ -121,3 +121,33 @@ def test_a_key_takes_as_many_bytes_as_are_told(limits_at, start_redis):
     assert len(sizes) == 6
     assert all(least <= size <= most for size in sizes.values()), sizes
     assert sizes["token_bucket"] <= million
+
+
+VALUES = """
+  token: { algorithm: token_bucket, rate: 5/s, burst: 10 }
+  warm: { algorithm: warm_up, rate: 5/s }
+  day: { algorithm: fixed_window, rate: 5/d, timezone: Asia/Shanghai }
+  minutes: { algorithm: fixed_window, rate: 5/10m, align: first_request }
+  slots: { algorithm: sliding_window, rate: 5/m }
+  log: { algorithm: sliding_log, rate: 5/m }
+  base: { algorithm: base, base: 2, rate: 1/5s }
+  places: { algorithm: concurrency, max: 4 }
+"""
+
+
+def shape(value):
+    """A value without its numbers, and of many uses one."""
+    value = re.sub(r":\d{1,3}\b", ":N", re.sub(r"\d{4,}", "T", value))
+    return re.sub(r"( T[:NT]+)( T[:NT]+)*", r"\1", value)
+
+
+def test_values_are_as_shown(serve, start_redis):
+    redis = start_redis()
+    server = serve(config=f"store: {redis.url}\n{SLOW}limits:{VALUES}")
+    shown = re.findall(r"^\| `(\w+ .*?)` \|", (ROOT / PAGE).read_text(), re.M)
+    values = []
+    for limit in re.findall(r"^  (\w+):", VALUES, re.M):
+        for _ in range(2):
+            server.get(f"/v1/acquire/{limit}?key=k")
+        values.append(redis.client.get(f"weir:{{k}}:{limit}"))
+    assert [shape(value) for value in values] == [shape(value) for value in shown]
