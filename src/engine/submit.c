@@ -113,8 +113,8 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 }
 
 /*
- * It lives as long as any charge of the limit; of one that lives long, as long as it is said to, and
- * more by what clocks may differ.
+ * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
+ * their window.
  */
 static bool open_mark(const struct turn *turn, const struct plan *plan, const struct step *step,
                       struct mark *mark)
@@ -122,7 +122,7 @@ static bool open_mark(const struct turn *turn, const struct plan *plan, const st
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
 	uint64_t now_ns = algo_time_at(limit, turn->at).now_ns;
 	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
-	uint64_t life_ns = u64_min(longest_ns, sat_sub(step->until_ns, now_ns) + CLOCKS_NS);
+	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, CLOCKS_NS);
 	struct weir_limit_options options = {
 	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_SECOND}};
 
