@@ -109,7 +109,7 @@ struct redis_node {
 	uint64_t ready_deadline_ns; /* 0: the link is ready */
 	bool was_late;              /* the lane itself looked too late at its deadlines */
 	uint64_t era;               /* of its health, when it was connected or found back */
-	bool is_read;               /* its replies are being told: it must stay */
+	bool is_busy;               /* one of its functions is under way: it must stay */
 	bool asks_map;              /* is to be asked for CLUSTER SLOTS when it is ready */
 	char trouble[200];          /* why it is away; "": it is not */
 	bool is_lost;               /* with trouble: the connection is of no use */

@@ -176,7 +176,7 @@ static void leave(struct redis_node *node)
 {
 	struct redis_lane *lane = node->lane;
 
-	if (node->first || !is_still(node) || node->is_read)
+	if (node->first || !is_still(node) || node->is_busy)
 		return;
 	lane->port->kind->hang_up(lane->port, node->line);
 	lane->nodes[node->number] = NULL;
@@ -421,9 +421,9 @@ static void take_in(struct redis_node *node, struct slice bytes)
 	char why[sizeof node->trouble];
 	bool is_lost;
 
-	node->is_read = true;
+	node->is_busy = true;
 	is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
-	node->is_read = false;
+	node->is_busy = false;
 	if (is_lost || node->trouble[0] != '\0') {
 		snprintf(why, sizeof why, "%s",
 		         node->trouble[0] != '\0' ? node->trouble : link_error(node->link));

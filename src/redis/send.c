@@ -270,10 +270,11 @@ static bool write_call(struct call *call)
 void node_send(struct redis_node *node)
 {
 	struct redis_lane *lane = node->lane;
-	bool wrote = false;
+	bool wrote = false, was_busy = node->is_busy;
 
 	if (node->ready_deadline_ns != 0)
 		return;
+	node->is_busy = true;
 	while (node->waiting.first) {
 		struct call *call = call_open(node);
 
@@ -295,6 +296,7 @@ void node_send(struct redis_node *node)
 		send_call(call, replied);
 		wrote = true;
 	}
+	node->is_busy = was_busy;
 	if (wrote)
 		lane->port->kind->send(lane->port, node->line);
 }
