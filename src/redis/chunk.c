@@ -8,10 +8,11 @@
 #include "base/os.h"
 #include "redis/denied.h"
 
-#define SETS    1024
-#define WAYS    4
-#define LIMITS  256
-#define IDLE_NS NS_PER_S
+#define SETS          1024
+#define WAYS          4
+#define LIMITS        256
+#define IDLE_NS       NS_PER_S
+#define IDLE_LEAST_NS (50 * NS_PER_MS) /* all chunks are looked at so often at most */
 
 enum state {
 	NONE,
@@ -239,7 +240,7 @@ static bool grant(struct chunk *chunk, struct store_job *job, uint64_t now_ns)
 
 uint64_t chunk_idle_ns(const struct algo_limit *limit)
 {
-	return u64_min(IDLE_NS, limit->window_ns / 10);
+	return u64_max(IDLE_LEAST_NS, u64_min(IDLE_NS, limit->window_ns / 10));
 }
 
 static enum chunk_answer ask(struct chunk *chunk, const struct store_job *job, uint64_t now_ns,

@@ -7,8 +7,9 @@
 #include "algo/window.h"
 #include "base/os.h"
 
-#define SETS ((size_t)1 << 14)
-#define WAYS 4
+#define SETS   ((size_t)1 << 14)
+#define WAYS   4
+#define COUNTS 1024
 
 struct entry {
 	_Atomic uint64_t which, known_ns, until_ns, reset_ns, remaining, reason;
@@ -17,12 +18,17 @@ struct entry {
 /* `sequence` is odd while the set is being written; it has changed when it was. */
 struct set {
 	_Alignas(64) _Atomic uint32_t sequence;
-	_Atomic uint32_t forgotten;
 	_Atomic uint64_t keys[WAYS]; /* 0: none. On one line: most sets are looked at in vain */
 	struct entry entries[WAYS];
 };
 
+/*
+ * Most keys are never denied, and their sets are not to be fetched from memory: `used` has a bit
+ * for each set, and sets share the counts of what was forgotten.
+ */
 struct denied {
+	_Atomic uint64_t used[SETS / 64];
+	_Atomic uint32_t forgotten[COUNTS];
 	struct set sets[SETS];
 };
 
@@ -43,6 +49,25 @@ void denied_close(struct denied *denied)
 static struct set *set_of(const struct denied *denied, uint64_t key)
 {
 	return (struct set *)&denied->sets[key % SETS];
+}
+
+static bool is_used(const struct denied *denied, uint64_t key)
+{
+	const _Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+
+	return atomic_load_explicit((_Atomic uint64_t *)bits, memory_order_acquire) >> key % 64 & 1;
+}
+
+/* By the writer of the set. */
+static void set_used(struct denied *denied, uint64_t key, bool used)
+{
+	_Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+	uint64_t bit = UINT64_C(1) << key % 64;
+
+	if (used)
+		atomic_fetch_or_explicit(bits, bit, memory_order_release);
+	else
+		atomic_fetch_and_explicit(bits, ~bit, memory_order_release);
 }
 
 /* Questions */
@@ -168,7 +193,8 @@ bool denied_find(const struct denied *denied, const struct algo_limit *limit,
 	struct denied_answer answer;
 	uint64_t left_ns;
 
-	if (!read_entry(set_of(denied, question->key), question, &answer) || now_ns >= answer.known_ns)
+	if (!is_used(denied, question->key) ||
+	    !read_entry(set_of(denied, question->key), question, &answer) || now_ns >= answer.known_ns)
 		return false;
 	left_ns = answer.until_ns - now_ns;
 	*out = (struct algo_outcome){
@@ -184,7 +210,8 @@ bool denied_find(const struct denied *denied, const struct algo_limit *limit,
 
 uint32_t denied_count(const struct denied *denied, uint64_t key)
 {
-	return atomic_load_explicit(&set_of(denied, key)->forgotten, memory_order_acquire);
+	return atomic_load_explicit((_Atomic uint32_t *)&denied->forgotten[key % COUNTS],
+	                            memory_order_acquire);
 }
 
 /* The place of a question: its own, or of the one that ends soonest. */
@@ -207,10 +234,11 @@ void denied_note(struct denied *denied, const struct denied_question *question, 
 	struct set *set = set_of(denied, question->key);
 
 	begin_writing(set);
-	if (atomic_load_explicit(&set->forgotten, memory_order_relaxed) == count) {
+	if (denied_count(denied, question->key) == count) {
 		size_t i = place_of(set, question);
 		struct entry *entry = &set->entries[i];
 
+		set_used(denied, question->key, true);
 		write_word(&set->keys[i], question->key);
 		write_word(&entry->which, question->which);
 		write_word(&entry->known_ns, answer->known_ns);
@@ -222,14 +250,19 @@ void denied_note(struct denied *denied, const struct denied_question *question, 
 	end_writing(set);
 }
 
-static void clear_key(struct set *set, uint64_t key)
+static void clear_key(struct denied *denied, struct set *set, uint64_t key)
 {
+	uint64_t others = 0;
+
 	for (size_t i = 0; i < WAYS; i++) {
+		others |= read_word(&set->keys[i]) == key ? 0 : read_word(&set->keys[i]);
 		if (read_word(&set->keys[i]) != key)
 			continue;
 		write_word(&set->keys[i], 0);
 		write_word(&set->entries[i].known_ns, 0);
 	}
+	if (others == 0)
+		set_used(denied, key, false);
 }
 
 void denied_taken(struct denied *denied, uint64_t key)
@@ -237,12 +270,14 @@ void denied_taken(struct denied *denied, uint64_t key)
 	struct set *set = set_of(denied, key);
 	bool has = false;
 
+	if (!is_used(denied, key))
+		return;
 	for (size_t i = 0; i < WAYS; i++)
 		has |= read_word(&set->keys[i]) == key;
 	if (!has)
 		return;
 	begin_writing(set);
-	clear_key(set, key);
+	clear_key(denied, set, key);
 	end_writing(set);
 }
 
@@ -251,7 +286,7 @@ void denied_forget(struct denied *denied, uint64_t key)
 	struct set *set = set_of(denied, key);
 
 	begin_writing(set);
-	atomic_fetch_add_explicit(&set->forgotten, 1, memory_order_release);
-	clear_key(set, key);
+	atomic_fetch_add_explicit(&denied->forgotten[key % COUNTS], 1, memory_order_release);
+	clear_key(denied, set, key);
 	end_writing(set);
 }

@@ -6,8 +6,8 @@
  * leaves that ends soonest.
  *
  * A refund or a reset of a key forgets all its denials, and those that were asked for before:
- * each set counts what it was made to forget, and a denial comes with the count from before it
- * was asked for.
+ * it raises a count that the key shares with others, and a denial comes with the count from before
+ * it was asked for.
  *
  * Reading takes no lock; writers of one set take turns, for a few stores each.
  */
