@@ -159,7 +159,8 @@ void net_loop_close(struct net_loop *loop);
  * Connects to an address. `open` tells that it is connected; `close`, without `open`, that
  * it failed or took longer than `timeout_ms`. Output may be appended at once. The gate does
  * not count it, and it lasts while a loop that was stopped answers the others. It is read
- * whatever it has unread, and in a crowd as well: clients wait for it. `kind` must outlive it. NULL: no memory, or the loop has ended.
+ * whatever it has unread, and in a crowd as well: clients wait for it. `kind` must outlive it.
+ * NULL: no memory, or the loop has ended.
  */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms);

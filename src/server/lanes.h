@@ -19,7 +19,7 @@ struct lane {
 	struct redis_port port; /* first */
 	struct net_loop *loop;
 	uint64_t alarm_ns; /* when it wants to be called; 0: not */
-	uint64_t armed_ns; /* when it is: not later, and never put off, for that would cost a call a turn */
+	uint64_t armed_ns; /* when it is: not later; never put off, which would cost a call a turn */
 };
 
 struct lanes {

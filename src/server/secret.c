@@ -188,7 +188,8 @@ static void ask(struct secret_keeper *keeper)
 		hang_up(keeper);
 		return;
 	}
-	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life}, 6);
+	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
+	    6);
 	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
 	say(keeper, (struct slice[]){SLICE("PEXPIRE"), key, life}, 3);
 	line_send(keeper->line);

@@ -317,7 +317,8 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 {
 	static const char *const requests[] = {
 	    "WEIR.ACQUIRE near k\r\n", "WEIR.ACQUIRE far k\r\n", "PING x\r\n",
-	    "CL.THROTTLE k 4 5 3600\r\n", "MULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\n",
+	    "CL.THROTTLE k 4 5 3600\r\n",
+	    "MULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\n",
 	    "WEIR.ACQUIRE places k WAIT 100\r\n", "WEIR.PEEK far k\r\n",
 	    "WEIR.RESET CL.THROTTLE k\r\n"};
 	struct fixture *f = *state;
