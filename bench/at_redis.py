@@ -105,6 +105,11 @@ class Case:
     def bytes_used(self):
         return int(re.search(r"used_memory:(\d+)", ask(self.redis, "INFO", "memory"))[1])
 
+    def call_ms(self):
+        """What half of its calls of scripts took at most, since CONFIG RESETSTAT."""
+        stats = ask(self.redis, "INFO", "latencystats")
+        return float(re.search(r"usec_evalsha:p50=([0-9.]+)", stats)[1]) / 1e3
+
     def flags(self, n, depth, requests, turn):
         return ["--command", self.command, "--pipeline", depth, "--connections",
                 CONNECTIONS // n, "--requests", requests // n, "--keys", self.keys,
@@ -221,6 +226,10 @@ CASES = {
 }
 
 
+def p99_ms(result):
+    return result["from_send_ns"]["p99"] / 1e6
+
+
 def depth_name(depth):
     return "alone" if depth == 1 else f"by {depth}"
 
@@ -301,7 +310,7 @@ class Run:
         flags += ("--rate", int(most / 2), "--duration", f"{seconds}s", "--warmup", "200ms")
         pairs = []
         for _ in range(rounds):
-            pairs.append([generate(server, "resp", "--command", command, *flags)["from_send_ns"]["p99"] / 1e6
+            pairs.append([p99_ms(generate(server, "resp", "--command", command, *flags))
                           for server, command in ((bare.redis, GET), (through.asked[0], through.command))])
         plain, weirs = zip(*pairs)
         self.table.row(f"redis GET at {int(most / 2)}/s, p99", statistics.median(plain), "ms")
@@ -309,29 +318,34 @@ class Run:
                        statistics.median(b - a for a, b in pairs), "ms")
 
     def show_neighbour(self, rounds, seconds):
-        """A foreign GET at the same redis-server, without and with Weir's full load."""
-        case = self.case("weir, token bucket")
-        if case is None:
-            return
+        """A foreign GET at a redis-server: alone, and beside the full load of a case."""
         get = ("--command", GET, "--connections", 1, "--rate", 500, "--keys", 1000,
                "--duration", f"{seconds}s", "--warmup", "100ms")
-        calm, beside = [], []
-        for _ in range(rounds):
-            calm.append(generate(case.redis, "resp", *get)["from_send_ns"]["p99"] / 1e6)
+        calm = "foreign GET, p99"
+        samples = {calm: []}
+        for _, name in itertools.product(range(rounds), (YARDSTICK, "weir, token bucket")):
+            case = self.case(name)
+            if case is None:
+                continue
+            samples[calm].append(p99_ms(generate(case.redis, "resp", *get)))
+            ask(case.redis, "CONFIG", "RESETSTAT")
             busy = load(case.asked[0], "resp", "--command", case.command, "--pipeline", 16,
                         "--connections", CONNECTIONS, "--keys", self.keys, "--key-length", KEY_BYTES,
                         "--duration", f"{seconds + 1}s")
-            beside.append(generate(case.redis, "resp", *get)["from_send_ns"]["p99"] / 1e6)
+            beside = p99_ms(generate(case.redis, "resp", *get))
             said(busy)
-        self.table.row("foreign GET, p99", statistics.median(calm), "ms")
-        self.table.row("foreign GET beside weir by 16, p99", statistics.median(beside), "ms")
+            samples.setdefault(f"foreign GET beside {name} by 16, p99", []).append(beside)
+            samples.setdefault(f"a call of {name} by 16, in Redis, p50", []).append(case.call_ms())
+        for what, values in samples.items():
+            if values:
+                self.table.row(what, statistics.median(values), "ms")
 
 
 def run(table, rounds, quick):
-    requests = {1: 5000, 16: 40000} if quick else {1: 40000, 16: 200000}
+    requests = {1: 5000, 16: 40000} if quick else {1: 20000, 16: 100000}
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         one = Run(table, stack, directory, 100000 if quick else 1000000)
         one.show_costs(one.samples(rounds, requests))
         one.show_bytes()
-        one.show_latency(rounds, 1 if quick else 3)
-        one.show_neighbour(rounds, 1 if quick else 3)
+        one.show_latency(rounds, 1)
+        one.show_neighbour(rounds, 1)
