@@ -27,12 +27,13 @@ enum rules_failure away_policy(const struct turn *turn, const struct step *step)
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)
 {
 	struct store *store = table->store;
-	uint64_t hash = store_hash(store, limit->algo.identity, step->key_name.data, step->key_name.len);
+	uint64_t hash =
+	    store_hash(store, limit->algo.identity, step->key_name.data, step->key_name.len);
 
 	step->limit = limit;
 	step->remote = engine_remote_store(table, limit) != NULL;
-	step->key = step->remote ? (struct store_key){.hash = hash}
-	                         : store_key(store, &limit->algo, hash);
+	step->key =
+	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
 }
 
 void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
@@ -58,11 +59,13 @@ void away_forget(const struct turn *turn, const struct step *step)
 	if (!local)
 		return;
 	away_move(turn->table, &moved, local);
-	engine_apply_slow(local, &(struct store_step){.store = turn->table->store,
-	                                              .limit = &local->algo,
-	                                              .key = moved.key,
-	                                              .call = {.op = ALGO_RESET},
-	                                              .at = turn->at}, &ignored);
+	engine_apply_slow(local,
+	                  &(struct store_step){.store = turn->table->store,
+	                                       .limit = &local->algo,
+	                                       .key = moved.key,
+	                                       .call = {.op = ALGO_RESET},
+	                                       .at = turn->at},
+	                  &ignored);
 	waitlist_wake(&turn->table->waiting, moved.key.hash);
 }
 

@@ -24,8 +24,8 @@ struct submission {
 	void (*ready)(void *context, struct plan *plan);
 	void *context;
 	struct weir_decision decision; /* so far */
-	uint32_t pending; /* steps at a store, and one while others are being submitted */
-	uint32_t count;   /* of them not yet told */
+	uint32_t pending;              /* steps at a store, and one while others are being submitted */
+	uint32_t count;                /* of them not yet told */
 	uint32_t mark_count;
 	struct mark *marks;
 	struct submitted steps[];
@@ -80,8 +80,7 @@ static struct submitted *last_at(struct submission *submission, const struct sto
 
 /* Behind `before`, or NULL. */
 static struct submitted *add(const struct turn *turn, struct plan *plan, struct step *step,
-                             const struct algo_call *call, struct submitted *before,
-                             bool together)
+                             const struct algo_call *call, struct submitted *before, bool together)
 {
 	struct submission *submission = plan->submission;
 	struct store *store = engine_remote_store(turn->table, step->limit);

@@ -8,7 +8,7 @@ struct submitted {
 	struct store_job job; /* first, so that either is the other */
 	struct submission *of;
 	struct step *step;
-	bool follows; /* another one is before it in its chain */
+	bool follows;  /* another one is before it in its chain */
 	bool is_apart; /* in a chain of its own */
 	bool marks;    /* that a charge is spent: it is no step of the plan */
 };

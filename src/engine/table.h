@@ -17,7 +17,7 @@ struct weir_table {
 	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
 };
 
-/* engine_remote_store where either has named a store. Apart: a check in memory has no room for it. */
+/* engine_remote_store where either has named one. Apart: checks in memory have no room for it. */
 __attribute__((noinline, unused)) static struct store *
 engine_named_store(const struct weir_table *table, const struct weir_limit *limit)
 {

@@ -40,19 +40,44 @@ static const size_t three[] = {HERE, BUCKET, WINDOW}, mixed[] = {WINDOW, PLACES,
                     strict[] = {BUCKET, OPEN}, waiting[] = {PLACES, CLOSED};
 
 #define EQUALS(text_)                                                                              \
-	(const struct rules_condition[]){                                                              \
-	    {"path", &(const struct rules_value){RULES_EQUAL, {text_, sizeof text_ - 1}}, 1}}
+	(const struct rules_condition[])                                                               \
+	{                                                                                              \
+		{                                                                                          \
+			"path", &(const struct rules_value){RULES_EQUAL, {text_, sizeof text_ - 1}}, 1         \
+		}                                                                                          \
+	}
 
 static const struct rules_rule rules[] = {
-    {.name = "three", .conditions = EQUALS("three"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = three, .limit_count = 3},
-    {.name = "mixed", .conditions = EQUALS("mixed"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = mixed, .limit_count = 3},
-    {.name = "strict", .conditions = EQUALS("strict"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = strict, .limit_count = 2, .has_on_store_failure = true,
+    {.name = "three",
+     .conditions = EQUALS("three"),
+     .condition_count = 1,
+     .key = by_user,
+     .key_count = 1,
+     .limits = three,
+     .limit_count = 3},
+    {.name = "mixed",
+     .conditions = EQUALS("mixed"),
+     .condition_count = 1,
+     .key = by_user,
+     .key_count = 1,
+     .limits = mixed,
+     .limit_count = 3},
+    {.name = "strict",
+     .conditions = EQUALS("strict"),
+     .condition_count = 1,
+     .key = by_user,
+     .key_count = 1,
+     .limits = strict,
+     .limit_count = 2,
+     .has_on_store_failure = true,
      .on_store_failure = RULES_CLOSED},
-    {.name = "waiting", .conditions = EQUALS("waiting"), .condition_count = 1, .key = by_user,
-     .key_count = 1, .limits = waiting, .limit_count = 2},
+    {.name = "waiting",
+     .conditions = EQUALS("waiting"),
+     .condition_count = 1,
+     .key = by_user,
+     .key_count = 1,
+     .limits = waiting,
+     .limit_count = 2},
 };
 
 /* What is shared: it does a chain when it is told to, or at once. */
@@ -63,8 +88,8 @@ struct shared {
 	bool is_away, is_slow, withholds_all;
 	struct store_job *waiting[8]; /* chains that it has not done yet */
 	size_t waiting_count;
-	size_t chains, jobs;     /* so far */
-	const char *limit_name;  /* of the last job */
+	size_t chains, jobs;    /* so far */
+	const char *limit_name; /* of the last job */
 };
 
 struct server {
@@ -230,10 +255,9 @@ static inline const struct weir_limit *limit_at(const struct server *s, size_t i
 /* What "u" has of a limit that is left, at the store or (of a local one, or HERE) in memory. */
 static inline uint64_t left(const struct server *s, const struct weir_limit *limit)
 {
-	struct store_job job = {.step = {.limit = &limit->algo,
-	                                 .call = {.op = ALGO_PEEK},
-	                                 .at = moment_given(NOW)},
-	                        .key_name = SLICE("u")};
+	struct store_job job = {
+	    .step = {.limit = &limit->algo, .call = {.op = ALGO_PEEK}, .at = moment_given(NOW)},
+	    .key_name = SLICE("u")};
 	struct weir_decision d;
 
 	if (engine_remote_store(s->table, limit)) {

@@ -239,8 +239,10 @@ static void local_grants_a_share_by_counts_of_its_own(void **state)
 /* Which is seldom: this one would take 30 years to be full again. */
 static void a_share_that_can_not_be_is_an_error(void **state)
 {
-	const struct rules_limit limit = {.options = {.name = "long", .rate = {19, 365, WEIR_DAY},
-	                                              .burst = 300, .algorithm = WEIR_TOKEN_BUCKET},
+	const struct rules_limit limit = {.options = {.name = "long",
+	                                              .rate = {19, 365, WEIR_DAY},
+	                                              .burst = 300,
+	                                              .algorithm = WEIR_TOKEN_BUCKET},
 	                                  .line = 7};
 	const struct weir_config config = {.limits = &limit, .limit_count = 1, .nodes = 10};
 	struct server s;

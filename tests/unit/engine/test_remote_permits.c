@@ -14,8 +14,10 @@
 static void refund(struct server *s, const struct weir_permits *permits,
                    const struct engine_names *names, bool reports)
 {
-	assert_int_equal(engine_prepare_permits(s->engine, permits, names, &s->arena, &s->plan), WEIR_OK);
-	assert_int_equal((reports ? engine_report : engine_run)(&s->turn, &s->plan, &s->d), ENGINE_DONE);
+	assert_int_equal(engine_prepare_permits(s->engine, permits, names, &s->arena, &s->plan),
+	                 WEIR_OK);
+	assert_int_equal((reports ? engine_report : engine_run)(&s->turn, &s->plan, &s->d),
+	                 ENGINE_DONE);
 }
 
 /* Marks in the memory of one server would give it back once at each. */
@@ -67,7 +69,8 @@ static void a_permit_ends(void **state)
 	open_server(&s, 1);
 	ask(&s, HERE, ALGO_PEEK, 0);
 	assert_int_equal(engine_prepare_limit(s.table, limit_at(&s, WINDOW),
-	                                      &(struct algo_call){ALGO_ACQUIRE, 1}, SLICE("u"), &s.plan),
+	                                      &(struct algo_call){ALGO_ACQUIRE, 1}, SLICE("u"),
+	                                      &s.plan),
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&s.plan), WEIR_OK);
 	engine_run(&s.turn, &s.plan, &s.d);
