@@ -175,8 +175,11 @@ static void a_clock_ten_seconds_apart_is_put_right(void **state)
 	struct algo_limit limit = limit_of((struct weir_limit_options){
 	    .algorithm = WEIR_FIXED_WINDOW, .rate = {1000000, 2, WEIR_SECOND}});
 	static const int64_t apart_s[] = {-10, 10, 0};
+	redisReply *reply;
+	char window[64];
 
 	(void)state;
+	freeReplyObject(real_do(&real, "DEL key"));
 	for (size_t i = 0; i < 3; i++) {
 		struct moment at = moment_given(os_wall_ns() + (uint64_t)(apart_s[i] * (int64_t)NS_PER_S));
 		uint64_t before = os_wall_ns(), reset_ns = take_at(&limit, "key", 1, at)->reset_after_ns;
@@ -184,6 +187,12 @@ static void a_clock_ten_seconds_apart_is_put_right(void **state)
 		assert_in_range(reset_ns, 0, 2 * NS_PER_S);
 		assert_in_range(ends[0].until_ns[0], before, os_wall_ns() + 2 * NS_PER_S);
 		assert_int_equal(ends[0].until_ns[0] % (2 * NS_PER_S), 0);
+		snprintf(window, sizeof window, "fixed_window 2s UTC %llu ",
+		         (unsigned long long)ends[0].until_ns[0] / 1000);
+		reply = real_do(&real, "GET key");
+		assert_non_null(reply->str);
+		assert_memory_equal(reply->str, window, strlen(window));
+		freeReplyObject(reply);
 	}
 	algo_limit_free(&limit);
 }
