@@ -84,7 +84,7 @@ static inline bool run(struct worker *worker, struct work *work, struct reply *r
 	reply->at_store = undo_at_store(worker, state);
 	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE)
 		check(work, plan->status);
-	return state == ENGINE_DONE && work->status == WEIR_OK;
+	return state == ENGINE_DONE && plan->status == WEIR_OK;
 }
 
 static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
