@@ -80,6 +80,17 @@ struct algorithm {
 /** The algorithm with that value, or NULL. */
 const struct algorithm *algorithm_of(enum weir_algorithm id);
 
+/* The type of `step`. */
+typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
+                            const struct algo_time *time, struct algo_state *state,
+                            struct algo_outcome *out);
+
+/**
+ * Whether a limit's step is this one. Not by its pointer: the limit may be another library's, which
+ * has a copy of its own of all functions.
+ */
+bool algorithm_steps_by(const struct algo_limit *limit, algorithm_step *step);
+
 /** The names of algorithms, by value. */
 const struct word *algorithm_words(void);
 

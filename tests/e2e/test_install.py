@@ -78,11 +78,16 @@ int main(int argc, char **argv)
 	weir_limit *limit;
 	weir_table *table;
 	if (argc < 2 ||
-	    weir_redis_open(&(struct weir_redis_options){.url = argv[1]}, &table, &error) ||
-	    weir_limit_open(&(struct weir_limit_options){.rate = {2}}, &limit, &error))
+	    weir_redis_open(&(struct weir_redis_options){.url = argv[1], .timeout_ns = 1000000000}, &table, &error) ||
+	    weir_limit_open(&(struct weir_limit_options){.rate = {2, 1, WEIR_HOUR}}, &limit, &error))
 		return 1;
+	struct weir_redis_stats before, after;
+	weir_acquire(table, limit, "other", 5, 1, WEIR_NOW, &d); // loads the script
+	weir_redis_stats(table, &before);
 	weir_acquire(table, limit, "k", 1, 1, WEIR_NOW, &d);
-	printf("%s %d\\n", weir_reason_text(d.reason), (int)d.remaining);
+	weir_redis_stats(table, &after);
+	printf("%s %d by %d call\\n", weir_reason_text(d.reason), (int)d.remaining,
+	       (int)(after.calls - before.calls));
 	weir_limit_close(limit);
 	weir_table_close(table);
 	return buffer_free() != 7;
@@ -213,7 +218,7 @@ def test_an_outside_program_decides_at_redis(tree, tmp_path, start_redis, static
     source = tmp_path / "redis.c"
     source.write_text(REDIS)
     program = tree.compile(source, "weir_redis", tmp_path / "redis", static=static)
-    assert program(start_redis().url) == "ok 1\n"
+    assert program(start_redis().url) == "ok 1 by 1 call\n"
 
 
 @pytest.fixture(scope="module")
