@@ -81,6 +81,7 @@ struct plan {
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool reports : 1;           /* by permit: the work has ended, and places alone are given */
+	bool spends_rest : 1;       /* so there are some; what else it covers is never given back */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */

@@ -16,7 +16,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->refused = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
-	plan->cancelled = plan->remote = plan->reports = false;
+	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = false;
 	plan->status = WEIR_OK;
 	plan->submission = NULL;
 }

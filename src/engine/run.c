@@ -132,7 +132,8 @@ static void fold(struct plan *plan, struct step *step, const struct weir_decisio
 static void fold_refund(struct plan *plan, struct step *step, const struct weir_decision *one,
                         struct weir_decision *d)
 {
-	bool held = d->allowed || (one->allowed && (step->remote || is_given(plan, step)));
+	bool tells = is_given(plan, step) || (step->remote && !plan->spends_rest);
+	bool held = d->allowed || (one->allowed && tells);
 
 	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining) {
 		*d = *one;
@@ -492,11 +493,16 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 	return advance(turn, plan, &ignored);
 }
 
-/* What it covers beside places stays taken, so that only these are to be given back. */
+/*
+ * What it covers beside places stays taken, so that only these are to be given back. A remote store
+ * is told that the rest is spent.
+ */
 static void leave_rest(struct plan *plan)
 {
+	plan->spends_rest = true;
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].taken &= algo_holds_places(&plan->steps[i].limit->algo);
+		plan->steps[i].taken &=
+		    plan->steps[i].remote || algo_holds_places(&plan->steps[i].limit->algo);
 }
 
 enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)

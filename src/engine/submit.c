@@ -139,7 +139,8 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
-	struct algo_call once = {call->cost > 0 ? ALGO_ACQUIRE : ALGO_PEEK, 1};
+	bool spends = call->cost > 0 || plan->spends_rest;
+	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
 	struct submitted *one;
 
 	if (!open_mark(turn, plan, step, mark))

@@ -22,7 +22,8 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 
 /**
  * Adds a step that gives back by the plan's permit, in a chain of its own: only where the store
- * finds no mark that this charge of the permit is spent. It marks that, but for `call->cost` 0.
+ * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
+ * or the plan spends what it does not give back.
  */
 void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
                       const struct algo_call *call);

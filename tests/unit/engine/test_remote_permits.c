@@ -144,6 +144,9 @@ static void a_place_is_given_back_at_whichever_server(void **state)
 	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4); /* the request has been made */
 	refund(&a, &permits, &names, true);
 	assert_false(a.d.allowed);
+	refund(&b, &permits, &names, false);
+	assert_false(b.d.allowed);
+	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4);
 	close_server(&b);
 	close_server(&a);
 	close_redis();
