@@ -232,6 +232,12 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_outcome *out);
 
+/**
+ * Whether a limit's step is this one. Not by its pointer: the limit may be another library's, which
+ * has a copy of its own of all functions.
+ */
+bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
+
 /** Whether a state is further ahead than the limit puts any. */
 static inline bool algo_is_far(const struct algo_limit *limit, const struct algo_time *time,
                                const struct algo_state *state)

@@ -1,5 +1,4 @@
 /* algorithm.c: the list of algorithms, as meson.build has it, and options against it. */
-#include "algo/algo.h"
 #include "algo/algorithm.h"
 
 #include "algorithm_list.h" /* ALGORITHMS(X): X(name, NAME) for each */
@@ -22,11 +21,6 @@ _Static_assert(sizeof by_value == sizeof in_order, "one algorithm for each value
 const struct algorithm *algorithm_of(enum weir_algorithm id)
 {
 	return (unsigned)id < sizeof by_value / sizeof *by_value ? by_value[id] : NULL;
-}
-
-bool algorithm_steps_by(const struct algo_limit *limit, algorithm_step *step)
-{
-	return algorithm_of(limit->algorithm->id)->step == step;
 }
 
 const struct word *algorithm_words(void)

@@ -25,6 +25,11 @@ struct algo_time;
 
 #define ALGO_PARAMETERS_MAX 8
 
+/* The pure step of an algorithm, see algo_step. */
+typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
+                            const struct algo_time *time, struct algo_state *state,
+                            struct algo_outcome *out);
+
 /* A table remembers this of parameters, to convert states that were written under them. */
 struct algo_note {
 	uint32_t first, second;
@@ -52,8 +57,7 @@ struct algorithm {
 	            struct weir_error *error);
 
 	/* Of states that are one time and one word, see algo_step. */
-	bool (*step)(const struct algo_limit *limit, const struct algo_call *call,
-	             const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+	algorithm_step *step;
 	const char *word;   /* what the word counts, NULL: nothing; tests/vectors/README.md */
 	unsigned word_less; /* and how much less than that it is */
 	/**
@@ -79,17 +83,6 @@ struct algorithm {
 
 /** The algorithm with that value, or NULL. */
 const struct algorithm *algorithm_of(enum weir_algorithm id);
-
-/* The type of `step`. */
-typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
-                            const struct algo_time *time, struct algo_state *state,
-                            struct algo_outcome *out);
-
-/**
- * Whether a limit's step is this one. Not by its pointer: the limit may be another library's, which
- * has a copy of its own of all functions.
- */
-bool algorithm_steps_by(const struct algo_limit *limit, algorithm_step *step);
 
 /** The names of algorithms, by value. */
 const struct word *algorithm_words(void);

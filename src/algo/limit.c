@@ -100,6 +100,11 @@ void algo_limit_free(struct algo_limit *limit)
 	limit->cache = NULL;
 }
 
+bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step)
+{
+	return algorithm_of(limit->algorithm->id)->step == step;
+}
+
 static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
 {
 	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;

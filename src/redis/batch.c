@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "algo/algorithm.h"
+#include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
 #include "redis/known.h"
@@ -75,7 +75,7 @@ static bool is_slow(const struct algo_limit *limit, const struct algo_call *call
 {
 	switch (call->op) {
 	case ALGO_ACQUIRE:
-		return !algorithm_steps_by(limit, bucket_step) && !algorithm_steps_by(limit, window_step);
+		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
 	case ALGO_PEEK:
 		return false;
 	case ALGO_RESET:

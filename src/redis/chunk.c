@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "algo/algorithm.h"
+#include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
 #include "base/os.h"
@@ -93,7 +93,7 @@ void chunks_close(struct chunks *chunks)
 
 static bool is_bucket(const struct algo_limit *limit)
 {
-	return algorithm_steps_by(limit, bucket_step);
+	return algo_steps_by(limit, bucket_step);
 }
 
 bool chunk_applies(const struct store_job *job)
@@ -103,7 +103,7 @@ bool chunk_applies(const struct store_job *job)
 
 	return limit->chunk > 1 && call->op <= ALGO_PEEK && call->cost > 0 &&
 	       call->cost <= limit->chunk && call->permit == 0 && !job->together && !limit->paced &&
-	       (is_bucket(limit) || algorithm_steps_by(limit, window_step));
+	       (is_bucket(limit) || algo_steps_by(limit, window_step));
 }
 
 struct chunk_name chunk_name(const struct store_job *job)

@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "algo/algorithm.h"
+#include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
 #include "base/os.h"
@@ -75,7 +75,7 @@ static void set_used(struct denied *denied, uint64_t key, bool used)
 
 static bool is_bucket(const struct algo_limit *limit)
 {
-	return algorithm_steps_by(limit, bucket_step);
+	return algo_steps_by(limit, bucket_step);
 }
 
 /*
@@ -86,7 +86,7 @@ bool denied_applies(const struct algo_limit *limit, const struct algo_call *call
 {
 	if (call->op > ALGO_PEEK || call->max_wait_ns != 0 || limit->algorithm->guesses)
 		return false;
-	if (is_bucket(limit) || algorithm_steps_by(limit, window_step))
+	if (is_bucket(limit) || algo_steps_by(limit, window_step))
 		return true;
 	return !limit->paced && call->cost <= 1 && limit->rows != ALGO_ROWS_NONE &&
 	       limit->rows != ALGO_ROWS_PLACES;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "algo/algorithm.h"
+#include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
 #include "base/number.h"
@@ -66,9 +66,9 @@ static bool has_kind(const struct redis_step *step, enum step_kind *kind)
 {
 	if (step->call.op != ALGO_ACQUIRE || step->own.by_c)
 		return false;
-	if (algorithm_steps_by(step->limit, bucket_step))
+	if (algo_steps_by(step->limit, bucket_step))
 		*kind = STEP_BUCKET;
-	else if (algorithm_steps_by(step->limit, window_step))
+	else if (algo_steps_by(step->limit, window_step))
 		*kind = STEP_WINDOW;
 	else if (step->limit->rows == ALGO_ROWS_SLOTS && step->limit->slots.slot_ns >= SLOT_LEAST_NS)
 		*kind = STEP_SLOTS;

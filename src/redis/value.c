@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "algo/algorithm.h"
+#include "algo/algo.h"
 #include "algo/bucket.h"
 #include "base/zone.h"
 
@@ -329,7 +329,7 @@ uint64_t value_block_us(const struct algo_limit *limit)
 /* How long a state lives that ends then. */
 static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
 {
-	if (algorithm_steps_by(limit, bucket_step)) {
+	if (algo_steps_by(limit, bucket_step)) {
 		uint64_t block_us = value_block_us(limit);
 
 		until_ns = (until_ns / 1000 / block_us + 1) * block_us * 1000;
