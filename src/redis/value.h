@@ -3,7 +3,7 @@
  *
  * A value is its head and its fields, parted by blanks:
  *
- *     token_bucket 5/s 10 1700000000123456
+ *     ALGORITHM 5/s 10 1700000000123456
  *
  * The head says of which algorithm and period the state is, and of which zone where windows
  * follow a calendar; then all parameters without which it can't be read. A value with another head
