@@ -45,12 +45,9 @@ static struct slice without_place(struct slice text)
 enum call_error call_error_of(struct slice text)
 {
 	text = without_place(text);
-	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-		struct slice rest = text;
-
-		if (slice_skip(&rest, slice_of(errors[i].code)) && (rest.len == 0 || *rest.data == ' '))
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (redis_error_is(text, errors[i].code))
 			return errors[i].error;
-	}
 	return CALL_ERROR_OWN;
 }
 
@@ -59,8 +56,7 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 {
 	enum step_end ends[STEP_CALL_MAX];
 
-	/* All before the first is told: `done` may submit more, and a step_read looks at others, too.
-	 */
+	/* All are read before any job is told: `done` may submit more, and step_read looks at others. */
 	lane->clock_ns = step_clock(reply);
 	for (size_t i = 0; i < call->count; i++) {
 		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);

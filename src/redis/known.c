@@ -135,13 +135,10 @@ void known_missed(struct redis_lane *lane, const struct task *task)
 
 struct store_job *known_idle(struct redis_lane *lane)
 {
-	struct store_job *jobs;
-
 	if (lane->idle_ns == 0 || (lane->idle_ns > lane_now_ns(lane) && !lane->is_closing))
 		return NULL;
-	jobs =
-	    chunk_idle(lane->store->chunks, lane, lane_now_ns(lane), lane->is_closing, &lane->idle_ns);
-	return jobs;
+	return chunk_idle(lane->store->chunks, lane, lane_now_ns(lane), lane->is_closing,
+	                  &lane->idle_ns);
 }
 
 void known_ask(const struct redis_lane *lane, struct task *task, const struct store_job *job)

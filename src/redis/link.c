@@ -138,11 +138,6 @@ static const redisReplyObjectFunctions functions = {
     .freeObject = drop,
 };
 
-static bool is_code(struct slice text, const char *code)
-{
-	return slice_skip(&text, slice_of(code)) && (text.len == 0 || text.data[0] == ' ');
-}
-
 static void deliver(struct link *link)
 {
 	struct link_call *call = link->first;
@@ -157,7 +152,7 @@ static void deliver(struct link *link)
 		link->last = &link->first;
 	call->replied(call, reply);
 	for (size_t i = 0; reply->type == REDIS_ERROR && i < sizeof fatal / sizeof *fatal; i++)
-		if (is_code(reply->text, fatal[i]))
+		if (redis_error_is(reply->text, fatal[i]))
 			fail(link, "Redis says %.*s", (int)u64_min(reply->text.len, 160), reply->text.data);
 }
 

@@ -2,6 +2,7 @@
 #ifndef REDIS_REPLY_H
 #define REDIS_REPLY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,5 +23,11 @@ struct redis_reply {
 	const struct redis_reply *items;
 	size_t count; /* of `items` */
 };
+
+/** Whether an error's text begins with this code: one word or more, as whole words. */
+static inline bool redis_error_is(struct slice text, const char *code)
+{
+	return slice_skip(&text, slice_of(code)) && (text.len == 0 || *text.data == ' ');
+}
 
 #endif

@@ -120,6 +120,24 @@ static inline int ask(struct scene *s, const char *key, struct one *one)
 	return one->job.status;
 }
 
+/* One operation on the key "k", which must be done. */
+static inline struct store_job ask_op(struct scene *s, enum algo_op op, uint64_t cost)
+{
+	struct one one;
+
+	blocking_look(s->port);
+	make(s, &one, "k", cost);
+	one.job.step.call.op = op;
+	run(s, &one, 1);
+	assert_int_equal(one.job.status, WEIR_OK);
+	return one.job;
+}
+
+static inline struct algo_outcome acquire(struct scene *s, uint64_t cost)
+{
+	return ask_op(s, ALGO_ACQUIRE, cost).outcome;
+}
+
 static inline void until_back(struct scene *s)
 {
 	s->awaits_back = 1;

@@ -28,23 +28,6 @@ static struct scene *begin(const struct weir_limit_options *options, uint64_t ch
 	return s;
 }
 
-static struct store_job ask_op(struct scene *s, enum algo_op op, uint64_t cost)
-{
-	struct one one;
-
-	blocking_look(s->port);
-	make(s, &one, "k", cost);
-	one.job.step.call.op = op;
-	run(s, &one, 1);
-	assert_int_equal(one.job.status, WEIR_OK);
-	return one.job;
-}
-
-static struct algo_outcome acquire(struct scene *s, uint64_t cost)
-{
-	return ask_op(s, ALGO_ACQUIRE, cost).outcome;
-}
-
 static const struct weir_limit_options window = {.algorithm = WEIR_FIXED_WINDOW,
                                                  .rate = {1000, 1, WEIR_HOUR}};
 static const struct weir_limit_options first = {.algorithm = WEIR_FIXED_WINDOW,

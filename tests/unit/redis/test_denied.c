@@ -26,23 +26,6 @@ static struct scene *begin(void)
 	return s;
 }
 
-static struct store_job ask_for(struct scene *s, enum algo_op op, uint64_t cost)
-{
-	struct one one;
-
-	blocking_look(s->port);
-	make(s, &one, "k", cost);
-	one.job.step.call.op = op;
-	run(s, &one, 1);
-	assert_int_equal(one.job.status, WEIR_OK);
-	return one.job;
-}
-
-static struct algo_outcome outcome_of(struct scene *s, uint64_t cost)
-{
-	return ask_for(s, ALGO_ACQUIRE, cost).outcome;
-}
-
 static uint64_t known(const struct scene *s)
 {
 	return stats_of(s).denied;
@@ -55,26 +38,26 @@ static void a_denied_key_is_not_asked_for_until_it_may_pass(void **state)
 	uint64_t steps;
 
 	(void)state;
-	assert_true(outcome_of(s, 5).allowed);
-	first = outcome_of(s, 1);
+	assert_true(acquire(s, 5).allowed);
+	first = acquire(s, 1);
 	assert_false(first.allowed);
 	assert_int_equal(first.retry_after_ns, 100 * NS_PER_MS);
 	assert_int_equal(known(s), 0);
 	steps = stats_of(s).steps;
 	for (uint64_t i = 0; i < 100; i++) {
 		s->now_ns = NOW + i * NS_PER_MS;
-		out = outcome_of(s, i % 2); /* a question that takes nothing is denied alike */
+		out = acquire(s, i % 2); /* a question that takes nothing is denied alike */
 		assert_false(out.allowed);
 		assert_int_equal(out.reason, WEIR_REASON_OVER_LIMIT);
 		assert_int_equal(out.remaining, 0);
 		assert_int_equal(out.retry_after_ns, (100 - i) * NS_PER_MS);
 		assert_int_equal(out.reset_after_ns, (500 - i) * NS_PER_MS);
-		assert_false(ask_for(s, ALGO_PEEK, 1).outcome.allowed);
+		assert_false(ask_op(s, ALGO_PEEK, 1).outcome.allowed);
 	}
 	assert_int_equal(known(s), 200);
 	assert_int_equal(stats_of(s).steps, steps);
 	s->now_ns = NOW + 100 * NS_PER_MS;
-	assert_true(outcome_of(s, 1).allowed);
+	assert_true(acquire(s, 1).allowed);
 	end(s);
 }
 
@@ -84,14 +67,14 @@ static void what_remains_grows_while_a_large_request_is_denied(void **state)
 	struct scene *s = begin();
 
 	(void)state;
-	assert_true(outcome_of(s, 4).allowed);
+	assert_true(acquire(s, 4).allowed);
 	for (uint64_t ms = 0; ms < 300; ms += 50) {
 		struct algo_outcome here, there;
 
 		s->now_ns = NOW + ms * NS_PER_MS;
-		here = outcome_of(s, 4);
+		here = acquire(s, 4);
 		assert_false(here.allowed);
-		there = ask_for(s, ALGO_PEEK, 5).outcome; /* another question */
+		there = ask_op(s, ALGO_PEEK, 5).outcome; /* another question */
 		assert_int_equal(here.remaining, there.remaining);
 		assert_int_equal(here.remaining, 1 + ms / 100);
 		assert_int_equal(here.reset_after_ns, there.reset_after_ns);
@@ -111,14 +94,14 @@ static void it_is_asked_for_again_when_the_cache_says_so(void **state)
 	                                  .rate = {1, 1, WEIR_DAY},
 	                                  .align = WEIR_ALIGN_FIRST_REQUEST},
 	     1);
-	assert_true(outcome_of(s, 1).allowed);
-	assert_false(outcome_of(s, 1).allowed);
+	assert_true(acquire(s, 1).allowed);
+	assert_false(acquire(s, 1).allowed);
 	steps = stats_of(s).steps;
 	s->now_ns = NOW + NS_PER_S - 1;
-	assert_int_equal(outcome_of(s, 1).retry_after_ns, NS_PER_DAY - NS_PER_S + 1);
+	assert_int_equal(acquire(s, 1).retry_after_ns, NS_PER_DAY - NS_PER_S + 1);
 	assert_int_equal(stats_of(s).steps, steps);
 	s->now_ns = NOW + NS_PER_S;
-	assert_false(outcome_of(s, 1).allowed);
+	assert_false(acquire(s, 1).allowed);
 	assert_int_equal(stats_of(s).steps, steps + 1);
 	end(s);
 }
@@ -130,13 +113,13 @@ static void a_refund_or_a_reset_here_is_seen_at_once(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
-		assert_true(outcome_of(s, 5).allowed);
-		assert_false(outcome_of(s, 5).allowed);
-		assert_false(outcome_of(s, 1).allowed);
-		assert_false(outcome_of(s, 1).allowed);
-		ask_for(s, ops[i], 5);
-		assert_true(outcome_of(s, 5).allowed);
-		ask_for(s, ALGO_RESET, 0);
+		assert_true(acquire(s, 5).allowed);
+		assert_false(acquire(s, 5).allowed);
+		assert_false(acquire(s, 1).allowed);
+		assert_false(acquire(s, 1).allowed);
+		ask_op(s, ops[i], 5);
+		assert_true(acquire(s, 5).allowed);
+		ask_op(s, ALGO_RESET, 0);
 	}
 	assert_int_equal(known(s), 2);
 	end(s);
@@ -149,15 +132,15 @@ static void a_denial_of_before_a_refund_is_not_kept(void **state)
 	struct one ones[3];
 
 	(void)state;
-	assert_true(outcome_of(s, 5).allowed);
+	assert_true(acquire(s, 5).allowed);
 	for (size_t i = 0; i < 3; i++)
 		make(s, &ones[i], "k", 1);
 	ones[1].job.step.call.op = ALGO_REFUND;
 	run(s, ones, 3);
 	assert_false(ones[0].job.outcome.allowed);
 	assert_true(ones[2].job.outcome.allowed);
-	ask_for(s, ALGO_REFUND, 1);
-	assert_true(outcome_of(s, 1).allowed);
+	ask_op(s, ALGO_REFUND, 1);
+	assert_true(acquire(s, 1).allowed);
 	end(s);
 }
 
@@ -166,10 +149,10 @@ static void other_parameters_are_another_question(void **state)
 	struct scene *s = begin();
 
 	(void)state;
-	assert_true(outcome_of(s, 5).allowed);
-	assert_false(outcome_of(s, 1).allowed);
+	assert_true(acquire(s, 5).allowed);
+	assert_false(acquire(s, 1).allowed);
 	init(&s->limit, &(struct weir_limit_options){.rate = {10, 1, WEIR_SECOND}, .burst = 8}, 1);
-	assert_true(outcome_of(s, 1).allowed);
+	assert_true(acquire(s, 1).allowed);
 	assert_int_equal(known(s), 0);
 	end(s);
 }
@@ -181,8 +164,8 @@ static void a_chain_is_denied_by_what_is_known_of_one(void **state)
 	uint64_t steps;
 
 	(void)state;
-	assert_true(outcome_of(s, 5).allowed);
-	assert_false(outcome_of(s, 1).allowed);
+	assert_true(acquire(s, 5).allowed);
+	assert_false(acquire(s, 1).allowed);
 	steps = stats_of(s).steps;
 	for (size_t i = 0; i < 3; i++) {
 		make(s, &ones[i], i == 1 ? "k" : i == 0 ? "a" : "b", 1);
