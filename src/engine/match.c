@@ -166,7 +166,8 @@ static const struct rules_condition *fold_condition(const struct rules_condition
 
 	if (!condition || !values)
 		return NULL;
-	*condition = (struct rules_condition){.attribute = from->attribute, .values = values};
+	*condition = (struct rules_condition){
+	    .attribute = from->attribute, .values = values, .negated = from->negated};
 	for (size_t i = 0; i < from->value_count; i++) {
 		size_t n = fold_value(&from->values[i], &values[condition->value_count], arena);
 
@@ -195,6 +196,8 @@ static bool probe_of(const struct rules_value *value, struct probe *probe, struc
 		*probe = (struct probe){PROBE_IP, (unsigned)bits};
 		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
 		return bits >= 0;
+	case RULES_IP_PATTERN:
+	case RULES_NUMBERS:
 	case RULES_ANY:
 	case RULES_NONE:
 		break;
@@ -209,6 +212,8 @@ static unsigned usefulness(const struct rules_condition *condition)
 	struct probe probe;
 	struct slice bytes;
 
+	if (condition->negated)
+		return 0;
 	for (size_t i = 0; i < condition->value_count; i++) {
 		if (!probe_of(&condition->values[i], &probe, &bytes))
 			return 0;
@@ -365,6 +370,36 @@ bool match_is_ip(struct match_value *value)
 	return value->form == IP_VALID;
 }
 
+/* Whether it is an IPv4 address whose bytes are as the pattern has them. */
+static bool pattern_holds(const struct rules_pattern *pattern, const struct ip *ip)
+{
+	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
+	unsigned differ = 0;
+
+	for (size_t i = 0; i < sizeof pattern->bytes; i++)
+		differ |= (ip->bytes[12 + i] ^ pattern->bytes[i]) & pattern->mask[i];
+	return differ == 0 && memcmp(ip->bytes, ipv4, sizeof ipv4) == 0;
+}
+
+/* Whether it is a whole number in that range; one past int64_t counts as the end. */
+static bool numbers_hold(const struct rules_numbers *numbers, struct slice text)
+{
+	bool minus = slice_skip(&text, SLICE("-"));
+	uint64_t most = (uint64_t)INT64_MAX + minus, value = 0;
+	int64_t number;
+
+	if (text.len == 0)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return false;
+		value =
+		    value > most / 10 ? most : u64_min(10 * value + (uint64_t)(text.data[i] - '0'), most);
+	}
+	number = minus ? (int64_t)-value : (int64_t)value;
+	return number >= numbers->first && number <= numbers->last;
+}
+
 static bool value_holds(const struct rules_value *test, struct match_value *value)
 {
 	bool present = value->text.data;
@@ -377,6 +412,10 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
 	case RULES_IP_RANGE:
 		return present && match_is_ip(value) && ip_in_range(&value->ip, &test->range);
+	case RULES_IP_PATTERN:
+		return present && match_is_ip(value) && pattern_holds(&test->pattern, &value->ip);
+	case RULES_NUMBERS:
+		return present && numbers_hold(&test->numbers, value->text);
 	case RULES_ANY:
 		return value->text.len > 0;
 	case RULES_NONE:
@@ -394,7 +433,7 @@ static bool rule_holds(const struct rule *rule, struct match_value *values)
 
 		for (size_t j = 0; !holds && j < condition->value_count; j++)
 			holds = value_holds(&condition->values[j], value);
-		if (!holds)
+		if (condition->negated ? holds || value->text.len == 0 : !holds)
 			return false;
 	}
 	return true;

@@ -20,26 +20,51 @@ enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
 enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };
 enum rules_switch { RULES_UNSET = 0, RULES_NO, RULES_YES };
 enum rules_answer { RULES_BY_LIMITS = 0, RULES_ALLOW, RULES_DENY };
+enum rules_order {
+	RULES_ALL = 0, /* a rule that answers by itself wins; else every rule that applies counts */
+	RULES_FIRST,   /* the first rule that answers by itself or denies decides; a request that a
+	                  rule answers by itself charges nothing */
+};
 
 enum rules_test {
-	RULES_EQUAL,    /* the value is `text` */
-	RULES_PREFIX,   /* the value begins with `text` (written `text*`) */
-	RULES_IP_RANGE, /* the value is an address in `range` */
-	RULES_ANY,      /* the value is not empty */
-	RULES_NONE,     /* the value is empty, or there is none */
+	RULES_EQUAL,      /* the value is `text` */
+	RULES_PREFIX,     /* the value begins with `text` (written `text*`) */
+	RULES_IP_RANGE,   /* the value is an address in `range` */
+	RULES_IP_PATTERN, /* the value is an IPv4 address like `pattern`: 10.*.0.* */
+	RULES_NUMBERS,    /* the value is a whole number in `numbers` */
+	RULES_ANY,        /* the value is not empty */
+	RULES_NONE,       /* the value is empty, or there is none */
+};
+
+/* Both ends in. A number in a request that is past int64_t counts as its end. */
+struct rules_numbers {
+	int64_t first, last;
+};
+
+/* An address of which each byte whose mask is 255 is equal; the others, of mask 0, are free. */
+struct rules_pattern {
+	uint8_t bytes[4], mask[4];
 };
 
 struct rules_value {
 	enum rules_test test;
-	struct slice text;
-	struct ip_range range;
+	struct slice text; /* as the file has it */
+	union {
+		struct ip_range range;
+		struct rules_pattern pattern;
+		struct rules_numbers numbers;
+	};
 };
 
-/* One of the values holds; of an attribute that is absent only RULES_NONE does. */
+/*
+ * One of the values holds, or of a negated condition none of them; of an attribute that is absent
+ * or empty only RULES_NONE does, and of a negated condition nothing.
+ */
 struct rules_condition {
 	const char *attribute;
 	const struct rules_value *values;
 	size_t value_count;
+	bool negated;
 };
 
 /* The value of `store`, and where it stands. */
@@ -53,7 +78,7 @@ struct rules_limit {
 	enum rules_failure on_store_failure;
 	struct rules_store store; /* "memory" is the server's own table; NULL: the config's */
 	unsigned chunk_percent;   /* of its quota that a server takes at once; 0: each request asks */
-	unsigned line, column; /* where it stands, for errors found later */
+	unsigned line, column;    /* where it stands, for errors found later */
 };
 
 struct rules_rule {
@@ -62,12 +87,17 @@ struct rules_rule {
 	size_t condition_count;
 	const char *const *key; /* attribute names */
 	size_t key_count;
-	uint64_t ipv6_prefix; /* of the key's `ip`, 1 to 128; 0: the config's */
+	uint64_t ipv6_prefix;            /* of the key's `ip`, 1 to 128; 0: the config's */
 	enum rules_switch path_variants; /* `path` stands for its variants, too; unset: the config's */
-	const size_t *limits; /* indexes into the config's limits */
+	const size_t *limits;            /* indexes into the config's limits */
 	size_t limit_count;
 	enum rules_mode mode;
+	/* Without limits: what it answers by itself. With limits, in RULES_FIRST: RULES_ALLOW says that
+	 * a request past them is allowed by this rule, and no later one is asked. */
 	enum rules_answer answer;
+	/* How many of its newest units Koala's feedback takes back: by erase1 and by erase2; 0: none.
+	 */
+	uint64_t feedback[2];
 	enum rules_failure on_store_failure;
 	bool has_on_store_failure;
 	const char *result; /* JSON object, or NULL */
@@ -83,6 +113,22 @@ struct rules_warning {
 	const struct rules_warning *next; /* in the order in which they were found */
 };
 
+/* Koala's callers. */
+#define RULES_KOALA_TIMEZONE "Asia/Shanghai"
+
+struct rules_koala {
+	const char *timezone; /* of its days */
+	const char
+	    *unmatched; /* what a browse answers if no rule applies, a JSON object; NULL: not given */
+	const char *unexceeded; /* and if rules apply, and none is exceeded */
+};
+
+/* A file that the configuration was read from: a rule file, or a dictionary. */
+struct rules_file {
+	const char *path;
+	const struct rules_file *next;
+};
+
 #define RULES_CONNECTIONS  10000
 #define RULES_IDLE_HTTP_NS (300 * NS_PER_S)
 
@@ -95,20 +141,20 @@ struct weir_config {
 	struct arena arena;
 	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
 	struct rules_store store;
-	uint64_t capacity;                                   /* 0: not given */
-	const char *store_owner, *store_group;               /* NULL: not given */
-	uint64_t sync_ns;                                    /* 0: not given */
-	uint64_t nodes;                                      /* 1 */
+	uint64_t capacity;                     /* 0: not given */
+	const char *store_owner, *store_group; /* NULL: not given */
+	uint64_t sync_ns;                      /* 0: not given */
+	uint64_t nodes;                        /* 1 */
 	bool has_nodes;
-	uint64_t ipv6_prefix;                                /* 0: RULES_IPV6_PREFIX */
-	enum rules_switch path_variants;                     /* unset: no */
-	const char *prefix;                                  /* RULES_KEY_PREFIX */
-	uint64_t store_timeout_ns;                           /* RULES_STORE_TIMEOUT_NS */
-	uint64_t denied_cache_ns;                            /* RULES_DENIED_CACHE_NS; 0: none */
-	uint64_t store_poll_ns;                              /* RULES_STORE_POLL_NS */
-	double retry_jitter;                                 /* 0 */
-	uint64_t connections;                                /* RULES_CONNECTIONS */
-	uint64_t idle_http_ns, idle_resp_ns;                 /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
+	uint64_t ipv6_prefix;                /* 0: RULES_IPV6_PREFIX */
+	enum rules_switch path_variants;     /* unset: no */
+	const char *prefix;                  /* RULES_KEY_PREFIX */
+	uint64_t store_timeout_ns;           /* RULES_STORE_TIMEOUT_NS */
+	uint64_t denied_cache_ns;            /* RULES_DENIED_CACHE_NS; 0: none */
+	uint64_t store_poll_ns;              /* RULES_STORE_POLL_NS */
+	double retry_jitter;                 /* 0 */
+	uint64_t connections;                /* RULES_CONNECTIONS */
+	uint64_t idle_http_ns, idle_resp_ns; /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
 	const char *const *hosts; /* names that requests over HTTP may have for the server */
@@ -120,8 +166,11 @@ struct weir_config {
 	size_t limit_count;
 	const struct rules_rule *rules;
 	size_t rule_count;
+	enum rules_order order;
+	struct rules_koala koala;
+	const struct rules_file *files;       /* in the order in which they were read */
 	const struct rules_warning *warnings; /* NULL: none */
-	struct carried_list carried; /* what rules want to know of a proxied request */
+	struct carried_list carried;          /* what rules want to know of a proxied request */
 };
 
 /**

@@ -14,19 +14,20 @@
 #include "config.h"
 
 static const char *const names[] = {"path", "ip", "user", "host", "method"};
-static const char *const texts[] = {"/", "/a", "/a/b", "/api", "/api/v1", "x", "", "10.1.2.3",
-                                    "/API", "/api/", "/a;x/b", "/A/"};
-static const char *const addresses[] = {"10.1.2.3", "10.200.0.1", "192.168.1.7", "::1",
-                                        "2001:db8::5", "no address"};
-static const char *const ranges[] = {"10.0.0.0/8",  "10.1.0.0/16", "192.168.1.*",  "::/0",
-                                     "10.1.2.3",    "0.0.0.0/0",   "10.1.2.1-10.1.2.4",
-                                     "2001:db8::/32"};
+static const char *const texts[] = {"/",      "/a",  "/a/b",     "/api", "/api/v1",
+                                    "x",      "",    "10.1.2.3", "/API", "/api/",
+                                    "/a;x/b", "/A/", "7",        "-7",   "99999999999999999999"};
+static const char *const addresses[] = {"10.1.2.3", "10.200.0.1",  "192.168.1.7",
+                                        "::1",      "2001:db8::5", "no address"};
+static const char *const ranges[] = {
+    "10.0.0.0/8", "10.1.0.0/16", "192.168.1.*",       "::/0",
+    "10.1.2.3",   "0.0.0.0/0",   "10.1.2.1-10.1.2.4", "2001:db8::/32"};
 #define PICK(array) ((array)[(unsigned)rand() % (sizeof(array) / sizeof *(array))])
-#define RULES 200
+#define RULES       200
 
 static struct rules_value random_value(bool is_ip)
 {
-	switch (rand() % 9) {
+	switch (rand() % 11) {
 	case 0:
 		return (struct rules_value){.test = RULES_ANY};
 	case 1:
@@ -34,6 +35,13 @@ static struct rules_value random_value(bool is_ip)
 	case 2:
 	case 3:
 		return is_ip ? range(PICK(ranges)) : prefix(PICK(texts));
+	case 4:
+		return (struct rules_value){.test = RULES_IP_PATTERN,
+		                            .pattern = {{10, 0, 0, 3}, {255, 0, 0, rand() % 2 ? 255 : 0}}};
+	case 5:
+		return (struct rules_value){
+		    .test = RULES_NUMBERS,
+		    .numbers = {rand() % 2 ? INT64_MIN : 7, rand() % 2 ? INT64_MAX : 7}};
 	default:
 		return is_ip ? range(PICK(ranges)) : equal(PICK(texts));
 	}
@@ -55,6 +63,7 @@ static void random_rule(struct rules_rule *rule, struct arena *arena)
 			values[j] = random_value(conditions[i].attribute == names[1]);
 		conditions[i].values = values;
 		conditions[i].value_count = n;
+		conditions[i].negated = rand() % 4 == 0;
 	}
 }
 
@@ -66,9 +75,18 @@ static bool value_holds(const struct rules_value *value, struct slice text)
 	case RULES_EQUAL:
 		return slice_equal(value->text, text);
 	case RULES_PREFIX:
-		return text.len >= value->text.len && memcmp(text.data, value->text.data, value->text.len) == 0;
+		return text.len >= value->text.len &&
+		       memcmp(text.data, value->text.data, value->text.len) == 0;
 	case RULES_IP_RANGE:
 		return ip_parse(text, &ip) && ip_in_range(&ip, &value->range);
+	case RULES_IP_PATTERN:
+		return ip_parse(text, &ip) &&
+		       memcmp(ip.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a", 13) == 0 &&
+		       (value->pattern.mask[3] == 0 || ip.bytes[15] == 3);
+	case RULES_NUMBERS: /* of the texts there are three numbers: 7, -7 and one that is too large */
+		return (slice_equal(text, SLICE("7")) && value->numbers.last >= 7) ||
+		       (slice_equal(text, SLICE("-7")) && value->numbers.first <= -7) ||
+		       (text.len == 20 && value->numbers.last == INT64_MAX);
 	case RULES_ANY:
 		return text.len > 0;
 	case RULES_NONE:
@@ -117,7 +135,7 @@ static bool applies(const struct rules_rule *rule, bool variants, struct arena *
 			else
 				holds |= folded ? variant_holds(value, text, arena) : value_holds(value, text);
 		}
-		if (!holds)
+		if (condition->negated ? holds || !found || found->value_len == 0 : !holds)
 			return false;
 	}
 	return true;
@@ -134,8 +152,8 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 	for (int round = 0; round < 20; round++) {
 		struct arena arena = {0}, turn = {0};
 		struct rules_rule rules[RULES] = {0};
-		struct weir_config config = {.rules = rules, .rule_count = RULES,
-		                             .path_variants = (enum rules_switch)(round % 3)};
+		struct weir_config config = {
+		    .rules = rules, .rule_count = RULES, .path_variants = (enum rules_switch)(round % 3)};
 		struct hash_key key = {seed, (uint64_t)round};
 		struct match *match;
 
@@ -156,8 +174,8 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 			}
 			found = match_rules(match, match_values(match, attributes, n, &turn), &turn);
 			for (size_t i = 0; i < RULES; i++) {
-				enum rules_switch said = rules[i].path_variants ? rules[i].path_variants
-				                                                 : config.path_variants;
+				enum rules_switch said =
+				    rules[i].path_variants ? rules[i].path_variants : config.path_variants;
 				bool expected = applies(&rules[i], said == RULES_YES, &turn, attributes, n);
 
 				applied += expected;
