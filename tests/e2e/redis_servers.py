@@ -70,7 +70,8 @@ class RedisServer:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             with contextlib.suppress(redis.ConnectionError):
-                if self.client.info("server")["process_id"] == self.pid:
+                # INFO is answered while the data is loaded still, PING after it.
+                if self.client.info("server")["process_id"] == self.pid and self.client.ping():
                     return True
             assert time.monotonic() < deadline, self._log()
             time.sleep(0.005)

@@ -15,6 +15,18 @@ def test_a_durable_server_keeps_what_it_acknowledged_over_a_kill(start_redis, pr
     assert server.port == port
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_server_that_loads_for_long_is_waited_for(start_redis, program):
+    # It hears clients at every 1,024th command that it loads.
+    server = start_redis("--key-load-delay", 50, program=program, durable=True)
+    with server.client.pipeline(transaction=False) as pipeline:
+        for n in range(10000):
+            pipeline.set("key", n)
+        pipeline.execute()
+    server.restart()
+    assert server.client.get("key") == "9999"
+
+
 def test_another_comes_back_empty(start_redis):
     server = start_redis()
     server.client.set("key", "value")
