@@ -1,0 +1,111 @@
+#include "rules/value.h"
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The end of the whole number that `text` has at `from`, or `from`. */
+static size_t number_end(struct slice text, size_t from)
+{
+	size_t first = from + (from < text.len && text.data[from] == '-'), end = first;
+
+	while (end < text.len && is_digit(text.data[end]))
+		end++;
+	return end == first ? from : end;
+}
+
+static enum value_form read_numbers(struct rules_value *out)
+{
+	struct slice text = out->text;
+	size_t dash = number_end(text, 0);
+	struct rules_numbers numbers;
+
+	if (dash == 0 || dash == text.len || text.data[dash] != '-' || dash + 1 == text.len ||
+	    number_end(text, dash + 1) != text.len)
+		return VALUE_TEXT;
+	if (!parse_i64((struct slice){text.data, dash}, &numbers.first) ||
+	    !parse_i64((struct slice){text.data + dash + 1, text.len - dash - 1}, &numbers.last) ||
+	    numbers.first > numbers.last)
+		return VALUE_WRONG;
+	out->test = RULES_NUMBERS;
+	out->numbers = numbers;
+	return VALUE_READ;
+}
+
+/* Four parts of which any is a star. */
+static bool read_pattern(struct rules_value *out)
+{
+	struct slice rest = out->text;
+	struct rules_pattern pattern = {0};
+
+	for (size_t i = 0; i < sizeof pattern.bytes; i++) {
+		bool last = i == sizeof pattern.bytes - 1;
+		struct slice part = last ? rest : slice_cut(&rest, '.');
+		uint64_t byte;
+
+		if (slice_equal(part, SLICE("*")))
+			continue;
+		if (part.len > 3 || !parse_u64(part, &byte) || byte > 255 ||
+		    (part.len > 1 && part.data[0] == '0'))
+			return false;
+		pattern.bytes[i] = (uint8_t)byte;
+		pattern.mask[i] = 255;
+	}
+	out->test = RULES_IP_PATTERN;
+	out->pattern = pattern;
+	return true;
+}
+
+/* Two addresses in the wrong order, or of different versions. */
+static bool is_wrong_range(struct slice text)
+{
+	struct slice first = slice_cut(&text, '-');
+	struct ip ip;
+
+	return ip_parse(first, &ip) && ip_parse(text, &ip);
+}
+
+enum value_form value_read(struct rules_value *out, bool is_ip, const char **expected)
+{
+	enum value_form form = read_numbers(out);
+	struct ip ip;
+
+	if (form == VALUE_WRONG)
+		*expected = VALUE_EXPECTED_NUMBERS;
+	if (form != VALUE_TEXT)
+		return form;
+	if (ip_range_parse(out->text, &out->range)) {
+		if (!is_ip && ip_parse(out->text, &ip))
+			return VALUE_TEXT;
+		out->test = RULES_IP_RANGE;
+		return VALUE_READ;
+	}
+	if (is_wrong_range(out->text)) {
+		*expected = VALUE_EXPECTED_ADDRESSES;
+		return VALUE_WRONG;
+	}
+	return read_pattern(out) ? VALUE_READ : VALUE_TEXT;
+}
+
+bool value_read_above(struct slice text, struct rules_value *out)
+{
+	int64_t bound;
+
+	if (!parse_i64(text, &bound) || bound == INT64_MAX)
+		return false;
+	out->test = RULES_NUMBERS;
+	out->numbers = (struct rules_numbers){bound + 1, INT64_MAX};
+	return true;
+}
+
+bool value_read_below(struct slice text, struct rules_value *out)
+{
+	int64_t bound;
+
+	if (!parse_i64(text, &bound) || bound == INT64_MIN)
+		return false;
+	out->test = RULES_NUMBERS;
+	out->numbers = (struct rules_numbers){INT64_MIN, bound - 1};
+	return true;
+}

@@ -1,0 +1,27 @@
+/* value.h: the forms of values that mean the same in every language of rules. */
+#ifndef RULES_VALUE_H
+#define RULES_VALUE_H
+
+#include "rules/model.h"
+
+enum value_form {
+	VALUE_TEXT,  /* none of them: the text itself */
+	VALUE_READ,  /* a number range 1-5, an address, a network, a range or a pattern of addresses */
+	VALUE_WRONG, /* one that can't be: see `expected` */
+};
+
+#define VALUE_EXPECTED_NUMBERS                                                                     \
+	"a range such as 1-5 of whole numbers of 64 bits, the smaller one first"
+#define VALUE_EXPECTED_ADDRESSES "a range of addresses, the smaller one first"
+
+/**
+ * Fills `out->test` and what it needs from out->text. One address by itself is a form only where
+ * `is_ip` says that the attribute is an address. VALUE_WRONG sets *expected.
+ */
+enum value_form value_read(struct rules_value *out, bool is_ip, const char **expected);
+
+/** `text` as a bound of RULES_NUMBERS: the numbers above it, or below it. False: it is none. */
+bool value_read_above(struct slice text, struct rules_value *out);
+bool value_read_below(struct slice text, struct rules_value *out);
+
+#endif
