@@ -66,8 +66,8 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
                         const struct redis_reply *reply, struct algo_outcome *outcomes,
                         uint64_t *until_ns);
-/** Redis's clock as it was at the call: Unix time; 0: the reply doesn't say. */
-uint64_t step_clock(const struct redis_reply *reply);
+/** Redis's clock as it was at the call of `n` steps: Unix time; 0: the reply doesn't say. */
+uint64_t step_clock(const struct redis_reply *reply, size_t n);
 /** Frees what the step owns. */
 void step_end(struct redis_step *step);
 

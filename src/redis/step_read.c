@@ -32,14 +32,17 @@ struct seen {
 	struct value value; /* ours, converted, or never used */
 };
 
-uint64_t step_clock(const struct redis_reply *reply)
+uint64_t step_clock(const struct redis_reply *reply, size_t n)
 {
-	const struct redis_reply *first = reply->items;
+	const struct redis_reply *clock;
 
-	if (reply->type != REDIS_ARRAY || reply->count == 0 || first->type != REDIS_INTEGER ||
-	    first->integer <= 0 || (uint64_t)first->integer > UINT64_MAX / 1000)
+	if (reply->type != REDIS_ARRAY || reply->count <= n)
 		return 0;
-	return (uint64_t)first->integer * 1000;
+	clock = &reply->items[n];
+	if (clock->type != REDIS_INTEGER || clock->integer <= 0 ||
+	    (uint64_t)clock->integer > UINT64_MAX / 1000)
+		return 0;
+	return (uint64_t)clock->integer * 1000;
 }
 
 /* The state as it is used. */
@@ -59,16 +62,16 @@ static bool read_state(const struct redis_step *step, struct seen *seen)
 }
 
 /*
- * How many requests of the i-th step were granted: all, unless `odd` says otherwise, which has
- * pairs of a step's number, counted from 1, and that. False: nonsense.
+ * How many requests of the i-th step were granted: all, unless the `count` values of `odd` say
+ * otherwise: pairs of a step's number, counted from 1, and that. False: nonsense.
  */
-static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *granted)
+static bool find_granted(const struct redis_reply *odd, size_t count, size_t i, int64_t *granted)
 {
-	size_t low = 0, high = odd->count / 2;
+	size_t low = 0, high = count / 2;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
-		const struct redis_reply *pair = &odd->items[2 * middle];
+		const struct redis_reply *pair = &odd[2 * middle];
 
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
@@ -86,15 +89,32 @@ static bool find_granted(const struct redis_reply *odd, size_t i, int64_t *grant
 	return true;
 }
 
-/* What a script says of the value: the text, a bucket's time in microseconds, or none. */
+/* A number alone: a bucket's time in microseconds, or the count of the window that is open. */
+static bool read_number(const struct redis_step *step, uint64_t number, struct seen *seen)
+{
+	const struct algo_limit *limit = step->limit;
+	unsigned less = limit->algorithm->word_less;
+
+	seen->value = (struct value){0};
+	if (step->own.kind == STEP_BUCKET) {
+		seen->value.word.until_ns = number * 1000;
+		return number <= INT64_MAX / 1000;
+	}
+	if (step->own.kind != STEP_WINDOW || !limit->cache || number < less ||
+	    number - less > UINT32_MAX)
+		return false;
+	seen->value.word.until_ns = algo_window_at(limit, step_moment(step, seen->clock_ns).wall_ns).end_ns;
+	seen->value.word.word = (uint32_t)(number - less);
+	return true;
+}
+
+/* What a script says of the value: the text, a number, or none. */
 static bool read_found(const struct redis_step *step, const struct redis_reply *found,
                        struct seen *seen)
 {
 	switch (found->type) {
 	case REDIS_INTEGER:
-		seen->value.word.until_ns = (uint64_t)found->integer * 1000;
-		return step->own.kind == STEP_BUCKET && found->integer > 0 &&
-		       found->integer <= INT64_MAX / 1000;
+		return found->integer > 0 && read_number(step, (uint64_t)found->integer, seen);
 	case REDIS_TEXT:
 		seen->has_text = true;
 		seen->text = found->text;
@@ -106,23 +126,17 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 	}
 }
 
-/* False: nonsense, or no memory. Free with value_free in any case. */
-static bool look(const struct redis_step *step, size_t i, const struct redis_reply *reply,
-                 struct seen *seen)
+/* Of `n` steps the i-th. False: nonsense, or no memory. Free with value_free in any case. */
+static bool look(const struct redis_step *step, size_t n, size_t i,
+                 const struct redis_reply *reply, struct seen *seen)
 {
-	const struct redis_reply *texts, *odd;
-
-	*seen = (struct seen){.clock_ns = step_clock(reply),
+	*seen = (struct seen){.clock_ns = step_clock(reply, n),
 	                      .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
-	if (seen->clock_ns == 0 || reply->count != 3)
-		return false;
-	texts = &reply->items[1];
-	odd = &reply->items[2];
-	if (texts->type != REDIS_ARRAY || texts->count <= i || odd->type != REDIS_ARRAY ||
-	    !find_granted(odd, i, &seen->granted))
+	if (seen->clock_ns == 0 ||
+	    !find_granted(&reply->items[n + 1], reply->count - n - 1, i, &seen->granted))
 		return false;
 	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
-	return read_found(step, &texts->items[i], seen);
+	return read_found(step, &reply->items[i], seen);
 }
 
 /* One request on the state. Returns the name of what it took; 0: nothing. */
@@ -341,7 +355,7 @@ static enum verdict judge_group(struct redis_step *const *steps, size_t n, size_
 		first--;
 	for (size_t j = first; j < n && steps[j]->group == steps[i]->group; j++) {
 		struct seen seen;
-		enum verdict verdict = look(steps[j], j, reply, &seen) ? judge(steps[j], &seen) : BROKEN;
+		enum verdict verdict = look(steps[j], n, j, reply, &seen) ? judge(steps[j], &seen) : BROKEN;
 
 		value_free(&seen.value);
 		if (weight[verdict] > weight[worst])
@@ -378,7 +392,7 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 	struct seen seen;
 	enum step_end end = STEP_FAILED;
 
-	if (look(steps[i], i, reply, &seen)) {
+	if (look(steps[i], n, i, reply, &seen)) {
 		enum verdict all = steps[i]->group ? judge_group(steps, n, i, reply) : GRANTED;
 
 		end = finish(steps[i], &seen, all, outcomes, until_ns);

@@ -5,6 +5,7 @@
  */
 #include "redis/step.h"
 
+#include <endian.h>
 #include <stdlib.h>
 
 #include "algo/algo.h"
@@ -109,13 +110,36 @@ static void add_number(struct buffer *out, uint64_t number)
 	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
+#define NUMBERS_MAX 8
+
+/* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
+struct numbers {
+	size_t count;
+	char bytes[NUMBERS_MAX * sizeof(double)];
+};
+
+static void put(struct numbers *numbers, uint64_t number)
+{
+	double value = (double)number;
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof bits);
+	bits = htole64(bits);
+	memcpy(numbers->bytes + numbers->count++ * sizeof bits, &bits, sizeof bits);
+}
+
+static void add_numbers(struct buffer *out, const struct numbers *numbers)
+{
+	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
+}
+
 /* An exact length: so many parts of which 1000 q are a microsecond. */
-static void add_parts(struct buffer *out, u128 parts, uint64_t q)
+static void put_parts(struct numbers *numbers, u128 parts, uint64_t q)
 {
 	u128 unit = (u128)1000 * q;
 
-	add_number(out, (uint64_t)(parts / unit));
-	add_number(out, (uint64_t)(parts % unit));
+	put(numbers, (uint64_t)(parts / unit));
+	put(numbers, (uint64_t)(parts % unit));
 }
 
 static u128 parts_of(struct bucket_time time, uint64_t q)
@@ -137,17 +161,25 @@ static u128 depth_of(const struct bucket_params *params, const struct algo_call 
 	return with_wait < depth ? with_wait : depth;
 }
 
+static void add_head(struct buffer *out, const struct algo_limit *limit)
+{
+	char head[VALUE_HEAD_MAX];
+
+	add_slice(out, (struct slice){head, value_head(limit, head)});
+}
+
 static void add_bucket(struct buffer *out, const struct redis_step *step)
 {
 	const struct bucket_params *params = &step->limit->bucket;
-	char head[VALUE_HEAD_MAX];
+	struct numbers numbers = {0};
 
-	add_slice(out, (struct slice){head, value_head(step->limit, head)});
-	add_number(out, params->q);
-	add_number(out, step->repeat);
-	add_parts(out, (u128)step->call.cost * params->p, params->q);
-	add_parts(out, depth_of(params, &step->call), params->q);
-	add_number(out, value_block_us(step->limit));
+	add_head(out, step->limit);
+	put(&numbers, params->q);
+	put(&numbers, step->repeat);
+	put_parts(&numbers, (u128)step->call.cost * params->p, params->q);
+	put_parts(&numbers, depth_of(params, &step->call), params->q);
+	put(&numbers, value_block_us(step->limit));
+	add_numbers(out, &numbers);
 }
 
 /* Redis's clock as it was heard, or ours. */
@@ -159,23 +191,31 @@ static uint64_t clock_of(const struct redis_step *step)
 static void add_window(struct buffer *out, const struct redis_step *step)
 {
 	const struct algo_limit *limit = step->limit;
-	char head[VALUE_HEAD_MAX];
+	struct numbers numbers = {0};
 
-	add_slice(out, (struct slice){head, value_head(limit, head)});
-	add_number(out, step->repeat);
-	add_number(out, step->call.cost);
-	add_number(out, limit->quota);
+	add_head(out, limit);
+	put(&numbers, step->repeat);
+	put(&numbers, step->call.cost);
+	put(&numbers, limit->quota);
 	if (limit->cache) {
 		struct algo_window window = algo_window_at(limit, step_moment(step, clock_of(step)).wall_ns);
 
-		add_number(out, window.start_ns / 1000);
-		add_number(out, window.end_ns / 1000);
-		add_number(out, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
+		put(&numbers, window.start_ns / 1000);
+		put(&numbers, window.end_ns / 1000);
+		put(&numbers, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
 	} else {
-		add_slice(out, SLICE(""));
-		add_number(out, limit->period_ns / 1000);
-		add_number(out, limit->period_ns % 1000);
+		put(&numbers, 0);
+		put(&numbers, limit->period_ns / 1000);
+		put(&numbers, limit->period_ns % 1000);
 	}
+	add_numbers(out, &numbers);
+}
+
+/* Microseconds, and nanoseconds. */
+static void put_ns(struct numbers *numbers, uint64_t ns)
+{
+	put(numbers, ns / 1000);
+	put(numbers, ns % 1000);
 }
 
 /* The slot that Redis's clock is in, if ours is right. */
@@ -185,20 +225,18 @@ static void add_slots(struct buffer *out, const struct redis_step *step)
 	uint64_t now_ns = step_moment(step, clock_of(step)).now_ns;
 	uint64_t slot = slots_number(&limit->slots, now_ns);
 	uint64_t start_ns = slots_start(&limit->slots, slot);
-	uint64_t stop_ns = slots_start(&limit->slots, slot + 1);
 	uint64_t until_ns = start_ns + limit->slots.period_ns;
-	char head[VALUE_HEAD_MAX];
+	struct numbers numbers = {0};
 
-	add_slice(out, (struct slice){head, value_head(limit, head)});
-	add_number(out, step->repeat);
-	add_number(out, step->call.cost);
-	add_number(out, limit->quota);
-	add_number(out, start_ns / 1000);
-	add_number(out, start_ns % 1000);
-	add_number(out, stop_ns / 1000);
-	add_number(out, stop_ns % 1000);
+	add_head(out, limit);
 	add_number(out, until_ns % 1000 ? until_ns : until_ns / 1000);
-	add_number(out, limit->slots.weighted ? limit->slots.slot_ns / 1000 : 0);
+	put(&numbers, step->repeat);
+	put(&numbers, step->call.cost);
+	put(&numbers, limit->quota);
+	put_ns(&numbers, start_ns);
+	put_ns(&numbers, slots_start(&limit->slots, slot + 1));
+	put(&numbers, limit->slots.weighted ? limit->slots.slot_ns / 1000 : 0);
+	add_numbers(out, &numbers);
 }
 
 static void add_swap(struct buffer *out, const struct redis_step *step)
@@ -219,9 +257,9 @@ static const struct kind {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
-    [STEP_BUCKET] = {"bucket", 8, add_bucket, SCRIPT_BUCKET},
-    [STEP_SLOTS] = {"slots", 10, add_slots, SCRIPT_SLOTS},
-    [STEP_WINDOW] = {"window", 7, add_window, SCRIPT_WINDOW},
+    [STEP_BUCKET] = {"bucket", 2, add_bucket, SCRIPT_BUCKET},
+    [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
+    [STEP_WINDOW] = {"window", 2, add_window, SCRIPT_WINDOW},
 };
 
 static bool has_first(const struct redis_step *step)
@@ -312,37 +350,49 @@ static enum script script_of(struct redis_step *const *steps, size_t n)
 	return script;
 }
 
-static void add_time(struct buffer *out, struct redis_step *const *steps)
+/* How a call is written: see begin.lua. */
+enum form {
+	FORM_OWN = 'o',   /* one run of the script's own kind, */
+	FORM_RUNS = 'r',  /* or any, of keys that differ, */
+	FORM_STEPS = 's', /* or of keys that may not be read before the first step. */
+};
+
+static enum form form_of(struct redis_step *const *steps, size_t n, enum script script)
 {
-	if (steps[0]->is_given)
-		add_number(out, steps[0]->at.now_ns);
-	else
-		add_slice(out, SLICE(""));
+	if (!can_read_ahead(steps, n))
+		return FORM_STEPS;
+	return script == SCRIPT_ANY || steps[0]->group || end_of(steps, n, 0) < n ? FORM_RUNS : FORM_OWN;
 }
 
-int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
-               struct step_call *call)
+static void add_form(struct buffer *out, enum form form, const struct redis_step *step)
 {
-	size_t start = out->len, words = 5 + n, end;
+	char text[1 + 20] = {(char)form};
+	const char *end = step->is_given ? format_u64(text + 1, step->at.now_ns) : text + 1;
 
-	for (size_t i = 0; i < n; i++)
-		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
+	if (form == FORM_OWN && !step->is_given)
+		add_slice(out, SLICE(""));
+	else
+		add_slice(out, (struct slice){text, (size_t)(end - text)});
+}
+
+/* How many words the runs of a call have. */
+static size_t count_words(struct redis_step *const *steps, size_t n)
+{
+	size_t words = 0, end;
+
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of(steps, n, i);
 		words += steps[i]->group ? 2 : run_arguments(steps[i]);
 		for (size_t j = i; j < end && steps[i]->group; j++)
 			words += run_arguments(steps[j]);
 	}
-	*call = scripts[script_of(steps, n)];
-	buffer_add_text(out, "*");
-	buffer_add_u64(out, words);
-	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
-	add_slice(out, slice_of(call->sha));
-	add_number(out, n);
-	for (size_t i = 0; i < n; i++)
-		add_slice(out, steps[i]->key);
-	add_time(out, steps);
-	add_slice(out, can_read_ahead(steps, n) ? SLICE("") : SLICE("1"));
+	return words;
+}
+
+static void add_runs(struct buffer *out, struct redis_step *const *steps, size_t n)
+{
+	size_t end;
+
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of(steps, n, i);
 		if (!steps[i]->group) {
@@ -354,6 +404,34 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 		for (size_t j = i; j < end; j++)
 			add_run(out, steps[j], 1);
 	}
+}
+
+int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
+               struct step_call *call)
+{
+	size_t start = out->len;
+	const struct kind *own;
+	enum script script;
+	enum form form;
+
+	for (size_t i = 0; i < n; i++)
+		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
+	script = script_of(steps, n);
+	form = form_of(steps, n, script);
+	own = form == FORM_OWN ? &kinds[steps[0]->own.kind] : NULL;
+	*call = scripts[script];
+	buffer_add_text(out, "*");
+	buffer_add_u64(out, 4 + n + (own ? own->arguments : count_words(steps, n)));
+	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
+	add_slice(out, slice_of(call->sha));
+	add_number(out, n);
+	for (size_t i = 0; i < n; i++)
+		add_slice(out, steps[i]->key);
+	add_form(out, form, steps[0]);
+	if (own)
+		own->add(out, steps[0]);
+	else
+		add_runs(out, steps, n);
 	if (!out->failed)
 		return WEIR_OK;
 	out->len = start;

@@ -57,7 +57,7 @@ static void replied(struct link_call *link, const struct redis_reply *reply)
 
 	if (!reply)
 		return;
-	step_clock(reply);
+	step_clock(reply, call->count);
 	for (size_t i = 0; i < call->count; i++)
 		if (step_read(call->steps, call->count, i, reply, outcomes, until_ns) == STEP_DONE)
 			for (size_t k = 0; k < call->steps[i]->repeat; k++)

@@ -51,27 +51,22 @@ local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, uni
   return least, least_us, least_parts
 end
 
--- head, q, wanted, cost, depth: each us and parts, block
+-- head; then numbers: q, wanted, cost and depth: each us and parts, block
 -- A lifetime is that of a block of time, and renewed when a state reaches into the next one.
 function kinds.bucket(a, first, last, dry)
-  local call, keys, values, sub, byte, format = call, keys, values, sub, byte, format
-  local head, q, wanted = args[a], tonumber(args[a + 1]), tonumber(args[a + 2])
-  local cost, cost_parts = tonumber(args[a + 3]), tonumber(args[a + 4])
-  local depth, depth_parts = tonumber(args[a + 5]), tonumber(args[a + 6])
-  local block, all, latest = tonumber(args[a + 7]), wanted * cost, now + depth
-  local length, granted = #head, wanted
-  local offset = format('%d', length)
+  local call, keys, values, byte, format, find = call, keys, values, byte, format, find
+  local head, q, wanted, cost, cost_parts, depth, depth_parts, block =
+    args[a], unpacked('<ddddddd', args[a + 1])
+  local all, latest, length, granted = wanted * cost, now + depth, #head, wanted
+  local offset, fresh, fresh_expiry
 
   local function expiry(until_us)
     return format('%d', now_ms + floor((until_us - until_us % block + block - now) / 1000) + 2)
   end
 
-  -- Times in whole microseconds, as most are, share their first digits with now.
-  local digits = format('%d', now)
-  local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0 and #digits == 16
-  local same, size = length + 4, length + 16
-  local prefix, base = head .. sub(digits, 1, 4), sub(digits, 1, 4) * 1000000000000 - 5333333333328
-  local fresh, fresh_expiry = format('%d', now + all), expiry(now + all)
+  -- Most times are whole microseconds.
+  local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0 and now >= 1000000000000000
+  local size, at = length + 16, length + 1
   local edge, fits = now + all - (now + all) % block, all <= depth
 
   for i = first, last do
@@ -81,38 +76,39 @@ function kinds.bucket(a, first, last, dry)
     end
     granted = nil
     if is_whole and fits then
-      if not old then
+      local before = 0
+      if old and #old == size and find(old, head, 1, true) == 1 then
+        local b, c, d, e, f, g, h, j, k, l, m, n, o, p, r, s = byte(old, at, size)
+        before = (b * 10000000 + c * 1000000 + d * 100000 + e * 10000 + f * 1000 + g * 100 + h * 10
+          + j - 533333328) * 100000000 + k * 10000000 + l * 1000000 + m * 100000 + n * 10000
+          + o * 1000 + p * 100 + r * 10 + s - 533333328
+      end
+      if before > now then
+        local after = before + all
         granted = wanted
-        if not dry then
-          call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
+        if after > latest then
+          granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
+          after = before + granted * cost
         end
-      elseif sub(old, 1, same) == prefix and #old == size then
-        local b, c, d, e, f, g, h, j, k, l, m, n = byte(old, same + 1, size)
-        local before = base + b * 100000000000 + c * 10000000000 + d * 1000000000 + e * 100000000
-          + f * 10000000 + g * 1000000 + h * 100000 + j * 10000 + k * 1000 + l * 100 + m * 10 + n
-        granted = wanted
-        if before <= now then
-          values[i] = false
-          if dry then
-          elseif before >= edge then
-            call('SETRANGE', key, offset, fresh)
+        if granted > 0 and not dry then
+          values[i] = before
+          if before >= after - after % block then
+            offset = offset or format('%d', length)
+            call('SETRANGE', key, offset, format('%d', after))
           else
-            call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
+            call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
           end
+        end
+      elseif not old or before > 0 then
+        granted, values[i] = wanted, false
+        fresh = fresh or format('%d', now + all)
+        if dry then
+        elseif before >= edge then
+          offset = offset or format('%d', length)
+          call('SETRANGE', key, offset, fresh)
         else
-          local after = before + all
-          if after > latest then
-            granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
-            after = before + granted * cost
-          end
-          if granted > 0 and not dry then
-            values[i] = before
-            if before >= after - after % block then
-              call('SETRANGE', key, offset, format('%d', after))
-            else
-              call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
-            end
-          end
+          fresh_expiry = fresh_expiry or expiry(now + all)
+          call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
         end
       end
     end
@@ -136,7 +132,7 @@ function kinds.bucket(a, first, last, dry)
       if granted > 0 and not dry then
         local text = write_parts(us, parts, q)
         if before >= us - us % block and #old == length + #text then
-          call('SETRANGE', key, offset, text)
+          call('SETRANGE', key, length, text)
         else
           call('SET', key, head .. text, 'PXAT', expiry(us))
         end
@@ -146,5 +142,5 @@ function kinds.bucket(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 8, granted == wanted
+  return a + 2, granted == wanted
 end

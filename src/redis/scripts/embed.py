@@ -17,8 +17,9 @@ def text(directory, name):
     return "".join(line + "\n" for line in lines if line)
 
 
-def script(directory, parts):
-    return "".join(text(directory, name) for name in ["begin", *parts, "end"])
+def script(directory, own, parts):
+    return (text(directory, "begin") + "".join(text(directory, name) for name in parts)
+            + f"local own = kinds.{own}\n" + text(directory, "end"))
 
 
 def literal(source):
@@ -31,7 +32,7 @@ def main(directory, out):
     scripts = {name: [name] for name in ALONE} | {"any": COMMON + ALONE}
     rows = []
     for name, parts in scripts.items():
-        source = script(directory, parts)
+        source = script(directory, name, parts)
         sha = hashlib.sha1(source.encode()).hexdigest()
         rows.append(f'\t[SCRIPT_{name.upper()}] = {{\n{literal(source)},\n\t"{sha}"}},')
     names = ", ".join(f"SCRIPT_{name.upper()}" for name in scripts)

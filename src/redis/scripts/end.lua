@@ -1,5 +1,9 @@
-local a, i, count = 3, 1, #keys
-while i <= count do
+if how == 111 then
+  own(2, 1, key_count, false)
+  return values
+end
+local a, i = 2, 1
+while i <= key_count do
   local n = tonumber(args[a + 1])
   if args[a] == 'group' then
     -- All or nothing: tried first, and done if all are granted.
@@ -23,4 +27,4 @@ while i <= count do
   end
   i = i + n
 end
-return {now, values, odd}
+return values

@@ -30,13 +30,12 @@ local function faded(units, left, fade)
   return n
 end
 
--- head, wanted, cost, limit; the slot's start and end, each us and ns; when it ends to count, as it
--- is written; for how long slots fade, or 0
+-- head; when the slot ends to count, as it is written; then numbers: wanted, cost, limit; the slot's
+-- start and end, each us and ns; for how long slots fade, or 0
 function kinds.slots(a, first, last, dry)
-  local head, wanted, cost = args[a], tonumber(args[a + 1]), tonumber(args[a + 2])
-  local limit, fade, current = tonumber(args[a + 3]), tonumber(args[a + 9]), args[a + 8]
-  local start, start_ns = tonumber(args[a + 4]), tonumber(args[a + 5])
-  local stop, stop_ns = tonumber(args[a + 6]), tonumber(args[a + 7])
+  local head, current = args[a], args[a + 1]
+  local wanted, cost, limit, start, start_ns, stop, stop_ns, fade =
+    unpacked('<dddddddd', args[a + 2])
   local newest, newest_ns = tonumber(sub(current, 1, 16)), tonumber(sub(current, 17)) or 0
   local length, granted = #head, wanted
   local known = (now > start or (now == start and now_ns >= start_ns)) and
@@ -58,7 +57,7 @@ function kinds.slots(a, first, last, dry)
     else
       -- Slots that count still begin at `from`.
       local used, from, last_at, last_ends, last_units = 0, nil, nil, nil, 0
-      for at, ends, units in gmatch(old or '', '()(%d+):(%d+)') do
+      for at, ends, units in string.gmatch(old or '', '()(%d+):(%d+)') do
         local us, ns = tonumber(sub(ends, 1, 16)), tonumber(sub(ends, 17)) or 0
         units = tonumber(units)
         if units == 0 or us > newest or (us == newest and ns > newest_ns) then
@@ -85,5 +84,5 @@ function kinds.slots(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 10, granted == wanted
+  return a + 3, granted == wanted
 end

@@ -3,43 +3,40 @@
 -- The value is its head, the window's end (16 digits of microseconds, or 19 of nanoseconds), and
 -- the count in 10 digits.
 
--- head, wanted, cost, limit; then the calendar's window as its start, its end and the latest end
--- that is used as it is; or an empty start, and the period: us and ns
+-- head; then numbers: wanted, cost, limit; and the calendar's window as its start, its end and the
+-- latest end that is used as it is; or 0, and the period: us and ns
 function kinds.window(a, first, last, dry)
-  local head, wanted, cost = args[a], tonumber(args[a + 1]), tonumber(args[a + 2])
-  local limit = tonumber(args[a + 3])
-  local aligned, stop, stop_ns, far = args[a + 4] ~= '', tonumber(args[a + 5]), 0, nil
+  local head, wanted, cost, limit, start, stop, far = args[a], unpacked('<dddddd', args[a + 1])
+  local aligned, stop_ns = start > 0, 0
   local length, granted = #head, wanted
-  local offset, offset_ns = format('%d', length + 17), format('%d', length + 20)
 
-  if aligned then
-    far = tonumber(args[a + 6])
-    if now < tonumber(args[a + 4]) or now >= stop then
-      for i = first, last do
-        values[i] = false
-        note(i, -1)
-      end
-      return a + 7, false
+  if aligned and (now < start or now >= stop) then
+    for i = first, last do
+      values[i] = false
+      note(i, -1)
     end
-  else
-    stop, stop_ns = now + stop, now_ns + args[a + 6]
+    return a + 2, false
+  elseif not aligned then
+    stop, stop_ns = now + stop, now_ns + far
     if stop_ns >= 1000 then
       stop, stop_ns = stop + 1, stop_ns - 1000
     end
   end
   local opened = head .. format(stop_ns == 0 and '%d' or '%d%03d', stop, stop_ns) .. ' '
-  local size, all, most = #opened, opened .. format('%010d', wanted * cost), limit - wanted * cost
-  local expiry = format('%d', now_ms + floor((stop - now) / 1000) + 2)
+  local size, most, counts = #opened, limit - wanted * cost, {}
+  local offset, expiry
 
   for i = first, last do
     local old = values[i]
-    local count, kept = 0, false
+    local count, kept, is_open = 0, false, false
     if old == nil then
       old = read(i)
     end
     granted = wanted
-    if old and sub(old, 1, size) == opened then
-      count, kept = tonumber(sub(old, -10)) or 0, true
+    if old and #old == size + 10 and find(old, opened, 1, true) == 1 then
+      local b, c, d, e, f, g, h, j, k, l = byte(old, size + 1, size + 10)
+      count, kept, is_open = b * 1000000000 + c * 100000000 + d * 10000000 + e * 1000000 + f * 100000
+        + g * 10000 + h * 1000 + j * 100 + k * 10 + l - 53333333328, true, aligned
     elseif old and sub(old, 1, length) ~= head then
       granted = -1
     elseif old then
@@ -56,18 +53,25 @@ function kinds.window(a, first, last, dry)
       granted = count < limit and floor((limit - count) / cost) or 0
     end
     if granted > 0 and not dry then
-      if kept then
-        call('SETRANGE', keys[i], #old == length + 27 and offset or offset_ns,
-          format('%010d', count + granted * cost))
-      elseif count == 0 and granted == wanted then
-        call('SET', keys[i], all, 'PXAT', expiry)
+      if is_open then
+        values[i] = count
+      end
+      local after = count + granted * cost
+      local digits = counts[after] or format('%010d', after)
+      counts[after] = digits
+      if not kept then
+        expiry = expiry or format('%d', now_ms + floor((stop - now) / 1000) + 2)
+        call('SET', keys[i], opened .. digits, 'PXAT', expiry)
+      elseif #old == length + 27 then
+        offset = offset or format('%d', length + 17)
+        call('SETRANGE', keys[i], offset, digits)
       else
-        call('SET', keys[i], opened .. format('%010d', count + granted * cost), 'PXAT', expiry)
+        call('SETRANGE', keys[i], length + 20, digits)
       end
     end
     if granted ~= wanted then
       note(i, granted)
     end
   end
-  return a + 7, granted == wanted
+  return a + 2, granted == wanted
 end

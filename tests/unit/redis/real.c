@@ -141,7 +141,7 @@ uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n
 		struct redis_reply *reply = real_reply(found);
 		size_t count = again;
 
-		clock_ns = step_clock(reply);
+		clock_ns = step_clock(reply, count);
 		for (size_t i = 0; i < count; i++)
 			left_ends[i]->end = step_read(left, count, i, reply, left_ends[i]->outcomes,
 			                              left_ends[i]->until_ns);

@@ -113,9 +113,10 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 	return items[2].integer == 1 ? STEP_WITHHELD : STEP_DONE;
 }
 
-uint64_t step_clock(const struct redis_reply *reply)
+uint64_t step_clock(const struct redis_reply *reply, size_t n)
 {
 	(void)reply;
+	(void)n;
 	return 0;
 }
 

@@ -284,7 +284,7 @@ static uint64_t drawn(uint64_t most)
 	return draw_next() % (most + 1);
 }
 
-/* Any tree, mostly of the form that a script returns. */
+/* Any tree, mostly of the form that a script returns for three steps. */
 static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsigned depth)
 {
 	static const char *const texts[] = {
@@ -295,25 +295,25 @@ static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsig
 	    "base m UTC 1795341598000000:4294967296:1 9999999999999999:0",
 	    "sliding_counter m 9999999999999999999:4294967295", "sliding_log m 3:4:5 6:7:8"};
 	struct redis_reply reply = {.type = (enum redis_type)drawn(REDIS_ARRAY)};
-	size_t n = drawn(4);
+	size_t n = drawn(8);
 
 	reply.integer = drawn(2) == 0 ? (int64_t)draw_next() : (int64_t)drawn(3) - 1;
 	if (drawn(3) == 0)
 		reply.integer = 1795341598000000;
 	reply.text = slice_of(texts[drawn(sizeof texts / sizeof *texts - 1)]);
-	if (depth < 2 && drawn(3) > 0)
-		reply.type = depth == 0 || drawn(1) ? REDIS_ARRAY : reply.type;
+	if (depth == 0 && drawn(3) > 0)
+		reply.type = REDIS_ARRAY;
 	if (reply.type != REDIS_ARRAY || *left < n)
 		return reply;
 	if (depth == 0 && drawn(3) > 0)
-		n = 3;
+		n = 4;
 	*left -= u64_min(n, *left);
 	reply.items = &items[*left];
 	reply.count = n;
 	for (size_t i = 0; i < n; i++)
 		items[(size_t)(reply.items - items) + i] = a_reply(items, left, depth + 1);
-	if (depth == 0 && n == 3 && drawn(3) > 0)
-		items[(size_t)(reply.items - items)] =
+	if (depth == 0 && n >= 4 && drawn(3) > 0)
+		items[(size_t)(reply.items - items) + 3] =
 		    (struct redis_reply){.type = REDIS_INTEGER, .integer = 1795341598000000};
 	return reply;
 }
@@ -345,7 +345,7 @@ static void a_reply_may_be_anything(void **state)
 			assert_int_equal(step_write(list, 3, &bytes, &call), WEIR_OK);
 			left = sizeof items / sizeof *items;
 			reply = a_reply(items, &left, 0);
-			step_clock(&reply);
+			step_clock(&reply, 3);
 			for (size_t i = 0; i < 3; i++)
 				read += step_read(list, 3, i, &reply, ends[0].outcomes, ends[0].until_ns) !=
 				        STEP_FAILED;
