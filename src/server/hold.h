@@ -53,7 +53,7 @@ struct held {
 	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
 	size_t taken_count;
 	const struct held_owner *owner; /* NULL: malloc */
-	size_t at_store;              /* plans that stores have of it: it lasts until they have told */
+	size_t at_store; /* plans that stores have of it, and one while it runs or is ready */
 };
 
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */

@@ -25,23 +25,27 @@ static void fail(void *context, const struct step *step, enum rules_failure poli
 	count_failure(((struct parked *)context)->worker, step, policy);
 }
 
-/*
- * The last plan that stores had of it makes it ready, and counts until it goes on. On this loop's
- * thread, as its lanes are.
- */
-static void become_ready(void *context, struct plan *plan)
+/* It counts until it goes on. On this loop's thread, as its lanes are. */
+static void make_ready(struct parked *parked)
 {
-	struct parked *parked = context;
 	struct worker *worker = parked->worker;
 
-	(void)plan;
-	if (parked->held.at_store > 1) {
-		parked->held.at_store--;
-		return;
-	}
 	parked->next_ready = NULL;
 	*worker->ready_end = parked;
 	worker->ready_end = &parked->next_ready;
+}
+
+/* The last plan that stores had of it makes it ready: while it runs, others may follow. */
+static void become_ready(void *context, struct plan *plan)
+{
+	struct parked *parked = context;
+
+	(void)plan;
+	parked->was_told = true;
+	if (parked->held.at_store > 1)
+		parked->held.at_store--;
+	else
+		make_ready(parked);
 }
 
 /* The replies of a batch may be finished in several turns, so they are in memory of its own. */
@@ -51,6 +55,8 @@ static void enter(struct worker *worker, struct parked *parked, struct scene *sa
 	                        worker->turn.observe, worker->arena};
 	worker->config = parked->held.config;
 	worker->at_store = &parked->held.at_store;
+	parked->held.at_store++; /* it must not be ready while it runs */
+	parked->was_told = false;
 	worker->turn.context = parked;
 	worker->turn.observe = observe;
 	worker->turn.failed = fail;
@@ -69,6 +75,10 @@ static void leave(struct worker *worker, struct parked *parked, const struct sce
 	worker->at_store = saved->at_store;
 	worker->turn.context = saved->context;
 	worker->turn.observe = saved->observe;
+	if (parked->held.at_store > 1 || !parked->was_told)
+		parked->held.at_store--;
+	else
+		make_ready(parked); /* a store has told at once of all that it was given */
 }
 
 /* In a queue or not. */
@@ -187,7 +197,7 @@ void later_run(struct worker *worker, struct work *work)
 		answer_now(worker, parked, &reply);
 }
 
-/* Of one whose client has left. Each plan goes on until it has given back all. */
+/* Of one whose client has left, or has an answer. Each plan goes on until it has given back all. */
 static void end(struct worker *worker, struct parked *parked)
 {
 	struct scene saved;
@@ -195,20 +205,31 @@ static void end(struct worker *worker, struct parked *parked)
 	enter(worker, parked, &saved);
 	undo_go_on(worker, &parked->work);
 	leave(worker, parked, &saved);
-	hold_free(&parked->held);
+	if (!parked->held.conn)
+		hold_free(&parked->held);
 }
 
+/* One of which a store has something again was given back meanwhile, and becomes ready once more. */
 static struct parked *take_ready(struct worker *worker)
 {
-	struct parked *parked = worker->ready;
+	struct parked *parked;
 
-	if (!parked)
-		return NULL;
-	worker->ready = parked->next_ready;
-	if (!worker->ready)
-		worker->ready_end = &worker->ready;
-	parked->held.at_store = 0;
+	do {
+		parked = worker->ready;
+		if (!parked)
+			return NULL;
+		worker->ready = parked->next_ready;
+		if (!worker->ready)
+			worker->ready_end = &worker->ready;
+	} while (--parked->held.at_store > 0);
 	return parked;
+}
+
+static bool is_undecided(const struct parked *parked)
+{
+	const struct held *held = &parked->held;
+
+	return held->conn && (held->kind == &at_store || held->kind == &in_queue);
 }
 
 void later_resume_ready(struct worker *worker)
@@ -218,7 +239,7 @@ void later_resume_ready(struct worker *worker)
 	if (worker->ready)
 		worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	while ((parked = take_ready(worker)))
-		if (parked->held.conn)
+		if (is_undecided(parked))
 			resume(worker, parked);
 		else
 			end(worker, parked);

@@ -26,6 +26,7 @@ struct parked {
 	struct held held; /* first */
 	struct worker *worker;
 	struct parked *next_ready; /* or next spare */
+	bool was_told; /* a store has told of a plan since it runs */
 	struct queue_place place;
 	struct work work; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];

@@ -241,6 +241,22 @@ def test_a_server_stops_while_redis_hangs(start_redis, serve, key):
         assert server.stop() == 0
 
 
+def test_a_transaction_of_many_keys_while_redis_is_away_is_answered_by_policy(
+        start_redis, serve, key):
+    redis = start_redis()
+    server = serve("--threads", "1", config=configuration(redis.url, timeout="200ms"))
+    with redis.hung(), Wire(server.resp) as wire:
+        for policy, allowed in ("closed", 0), ("open", 1), ("local", 1):
+            wire.send(encode("MULTI") + b"".join(
+                encode("WEIR.ACQUIRE", policy, f"{key}-{i}") for i in range(500)))
+            assert [wire.reply() for _ in range(501)] == [b"+OK"] + [b"+QUEUED"] * 500
+            # More than a call holds: some fail while others are still to be asked for, and since
+            # it is not the last of what was read, these are not sent at once.
+            wire.send(encode("EXEC") + encode("PING"))
+            assert [one[0] for one in wire.reply()] == [allowed] * 500
+            assert wire.reply() == b"+PONG"
+
+
 SPOILED = {
     "late": late,
     "half": half,
