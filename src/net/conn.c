@@ -431,6 +431,7 @@ void net_conn_hold(struct net_conn *conn, size_t bytes)
 	conn->held++;
 	conn->held_bytes += bytes;
 	conn->loop->held_bytes += bytes;
+	conn->loop->spent += bytes;
 	conn_touch(conn);
 }
 

@@ -62,7 +62,7 @@ struct net_loop {
 	uint64_t round;
 	size_t handed;                         /* connections handed over in this round */
 	unsigned halvings;                     /* by how many halves shares are smaller now */
-	size_t spent;                          /* bytes consumed and written in this round */
+	size_t spent;                          /* bytes consumed, kept and written in this round */
 	size_t held_bytes;                     /* of all connections */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;

@@ -74,6 +74,16 @@ def shared_redis(request, tmp_path_factory):
     server.stop()
 
 
+@pytest.fixture(params=["memory", "redis"])
+def at(request):
+    """What a configuration begins with whose limits are in memory, and then of one at Redis."""
+    if request.param == "memory":
+        return ""
+    url = request.getfixturevalue("start_redis")().url
+    # A busy machine is late, and what takes long is not the test's business.
+    return f"store: {url}\nstore_timeout: 10s\n"
+
+
 _numbers = itertools.count()
 
 

@@ -231,8 +231,8 @@ def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(s
     assert some_taken(attempt) <= 20_000
 
 
-def test_transactions_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
-    server = serve("--threads", "1", config=WIDE)
+def test_transactions_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve, at):
+    server = serve("--threads", "1", config=at + WIDE)
 
     def attempt(key):
         queued = encode("MULTI") + encode("WEIR.ACQUIRE", "wide", key) * 1000
