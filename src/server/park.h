@@ -17,6 +17,7 @@ struct queue_place {
 	bool was_woken; /* while a store had steps of it */
 	struct waiter waiter;
 	struct parked *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
+	struct parked *next_poll, **poll_link; /* likewise; NULL when it does not look */
 	uint64_t start_ns;    /* of the monotonic clock, as all that follow; 0: it never waited */
 	uint64_t end_ns;      /* in this queue */
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */

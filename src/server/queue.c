@@ -3,6 +3,9 @@
 #include "server/handle.h"
 #include "server/park.h"
 
+/* As many steps as a call holds. */
+#define QUEUE_POLLS 64
+
 static struct parked *parked_of(struct waiter *waiter)
 {
 	return (struct parked *)((char *)waiter - offsetof(struct parked, place.waiter));
@@ -61,12 +64,62 @@ static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
 	return place->is_taken;
 }
 
+/*
+ * Polling: all queues of a loop whose keys are at stores look at the same times, store_poll apart,
+ * so that few calls hold their steps. Only the first QUEUE_POLLS of them look at once, and then go
+ * to the end: a crowd of queues looks less often, and costs the stores no more.
+ */
+static void add_poll(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	struct queue_place *place = &parked->place;
+	uint64_t every_ns = worker->config->rules->store_poll_ns;
+
+	if (place->poll_link)
+		return;
+	if (!worker->polls)
+		worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
+	place->next_poll = NULL;
+	place->poll_link = worker->polls_end;
+	*worker->polls_end = parked;
+	worker->polls_end = &place->next_poll;
+}
+
+static void forget_poll(struct worker *worker, struct queue_place *place)
+{
+	if (!place->poll_link)
+		return;
+	*place->poll_link = place->next_poll;
+	*(place->next_poll ? &place->next_poll->place.poll_link : &worker->polls_end) =
+	    place->poll_link;
+	place->poll_link = NULL;
+	if (!worker->polls)
+		worker->poll_ns = 0;
+}
+
+static void run_polls(struct worker *worker)
+{
+	uint64_t every_ns = worker->config->rules->store_poll_ns;
+	uint64_t now_ns = worker->poll_ns != 0 ? os_monotonic_ns() : 0;
+
+	if (worker->poll_ns == 0 || worker->poll_ns > now_ns)
+		return;
+	worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
+	for (size_t i = 0; worker->polls && i < QUEUE_POLLS; i++) {
+		struct parked *parked = worker->polls;
+
+		forget_poll(worker, &parked->place);
+		if (parked->held.at_store == 0) /* else it is looking */
+			hold_put_off(worker, &parked->held, now_ns);
+	}
+}
+
 void queue_leave(struct worker *worker, struct parked *parked)
 {
 	struct queue_place *place = &parked->place;
 
 	if (!place->is_taken)
 		return;
+	forget_poll(worker, place);
 	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &place->waiter);
 	place->is_taken = false;
 	pthread_mutex_lock(&worker->lock);
@@ -88,21 +141,22 @@ void queue_run(struct worker *worker)
 			hold_put_off(worker, &parked->held, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&worker->lock);
+	run_polls(worker);
 }
 
 /* When the first of a queue tries again. */
-static uint64_t retry_at(const struct worker *worker, struct parked *parked,
-                         const struct reply *reply, uint64_t now_ns)
+static uint64_t retry_at(struct worker *worker, struct parked *parked, const struct reply *reply,
+                         uint64_t now_ns)
 {
-	uint64_t retry_ns = reply->decision.retry_after_ns;
+	bool was_woken = parked->place.was_woken;
 
+	parked->place.was_woken = false;
+	if (was_woken)
+		return now_ns;
 	/* Nobody tells what another server gives back. */
 	if (engine_polls(&parked->work.plan))
-		retry_ns = u64_min(retry_ns, worker->config->rules->store_poll_ns);
-	if (parked->place.was_woken)
-		retry_ns = 0;
-	parked->place.was_woken = false;
-	return sat_add(now_ns, retry_ns);
+		add_poll(worker, parked, now_ns);
+	return sat_add(now_ns, reply->decision.retry_after_ns);
 }
 
 /* It has waited, and is decided. */

@@ -21,7 +21,7 @@ void queue_leave(struct worker *worker, struct parked *parked);
 /** Before it is tried again. A limit that a reload took away is forgotten. */
 void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns);
 
-/** Makes the works that were woken since due now. Call it before hold_run. */
+/** Makes the works due now that were woken since, or are to look at a store. Before hold_run. */
 void queue_run(struct worker *worker);
 
 #endif

@@ -122,6 +122,8 @@ struct worker {
 	struct parked **ready_end;
 	struct parked *spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;
+	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
+	uint64_t poll_ns;                  /* when some do; 0: there are none */
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */

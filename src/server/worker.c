@@ -332,7 +332,7 @@ static void on_turn(void *context)
 	}
 	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
 		hold_give_up(worker);
-	due_ns = hold_run(worker);
+	due_ns = earlier(hold_run(worker), worker->poll_ns);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
 		later_resume_ready(worker);
@@ -394,6 +394,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	worker->parsing = &worker->parsed;
 	worker->ready_end = &worker->ready;
+	worker->polls_end = &worker->polls;
 	worker->turn.lanes = worker->lanes.ways;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;

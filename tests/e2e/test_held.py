@@ -302,14 +302,14 @@ def cpu_seconds(server):
 
 
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
-def test_thousands_that_wait_cost_memory_alone(serve, key):
+def test_thousands_that_wait_cost_memory_alone(serve, at, key):
     many = 9_900
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits[1] < many + 100:
         pytest.skip(f"{limits[1]} descriptors are too few")
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     config = "limits: { slow: { algorithm: pacer, rate: 10/h, slack: 0, max_wait: 8760h } }\n"
-    server = serve("--threads", "1", config=config)
+    server = serve("--threads", "1", config=at + config)
     try:
         with contextlib.ExitStack() as stack:
             for _ in range(many):

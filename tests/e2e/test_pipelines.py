@@ -273,8 +273,8 @@ def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serv
 
 
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes memory of its own")
-def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, key):
-    server = serve("--threads", "1", config=CONFIG)
+def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, at, key):
+    server = serve("--threads", "1", config=at + CONFIG)
     drain(server, key)
     before = resident(server)
     waits = encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) * 600

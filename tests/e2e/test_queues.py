@@ -500,13 +500,13 @@ def cpu_seconds(server):
 
 
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
-def test_thousands_that_wait_cost_memory_alone(serve):
+def test_thousands_that_wait_cost_memory_alone(serve, at):
     many = 9_900
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits[1] < many + 100:
         pytest.skip(f"{limits[1]} descriptors are too few")
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
-    server = serve("--threads", "2", config=CONFIG)
+    server = serve("--threads", "2", config=at + CONFIG)
     keys = [f"key-{i}" for i in range(many // 3)]
     try:
         with contextlib.ExitStack() as stack:
