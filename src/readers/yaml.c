@@ -7,10 +7,7 @@
  * keys that are not text, a second document, and deep nesting, for which
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
-#include <errno.h>
-#include <stdio.h>
-
-#include "base/buffer.h"
+#include "base/file.h"
 #include "rules/rate.h"
 #include "readers/read.h"
 
@@ -304,36 +301,10 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
 	return status;
 }
 
-/* One byte more than is accepted, so that too much is noticed. */
-static int read_all(const char *path, struct buffer *text, struct weir_error *error)
-{
-	FILE *file = fopen(path, "rbe");
-	size_t got = 1;
-	int status = WEIR_OK;
-
-	if (!file)
-		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
-	while (got > 0 && text->len <= FILE_MAX) {
-		size_t room = (size_t)64 << 10;
-		char *to = buffer_reserve(text, room);
-
-		if (!to) {
-			status = error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-			break;
-		}
-		got = fread(to, 1, room, file);
-		text->len += got;
-	}
-	if (status == WEIR_OK && ferror(file))
-		status = error_set(error, WEIR_EIO, "expected a readable file, found: %m");
-	fclose(file);
-	return status;
-}
-
 int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error)
 {
 	struct buffer text = {0};
-	int status = read_all(path, &text, error);
+	int status = file_read(path, FILE_MAX, &text, error);
 
 	*out = NULL;
 	if (status == WEIR_OK)

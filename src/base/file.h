@@ -1,0 +1,15 @@
+/* file.h: a whole file in memory. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <weir/weir.h>
+
+#include "base/buffer.h"
+
+/**
+ * Appends a file to `out`, and nothing of one that has more than `max` bytes. 0, EIO, ELONG
+ * or ENOMEM. Free `out` in each case.
+ */
+int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error);
+
+#endif
