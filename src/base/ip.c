@@ -58,7 +58,7 @@ bool ip_is_loopback(const struct ip *ip)
 {
 	static const struct ip v6 = {{[15] = 1}};
 
-	return (memcmp(ip->bytes, mapped, sizeof mapped) == 0 && ip->bytes[sizeof mapped] == 127) ||
+	return (ip_is_v4(ip) && ip->bytes[sizeof mapped] == 127) ||
 	       memcmp(ip, &v6, sizeof v6) == 0;
 }
 
@@ -104,25 +104,41 @@ static bool parse_ends(struct slice first, struct slice last, struct ip_range *o
 	       ip_parse(last, &out->last) && memcmp(&out->first, &out->last, sizeof out->first) <= 0;
 }
 
-/* Stars stand for whole parts at the end: replaced by zeros they make a prefix. */
-static bool parse_wildcard(struct slice text, struct ip_range *out)
+bool ip_pattern_parse(struct slice text, struct ip_pattern *out)
 {
 	char zeroed[IP_TEXT_MAX];
-	size_t len = text.len;
-	unsigned bits = 32;
+	struct slice rest = text;
+
+	if (text.len >= sizeof zeroed || text.len == 0)
+		return false;
+	memcpy(zeroed, text.data, text.len);
+	for (size_t i = 0; i < sizeof out->mask; i++) {
+		struct slice part = slice_cut(&rest, '.');
+		bool is_free = slice_equal(part, SLICE("*"));
+
+		out->mask[i] = is_free ? 0 : 255;
+		if (is_free)
+			zeroed[part.data - text.data] = '0';
+	}
+	return parse_v4((struct slice){zeroed, text.len}, out->bytes);
+}
+
+/* Stars at the end alone make a prefix. */
+static bool parse_wildcard(struct slice text, struct ip_range *out)
+{
+	struct ip_pattern pattern;
+	unsigned parts = sizeof pattern.mask;
 	struct ip ip;
 
-	if (len >= sizeof zeroed || is_v6(text))
+	if (!ip_pattern_parse(text, &pattern))
 		return false;
-	memcpy(zeroed, text.data, len);
-	while (len > 0 && zeroed[len - 1] == '*' && bits > 0) {
-		zeroed[len - 1] = '0';
-		bits -= 8;
-		len -= len > 1 && zeroed[len - 2] == '.' ? 2 : 1;
-	}
-	if (!ip_parse((struct slice){zeroed, text.len}, &ip))
+	while (parts > 0 && pattern.mask[parts - 1] == 0)
+		parts--;
+	if (memchr(pattern.mask, 0, parts))
 		return false;
-	range_of_prefix(&ip, 96 + bits, out);
+	memcpy(ip.bytes, mapped, sizeof mapped);
+	memcpy(ip.bytes + sizeof mapped, pattern.bytes, sizeof pattern.bytes);
+	range_of_prefix(&ip, 96 + 8 * parts, out);
 	return true;
 }
 
@@ -147,9 +163,36 @@ bool ip_range_parse(struct slice text, struct ip_range *out)
 	return true;
 }
 
+bool ip_range_is_wrong(struct slice text)
+{
+	struct slice bits = text, last = text, first = slice_cut(&last, '-');
+	struct slice network = slice_cut(&bits, '/');
+	struct ip_range range;
+	struct ip ip;
+	uint64_t n;
+
+	return ((ip_parse(network, &ip) && parse_u64(bits, &n)) ||
+	        (ip_parse(first, &ip) && ip_parse(last, &ip))) &&
+	       !ip_range_parse(text, &range);
+}
+
 bool ip_in_range(const struct ip *ip, const struct ip_range *range)
 {
 	return memcmp(ip, &range->first, sizeof *ip) >= 0 && memcmp(ip, &range->last, sizeof *ip) <= 0;
+}
+
+bool ip_is_v4(const struct ip *ip)
+{
+	return memcmp(ip->bytes, mapped, sizeof mapped) == 0;
+}
+
+bool ip_is_like(const struct ip *ip, const struct ip_pattern *pattern)
+{
+	unsigned differ = 0;
+
+	for (size_t i = 0; i < sizeof pattern->bytes; i++)
+		differ |= (ip->bytes[sizeof mapped + i] ^ pattern->bytes[i]) & pattern->mask[i];
+	return differ == 0 && ip_is_v4(ip);
 }
 
 int ip_range_prefix(const struct ip_range *range)
@@ -164,14 +207,10 @@ int ip_range_prefix(const struct ip_range *range)
 	return memcmp(&whole, range, sizeof whole) == 0 ? (int)bits : -1;
 }
 
-static bool is_mapped(const struct ip *ip)
-{
-	return memcmp(ip->bytes, mapped, sizeof mapped) == 0;
-}
 
 size_t ip_format(const struct ip *ip, char *out)
 {
-	bool v4 = is_mapped(ip);
+	bool v4 = ip_is_v4(ip);
 
 	inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? sizeof mapped : 0), out, IP_TEXT_MAX);
 	return strlen(out);
@@ -179,10 +218,10 @@ size_t ip_format(const struct ip *ip, char *out)
 
 size_t ip_format_network(const struct ip *ip, unsigned bits, char *out)
 {
-	struct ip network = ip_network(ip, is_mapped(ip) ? 128 : bits);
+	struct ip network = ip_network(ip, ip_is_v4(ip) ? 128 : bits);
 	char *end = out + ip_format(&network, out);
 
-	if (bits < 128 && !is_mapped(ip)) {
+	if (bits < 128 && !ip_is_v4(ip)) {
 		*end++ = '/';
 		end = format_u64(end, bits);
 		*end = '\0';

@@ -17,6 +17,11 @@ struct ip_range {
 	struct ip first, last;
 };
 
+/* An IPv4 address of which each byte whose mask is 255 is equal; those of mask 0 are free. */
+struct ip_pattern {
+	uint8_t bytes[4], mask[4];
+};
+
 #define IP_TEXT_MAX 46
 
 /** "10.1.2.3", "::1", "::ffff:10.1.2.3", with or without brackets round an IPv6 address. */
@@ -28,10 +33,20 @@ bool ip_parse(struct slice text, struct ip *out);
  */
 bool ip_range_parse(struct slice text, struct ip_range *out);
 
+/** Whether it looks like a range, but can't be one: 10.0.0.0/33, 10.0.0.9-10.0.0.1. */
+bool ip_range_is_wrong(struct slice text);
+
+/** "10.*.0.*": an IPv4 address of which each part may be a star. The free bytes are 0. */
+bool ip_pattern_parse(struct slice text, struct ip_pattern *out);
+
 /** 127.0.0.0/8 and ::1. */
 bool ip_is_loopback(const struct ip *ip);
 
 bool ip_in_range(const struct ip *ip, const struct ip_range *range);
+
+bool ip_is_like(const struct ip *ip, const struct ip_pattern *pattern);
+
+bool ip_is_v4(const struct ip *ip);
 
 /** When the range is exactly a prefix: its length in bits of 128 (a /8 of IPv4 is 104), else -1. */
 int ip_range_prefix(const struct ip_range *range);

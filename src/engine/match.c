@@ -197,6 +197,7 @@ static bool probe_of(const struct rules_value *value, struct probe *probe, struc
 		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
 		return bits >= 0;
 	case RULES_IP_PATTERN:
+	case RULES_LISTED:
 	case RULES_NUMBERS:
 	case RULES_ANY:
 	case RULES_NONE:
@@ -370,17 +371,6 @@ bool match_is_ip(struct match_value *value)
 	return value->form == IP_VALID;
 }
 
-/* Whether it is an IPv4 address whose bytes are as the pattern has them. */
-static bool pattern_holds(const struct rules_pattern *pattern, const struct ip *ip)
-{
-	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
-	unsigned differ = 0;
-
-	for (size_t i = 0; i < sizeof pattern->bytes; i++)
-		differ |= (ip->bytes[12 + i] ^ pattern->bytes[i]) & pattern->mask[i];
-	return differ == 0 && memcmp(ip->bytes, ipv4, sizeof ipv4) == 0;
-}
-
 /* Whether it is a whole number in that range; one past int64_t counts as the end. */
 static bool numbers_hold(const struct rules_numbers *numbers, struct slice text)
 {
@@ -400,6 +390,13 @@ static bool numbers_hold(const struct rules_numbers *numbers, struct slice text)
 	return number >= numbers->first && number <= numbers->last;
 }
 
+static bool is_listed(const struct dictionary *dictionary, struct match_value *value)
+{
+	bool is_ip = dictionary_has_addresses(dictionary) && match_is_ip(value);
+
+	return dictionary_has(dictionary, value->text, is_ip ? &value->ip : NULL);
+}
+
 static bool value_holds(const struct rules_value *test, struct match_value *value)
 {
 	bool present = value->text.data;
@@ -413,7 +410,9 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 	case RULES_IP_RANGE:
 		return present && match_is_ip(value) && ip_in_range(&value->ip, &test->range);
 	case RULES_IP_PATTERN:
-		return present && match_is_ip(value) && pattern_holds(&test->pattern, &value->ip);
+		return present && match_is_ip(value) && ip_is_like(&value->ip, &test->pattern);
+	case RULES_LISTED:
+		return present && is_listed(test->dictionary, value);
 	case RULES_NUMBERS:
 		return present && numbers_hold(&test->numbers, value->text);
 	case RULES_ANY:

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/error.h"
+
 struct weir_config *weir_private_config_new(void)
 {
 	struct weir_config *config = malloc(sizeof *config);
@@ -23,6 +25,32 @@ void weir_config_close(weir_config *config)
 {
 	if (!config)
 		return;
+	for (struct rules_dictionary *item = config->dictionaries; item; item = item->next)
+		dictionary_close(item->dictionary);
 	arena_free(&config->arena);
 	free(config);
+}
+
+int weir_private_config_dictionary(struct weir_config *config, const char *path,
+                                   const struct dictionary **out, struct weir_error *error)
+{
+	struct rules_dictionary **end = &config->dictionaries, *item;
+	int status;
+
+	*out = NULL;
+	while (*end && strcmp((*end)->path, path) != 0)
+		end = &(*end)->next;
+	if (!*end) {
+		item = arena_alloc(&config->arena, sizeof *item);
+		if (item)
+			item->path = arena_copy(&config->arena, slice_of(path));
+		if (!item || !item->path || rules_add_file(config, path) != WEIR_OK)
+			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+		status = dictionary_open(path, &item->dictionary, error);
+		if (status != WEIR_OK)
+			return status;
+		*end = item;
+	}
+	*out = (*end)->dictionary;
+	return WEIR_OK;
 }

@@ -15,6 +15,7 @@
 #include "base/carried.h"
 #include "base/ip.h"
 #include "base/number.h"
+#include "rules/dictionary.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
 enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };
@@ -31,6 +32,7 @@ enum rules_test {
 	RULES_PREFIX,     /* the value begins with `text` (written `text*`) */
 	RULES_IP_RANGE,   /* the value is an address in `range` */
 	RULES_IP_PATTERN, /* the value is an IPv4 address like `pattern`: 10.*.0.* */
+	RULES_LISTED,     /* the value is in `dictionary` */
 	RULES_NUMBERS,    /* the value is a whole number in `numbers` */
 	RULES_ANY,        /* the value is not empty */
 	RULES_NONE,       /* the value is empty, or there is none */
@@ -41,18 +43,14 @@ struct rules_numbers {
 	int64_t first, last;
 };
 
-/* An address of which each byte whose mask is 255 is equal; the others, of mask 0, are free. */
-struct rules_pattern {
-	uint8_t bytes[4], mask[4];
-};
-
 struct rules_value {
 	enum rules_test test;
-	struct slice text; /* as the file has it */
+	struct slice text; /* as the file has it; of a dictionary the path */
 	union {
 		struct ip_range range;
-		struct rules_pattern pattern;
+		struct ip_pattern pattern;
 		struct rules_numbers numbers;
+		const struct dictionary *dictionary; /* of the config */
 	};
 };
 
@@ -129,6 +127,13 @@ struct rules_file {
 	const struct rules_file *next;
 };
 
+/* A dictionary that is open. */
+struct rules_dictionary {
+	const char *path;
+	struct dictionary *dictionary;
+	struct rules_dictionary *next;
+};
+
 #define RULES_CONNECTIONS  10000
 #define RULES_IDLE_HTTP_NS (300 * NS_PER_S)
 
@@ -168,6 +173,7 @@ struct weir_config {
 	size_t rule_count;
 	enum rules_order order;
 	struct rules_koala koala;
+	struct rules_dictionary *dictionaries; /* each path once */
 	const struct rules_file *files;       /* in the order in which they were read */
 	const struct rules_warning *warnings; /* NULL: none */
 	struct carried_list carried;          /* what rules want to know of a proxied request */
@@ -201,5 +207,29 @@ static inline const char *rules_reserved_name(struct slice name)
  * part of the interface, so only libraries built together may share it.
  */
 WEIR_API struct weir_config *weir_private_config_new(void);
+
+/** Adds a path to the files that the configuration was read from. 0 or ENOMEM. */
+static inline int rules_add_file(struct weir_config *config, const char *file_path)
+{
+	const struct rules_file **end = &config->files;
+	struct rules_file *file = arena_alloc(&config->arena, sizeof *file);
+	char *copy = arena_copy(&config->arena, slice_of(file_path));
+
+	if (!file || !copy)
+		return WEIR_ENOMEM;
+	while (*end)
+		end = (const struct rules_file **)&(*end)->next;
+	file->path = copy;
+	*end = file;
+	return WEIR_OK;
+}
+
+/**
+ * The dictionary of a path, which the config opens once, lists among its files (even where it
+ * can't be read) and closes. Errors as of dictionary_open. Exported as weir_private_config_new is.
+ */
+WEIR_API int weir_private_config_dictionary(struct weir_config *config, const char *path,
+                                            const struct dictionary **out,
+                                            struct weir_error *error);
 
 #endif

@@ -33,39 +33,6 @@ static enum value_form read_numbers(struct rules_value *out)
 	return VALUE_READ;
 }
 
-/* Four parts of which any is a star. */
-static bool read_pattern(struct rules_value *out)
-{
-	struct slice rest = out->text;
-	struct rules_pattern pattern = {0};
-
-	for (size_t i = 0; i < sizeof pattern.bytes; i++) {
-		bool last = i == sizeof pattern.bytes - 1;
-		struct slice part = last ? rest : slice_cut(&rest, '.');
-		uint64_t byte;
-
-		if (slice_equal(part, SLICE("*")))
-			continue;
-		if (part.len > 3 || !parse_u64(part, &byte) || byte > 255 ||
-		    (part.len > 1 && part.data[0] == '0'))
-			return false;
-		pattern.bytes[i] = (uint8_t)byte;
-		pattern.mask[i] = 255;
-	}
-	out->test = RULES_IP_PATTERN;
-	out->pattern = pattern;
-	return true;
-}
-
-/* Two addresses in the wrong order, or of different versions. */
-static bool is_wrong_range(struct slice text)
-{
-	struct slice first = slice_cut(&text, '-');
-	struct ip ip;
-
-	return ip_parse(first, &ip) && ip_parse(text, &ip);
-}
-
 enum value_form value_read(struct rules_value *out, bool is_ip, const char **expected)
 {
 	enum value_form form = read_numbers(out);
@@ -81,11 +48,14 @@ enum value_form value_read(struct rules_value *out, bool is_ip, const char **exp
 		out->test = RULES_IP_RANGE;
 		return VALUE_READ;
 	}
-	if (is_wrong_range(out->text)) {
+	if (ip_range_is_wrong(out->text)) {
 		*expected = VALUE_EXPECTED_ADDRESSES;
 		return VALUE_WRONG;
 	}
-	return read_pattern(out) ? VALUE_READ : VALUE_TEXT;
+	if (!ip_pattern_parse(out->text, &out->pattern))
+		return VALUE_TEXT;
+	out->test = RULES_IP_PATTERN;
+	return VALUE_READ;
 }
 
 bool value_read_above(struct slice text, struct rules_value *out)

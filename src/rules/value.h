@@ -12,7 +12,7 @@ enum value_form {
 
 #define VALUE_EXPECTED_NUMBERS                                                                     \
 	"a range such as 1-5 of whole numbers of 64 bits, the smaller one first"
-#define VALUE_EXPECTED_ADDRESSES "a range of addresses, the smaller one first"
+#define VALUE_EXPECTED_ADDRESSES "a range of addresses such as 10.0.0.0/8 or 10.0.0.1-10.0.0.9"
 
 /**
  * Fills `out->test` and what it needs from out->text. One address by itself is a form only where

@@ -204,6 +204,47 @@ static void both_ends_are_in_the_range(void **state)
 	}
 }
 
+static void a_range_that_cannot_be_is_told_from_text(void **state)
+{
+	static const char *const wrong[] = {"10.0.0.0/33", "::/129", "10.0.0.9-10.0.0.1", "10.0.0.1-::1"};
+	static const char *const not_wrong[] = {"10.0.0.0/8", "10.0.0.0/x", "10.0.0.1-x", "1-5",
+	                                        "10.0.0.1",   "/8",         "",           "10.0.0.0/"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_true(ip_range_is_wrong(slice_of(wrong[i])));
+	for (size_t i = 0; i < sizeof not_wrong / sizeof *not_wrong; i++)
+		assert_false(ip_range_is_wrong(slice_of(not_wrong[i])));
+}
+
+static void assert_like(const char *text, const char *pattern, bool expected)
+{
+	struct ip_pattern like;
+	struct ip ip;
+
+	assert_true(ip_parse(slice_of(text), &ip));
+	assert_true(ip_pattern_parse(slice_of(pattern), &like));
+	assert_int_equal(ip_is_like(&ip, &like), expected);
+}
+
+static void a_pattern_compares_the_parts_that_are_no_stars(void **state)
+{
+	static const char *const refused[] = {"10.*.0",  "10.*.0.*.1", "10.*.0.256", "1*.2.3.4",
+	                                      "10.**.0.1", "*",        "",           "::*"};
+	struct ip_pattern like;
+
+	(void)state;
+	assert_like("10.5.0.3", "10.*.0.*", true);
+	assert_like("10.5.77.3", "10.*.0.*", false);
+	assert_like("11.5.0.3", "10.*.0.*", false);
+	assert_like("::ffff:10.5.0.3", "10.*.0.3", true);
+	assert_like("::a05:3", "10.*.0.3", false);
+	assert_like("1.2.3.4", "*.*.*.*", true);
+	assert_like("1.2.3.4", "1.2.3.4", true);
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		assert_false(ip_pattern_parse(slice_of(refused[i]), &like));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +255,8 @@ int main(void)
 	    cmocka_unit_test(ranges_in_every_form),
 	    cmocka_unit_test(what_is_no_range_is_refused),
 	    cmocka_unit_test(both_ends_are_in_the_range),
+	    cmocka_unit_test(a_range_that_cannot_be_is_told_from_text),
+	    cmocka_unit_test(a_pattern_compares_the_parts_that_are_no_stars),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

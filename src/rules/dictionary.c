@@ -1,0 +1,275 @@
+#include "rules/dictionary.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "rules/spans.h"
+#include "rules/words.h"
+
+#define MASKS 16 /* which of the four bytes of an IPv4 address are free */
+
+struct dictionary {
+	struct words words; /* the addresses, too, each as its bytes */
+	struct spans spans;
+	uint32_t masks; /* of the addresses and patterns there are: one bit each */
+	bool has_v6;    /* a single address of IPv6 */
+};
+
+/* A word that stands for addresses, in the set of words. */
+struct address {
+	char bytes[16];
+	size_t len;
+};
+
+/* The four bytes and which of them count: bit i is byte i. */
+static struct address address_v4(const uint8_t bytes[4], unsigned mask)
+{
+	struct address address = {.len = 5};
+
+	address.bytes[4] = (char)mask;
+	for (unsigned i = 0; i < 4; i++)
+		address.bytes[i] = (char)(mask >> i & 1 ? bytes[i] : 0);
+	return address;
+}
+
+static struct address address_of(const struct ip *ip)
+{
+	struct address address = {.len = sizeof ip->bytes};
+
+	if (ip_is_v4(ip))
+		return address_v4(ip->bytes + 12, MASKS - 1);
+	memcpy(address.bytes, ip->bytes, sizeof ip->bytes);
+	return address;
+}
+
+static struct slice address_slice(const struct address *address)
+{
+	return (struct slice){address->bytes, address->len};
+}
+
+struct entry {
+	enum { ENTRY_WORD, ENTRY_ADDRESS, ENTRY_RANGE } kind;
+	struct slice word;
+	struct address address;
+	struct ip_range range;
+};
+
+/* The first letter of an address, or of what people write for many. */
+static bool may_be_address(char letter)
+{
+	return (letter >= '0' && letter <= '9') || ((letter | 32) >= 'a' && (letter | 32) <= 'f') ||
+	       letter == ':' || letter == '[' || letter == '*';
+}
+
+static void entry_parse(struct slice word, struct entry *entry)
+{
+	struct ip_pattern pattern;
+	unsigned mask = 0;
+
+	*entry = (struct entry){.kind = ENTRY_WORD, .word = word};
+	if (!may_be_address(word.data[0]))
+		return;
+	if (ip_range_parse(word, &entry->range)) {
+		entry->kind = memcmp(&entry->range.first, &entry->range.last, sizeof(struct ip)) == 0
+		                  ? ENTRY_ADDRESS
+		                  : ENTRY_RANGE;
+		entry->address = address_of(&entry->range.first);
+	} else if (ip_pattern_parse(word, &pattern)) {
+		for (unsigned i = 0; i < sizeof pattern.mask; i++)
+			mask |= (pattern.mask[i] & 1u) << i;
+		entry->kind = ENTRY_ADDRESS;
+		entry->address = address_v4(pattern.bytes, mask);
+	}
+}
+
+static int check_word(struct slice word, const struct entry *entry, struct weir_error *error,
+                      unsigned line)
+{
+	if (word.len > DICTIONARY_WORD_MAX)
+		return error_set_at(error, WEIR_EINVAL, line, 1,
+		                    "expected a word of at most %d bytes, found a longer one",
+		                    DICTIONARY_WORD_MAX);
+	for (size_t i = 0; i < word.len; i++)
+		if ((unsigned char)word.data[i] < ' ' || word.data[i] == 0x7f)
+			return error_set_at(error, WEIR_EINVAL, line, 1,
+			                    "expected a word, found a control character in it");
+	/* It would hold for nothing, and be believed to. */
+	if (entry->kind == ENTRY_WORD && may_be_address(word.data[0]) && ip_range_is_wrong(word))
+		return error_set_at(error, WEIR_EINVAL, line, 1,
+		                    "expected a range of addresses such as 10.0.0.0/8 or "
+		                    "10.0.0.1-10.0.0.9, found %.*s",
+		                    (int)word.len, word.data);
+	return WEIR_OK;
+}
+
+/* The next word, and the number of its line; false: there are no more. */
+static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
+{
+	while (rest->len > 0) {
+		*word = slice_cut(rest, '\n');
+		++*line;
+		if (word->len > 0 && word->data[word->len - 1] == '\r')
+			word->len--;
+		*word = slice_trim(*word);
+		if (word->len > 0 && word->data[0] != '#')
+			return true;
+	}
+	return false;
+}
+
+/* What is to be made room for, and whether it can be read at all. */
+static int expect(struct dictionary *dictionary, struct slice text, size_t *ranges,
+                  struct weir_error *error)
+{
+	unsigned line = 0;
+	struct slice word;
+	struct entry entry;
+	int status;
+
+	while (next_word(&text, &line, &word)) {
+		entry_parse(word, &entry);
+		status = check_word(word, &entry, error, line);
+		if (status != WEIR_OK)
+			return status;
+		if (entry.kind == ENTRY_WORD)
+			words_expect(&dictionary->words, WORDS_TEXT, word);
+		else if (entry.kind == ENTRY_ADDRESS)
+			words_expect(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
+		*ranges += entry.kind == ENTRY_RANGE;
+	}
+	return WEIR_OK;
+}
+
+static void fill(struct dictionary *dictionary, struct slice text)
+{
+	unsigned line = 0;
+	struct slice word;
+	struct entry entry;
+
+	while (next_word(&text, &line, &word)) {
+		entry_parse(word, &entry);
+		if (entry.kind == ENTRY_WORD) {
+			words_put(&dictionary->words, WORDS_TEXT, word);
+		} else if (entry.kind == ENTRY_RANGE) {
+			spans_put(&dictionary->spans, &entry.range);
+		} else {
+			words_put(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
+			if (entry.address.len == 16)
+				dictionary->has_v6 = true;
+			else
+				dictionary->masks |= 1u << (unsigned char)entry.address.bytes[4];
+		}
+	}
+}
+
+static size_t count_lines(struct slice text)
+{
+	size_t lines = 0;
+
+	while (text.len > 0) {
+		slice_cut(&text, '\n');
+		lines++;
+	}
+	return lines;
+}
+
+static int read_words(struct dictionary *dictionary, struct slice text, struct weir_error *error)
+{
+	size_t ranges = 0;
+	int status = words_open(&dictionary->words, count_lines(text));
+
+	if (status == WEIR_OK)
+		status = expect(dictionary, text, &ranges, error);
+	if (status == WEIR_EINVAL) /* it has said why */
+		return status;
+	if (status == WEIR_OK)
+		status = words_make_room(&dictionary->words);
+	if (status == WEIR_OK)
+		status = spans_open(&dictionary->spans, ranges);
+	if (status == WEIR_OK) {
+		fill(dictionary, text);
+		status = spans_sort(&dictionary->spans);
+	}
+	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
+}
+
+int dictionary_read(struct slice text, struct dictionary **out, struct weir_error *error)
+{
+	struct dictionary *dictionary = calloc(1, sizeof *dictionary);
+	int status;
+
+	*out = NULL;
+	if (!dictionary)
+		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+	if (text.len > 0)
+		slice_skip(&text, SLICE("\xef\xbb\xbf"));
+	status = read_words(dictionary, text, error);
+	if (status == WEIR_OK)
+		*out = dictionary;
+	else
+		dictionary_close(dictionary);
+	return status;
+}
+
+int dictionary_open(const char *path, struct dictionary **out, struct weir_error *error)
+{
+	struct buffer text = {0};
+	int status = file_read(path, DICTIONARY_BYTES_MAX, &text, error);
+
+	*out = NULL;
+	if (status == WEIR_OK)
+		status = dictionary_read((struct slice){text.data, text.len}, out, error);
+	buffer_free(&text);
+	return status;
+}
+
+void dictionary_close(struct dictionary *dictionary)
+{
+	if (!dictionary)
+		return;
+	words_close(&dictionary->words);
+	spans_close(&dictionary->spans);
+	free(dictionary);
+}
+
+bool dictionary_has_addresses(const struct dictionary *dictionary)
+{
+	return dictionary->masks != 0 || dictionary->has_v6 || dictionary->spans.count > 0;
+}
+
+static bool has_address(const struct dictionary *dictionary, const struct ip *ip)
+{
+	bool is_v4 = ip_is_v4(ip);
+	struct address address = address_of(ip);
+
+	if (!is_v4)
+		return dictionary->has_v6 &&
+		       words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address));
+	for (uint32_t rest = dictionary->masks; rest != 0; rest &= rest - 1) {
+		address = address_v4(ip->bytes + 12, (unsigned)__builtin_ctz(rest));
+		if (words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address)))
+			return true;
+	}
+	return false;
+}
+
+bool dictionary_has(const struct dictionary *dictionary, struct slice word, const struct ip *ip)
+{
+	if (!ip)
+		return words_have(&dictionary->words, WORDS_TEXT, word);
+	return has_address(dictionary, ip) ||
+	       (dictionary->spans.count > 0 && spans_have(&dictionary->spans, ip));
+}
+
+size_t dictionary_count(const struct dictionary *dictionary)
+{
+	return dictionary->words.count + dictionary->spans.count;
+}
+
+size_t dictionary_size(const struct dictionary *dictionary)
+{
+	return sizeof *dictionary + dictionary->words.starts_size + dictionary->words.pool_size +
+	       dictionary->spans.size + dictionary->spans.levels_size;
+}

@@ -1,0 +1,41 @@
+/*
+ * dictionary.h: a list of words or of addresses, one to a line of a file, up to millions.
+ *
+ * A dictionary is made once, and only read then. A line is taken without the blanks around it;
+ * empty lines, and those that begin with #, say nothing. Each entry is a word; a range of
+ * addresses (10.0.0.0/8, 10.0.0.*, 10.0.0.1-10.0.0.9, of IPv6 likewise) holds for each address
+ * in it, 10.*.0.* for each address like it, and an address for each spelling of it.
+ */
+#ifndef RULES_DICTIONARY_H
+#define RULES_DICTIONARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <weir/weir.h>
+
+#include "base/ip.h"
+#include "base/slice.h"
+
+struct dictionary;
+
+#define DICTIONARY_BYTES_MAX ((size_t)1 << 30) /* of a file */
+#define DICTIONARY_WORD_MAX  1024              /* bytes */
+
+/** Reads a file. Errors: EIO, ELONG, ENOMEM, EINVAL with the line in `error`. */
+int dictionary_open(const char *path, struct dictionary **out, struct weir_error *error);
+/** The same of a text of up to DICTIONARY_BYTES_MAX, which is not needed any more then. */
+int dictionary_read(struct slice text, struct dictionary **out, struct weir_error *error);
+/** NULL does nothing. */
+void dictionary_close(struct dictionary *dictionary);
+
+/** Whether any entry stands for addresses: if not, nobody needs to know whether a word is one. */
+bool dictionary_has_addresses(const struct dictionary *dictionary);
+/** Whether `word` is in it. `ip` is the address that `word` spells, or NULL. Threads may share it. */
+bool dictionary_has(const struct dictionary *dictionary, struct slice word, const struct ip *ip);
+/** Its entries: equal ones count once, and ranges that overlap or touch are one. */
+size_t dictionary_count(const struct dictionary *dictionary);
+/** The bytes of memory that it takes. */
+size_t dictionary_size(const struct dictionary *dictionary);
+
+#endif

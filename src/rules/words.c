@@ -1,0 +1,116 @@
+#include "rules/words.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include <weir/weir.h>
+
+#include "base/number.h"
+#include "base/os.h"
+
+#define BUCKET_WORDS 4
+#define LINE         64
+#define HEAD         sizeof(uint16_t)
+#define LENGTH_BITS  11
+
+_Static_assert(WORDS_LENGTH_MAX == (1 << LENGTH_BITS) - 1, "a head holds any length");
+
+int words_open(struct words *words, size_t most)
+{
+	unsigned bits = 1;
+
+	*words = (struct words){0};
+	while (((size_t)BUCKET_WORDS << bits) < most)
+		bits++;
+	words->shift = 64 - bits;
+	words->starts_size = (((size_t)1 << bits) + 1) * sizeof *words->starts;
+	words->starts = os_pages_map(words->starts_size);
+	if (!words->starts)
+		return WEIR_ENOMEM;
+	return os_random(&words->key, sizeof words->key);
+}
+
+static uint64_t hash_of(const struct words *words, enum words_kind kind, struct slice text)
+{
+	return hash_salted(&words->key, kind, text.data, text.len);
+}
+
+/* Never 0, which is behind the last word of a bucket: a word is not empty. */
+static uint16_t head_of(uint64_t hash, enum words_kind kind, size_t len)
+{
+	return (uint16_t)(len | (size_t)kind << LENGTH_BITS | (hash & 15) << (LENGTH_BITS + 1));
+}
+
+/* Until there is room, each bucket's start is the bytes of its words. */
+void words_expect(struct words *words, enum words_kind kind, struct slice text)
+{
+	words->starts[hash_of(words, kind, text) >> words->shift] += (uint32_t)(HEAD + text.len);
+}
+
+/* Then it is its end, and becomes its start while words are put before those that are there. */
+int words_make_room(struct words *words)
+{
+	size_t buckets = (size_t)1 << (64 - words->shift);
+	uint32_t end = 0;
+
+	for (size_t i = 0; i < buckets; i++) {
+		end += words->starts[i];
+		words->starts[i] = end;
+	}
+	words->starts[buckets] = end;
+	words->pool_size = end + HEAD;
+	words->pool = os_pages_map(words->pool_size);
+	return words->pool ? WEIR_OK : WEIR_ENOMEM;
+}
+
+/*
+ * Looks from a bucket's start to that of the next. Behind the words of a bucket there are none up
+ * to there where the next one is not filled yet, or where a word that came twice has left its room.
+ */
+static bool find(const struct words *words, const uint32_t *start, uint16_t head,
+                 struct slice text)
+{
+	const unsigned char *at = words->pool + start[0], *end = words->pool + start[1];
+	uint16_t found;
+
+	for (const unsigned char *line = at + LINE; line < end && line < at + 4 * LINE; line += LINE)
+		__builtin_prefetch(line);
+	for (; at < end; at += HEAD + (found & WORDS_LENGTH_MAX)) {
+		memcpy(&found, at, HEAD);
+		if (found == head && memcmp(at + HEAD, text.data, text.len) == 0)
+			return true;
+		if (found == 0)
+			break;
+	}
+	return false;
+}
+
+void words_put(struct words *words, enum words_kind kind, struct slice text)
+{
+	uint64_t hash = hash_of(words, kind, text);
+	uint32_t *start = &words->starts[hash >> words->shift];
+	uint16_t head = head_of(hash, kind, text.len);
+
+	if (find(words, start, head, text))
+		return;
+	*start -= (uint32_t)(HEAD + text.len);
+	memcpy(words->pool + *start, &head, HEAD);
+	memcpy(words->pool + *start + HEAD, text.data, text.len);
+	words->count++;
+}
+
+bool words_have(const struct words *words, enum words_kind kind, struct slice text)
+{
+	uint64_t hash;
+
+	if (text.len == 0 || text.len > WORDS_LENGTH_MAX)
+		return false;
+	hash = hash_of(words, kind, text);
+	return find(words, &words->starts[hash >> words->shift], head_of(hash, kind, text.len), text);
+}
+
+void words_close(struct words *words)
+{
+	os_pages_unmap(words->pool, words->pool_size);
+	os_pages_unmap(words->starts, words->starts_size);
+}

@@ -1,0 +1,43 @@
+/*
+ * words.h: a set of millions of short texts, made once, that costs one miss of the cache to ask.
+ *
+ * The texts lie one behind the other in the order of their hashes, those of a bucket together,
+ * each behind a head of two bytes: its length, its kind, and a few bits of its hash. `starts` says
+ * where a bucket begins. It has a few bytes for each bucket and is mostly in the cache, so what a
+ * lookup waits for is the bucket itself, which is a line or two. The hash has a key that nobody
+ * knows, so nobody can fill one bucket.
+ *
+ * Filled in two passes over the same texts, which must be the same both times:
+ * words_expect() for each, words_make_room(), words_put() for each.
+ */
+#ifndef RULES_WORDS_H
+#define RULES_WORDS_H
+
+#include "base/hash.h"
+#include "base/slice.h"
+
+enum words_kind { WORDS_TEXT, WORDS_ADDRESS };
+
+#define WORDS_LENGTH_MAX 2047
+
+struct words {
+	struct hash_key key;
+	uint32_t *starts; /* of each bucket, and the end of the last */
+	unsigned shift;   /* of a hash, to its bucket */
+	unsigned char *pool;
+	size_t starts_size, pool_size; /* bytes */
+	size_t count;
+};
+
+/** Room for the buckets of up to `most` texts. 0, EIO or ENOMEM. */
+int words_open(struct words *words, size_t most);
+/** Of 1 to WORDS_LENGTH_MAX bytes. */
+void words_expect(struct words *words, enum words_kind kind, struct slice text);
+/** 0 or ENOMEM. */
+int words_make_room(struct words *words);
+void words_put(struct words *words, enum words_kind kind, struct slice text);
+void words_close(struct words *words);
+
+bool words_have(const struct words *words, enum words_kind kind, struct slice text);
+
+#endif
