@@ -45,18 +45,32 @@ static void done(struct store_job *job)
 		submission->ready(submission->context, submission->plan);
 }
 
+/* Each of its steps may need a mark, which is a step, too. */
+static bool is_by_permit(const struct plan *plan)
+{
+	return plan->op == ALGO_REFUND && plan->permit.id != 0;
+}
+
+static size_t room_for(const struct plan *plan)
+{
+	return is_by_permit(plan) ? 2 * (size_t)plan->step_count : plan->step_count;
+}
+
+size_t submit_size(const struct plan *plan)
+{
+	return sizeof(struct submission) + room_for(plan) * sizeof(struct submitted) +
+	       (is_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
+}
+
 bool submit_open(const struct turn *turn, struct plan *plan)
 {
 	struct submission *submission = plan->submission;
-	bool by_permit = plan->stage == PLAN_REFUND;
-	size_t n = by_permit ? 2 * (size_t)plan->step_count : plan->step_count;
 
 	if (!submission)
-		submission = malloc(sizeof *submission + n * sizeof *submission->steps +
-		                    (by_permit ? plan->step_count * sizeof *submission->marks : 0));
+		submission = malloc(submit_size(plan));
 	if (!submission)
 		return false;
-	submission->marks = (struct mark *)&submission->steps[n];
+	submission->marks = (struct mark *)&submission->steps[room_for(plan)];
 	submission->mark_count = 0;
 	submission->plan = plan;
 	submission->ready = turn->ready;

@@ -13,6 +13,9 @@ struct submitted {
 	bool marks;    /* that a charge is spent: it is no step of the plan */
 };
 
+/** The memory that a plan has for its steps at stores, from the first until it is done or waits. */
+size_t submit_size(const struct plan *plan);
+
 /** Room for the steps of a stage. False: no memory. */
 bool submit_open(const struct turn *turn, struct plan *plan);
 

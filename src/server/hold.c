@@ -199,6 +199,14 @@ static void fail(struct worker *worker, struct held *held, struct work *work)
 	let_go(worker, held->conn);
 }
 
+/* What it keeps by now counts. */
+static void resize(struct held *held, size_t size)
+{
+	net_conn_release(held->conn, held->size);
+	held->size = size;
+	net_conn_hold(held->conn, size);
+}
+
 /* Without a copy. False: no memory. */
 static bool write_now(struct worker *worker, struct held *held, struct work *work,
                       struct reply *reply)
@@ -225,9 +233,14 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work,
 		}
 		finish(worker, held);
 		write_done(held);
-	} else if (!fill(worker, held, work, reply)) {
+		return;
+	}
+	if (!fill(worker, held, work, reply)) {
 		fail(worker, held, work);
-	} else if (reply->wait_ns > 0) {
+		return;
+	}
+	resize(held, held->size + held->reply.capacity);
+	if (reply->wait_ns > 0) {
 		held->kind = &start_kind;
 		hold_put_off(worker, held, start_of(worker, reply));
 	} else {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/submit.h"
+
 #define ALIGNMENT alignof(max_align_t)
 
 /* The size of a small work, and how many of that size are kept. */
@@ -141,12 +143,25 @@ bool park_is_needed(const struct work *work)
 	return has_plan(work) && engine_is_remote(&work->plan);
 }
 
+/* Where its plans are at stores. */
+static size_t size_elsewhere(const struct work *work)
+{
+	size_t n;
+	const struct work *items = items_of(work, &n);
+	size_t size = has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		size += size_elsewhere(&items[i]);
+	return size;
+}
+
 size_t park_size(const struct work *work)
 {
 	size_t n;
 
 	items_of(work, &n);
-	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply));
+	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
+	       size_elsewhere(work);
 }
 
 /* Most works are small, and there are many in a turn: their memory is used again. */
@@ -155,7 +170,7 @@ void park_release(struct held *held)
 	struct parked *parked = (struct parked *)held;
 	struct worker *worker = parked->worker;
 
-	if (held->size > SMALL || worker->spare_count == SPARE_MAX) {
+	if (parked->size > SMALL || worker->spare_count == SPARE_MAX) {
 		free(parked);
 		return;
 	}
@@ -178,7 +193,7 @@ static struct parked *take_memory(struct worker *worker, size_t size)
 			return NULL;
 	}
 	memset(parked, 0, offsetof(struct parked, work));
-	parked->held.size = size <= SMALL ? SMALL : size;
+	parked->size = size <= SMALL ? SMALL : size;
 	parked->worker = worker;
 	return parked;
 }
@@ -194,6 +209,7 @@ struct parked *park_open(struct worker *worker, const struct work *work,
 	parked = take_memory(worker, sizeof *parked + pack.used);
 	if (!parked)
 		return NULL;
+	parked->held.size = parked->size + size_elsewhere(work);
 	pack = (struct pack){.memory = parked->bytes};
 	copy_work(worker, &pack, work, &parked->work);
 	parked->held.owner = owner;

@@ -27,6 +27,7 @@ struct parked {
 	struct held held; /* first */
 	struct worker *worker;
 	struct parked *next_ready; /* or next spare */
+	size_t size;   /* of this, with all that is behind it */
 	bool was_told; /* a store has told of a plan since it runs */
 	struct queue_place place;
 	struct work work; /* what it points to is in `bytes` */
