@@ -73,15 +73,15 @@ void batch_close(struct redis_lane *lane)
 /* Others are done by one call, in which steps are carried out in order. */
 static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
 {
+	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
+		return false;
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
-	case ALGO_PEEK:
-		return false;
-	case ALGO_RESET:
-		return limit->rows == ALGO_ROWS_LOG;
-	default:
+	case ALGO_REFUND:
 		return true;
+	default:
+		return false;
 	}
 }
 

@@ -12,6 +12,8 @@ enum step_kind {
 	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
 	STEP_RESET,  /* any value is deleted */
 	STEP_BUCKET,
+	STEP_LOG,    /* this and places: whatever is asked of it */
+	STEP_PLACES,
 	STEP_SLOTS,
 	STEP_WINDOW,
 	STEP_KINDS,
@@ -40,6 +42,12 @@ static inline bool step_is_question(const struct redis_step *step)
 {
 	return step->call.op == ALGO_PEEK || step->limit->algorithm->draws ||
 	       (step->call.op != ALGO_RESET && step->call.cost == 0);
+}
+
+/** Whether its state is a list at Redis, of which scripts decide all and return what says the same. */
+static inline bool step_is_listed(const struct redis_step *step)
+{
+	return step->limit->rows == ALGO_ROWS_LOG || step->limit->rows == ALGO_ROWS_PLACES;
 }
 
 /** The time of a step by Redis's clock. */

@@ -231,6 +231,9 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		if (would_pass(step, seen))
 			return PENDING;
 		return is_mended(step, seen) ? MENDED : REFUSED;
+	case STEP_LOG:
+	case STEP_PLACES:
+		return seen->granted > 0 ? GRANTED : REFUSED;
 	default:
 		if (seen->granted > 0)
 			return GRANTED;
@@ -324,9 +327,10 @@ static enum step_end done(struct redis_step *step, struct seen *seen, struct alg
 
 	if (step->own.kind == STEP_SWAP && seen->granted > 0)
 		return explain_swap(step, outcomes, until_ns) ? STEP_DONE : STEP_FAILED;
-	apply_all(step, step->own.kind < STEP_BUCKET ? -1 : seen->granted, seen->time, &seen->value,
-	          outcomes, until_ns);
-	if (step->own.kind == STEP_RESET)
+	if (step->own.kind < STEP_BUCKET || step_is_question(step) || step->call.op != ALGO_ACQUIRE)
+		seen->granted = -1;
+	apply_all(step, seen->granted, seen->time, &seen->value, outcomes, until_ns);
+	if (step->call.op == ALGO_RESET)
 		until_ns[0] = forgotten_ns;
 	return STEP_DONE;
 }

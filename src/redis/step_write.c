@@ -82,8 +82,9 @@ static enum step_kind kind_of(const struct redis_step *step)
 {
 	enum step_kind kind;
 
-	/* A log goes on to count the names of its uses. */
-	if (step->call.op == ALGO_RESET && step->limit->rows != ALGO_ROWS_LOG)
+	if (step_is_listed(step))
+		return step->limit->rows == ALGO_ROWS_LOG ? STEP_LOG : STEP_PLACES;
+	if (step->call.op == ALGO_RESET)
 		return STEP_RESET;
 	if (step_is_question(step))
 		return step->group != 0 && step->own.clock_ns != 0 ? STEP_PASS : STEP_ASK;
@@ -110,7 +111,7 @@ static void add_number(struct buffer *out, uint64_t number)
 	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
-#define NUMBERS_MAX 8
+#define NUMBERS_MAX 10
 
 /* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
 struct numbers {
@@ -239,6 +240,44 @@ static void add_slots(struct buffer *out, const struct redis_step *step)
 	add_numbers(out, &numbers);
 }
 
+/* A use's lifetime is renewed when its end reaches into the next block of so many microseconds. */
+static uint64_t list_block_us(uint64_t life_ns)
+{
+	return u64_max(life_ns / 8, NS_PER_S) / 1000;
+}
+
+static void put_list(struct numbers *numbers, const struct redis_step *step, uint64_t life_ns)
+{
+	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
+	               "scripts/uses.lua knows them by number");
+	put(numbers, step_is_question(step) ? ALGO_PEEK : step->call.op);
+	put(numbers, step->repeat);
+	put(numbers, u64_max(step->call.cost, 1));
+	put(numbers, step->limit->quota);
+	put_ns(numbers, life_ns);
+	put(numbers, list_block_us(life_ns));
+	put_ns(numbers, step->call.until_ns);
+}
+
+static void add_log(struct buffer *out, const struct redis_step *step)
+{
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put_list(&numbers, step, step->limit->log.period_ns);
+	add_numbers(out, &numbers);
+}
+
+static void add_places(struct buffer *out, const struct redis_step *step)
+{
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put_list(&numbers, step, step->limit->places.lease_ns);
+	put(&numbers, places_word(step->call.permit));
+	add_numbers(out, &numbers);
+}
+
 static void add_swap(struct buffer *out, const struct redis_step *step)
 {
 	const struct step_swap *swap = step->own.swap;
@@ -258,6 +297,8 @@ static const struct kind {
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
     [STEP_BUCKET] = {"bucket", 2, add_bucket, SCRIPT_BUCKET},
+    [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
+    [STEP_PLACES] = {"places", 2, add_places, SCRIPT_PLACES},
     [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
     [STEP_WINDOW] = {"window", 2, add_window, SCRIPT_WINDOW},
 };
@@ -289,10 +330,16 @@ static void add_run(struct buffer *out, const struct redis_step *step, size_t n)
 
 /* Calls */
 
+static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
+{
+	return a->op == b->op && a->until_ns == b->until_ns && a->permit == b->permit;
+}
+
 static bool is_alike(const struct redis_step *a, const struct redis_step *b)
 {
 	return a->limit == b->limit && a->own.kind == b->own.kind && a->group == 0 && b->group == 0 &&
 	       !a->own.swap && !b->own.swap && a->repeat == b->repeat && a->call.cost == b->call.cost &&
+	       (!step_is_listed(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
 }
 
@@ -321,10 +368,11 @@ static size_t hash_name(struct slice name)
 	return (size_t)(hash >> 32) % KEYS_HASHED;
 }
 
-/* Whether all values can be read before the first step. */
+/* Whether all values can be read before the first step, and some are: lists are not. */
 static bool can_read_ahead(struct redis_step *const *steps, size_t n)
 {
 	struct slice seen[KEYS_HASHED];
+	bool has_text = false;
 
 	memset(seen, 0, sizeof seen);
 	for (size_t i = 0; i < n; i++) {
@@ -336,8 +384,9 @@ static bool can_read_ahead(struct redis_step *const *steps, size_t n)
 		seen[at] = steps[i]->key;
 		if (steps[i]->own.swap)
 			return false;
+		has_text |= !step_is_listed(steps[i]);
 	}
-	return true;
+	return has_text;
 }
 
 static enum script script_of(struct redis_step *const *steps, size_t n)
@@ -353,12 +402,15 @@ static enum script script_of(struct redis_step *const *steps, size_t n)
 /* How a call is written: see begin.lua. */
 enum form {
 	FORM_OWN = 'o',   /* one run of the script's own kind, */
+	FORM_LISTS = 'l', /* the same of keys that it reads itself, */
 	FORM_RUNS = 'r',  /* or any, of keys that differ, */
 	FORM_STEPS = 's', /* or of keys that may not be read before the first step. */
 };
 
 static enum form form_of(struct redis_step *const *steps, size_t n, enum script script)
 {
+	if (step_is_listed(steps[0]) && steps[0]->group == 0 && end_of(steps, n, 0) == n)
+		return FORM_LISTS;
 	if (!can_read_ahead(steps, n))
 		return FORM_STEPS;
 	return script == SCRIPT_ANY || steps[0]->group || end_of(steps, n, 0) < n ? FORM_RUNS : FORM_OWN;
@@ -418,7 +470,7 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
 	script = script_of(steps, n);
 	form = form_of(steps, n, script);
-	own = form == FORM_OWN ? &kinds[steps[0]->own.kind] : NULL;
+	own = form == FORM_OWN || form == FORM_LISTS ? &kinds[steps[0]->own.kind] : NULL;
 	*call = scripts[script];
 	buffer_add_text(out, "*");
 	buffer_add_u64(out, 4 + n + (own ? own->arguments : count_words(steps, n)));

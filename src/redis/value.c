@@ -222,13 +222,10 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 /* What the state says besides its uses, as a use of no units. */
 static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
 {
-	struct uses_entry end = {0, last->until_ns, last->until_ns};
-
 	if (limit->rows == ALGO_ROWS_PLACES)
 		return (struct uses_entry){0};
-	if (limit->rows == ALGO_ROWS_LOG)
-		end.id = last->id;
-	return end;
+	return (struct uses_entry){0, last->until_ns,
+	                           limit->rows == ALGO_ROWS_LOG ? last->id : last->until_ns};
 }
 
 static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
@@ -257,22 +254,18 @@ static bool read_uses(const struct algo_limit *limit, struct slice text, struct 
 	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
 }
 
-static uint64_t write_uses(const struct algo_limit *limit, const struct uses *uses,
-                           struct buffer *out)
+/* Of slots and days; lists of uses are written by scripts alone. */
+static uint64_t write_uses(const struct uses *uses, struct buffer *out)
 {
-	struct uses_entry end = {0};
-	uint64_t until_ns = uses->until_ns;
+	uint64_t last_ns = 0, until_ns = uses->until_ns;
 
 	for (size_t i = 0; i < uses->count; i++) {
 		write_use(out, uses->uses[i]);
-		end = end_of(limit, &uses->uses[i]);
-		until_ns = u64_max(until_ns, uses->uses[i].until_ns);
+		last_ns = uses->uses[i].until_ns;
+		until_ns = u64_max(until_ns, last_ns);
 	}
-	if (end.until_ns != uses->until_ns ||
-	    (limit->rows == ALGO_ROWS_LOG && end.id != uses->newest_id))
-		write_use(out, (struct uses_entry){0, uses->until_ns,
-		                                   limit->rows == ALGO_ROWS_LOG ? uses->newest_id
-		                                                                : uses->until_ns});
+	if (last_ns != uses->until_ns)
+		write_use(out, (struct uses_entry){0, uses->until_ns, uses->until_ns});
 	if (until_ns > 0)
 		out->len--; /* the last blank */
 	return until_ns;
@@ -346,7 +339,7 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 
 	buffer_add(out, head, value_head(limit, head));
 	if (limit->rows != ALGO_ROWS_NONE) {
-		until_ns = write_uses(limit, &value->uses, out);
+		until_ns = write_uses(&value->uses, out);
 	} else {
 		until_ns = value->word.until_ns;
 		write_word(limit, &value->word, out);

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 
 #include "compare.h"
-#include "real.h"
-#include "redis/value.h"
+#include "values.h"
 
 #define KEY "vectors"
 
@@ -20,21 +19,8 @@ static struct real real;
 static void set_value(const struct algo_limit *limit, const struct state *state, uint64_t now_ns)
 {
 	struct value value = {.word = state->word, .uses = state->uses};
-	struct buffer text = {0};
 
-	uint64_t life_ms = value_write(limit, &value, now_ns, &text);
-
-	freeReplyObject(real_do(&real, "DEL " KEY));
-	if (text.len > 0)
-		freeReplyObject(real_do(&real, "SET " KEY " %b PXAT %llu", text.data, text.len,
-		                        now_ns / NS_PER_MS + life_ms + 3155760000000));
-	buffer_free(&text);
-}
-
-/* By the time that is given, which scripts put a century ahead for lifetimes. */
-static uint64_t lives_until_ms(void)
-{
-	return (uint64_t)(real_number(&real, "PEXPIRETIME " KEY) - 3155760000000);
+	values_set(&real, KEY, limit, &value, now_ns);
 }
 
 static uint64_t end_of(const struct state *state)
@@ -49,11 +35,10 @@ static uint64_t end_of(const struct state *state)
 /* What is there; names of a log's uses stay as they are. */
 static void get_value(struct run *run, const struct algo_limit *limit, struct state *state)
 {
-	redisReply *reply = real_do(&real, "GET " KEY);
-	struct slice text = {reply->str, reply->str ? (size_t)reply->len : 0};
+	uint64_t life_ms = values_life_ms(&real, KEY);
 	struct value value;
 
-	compare(run, "value", value_read(limit, text, 1, &value), VALUE_OURS);
+	compare(run, "value", values_get(&real, KEY, limit, &value), VALUE_OURS);
 	state->word = value.word;
 	state->uses.count = value.uses.count;
 	state->uses.until_ns = value.uses.until_ns;
@@ -62,9 +47,8 @@ static void get_value(struct run *run, const struct algo_limit *limit, struct st
 		state->list[i] = value.uses.uses[i];
 	state->uses.uses = state->list;
 	value_free(&value);
-	if (reply->type != REDIS_REPLY_NIL)
-		compare(run, "lives until it ends", lives_until_ms() * NS_PER_MS >= end_of(state), true);
-	freeReplyObject(reply);
+	if (life_ms > 0)
+		compare(run, "lives until it ends", life_ms * NS_PER_MS >= end_of(state), true);
 }
 
 static void step_at_redis(struct run *run, const struct algo_limit *limit, struct state *state,

@@ -1,6 +1,7 @@
 -- A call: steps one after another, at one reading of the clock.
 --
 -- ARGV[1]    o, or nothing: the rest is what the script's own kind wants for all KEYS, which differ
+--            l: the same, but the kind reads its keys by itself
 --            r: runs follow: a kind, how many of KEYS it takes, and what the kind wants
 --            s: the same, and a key may be there twice, so each is read in its turn
 --            for tests the time follows, in nanoseconds
@@ -22,7 +23,7 @@ if #args[1] > 1 then
   now, now_ns = tonumber(sub(args[1], 2, -4)), tonumber(sub(args[1], -3))
   now_ms = floor(now / 1000) + 3155760000000 -- keys outlive the test
 end
-local ahead = how ~= 115
+local ahead = how ~= 115 and how ~= 108
 local values = ahead and call('MGET', unpack(keys)) or {}
 local last = key_count + 1 -- of what is returned
 values[last] = now

@@ -5,8 +5,10 @@ import pathlib
 import re
 import sys
 
-# Kinds that have a script of their own, since most calls need no other; all others share one.
-ALONE = ["bucket", "slots", "window"]
+# Kinds that have a script of their own, since most calls need no other, with what it is made of; all
+# others share one.
+ALONE = {"bucket": ["bucket"], "log": ["uses", "log"], "places": ["uses", "places"],
+         "slots": ["slots"], "window": ["window"]}
 COMMON = ["common"]
 
 
@@ -29,7 +31,8 @@ def literal(source):
 
 def main(directory, out):
     directory = pathlib.Path(directory)
-    scripts = {name: [name] for name in ALONE} | {"any": COMMON + ALONE}
+    every = dict.fromkeys(part for parts in ALONE.values() for part in parts)
+    scripts = ALONE | {"any": [*COMMON, *every]}
     rows = []
     for name, parts in scripts.items():
         source = script(directory, name, parts)

@@ -1,4 +1,4 @@
-if how == 111 then
+if how == 111 or how == 108 then
   own(2, 1, key_count, false)
   return values
 end

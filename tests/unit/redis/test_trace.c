@@ -14,12 +14,9 @@
 
 #include "algo/algorithm.h"
 #include "base/draw.h"
-#include "real.h"
-#include "redis/value.h"
+#include "values.h"
 
 #define START_NS UINT64_C(1700000000000000000)
-/* Scripts that are given the time put lifetimes a century ahead. */
-#define AHEAD_MS UINT64_C(3155760000000)
 #define KEYS     4
 #define LIMITS   2 /* of a kind, with other parameters */
 #define STEPS    400
@@ -167,34 +164,43 @@ static void expect_outcome(const struct trace *trace, const struct algo_outcome 
 	expect_number(trace, "wait_ns", found->wait_ns, expected->wait_ns);
 }
 
+/* When a state has nothing left to say. */
+static uint64_t ends_ms(const struct value *value)
+{
+	uint64_t until_ns = u64_max(value->word.until_ns, value->uses.until_ns);
+
+	for (size_t i = 0; i < value->uses.count; i++)
+		until_ns = u64_max(until_ns, value->uses.uses[i].until_ns);
+	return until_ns / NS_PER_MS;
+}
+
 /* What is at Redis says what the twin does, and lives as long. */
-static void expect_state(const struct trace *trace, size_t key)
+static void expect_state(const struct trace *trace, size_t number)
 {
 	const struct algo_limit *limit = &trace->limits[trace->limit];
-	const struct twin *twin = &trace->twins[key];
-	redisReply *reply = real_do(&real, "GET key%u", (unsigned)key);
+	const struct twin *twin = &trace->twins[number];
 	struct buffer expected = {0}, found = {0};
 	struct value value;
+	char key[16];
 	uint64_t life_ms;
 
-	assert_int_not_equal(value_read(limit, (struct slice){reply->str, reply->len}, 1, &value),
-	                     VALUE_OTHER);
+	snprintf(key, sizeof key, "key%zu", number);
+	assert_int_not_equal(values_get(&real, key, limit, &value), VALUE_OTHER);
 	if (twin->limit == trace->limit || limit->rows != ALGO_ROWS_NONE) {
-		life_ms = value_write(limit, &twin->value, trace->now_ns, &expected);
-		value_write(limit, &value, trace->now_ns, &found);
+		values_text(limit, &twin->value, trace->now_ns, &expected);
+		values_text(limit, &value, trace->now_ns, &found);
 		buffer_add(&expected, "", 1);
 		buffer_add(&found, "", 1);
 		if (strcmp(found.data, expected.data) != 0)
-			print_message("%s, step %u: at Redis: %s\n", trace->kind->name, trace->line, reply->str);
+			print_message("%s, step %u: %s\n", trace->kind->name, trace->line, key);
 		assert_string_equal(found.data, expected.data);
-		if (expected.len > 1 && life_ms > 2) /* it says something still */
-			assert_in_range(trace->now_ns / NS_PER_MS + life_ms, 0,
-			                (uint64_t)real_number(&real, "PEXPIRETIME key%u", (unsigned)key) - AHEAD_MS + 2);
+		life_ms = ends_ms(&twin->value);
+		if (expected.len > 1 && life_ms > trace->now_ns / NS_PER_MS + 2) /* it says something still */
+			assert_in_range(life_ms, 0, values_life_ms(&real, key) + 2);
 	}
 	buffer_free(&expected);
 	buffer_free(&found);
 	value_free(&value);
-	freeReplyObject(reply);
 }
 
 static struct algo_call a_call(const struct trace *trace, uint64_t *names)

@@ -1,0 +1,265 @@
+#include "values.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUP_MAX 1536 /* uses; more are too many to be read at once */
+
+static bool is_list(const struct algo_limit *limit)
+{
+	return limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES;
+}
+
+/* Writing */
+
+static void add_time(struct buffer *out, uint64_t ns)
+{
+	buffer_printf(out, "%016" PRIu64, ns / 1000);
+	if (ns % 1000 != 0)
+		buffer_printf(out, "%03" PRIu64, ns % 1000);
+}
+
+static bool has_name(const struct algo_limit *limit, const struct uses_entry *use)
+{
+	return use->id != (limit->rows == ALGO_ROWS_LOG ? use->until_ns : 0);
+}
+
+static void add_end(struct buffer *out, const struct algo_limit *limit,
+                    const struct uses_entry *use)
+{
+	add_time(out, use->until_ns);
+	if (has_name(limit, use))
+		buffer_printf(out, ":%" PRIu64, use->id);
+}
+
+static void set_list(struct real *real, const char *key, const struct algo_limit *limit,
+                     const struct uses *uses)
+{
+	struct uses_entry newest = {0, uses->until_ns, uses->newest_id}, last = {0};
+	struct buffer first = {0}, use = {0};
+	uint64_t units = 0, nameless = 0;
+	char head[VALUE_HEAD_MAX];
+
+	for (size_t i = 0; i < uses->count; i++) {
+		last = uses->uses[i];
+		units += last.units;
+		nameless += has_name(limit, &last) ? 0 : last.units;
+	}
+	buffer_add(&first, head, value_head(limit, head));
+	buffer_printf(&first, "%zu:%" PRIu64, uses->count, units);
+	if (limit->rows == ALGO_ROWS_PLACES)
+		buffer_printf(&first, ":%" PRIu64, nameless);
+	buffer_add_text(&first, " ");
+	if (uses->count > 0)
+		add_end(&first, limit, &last);
+	if (limit->rows == ALGO_ROWS_LOG && (uses->count == 0 || last.id != newest.id)) {
+		buffer_add_text(&first, "/");
+		add_end(&first, limit, &newest);
+	}
+	freeReplyObject(real_do(real, "RPUSH %s %b", key, first.data, first.len));
+	for (size_t i = 0; i < uses->count; i++) {
+		use.len = 0;
+		add_time(&use, uses->uses[i].until_ns);
+		buffer_printf(&use, ":%" PRIu64, uses->uses[i].units);
+		if (has_name(limit, &uses->uses[i]))
+			buffer_printf(&use, ":%" PRIu64, uses->uses[i].id);
+		freeReplyObject(real_do(real, "RPUSH %s %b", key, use.data, use.len));
+	}
+	buffer_free(&first);
+	buffer_free(&use);
+}
+
+void values_set(struct real *real, const char *key, const struct algo_limit *limit,
+                const struct value *value, uint64_t now_ns)
+{
+	struct buffer text = {0};
+	uint64_t life_ms;
+
+	freeReplyObject(real_do(real, "DEL %s", key));
+	if (!is_list(limit)) {
+		life_ms = value_write(limit, value, now_ns, &text);
+		if (text.len > 0)
+			freeReplyObject(real_do(real, "SET %s %b PXAT %llu", key, text.data, text.len,
+			                        now_ns / NS_PER_MS + life_ms + VALUES_AHEAD_MS));
+		buffer_free(&text);
+	} else if (value->uses.count > 0 || value->uses.until_ns > 0) {
+		uint64_t until_ns = value->uses.until_ns;
+
+		for (size_t i = 0; i < value->uses.count; i++)
+			until_ns = u64_max(until_ns, value->uses.uses[i].until_ns);
+		set_list(real, key, limit, &value->uses);
+		/* As scripts do, to the end of the block of time that it reaches into, or later. */
+		real_number(real, "PEXPIREAT %s %llu", key, until_ns / NS_PER_MS + VALUES_AHEAD_MS +
+		            u64_max(limit->window_ns, NS_PER_S) / NS_PER_MS + 2);
+	}
+}
+
+/* Reading */
+
+/* What the first element of a list says besides the head. */
+struct first {
+	unsigned long long n, units, nameless;
+	struct slice last, newest, groups;
+};
+
+static bool read_first(const struct algo_limit *limit, struct slice text, struct first *first)
+{
+	struct slice sums = slice_cut(&text, ' '), ends = slice_cut(&text, ' ');
+	uint64_t number;
+
+	*first = (struct first){.groups = text};
+	if (!parse_u64(slice_cut(&sums, ':'), &number))
+		return false;
+	first->n = number;
+	if (!parse_u64(slice_cut(&sums, ':'), &number))
+		return false;
+	first->units = number;
+	if (limit->rows == ALGO_ROWS_PLACES) {
+		if (!parse_u64(sums, &number))
+			return false;
+		first->nameless = number;
+	}
+	first->last = slice_cut(&ends, '/');
+	first->newest = ends;
+	return true;
+}
+
+/* Of the uses that follow one another each group says how many, their units, and nameless ones. */
+static bool check_groups(const struct algo_limit *limit, const struct first *first,
+                         const redisReply *list)
+{
+	struct slice left = first->groups;
+	size_t at = 1, groups = 0;
+
+	while (left.len > 0) {
+		struct slice text = slice_cut(&left, ' '), part;
+		uint64_t said[3] = {0}, found[3] = {0};
+
+		for (size_t i = 0; i < (limit->rows == ALGO_ROWS_PLACES ? 3U : 2U); i++)
+			if ((part = slice_cut(&text, ':')).len != 5 || !parse_u64(part, &said[i]))
+				return false;
+		if (said[0] == 0 || said[0] > GROUP_MAX)
+			return false;
+		for (; found[0] < said[0] && at < list->elements; found[0]++, at++) {
+			struct slice use = {list->element[at]->str, list->element[at]->len};
+			uint64_t units;
+
+			slice_cut(&use, ':');
+			if (!parse_u64(slice_cut(&use, ':'), &units))
+				return false;
+			found[1] += units;
+			found[2] += limit->rows == ALGO_ROWS_PLACES && use.len == 0 ? units : 0;
+		}
+		if (memcmp(said, found, sizeof said) != 0)
+			return false;
+		groups++;
+	}
+	if (groups == 0)
+		return first->n <= GROUP_MAX;
+	return at == list->elements && groups <= 2 + 4 * first->n / 256;
+}
+
+/* As one text, as value_read has it. */
+static bool join(const struct algo_limit *limit, const redisReply *list, struct buffer *out)
+{
+	struct slice text = {list->element[0]->str, list->element[0]->len}, last = SLICE("");
+	uint64_t units = 0, nameless = 0, number;
+	char head[VALUE_HEAD_MAX];
+	struct first first;
+
+	if (!slice_skip(&text, (struct slice){head, value_head(limit, head)}) ||
+	    !read_first(limit, text, &first))
+		return false;
+	buffer_add(out, head, value_head(limit, head));
+	for (size_t i = 1; i < list->elements; i++) {
+		struct slice use = {list->element[i]->str, list->element[i]->len}, whole = use;
+		struct slice end = slice_cut(&use, ':'), count = slice_cut(&use, ':');
+
+		buffer_add_slice(out, whole);
+		if (use.len == 0 && limit->rows == ALGO_ROWS_PLACES)
+			buffer_add_text(out, ":0");
+		if (!parse_u64(count, &number))
+			return false;
+		units += number;
+		nameless += limit->rows == ALGO_ROWS_PLACES && use.len == 0 ? number : 0;
+		buffer_add_text(out, i + 1 < list->elements || first.newest.len > 0 ? " " : "");
+		last = end;
+		if (use.len > 0 && i + 1 == list->elements &&
+		    (first.last.len != end.len + 1 + use.len ||
+		     memcmp(first.last.data + end.len + 1, use.data, use.len) != 0))
+			return false;
+	}
+	if (first.newest.len > 0) {
+		buffer_add_slice(out, slice_cut(&first.newest, ':'));
+		buffer_add_text(out, first.newest.len > 0 ? ":0:" : ":0");
+		buffer_add_slice(out, first.newest);
+	}
+	return first.n == list->elements - 1 && first.units == units && first.nameless == nameless &&
+	       slice_equal(slice_cut(&first.last, ':'), last) && check_groups(limit, &first, list);
+}
+
+static enum value_fit get_list(struct real *real, const char *key, const struct algo_limit *limit,
+                               struct value *value)
+{
+	redisReply *list = real_do(real, "LRANGE %s 0 -1", key);
+	struct buffer text = {0};
+	enum value_fit fit = VALUE_OURS;
+
+	if (list->elements == 0) {
+		value_read(limit, SLICE(""), 1, value);
+	} else {
+		bool joined = join(limit, list, &text);
+
+		fit = value_read(limit, (struct slice){text.data, text.len}, 1, value);
+		if (!joined || fit != VALUE_OURS) {
+			fprintf(stderr, "%s contradicts itself:\n", key);
+			for (size_t i = 0; i < list->elements; i++)
+				fprintf(stderr, "  %s\n", list->element[i]->str);
+			fit = VALUE_OTHER;
+		}
+	}
+	buffer_free(&text);
+	freeReplyObject(list);
+	return fit;
+}
+
+enum value_fit values_get(struct real *real, const char *key, const struct algo_limit *limit,
+                          struct value *value)
+{
+	enum value_fit fit;
+	redisReply *reply;
+
+	if (is_list(limit))
+		return get_list(real, key, limit, value);
+	reply = real_do(real, "GET %s", key);
+	fit = value_read(limit, (struct slice){reply->str, reply->str ? (size_t)reply->len : 0}, 1,
+	                 value);
+	freeReplyObject(reply);
+	return fit;
+}
+
+void values_text(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
+                 struct buffer *out)
+{
+	const struct uses *uses = &value->uses;
+
+	if (!is_list(limit)) {
+		value_write(limit, value, now_ns, out);
+		return;
+	}
+	for (size_t i = 0; i < uses->count; i++)
+		if (uses->uses[i].until_ns > now_ns)
+			buffer_printf(out, "%" PRIu64 ":%" PRIu64 ":%" PRIu64 " ", uses->uses[i].until_ns,
+			              uses->uses[i].units, uses->uses[i].id);
+	if (uses->until_ns > now_ns)
+		buffer_printf(out, "%" PRIu64 " %" PRIu64, uses->until_ns, uses->newest_id);
+}
+
+uint64_t values_life_ms(struct real *real, const char *key)
+{
+	long long at_ms = real_number(real, "PEXPIRETIME %s", key);
+
+	return at_ms < 0 ? 0 : (uint64_t)at_ms - VALUES_AHEAD_MS;
+}

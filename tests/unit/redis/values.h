@@ -1,0 +1,29 @@
+/* values.h: states as they are at a Redis, strings and lists alike. */
+#ifndef TEST_REDIS_VALUES_H
+#define TEST_REDIS_VALUES_H
+
+#include "real.h"
+#include "redis/value.h"
+
+/* Scripts that are given the time put lifetimes a century ahead. */
+#define VALUES_AHEAD_MS UINT64_C(3155760000000)
+
+/* Puts a state there, also none. */
+void values_set(struct real *real, const char *key, const struct algo_limit *limit,
+                const struct value *value, uint64_t now_ns);
+
+/*
+ * Reads what is there. Of a list that contradicts itself it says so on stderr, and VALUE_OTHER.
+ * Free with value_free.
+ */
+enum value_fit values_get(struct real *real, const char *key, const struct algo_limit *limit,
+                          struct value *value);
+
+/* What a state says, of uses those that count at a time. */
+void values_text(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
+                 struct buffer *out);
+
+/* When the key is gone, by the time that is given; 0: it is not there. */
+uint64_t values_life_ms(struct real *real, const char *key);
+
+#endif
