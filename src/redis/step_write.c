@@ -399,32 +399,19 @@ static enum script script_of(struct redis_step *const *steps, size_t n)
 	return script;
 }
 
-/* How a call is written: see begin.lua. */
-enum form {
-	FORM_OWN = 'o',   /* one run of the script's own kind, */
-	FORM_LISTS = 'l', /* the same of keys that it reads itself, */
-	FORM_RUNS = 'r',  /* or any, of keys that differ, */
-	FORM_STEPS = 's', /* or of keys that may not be read before the first step. */
-};
-
-static enum form form_of(struct redis_step *const *steps, size_t n, enum script script)
+/* Whether all steps are one run, of a kind that has a script for that alone. */
+static bool is_alone(struct redis_step *const *steps, size_t n, enum script script, bool ahead)
 {
-	if (step_is_listed(steps[0]) && steps[0]->group == 0 && end_of(steps, n, 0) == n)
-		return FORM_LISTS;
-	if (!can_read_ahead(steps, n))
-		return FORM_STEPS;
-	return script == SCRIPT_ANY || steps[0]->group || end_of(steps, n, 0) < n ? FORM_RUNS : FORM_OWN;
+	return script != SCRIPT_ANY && (ahead || step_is_listed(steps[0])) && !steps[0]->group &&
+	       end_of(steps, n, 0) == n;
 }
 
-static void add_form(struct buffer *out, enum form form, const struct redis_step *step)
+static void add_time(struct buffer *out, const struct redis_step *step)
 {
-	char text[1 + 20] = {(char)form};
-	const char *end = step->is_given ? format_u64(text + 1, step->at.now_ns) : text + 1;
-
-	if (form == FORM_OWN && !step->is_given)
-		add_slice(out, SLICE(""));
+	if (step->is_given)
+		add_number(out, step->at.now_ns);
 	else
-		add_slice(out, (struct slice){text, (size_t)(end - text)});
+		add_slice(out, SLICE(""));
 }
 
 /* How many words the runs of a call have. */
@@ -441,10 +428,11 @@ static size_t count_words(struct redis_step *const *steps, size_t n)
 	return words;
 }
 
-static void add_runs(struct buffer *out, struct redis_step *const *steps, size_t n)
+static void add_runs(struct buffer *out, struct redis_step *const *steps, size_t n, bool ahead)
 {
 	size_t end;
 
+	add_slice(out, ahead ? SLICE("") : SLICE("1"));
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of(steps, n, i);
 		if (!steps[i]->group) {
@@ -462,28 +450,28 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call)
 {
 	size_t start = out->len;
-	const struct kind *own;
+	const struct kind *kind;
 	enum script script;
-	enum form form;
+	bool ahead = can_read_ahead(steps, n), alone;
 
 	for (size_t i = 0; i < n; i++)
 		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
+	kind = &kinds[steps[0]->own.kind];
 	script = script_of(steps, n);
-	form = form_of(steps, n, script);
-	own = form == FORM_OWN || form == FORM_LISTS ? &kinds[steps[0]->own.kind] : NULL;
-	*call = scripts[script];
+	alone = is_alone(steps, n, script, ahead);
+	*call = alone ? scripts_alone[script] : scripts_of_runs[script];
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 4 + n + (own ? own->arguments : count_words(steps, n)));
+	buffer_add_u64(out, 4 + n + (alone ? kind->arguments : 1 + count_words(steps, n)));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
 	add_number(out, n);
 	for (size_t i = 0; i < n; i++)
 		add_slice(out, steps[i]->key);
-	add_form(out, form, steps[0]);
-	if (own)
-		own->add(out, steps[0]);
+	add_time(out, steps[0]);
+	if (alone)
+		kind->add(out, steps[0]);
 	else
-		add_runs(out, steps, n);
+		add_runs(out, steps, n, ahead);
 	if (!out->failed)
 		return WEIR_OK;
 	out->len = start;

@@ -5,8 +5,8 @@ import pathlib
 import re
 import sys
 
-# Kinds that have a script of their own, since most calls need no other, with what it is made of; all
-# others share one.
+# Kinds that have scripts of their own, since most calls need no other: for one run alone, and for
+# several; with what they are made of. All others share one.
 ALONE = {"bucket": ["bucket"], "log": ["uses", "log"], "places": ["uses", "places"],
          "slots": ["slots"], "window": ["window"]}
 COMMON = ["common"]
@@ -19,9 +19,17 @@ def text(directory, name):
     return "".join(line + "\n" for line in lines if line)
 
 
-def script(directory, own, parts):
-    return (text(directory, "begin") + "".join(text(directory, name) for name in parts)
-            + f"local own = kinds.{own}\n" + text(directory, "end"))
+def alone(directory, parts):
+    """The last part's function, with its two results in place of a call of it."""
+    *helpers, kind = (text(directory, name) for name in parts)
+    before, body = re.fullmatch(r"(.*)function kinds\.\w+\(a, first, last, dry\)\n(.*)end\n", kind,
+                                re.S).groups()
+    body = re.sub(r"^return a .*$", "return values", body, flags=re.M)
+    return "".join([text(directory, "begin"), *helpers, before, text(directory, "alone"), body])
+
+
+def of_runs(directory, parts):
+    return "".join(text(directory, name) for name in ["begin", "runs", *parts, "end"])
 
 
 def literal(source):
@@ -29,19 +37,23 @@ def literal(source):
     return "\n".join(f'\t"{line}\\n"' for line in lines)
 
 
+def array(name, sources):
+    rows = []
+    for key, source in sources.items():
+        sha = hashlib.sha1(source.encode()).hexdigest()
+        rows.append(f'\t[SCRIPT_{key.upper()}] = {{\n{literal(source)},\n\t"{sha}"}},')
+    return f"static const struct step_call {name}[] = {{\n" + "\n".join(rows) + "\n};\n"
+
+
 def main(directory, out):
     directory = pathlib.Path(directory)
     every = dict.fromkeys(part for parts in ALONE.values() for part in parts)
-    scripts = ALONE | {"any": [*COMMON, *every]}
-    rows = []
-    for name, parts in scripts.items():
-        source = script(directory, name, parts)
-        sha = hashlib.sha1(source.encode()).hexdigest()
-        rows.append(f'\t[SCRIPT_{name.upper()}] = {{\n{literal(source)},\n\t"{sha}"}},')
-    names = ", ".join(f"SCRIPT_{name.upper()}" for name in scripts)
+    names = ", ".join(f"SCRIPT_{name.upper()}" for name in [*ALONE, "any"])
+    runs = {name: of_runs(directory, parts) for name, parts in ALONE.items()}
     pathlib.Path(out).write_text(
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
-        "static const struct step_call scripts[] = {\n" + "\n".join(rows) + "\n};\n")
+        + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
+        + array("scripts_of_runs", runs | {"any": of_runs(directory, [*COMMON, *every])}))
 
 
 main(*sys.argv[1:])

@@ -1,8 +1,4 @@
-if how == 111 or how == 108 then
-  own(2, 1, key_count, false)
-  return values
-end
-local a, i = 2, 1
+local a, i = 3, 1
 while i <= key_count do
   local n = tonumber(args[a + 1])
   if args[a] == 'group' then

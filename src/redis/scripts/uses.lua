@@ -17,6 +17,7 @@ local SKEW = 86400000000
 local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
 
 local match, pcall = string.match, redis.pcall
+values = values or {} -- lists are not read as values
 
 local function is_later(us, ns, than_us, than_ns)
   return us > than_us or (us == than_us and ns > than_ns)

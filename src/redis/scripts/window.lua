@@ -23,7 +23,7 @@ function kinds.window(a, first, last, dry)
     end
   end
   local opened = head .. format(stop_ns == 0 and '%d' or '%d%03d', stop, stop_ns) .. ' '
-  local size, most, counts = #opened, limit - wanted * cost, {}
+  local size, most, counts, texts = #opened, limit - wanted * cost, {}, {}
   local offset, expiry
 
   for i = first, last do
@@ -33,10 +33,11 @@ function kinds.window(a, first, last, dry)
       old = read(i)
     end
     granted = wanted
-    if old and #old == size + 10 and find(old, opened, 1, true) == 1 then
-      local b, c, d, e, f, g, h, j, k, l = byte(old, size + 1, size + 10)
-      count, kept, is_open = b * 1000000000 + c * 100000000 + d * 10000000 + e * 1000000 + f * 100000
-        + g * 10000 + h * 1000 + j * 100 + k * 10 + l - 53333333328, true, aligned
+    if counts[old] then
+      count, kept, is_open = counts[old], true, aligned
+    elseif old and #old == size + 10 and find(old, opened, 1, true) == 1 then
+      count, kept, is_open = tonumber(sub(old, -10)) or 0, true, aligned
+      counts[old] = count -- many keys have the same
     elseif old and sub(old, 1, length) ~= head then
       granted = -1
     elseif old then
@@ -57,8 +58,11 @@ function kinds.window(a, first, last, dry)
         values[i] = count
       end
       local after = count + granted * cost
-      local digits = counts[after] or format('%010d', after)
-      counts[after] = digits
+      local digits = texts[after]
+      if not digits then
+        digits = format('%010d', after)
+        texts[after] = digits
+      end
       if not kept then
         expiry = expiry or format('%d', now_ms + floor((stop - now) / 1000) + 2)
         call('SET', keys[i], opened .. digits, 'PXAT', expiry)
