@@ -31,7 +31,7 @@ import at_redis
 from servers import (BUILD, CONFIG, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, START_SECONDS, Missing, Server,
                      Table, built, filled, generate, redis, tool, weir)
 
-PROGRAMS = ["yardsticks", "library"]
+PROGRAMS = ["yardsticks", "library", "rules"]
 ATTACK = ["evictions", "attack"]
 PEERS = {
     "rust": ["governor", "governor-array", "throttlecrab-adaptive", "throttlecrab-periodic"],
@@ -49,6 +49,10 @@ YARDSTICKS = {
     "keyed_10m_given_time": "dependent_read",
     "keyed_10m_own_clock": "dependent_read",
     "keyed_10m_batch": "dependent_read",
+    "dictionary_word": "dependent_read",
+    "dictionary_no_word": "dependent_read",
+    "addresses_lookup": "dependent_read",
+    "networks_lookup": "dependent_read",
     "limiter_2_threads": "cas_16_2_threads",
     "hot_key_2_threads": "cas_16_2_threads",
     "hot_key_denied_2_threads": "hot_key_denied",

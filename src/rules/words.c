@@ -17,7 +17,9 @@ _Static_assert(WORDS_LENGTH_MAX == (1 << LENGTH_BITS) - 1, "a head holds any len
 
 int words_open(struct words *words, size_t most)
 {
+	struct hash_key secret;
 	unsigned bits = 1;
+	int status = os_random(&secret, sizeof secret);
 
 	*words = (struct words){0};
 	while (((size_t)BUCKET_WORDS << bits) < most)
@@ -27,12 +29,13 @@ int words_open(struct words *words, size_t most)
 	words->starts = os_pages_map(words->starts_size);
 	if (!words->starts)
 		return WEIR_ENOMEM;
-	return os_random(&words->key, sizeof words->key);
+	keyhash_init(&words->hash, &secret);
+	return status;
 }
 
 static uint64_t hash_of(const struct words *words, enum words_kind kind, struct slice text)
 {
-	return hash_salted(&words->key, kind, text.data, text.len);
+	return keyhash(&words->hash, kind, text.data, text.len);
 }
 
 /* Never 0, which is behind the last word of a bucket: a word is not empty. */

@@ -4,8 +4,8 @@
  * The texts lie one behind the other in the order of their hashes, those of a bucket together,
  * each behind a head of two bytes: its length, its kind, and a few bits of its hash. `starts` says
  * where a bucket begins. It has a few bytes for each bucket and is mostly in the cache, so what a
- * lookup waits for is the bucket itself, which is a line or two. The hash has a key that nobody
- * knows, so nobody can fill one bucket.
+ * lookup waits for is the bucket itself, which is a line or two. The hash has a secret, so nobody
+ * can fill one bucket.
  *
  * Filled in two passes over the same texts, which must be the same both times:
  * words_expect() for each, words_make_room(), words_put() for each.
@@ -13,7 +13,7 @@
 #ifndef RULES_WORDS_H
 #define RULES_WORDS_H
 
-#include "base/hash.h"
+#include "base/keyhash.h"
 #include "base/slice.h"
 
 enum words_kind { WORDS_TEXT, WORDS_ADDRESS };
@@ -21,7 +21,7 @@ enum words_kind { WORDS_TEXT, WORDS_ADDRESS };
 #define WORDS_LENGTH_MAX 2047
 
 struct words {
-	struct hash_key key;
+	struct keyhash hash;
 	uint32_t *starts; /* of each bucket, and the end of the last */
 	unsigned shift;   /* of a hash, to its bucket */
 	unsigned char *pool;
