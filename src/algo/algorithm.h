@@ -99,6 +99,9 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 /** Fills in the algorithm's defaults; an explicit zero is 0 then. */
 void algorithm_resolve(struct weir_limit_options *options);
 
+/* Of a limit that denies every request and keeps no state. */
+extern const struct weir_limit_options algorithm_denies_all;
+
 /* For `init` of algorithms. */
 
 /** Windows of the calendar. Errors as weir_limit_open. */

@@ -84,6 +84,9 @@ static void amend(const struct algo_limit *limit, struct weir_limit_options *opt
 	options->deny = (double)now / (double)ALL;
 }
 
+const struct weir_limit_options algorithm_denies_all = {
+    .name = "denies-all", .algorithm = WEIR_RANDOM, .deny = 1};
+
 const struct algorithm algorithm_random = {
     .name = "random",
     .id = WEIR_RANDOM,

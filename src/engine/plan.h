@@ -84,6 +84,9 @@ struct plan {
 	bool spends_rest : 1;       /* so there are some; what else it covers is never given back */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
+	bool apart : 1;             /* each step is decided by itself, whatever becomes of others */
+	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
+	                               says, from 1; 0: `cost` of each */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
@@ -144,6 +147,25 @@ struct engine_attributes {
 int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan);
+
+/* What is asked of all rules that apply, of each by itself. */
+struct engine_each {
+	enum algo_op op;
+	unsigned erases;               /* a refund: see struct plan */
+	const struct rules_rule *only; /* of this rule alone; NULL: of all */
+};
+
+/**
+ * A plan of the limits of all rules that apply, in their order: each step is decided by itself, and
+ * how it ended stands in it. Where `op` is ALGO_PEEK and all rules are asked, one that answers by
+ * itself has a step, too, which is refused. Errors as engine_prepare_rules.
+ */
+int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
+                        const struct engine_attributes *attributes, struct arena *arena,
+                        struct plan *plan);
+
+/** The rule of that name, or NULL. */
+const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name);
 
 /** The number of an attribute that a rule asks for, which lives as long as the engine; or -1. */
 int engine_attribute(const struct weir_engine *engine, struct slice name);

@@ -16,7 +16,8 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->refused = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
-	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = false;
+	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = plan->apart = false;
+	plan->erases = 0;
 	plan->status = WEIR_OK;
 	plan->submission = NULL;
 }

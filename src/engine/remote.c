@@ -88,7 +88,7 @@ static bool has_remote(const struct plan *plan)
 /* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
 static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE;
+	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && !plan->apart;
 	bool has_room = submit_open(turn, plan);
 	uint32_t n = plan->step_count;
 

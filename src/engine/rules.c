@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/algorithm.h"
 #include "base/carried.h"
 #include "base/error.h"
 #include "base/number.h"
@@ -27,6 +28,10 @@ struct weir_engine {
 	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
 	uint32_t *identities;      /* the same by identity, which is a hash; then the locals */
 	size_t slot_mask;          /* of both */
+	uint32_t *rule_names;      /* by hash of the name: 1 + the rule's index, 0 free */
+	size_t rule_mask;
+	struct weir_limit listed;  /* denies all: of rules that answer by themselves */
+	bool has_listed;
 	struct match *match;
 	int ip;     /* the attribute of that name, by number, or -1 */
 	struct rule_key *keys; /* of each rule */
@@ -151,6 +156,40 @@ static bool compile_key(struct weir_engine *engine, size_t number)
 	return key->attributes != NULL;
 }
 
+static uint32_t *rule_slot(const struct weir_engine *engine, struct slice name)
+{
+	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->rule_mask;
+
+	while (engine->rule_names[i] &&
+	       !slice_equal(slice_of(engine->config->rules[engine->rule_names[i] - 1].name), name))
+		i = (i + 1) & engine->rule_mask;
+	return &engine->rule_names[i];
+}
+
+static int index_rules(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+	size_t slots = 4;
+
+	while (slots < 2 * config->rule_count)
+		slots *= 2;
+	engine->rule_mask = slots - 1;
+	engine->rule_names = arena_array(&engine->arena, slots, sizeof *engine->rule_names);
+	if (!engine->rule_names)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->rule_count; i++)
+		*rule_slot(engine, slice_of(config->rules[i].name)) = (uint32_t)i + 1;
+	engine->has_listed = limit_init(&engine->listed, &algorithm_denies_all, error) == WEIR_OK;
+	return engine->has_listed ? WEIR_OK : WEIR_ENOMEM;
+}
+
+const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name)
+{
+	uint32_t number = *rule_slot(engine, name);
+
+	return number ? &engine->config->rules[number - 1] : NULL;
+}
+
 static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
@@ -197,6 +236,8 @@ int engine_open(const struct weir_config *config, struct weir_table *table,
 	status = open_limits(engine, stores, error);
 	if (status == WEIR_OK)
 		status = index_limits(engine, error);
+	if (status == WEIR_OK)
+		status = index_rules(engine, error);
 	if (status == WEIR_OK)
 		status = compile_rules(engine, error);
 	if (status == WEIR_OK)
@@ -259,6 +300,8 @@ void weir_engine_close(weir_engine *engine)
 		return;
 	for (size_t i = 0; i < engine->limit_count + engine->local_count; i++)
 		limit_free(counted_limit(engine, i));
+	if (engine->has_listed)
+		limit_free(&engine->listed);
 	arena_free(&engine->arena);
 	free(engine);
 }
@@ -390,35 +433,42 @@ static struct store_key step_key_of(const struct weir_table *table, const struct
 	return store_key(table->store, &limit->algo, hash);
 }
 
+/* Adds a step of a rule that applies. */
+static int add_step(const struct source *source, size_t number, const struct weir_limit *limit,
+                    struct slice key, struct plan *plan)
+{
+	const struct weir_engine *engine = source->engine;
+	const struct rules_rule *rule = &engine->config->rules[number];
+	struct step *step = &plan->steps[plan->step_count++];
+
+	*step = (struct step){
+	    .limit = limit,
+	    .rule = rule,
+	    .key = step_key_of(engine->table, limit, key),
+	    .key_name = key,
+	    .shadow = rule->mode == RULES_SHADOW,
+	    .secret = engine->keys[number].secret,
+	    .remote = engine_remote_store(engine->table, limit) != NULL,
+	};
+	plan->remote |= step->remote;
+	return step->shadow || limit_cost_fits(limit, plan->op, plan->cost) ? WEIR_OK : WEIR_ECOST;
+}
+
 /* Adds the steps that a rule which applies asks for. */
 static int add_steps(const struct source *source, size_t number, struct plan *plan)
 {
 	const struct weir_engine *engine = source->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
 	struct slice key = key_of(source, number);
+	int status = WEIR_OK;
 
 	if (!key.data)
 		return WEIR_ENOMEM;
 	if (key.len > source->key_max)
 		return WEIR_ELONG;
-	for (size_t i = 0; i < rule->limit_count; i++) {
-		const struct weir_limit *limit = &engine->limits[rule->limits[i]];
-		struct step *step = &plan->steps[plan->step_count++];
-
-		*step = (struct step){
-		    .limit = limit,
-		    .rule = rule,
-		    .key = step_key_of(engine->table, limit, key),
-		    .key_name = key,
-		    .shadow = rule->mode == RULES_SHADOW,
-		    .secret = engine->keys[number].secret,
-		    .remote = engine_remote_store(engine->table, limit) != NULL,
-		};
-		plan->remote |= step->remote;
-		if (!step->shadow && !limit_cost_fits(limit, plan->op, plan->cost))
-			return WEIR_ECOST;
-	}
-	return WEIR_OK;
+	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
+		status = add_step(source, number, &engine->limits[rule->limits[i]], key, plan);
+	return status;
 }
 
 /* Calls for each rule that applies, in order; stops at an error. */
@@ -468,6 +518,58 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 		return WEIR_ELONG;
 	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
 	return prepare(&source, plan);
+}
+
+/* Whether a rule that applies has steps in a plan of each. */
+static bool has_part(const struct engine_each *each, const struct rules_rule *rule)
+{
+	if (each->only && each->only != rule)
+		return false;
+	return each->erases == 0 || rule->feedback[each->erases - 1] > 0;
+}
+
+static int prepare_each(const struct source *source, const struct engine_each *each,
+                        struct plan *plan)
+{
+	const struct weir_engine *engine = source->engine;
+	size_t words = match_words(engine->match), most = 0, number;
+	uint64_t *found = source->values ? match_rules(engine->match, source->values, source->arena)
+	                                 : NULL;
+	int status = WEIR_OK;
+
+	if (!found)
+		return WEIR_ENOMEM;
+	FOR_EACH_RULE (number, found, words)
+		most += engine->config->rules[number].limit_count + 1;
+	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
+	if (!plan->steps)
+		return WEIR_ENOMEM;
+	FOR_EACH_RULE (number, found, words) {
+		const struct rules_rule *rule = &engine->config->rules[number];
+
+		if (status != WEIR_OK || !has_part(each, rule))
+			continue;
+		status = add_steps(source, number, plan);
+		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && each->op == ALGO_PEEK &&
+		    !each->only)
+			status = add_step(source, number, &engine->listed, SLICE(""), plan);
+	}
+	return status;
+}
+
+int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
+                        const struct engine_attributes *attributes, struct arena *arena,
+                        struct plan *plan)
+{
+	struct source source = {engine, NULL, arena, attributes->key_max};
+
+	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
+	plan->apart = true;
+	plan->erases = (unsigned char)(each->erases & 3);
+	if (attributes->count > WEIR_ATTRIBUTES_MAX)
+		return WEIR_ELONG;
+	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	return prepare_each(&source, each, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)

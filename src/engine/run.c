@@ -31,6 +31,8 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	}
 	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
+	if (__builtin_expect(plan->erases, 0))
+		call.cost = step->rule->feedback[plan->erases - 1];
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
 		call = (struct algo_call){.op = ALGO_PEEK};
@@ -196,7 +198,7 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 static void pass(struct plan *plan, struct step *step, struct weir_decision *one,
                  struct weir_decision *d)
 {
-	if (note(plan, step, one, d) || !plan->passes)
+	if (note(plan, step, one, d) || !plan->passes || plan->apart)
 		return;
 	plan->passes = false;
 	plan->refused = step;
@@ -272,7 +274,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 /* Whether anything passes or is denied that somebody is to be told of. */
 static bool is_observed(const struct turn *turn, const struct plan *plan)
 {
-	return turn->observe && plan->op == ALGO_ACQUIRE;
+	return turn->observe && plan->op == ALGO_ACQUIRE && !plan->apart;
 }
 
 /* The end of a plan, when all observers are told. */
@@ -437,7 +439,7 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
 	} else {
-		bool all_or_nothing = plan->op == ALGO_ACQUIRE && has_several(plan);
+		bool all_or_nothing = plan->op == ALGO_ACQUIRE && !plan->apart && has_several(plan);
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(turn, plan);

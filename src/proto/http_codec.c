@@ -1,19 +1,10 @@
-#include "proto/http_session.h"
+#include "proto/http_call.h"
 
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/fill.h"
 #include "proto/json.h"
 #include "proto/query.h"
-
-struct http_call {
-	struct fill fill;
-	const struct http1_reader *reader;
-	struct slice data;
-	struct http1_message message;
-	struct slice query; /* of the target, behind '?' */
-	struct slice rest;  /* of the path, behind the route's */
-};
 
 static int out_of_memory(struct http_call *call)
 {
@@ -252,7 +243,7 @@ static void refuse_as(struct fill *fill, enum http_verb error)
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 
-static void refuse(struct fill *fill)
+void http_refuse(struct fill *fill)
 {
 	int status = fill->error.status;
 
@@ -260,14 +251,11 @@ static void refuse(struct fill *fill)
 	                                                 : http_error_of(status));
 }
 
-/* About what the reply to an item of a batch takes. */
-#define ITEM_REPLY_SIZE 256
-
 static int read_batch(struct http_call *call)
 {
-	int status = json_read_items(&call->fill, call->message.body, refuse);
+	int status = json_read_items(&call->fill, call->message.body, http_refuse);
 
-	call->fill.request->reply_size = call->fill.request->item_count * ITEM_REPLY_SIZE;
+	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }
 
@@ -331,6 +319,18 @@ static const struct http_route routes[] = {
     ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
     ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
 #undef ROUTE
+#define ROUTE(path, class, methods, kind, op, read)                                                \
+	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, http_read_##read}
+    ROUTE("/rule/browse", ASK, FORM, BROWSE, PEEK, browse),
+    ROUTE("/rule/update", ASK, FORM, EACH, ACQUIRE, each),
+    ROUTE("/rule/browse_complete", ASK, FORM, EACH, PEEK, each),
+    ROUTE("/rule/feedback", CHANGE, FORM, EACH, REFUND, feedback),
+    ROUTE("/rule/value", ASK, FORM, VALUE, PEEK, value),
+    ROUTE("/multi/browse", ASK, FORM, BATCH, ACQUIRE, browses),
+    ROUTE("/monitor/alive", FREE, READ_FORM, ALIVE, ACQUIRE, alive),
+    ROUTE("/dump/policy", ADMIN, READ_FORM, POLICY, ACQUIRE, dump),
+    ROUTE("/dump/counter", ADMIN, READ_FORM, COUNTERS, ACQUIRE, dump),
+#undef ROUTE
 };
 
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
@@ -367,6 +367,8 @@ static const char *const method_names[] = {
     [METHOD_GET] = "GET",
     [METHOD_READ] = "GET or HEAD",
     [METHOD_POST] = "POST",
+    [METHOD_FORM] = "GET or POST",
+    [METHOD_READ_FORM] = "GET, HEAD or POST",
 };
 
 /* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
@@ -430,7 +432,7 @@ static void read_message(struct http_call *call)
 	fill->request->class = route->class;
 	/* Where a proxy asks, the header is that of another request. */
 	if (route->read(call) != 0 || (!fill->request->from_proxy && read_origin(call) != 0))
-		refuse(fill);
+		http_refuse(fill);
 }
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */

@@ -279,8 +279,10 @@ static bool is_error(const struct request *request, const struct reply *reply,
 		return false;
 	*error = request->flags & HTTP_CRAB ? http_crab_error_of(reply->status)
 	                                    : http_error_of(reply->status);
-	if (request->kind == REQUEST_REPORT && reply->status == WEIR_ENOTFOUND)
+	if (reply->status == WEIR_ENOTFOUND && request->kind == REQUEST_REPORT)
 		*error = HTTP_ERROR_PERMIT;
+	if (reply->status == WEIR_ENOTFOUND && request->flags & HTTP_KOALA)
+		*error = HTTP_ERROR_UNKNOWN_RULE;
 	if (reply->status != 0)
 		*message = slice_of(reply->message ? reply->message : weir_strerror(reply->status));
 	return reply->status != 0;
@@ -293,16 +295,23 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	    [METHOD_GET] = "Allow: GET\r\n",
 	    [METHOD_READ] = "Allow: GET, HEAD\r\n",
 	    [METHOD_POST] = "Allow: POST\r\n",
+	    [METHOD_FORM] = "Allow: GET, POST\r\n",
+	    [METHOD_READ_FORM] = "Allow: GET, HEAD, POST\r\n",
 	};
 	char room[HEAD_MAX];
 	struct buffer head = head_open(room);
+	const char *status = errors[error].status;
 	size_t body = out->len;
 
-	if (request->flags & HTTP_CRAB)
+	if (request->flags & HTTP_KOALA)
+		http_koala_error(out, error, message);
+	else if (request->flags & HTTP_CRAB)
 		add_crab_error(out, message);
 	else
 		add_error(out, error, message);
-	head_start(&head, request, errors[error].status, JSON_TYPE, out->len - body);
+	if (request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE)
+		status = "200 OK"; /* its callers look for err_no */
+	head_start(&head, request, status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
 		buffer_add_text(&head, allow[request->detail]);
 	head_finish(&head, request, out, body);
@@ -356,6 +365,25 @@ static void reply_shed(const struct request *request, struct buffer *out)
 	head_finish(&head, request, out, body);
 }
 
+static void add_item(struct buffer *out, bool koala, const struct request *item,
+                     const struct reply *reply)
+{
+	enum http_verb error;
+	struct slice message;
+	bool failed = is_error(item, reply, &error, &message);
+
+	if (koala)
+		http_koala_item(out, item);
+	if (failed)
+		(koala ? http_koala_error : add_error)(out, error, message);
+	else if (koala)
+		http_koala_body(item, reply, out);
+	else
+		add_decision(out, reply);
+	if (koala)
+		buffer_add(out, "}", 1);
+}
+
 static void reply_batch(const struct request *request, const struct reply *reply,
                         struct buffer *out)
 {
@@ -365,18 +393,25 @@ static void reply_batch(const struct request *request, const struct reply *reply
 
 	buffer_add(out, "[", 1);
 	for (size_t i = 0; i < request->item_count; i++) {
-		enum http_verb error;
-		struct slice message;
-
 		if (i > 0)
 			buffer_add(out, ",", 1);
-		if (is_error(&request->items[i], &reply->items[i], &error, &message))
-			add_error(out, error, message);
-		else
-			add_decision(out, &reply->items[i]);
+		add_item(out, request->flags & HTTP_KOALA, &request->items[i], &reply->items[i]);
 	}
 	buffer_add(out, "]", 1);
 	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
+	head_finish(&head, request, out, body);
+}
+
+static void reply_koala(const struct request *request, const struct reply *reply,
+                        struct buffer *out)
+{
+	bool is_page = request->kind == REQUEST_POLICY || request->kind == REQUEST_COUNTERS;
+	char room[HEAD_MAX];
+	struct buffer head = head_open(room);
+	size_t body = out->len;
+	const char *status = http_koala_body(request, reply, out);
+
+	head_start(&head, request, status, is_page ? PLAIN_TYPE : JSON_TYPE, out->len - body);
 	head_finish(&head, request, out, body);
 }
 
@@ -404,6 +439,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_text(request, "200 OK", JSON_TYPE, SLICE("{\"ok\":true}"), out);
 	else if (request->kind == REQUEST_BATCH)
 		reply_batch(request, reply, out);
+	else if (request->flags & HTTP_KOALA)
+		reply_koala(request, reply, out);
 	else if (page_types[request->kind])
 		reply_text(request, "200 OK", page_types[request->kind], reply->body, out);
 	else if (request->kind == REQUEST_HEALTH || request->kind == REQUEST_READY)

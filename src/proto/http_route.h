@@ -14,6 +14,8 @@ enum {
 	METHOD_POST = 4,
 	METHOD_OTHER = 8,
 	METHOD_READ = METHOD_GET | METHOD_HEAD, /* that changes nothing */
+	METHOD_FORM = METHOD_GET | METHOD_POST, /* parameters in the query, or in a form */
+	METHOD_READ_FORM = METHOD_READ | METHOD_POST,
 	METHOD_ANY = METHOD_READ | METHOD_POST | METHOD_OTHER,
 };
 

@@ -20,6 +20,7 @@ struct http_session {
 	X(UNSUPPORTED, "400 Bad Request", "unsupported")                                               \
 	X(NOT_FOUND, "404 Not Found", "not_found")                                                     \
 	X(UNKNOWN_LIMIT, "404 Not Found", "unknown_limit")                                             \
+	X(UNKNOWN_RULE, "400 Bad Request", "unknown_rule")                                             \
 	X(FORBIDDEN, "403 Forbidden", "forbidden")                                                     \
 	X(PERMIT, "404 Not Found", "permit_not_held")                                                  \
 	X(METHOD, "405 Method Not Allowed", "method_not_allowed")                                      \
@@ -46,7 +47,11 @@ enum {
 	HTTP_NO_BODY = 1,    /* reply without the body */
 	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
 	HTTP_CRAB = 4,       /* errors as throttlecrab has them */
+	HTTP_KOALA = 8,      /* answers and errors as Koala has them */
 };
+
+/* About what the reply to an item of a batch takes. */
+#define HTTP_ITEM_SIZE 256
 
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
 
@@ -61,6 +66,14 @@ int http_carried(struct fill *fill, const struct carried_list *wanted, struct sl
 enum http_verb http_error_of(int status);
 /** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
 enum http_verb http_crab_error_of(int status);
+
+/* Of http_koala_reply.c: adds the body of an answer to one of Koala's callers; returns its status. */
+const char *http_koala_body(const struct request *request, const struct reply *reply,
+                            struct buffer *out);
+/** The body of an error. */
+void http_koala_error(struct buffer *out, enum http_verb error, struct slice message);
+/** What stands before the body of an item's answer; a brace follows that. */
+void http_koala_item(struct buffer *out, const struct request *item);
 
 void http_reply(void *session, const struct request *request, const struct reply *reply,
                 struct buffer *out);

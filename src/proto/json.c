@@ -155,19 +155,26 @@ static int read_op(struct fill *fill, const json_t *value)
 	                 "expected op to be acquire, peek, refund or reset");
 }
 
-static int read_item(struct fill *fill, json_t *item)
+/* How the objects of an array become requests. */
+struct items {
+	int (*read)(const struct items *items, struct fill *item, json_t *value);
+	int (*read_arg)(struct fill *item, struct slice arg);
+	void (*refuse)(struct fill *item);
+};
+
+static int read_item(const struct items *items, struct fill *fill, json_t *item)
 {
 	const json_t *op = json_object_get(item, "op");
 	int status = op ? read_op(fill, op) : 0;
 
 	if (!json_is_object(item))
 		return error_set(&fill->error, WEIR_EINVAL, "expected a JSON object in the batch");
+	(void)items;
 	json_object_del(item, "op");
 	return status == 0 ? read_fields(fill, item) : status;
 }
 
-static int read_items(struct fill *fill, const json_t *array,
-                      void (*refuse)(struct fill *item))
+static int read_items(struct fill *fill, const json_t *array, const struct items *how)
 {
 	size_t n = json_array_size(array);
 	struct request *items;
@@ -185,23 +192,58 @@ static int read_items(struct fill *fill, const json_t *array,
 
 		items[i].cost = 1;
 		items[i].class = REQUEST_ASK;
-		if (read_item(&item, json_array_get(array, i)) != 0)
-			refuse(&item);
+		if (how->read(how, &item, json_array_get(array, i)) != 0)
+			how->refuse(&item);
 	}
 	fill->request->items = items;
 	fill->request->item_count = n;
 	return 0;
 }
 
-int json_read_items(struct fill *fill, struct slice body,
-                    void (*refuse)(struct fill *item))
+static int load_items(struct fill *fill, struct slice body, const struct items *how)
 {
 	json_t *array = load(fill, body, "a JSON array");
 	int status;
 
 	if (!array)
 		return WEIR_ESYNTAX;
-	status = read_items(fill, array, refuse);
+	status = read_items(fill, array, how);
 	json_decref(array);
 	return status;
+}
+
+int json_read_items(struct fill *fill, struct slice body,
+                    void (*refuse)(struct fill *item))
+{
+	return load_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
+}
+
+/* The text of a member that must be there. */
+static int member_text(struct fill *fill, const json_t *object, const char *name,
+                       struct slice *out)
+{
+	const json_t *value = json_object_get(object, name);
+
+	if (value)
+		return scalar_text(fill, name, value, out);
+	return error_set(&fill->error, WEIR_EINVAL, "expected an object with Id and Arg, found no %s",
+	                 name);
+}
+
+static int read_args_item(const struct items *items, struct fill *fill, json_t *item)
+{
+	struct slice arg;
+	int status = member_text(fill, item, "Id", &fill->request->name);
+
+	if (status == 0)
+		status = member_text(fill, item, "Arg", &arg);
+	return status == 0 ? items->read_arg(fill, arg) : status;
+}
+
+int json_read_args(struct fill *fill, struct slice array,
+                   int (*read)(struct fill *item, struct slice arg),
+                   void (*refuse)(struct fill *item))
+{
+	return load_items(fill, array,
+	                  &(struct items){.read = read_args_item, .read_arg = read, .refuse = refuse});
 }

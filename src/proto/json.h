@@ -26,4 +26,12 @@ int json_read_throttle(struct fill *fill, struct slice body);
 int json_read_items(struct fill *fill, struct slice body,
                     void (*refuse)(struct fill *item));
 
+/**
+ * An array of objects, each with an "Id" and an "Arg", into the request's items: `read` fills one
+ * in from its "Arg". A bad one, and the result, as above.
+ */
+int json_read_args(struct fill *fill, struct slice array,
+                   int (*read)(struct fill *item, struct slice arg),
+                   void (*refuse)(struct fill *item));
+
 #endif

@@ -20,13 +20,19 @@ enum request_kind {
 	REQUEST_INTERIM, /* part of a request that is answered before all of it is here */
 	REQUEST_HEALTH,  /* /healthz */
 	REQUEST_READY,   /* /readyz */
-	REQUEST_METRICS, /* /metrics; the first of three pages, see server/page.h */
+	REQUEST_METRICS, /* /metrics; the first of the pages, see server/page.h */
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
+	REQUEST_POLICY,  /* /dump/policy */
+	REQUEST_COUNTERS, /* /dump/counter; the last page */
 	REQUEST_SHED,    /* the share that a limit denies from now on */
 	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
 	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
 	REQUEST_BATCH,   /* several requests, decided together; batches may be among them */
+	REQUEST_BROWSE,  /* REQUEST_RULES, answered by the result that a rule attaches */
+	REQUEST_EACH,    /* `op` on each limit of each rule that applies, by itself */
+	REQUEST_VALUE,   /* what is used of the limit of one rule */
+	REQUEST_ALIVE,   /* whether all stores can be reached */
 	REQUEST_KIND_COUNT
 };
 
@@ -83,7 +89,8 @@ struct request_head {
 /* Whether the answer to a request of this kind needs no more than the head. */
 #define REQUEST_HEAD_KINDS                                                                         \
 	(1u << REQUEST_LIMIT | 1u << REQUEST_RULES | 1u << REQUEST_ADHOC | 1u << REQUEST_INTERIM |     \
-	 1u << REQUEST_READY | 1u << REQUEST_REPORT)
+	 1u << REQUEST_READY | 1u << REQUEST_REPORT | 1u << REQUEST_BROWSE | 1u << REQUEST_EACH |      \
+	 1u << REQUEST_VALUE | 1u << REQUEST_ALIVE)
 
 /* Small fields stand together: see REQUEST_SIZE_MAX. */
 struct request {
@@ -96,8 +103,10 @@ struct request {
 	enum request_class class;
 	enum weir_outcome outcome; /* REQUEST_REPORT */
 	bool wants_permit;         /* REQUEST_ACQUIRE: asks for one */
+	unsigned char erases;      /* REQUEST_EACH, a refund: by which of the rules' feedback, from 1 */
 	const struct request_origin *origin; /* NULL: nothing is known of it */
 	struct slice limit;
+	struct slice name; /* of the rule it is about; of an item of a batch, what its sender calls it */
 	struct slice key;
 	uint64_t cost;
 	uint64_t wait_ns;    /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
@@ -129,12 +138,15 @@ struct reply {
 	const char *message;           /* of an error, in words */
 	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
 	struct slice permit;           /* beside it: what was handed out, or empty */
-	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY */
+	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
 	bool known;                    /* REQUEST_KEY: it has, or had, a state */
 	bool waits;                    /* the server's: it is to wait for a key, and is not decided */
 	bool at_store;                 /* likewise: a store has steps of it */
 	uint64_t wait_ns;              /* the server's: how long the answer is held */
-	struct slice body;             /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP: JSON */
+	struct slice body; /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
+	const struct slice *results;   /* REQUEST_EACH: of rules that refused; JSON objects */
+	size_t result_count;
+	uint64_t used;                 /* REQUEST_VALUE */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */
 };
 

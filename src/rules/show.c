@@ -74,3 +74,77 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 	if (limit->chunk_percent)
 		buffer_printf(out, ",\"chunk\":\"%u%%\"", limit->chunk_percent);
 }
+
+static void add_string(struct buffer *out, struct slice text)
+{
+	buffer_add(out, "\"", 1);
+	buffer_add_json(out, text);
+	buffer_add(out, "\"", 1);
+}
+
+static void add_condition(const struct rules_condition *condition, struct buffer *out)
+{
+	buffer_add_text(out, "{\"attribute\":");
+	add_string(out, slice_of(condition->attribute));
+	buffer_add_text(out, condition->negated ? ",\"none_of\":[" : ",\"any_of\":[");
+	for (size_t i = 0; i < condition->value_count; i++) {
+		buffer_add(out, ",", i > 0);
+		add_string(out, condition->values[i].text);
+	}
+	buffer_add(out, "]}", 2);
+}
+
+static void add_conditions(const struct rules_rule *rule, struct buffer *out)
+{
+	buffer_add_text(out, ",\"match\":[");
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		buffer_add(out, ",", i > 0);
+		add_condition(&rule->conditions[i], out);
+	}
+	buffer_add_text(out, "],\"key\":[");
+	for (size_t i = 0; i < rule->key_count; i++) {
+		buffer_add(out, ",", i > 0);
+		add_string(out, slice_of(rule->key[i]));
+	}
+	buffer_add(out, "]", 1);
+}
+
+static void add_limits(const struct weir_config *config, const struct rules_rule *rule,
+                       struct buffer *out)
+{
+	buffer_add_text(out, ",\"limits\":[");
+	for (size_t i = 0; i < rule->limit_count; i++) {
+		const struct rules_limit *limit = &config->limits[rule->limits[i]];
+
+		buffer_add_text(out, i > 0 ? ",{\"name\":" : "{\"name\":");
+		add_string(out, slice_of(limit->options.name));
+		buffer_add(out, ",", 1);
+		rules_show_limit(limit, out);
+		buffer_add(out, "}", 1);
+	}
+	buffer_add(out, "]", 1);
+}
+
+void rules_show_rule(const struct weir_config *config, const struct rules_rule *rule,
+                     struct buffer *out)
+{
+	static const char *const answers[] = {NULL, "allow", "deny"};
+
+	buffer_add_text(out, "{\"name\":");
+	add_string(out, slice_of(rule->name));
+	add_conditions(rule, out);
+	add_limits(config, rule, out);
+	if (rule->answer != RULES_BY_LIMITS)
+		buffer_printf(out, ",\"answer\":\"%s\"", answers[rule->answer]);
+	if (rule->mode == RULES_SHADOW)
+		buffer_add_text(out, ",\"mode\":\"shadow\"");
+	if (rule->feedback[0] || rule->feedback[1])
+		buffer_printf(out, ",\"feedback\":[%llu,%llu]", (unsigned long long)rule->feedback[0],
+		              (unsigned long long)rule->feedback[1]);
+	if (rule->has_on_store_failure)
+		buffer_printf(out, ",\"on_store_failure\":\"%s\"",
+		              word_of(rules_failures, rule->on_store_failure));
+	if (rule->result)
+		buffer_printf(out, ",\"result\":%s", rule->result);
+	buffer_add(out, "}", 1);
+}

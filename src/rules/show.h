@@ -1,4 +1,4 @@
-/* show.h: a limit as the file has it, for listings. */
+/* show.h: limits and rules as the file has them, for listings. */
 #ifndef RULES_SHOW_H
 #define RULES_SHOW_H
 
@@ -12,6 +12,10 @@
  * "algorithm":"NAME","rate":"5/s","burst":10,…
  */
 void rules_show_limit(const struct rules_limit *limit, struct buffer *out);
+
+/** Appends a rule as a JSON object, its limits with their parameters. */
+void rules_show_rule(const struct weir_config *config, const struct rules_rule *rule,
+                     struct buffer *out);
 
 /* The values of `on_store_failure`. */
 extern const struct word rules_failures[];

@@ -61,12 +61,14 @@ int server_config_open(const char *path, struct server_config **out, struct weir
 static int find_metrics(struct server_config *config, struct metrics *metrics,
                         struct weir_error *error)
 {
+	const struct weir_config *rules = config->rules;
 	size_t n = engine_limit_count(config->engine);
 
 	config->metric_adhoc = n;
 	config->metric_none = n + 1;
 	config->metrics = calloc(n + 2, sizeof *config->metrics);
-	if (!config->metrics)
+	config->answers = calloc(rules->rule_count + 1, sizeof *config->answers);
+	if (!config->metrics || !config->answers)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n + 2; i++) {
 		const char *name = i == config->metric_adhoc ? "CL.THROTTLE" : "";
@@ -75,6 +77,11 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 			name = engine_limit_at(config->engine, i)->name;
 		config->metrics[i] = metrics_limit(metrics, name);
 		if (!config->metrics[i])
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < rules->rule_count; i++) {
+		config->answers[i] = metrics_rule(metrics, rules->rules[i].name);
+		if (!config->answers[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	return WEIR_OK;
@@ -122,15 +129,19 @@ int server_config_compile(struct server_config *config, weir_table *table, struc
 	const struct weir_config *rules = config->rules;
 	int status = server_config_engine(rules, table, stores, &config->engine, error);
 
-	config->has_stores = stores->main != NULL;
-	for (size_t i = 0; i < rules->limit_count; i++)
-		config->has_stores |= rules_store(&rules->limits[i], NULL) != NULL;
+	config->stores = stores->main ? UINT64_C(1) << stores->main->index : 0;
+	for (size_t i = 0; i < rules->limit_count && status == WEIR_OK; i++) {
+		const struct store *store = engine_remote_store(table, engine_limit_at(config->engine, i));
+
+		config->stores |= store ? UINT64_C(1) << store->index : 0;
+	}
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
 }
 
 static void close_config(struct server_config *config)
 {
 	free(config->metrics);
+	free(config->answers);
 	weir_engine_close(config->engine);
 	weir_config_close(config->rules);
 	free(config);

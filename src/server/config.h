@@ -22,10 +22,11 @@ struct server_config {
 	struct server_config *_Atomic successor; /* once another has taken over */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct metrics_limit **metrics; /* as the limits of `engine` */
+	struct named **metrics; /* as the limits of `engine` */
+	struct named **answers; /* as the rules of `rules` */
 	size_t metric_adhoc;            /* the index of those that requests bring along */
 	size_t metric_none; /* and of requests to which no limit applied */
-	bool has_stores;    /* that complete steps later: limits are at some */
+	uint64_t stores;    /* that complete steps later and that limits are at: a bit for each index */
 };
 
 /** Reads a file in the language that its name tells. Errors as weir_config_read_file. */

@@ -5,7 +5,8 @@
 void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
                     enum weir_reason reason)
 {
-	struct metrics_counts *counts = &worker->config->metrics[metric]->loops[worker->index];
+	struct metrics_counts *counts =
+	    metrics_counts_of(worker->config->metrics[metric], worker->index);
 
 	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
 }
@@ -42,5 +43,6 @@ void count_failure(struct worker *worker, const struct step *step, enum rules_fa
 {
 	size_t metric = engine_limit_index(worker->config->engine, step->limit);
 
-	metrics_add(&worker->config->metrics[metric]->loops[worker->index].failures[policy], 1);
+	metrics_add(&metrics_counts_of(worker->config->metrics[metric], worker->index)->failures[policy],
+	            1);
 }

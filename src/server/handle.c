@@ -9,37 +9,11 @@
 #include "server/client_ip.h"
 #include "server/count.h"
 #include "server/door.h"
+#include "server/each.h"
+#include "server/koala.h"
 #include "server/page.h"
 #include "server/permit.h"
-#include "server/undo.h"
-
-static const enum algo_op ops[] = {
-    [REQUEST_ACQUIRE] = ALGO_ACQUIRE,
-    [REQUEST_PEEK] = ALGO_PEEK,
-    [REQUEST_REFUND] = ALGO_REFUND,
-    [REQUEST_RESET] = ALGO_RESET,
-};
-
-void handle_refuse(struct work *work, int status, const char *message)
-{
-	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
-		return;
-	work->status = (signed char)status;
-	work->message = status != WEIR_OK ? message : NULL;
-}
-
-static void fail(struct worker *worker, struct work *work, int status, struct slice message)
-{
-	const char *copy = arena_copy(&worker->arena, message);
-
-	handle_refuse(work, status, copy ? copy : weir_strerror(status));
-}
-
-/* Of `status` as the engine's functions return it. */
-static void check(struct work *work, int status)
-{
-	handle_refuse(work, status, weir_strerror(status));
-}
+#include "server/run.h"
 
 static void prepare(struct worker *worker, struct work *work, const struct request *r,
                     const struct request_origin *origin);
@@ -67,31 +41,11 @@ static void spread(const struct worker *worker, struct weir_decision *d)
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
-typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
-                                       struct weir_decision *decision);
-
-/* Begins, or goes on. False: the plan waits, is at a store, or has failed. */
-static inline bool run(struct worker *worker, struct work *work, struct reply *reply,
-                       engine_begin *begin)
-{
-	const struct turn *turn = &worker->turn;
-	struct plan *plan = &work->plan;
-	struct weir_decision *d = &reply->decision;
-	enum engine_state state =
-	    plan->stage == PLAN_PREPARED ? begin(turn, plan, d) : engine_resume(turn, plan, d);
-
-	reply->waits = state == ENGINE_WAITS;
-	reply->at_store = undo_at_store(worker, state);
-	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE)
-		check(work, plan->status);
-	return state == ENGINE_DONE && plan->status == WEIR_OK;
-}
-
 static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
-	if (work->status != WEIR_OK || !run(worker, work, reply, engine_run))
+	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_run))
 		return;
 	if (work->plan.permit.id != 0 && permit_answer(worker, &work->plan, reply) != WEIR_OK) {
 		undo_all(worker, work);
@@ -112,18 +66,11 @@ void handle_deny(struct worker *worker, struct work *work, enum weir_reason reas
 	reply->at_store = undo_at_store(worker, engine_deny(&worker->turn, &work->plan, reason,
 	                                                  &reply->decision));
 	reply->waits = false;
-	if (!reply->at_store)
-		spread(worker, &reply->decision);
-}
-
-static void fail_limit(struct worker *worker, struct work *work, int status, const char *expected,
-                       struct slice name)
-{
-	char message[128];
-	int len = snprintf(message, sizeof message, "expected %s, found '%.*s'", expected,
-	                   (int)(name.len < 64 ? name.len : 64), name.data);
-
-	fail(worker, work, status, (struct slice){message, (size_t)len});
+	if (reply->at_store)
+		return;
+	spread(worker, &reply->decision);
+	if (work->kind == REQUEST_BROWSE)
+		koala_tell(worker, &work->plan, reply);
 }
 
 /* NULL: there is none of that name, and the reply says so. */
@@ -132,14 +79,14 @@ static const weir_limit *find_limit(struct worker *worker, struct work *work, st
 	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
 
 	if (!limit)
-		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
+		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
 	return limit;
 }
 
 static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
-	check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
-	                                 &(struct algo_call){ops[r->op]}, r->key, &work->plan));
+	run_check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
+	                                 &(struct algo_call){run_op(r->op)}, r->key, &work->plan));
 }
 
 /* False: it is at a store. */
@@ -151,7 +98,7 @@ static bool forget(struct worker *worker, struct work *work, struct reply *reply
 		reply->known = engine_forget(&worker->turn, plan);
 		return true;
 	}
-	if (!run(worker, work, reply, engine_decide))
+	if (!run_plan(worker, work, reply, engine_decide))
 		return false;
 	reply->known = plan->only.until_ns > worker->turn.at.now_ns;
 	return true;
@@ -169,7 +116,7 @@ static void finish_key(struct worker *worker, struct work *work, struct reply *r
 			return;
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
-		if (!run(worker, work, reply, engine_decide))
+		if (!run_plan(worker, work, reply, engine_decide))
 			return;
 		reply->known = d->reset_after_ns > 0;
 	}
@@ -192,7 +139,7 @@ static void prepare_reserved(struct worker *worker, struct work *work, const str
 	len = snprintf(message, sizeof message,
 	               "expected a limit of the rule file, found '%.*s', which is a command: peek by "
 	               "quantity 0", (int)name.len, name.data);
-	fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
+	run_fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
 static void finish_shed(struct worker *worker, struct work *work, struct reply *reply)
@@ -205,7 +152,7 @@ static void finish_shed(struct worker *worker, struct work *work, struct reply *
 	if (weir_limit_shed(limit, work->whole->deny) == WEIR_OK)
 		waitlist_wake_all(&worker->shared->table->waiting);
 	else
-		fail_limit(worker, work, WEIR_EINVAL, "a limit with a share to deny", work->whole->limit);
+		run_fail_name(worker, work, WEIR_EINVAL, "a limit with a share to deny", work->whole->limit);
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */
@@ -216,7 +163,7 @@ static void prepare_permit(struct worker *worker, struct work *work, const struc
 	                            : permit_ask(r, &work->plan, &error);
 
 	if (status != WEIR_OK)
-		fail(worker, work, status, slice_of(error.message));
+		run_fail(worker, work, status, slice_of(error.message));
 }
 
 static void prepare_limit(struct worker *worker, struct work *work, const struct request *r)
@@ -228,8 +175,8 @@ static void prepare_limit(struct worker *worker, struct work *work, const struct
 			prepare_reserved(worker, work, r);
 		return;
 	}
-	check(work, engine_prepare_limit(worker->shared->table, limit,
-	                                 &(struct algo_call){ops[r->op], r->cost}, r->key, &work->plan));
+	run_check(work, engine_prepare_limit(worker->shared->table, limit,
+	                                 &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan));
 	work->plan.max_wait_ns = r->wait_ns;
 	if (work->status == WEIR_OK)
 		prepare_permit(worker, work, r);
@@ -270,10 +217,10 @@ static void prepare_rules(struct worker *worker, struct work *work, const struct
 
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(worker->config->engine,
-		                              &(struct algo_call){ops[r->op], r->cost}, &attributes,
+		                              &(struct algo_call){run_op(r->op), r->cost}, &attributes,
 		                              &worker->arena, &work->plan);
 	work->plan.max_wait_ns = r->wait_ns;
-	check(work, status);
+	run_check(work, status);
 	if (status == WEIR_OK)
 		prepare_permit(worker, work, r);
 }
@@ -288,6 +235,13 @@ static void finish_rules(struct worker *worker, struct work *work, struct reply 
 		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
 }
 
+static void finish_browse(struct worker *worker, struct work *work, struct reply *reply)
+{
+	finish_rules(worker, work, reply);
+	if (work->status == WEIR_OK && !reply->waits && !reply->at_store)
+		koala_tell(worker, &work->plan, reply);
+}
+
 static void prepare_adhoc(struct worker *worker, struct work *work, const struct request *r)
 {
 	struct weir_limit *limit;
@@ -295,17 +249,17 @@ static void prepare_adhoc(struct worker *worker, struct work *work, const struct
 	int status = adhoc_limit(&worker->adhoc, &r->adhoc, &worker->arena, &limit, &error);
 
 	if (status != WEIR_OK) {
-		fail(worker, work, status, slice_of(error.message));
+		run_fail(worker, work, status, slice_of(error.message));
 		return;
 	}
 	status = engine_prepare_limit(worker->shared->table, limit,
-	                              &(struct algo_call){ops[r->op], r->cost}, r->key, &work->plan);
+	                              &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan);
 	/* These commands deny what could never pass, and say how the key stands: a peek does. */
 	if (status == WEIR_ECOST)
 		engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
 		                     &work->plan);
 	if (status != WEIR_OK)
-		check(work, status);
+		run_check(work, status);
 }
 
 /* A cost that could never pass was peeked at. */
@@ -313,7 +267,7 @@ static void finish_never(struct worker *worker, struct work *work, struct reply 
 {
 	struct weir_decision *d = &reply->decision;
 
-	if (!run(worker, work, reply, engine_decide))
+	if (!run_plan(worker, work, reply, engine_decide))
 		return;
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
@@ -333,12 +287,12 @@ static void finish_report(struct worker *worker, struct work *work, struct reply
 	struct metrics_loop *metrics = metrics_of(worker);
 	bool held;
 
-	if (work->status != WEIR_OK || !run(worker, work, reply, engine_report))
+	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_report))
 		return;
 	held = reply->decision.allowed;
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!held)
-		fail(worker, work, WEIR_ENOTFOUND,
+		run_fail(worker, work, WEIR_ENOTFOUND,
 		     SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
@@ -363,6 +317,12 @@ static void finish_health(struct worker *worker, struct work *work, struct reply
 	reply->ready = true;
 }
 
+static void finish_alive(struct worker *worker, struct work *work, struct reply *reply)
+{
+	(void)work;
+	reply->ready = koala_is_alive(worker);
+}
+
 static void finish_ready(struct worker *worker, struct work *work, struct reply *reply)
 {
 	(void)work;
@@ -377,7 +337,7 @@ static void prepare_batch(struct worker *worker, struct work *work, const struct
 	                          : NULL;
 
 	if (!batch) {
-		check(work, WEIR_ENOMEM);
+		run_check(work, WEIR_ENOMEM);
 		return;
 	}
 	batch->request = *r;
@@ -428,7 +388,7 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 		return;
 	replies = replies_of(worker, (struct batch *)work->whole);
 	if (!replies) {
-		check(work, WEIR_ENOMEM);
+		run_check(work, WEIR_ENOMEM);
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -458,10 +418,16 @@ static const struct {
     [REQUEST_METRICS] = {prepare_nothing, page_finish},
     [REQUEST_LIMITS] = {prepare_nothing, page_finish},
     [REQUEST_TOP] = {prepare_nothing, page_finish},
+    [REQUEST_POLICY] = {prepare_nothing, page_finish},
+    [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
     [REQUEST_SHED] = {prepare_nothing, finish_shed},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {prepare_key, finish_key},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
+    [REQUEST_BROWSE] = {prepare_rules, finish_browse},
+    [REQUEST_EACH] = {each_prepare, each_finish},
+    [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
+    [REQUEST_ALIVE] = {prepare_nothing, finish_alive},
 };
 
 /* Else the reply says why not. Apart: the hot path needs no room for words. */
@@ -474,7 +440,7 @@ __attribute__((noinline)) static bool passes_door(struct worker *worker, struct 
 	                        &error);
 
 	if (status != WEIR_OK)
-		fail(worker, work, status, slice_of(error.message));
+		run_fail(worker, work, status, slice_of(error.message));
 	return status == WEIR_OK;
 }
 
@@ -569,7 +535,7 @@ void handle_finish(struct worker *worker, struct work *work, struct reply *reply
 void handle_adapt(struct worker *worker, struct work *work)
 {
 	if (!engine_adapt(&work->plan, worker->config->engine))
-		fail_limit(worker, work, WEIR_ENOTFOUND, "the name of a limit",
+		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit",
 		           slice_of(work->plan.only.limit->name));
 }
 

@@ -9,8 +9,6 @@
  * has the request as its whole then, that stays until the answer is rendered.
  */
 void handle_prepare(struct worker *worker, struct work *work, const struct request *request);
-/** The answer is an error, whatever was asked. `message` outlives the answer. */
-void handle_refuse(struct work *work, int status, const char *message);
 /** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
 /** A work that waits for a key forgets the steps whose limits are no more. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/number.h"
 #include "base/os.h"
 #include "rules/model.h"
@@ -48,9 +47,7 @@ static const struct {
 struct metrics {
 	size_t loop_count;
 	struct metrics_loop *loops;
-	_Atomic(struct metrics_limit *) limits; /* only ever grows at its head */
-	struct metrics_limit **slots;           /* the same by hash of the name; NULL: free */
-	size_t slot_count, limit_count;         /* slots: a power of two, at most half of them taken */
+	struct named_set limits, rules;
 	_Atomic uint64_t reloads[2];            /* [success] */
 	_Atomic uint64_t loaded_ns;             /* when a configuration was last taken over */
 	uint64_t start_ns;
@@ -70,6 +67,8 @@ struct metrics *metrics_open(size_t loops)
 	if (!metrics)
 		return NULL;
 	metrics->loop_count = loops;
+	metrics->limits = (struct named_set){.loops = loops, .stride = sizeof(struct metrics_counts)};
+	metrics->rules = (struct named_set){.loops = loops, .stride = sizeof(struct metrics_answers)};
 	metrics->start_ns = os_wall_ns();
 	metrics->loaded_ns = metrics->start_ns;
 	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
@@ -80,24 +79,12 @@ struct metrics *metrics_open(size_t loops)
 	return metrics;
 }
 
-static void free_limit(struct metrics_limit *limit)
-{
-	free(limit->loops);
-	free(limit->name);
-	free(limit);
-}
-
 void metrics_close(struct metrics *metrics)
 {
-	struct metrics_limit *limit, *next;
-
 	if (!metrics)
 		return;
-	for (limit = metrics->limits; limit; limit = next) {
-		next = limit->next;
-		free_limit(limit);
-	}
-	free(metrics->slots);
+	named_free_all(&metrics->limits);
+	named_free_all(&metrics->rules);
 	free(metrics->loops);
 	free(metrics);
 }
@@ -107,59 +94,14 @@ struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index)
 	return &metrics->loops[index];
 }
 
-static struct metrics_limit **slot_of(const struct metrics *metrics, const char *name)
+struct named *metrics_limit(struct metrics *metrics, const char *name)
 {
-	static const struct hash_key key; /* names are the operator's: nobody looks for equal hashes */
-	size_t i = hash_bytes(&key, name, strlen(name)) & (metrics->slot_count - 1);
-
-	while (metrics->slots[i] && strcmp(metrics->slots[i]->name, name) != 0)
-		i = (i + 1) & (metrics->slot_count - 1);
-	return &metrics->slots[i];
+	return named_get(&metrics->limits, name);
 }
 
-/* Room for one more. */
-static bool grow(struct metrics *metrics)
+struct named *metrics_rule(struct metrics *metrics, const char *name)
 {
-	size_t count = metrics->slot_count ? 2 * metrics->slot_count : 64;
-	struct metrics_limit **slots;
-
-	if (2 * (metrics->limit_count + 1) <= metrics->slot_count)
-		return true;
-	slots = calloc(count, sizeof *slots);
-	if (!slots)
-		return false;
-	free(metrics->slots);
-	metrics->slots = slots;
-	metrics->slot_count = count;
-	for (struct metrics_limit *limit = metrics->limits; limit; limit = limit->next)
-		*slot_of(metrics, limit->name) = limit;
-	return true;
-}
-
-struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name)
-{
-	struct metrics_limit *limit, **slot;
-
-	if (!grow(metrics))
-		return NULL;
-	slot = slot_of(metrics, name);
-	if (*slot)
-		return *slot;
-	limit = calloc(1, sizeof *limit);
-	if (!limit)
-		return NULL;
-	limit->name = strdup(name);
-	limit->loops = aligned_zeroed(metrics->loop_count, sizeof *limit->loops);
-	if (!limit->name || !limit->loops) {
-		free_limit(limit);
-		return NULL;
-	}
-	limit->next = metrics->limits;
-	*slot = limit;
-	metrics->limit_count++;
-	/* Released: a scrape that sees the limit sees its zeros. */
-	atomic_store_explicit(&metrics->limits, limit, memory_order_release);
-	return limit;
+	return named_get(&metrics->rules, name);
 }
 
 void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns)
@@ -183,6 +125,15 @@ void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram
 static uint64_t read_counter(_Atomic uint64_t *counter)
 {
 	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < metrics->loop_count; i++)
+		sum += read_counter(&metrics_answers_of(rule, i)->answers[allowed]);
+	return sum;
 }
 
 static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
@@ -210,7 +161,7 @@ static bool worth_showing(uint64_t value, bool shadow, bool allowed, enum weir_r
 	       (!shadow && reason == (allowed ? WEIR_REASON_OK : WEIR_REASON_OVER_LIMIT));
 }
 
-static void add_limit(const struct metrics *metrics, struct metrics_limit *limit, bool shadow,
+static void add_limit(const struct metrics *metrics, struct named *limit, bool shadow,
                       const char *name, struct buffer *out)
 {
 	for (int pair = 0; pair < 2 * WEIR_REASON_COUNT; pair++) {
@@ -219,7 +170,7 @@ static void add_limit(const struct metrics *metrics, struct metrics_limit *limit
 		uint64_t value = 0;
 
 		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&limit->loops[i].decisions[shadow][allowed][reason]);
+			value += read_counter(&metrics_counts_of(limit, i)->decisions[shadow][allowed][reason]);
 		if (!worth_showing(value, shadow, allowed, reason))
 			continue;
 		buffer_printf(out, "%s{limit=\"", name);
@@ -238,9 +189,7 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 
 	for (int shadow = 0; shadow < 2; shadow++) {
 		add_head(out, names[shadow], "counter", helps[shadow]);
-		for (struct metrics_limit *limit =
-		         atomic_load_explicit(&metrics->limits, memory_order_acquire);
-		     limit; limit = limit->next)
+		for (struct named *limit = named_first(&metrics->limits); limit; limit = limit->next)
 			add_limit(metrics, limit, shadow, names[shadow], out);
 	}
 }
@@ -248,7 +197,7 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 /* Of enforced rules, direct calls and shadow rules together: the same remedy is for all. */
 static void add_no_room(struct metrics *metrics, struct buffer *out)
 {
-	struct metrics_limit *limit = atomic_load_explicit(&metrics->limits, memory_order_acquire);
+	struct named *limit = named_first(&metrics->limits);
 
 	add_head(out, "weir_no_room_total", "counter",
 	         "Denials for want of room: all places of the limit's own table were held.");
@@ -258,7 +207,7 @@ static void add_no_room(struct metrics *metrics, struct buffer *out)
 		for (size_t i = 0; i < metrics->loop_count; i++)
 			for (int shadow = 0; shadow < 2; shadow++)
 				value += read_counter(
-				    &limit->loops[i].decisions[shadow][false][WEIR_REASON_NO_ROOM]);
+				    &metrics_counts_of(limit, i)->decisions[shadow][false][WEIR_REASON_NO_ROOM]);
 		buffer_add_text(out, "weir_no_room_total{limit=\"");
 		add_label_value(out, limit->name);
 		buffer_printf(out, "\"} %llu\n", (unsigned long long)value);
@@ -270,7 +219,7 @@ static void add_failures(struct metrics *metrics, struct buffer *out)
 {
 	static const char *const policies[METRICS_FAILURE_COUNT] = {
 	    [RULES_LOCAL] = "local", [RULES_OPEN] = "open", [RULES_CLOSED] = "closed"};
-	struct metrics_limit *limit = atomic_load_explicit(&metrics->limits, memory_order_acquire);
+	struct named *limit = named_first(&metrics->limits);
 
 	add_head(out, "weir_store_failures_total", "counter",
 	         "Steps of limits that their Redis could not do, by what was done instead.");
@@ -279,7 +228,7 @@ static void add_failures(struct metrics *metrics, struct buffer *out)
 			uint64_t value = 0;
 
 			for (size_t i = 0; i < metrics->loop_count; i++)
-				value += read_counter(&limit->loops[i].failures[p]);
+				value += read_counter(&metrics_counts_of(limit, i)->failures[p]);
 			if (value == 0)
 				continue;
 			buffer_add_text(out, "weir_store_failures_total{limit=\"");

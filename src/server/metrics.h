@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/os.h"
 #include "redis/redis.h"
+#include "server/named.h"
 
 enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
 
@@ -69,10 +70,9 @@ struct metrics_counts {
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
 };
 
-struct metrics_limit {
-	struct metrics_limit *next;
-	char *name;
-	struct metrics_counts *loops;
+/* Of one rule in one loop: what it decided, or passed, for Koala's callers. */
+struct metrics_answers {
+	alignas(64) _Atomic uint64_t answers[2]; /* [allowed] */
 };
 
 struct metrics;
@@ -100,8 +100,21 @@ void metrics_close(struct metrics *metrics);
 /** The counters of loop `index`. */
 struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index);
 
-/** Finds or makes the counters of `name`; NULL: out of memory. One thread at a time. */
-struct metrics_limit *metrics_limit(struct metrics *metrics, const char *name);
+/** Finds or makes the counters of a limit or a rule; NULL: out of memory. One thread at a time. */
+struct named *metrics_limit(struct metrics *metrics, const char *name);
+struct named *metrics_rule(struct metrics *metrics, const char *name);
+/** The sum of all loops. */
+uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed);
+
+static inline struct metrics_counts *metrics_counts_of(const struct named *limit, size_t loop)
+{
+	return (struct metrics_counts *)limit->loops + loop;
+}
+
+static inline struct metrics_answers *metrics_answers_of(const struct named *rule, size_t loop)
+{
+	return (struct metrics_answers *)rule->loops + loop;
+}
 
 /** At `wall_ns`. What is loaded at the start is a success that is not counted. */
 void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns);

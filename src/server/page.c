@@ -1,5 +1,6 @@
 #include "server/page.h"
 
+#include "server/koala.h"
 #include "server/limit_list.h"
 
 /* The size that a page is taken to have before it was ever rendered. */
@@ -80,6 +81,8 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct worker *worker, struct 
     [REQUEST_METRICS] = render_metrics,
     [REQUEST_LIMITS] = render_limits,
     [REQUEST_TOP] = render_top,
+    [REQUEST_POLICY] = koala_list_rules,
+    [REQUEST_COUNTERS] = koala_list_counters,
 };
 
 size_t page_size(const struct worker *worker, enum request_kind kind)
@@ -115,9 +118,15 @@ void page_finish(struct worker *worker, struct work *work, struct reply *reply)
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
 		body = top_first(body, &worker->top_ends, work->whole->top, &worker->arena);
-	if (!body.data) {
-		work->status = WEIR_ENOMEM;
-		work->message = weir_strerror(WEIR_ENOMEM);
+	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->whole->name.len > 0) {
+		body = koala_line(worker, body, work->whole->name);
+		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
+	} else if (!body.data) {
+		status = WEIR_ENOMEM;
+	}
+	if (status != WEIR_OK) {
+		work->status = (signed char)status;
+		work->message = status == WEIR_ENOTFOUND ? "there is no such rule" : weir_strerror(status);
 	}
 	reply->body = body;
 }

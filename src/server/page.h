@@ -10,7 +10,7 @@
 
 static inline bool page_is_asked(const struct request *request)
 {
-	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_TOP;
+	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS;
 }
 
 /** About how many bytes the page takes. */

@@ -53,6 +53,7 @@ static void copy_request(struct pack *pack, const struct request *from, struct r
 	to->args = args;
 	to->items = items;
 	copy_text(pack, &to->limit);
+	copy_text(pack, &to->name);
 	copy_text(pack, &to->text);
 	for (size_t i = 0; i < from->arg_count; i++) {
 		struct slice word = from->args[i];

@@ -12,6 +12,7 @@
 #include "server/page.h"
 #include "server/park.h"
 #include "server/queue.h"
+#include "server/run.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE   256
@@ -75,7 +76,7 @@ static void decide(void *context, size_t start, size_t end)
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
-		if (__builtin_expect(worker->config->has_stores, 0) && park_is_needed(work)) {
+		if (__builtin_expect(worker->config->stores != 0, 0) && park_is_needed(work)) {
 			later_run(worker, work);
 		} else {
 			handle_finish(worker, work, &reply);
@@ -181,7 +182,7 @@ static void use_reserve(struct work *work, struct request *r)
 	bool greets = r->kind == REQUEST_LOCAL && r->status == WEIR_OK;
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
-		handle_refuse(work, WEIR_EFULL, "max number of clients reached");
+		run_refuse(work, WEIR_EFULL, "max number of clients reached");
 		net_conn_reject(work->conn);
 	}
 	work->close = r->close |= !greets;
@@ -199,7 +200,7 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
 		use_reserve(work, request);
-	if (__builtin_expect(worker->config->has_stores, 0) && park_is_needed(work))
+	if (__builtin_expect(worker->config->stores != 0, 0) && park_is_needed(work))
 		reply += park_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
 		reply += HOLD_SIZE;

@@ -39,9 +39,10 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
-	static const char *const kinds[] = {"limit",   "rules",  "adhoc", "local", "interim",
-	                                    "health",  "ready",  "metrics", "limits", "top",
-	                                    "shed",    "report", "key",   "batch"};
+	static const char *const kinds[] = {"limit",  "rules",    "adhoc",  "local",   "interim",
+	                                    "health", "ready",    "metrics", "limits", "top",
+	                                    "policy", "counters", "shed",   "report",  "key",
+	                                    "batch",  "browse",   "each",   "value",   "alive"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -54,6 +55,13 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_printf(log, " %.*s %lu %lu/%lus", (int)request->key.len, request->key.data,
 		              (unsigned long)request->adhoc.burst, (unsigned long)request->adhoc.count,
 		              (unsigned long)request->adhoc.period_s);
+	if (request->name.data) {
+		buffer_add_text(log, " named [");
+		buffer_add_slice(log, request->name);
+		buffer_add_text(log, "]");
+	}
+	if (request->erases)
+		buffer_printf(log, " erases %d", request->erases);
 	if (request->kind == REQUEST_TOP)
 		buffer_printf(log, " %lu", (unsigned long)request->top);
 	for (size_t i = 0; i < request->attribute_count; i++)

@@ -97,7 +97,16 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/readyz GET HEAD free\n"
 	              "/metrics GET HEAD ask\n"
 	              "/v1/limits GET HEAD admin\n"
-	              "/v1/top GET HEAD admin\n",
+	              "/v1/top GET HEAD admin\n"
+	              "/rule/browse GET POST ask\n"
+	              "/rule/update GET POST ask\n"
+	              "/rule/browse_complete GET POST ask\n"
+	              "/rule/feedback GET POST change\n"
+	              "/rule/value GET POST ask\n"
+	              "/multi/browse GET POST ask\n"
+	              "/monitor/alive GET HEAD POST free\n"
+	              "/dump/policy GET HEAD POST admin\n"
+	              "/dump/counter GET HEAD POST admin\n",
 	              "routes");
 }
 

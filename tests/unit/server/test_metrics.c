@@ -33,16 +33,16 @@ static void expect_line(struct metrics *metrics, const char *line)
 static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 {
 	struct metrics *metrics = metrics_open(2);
-	struct metrics_limit *limit = metrics_limit(metrics, "login");
+	struct named *limit = metrics_limit(metrics, "login");
 
 	(void)state;
 	metrics_limit(metrics, "other");
 	assert_ptr_equal(metrics_limit(metrics, "login"), limit);
-	metrics_add(&limit->loops[0].decisions[0][1][WEIR_REASON_OK], 2);
-	metrics_add(&limit->loops[1].decisions[0][1][WEIR_REASON_OK], 3);
-	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
-	metrics_add(&limit->loops[0].decisions[0][0][WEIR_REASON_NO_ROOM], 1);
-	metrics_add(&limit->loops[1].decisions[1][0][WEIR_REASON_NO_ROOM], 6);
+	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][1][WEIR_REASON_OK], 2);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[0][1][WEIR_REASON_OK], 3);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
+	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][0][WEIR_REASON_NO_ROOM], 1);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][0][WEIR_REASON_NO_ROOM], 6);
 	metrics_add(&metrics_loop(metrics, 1)->requests[METRICS_RESP], 5);
 	metrics_add(&metrics_loop(metrics, 0)->errors[METRICS_HTTP][-WEIR_ECOST], 6);
 	metrics_count_reload(metrics, true, 1700000000123456789);
@@ -64,6 +64,22 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_close(metrics);
 }
 
+static void a_rule_is_counted_apart_from_the_limit_of_its_name(void **state)
+{
+	struct metrics *metrics = metrics_open(2);
+	struct named *rule = metrics_rule(metrics, "login");
+
+	(void)state;
+	metrics_add(&metrics_answers_of(rule, 0)->answers[true], 2);
+	metrics_add(&metrics_answers_of(rule, 1)->answers[true], 3);
+	metrics_add(&metrics_answers_of(rule, 1)->answers[false], 4);
+	assert_ptr_not_equal(metrics_limit(metrics, "login"), rule);
+	assert_ptr_equal(metrics_rule(metrics, "login"), rule);
+	assert_int_equal(metrics_answered(metrics, rule, true), 5);
+	assert_int_equal(metrics_answered(metrics, rule, false), 4);
+	metrics_close(metrics);
+}
+
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
 
@@ -79,7 +95,7 @@ int __wrap_strcmp(const char *a, const char *b)
 static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 {
 	enum { MANY = 10000 };
-	static struct metrics_limit *found[MANY];
+	static struct named *found[MANY];
 	struct metrics *metrics = metrics_open(1);
 
 	(void)state;
@@ -87,7 +103,7 @@ static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < MANY; i++) {
 			char name[16];
-			struct metrics_limit *limit;
+			struct named *limit;
 
 			snprintf(name, sizeof name, "limit-%d", i);
 			limit = metrics_limit(metrics, name);
@@ -178,6 +194,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(counters_are_summed_over_loops_and_found_again_by_name),
+	    cmocka_unit_test(a_rule_is_counted_apart_from_the_limit_of_its_name),
 	    cmocka_unit_test(a_limit_is_found_among_many_by_few_comparisons),
 	    cmocka_unit_test(every_limit_shows_what_it_is_watched_by_from_the_start),
 	    cmocka_unit_test(label_values_are_escaped),

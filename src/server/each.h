@@ -1,0 +1,13 @@
+/* each.h: what is asked of each rule that applies, by itself; see struct engine_each. */
+#ifndef SERVER_EACH_H
+#define SERVER_EACH_H
+
+#include "server/work.h"
+
+/* As in handle.c, of REQUEST_EACH and REQUEST_VALUE. */
+void each_prepare(struct worker *worker, struct work *work, const struct request *r);
+void each_finish(struct worker *worker, struct work *work, struct reply *reply);
+void each_prepare_value(struct worker *worker, struct work *work, const struct request *r);
+void each_finish_value(struct worker *worker, struct work *work, struct reply *reply);
+
+#endif

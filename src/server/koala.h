@@ -1,0 +1,23 @@
+/* koala.h: what Koala's callers are told of a decision, and what is counted of it. */
+#ifndef SERVER_KOALA_H
+#define SERVER_KOALA_H
+
+#include "server/work.h"
+
+/** The result that a decided REQUEST_BROWSE is answered by, which counts for its rules. */
+void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply);
+/**
+ * Of a decided REQUEST_EACH the results of rules that refused, or the one that says that none did.
+ * 0, ENOMEM, or ESTORE: a store could not be asked, and its limit's policy is to be closed.
+ */
+int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply *reply);
+/** Whether the stores of all limits can be reached. */
+bool koala_is_alive(const struct worker *worker);
+
+/** Pages: a line for each rule, in the order of the file. 0 or ENOMEM. */
+int koala_list_rules(struct worker *worker, struct buffer *out);
+int koala_list_counters(struct worker *worker, struct buffer *out);
+/** The line of one rule, of such a page; NULL: there is no such rule. */
+struct slice koala_line(const struct worker *worker, struct slice page, struct slice rule);
+
+#endif
