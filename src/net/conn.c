@@ -63,7 +63,7 @@ void conn_end_input(struct net_conn *conn)
 /* Its owner takes no input now. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->yielded || (net_conn_room(conn) == 0 && !conn->is_dialled);
+	return conn->yielded || conn->put_off || (net_conn_room(conn) == 0 && !conn->is_dialled);
 }
 
 /* How much is read of it at once. Answers to many may come over a connection of our own. */
@@ -404,6 +404,12 @@ void net_conn_yield(struct net_conn *conn)
 bool net_loop_is_busy(const struct net_loop *loop)
 {
 	return loop->spent + loop->out.len >= ROUND_MAX;
+}
+
+void net_conn_put_off(struct net_conn *conn, bool put_off)
+{
+	conn->put_off = put_off;
+	conn_touch(conn);
 }
 
 void net_conn_finish(struct net_conn *conn)

@@ -108,6 +108,7 @@ struct net_conn {
 	bool reserved;   /* beyond the gate's `max` */
 	bool kept;    /* `in` waits for output to drain, an answer or the next round, not for input */
 	bool yielded; /* the owner takes no more of it in this turn */
+	bool put_off; /* likewise, until the owner says so */
 	enum conn_state state;
 	int error; /* of libuv; 0: none */
 	struct ip peer;

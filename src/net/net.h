@@ -223,6 +223,8 @@ void net_loop_flush(struct net_loop *loop);
 size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
 void net_conn_yield(struct net_conn *conn);
+/** Whether to hand over nothing more of it, in other turns either, until this is called again. */
+void net_conn_put_off(struct net_conn *conn, bool put_off);
 /** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
 size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered in this round that costly requests should wait for the next. */

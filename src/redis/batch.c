@@ -31,10 +31,13 @@ static struct task *task_open(struct redis_lane *lane)
 {
 	struct task *task = lane->free_tasks;
 
-	if (!task)
-		return calloc(1, sizeof *task);
-	lane->free_tasks = task->next;
-	lane->free_task_count--;
+	if (!task) {
+		task = calloc(1, sizeof *task);
+	} else {
+		lane->free_tasks = task->next;
+		lane->free_task_count--;
+	}
+	lane->steps += task != NULL;
 	return task;
 }
 
@@ -42,6 +45,7 @@ static void task_close(struct redis_lane *lane, struct task *task)
 {
 	struct buffer name = task->name;
 
+	lane->steps--;
 	step_end(&task->step);
 	if (lane->free_task_count >= FREE_TASKS || name.capacity > FREE_NAME) {
 		buffer_free(&name);

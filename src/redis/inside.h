@@ -23,6 +23,12 @@
 /* What a lane keeps at most. A job beyond fails with ESTORE. */
 #define LANE_JOBS_MAX ((size_t)64 << 10)
 
+/*
+ * So many calls are on their way to a node at most, a few milliseconds of its time: what waits for it
+ * longer is then late by the load that others bring, or by a node that hangs, and not by our own.
+ */
+#define NODE_CALLS_MAX 8
+
 /* So long a connection may take until Redis has accepted the greeting. */
 #define NODE_DIAL_NS UINT64_C(1000000000)
 
@@ -97,8 +103,10 @@ struct redis_node {
 	struct redis_host host;
 	struct link *link;
 	void *line;                 /* the port's */
-	struct task_list waiting;   /* for the link to be ready */
-	struct call *first, **last; /* sent, without a reply */
+	struct task_list waiting;   /* for the link to be ready, or for replies */
+	struct call *first, **last; /* sent, without a reply, ... */
+	size_t sent;                /* and how many */
+	bool was_full;              /* as many as may be: others wait for them */
 	uint64_t calls;             /* so far */
 	const char *loaded;         /* the source of the script that was loaded last, ... */
 	uint64_t loaded_at;         /* and how many calls there were before */
@@ -147,6 +155,7 @@ struct redis_lane {
 	struct task *slow[LANE_SLOW]; /* tasks that may have to be made again, by key; newest first */
 	size_t slow_count;
 	size_t jobs;
+	size_t steps;      /* tasks */
 	uint32_t groups;   /* the last that was named */
 	uint64_t alarm_ns; /* 0: none */
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */

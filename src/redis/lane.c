@@ -91,6 +91,11 @@ void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)
 	redis_lane_flush(store_lane);
 }
 
+size_t redis_lane_steps(const struct store_lane *lane)
+{
+	return ((const struct redis_lane *)lane)->steps;
+}
+
 bool redis_lane_is_awaited(const struct store_lane *lane)
 {
 	return nodes_are_awaited((const struct redis_lane *)lane);

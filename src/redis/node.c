@@ -291,7 +291,8 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 	struct redis_lane *lane = node->lane;
 	uint64_t dialled_ns = node->ready_deadline_ns - NODE_DIAL_NS;
 
-	if (!node->waiting.first || node->waiting.first->deadline_ns > now_ns)
+	if (node->ready_deadline_ns == 0 || !node->waiting.first ||
+	    node->waiting.first->deadline_ns > now_ns)
 		return;
 	count_more(&lane->counts.timeouts, 1);
 	/* A task that another node has sent here may have no time left; the others have. */
@@ -328,7 +329,7 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	first_ns = first_deadline(node);
 	if (first_ns > now_ns) {
 		node->was_late = false;
-		if (node->waiting.first)
+		if (node->waiting.first && node->ready_deadline_ns != 0)
 			first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
 		if (first_ns != UINT64_MAX)
 			lane_alarm_at(lane, first_ns);

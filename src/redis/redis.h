@@ -50,6 +50,8 @@ void redis_lane_close(struct store_lane *lane);
 void redis_lane_flush(struct store_lane *lane);
 /** When the port's alarm goes off. */
 void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns);
+/** How many steps it has by now, from when they are submitted until they are done. */
+size_t redis_lane_steps(const struct store_lane *lane);
 /** Whether Redis has something to answer, if only a probe: for ports that block. */
 bool redis_lane_is_awaited(const struct store_lane *lane);
 

@@ -41,6 +41,7 @@ static struct call *take_call(struct link_call *link)
 	struct call *call = (struct call *)link;
 	struct redis_node *node = call->node;
 
+	node->sent--;
 	node->first = call->next;
 	if (!node->first)
 		node->last = &node->first;
@@ -52,6 +53,7 @@ static void send_call(struct call *call,
 {
 	struct redis_node *node = call->node;
 
+	node->sent++;
 	call->link.replied = replied;
 	call->number = node->calls++;
 	call->next = NULL;
@@ -267,6 +269,30 @@ static bool write_call(struct call *call)
 	       step_write(call->steps, call->count, link_command(node->link), &call->script) == WEIR_OK;
 }
 
+/* When it is too late to send it: a call gets half of store_timeout at least. */
+static uint64_t last_ns(const struct redis_lane *lane, const struct task *task)
+{
+	return task->deadline_ns - lane->store->options.timeout_ns / 2;
+}
+
+/* What has waited too long behind calls that are on their way. */
+static void fail_late(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	struct task_list *waiting = &node->waiting;
+	struct task *late = NULL, **end = &late;
+
+	while (waiting->first && last_ns(lane, waiting->first) <= lane_now_ns(lane)) {
+		*end = waiting->first;
+		end = &(*end)->next;
+		waiting->first = *end;
+	}
+	*end = NULL;
+	if (!waiting->first)
+		task_list_clear(waiting);
+	task_fail_all(lane, late, WEIR_ESTORE);
+}
+
 void node_send(struct redis_node *node)
 {
 	struct redis_lane *lane = node->lane;
@@ -275,7 +301,9 @@ void node_send(struct redis_node *node)
 	if (node->ready_deadline_ns != 0)
 		return;
 	node->is_busy = true;
-	while (node->waiting.first) {
+	if (node->was_full)
+		fail_late(node);
+	while (node->waiting.first && node->sent < NODE_CALLS_MAX) {
 		struct call *call = call_open(node);
 
 		if (!call) {
@@ -297,6 +325,9 @@ void node_send(struct redis_node *node)
 		wrote = true;
 	}
 	node->is_busy = was_busy;
+	node->was_full = node->waiting.first != NULL;
+	if (node->was_full)
+		lane_alarm_at(lane, last_ns(lane, node->waiting.first));
 	if (wrote)
 		lane->port->kind->send(lane->port, node->line);
 }

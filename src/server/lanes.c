@@ -84,6 +84,15 @@ void lanes_tick(struct lanes *lanes)
 	}
 }
 
+size_t lanes_steps(const struct lanes *lanes)
+{
+	size_t n = lanes_count(lanes), steps = 0;
+
+	for (size_t i = 0; i < n; i++)
+		steps += redis_lane_steps(lanes->ways[i]);
+	return steps;
+}
+
 void lanes_flush(struct lanes *lanes)
 {
 	size_t n = lanes_count(lanes);

@@ -40,6 +40,8 @@ void lanes_close(struct lanes *lanes);
 
 /** At the beginning of a turn: does what is due. */
 void lanes_tick(struct lanes *lanes);
+/** How many steps stores have by now. */
+size_t lanes_steps(const struct lanes *lanes);
 /** Sends what was submitted. */
 void lanes_flush(struct lanes *lanes);
 /** When lanes_tick is to be called; 0: any time. */

@@ -49,6 +49,10 @@ struct parked;
 
 /* The server's part of a connection. */
 struct client {
+	struct client *next, **link; /* of those that wait for stores, see crowd.h; link NULL: none */
+	struct net_conn *conn;       /* then, and ... */
+	size_t weight;               /* about how many steps it would bring */
+	bool is_next;                /* it has waited, and has leave */
 	struct held *first, **last; /* its works that are not answered, see hold.h */
 	size_t coming;              /* about how many bytes of replies the batch has for it */
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
@@ -124,6 +128,7 @@ struct worker {
 	size_t spare_count;
 	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
 	uint64_t poll_ns;                  /* when some do; 0: there are none */
+	struct client *crowd, **crowd_end; /* see crowd.h */
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */

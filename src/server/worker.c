@@ -6,6 +6,7 @@
 #include "engine/pipeline.h"
 #include "rules/model.h"
 #include "server/count.h"
+#include "server/crowd.h"
 #include "server/handle.h"
 #include "server/hold.h"
 #include "server/later.h"
@@ -295,7 +296,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 		return 0;
 	}
 	begin_turn(worker);
-	while ((room = net_conn_room(conn)) > 0 && take_all(worker, &feed, room))
+	while ((room = crowd_room(worker, conn, feed.rest.len)) > 0 && take_all(worker, &feed, room))
 		answer(worker);
 	return bytes.len - feed.rest.len;
 }
@@ -339,6 +340,7 @@ static void on_turn(void *context)
 		later_resume_ready(worker);
 		lanes_flush(&worker->lanes);
 	}
+	crowd_let_in(worker);
 	due_ns = earlier(due_ns, keep_secret(worker));
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;
@@ -351,6 +353,7 @@ static void on_close(void *context, struct net_conn *conn)
 	const struct codec *codec = protocol_of(conn)->codec;
 	struct client *client = net_conn_data(conn);
 
+	crowd_leave(worker, client);
 	if (client->first) {
 		hold_cancel(worker, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
@@ -396,6 +399,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->parsing = &worker->parsed;
 	worker->ready_end = &worker->ready;
 	worker->polls_end = &worker->polls;
+	worker->crowd_end = &worker->crowd;
 	worker->turn.lanes = worker->lanes.ways;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from between import Between, half, half_and_gone, instead, late, silent
-from harness import PATIENCE, Wire, encode, until
+from harness import PATIENCE, Wire, encode, metric, until
 from redis_servers import free_port
 
 QUOTA = 1000
@@ -239,6 +239,41 @@ def test_a_server_stops_while_redis_hangs(start_redis, serve, key):
     with redis.hung(), Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "closed", key))
         assert server.stop() == 0
+
+
+def taken_in(server):
+    """How many requests the server has, once it takes in no more."""
+    counts = [-1, metric(server, "weir_answers_held")]
+    while counts[-1] != counts[-2]:
+        time.sleep(0.2)
+        counts.append(metric(server, "weir_answers_held"))
+    return counts[-1]
+
+
+@pytest.mark.parametrize("as_one", [False, True])
+def test_a_crowd_waits_outside_while_redis_has_much_to_do(start_redis, serve, key, as_one):
+    redis = start_redis()
+    server = serve("--threads", "1", config=configuration(redis.url, timeout="1m"))
+    assert ask(server, "closed", key)[0] == 1
+    crowd, pipeline = 60, 200
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.resp)) for _ in range(crowd)]
+        requests = [b"".join(encode("WEIR.ACQUIRE", "closed", f"{key}-{i}-{j}")
+                             for j in range(pipeline)) for i in range(crowd)]
+        if as_one:
+            for wire, bytes_of_it in zip(wires, requests):
+                wire.send(encode("MULTI") + bytes_of_it)
+                assert [wire.reply() for _ in range(pipeline + 1)][-1] == b"+QUEUED"
+            requests = [encode("EXEC")] * crowd
+        with redis.hung():
+            for wire, bytes_of_it in zip(wires, requests):
+                wire.send(bytes_of_it)
+            assert taken_in(server) <= (12 if as_one else 3000)
+            assert ask(server, "memory", key)[0] == 1
+        for wire in wires:
+            replies = wire.reply() if as_one else [wire.reply() for _ in range(pipeline)]
+            assert [one[0] for one in replies] == [1] * pipeline
+    assert metric(server, f'weir_store_failed_steps_total{{store="{redis.url}"}}') == 0
 
 
 def test_a_transaction_of_many_keys_while_redis_is_away_is_answered_by_policy(

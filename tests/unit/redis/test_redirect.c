@@ -1,24 +1,9 @@
-/*
- * A lane at a cluster on paper: the test is the port, and says what each node answers. Steps are
- * the test's own (steps.h).
- */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
+/* A lane at a cluster on paper (paper.h). Steps are the test's own (steps.h). */
+#include "paper.h"
 #include "steps.h"
 
-#include "base/number.h"
-#include "base/os.h"
-#include "redis/redis.h"
 #include "redis/slots.h"
 
-#define LINES_MAX  8
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define SEED       7000
 #define HALF       (SLOTS / 2)
@@ -29,126 +14,22 @@
 #define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 #define NOTHING  "*0\r\n" /* as a list of slots */
 
-struct line {
-	struct redis_node *node; /* NULL: hung up */
-	struct redis_host host;
-};
-
-struct paper {
-	struct redis_port port; /* first */
-	struct line lines[LINES_MAX];
-	size_t count; /* that were dialled */
-	struct store *store;
-	struct store_lane *lane;
-	struct algo_limit limit;
-	size_t away, back; /* as often as it was told */
-};
-
-struct one {
-	struct store_job job; /* first */
-	char key[16];
-	bool is_done;
-};
-
-static bool dial(struct redis_port *port, struct redis_node *node, const struct redis_host *host,
-                 void **line)
-{
-	struct paper *p = (struct paper *)port;
-	struct line *new = &p->lines[p->count++];
-
-	assert_true(p->count <= LINES_MAX);
-	*new = (struct line){.node = node, .host = *host};
-	*line = new;
-	return true;
-}
-
-static void nothing_to_do(struct redis_port *port, void *line)
-{
-	(void)port;
-	(void)line;
-}
-
-static void hang_up(struct redis_port *port, void *line)
-{
-	(void)port;
-	((struct line *)line)->node = NULL;
-}
-
-static void no_alarm(struct redis_port *port, uint64_t at_ns)
-{
-	(void)port;
-	(void)at_ns;
-}
-
-static const struct redis_port_kind kind = {dial, nothing_to_do, hang_up, no_alarm};
-
-static void switched(void *context, const struct store *store, const char *why)
-{
-	struct paper *p = context;
-
-	assert_ptr_equal(store, p->store);
-	*(why ? &p->away : &p->back) += 1;
-}
-
 static struct paper *begin(void)
 {
-	struct paper *p = calloc(1, sizeof *p);
-
-	p->port.kind = &kind;
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
-	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis-cluster://h:7000",
-	                                                          .prefix = "weir:",
-	                                                          .timeout_ns = TIMEOUT_NS,
-	                                                          .switched = switched,
-	                                                          .context = p},
-	                                  &p->store, NULL),
-	                 WEIR_OK);
-	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
-	return p;
-}
-
-static void end(struct paper *p)
-{
-	redis_lane_close(p->lane);
-	redis_store_close(p->store);
-	algo_limit_free(&p->limit);
-	free(p);
-}
-
-static void done(struct store_job *job)
-{
-	((struct one *)job)->is_done = true;
+	return paper_open("redis-cluster://h:7000", TIMEOUT_NS);
 }
 
 /* A key in the lower or upper half of all slots. */
 static void make(struct paper *p, struct one *one, bool is_upper)
 {
 	static unsigned number;
-	char name[32];
+	char key[16], name[32];
 
-	*one = (struct one){0};
 	do {
-		snprintf(one->key, sizeof one->key, "%u", number++);
-		snprintf(name, sizeof name, "weir:{%s}:l", one->key);
+		snprintf(key, sizeof key, "%u", number++);
+		snprintf(name, sizeof name, "weir:{%s}:l", key);
 	} while ((slots_of(slice_of(name)) >= HALF) != is_upper);
-	one->job = (struct store_job){
-	    .step = {.store = p->store,
-	             .limit = &p->limit,
-	             .key = {.hash = number},
-	             .call = {.op = ALGO_ACQUIRE, .cost = 1}},
-	    .limit_name = "l",
-	    .key_name = slice_of(one->key),
-	    .done = done,
-	};
-}
-
-static void submit(struct paper *p, struct one *one)
-{
-	p->store->kind->submit(p->lane, &one->job);
+	make_one(p, one, key, number);
 }
 
 static void ask(struct paper *p, struct one *one, bool is_upper)
@@ -156,56 +37,6 @@ static void ask(struct paper *p, struct one *one, bool is_upper)
 	make(p, one, is_upper);
 	submit(p, one);
 	redis_lane_flush(p->lane);
-}
-
-/* The last one to a node, by its port. */
-static struct line *line_to(struct paper *p, unsigned port)
-{
-	for (size_t i = p->count; i-- > 0;)
-		if (p->lines[i].host.port == port && p->lines[i].node)
-			return &p->lines[i];
-	fail_msg("no line to %u", port);
-	return NULL;
-}
-
-/* The names of the commands that were sent since, such as "CLUSTER EVALSHA ". */
-static const char *sent(struct paper *p, unsigned port)
-{
-	static char names[200];
-	struct line *line = line_to(p, port);
-	struct link *link = redis_node_link(line->node);
-	struct slice out = link_out(link);
-
-	names[0] = '\0';
-	while (out.len > 0) {
-		uint64_t words, len;
-		struct slice head = slice_cut(&out, '\n');
-
-		assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &words));
-		for (uint64_t i = 0; i < words; i++) {
-			head = slice_cut(&out, '\n');
-			assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &len));
-			if (i == 0)
-				snprintf(names + strlen(names), sizeof names - strlen(names), "%.*s ", (int)len,
-				         out.data);
-			out = (struct slice){out.data + len + 2, out.len - len - 2};
-		}
-	}
-	link_out_gone(link, link_out(link).len);
-	return names;
-}
-
-static void answer(struct paper *p, unsigned port, const char *text)
-{
-	redis_node_in(line_to(p, port)->node, slice_of(text));
-}
-
-/* A new connection, up to what is sent on it. */
-static void accept(struct paper *p, unsigned port, const char *names)
-{
-	assert_string_equal(sent(p, port), "PING ");
-	answer(p, port, "+PONG\r\n");
-	assert_string_equal(sent(p, port), names);
 }
 
 static void answer_redirect(struct paper *p, unsigned port, const char *word, const struct one *one,
@@ -228,19 +59,6 @@ static void answer_map(struct paper *p, unsigned port, unsigned lower, unsigned 
 	         "*3\r\n:%u\r\n:%u\r\n*2\r\n$1\r\nh\r\n:%u\r\n",
 	         HALF - 1, lower, HALF, SLOTS - 1, upper);
 	answer(p, port, text);
-}
-
-static void assert_granted(const struct one *one)
-{
-	assert_true(one->is_done);
-	assert_int_equal(one->job.status, WEIR_OK);
-	assert_true(one->job.outcome.allowed);
-}
-
-static void assert_failed(const struct one *one)
-{
-	assert_true(one->is_done);
-	assert_int_equal(one->job.status, WEIR_ESTORE);
 }
 
 /* With a map of two nodes, 7000 and 7001, and a line to each. */
@@ -506,7 +324,7 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 	struct one one, two;
 
 	(void)state;
-	q->port.kind = &kind;
+	q->port.kind = &paper_kind;
 	q->limit = p->limit;
 	q->store = p->store;
 	assert_int_equal(redis_lane_open(q->store, &q->port, &q->lane), WEIR_OK);

@@ -1,0 +1,84 @@
+#include "server/crowd.h"
+
+#include "base/number.h"
+
+/* From so many commands, or bytes of a protocol without transactions, on a request is long. */
+#define LONG_COMMANDS 64
+#define LONG_BYTES    ((size_t)4 << 10)
+
+/* The bytes of a step in a request. */
+#define STEP_BYTES 32
+
+static size_t queued(struct net_conn *conn)
+{
+	const struct codec *codec = protocol_of(conn)->codec;
+
+	return codec->queued ? codec->queued(client_of(conn)->session) : 0;
+}
+
+static bool is_long(struct net_conn *conn, size_t bytes)
+{
+	return protocol_of(conn)->codec->queued ? queued(conn) > LONG_COMMANDS : bytes > LONG_BYTES;
+}
+
+static void join(struct worker *worker, struct net_conn *conn, size_t bytes)
+{
+	struct client *client = client_of(conn);
+
+	if (client->link)
+		return;
+	client->conn = conn;
+	client->weight = u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), CROWD_STEPS);
+	client->next = NULL;
+	client->link = worker->crowd_end;
+	*worker->crowd_end = client;
+	worker->crowd_end = &client->next;
+	net_conn_put_off(conn, true);
+}
+
+void crowd_leave(struct worker *worker, struct client *client)
+{
+	if (!client->link)
+		return;
+	*client->link = client->next;
+	*(client->next ? &client->next->link : &worker->crowd_end) = client->link;
+	client->link = NULL;
+}
+
+/* Apart: the hot path needs none of it. */
+__attribute__((noinline)) static size_t room_in_crowd(struct worker *worker, struct net_conn *conn,
+                                                      size_t bytes)
+{
+	struct client *client = client_of(conn);
+	size_t room = net_conn_room(conn);
+
+	if (lanes_steps(&worker->lanes) < CROWD_STEPS)
+		return room;
+	if (client->is_next) {
+		client->is_next = false;
+		return room;
+	}
+	if (!client->first && !is_long(conn, bytes))
+		return u64_min(room, 1);
+	join(worker, conn, bytes);
+	return 0;
+}
+
+size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes)
+{
+	return __builtin_expect(worker->config->has_stores, 0) ? room_in_crowd(worker, conn, bytes)
+	                                                       : net_conn_room(conn);
+}
+
+void crowd_let_in(struct worker *worker)
+{
+	struct client *client;
+	size_t steps = worker->crowd ? lanes_steps(&worker->lanes) : 0;
+
+	while ((client = worker->crowd) && steps < CROWD_STEPS) {
+		crowd_leave(worker, client);
+		client->is_next = true;
+		steps += client->weight;
+		net_conn_put_off(client->conn, false);
+	}
+}

@@ -1,0 +1,26 @@
+/*
+ * crowd.h: clients that wait until stores have come to what they were given.
+ *
+ * A store does what it is asked in order, and many clients can ask for more than it does within its
+ * timeout. So while a loop has CROWD_STEPS at stores, it takes one short request of a client, and
+ * nothing of one that has an answer to come, or a long request. Such clients form a queue, and have
+ * leave one after another when stores have room. Clients with limits in memory alone go on.
+ */
+#ifndef SERVER_CROWD_H
+#define SERVER_CROWD_H
+
+#include "server/work.h"
+
+#define CROWD_STEPS 1024 /* some milliseconds of a Redis */
+
+/**
+ * How many bytes of replies a client may be given now that brings so many bytes: at most net_conn_room.
+ * 0: consume nothing further, it will come again.
+ */
+size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes);
+/** At the end of a turn: lets in those for which there is room. */
+void crowd_let_in(struct worker *worker);
+/** The client has gone. */
+void crowd_leave(struct worker *worker, struct client *client);
+
+#endif

@@ -1,0 +1,202 @@
+/* paper.h: a lane at nodes on paper: the test is its port, and says what each node answers. */
+#ifndef TEST_REDIS_PAPER_H
+#define TEST_REDIS_PAPER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/link.h"
+#include "redis/redis.h"
+
+#define LINES_MAX 8
+
+struct line {
+	struct redis_node *node; /* NULL: hung up */
+	struct redis_host host;
+};
+
+struct paper {
+	struct redis_port port; /* first */
+	struct line lines[LINES_MAX];
+	size_t count; /* that were dialled */
+	struct store *store;
+	struct store_lane *lane;
+	struct algo_limit limit;
+	size_t away, back; /* as often as it was told */
+	char why[200];     /* the last time */
+};
+
+struct one {
+	struct store_job job; /* first */
+	char key[16];
+	bool is_done;
+};
+
+static inline bool dial(struct redis_port *port, struct redis_node *node,
+                        const struct redis_host *host, void **line)
+{
+	struct paper *p = (struct paper *)port;
+	struct line *new = &p->lines[p->count++];
+
+	assert_true(p->count <= LINES_MAX);
+	*new = (struct line){.node = node, .host = *host};
+	*line = new;
+	return true;
+}
+
+static inline void nothing_to_do(struct redis_port *port, void *line)
+{
+	(void)port;
+	(void)line;
+}
+
+static inline void hang_up(struct redis_port *port, void *line)
+{
+	(void)port;
+	((struct line *)line)->node = NULL;
+}
+
+static inline void no_alarm(struct redis_port *port, uint64_t at_ns)
+{
+	(void)port;
+	(void)at_ns;
+}
+
+static const struct redis_port_kind paper_kind = {dial, nothing_to_do, hang_up, no_alarm};
+
+static inline void switched(void *context, const struct store *store, const char *why)
+{
+	struct paper *p = context;
+
+	assert_ptr_equal(store, p->store);
+	*(why ? &p->away : &p->back) += 1;
+	if (why)
+		snprintf(p->why, sizeof p->why, "%s", why);
+}
+
+static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
+{
+	struct paper *p = calloc(1, sizeof *p);
+
+	p->port.kind = &paper_kind;
+	assert_int_equal(
+	    algo_limit_init(&p->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
+	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
+	                                                          .prefix = "weir:",
+	                                                          .timeout_ns = timeout_ns,
+	                                                          .switched = switched,
+	                                                          .context = p},
+	                                  &p->store, NULL),
+	                 WEIR_OK);
+	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
+	return p;
+}
+
+static inline void end(struct paper *p)
+{
+	redis_lane_close(p->lane);
+	redis_store_close(p->store);
+	algo_limit_free(&p->limit);
+	free(p);
+}
+
+static inline void done(struct store_job *job)
+{
+	((struct one *)job)->is_done = true;
+}
+
+static inline void make_one(struct paper *p, struct one *one, const char *key, uint64_t hash)
+{
+	*one = (struct one){0};
+	snprintf(one->key, sizeof one->key, "%s", key);
+	one->job = (struct store_job){
+	    .step = {.store = p->store,
+	             .limit = &p->limit,
+	             .key = {.hash = hash},
+	             .call = {.op = ALGO_ACQUIRE, .cost = 1}},
+	    .limit_name = "l",
+	    .key_name = slice_of(one->key),
+	    .done = done,
+	};
+}
+
+static inline void submit(struct paper *p, struct one *one)
+{
+	p->store->kind->submit(p->lane, &one->job);
+}
+
+/* The last one to a node, by its port. */
+static inline struct line *line_to(struct paper *p, unsigned port)
+{
+	for (size_t i = p->count; i-- > 0;)
+		if (p->lines[i].host.port == port && p->lines[i].node)
+			return &p->lines[i];
+	fail_msg("no line to %u", port);
+	return NULL;
+}
+
+/* The names of the commands that were sent since, such as "CLUSTER EVALSHA ". */
+static inline const char *sent(struct paper *p, unsigned port)
+{
+	static char names[200];
+	struct line *line = line_to(p, port);
+	struct link *link = redis_node_link(line->node);
+	struct slice out = link_out(link);
+
+	names[0] = '\0';
+	while (out.len > 0) {
+		uint64_t words, len;
+		struct slice head = slice_cut(&out, '\n');
+
+		assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &words));
+		for (uint64_t i = 0; i < words; i++) {
+			head = slice_cut(&out, '\n');
+			assert_true(parse_u64((struct slice){head.data + 1, head.len - 2}, &len));
+			if (i == 0)
+				snprintf(names + strlen(names), sizeof names - strlen(names), "%.*s ", (int)len,
+				         out.data);
+			out = (struct slice){out.data + len + 2, out.len - len - 2};
+		}
+	}
+	link_out_gone(link, link_out(link).len);
+	return names;
+}
+
+static inline void answer(struct paper *p, unsigned port, const char *text)
+{
+	redis_node_in(line_to(p, port)->node, slice_of(text));
+}
+
+/* A new connection, up to what is sent on it. */
+static inline void accept(struct paper *p, unsigned port, const char *names)
+{
+	assert_string_equal(sent(p, port), "PING ");
+	answer(p, port, "+PONG\r\n");
+	assert_string_equal(sent(p, port), names);
+}
+
+static inline void assert_granted(const struct one *one)
+{
+	assert_true(one->is_done);
+	assert_int_equal(one->job.status, WEIR_OK);
+	assert_true(one->job.outcome.allowed);
+}
+
+static inline void assert_failed(const struct one *one)
+{
+	assert_true(one->is_done);
+	assert_int_equal(one->job.status, WEIR_ESTORE);
+}
+
+#endif

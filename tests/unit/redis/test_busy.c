@@ -1,0 +1,106 @@
+/* A lane that is asked for more than a Redis does in time, at one on paper (paper.h). */
+#include "paper.h"
+#include "steps.h"
+
+#define PORT       6379
+#define TIMEOUT_NS (20 * NS_PER_S) /* as the lane's own clock counts, no test waits */
+#define KEYS       1000
+#define SENT       "EVALSHA EVALSHA EVALSHA EVALSHA EVALSHA EVALSHA EVALSHA EVALSHA "
+
+/* It is connected, and was asked for as many keys as there are. */
+static struct paper *begin(struct one *ones)
+{
+	struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+	struct one first;
+	char key[16];
+
+	make_one(p, &first, "first", 1);
+	submit(p, &first);
+	redis_lane_flush(p->lane);
+	accept(p, PORT, "EVALSHA ");
+	answer(p, PORT, "-ERR first\r\n");
+	assert_failed(&first);
+	for (size_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof key, "%zu", i);
+		make_one(p, &ones[i], key, i);
+		submit(p, &ones[i]);
+	}
+	redis_lane_flush(p->lane);
+	return p;
+}
+
+static size_t done_of(const struct one *ones)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < KEYS; i++)
+		n += ones[i].is_done;
+	return n;
+}
+
+static void few_calls_are_on_their_way_and_each_reply_lets_another_go(void **state)
+{
+	static struct one ones[KEYS];
+	struct paper *p = begin(ones);
+	size_t calls = 8;
+
+	(void)state;
+	assert_string_equal(sent(p, PORT), SENT);
+	assert_int_equal(redis_lane_steps(p->lane), KEYS);
+	while (done_of(ones) < KEYS) {
+		size_t before = done_of(ones);
+
+		answer(p, PORT, "-ERR an error of one call\r\n");
+		assert_in_range(done_of(ones) - before, 1, 64);
+		calls += strlen(sent(p, PORT)) / strlen("EVALSHA ");
+	}
+	assert_int_equal(calls, (KEYS + 63) / 64);
+	assert_int_equal(redis_lane_steps(p->lane), 0);
+	assert_int_equal(p->away, 0);
+	end(p);
+}
+
+static void those_behind_many_fail_in_time_and_redis_is_not_away(void **state)
+{
+	static struct one ones[KEYS];
+	struct paper *p = begin(ones);
+	uint64_t now_ns = os_monotonic_ns();
+
+	(void)state;
+	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 4);
+	assert_int_equal(done_of(ones), 0);
+	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
+	assert_int_equal(done_of(ones), KEYS - 8 * 64);
+	assert_failed(&ones[KEYS - 1]);
+	assert_int_equal(p->away, 0);
+	for (size_t i = 0; i < 8; i++)
+		answer(p, PORT, "-ERR an error of one call\r\n");
+	assert_int_equal(done_of(ones), KEYS);
+	assert_int_equal(p->away, 0);
+	end(p);
+}
+
+static void a_redis_that_answers_none_of_them_is_away(void **state)
+{
+	static struct one ones[KEYS];
+	struct paper *p = begin(ones);
+	uint64_t now_ns = os_monotonic_ns();
+
+	(void)state;
+	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS);
+	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS + NS_PER_S); /* it has looked for replies */
+	assert_int_equal(done_of(ones), KEYS);
+	assert_int_equal(p->away, 1);
+	end(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(few_calls_are_on_their_way_and_each_reply_lets_another_go),
+	    cmocka_unit_test(those_behind_many_fail_in_time_and_redis_is_not_away),
+	    cmocka_unit_test(a_redis_that_answers_none_of_them_is_away),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
