@@ -141,7 +141,6 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
                    struct algo_state *state, struct bucket_time *ahead, uint64_t now_ns)
 {
 	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
-	bool only_newest = call->newest_only || params->at_once.ns != params->depth.ns;
 
 	if (ahead->ns == 0 || call->cost == 0)
 		return false;
@@ -149,7 +148,7 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 		/* It was rounded up. */
 		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
 
-		if (only_newest || left.ns == 0)
+		if (bucket_refunds_newest(params, call) || left.ns == 0)
 			return false;
 		back = time_at_most(left, back) ? left : back;
 	}

@@ -21,6 +21,13 @@ struct bucket_shape {
 int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
                 const char *word, struct weir_error *error);
 
+/** Whether a refund that names what it gives back does so only if nothing was taken since. */
+static inline bool bucket_refunds_newest(const struct bucket_params *params,
+                                         const struct algo_call *call)
+{
+	return call->newest_only || params->at_once.ns != params->depth.ns;
+}
+
 /* The part that the descriptions of buckets share. */
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);

@@ -80,12 +80,11 @@ static bool is_slow(const struct algo_limit *limit, const struct algo_call *call
 	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
 		return false;
 	switch (call->op) {
-	case ALGO_ACQUIRE:
-		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
-	case ALGO_REFUND:
-		return true;
-	default:
+	case ALGO_PEEK:
+	case ALGO_RESET:
 		return false;
+	default:
+		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
 	}
 }
 

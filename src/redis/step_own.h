@@ -11,6 +11,11 @@ enum step_kind {
 	STEP_READ,   /* the value is read, for a swap */
 	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
 	STEP_RESET,  /* any value is deleted */
+	/* Refunds, of which C tells what they gave back: */
+	STEP_BUCKET_REFUND,
+	STEP_SLOTS_REFUND,
+	STEP_WINDOW_REFUND,
+	/* Acquires, of which the script tells how many were granted: */
 	STEP_BUCKET,
 	STEP_LOG,    /* this and places: whatever is asked of it */
 	STEP_PLACES,

@@ -189,6 +189,7 @@ static bool is_swapped(const struct redis_step *step)
 /* As a peek, which changes nothing that is written. */
 static bool would_pass(const struct redis_step *step, struct seen *seen)
 {
+	struct algo_state before = seen->value.word; /* which a peek may cut back */
 	struct algo_call peek = step->call;
 	struct algo_outcome out;
 
@@ -197,6 +198,7 @@ static bool would_pass(const struct redis_step *step, struct seen *seen)
 	else if (peek.op != ALGO_PEEK)
 		return true;
 	apply(step, &peek, seen->time, &seen->value, &out);
+	seen->value.word = before;
 	return out.allowed;
 }
 
@@ -207,11 +209,30 @@ static bool is_mended(const struct redis_step *step, struct seen *seen)
 	struct algo_outcome out;
 	bool differs;
 
+	if (step->limit->rows == ALGO_ROWS_NONE)
+		return algo_step(step->limit, &step->call, &seen->time, &seen->value.word, &out);
 	apply(step, &step->call, seen->time, &seen->value, &out);
 	value_write(step->limit, &seen->value, seen->time.now_ns, &text);
 	differs = !slice_equal((struct slice){text.data, text.len}, seen->text);
 	buffer_free(&text);
 	return differs;
+}
+
+/*
+ * A script has found a value that is not ours. It is replaced only by a step that changes what it
+ * says: parameters that differ now may come back, and then it counts as it stands.
+ */
+static enum verdict judge_other(const struct redis_step *step, const struct seen *seen)
+{
+	struct algo_state state = seen->value.word;
+	bool acquires = step->call.op == ALGO_ACQUIRE;
+	struct algo_outcome out;
+
+	if (seen->fit != VALUE_CONVERTS) /* nothing is in use */
+		return acquires ? MENDED : GRANTED;
+	if (algo_step(step->limit, &step->call, &seen->time, &state, &out))
+		return MENDED;
+	return acquires ? REFUSED : GRANTED;
 }
 
 static enum verdict judge(const struct redis_step *step, struct seen *seen)
@@ -238,18 +259,22 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		if (seen->granted > 0)
 			return GRANTED;
 		if (seen->granted < 0)
-			return seen->granted == -1 && seen->has_text ? MENDED : PENDING;
+			return seen->granted == -1 && seen->has_text ? judge_other(step, seen) : PENDING;
 		return seen->fit != VALUE_OURS || is_mended(step, seen) ? MENDED : REFUSED;
 	}
 }
 
-/* Puts `value` in the place of what was seen, with the next try. */
-static bool plan_swap(struct redis_step *step, const struct seen *seen, const struct value *value)
+/* Puts the value that is in `seen` in the place of its text, or that text again, with the next try. */
+static bool plan_swap(struct redis_step *step, const struct seen *seen, bool has_changed)
 {
 	struct buffer text = {0};
-	uint64_t life_ms = value_write(step->limit, value, seen->time.now_ns, &text);
+	uint64_t life_ms = value_write(step->limit, &seen->value, seen->time.now_ns, &text);
 	struct step_swap *swap = NULL;
 
+	if (!has_changed) {
+		text.len = 0;
+		buffer_add_slice(&text, seen->text);
+	}
 	if (!text.failed)
 		swap = malloc(sizeof *swap + seen->text.len + text.len);
 	if (swap) {
@@ -279,10 +304,14 @@ static enum step_end again(struct redis_step *step, struct seen *seen, enum verd
 	step->own.mends = own == MENDED;
 	step->own.by_c |= seen->granted == -2;
 	if (own == MENDED) {
-		planned = plan_swap(step, seen, &seen->value);
+		planned = plan_swap(step, seen, true);
 	} else if (own == PENDING && is_swapped(step)) {
+		struct algo_state before = seen->value.word;
+
 		apply_all(step, -1, seen->time, &seen->value, outcomes, until_ns);
-		planned = plan_swap(step, seen, &seen->value);
+		planned = plan_swap(step, seen, step->limit->rows != ALGO_ROWS_NONE ||
+		                                    before.until_ns != seen->value.word.until_ns ||
+		                                    before.word != seen->value.word.word);
 		if (planned && !step->group &&
 		    slice_equal(step_old(step->own.swap), step_new(step->own.swap)))
 			return STEP_DONE; /* there is nothing to write */

@@ -63,16 +63,20 @@ void step_key(struct buffer *out, const char *prefix, struct slice key, const ch
 /* Of shorter slots a call would too often come too late for the one that it was written for. */
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
+/* Whether a script decides it. */
 static bool has_kind(const struct redis_step *step, enum step_kind *kind)
 {
-	if (step->call.op != ALGO_ACQUIRE || step->own.by_c)
+	bool refund = step->call.op == ALGO_REFUND;
+
+	if ((step->call.op != ALGO_ACQUIRE && !refund) || step->own.by_c)
 		return false;
 	if (algo_steps_by(step->limit, bucket_step))
-		*kind = STEP_BUCKET;
+		*kind = refund ? STEP_BUCKET_REFUND : STEP_BUCKET;
 	else if (algo_steps_by(step->limit, window_step))
-		*kind = STEP_WINDOW;
-	else if (step->limit->rows == ALGO_ROWS_SLOTS && step->limit->slots.slot_ns >= SLOT_LEAST_NS)
-		*kind = STEP_SLOTS;
+		*kind = refund ? STEP_WINDOW_REFUND : STEP_WINDOW;
+	else if (step->limit->rows == ALGO_ROWS_SLOTS &&
+	         (refund || step->limit->slots.slot_ns >= SLOT_LEAST_NS))
+		*kind = refund ? STEP_SLOTS_REFUND : STEP_SLOTS;
 	else
 		return false;
 	return true;
@@ -134,6 +138,13 @@ static void add_numbers(struct buffer *out, const struct numbers *numbers)
 	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
 }
 
+/* Microseconds, and nanoseconds. */
+static void put_ns(struct numbers *numbers, uint64_t ns)
+{
+	put(numbers, ns / 1000);
+	put(numbers, ns % 1000);
+}
+
 /* An exact length: so many parts of which 1000 q are a microsecond. */
 static void put_parts(struct numbers *numbers, u128 parts, uint64_t q)
 {
@@ -189,34 +200,33 @@ static uint64_t clock_of(const struct redis_step *step)
 	return step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
 }
 
-static void add_window(struct buffer *out, const struct redis_step *step)
+/* The calendar's window by Redis's clock; or 0, and the period. */
+static void put_window(struct numbers *numbers, const struct redis_step *step)
 {
 	const struct algo_limit *limit = step->limit;
-	struct numbers numbers = {0};
 
-	add_head(out, limit);
-	put(&numbers, step->repeat);
-	put(&numbers, step->call.cost);
-	put(&numbers, limit->quota);
 	if (limit->cache) {
 		struct algo_window window = algo_window_at(limit, step_moment(step, clock_of(step)).wall_ns);
 
-		put(&numbers, window.start_ns / 1000);
-		put(&numbers, window.end_ns / 1000);
-		put(&numbers, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
+		put(numbers, window.start_ns / 1000);
+		put(numbers, window.end_ns / 1000);
+		put(numbers, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
 	} else {
-		put(&numbers, 0);
-		put(&numbers, limit->period_ns / 1000);
-		put(&numbers, limit->period_ns % 1000);
+		put(numbers, 0);
+		put_ns(numbers, limit->period_ns);
 	}
-	add_numbers(out, &numbers);
 }
 
-/* Microseconds, and nanoseconds. */
-static void put_ns(struct numbers *numbers, uint64_t ns)
+static void add_window(struct buffer *out, const struct redis_step *step)
 {
-	put(numbers, ns / 1000);
-	put(numbers, ns % 1000);
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put(&numbers, step->repeat);
+	put(&numbers, step->call.cost);
+	put(&numbers, step->limit->quota);
+	put_window(&numbers, step);
+	add_numbers(out, &numbers);
 }
 
 /* The slot that Redis's clock is in, if ours is right. */
@@ -278,6 +288,42 @@ static void add_places(struct buffer *out, const struct redis_step *step)
 	add_numbers(out, &numbers);
 }
 
+static void add_bucket_refund(struct buffer *out, const struct redis_step *step)
+{
+	const struct bucket_params *params = &step->limit->bucket;
+	uint64_t cost = u64_min(step->call.cost, params->burst);
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put_ns(&numbers, step->call.until_ns);
+	put(&numbers, params->q);
+	put_parts(&numbers, (u128)cost * params->p, params->q);
+	put(&numbers, bucket_refunds_newest(params, &step->call));
+	add_numbers(out, &numbers);
+}
+
+static void add_window_refund(struct buffer *out, const struct redis_step *step)
+{
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put_ns(&numbers, step->call.until_ns);
+	put(&numbers, step->call.cost);
+	put_window(&numbers, step);
+	add_numbers(out, &numbers);
+}
+
+static void add_slots_refund(struct buffer *out, const struct redis_step *step)
+{
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put_ns(&numbers, step->call.until_ns);
+	put(&numbers, step->call.cost);
+	put_ns(&numbers, step->limit->slots.period_ns);
+	add_numbers(out, &numbers);
+}
+
 static void add_swap(struct buffer *out, const struct redis_step *step)
 {
 	const struct step_swap *swap = step->own.swap;
@@ -296,6 +342,9 @@ static const struct kind {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
+    [STEP_BUCKET_REFUND] = {"bucket_refund", 2, add_bucket_refund, SCRIPT_BUCKET_REFUND},
+    [STEP_SLOTS_REFUND] = {"slots_refund", 2, add_slots_refund, SCRIPT_SLOTS_REFUND},
+    [STEP_WINDOW_REFUND] = {"window_refund", 2, add_window_refund, SCRIPT_WINDOW_REFUND},
     [STEP_BUCKET] = {"bucket", 2, add_bucket, SCRIPT_BUCKET},
     [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
     [STEP_PLACES] = {"places", 2, add_places, SCRIPT_PLACES},
@@ -338,6 +387,7 @@ static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 static bool is_alike(const struct redis_step *a, const struct redis_step *b)
 {
 	return a->limit == b->limit && a->own.kind == b->own.kind && a->group == 0 && b->group == 0 &&
+	       a->call.op != ALGO_REFUND &&
 	       !a->own.swap && !b->own.swap && a->repeat == b->repeat && a->call.cost == b->call.cost &&
 	       (!step_is_listed(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;

@@ -1,36 +1,8 @@
 -- token_bucket, leaky_bucket, pacer, leaky_queue.
 --
 -- The value is its head, and the time at which the key is as new: 16 digits of microseconds; or
--- 19 of nanoseconds, rounded up, and by how many of their q-th parts that is too late. Here an
--- exact time is whole microseconds and so many parts, of which a microsecond has 1000 q.
-
-local function read_parts(text, at, q)
-  local us, ns = tonumber(sub(text, at, at + 15)) or 0, tonumber(sub(text, at + 16, at + 18))
-  if not ns then
-    return us, 0
-  end
-  local under = tonumber(sub(text, at + 20)) or 0
-  if under >= q then
-    under = 0 -- of other parameters
-  end
-  local parts = ns * q - under
-  if parts < 0 then
-    return us - 1, parts + 1000 * q
-  end
-  return us, parts
-end
-
-local function write_parts(us, parts, q)
-  local ns = floor((parts + q - 1) / q)
-  local under = ns * q - parts
-  if ns == 1000 then
-    us, ns = us + 1, 0
-  end
-  if ns == 0 and under == 0 then
-    return format('%d', us)
-  end
-  return format('%d%03d %010d', us, ns, under)
-end
+-- 19 of nanoseconds, rounded up, and by how many of their q-th parts that is too late. parts.lua
+-- reads and writes them.
 
 -- How many fit of `wanted` that take us and parts each, from a time on until another; and the
 -- time after them. By halves.

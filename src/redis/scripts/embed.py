@@ -6,9 +6,18 @@ import re
 import sys
 
 # Kinds that have scripts of their own, since most calls need no other: for one run alone, and for
-# several; with what they are made of. All others share one.
-ALONE = {"bucket": ["bucket"], "log": ["uses", "log"], "places": ["uses", "places"],
-         "slots": ["slots"], "window": ["window"]}
+# several; with what they use. All others share one.
+ALONE = {
+    "bucket": ["parts"],
+    "bucket_refund": ["times", "parts", "refund"],
+    "log": ["times", "uses"],
+    "places": ["times", "uses"],
+    "slots": [],
+    "slots_refund": ["times", "refund"],
+    "window": [],
+    "window_refund": ["times", "refund"],
+}
+ALONE = {name: [*uses, name] for name, uses in ALONE.items()}
 COMMON = ["common"]
 
 

@@ -60,8 +60,10 @@ function kinds.slots(a, first, last, dry)
       for at, ends, units in string.gmatch(old or '', '()(%d+):(%d+)') do
         local us, ns = tonumber(sub(ends, 1, 16)), tonumber(sub(ends, 17)) or 0
         units = tonumber(units)
-        if units == 0 or us > newest or (us == newest and ns > newest_ns) then
-          granted = -2 -- another clock's, or given back
+        if us > newest or (us == newest and ns > newest_ns) then
+          granted = -2 -- another clock's
+        elseif units == 0 then
+          old = sub(old, 1, at - 2) -- given back
         elseif us > now or (us == now and ns > now_ns) then
           from, last_at, last_ends, last_units = from or at, at, ends, units
           used = used + (us - now < fade and faded(units, us - now, fade) or units)

@@ -19,18 +19,6 @@ local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
 local match, pcall = string.match, redis.pcall
 values = values or {} -- lists are not read as values
 
-local function is_later(us, ns, than_us, than_ns)
-  return us > than_us or (us == than_us and ns > than_ns)
-end
-
-local function time_of(text)
-  return tonumber(sub(text, 1, 16)) or 0, tonumber(sub(text, 17)) or 0
-end
-
-local function time_text(us, ns)
-  return format(ns == 0 and '%d' or '%d%03d', us, ns)
-end
-
 local function use_text(ends, units, name)
   return ends .. ':' .. format('%d', units) .. (name ~= '' and ':' .. name or '')
 end

@@ -136,11 +136,11 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 		limit->algorithm->convert(limit, &from, trace->now_ns, &word);
 	}
 	changed = algo_step(limit, call, &time, &word, out);
-	if (call->op == ALGO_PEEK || (call->op != ALGO_RESET && call->cost == 0)) /* it only reads */
+	if (!changed) /* nor is anything converted */
 		return 0;
 	twin->limit = trace->limit;
 	twin->value.word = word;
-	return changed ? word.until_ns : 0;
+	return word.until_ns;
 }
 
 static void expect_number(const struct trace *trace, const char *what, uint64_t found,
@@ -217,6 +217,8 @@ static struct algo_call a_call(const struct trace *trace, uint64_t *names)
 		call.cost = drawn(limit->quota);
 	if (call.op == ALGO_REFUND && drawn(1) == 0)
 		call.until_ns = names[drawn(7)];
+	if (call.op == ALGO_REFUND)
+		call.newest_only = drawn(7) == 0; /* of a bucket */
 	if (limit->paced && call.op <= ALGO_PEEK && drawn(3) == 0)
 		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
 	return call;

@@ -169,6 +169,141 @@ static void a_denial_writes_nothing(void **state)
 	}
 }
 
+static void refund(const struct algo_limit *limit, const char *key, uint64_t cost, uint64_t until_ns)
+{
+	struct redis_step step = {.limit = limit,
+	                          .key = slice_of(key),
+	                          .call = {.op = ALGO_REFUND, .cost = cost, .until_ns = until_ns},
+	                          .repeat = 1,
+	                          .at = now()};
+
+	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, STEP_DONE);
+	assert_true(ends[0].outcomes[0].allowed);
+}
+
+/* Short states: all that a script gives back. */
+static const size_t short_kinds[] = {0, 1, 2, 3, 5, 6, 7, 8};
+
+#define SHORT_KINDS (sizeof short_kinds / sizeof *short_kinds)
+
+/* Read, decided here and swapped, it would lose against a server that is nearer to Redis. */
+static void a_refund_is_one_call(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+		unsigned before;
+		uint64_t name_ns;
+
+		take(limit, "key", 1);
+		name_ns = ends[0].until_ns[0];
+		before = real.calls;
+		refund(limit, "key", 1, i % 2 ? name_ns : 0);
+		assert_int_equal(real.calls, before + 1);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
+/* Nothing in use, another name, a cost of 0; and no key comes of it. */
+static void a_refund_of_nothing_writes_nothing(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+		long long dirty = info("persistence", "rdb_changes_since_last_save:");
+
+		refund(limit, "key", 1, 0);
+		assert_int_equal(info("persistence", "rdb_changes_since_last_save:"), dirty);
+		take(limit, "key", 1);
+		dirty = info("persistence", "rdb_changes_since_last_save:");
+		refund(limit, "key", 0, 0);
+		refund(limit, "key", 1, 1000 * NS_PER_S + 1); /* long ago */
+		assert_int_equal(info("persistence", "rdb_changes_since_last_save:"), dirty);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
+/* What is given back neither prolongs a key's life nor makes it endless. */
+static void a_refund_leaves_the_lifetime(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+		long long end_ms;
+
+		for (unsigned n = 0; n < 3; n++)
+			take(limit, "key", 1);
+		end_ms = real_number(&real, "PEXPIRETIME key");
+		refund(limit, "key", 1, 0);
+		if (real_number(&real, "EXISTS key") == 1) /* of some that was all */
+			assert_int_equal(real_number(&real, "PEXPIRETIME key"), end_ms);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
+/* What is in use is not forgotten by parameters under which nothing was taken or given back. */
+static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state)
+{
+	static const struct weir_limit_options pairs[][2] = {
+	    {{.rate = {30, 1, WEIR_DAY}, .burst = 30}, {.rate = {30, 1, WEIR_DAY}, .burst = 20}},
+	    {{.algorithm = WEIR_PACER, .rate = {30, 1, WEIR_DAY}, .slack = 29},
+	     {.algorithm = WEIR_PACER, .rate = {30, 1, WEIR_DAY}, .slack = 9}},
+	    {{.algorithm = WEIR_WARM_UP, .rate = {600, 1, WEIR_HOUR}, .max_wait_ns = 60 * NS_PER_S},
+	     {.algorithm = WEIR_WARM_UP, .rate = {600, 1, WEIR_HOUR}, .max_wait_ns = NS_PER_S}}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+		struct algo_limit high = limit_of(pairs[i][0]), low = limit_of(pairs[i][1]);
+		uint64_t granted = 0;
+
+		while (take(&high, "key", 1)->allowed)
+			assert_true(++granted <= 200);
+		assert_true(granted > 1);
+		assert_false(take(&low, "key", 1)->allowed);
+		refund(&low, "key", 1, 1); /* of nothing that is there */
+		refund(&low, "key", 0, 0);
+		assert_false(take(&high, "key", 1)->allowed);
+		refund(&high, "key", 1, 0);
+		assert_true(take(&high, "key", 1)->allowed);
+		assert_false(take(&high, "key", 1)->allowed);
+		freeReplyObject(real_do(&real, "DEL key"));
+		algo_limit_free(&high);
+		algo_limit_free(&low);
+	}
+}
+
+/* A mark beside the key says that the permit is spent: both go in one call, or none. */
+static void a_permit_gives_back_once_and_in_one_call(void **state)
+{
+	struct algo_limit mark = limit_of((struct weir_limit_options){.rate = {1, 1, WEIR_HOUR}});
+
+	(void)state;
+	mark.is_adhoc = true;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+
+		take(limit, "key", 1);
+		for (unsigned n = 0; n < 2; n++) {
+			struct redis_step steps[] = {
+			    {.limit = &mark, .key = SLICE("mark"), .call = {.op = ALGO_ACQUIRE, .cost = 1},
+			     .repeat = 1, .group = 1, .at = now()},
+			    {.limit = limit, .key = SLICE("key"), .call = {.op = ALGO_REFUND, .cost = 1},
+			     .repeat = 1, .group = 1, .at = now()},
+			};
+			unsigned before = real.calls;
+
+			real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+			assert_int_equal(real.calls, before + 1);
+			assert_int_equal(ends[0].outcomes[0].allowed, n == 0);
+			assert_int_equal(ends[1].end, n == 0 ? STEP_DONE : STEP_WITHHELD);
+			take(limit, "key", 1);
+		}
+		freeReplyObject(real_do(&real, "DEL key mark"));
+	}
+	algo_limit_free(&mark);
+}
+
 /* The bounds that are sent are of our clock, but Redis's counts. */
 static void a_clock_ten_seconds_apart_is_put_right(void **state)
 {
@@ -388,6 +523,11 @@ int main(void)
 	    cmocka_unit_test(a_lifetime_is_not_renewed_on_every_hit),
 	    cmocka_unit_test(a_lifetime_of_zero_for_a_high_rate_with_a_small_burst),
 	    cmocka_unit_test(a_denial_writes_nothing),
+	    cmocka_unit_test(a_refund_is_one_call),
+	    cmocka_unit_test(a_refund_of_nothing_writes_nothing),
+	    cmocka_unit_test(a_refund_leaves_the_lifetime),
+	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
+	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
 	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
 	    cmocka_unit_test(no_key_is_used_that_is_not_declared),
 	    cmocka_unit_test(an_ordinary_key_takes_160_bytes_at_most),

@@ -1,0 +1,28 @@
+-- head; then numbers: the name, cost; the calendar's window as its start, its end and the latest end
+-- that is used as it is; or 0
+function kinds.window_refund(a, first, last, dry)
+  local head, name, name_ns, cost, start, stop, far = args[a], unpacked('<dddddd', args[a + 1])
+  local old, known = look(first, head)
+  if not old then
+    return a + 2, known
+  end
+
+  local ends, ends_ns = time_of(sub(old, #head + 1, -12))
+  local count = tonumber(sub(old, -10)) or 0
+  if start > 0 and (now < start or now >= stop) then
+    values[first] = false
+    note(first, -1)
+    return a + 2, false
+  end
+  if not is_later(ends, ends_ns, now, now_ns) then
+    return a + 2, true
+  end
+  if start > 0 and (ends < stop or is_later(ends, ends_ns, far, 0)) then
+    note(first, -2) -- another clock's
+    return a + 2, false
+  end
+  if name == 0 or (name == ends and name_ns == ends_ns) then
+    put(first, old, #old - 10, cost < count and format('%010d', count - cost) or '', dry)
+  end
+  return a + 2, true
+end
