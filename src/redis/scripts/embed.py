@@ -20,7 +20,6 @@ ALONE = {
 ALONE = {name: [*uses, name] for name, uses in ALONE.items()}
 COMMON = ["common"]
 
-
 def text(directory, name):
     """Without comments, blank lines and indentation, which Redis would keep."""
     lines = (directory / f"{name}.lua").read_text().splitlines()

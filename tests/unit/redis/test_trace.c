@@ -268,9 +268,10 @@ static void run_kind(const struct kind *kind, bool has_ns)
 	for (; trace.line < STEPS; trace.line++) {
 		uint64_t roll = drawn(60);
 
-		trace.now_ns += drawn(kind->pace_ns) * (roll == 0 ? 20 : 1);
+		if (roll < 50) /* else at the same time */
+			trace.now_ns += drawn(kind->pace_ns) * (roll == 0 ? 20 : 1);
 		if (roll == 1) /* another server's clock, which is behind */
-			trace.now_ns -= kind->pace_ns;
+			trace.now_ns -= u64_min(kind->pace_ns * drawn(8), ALGO_SKEW_NS / 8);
 		if (!has_ns)
 			trace.now_ns -= trace.now_ns % 1000;
 		if (roll == 2)

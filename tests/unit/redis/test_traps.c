@@ -273,6 +273,61 @@ static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state
 	}
 }
 
+/* A window that is not the calendar's is no reason to give back to it, whatever our clock says. */
+static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
+{
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_FIXED_WINDOW, .rate = {1000, 1, WEIR_YEAR}});
+	struct moment at[] = {now(), moment_given(now().now_ns - limit.period_ns),
+	                      moment_given(now().now_ns + limit.period_ns)};
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		uint64_t end_us = os_wall_ns() / 1000 + 60000000;
+		struct redis_step step = {.limit = &limit,
+		                          .key = SLICE("key"),
+		                          .call = {.op = ALGO_REFUND, .cost = 1,
+		                                   .until_ns = i % 2 ? end_us * 1000 : 0},
+		                          .repeat = 1,
+		                          .at = at[i / 2]};
+
+		freeReplyObject(real_do(&real, "SET key fixed_window%byear%bUTC%b%llu%b0000000005 PX 90000",
+		                        " ", (size_t)1, " ", (size_t)1, " ", (size_t)1,
+		                        (unsigned long long)end_us, " ", (size_t)1));
+		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		assert_int_equal(ends[0].end, STEP_DONE);
+		assert_int_equal(ends[0].outcomes[0].remaining, i % 2 ? 995 : 996);
+		assert_int_equal(take(&limit, "key", 1)->remaining, i % 2 ? 994 : 995);
+		assert_true(ends[0].outcomes[0].reset_after_ns > 61 * NS_PER_S);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+	algo_limit_free(&limit);
+}
+
+/* The clock was set back: half a second ago it was later, when the older slot was over. */
+static void a_refund_takes_from_no_slot_that_is_over(void **state)
+{
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_SLIDING_WINDOW, .rate = {9}, .slots = 10});
+	struct redis_step step = {.limit = &limit,
+	                          .key = SLICE("key"),
+	                          .call = {.op = ALGO_REFUND, .cost = 4},
+	                          .repeat = 1,
+	                          .at = moment_given(1700000000 * NS_PER_S),
+	                          .is_given = true};
+	redisReply *reply;
+
+	(void)state;
+	freeReplyObject(real_do(&real, "SET key %s", "sliding_window s 1700000000300000:3 1700000001500000:2"));
+	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].outcomes[0].remaining, 9);
+	reply = real_do(&real, "GET key");
+	assert_string_equal(reply->str, "sliding_window s 1700000000300000:3 1700000001500000:0");
+	freeReplyObject(reply);
+	freeReplyObject(real_do(&real, "DEL key"));
+	algo_limit_free(&limit);
+}
+
 /* A mark beside the key says that the permit is spent: both go in one call, or none. */
 static void a_permit_gives_back_once_and_in_one_call(void **state)
 {
@@ -526,6 +581,8 @@ int main(void)
 	    cmocka_unit_test(a_refund_is_one_call),
 	    cmocka_unit_test(a_refund_of_nothing_writes_nothing),
 	    cmocka_unit_test(a_refund_leaves_the_lifetime),
+	    cmocka_unit_test(a_refund_finds_the_window_by_the_clock_of_redis),
+	    cmocka_unit_test(a_refund_takes_from_no_slot_that_is_over),
 	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
 	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
 	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
