@@ -66,7 +66,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct worker *worker, str
 
 size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes)
 {
-	return __builtin_expect(worker->config->has_stores, 0) ? room_in_crowd(worker, conn, bytes)
+	return __builtin_expect(worker->config->stores != 0, 0) ? room_in_crowd(worker, conn, bytes)
 	                                                       : net_conn_room(conn);
 }
 
