@@ -2,41 +2,38 @@
  * match.c: `match:`, a mapping of attributes to what their values may be.
  *
  * The form of a value alone tells its meaning, so every form can be written as plain text,
- * too: behind a backslash all is literal. Forms of later
- * versions are refused instead of being taken for text that never matches.
+ * too: behind a backslash all is literal.
  */
 #include "base/path.h"
 #include "readers/read.h"
+#include "rules/form.h"
 
 #define LITERAL "; write a backslash in front for the text itself"
 
-/* How values of later versions begin. */
-static const struct slice later_forms[] = {
-    {"!", 1}, {">", 1}, {"<", 1}, {"in:", 3}, {"not_in:", 7}, {"not:", 4},
+/* Of a mapping. A text that begins like one is hardly meant as text. */
+enum { KEY_IN, KEY_NOT_IN, KEY_NOT, KEY_ALL };
+
+static const struct node_key keys[] = {
+    [KEY_IN] = {"in"}, [KEY_NOT_IN] = {"not_in"}, [KEY_NOT] = {"not"}, [KEY_ALL] = {"all"}};
+
+#define KEYS (sizeof keys / sizeof *keys)
+
+/* The conditions on one attribute. */
+struct conditions {
+	const char *attribute;
+	struct rules_condition *items;
+	size_t count, room;
 };
 
-static bool is_number_range(struct slice text)
+static bool begins_like_a_key(struct slice text)
 {
-	size_t first = node_number_end(text, 0);
+	for (size_t i = 0; i < KEYS; i++) {
+		struct slice rest = text;
 
-	return first > 0 && first + 1 < text.len && text.data[first] == '-' &&
-	       node_number_end(text, first + 1) == text.len;
-}
-
-static bool is_later_form(struct slice text)
-{
-	for (size_t i = 0; i < sizeof later_forms / sizeof *later_forms; i++)
-		if (slice_skip(&text, later_forms[i]))
+		if (slice_skip(&rest, slice_of(keys[i].name)) && slice_skip(&rest, SLICE(":")))
 			return true;
-	return is_number_range(text);
-}
-
-/* One address is text like any other, except for the attribute `ip`; a range of them never is. */
-static bool is_ip_range(struct slice text, bool is_ip, struct ip_range *range)
-{
-	struct ip ip;
-
-	return ip_range_parse(text, range) && (is_ip || !ip_parse(text, &ip));
+	}
+	return false;
 }
 
 /*
@@ -67,30 +64,28 @@ static int check_path(struct reader *reader, const yaml_node_t *node,
 	                    node_found(node).text);
 }
 
-static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
-                     struct rules_value *out)
+/* A number behind > or <. */
+static int read_bound(struct reader *reader, const yaml_node_t *node, struct rules_value *out)
 {
-	bool is_ip = strcmp(attribute, "ip") == 0, is_path = strcmp(attribute, "path") == 0;
+	struct slice number = {out->text.data + 1, out->text.len - 1};
+	bool read = out->text.data[0] == '>' ? form_above(number, out)
+	                                     : form_below(number, out);
+
+	if (read)
+		return WEIR_OK;
+	return node_error(reader, node, "expected a whole number of 64 bits behind %c, found %s" LITERAL,
+	                  out->text.data[0], node_found(node).text);
+}
+
+/* A text that has no form of its own, but for a path's star. */
+static int read_plain(struct reader *reader, bool is_path, const yaml_node_t *node,
+                      struct rules_value *out)
+{
 	struct slice text = out->text;
 
-	if (slice_equal(text, SLICE("*"))) {
-		out->test = RULES_ANY;
-		return WEIR_OK;
-	}
-	if (slice_equal(text, SLICE("!*"))) {
-		out->test = RULES_NONE;
-		return WEIR_OK;
-	}
-	if (is_ip_range(text, is_ip, &out->range)) {
-		out->test = RULES_IP_RANGE;
-		return WEIR_OK;
-	}
-	if (is_later_form(text))
-		return node_error(reader, node,
-		                  "expected a value, found %s, a form not supported yet" LITERAL,
+	if (begins_like_a_key(text))
+		return node_error(reader, node, "expected a mapping such as { in: FILE }, found %s" LITERAL,
 		                  node_found(node).text);
-	if (is_ip)
-		return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
 	if (is_path && text.len > 0 && text.data[text.len - 1] == '*') {
 		out->test = RULES_PREFIX;
 		out->text.len = --text.len;
@@ -103,22 +98,49 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 	return is_path ? check_path(reader, node, out) : WEIR_OK;
 }
 
-static int read_value(struct reader *reader, const char *attribute, const yaml_node_t *node,
-                      struct rules_value *out)
+static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                     struct rules_value *out)
 {
-	struct slice text;
-	char *copy;
+	bool is_ip = strcmp(attribute, "ip") == 0;
+	struct slice text = out->text;
+	const char *expected;
+	enum form form;
 
-	if (node->type == YAML_MAPPING_NODE)
-		return node_error(reader, node,
-		                  "expected a value or a list of values, found a mapping "
-		                  "(not, in and not_in are not supported yet)");
-	if (node->type != YAML_SCALAR_NODE || node_is_nothing(node))
-		return node_expected(reader, node, "a value");
-	text = node_slice(node);
-	copy = arena_copy(&reader->config->arena, text);
+	if (slice_equal(text, SLICE("*")) || slice_equal(text, SLICE("!*"))) {
+		out->test = text.len == 1 ? RULES_ANY : RULES_NONE;
+		return WEIR_OK;
+	}
+	if (!is_ip && text.len > 0 && (text.data[0] == '>' || text.data[0] == '<'))
+		return read_bound(reader, node, out);
+	form = form_read(out, is_ip, &expected);
+	if (form == FORM_WRONG)
+		return node_error(reader, node, "expected %s, found %s" LITERAL, expected,
+		                  node_found(node).text);
+	if (is_ip && (form == FORM_TEXT || out->test == RULES_NUMBERS))
+		return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
+	return form == FORM_READ ? WEIR_OK
+	                          : read_plain(reader, strcmp(attribute, "path") == 0, node, out);
+}
+
+/* "!*" is a form of its own, which negates nothing. */
+static bool is_negated(const yaml_node_t *node)
+{
+	struct slice text = node_slice(node);
+
+	return text.len > 0 && text.data[0] == '!' && !slice_equal(text, SLICE("!*"));
+}
+
+/* `negations`: how many bytes in front negate it. */
+static int read_value(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                      size_t negations, struct rules_value *out)
+{
+	struct slice text = {node_slice(node).data + negations, node_slice(node).len - negations};
+	char *copy = arena_copy(&reader->config->arena, text);
+
 	if (!copy)
 		return node_no_memory(reader);
+	if (negations > 0 && (text.len == 0 || text.data[0] == '!'))
+		return node_expected(reader, node, "a value behind !");
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, text.len}};
 	if (text.len > 0 && text.data[0] == '\\') {
 		out->text = (struct slice){copy + 1, text.len - 1};
@@ -127,32 +149,166 @@ static int read_value(struct reader *reader, const char *attribute, const yaml_n
 	return read_form(reader, attribute, node, out);
 }
 
-static int read_condition(struct reader *reader, struct node_name *name, const yaml_node_t *node,
-                          void *element)
+static int read_dictionary(struct reader *reader, const yaml_node_t *node, struct rules_value *out)
+{
+	struct weir_error why = {0};
+	struct slice name = node_slice(node);
+	char *copy = arena_copy(&reader->config->arena, name), line[32] = "";
+	int status;
+
+	if (name.len == 0 || memchr(name.data, '\0', name.len))
+		return node_expected(reader, node, "the name of a file");
+	*out = (struct rules_value){.test = RULES_LISTED, .text = {copy, name.len}};
+	status = copy ? read_dictionary_file(reader->config, reader->directory, copy, &out->dictionary, &why)
+	              : WEIR_ENOMEM;
+	if (status == WEIR_OK)
+		return WEIR_OK;
+	if (status == WEIR_ENOMEM)
+		return node_no_memory(reader);
+	if (why.line > 0)
+		snprintf(line, sizeof line, "line %u: ", why.line);
+	return node_error(reader, node, "expected a dictionary, found %s: %s%s", node_found(node).text,
+	                  line, why.message);
+}
+
+/* What the values of a condition are, and what stands before each. */
+enum values { VALUES_PLAIN, VALUES_NEGATED, VALUES_IN_NOT, VALUES_FILES };
+
+static int read_item(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                     enum values kind, struct rules_value *out)
+{
+	if (node->type != YAML_SCALAR_NODE || node_is_nothing(node))
+		return node_expected(reader, node, kind == VALUES_FILES ? "the name of a file" : "a value");
+	if (kind == VALUES_FILES)
+		return read_dictionary(reader, node, out);
+	if (kind == VALUES_IN_NOT && is_negated(node))
+		return node_expected(reader, node, "a value without ! under not" LITERAL);
+	if (is_negated(node) != (kind == VALUES_NEGATED))
+		return node_expected(reader, node, "! before all values of a list or before none");
+	return read_value(reader, attribute, node, kind == VALUES_NEGATED, out);
+}
+
+/* The next condition, or NULL. */
+static struct rules_condition *add_condition(struct reader *reader, struct conditions *conditions)
+{
+	struct rules_condition *grown = conditions->items;
+
+	if (conditions->count == conditions->room) {
+		conditions->room = conditions->room ? 2 * conditions->room : 1;
+		grown = arena_array(&reader->config->arena, conditions->room, sizeof *grown);
+		if (!grown)
+			return NULL;
+		for (size_t i = 0; i < conditions->count; i++)
+			grown[i] = conditions->items[i];
+		conditions->items = grown;
+	}
+	return &grown[conditions->count++];
+}
+
+/* A value or a list of values: any of them, or none. */
+static int read_values(struct reader *reader, const yaml_node_t *node, enum values kind,
+                       bool negated, struct conditions *conditions)
 {
 	bool list = node->type == YAML_SEQUENCE_NODE;
-	struct rules_condition *condition = element;
-	struct rules_value *values;
-	int status = read_attribute(reader, name, name->node, &condition->attribute);
+	size_t count = list ? node_item_count(node) : 1;
+	struct rules_condition *condition = add_condition(reader, conditions);
+	struct rules_value *values = arena_array(&reader->config->arena, count, sizeof *values);
+	int status = WEIR_OK;
 
-	if (status != WEIR_OK)
-		return status;
-	condition->value_count = list ? node_item_count(node) : 1;
-	if (condition->value_count == 0)
-		return node_error(reader, node, "expected at least one value, found an empty list");
-	values = arena_array(&reader->config->arena, condition->value_count, sizeof *values);
-	if (!values)
+	if (!condition || !values)
 		return node_no_memory(reader);
-	for (size_t i = 0; i < condition->value_count && status == WEIR_OK; i++)
-		status = read_value(reader, condition->attribute,
-		                    list ? node_at(reader, node->data.sequence.items.start[i]) : node,
-		                    &values[i]);
-	condition->values = values;
+	if (count == 0)
+		return node_error(reader, node, "expected at least one value, found an empty list");
+	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+		const yaml_node_t *item =
+		    list ? node_at(reader, node->data.sequence.items.start[i]) : node;
+
+		if (i == 0 && kind == VALUES_PLAIN && item->type == YAML_SCALAR_NODE && is_negated(item))
+			kind = VALUES_NEGATED;
+		status = read_item(reader, conditions->attribute, item, kind, &values[i]);
+	}
+	*condition = (struct rules_condition){.attribute = conditions->attribute,
+	                                      .values = values,
+	                                      .value_count = count,
+	                                      .negated = negated || kind == VALUES_NEGATED};
 	return status;
 }
 
-const struct node_items read_conditions = {.type = YAML_MAPPING_NODE,
-                                           .expected = "a mapping of attributes to values",
-                                           .each = "attribute",
-                                           .size = sizeof(struct rules_condition),
-                                           .read = read_condition};
+static int read_forms(struct reader *reader, const yaml_node_t *node,
+                      struct conditions *conditions);
+
+/* `all:`, each of which holds. */
+static int read_all(struct reader *reader, const yaml_node_t *node, struct conditions *conditions)
+{
+	int status = node_expect(reader, node, YAML_SEQUENCE_NODE, "a list of values, lists and mappings");
+
+	if (status == WEIR_OK && node_item_count(node) == 0)
+		return node_error(reader, node, "expected at least one value, found an empty list");
+	for (size_t i = 0; status == WEIR_OK && i < node_item_count(node); i++)
+		status = read_forms(reader, node_at(reader, node->data.sequence.items.start[i]), conditions);
+	return status;
+}
+
+static int read_mapping(struct reader *reader, const yaml_node_t *node,
+                        struct conditions *conditions)
+{
+	static const struct node_table table = {"a value", keys, KEYS};
+	const yaml_node_t *found[NODE_KEYS_MAX];
+	int status = node_mapping(reader, node, &table, 0, NULL, found);
+
+	if (status == WEIR_OK && node_pair_count(node) == 0)
+		return node_error(reader, node, "expected in, not_in, not or all, found an empty mapping");
+	if (status == WEIR_OK && found[KEY_IN])
+		status = read_values(reader, found[KEY_IN], VALUES_FILES, false, conditions);
+	if (status == WEIR_OK && found[KEY_NOT_IN])
+		status = read_values(reader, found[KEY_NOT_IN], VALUES_FILES, true, conditions);
+	if (status == WEIR_OK && found[KEY_NOT])
+		status = read_values(reader, found[KEY_NOT], VALUES_IN_NOT, true, conditions);
+	if (status == WEIR_OK && found[KEY_ALL])
+		status = read_all(reader, found[KEY_ALL], conditions);
+	return status;
+}
+
+static int read_forms(struct reader *reader, const yaml_node_t *node, struct conditions *conditions)
+{
+	return node->type == YAML_MAPPING_NODE
+	           ? read_mapping(reader, node, conditions)
+	           : read_values(reader, node, VALUES_PLAIN, false, conditions);
+}
+
+static int read_attribute_conditions(struct reader *reader, struct node_name *name,
+                                     const yaml_node_t *node, void *element)
+{
+	struct conditions *conditions = element;
+	int status = read_attribute(reader, name, name->node, &conditions->attribute);
+
+	return status == WEIR_OK ? read_forms(reader, node, conditions) : status;
+}
+
+int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	static const struct node_items attributes = {.type = YAML_MAPPING_NODE,
+	                                             .expected = "a mapping of attributes to values",
+	                                             .each = "attribute",
+	                                             .size = sizeof(struct conditions),
+	                                             .read = read_attribute_conditions};
+	struct node_array *out = field, found;
+	const struct conditions *each;
+	struct rules_condition *all;
+	int status = node_items(reader, value, &attributes, &found, NULL);
+
+	(void)key;
+	if (status != WEIR_OK)
+		return status;
+	each = found.elements;
+	for (size_t i = 0; i < found.count; i++)
+		out->count += each[i].count;
+	out->elements = all = arena_array(&reader->config->arena, out->count, sizeof *all);
+	if (!all)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < found.count; i++)
+		for (size_t j = 0; j < each[i].count; j++)
+			*all++ = each[i].items[j];
+	return WEIR_OK;
+}

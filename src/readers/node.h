@@ -31,6 +31,7 @@ struct node_name {
 struct reader {
 	yaml_document_t *document;
 	struct weir_config *config;
+	const char *directory;          /* that names of files are relative to; NULL: the working one */
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
 	struct rules_warning *warned;   /* the last of the config's warnings; NULL: none yet */

@@ -4,8 +4,11 @@
 #include "readers/read.h"
 #include "rules/show.h"
 
-/* A rule counts by limits or answers by itself; each kind has its own keys. */
-enum { BY_LIMITS = 1, BY_ANSWER = 2 };
+/*
+ * A rule counts by limits or answers by itself; each kind has its own keys. With `order: first` a
+ * rule that counts may end the search.
+ */
+enum { BY_LIMITS = 1, BY_ANSWER = 2, BY_BOTH = 4, COUNTS = BY_LIMITS | BY_BOTH };
 
 static const struct word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
@@ -62,23 +65,23 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 	return node_name(reader, value, field);
 }
 
-enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
+enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS, RULE_ANSWER };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct rules_rule, elements, count)
 
 static const struct node_key rule_keys[] = {
     [RULE_NAME] = {"name", read_rule_name, FIELD(name)},
-    [RULE_ON_STORE_FAILURE] = {"on_store_failure", node_word, FIELD(on_store_failure), BY_LIMITS,
+    [RULE_ON_STORE_FAILURE] = {"on_store_failure", node_word, FIELD(on_store_failure), COUNTS,
                                .words = rules_failures},
-    [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), BY_LIMITS, .min = 1,
+    [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), COUNTS, .min = 1,
                           .max = 128},
     [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),
                             .words = read_switches},
-    {"match", node_list, ARRAY(conditions, condition_count), .items = &read_conditions},
-    {"key", node_list, ARRAY(key, key_count), BY_LIMITS, .items = &attributes},
-    {"limits", node_list, ARRAY(limits, limit_count), BY_LIMITS, .items = &limit_names},
-    {"answer", node_word, FIELD(answer), BY_ANSWER, .words = answers},
+    [RULE_ANSWER] = {"answer", node_word, FIELD(answer), BY_ANSWER | BY_BOTH, .words = answers},
+    {"match", read_match, ARRAY(conditions, condition_count)},
+    {"key", node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
+    {"limits", node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
     {"mode", node_word, FIELD(mode), .words = modes},
     {"result", read_result, FIELD(result)},
 };
@@ -111,30 +114,42 @@ static int check_companions(struct reader *reader, const struct rules_rule *rule
 	if (values[RULE_PATH_VARIANTS] && !has_in_match(rule, "path") && !has_in_key(rule, "path"))
 		return node_error(reader, values[RULE_PATH_VARIANTS],
 		                  "expected path in match or key beside path_variants, found none");
+	if (values[RULE_ANSWER] && rule->limit_count > 0 && rule->answer == RULES_DENY)
+		return node_expected(reader, values[RULE_ANSWER], "allow beside limits");
 	return WEIR_OK;
+}
+
+/* Of a rule with both the answer counts as a mistake, unless the order gives it a meaning. */
+static unsigned kind_of(struct reader *reader, const yaml_node_t *node)
+{
+	bool answer = node_find(reader, node, "answer"), counts = node_find(reader, node, "limits");
+
+	if (answer && counts && reader->config->order == RULES_FIRST)
+		return BY_BOTH;
+	return answer ? BY_ANSWER : counts ? BY_LIMITS : 0;
 }
 
 static int read_rule(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                      void *element)
 {
-	static const struct node_table by_limits = {"a rule with limits", rule_keys, RULE_KEYS};
-	static const struct node_table by_answer = {"a rule with an answer", rule_keys, RULE_KEYS};
+	static const struct node_table kinds[] = {
+	    [BY_LIMITS] = {"a rule with limits", rule_keys, RULE_KEYS},
+	    [BY_ANSWER] = {"a rule with an answer", rule_keys, RULE_KEYS},
+	    [BY_BOTH] = {"a rule with limits and an answer", rule_keys, RULE_KEYS}};
 	struct rules_rule *rule = element;
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	char unnamed[32];
-	bool answers_itself;
+	unsigned kind;
 	int status = node_expect(reader, node, YAML_MAPPING_NODE,
 	                         "a rule such as { key: [ip], limits: [login] }");
 
 	if (status != WEIR_OK)
 		return status;
-	answers_itself = node_find(reader, node, "answer") != NULL;
-	if (!answers_itself && !node_find(reader, node, "limits"))
+	kind = kind_of(reader, node);
+	if (kind == 0)
 		return node_error(reader, node, "expected limits or answer in a rule, found neither");
-	status = node_mapping(reader, node, answers_itself ? &by_answer : &by_limits,
-	                      answers_itself ? BY_ANSWER : BY_LIMITS, rule, values);
-	if (status == WEIR_OK)
-		status = check_companions(reader, rule, values);
+	status = node_mapping(reader, node, &kinds[kind], kind, rule, values) ?:
+	         check_companions(reader, rule, values);
 	if (status != WEIR_OK)
 		return status;
 	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;

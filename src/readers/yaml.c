@@ -7,6 +7,8 @@
  * keys that are not text, a second document, and deep nesting, for which
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
+#include <stdlib.h>
+
 #include "base/file.h"
 #include "rules/rate.h"
 #include "readers/read.h"
@@ -103,7 +105,9 @@ static int read_nodes(struct reader *reader, const struct node_key *key, const y
 	return node_number(reader, key, value, field);
 }
 
-/* Limits before rules, whatever their order in the file: rules name them. */
+static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST}, {0}};
+
+/* What rules depend on before them, whatever their order in the file. */
 static const struct node_key file_keys[] = {
     {"listen", node_nested, .nested = &listen_table},
     {"store", read_store, FIELD(store)},
@@ -112,6 +116,7 @@ static const struct node_key file_keys[] = {
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
     {"sync", node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
      .max = UINT64_MAX},
+    {"order", node_word, FIELD(order), .words = orders},
     {"limits", read_limits, ARRAY(limits, limit_count)},
     {"rules", read_rules, ARRAY(rules, rule_count)},
     {"nodes", read_nodes, FIELD(nodes), .min = 1, .max = NODES_MAX},
@@ -280,11 +285,11 @@ static int read_tree(struct reader *reader, struct slice text)
 int weir_config_read_yaml(const char *text, size_t len, const char *directory, weir_config **out,
                           struct weir_error *error)
 {
-	struct reader reader = {.config = weir_private_config_new(), .error = error};
+	struct reader reader = {
+	    .config = weir_private_config_new(), .directory = directory, .error = error};
 	struct slice rest = {text ? text : "", len};
 	int status;
 
-	(void)directory; /* for dictionaries, once there are any */
 	*out = NULL;
 	if (!reader.config)
 		return node_no_memory(&reader);
@@ -301,6 +306,19 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
 	return status;
 }
 
+static int read_in_place(const char *path, struct slice text, weir_config **out,
+                         struct weir_error *error)
+{
+	const char *slash = strrchr(path, '/');
+	char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : NULL;
+	int status = slash && !directory
+	                 ? error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM))
+	                 : weir_config_read_yaml(text.data, text.len, directory, out, error);
+
+	free(directory);
+	return status;
+}
+
 int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error)
 {
 	struct buffer text = {0};
@@ -308,7 +326,7 @@ int weir_config_read_file(const char *path, weir_config **out, struct weir_error
 
 	*out = NULL;
 	if (status == WEIR_OK)
-		status = weir_config_read_yaml(text.data, text.len, NULL, out, error);
+		status = read_in_place(path, (struct slice){text.data, text.len}, out, error);
 	buffer_free(&text);
 	return status;
 }

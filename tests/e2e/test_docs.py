@@ -118,6 +118,24 @@ def test_the_rules_decide_in_the_order_that_is_told(tmp_path):
     assert server.stop() == 0
 
 
+def test_values_match_as_is_told(tmp_path):
+    text = (ROOT / "docs/rules.md").read_text()
+    part = re.search(r"^## Matching\n(.*?)^### Paths", text, re.M | re.S)[1]
+    for line, name in re.findall(r"`([\w./]+)` in `(\w+\.txt)`", part):
+        (tmp_path / name).write_text(line + "\n")
+    (tmp_path / "proxies.txt").write_text("# none yet\n")
+    asked = 0
+    for config, rest in re.findall(r"^```yaml\n(.*?)^```\n(.*?)(?=^```yaml|\Z)", part, re.M | re.S):
+        server = Server(config=config, directory=tmp_path)
+        with Wire(server.resp) as wire:
+            for request, rule in re.findall(r"^\| `((?:uid|agent) .*?)` \| ?`?(\w*)`? \|$", rest, re.M):
+                found = wire.command("WEIR.CHECK", *request.split())[-1]
+                assert (found or b"").decode() == rule, request
+                asked += 1
+        assert server.stop() == 0
+    assert asked == 12
+
+
 def test_the_first_program_runs():
     begun = time.monotonic()
     done = subprocess.run([BUILD / "examples" / "first", "me"], capture_output=True, text=True,

@@ -348,29 +348,66 @@ static void results_have_no_names_of_our_own(void **state)
 	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
 }
 
-static void matchers_of_later_versions_are_refused(void **state)
+static void matchers_that_mean_nothing_are_refused(void **state)
 {
-	static const char *const forms[] = {"!x",      ">5",    "<5",        "1-5",
-	                                    "-1.5--1", "in: f", "not_in: f", "not: f"};
 	static const struct bad cases[] = {
-	    {"rules: [{ answer: deny, match: { a: { not: [b] } } }]", 1, 37, "found a mapping (not,"},
-	    {"rules: [{ answer: deny, match: { ip: \"!10.0.0.1\" } }]", 1, 38, "not supported yet"},
 	    {"rules: [{ answer: deny, match: { ip: localhost } }]", 1, 38, "an address"},
 	    {"rules: [{ answer: deny, match: { ip: \"\" } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { ip: \"!\" } }]", 1, 38, "a value behind !, found \"!\""},
+	    {"rules: [{ answer: deny, match: { ip: \"!x\" } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { ip: 1-5 } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { ip: \">5\" } }]", 1, 38, "an address"},
+	    {"rules: [{ answer: deny, match: { ip: 10.0.0.0/33 } }]", 1, 38,
+	     "a range of addresses such as 10.0.0.0/8 or 10.0.0.1-10.0.0.9, found \"10.0.0.0/33\""},
 	    {"rules: [{ answer: deny, match: { path: /a*/b } }]", 1, 40, "expected * alone"},
 	    {"rules: [{ answer: deny, match: { path: /a** } }]", 1, 40, "expected * alone"},
 	    {"rules: [{ answer: deny, match: { host: \"*.com\" } }]", 1, 40, "expected * alone"},
 	    {"rules: [{ answer: deny, match: { host: a* } }]", 1, 40, "expected * alone"},
+	    {"rules: [{ answer: deny, match: { a: \">x\" } }]", 1, 37,
+	     "a whole number of 64 bits behind >, found \">x\"; write a backslash in front"},
+	    {"rules: [{ answer: deny, match: { a: \"<\" } }]", 1, 37, "behind <, found \"<\""},
+	    {"rules: [{ answer: deny, match: { a: \">=5\" } }]", 1, 37, "behind >, found \">=5\""},
+	    {"rules: [{ answer: deny, match: { a: 5-1 } }]", 1, 37, "such as 1-5 of whole numbers"},
+	    {"rules: [{ answer: deny, match: { a: \"!!x\" } }]", 1, 37, "a value behind !"},
+	    {"rules: [{ answer: deny, match: { a: [x, \"!y\"] } }]", 1, 41,
+	     "! before all values of a list or before none, found \"!y\""},
+	    {"rules: [{ answer: deny, match: { a: [\"!x\", y] } }]", 1, 44, "before none, found \"y\""},
+	    {"rules: [{ answer: deny, match: { a: { not: [b, \"!c\"] } } }]", 1, 48,
+	     "a value without ! under not"},
+	    {"rules: [{ answer: deny, match: { a: { not: [] } } }]", 1, 44, "at least one value"},
+	    {"rules: [{ answer: deny, match: { a: { all: [] } } }]", 1, 44, "at least one value"},
+	    {"rules: [{ answer: deny, match: { a: { all: x } } }]", 1, 44, "a list of values, lists and"},
+	    {"rules: [{ answer: deny, match: { a: {} } }]", 1, 37, "found an empty mapping"},
+	    {"rules: [{ answer: deny, match: { a: { is: x } } }]", 1, 39,
+	     "a value (in, not_in, not, all), found \"is\""},
+	    {"rules: [{ answer: deny, match: { a: [{ not: x }] } }]", 1, 38, "a value, found a mapping"},
+	    {"rules: [{ answer: deny, match: { a: \"in:f\" } }]", 1, 37,
+	     "a mapping such as { in: FILE }, found \"in:f\"; write"},
+	    {"rules: [{ answer: deny, match: { a: \"not_in: f\" } }]", 1, 37,
+	     "a mapping such as { in: FILE }, found \"not_in: f\""},
+	    {"rules: [{ answer: deny, match: { a: { in: \"\" } } }]", 1, 43, "the name of a file"},
+	    {"rules: [{ answer: deny, match: { a: { in: [[x]] } } }]", 1, 44, "the name of a file"},
+	    {"rules: [{ answer: deny, match: { a: { in: [/no/such] } } }]", 1, 44,
+	     "a dictionary, found \"/no/such\": expected a readable file, found: No such file"},
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-		char yaml[128];
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
 
-		snprintf(yaml, sizeof yaml, "rules: [{ answer: deny, match: { a: [x, \"%s\"] } }]",
-		         forms[i]);
-		assert_refused(slice_of(yaml), WEIR_EINVAL, 1, 41, "a form not supported yet");
-	}
+static void rules_with_limits_answer_in_their_order_only(void **state)
+{
+	static const struct bad cases[] = {
+	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ answer: allow, limits: [l] }]",
+	     2, 26, "a rule with an answer (name, path_variants, answer, match, mode, result), found \"limits\""},
+	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ answer: deny, limits: [l] }]\norder: first",
+	     2, 19, "expected allow beside limits, found \"deny\""},
+	    {"order: some", 1, 8, "found \"some\""},
+	};
+
+	(void)state;
 	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
 }
 
@@ -484,7 +521,8 @@ int main(void)
 	    cmocka_unit_test(a_rule_has_limits_or_an_answer),
 	    cmocka_unit_test(attributes_that_never_come_and_too_many_are_refused),
 	    cmocka_unit_test(results_have_no_names_of_our_own),
-	    cmocka_unit_test(matchers_of_later_versions_are_refused),
+	    cmocka_unit_test(matchers_that_mean_nothing_are_refused),
+	    cmocka_unit_test(rules_with_limits_answer_in_their_order_only),
 	    cmocka_unit_test(yaml_that_hides_things_is_refused),
 	    cmocka_unit_test(what_is_no_yaml_is_refused),
 	    cmocka_unit_test(long_lists_of_names_are_cut),

@@ -1,4 +1,4 @@
-#include "rules/value.h"
+#include "rules/form.h"
 
 static bool is_digit(char c)
 {
@@ -15,7 +15,7 @@ static size_t number_end(struct slice text, size_t from)
 	return end == first ? from : end;
 }
 
-static enum value_form read_numbers(struct rules_value *out)
+static enum form read_numbers(struct rules_value *out)
 {
 	struct slice text = out->text;
 	size_t dash = number_end(text, 0);
@@ -23,42 +23,42 @@ static enum value_form read_numbers(struct rules_value *out)
 
 	if (dash == 0 || dash == text.len || text.data[dash] != '-' || dash + 1 == text.len ||
 	    number_end(text, dash + 1) != text.len)
-		return VALUE_TEXT;
+		return FORM_TEXT;
 	if (!parse_i64((struct slice){text.data, dash}, &numbers.first) ||
 	    !parse_i64((struct slice){text.data + dash + 1, text.len - dash - 1}, &numbers.last) ||
 	    numbers.first > numbers.last)
-		return VALUE_WRONG;
+		return FORM_WRONG;
 	out->test = RULES_NUMBERS;
 	out->numbers = numbers;
-	return VALUE_READ;
+	return FORM_READ;
 }
 
-enum value_form value_read(struct rules_value *out, bool is_ip, const char **expected)
+enum form form_read(struct rules_value *out, bool is_ip, const char **expected)
 {
-	enum value_form form = read_numbers(out);
+	enum form form = read_numbers(out);
 	struct ip ip;
 
-	if (form == VALUE_WRONG)
-		*expected = VALUE_EXPECTED_NUMBERS;
-	if (form != VALUE_TEXT)
+	if (form == FORM_WRONG)
+		*expected = FORM_EXPECTED_NUMBERS;
+	if (form != FORM_TEXT)
 		return form;
 	if (ip_range_parse(out->text, &out->range)) {
 		if (!is_ip && ip_parse(out->text, &ip))
-			return VALUE_TEXT;
+			return FORM_TEXT;
 		out->test = RULES_IP_RANGE;
-		return VALUE_READ;
+		return FORM_READ;
 	}
 	if (ip_range_is_wrong(out->text)) {
-		*expected = VALUE_EXPECTED_ADDRESSES;
-		return VALUE_WRONG;
+		*expected = FORM_EXPECTED_ADDRESSES;
+		return FORM_WRONG;
 	}
 	if (!ip_pattern_parse(out->text, &out->pattern))
-		return VALUE_TEXT;
+		return FORM_TEXT;
 	out->test = RULES_IP_PATTERN;
-	return VALUE_READ;
+	return FORM_READ;
 }
 
-bool value_read_above(struct slice text, struct rules_value *out)
+bool form_above(struct slice text, struct rules_value *out)
 {
 	int64_t bound;
 
@@ -69,7 +69,7 @@ bool value_read_above(struct slice text, struct rules_value *out)
 	return true;
 }
 
-bool value_read_below(struct slice text, struct rules_value *out)
+bool form_below(struct slice text, struct rules_value *out)
 {
 	int64_t bound;
 

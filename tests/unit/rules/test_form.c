@@ -7,17 +7,17 @@
 
 #include <cmocka.h>
 
-#include "rules/value.h"
+#include "rules/form.h"
 
-static enum value_form read_text(const char *text, bool is_ip, struct rules_value *out)
+static enum form read_text(const char *text, bool is_ip, struct rules_value *out)
 {
 	const char *expected = NULL;
-	enum value_form form;
+	enum form form;
 
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = slice_of(text)};
-	form = value_read(out, is_ip, &expected);
-	assert_int_equal(form == VALUE_WRONG, expected != NULL);
-	assert_int_equal(form == VALUE_READ, out->test != RULES_EQUAL);
+	form = form_read(out, is_ip, &expected);
+	assert_int_equal(form == FORM_WRONG, expected != NULL);
+	assert_int_equal(form == FORM_READ, out->test != RULES_EQUAL);
 	return form;
 }
 
@@ -36,7 +36,7 @@ static void ranges_of_numbers_are_read(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		assert_int_equal(read_text(cases[i].text, false, &value), VALUE_READ);
+		assert_int_equal(read_text(cases[i].text, false, &value), FORM_READ);
 		assert_int_equal(value.test, RULES_NUMBERS);
 		assert_int_equal(value.numbers.first, cases[i].first);
 		assert_int_equal(value.numbers.last, cases[i].last);
@@ -48,16 +48,16 @@ static void bounds_are_read(void **state)
 	struct rules_value value;
 
 	(void)state;
-	assert_true(value_read_above(SLICE("5"), &value));
+	assert_true(form_above(SLICE("5"), &value));
 	assert_int_equal(value.numbers.first, 6);
 	assert_int_equal(value.numbers.last, INT64_MAX);
-	assert_true(value_read_below(SLICE("-5"), &value));
+	assert_true(form_below(SLICE("-5"), &value));
 	assert_int_equal(value.numbers.first, INT64_MIN);
 	assert_int_equal(value.numbers.last, -6);
-	assert_false(value_read_above(SLICE("9223372036854775807"), &value));
-	assert_false(value_read_below(SLICE("-9223372036854775808"), &value));
-	assert_false(value_read_above(SLICE("=5"), &value));
-	assert_false(value_read_below(SLICE(""), &value));
+	assert_false(form_above(SLICE("9223372036854775807"), &value));
+	assert_false(form_below(SLICE("-9223372036854775808"), &value));
+	assert_false(form_above(SLICE("=5"), &value));
+	assert_false(form_below(SLICE(""), &value));
 }
 
 static void addresses_are_read(void **state)
@@ -75,16 +75,16 @@ static void addresses_are_read(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		assert_int_equal(read_text(cases[i].text, false, &value), VALUE_READ);
+		assert_int_equal(read_text(cases[i].text, false, &value), FORM_READ);
 		assert_int_equal(value.test, cases[i].test);
 	}
 	read_text("10.*.0.*", false, &value);
 	assert_memory_equal(value.pattern.bytes, "\x0a\0\0\0", 4);
 	assert_memory_equal(value.pattern.mask, "\xff\0\xff\0", 4);
 	/* One address is a text but where the attribute is an address. */
-	assert_int_equal(read_text("10.0.0.1", false, &value), VALUE_TEXT);
-	assert_int_equal(read_text("10.0.0.1", true, &value), VALUE_READ);
-	assert_int_equal(read_text("::1", true, &value), VALUE_READ);
+	assert_int_equal(read_text("10.0.0.1", false, &value), FORM_TEXT);
+	assert_int_equal(read_text("10.0.0.1", true, &value), FORM_READ);
+	assert_int_equal(read_text("::1", true, &value), FORM_READ);
 }
 
 static void all_else_is_text(void **state)
@@ -99,7 +99,7 @@ static void all_else_is_text(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		assert_int_equal(read_text(cases[i], true, &value), VALUE_TEXT);
+		assert_int_equal(read_text(cases[i], true, &value), FORM_TEXT);
 }
 
 static void impossible_ranges_are_told(void **state)
@@ -115,7 +115,7 @@ static void impossible_ranges_are_told(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		assert_int_equal(read_text(cases[i], false, &value), VALUE_WRONG);
+		assert_int_equal(read_text(cases[i], false, &value), FORM_WRONG);
 }
 
 int main(void)
