@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -23,24 +24,27 @@ NODE = BUILD / "clients" / "node"
 GO = BUILD / "clients" / "go"
 TRAEFIK = BUILD / "clients" / "traefik"
 WORKERS = 2
+E2E_WORKERS = 3  # they mostly wait
 STEP_SECONDS = 900
+BUILD_SECONDS = 1800  # while the tests of another form run
 
-# Where each form of the build is, and how Meson is asked for it.
+# Where each form of the build is, and how Meson is asked for it. With a sanitizer, optimizing more
+# takes longer to build than the tests gain.
 FORMS = {
     "plain": (BUILD, ["-Dtests=enabled"]),
     "asan": (
         BUILD / "asan",
-        ["-Dtests=enabled", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
+        ["-Dtests=enabled", "-Doptimization=1", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
          "-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer"],
     ),
     "tsan": (
         BUILD / "tsan",
-        ["-Dtests=enabled", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false"],
+        ["-Dtests=enabled", "-Doptimization=1", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false"],
     ),
     "fuzz": (
         BUILD / "fuzz",
-        ["-Dtests=disabled", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
-         "-Dc_args=-fno-sanitize-recover=all"],
+        ["-Dtests=disabled", "-Dfuzz=true", "-Doptimization=1", "-Db_sanitize=address,undefined",
+         "-Db_lundef=false", "-Db_lto=false", "-Dc_args=-fno-sanitize-recover=all"],
     ),
 }
 
@@ -57,7 +61,14 @@ class Tally:
         self.failed += failed
         if failed and log:
             print(log.rstrip(), flush=True)
-        print(f"{name:<16} {passed:5} passed {failed:3} failed {seconds:6.1f} s", flush=True)
+        print(f"{name:<16} {passed:5} passed {failed:3} failed {seconds:6.1f} s, at {self.cpu_seconds():6.1f} CPU s",
+              flush=True)
+
+    @staticmethod
+    def cpu_seconds():
+        """Of all that has ended so far, what builds in the background too."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
 
 
 def run(command, env=None, timeout=STEP_SECONDS):
@@ -116,15 +127,34 @@ def make_packages(name):
     return 0, ""
 
 
-def build(form):
-    """Returns (exit code, output)."""
+def build(form, *prefix):
+    """Returns (exit code, output). `prefix`: of the command that takes long."""
     directory, options = FORMS[form]
     env = {"CC": "clang"} if form == "fuzz" else {}
     verb = ["configure"] if (directory / "build.ninja").exists() else ["setup"]
     code, log = run(["meson", *verb, directory, *options], env)
     if code:
         return code, log
-    return run(["ninja", "-C", directory])
+    return run([*prefix, "ninja", "-j", WORKERS, "-C", directory], timeout=BUILD_SECONDS)
+
+
+class Builds:
+    """Forms are built one after another, and each is tested while the next is built, with less haste."""
+
+    def __init__(self, forms):
+        self.pool = concurrent.futures.ThreadPoolExecutor(1)
+        self.results = {form: self.pool.submit(build, form, *(["nice"] if i else []))
+                        for i, form in enumerate(forms)}
+        self.told = set()
+
+    def has(self, form, tally):
+        """Whether a form could be built; waits for it. A failure is told once."""
+        started = time.monotonic()
+        code, log = self.results[form].result()
+        if form not in self.told:
+            tally.add(f"{form} build", 0, int(code != 0), time.monotonic() - started, log)
+        self.told.add(form)
+        return code == 0
 
 
 def sanitizer_env(form):
@@ -169,16 +199,18 @@ def unit(form):
         code, output = run(test["cmd"], env, test["timeout"] * 4)
         return test["name"], *count_tap(code, output), output
 
+    # Those that may take longest first, so that none of them is left alone in the end.
+    tests = sorted(json.loads(listing), key=lambda test: -test["timeout"])
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        results = list(pool.map(one, json.loads(listing)))
+        results = list(pool.map(one, tests))
     log = "\n".join(f"--- {name}\n{output}" for name, _, failed, output in results if failed)
     return sum(r[1] for r in results), sum(r[2] for r in results), log
 
 
-def pytest(form, paths):
-    """Returns (passed, failed, log)."""
+def pytest(form, paths, *flags, name=None):
+    """Returns (passed, failed, log). `name`: of its report."""
     directory = FORMS[form][0]
-    report = directory / f"{pathlib.Path(paths[0]).stem}.xml"
+    report = directory / f"{name or pathlib.Path(paths[0]).stem}.xml"
     report.unlink(missing_ok=True)
     env = {**sanitizer_env(form), "WEIR_BUILD": str(directory),
            "PYTHONDONTWRITEBYTECODE": "1",
@@ -192,7 +224,7 @@ def pytest(form, paths):
         env["ASAN_OPTIONS"] += ":detect_leaks=0"
     code, log = run(
         [VENV / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "--junitxml", report, *paths], env)
+         "--junitxml", report, *flags, *paths], env)
     if not report.exists():
         return 0, 1, log
     suite = xml.parse(report).getroot().find("testsuite")
@@ -209,9 +241,19 @@ def each_file(form, folders):
     return sum(r[0] for r in results), sum(r[1] for r in results), "\n".join(r[2] for r in results if r[1])
 
 
-def fuzz(seconds):
+def e2e(form):
+    """All but those that need the machine for themselves, some files at a time."""
+    return pytest(form, ["tests/e2e"], "-m", "not alone", "-n", str(E2E_WORKERS), "--dist", "loadfile",
+                  "--no-loadscope-reorder")
+
+
+def alone(form):
+    return pytest(form, ["tests/e2e"], "-m", "alone", name="alone")
+
+
+def fuzz(form, seconds):
     """Every target for `seconds`, two at a time. Returns (passed, failed, log)."""
-    directory = FORMS["fuzz"][0]
+    directory = FORMS[form][0]
     targets = sorted(p for p in (directory / "tests" / "fuzz").glob("fuzz_*") if p.is_file())
 
     def one(program):
@@ -231,42 +273,41 @@ def fuzz(seconds):
     return len(results) - failed, failed, log
 
 
+# Name, form, function, arguments. When the last of them run, nothing is built any more.
 STEPS = [
-    ("plain unit", "plain", unit, []),
-    ("plain model", "plain", each_file, [["tests/house", "tests/spin", "tests/model"]]),
-    ("plain e2e", "plain", pytest, [["tests/e2e"]]),
-    ("asan unit", "asan", unit, []),
-    ("asan model", "asan", each_file, [["tests/model"]]),
-    ("asan e2e", "asan", pytest, [["tests/e2e"]]),
-    ("tsan unit", "tsan", unit, []),
-    ("tsan e2e", "tsan", pytest, [["tests/e2e"]]),
+    ("plain unit", "plain", unit),
+    ("plain model", "plain", each_file, ["tests/house", "tests/spin", "tests/model"]),
+    ("plain e2e", "plain", e2e),
+    ("asan unit", "asan", unit),
+    ("asan model", "asan", each_file, ["tests/model"]),
+    ("asan e2e", "asan", e2e),
+    ("tsan unit", "tsan", unit),
+    ("tsan e2e", "tsan", e2e),
+    ("fuzz", "fuzz", fuzz),
+    ("plain alone", "plain", alone),
+    ("asan alone", "asan", alone),
+    ("tsan alone", "tsan", alone),
 ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="run the steps whose name contains this, such as 'asan unit'")
-    parser.add_argument("--fuzz-seconds", type=int, default=20, help="per target")
+    parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
     options = parser.parse_args()
 
+    steps = [step for step in STEPS if not options.only or options.only in step[0]]
     tally = Tally()
+    builds = Builds(dict.fromkeys(form for _, form, *_ in steps))
     for name in PACKAGES:
         code, log = make_packages(name)
         if code:
             tally.add(name, 0, 1, 0, log)
-    steps = STEPS + [("fuzz", "fuzz", lambda form, seconds: fuzz(seconds), [options.fuzz_seconds])]
-    built = {}
-    for name, form, step, arguments in steps:
-        if options.only and options.only not in name:
+    for name, form, step, *arguments in steps:
+        if not builds.has(form, tally):
             continue
-        if form not in built:
-            started = time.monotonic()
-            code, log = build(form)
-            built[form] = code == 0
-            if code:
-                tally.add(f"{form} build", 0, 1, time.monotonic() - started, log)
-        if not built[form]:
-            continue
+        if step is fuzz:
+            arguments = [options.fuzz_seconds]
         take_reports(form)
         (FORMS[form][0] / "reports").mkdir(exist_ok=True)
         started = time.monotonic()

@@ -1,9 +1,18 @@
 import itertools
 
 import pytest
-from harness import CONFIG, Server
+from harness import BUILD, CONFIG, SANITIZED, Server
 from redis_cluster import RedisCluster
 from redis_servers import PROGRAMS, RedisServer
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: needs a machine that does nothing else")
+    config.addinivalue_line("markers", "first: takes longest, so begun first")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +75,8 @@ def redis_cluster(tmp_path_factory):
     cluster.stop()
 
 
-@pytest.fixture(scope="session", params=PROGRAMS)
+# To a sanitizer they are the same.
+@pytest.fixture(scope="session", params=["redis"] if BUILD.name in SANITIZED else PROGRAMS)
 def shared_redis(request, tmp_path_factory):
     """One server of each kind, for all who only need keys of their own and disturb nobody."""
     server = RedisServer(tmp_path_factory.mktemp(request.param), program=request.param)

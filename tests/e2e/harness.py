@@ -17,8 +17,19 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 WEIR = BUILD / "weir"
-plain_build_only = pytest.mark.skipif(
-    BUILD.name in ("asan", "tsan"), reason="a build with a sanitizer is not what users get")
+
+
+def _left_out(forms, reason):
+    return pytest.mark.skipif(BUILD.name in forms, reason=reason)
+
+
+# What is not tested against a form with a sanitizer, and why: see tests/README.md.
+SANITIZED = ("asan", "tsan")
+plain_build_only = _left_out(SANITIZED, "a build with a sanitizer is not what users get")
+little_of_ours = _left_out(SANITIZED, "texts, or servers of the tests' own, and little or nothing of Weir")
+programs_of_others = _left_out(SANITIZED, "they ask what our own clients ask, and the time goes to them")
+one_thread = _left_out(("tsan",), "no threads meet here")
+
 PATIENCE = 60  # seconds until a wait is a failure; a sanitizer on a busy machine is slow
 
 # Periods of an hour: no test sees anything come back.

@@ -2,7 +2,9 @@
 
 import re
 
-from harness import ROOT
+from harness import ROOT, little_of_ours
+
+pytestmark = little_of_ours
 
 ALGO = ROOT / "src/algo"
 # Words of their own in plain English, so only their constants can be told.

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from harness import BUILD, PATIENCE, ROOT, plain_build_only
 
-pytestmark = plain_build_only
+pytestmark = [plain_build_only, pytest.mark.first]
 
 HEADERS = "/usr/aarch64-linux-gnu/include"
 CLANG = ["clang", "--target=aarch64-linux-gnu", "-isystem", HEADERS, "-march=armv8-a",

@@ -6,7 +6,9 @@ import socket
 import threading
 
 import pytest
-from harness import CONFIG, ROOT, weir
+from harness import CONFIG, ROOT, one_thread, weir
+
+pytestmark = one_thread
 
 # What is wrong with the file, where that is, and the file.
 BAD = {

@@ -5,7 +5,9 @@ import subprocess
 
 import pytest
 import redis
-from harness import PATIENCE
+from harness import PATIENCE, programs_of_others
+
+pytestmark = programs_of_others
 
 
 def run(*command):

@@ -9,7 +9,7 @@ import struct
 import time
 
 import pytest
-from harness import BUILD, weir
+from harness import one_thread, weir
 
 HEADER, FIXED, COPY, PAGE = 8192, 80, 4096, 4096
 CONFIG = """
@@ -234,7 +234,7 @@ def empty(serve, tmp_path):
     return (tmp_path / "empty").read_bytes()
 
 
-@pytest.mark.skipif(BUILD.name == "tsan", reason="no threads meet here")
+@one_thread
 def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
     seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
     print(f"WEIR_TEST_SEED={seed}")

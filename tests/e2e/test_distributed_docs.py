@@ -6,9 +6,11 @@ import signal
 import subprocess
 
 import pytest
-from harness import BUILD, PATIENCE, ROOT, Http, Server, until
+from harness import BUILD, PATIENCE, ROOT, Http, Server, plain_build_only, until
 from redis_servers import free_port
 from test_docs import blocks, steps
+
+pytestmark = plain_build_only
 
 PAGE = "docs/distributed.md"
 SLOW = "store_timeout: 30s\n"  # no busy machine takes Redis for away

@@ -7,7 +7,9 @@ import sys
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, ROOT, Server, Wire
+from harness import BUILD, PATIENCE, ROOT, Server, Wire, plain_build_only
+
+pytestmark = plain_build_only
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",

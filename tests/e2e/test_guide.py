@@ -10,6 +10,8 @@ from browser import Browser
 from harness import BUILD, PATIENCE, ROOT, plain_build_only, weir
 from test_docs import blocks
 
+pytestmark = plain_build_only
+
 GUIDE = "docs/guide.md"
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = re.findall(r"\]\(pictures/(\S+)\)", (ROOT / GUIDE).read_text())
@@ -65,7 +67,6 @@ COLOURS = """[...document.images].map((image) => {
 })"""
 
 
-@plain_build_only
 def test_a_browser_draws_traffic_what_passed_and_the_limit(tmp_path):
     names = sorted(SHOWN)
     page = tmp_path / "page.html"

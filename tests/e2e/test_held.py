@@ -301,6 +301,7 @@ def cpu_seconds(server):
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
 def test_thousands_that_wait_cost_memory_alone(serve, at, key):
     many = 9_900

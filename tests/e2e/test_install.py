@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from harness import BUILD, PATIENCE, ROOT, Server, plain_build_only
 
-pytestmark = plain_build_only
+pytestmark = [plain_build_only, pytest.mark.first]
 
 # Compiles as C and as C++: a limiter by the library alone, and its version.
 LIMITER = """
@@ -131,7 +131,7 @@ PACKAGED = {
 
 def run(*command, env=None):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=300, env={**os.environ, **(env or {})}, check=False)
+                          timeout=900, env={**os.environ, **(env or {})}, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

@@ -18,7 +18,10 @@ import subprocess
 import threading
 import time
 
+import pytest
 from harness import BUILD, WEIR, encode, weir
+
+pytestmark = pytest.mark.first
 
 # A sanitizer takes its time to start.
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 60 if BUILD.name in ("asan", "tsan") else 300))

@@ -12,6 +12,8 @@ import time
 import pytest
 from harness import BUILD, CONFIG, PATIENCE, WEIR, Http, Wire, encode, until, weir
 
+pytestmark = pytest.mark.first
+
 
 def wait_for_limit(server, name):
     """Its quota, once a reload has brought it."""

@@ -5,7 +5,9 @@ import subprocess
 
 import pytest
 import redis
-from harness import BUILD, CONFIG, PATIENCE, ROOT
+from harness import BUILD, CONFIG, PATIENCE, ROOT, programs_of_others
+
+pytestmark = programs_of_others
 
 MADE = ROOT / "build" / "clients"
 CLIENTS = {

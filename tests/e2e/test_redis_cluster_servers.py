@@ -2,6 +2,9 @@
 
 import pytest
 import redis
+from harness import little_of_ours
+
+pytestmark = little_of_ours
 
 
 def test_a_slot_moves_with_its_keys_and_is_asked_for_meanwhile(redis_cluster):

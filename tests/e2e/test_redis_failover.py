@@ -8,12 +8,14 @@ import socket
 import subprocess
 
 import pytest
-from harness import ROOT, Wire, until
+from harness import ROOT, Wire, programs_of_others, until
 from redis_servers import PROGRAMS, free_port
+
+pytestmark = programs_of_others
 
 CONFIG = """
 store: redis://127.0.0.1:{port}
-store_timeout: 200ms
+store_timeout: 1s
 denied_cache: 0s
 limits:
   one: {{ algorithm: token_bucket, rate: 10/d, burst: 10, on_store_failure: closed }}

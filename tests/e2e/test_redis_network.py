@@ -50,7 +50,7 @@ def test_a_network_is_cut_and_heals(network, far_redis):
 
 CONFIG = """
 store: redis://{address}:{port}
-store_timeout: 200ms
+store_timeout: 1s
 denied_cache: 0s
 nodes: 2
 limits:

@@ -2,7 +2,10 @@
 
 import pytest
 import redis
+from harness import little_of_ours
 from redis_servers import PROGRAMS
+
+pytestmark = little_of_ours
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -9,8 +9,10 @@ import threading
 import time
 
 import pytest
-from harness import BUILD, ROOT, Http, plain_build_only, weir
+from harness import BUILD, ROOT, Http, one_thread, plain_build_only, weir
 from test_simulate import S, START, decimal, ms_up
+
+pytestmark = one_thread
 
 sys.path.insert(0, str(ROOT / "tests" / "model"))
 

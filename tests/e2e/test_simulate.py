@@ -12,10 +12,12 @@ from fractions import Fraction
 
 import pytest
 from browser import Browser
-from harness import PATIENCE, ROOT, WEIR, Server, plain_build_only, weir
+from harness import PATIENCE, ROOT, WEIR, Server, one_thread, plain_build_only, weir
 
 sys.path.insert(0, str(ROOT / "tests" / "model"))
 import models  # noqa: E402
+
+pytestmark = one_thread
 
 S = 10**9
 START = 1_800_000_000  # a whole minute
