@@ -371,49 +371,42 @@ static bool find_units(struct redis_lane *lane, struct store_job *job, bool *end
 	return false;
 }
 
-/* The job's task in the batch, or NULL: it has joined or follows another, or has ended. */
-static struct task *gather(struct redis_lane *lane, struct store_job *job, bool *ended)
+/* From now on it is the newest of its key. */
+static void join_batch(struct redis_lane *lane, struct task *task)
+{
+	struct batch *batch = &lane->batch;
+
+	begin_order(lane, task);
+	*spot_of(batch, task->jobs) = (struct spot){batch->turn, task};
+	task_append(&batch->tasks, task);
+	batch->count++;
+}
+
+/* Makes it a task of the batch, of an earlier one, or to follow one. Whether it has ended instead. */
+static bool gather(struct redis_lane *lane, struct store_job *job)
 {
 	struct batch *batch = &lane->batch;
 	struct spot *spot = spot_of(batch, job);
 	struct task *gathered = spot->turn == batch->turn ? spot->task : NULL;
 	/* Chains do not wait: their keys would have to wait for one another. */
 	struct task *slow = job->together ? NULL : find_slow(lane, job), *task;
+	bool ended;
 
-	job->status = lane->jobs <= LANE_JOBS_MAX ? WEIR_OK : WEIR_ESTORE;
+	job->status = WEIR_OK;
 	/* What was submitted before it may change what is known. */
-	*ended =
-	    job->status != WEIR_OK || (!gathered && !slow && !job->together && known_answer(lane, job));
-	if (*ended || (!slow && find_units(lane, job, ended)) || join_any(lane, gathered, slow, job))
-		return NULL;
+	ended = !gathered && !slow && !job->together && known_answer(lane, job);
+	if (ended || (!slow && find_units(lane, job, &ended)) || join_any(lane, gathered, slow, job))
+		return ended;
 	task = make_task(lane, job);
-	job->status = task ? WEIR_OK : WEIR_ENOMEM;
-	*ended = !task;
-	if (task && slow)
-		follow(slow, task);
-	if (!task || slow)
-		return NULL;
-	begin_order(lane, task);
-	*spot = (struct spot){batch->turn, task};
-	task_append(&batch->tasks, task);
-	batch->count++;
-	return task;
-}
-
-/* Those of one slot are one group. */
-static void make_groups(struct redis_lane *lane, struct task *first)
-{
-	for (struct task *task = first; task; task = task->next) {
-		if (task->step.group != 0)
-			continue;
-		for (struct task *other = task->next; other; other = other->next) {
-			if (other->slot != task->slot)
-				continue;
-			if (task->step.group == 0)
-				task->step.group = ++lane->groups ? lane->groups : ++lane->groups;
-			other->step.group = task->step.group;
-		}
+	if (!task) {
+		job->status = WEIR_ENOMEM;
+		return true;
 	}
+	if (slow)
+		follow(slow, task);
+	else
+		join_batch(lane, task);
+	return false;
 }
 
 /* Whether two steps are on one key. Tried before either takes, each would find room of its own. */
@@ -424,6 +417,53 @@ static bool has_key_twice(const struct task *first)
 			if (slice_equal(task->step.key, other->step.key))
 				return true;
 	return false;
+}
+
+/* Moves the first to the batch, and with it those of its slot: they stand together, as a group. */
+static void join_by_slot(struct redis_lane *lane, struct task **from, bool is_group)
+{
+	struct task **at = from, *task, *first = *from;
+	unsigned slot = first->slot;
+	uint32_t group = 0;
+
+	while ((task = *at)) {
+		if (task->slot != slot) {
+			at = &task->next;
+			continue;
+		}
+		*at = task->next;
+		if (task != first && group == 0 && is_group)
+			group = first->step.group = ++lane->groups ? lane->groups : ++lane->groups;
+		task->step.group = group;
+		join_batch(lane, task);
+	}
+}
+
+/* All or nothing, and so is the memory for it. */
+static void add_chain(struct redis_lane *lane, struct store_job *jobs)
+{
+	struct task *first = NULL, **last = &first;
+	bool is_group;
+
+	while (jobs) {
+		struct store_job *job = jobs;
+		struct task *task;
+
+		jobs = job->next;
+		task = make_task(lane, job);
+		if (!task) {
+			job->next = jobs;
+			task_fail_all(lane, first, WEIR_ENOMEM);
+			batch_refuse(lane, job, WEIR_ENOMEM);
+			return;
+		}
+		task->next = NULL;
+		*last = task;
+		last = &task->next;
+	}
+	is_group = !has_key_twice(first);
+	while (first)
+		join_by_slot(lane, &first, is_group);
 }
 
 /* Ends jobs that have no task: answered, or with a status. */
@@ -440,34 +480,37 @@ static void end_all(struct redis_lane *lane, struct store_job *jobs)
 	}
 }
 
+void batch_refuse(struct redis_lane *lane, struct store_job *jobs, int status)
+{
+	while (jobs) {
+		struct store_job *job = jobs;
+
+		jobs = job->next;
+		job_fail(lane, job, status);
+	}
+}
+
 void batch_add(struct redis_lane *lane, struct store_job *jobs, bool together)
 {
 	struct store_job *ended = NULL, **last = &ended;
-	struct task *first = NULL;
-	size_t n = 0;
 
-	for (struct store_job *job = jobs; job; job = job->next)
-		n++;
-	lane->jobs += n;
 	if (together && known_answer_all(lane, jobs)) {
 		end_all(lane, jobs);
 		return;
 	}
+	if (together) {
+		add_chain(lane, jobs);
+		return;
+	}
 	while (jobs) {
 		struct store_job *job = jobs;
-		struct task *task;
-		bool has_ended;
 
 		jobs = job->next;
-		task = gather(lane, job, &has_ended);
-		first = first ? first : task;
-		if (has_ended) {
+		if (gather(lane, job)) {
 			*last = job;
 			last = &job->next;
 		}
 	}
 	*last = NULL;
-	if (together && first && !has_key_twice(first))
-		make_groups(lane, first);
 	end_all(lane, ended); /* now, since `done` may submit more */
 }

@@ -17,9 +17,11 @@ void batch_open(struct batch *batch);
 
 /**
  * Gathers jobs, as many as leave the batch at most STEP_CALL_MAX tasks. Jobs for which there is
- * no room or no memory are done. `together`: all or nothing, where they lie in one slot.
+ * no memory are done. `together`: all or nothing, where they lie in one slot, and so is their memory.
  */
 void batch_add(struct redis_lane *lane, struct store_job *jobs, bool together);
+/** Ends jobs, instead. */
+void batch_refuse(struct redis_lane *lane, struct store_job *jobs, int status);
 /** Takes what was gathered; the batch is empty then. */
 struct task *batch_take(struct batch *batch);
 

@@ -20,7 +20,7 @@
 #include "redis/redis.h"
 #include "redis/step.h"
 
-/* What a lane keeps at most. A job beyond fails with ESTORE. */
+/* What a lane keeps at most. A chain beyond, if not the only one, fails with ESTORE, all of it. */
 #define LANE_JOBS_MAX ((size_t)64 << 10)
 
 /*

@@ -46,7 +46,14 @@ void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
 {
 	struct redis_lane *lane = lane_of(store_lane);
 	bool together = chain && chain->next && chain->together;
+	size_t jobs_before = lane->jobs;
 
+	for (const struct store_job *job = chain; job; job = job->next)
+		lane->jobs++;
+	if (lane->jobs > LANE_JOBS_MAX && jobs_before > 0) {
+		batch_refuse(lane, chain, WEIR_ESTORE);
+		return;
+	}
 	while (chain) {
 		size_t n;
 		struct store_job *jobs = cut(&chain, &n);

@@ -228,25 +228,38 @@ static int node_get(struct redis_lane *lane, unsigned number, struct redis_node 
 	return *node ? WEIR_OK : WEIR_ENOMEM;
 }
 
-static void hand_out(struct redis_lane *lane, struct task *task)
+/* Hands out the first, and all of its group, or ends them. Returns the rest. */
+static struct task *hand_out(struct redis_lane *lane, struct task *first)
 {
 	uint64_t now_ns = lane_now_ns(lane);
+	uint32_t group = first->step.group;
+	struct task_list list;
 	struct redis_node *node;
+	struct task *next = first;
 	int status = WEIR_ESTORE;
 
-	if (task->deadline_ns == 0)
-		task->deadline_ns = now_ns + lane->store->options.timeout_ns;
-	if (task->deadline_ns > now_ns && !lane->is_closing)
+	task_list_clear(&list);
+	do {
+		struct task *task = next;
+
+		next = task->next;
+		if (task->deadline_ns == 0)
+			task->deadline_ns = now_ns + lane->store->options.timeout_ns;
+		task_append(&list, task);
+	} while (next && group != 0 && next->step.group == group);
+	if (first->deadline_ns > now_ns && !lane->is_closing)
 		status = node_get(lane,
-		                  task->ask != 0 ? task->ask - 1
-		                                 : cluster_node_of(lane->store->cluster, task->slot),
+		                  first->ask != 0 ? first->ask - 1
+		                                  : cluster_node_of(lane->store->cluster, first->slot),
 		                  &node);
 	if (status != WEIR_OK) {
-		task_fail(lane, task, status);
-		return;
+		task_fail_all(lane, list.first, status);
+		return next;
 	}
-	task_append(&node->waiting, task);
-	lane_alarm_at(lane, task->deadline_ns);
+	lane_alarm_at(lane, first->deadline_ns);
+	*node->waiting.last = list.first;
+	node->waiting.last = list.last;
+	return next;
 }
 
 /* Asks a node for the map of the cluster if it is in doubt. */
@@ -270,12 +283,8 @@ static void ask_map(struct redis_lane *lane)
 void nodes_send(struct redis_lane *lane, struct task *first)
 {
 	do {
-		while (first) {
-			struct task *task = first;
-
-			first = task->next;
-			hand_out(lane, task);
-		}
+		while (first)
+			first = hand_out(lane, first);
 		ask_map(lane);
 		for (unsigned i = 0; i < lane->node_end; i++)
 			if (lane->nodes[i])

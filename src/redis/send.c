@@ -207,7 +207,7 @@ static void replied(struct link_call *link, const struct redis_reply *reply)
 
 /* Sending */
 
-/* How many tasks of the group stand here. */
+/* How many tasks of the group stand here, all of them. */
 static size_t group_size(const struct task *task)
 {
 	uint32_t group = task->step.group;
@@ -241,7 +241,8 @@ static void fill_call(struct task_list *list, struct call *call, bool is_given)
 			at = &task->next;
 			continue;
 		}
-		if (is_new && call->count > 0 && group_size(task) > STEP_CALL_MAX - call->count)
+		if (is_new && call->count > 0 &&
+		    (group_size(task) > STEP_CALL_MAX - call->count || group_size(task) > WINDOW - seen))
 			break;
 		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
 			break; /* a call has one time */

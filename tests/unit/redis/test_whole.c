@@ -1,0 +1,170 @@
+/*
+ * A chain that is all or nothing is sent as a whole or not at all: where calls are nearly full, where
+ * a lane has as much as it may, and where memory runs out. At nodes on paper (paper.h).
+ */
+#include "paper.h"
+#include "steps.h"
+
+#include "redis/inside.h"
+
+#define PORT       7000
+#define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
+#define CHAIN      3
+
+/* Of the allocations to come the one that fails; 0: none. */
+static unsigned failing;
+
+static bool fails(void)
+{
+	return failing > 0 && --failing == 0;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+	return fails() ? NULL : __real_realloc(memory, size);
+}
+
+/* How many keys each call has that was sent since, such as "63 2 ". */
+static const char *keys_sent(struct paper *p)
+{
+	static char counts[200];
+	struct link *link = redis_node_link(line_to(p, PORT)->node);
+	struct slice out = link_out(link);
+	const char *at = out.data, *end = out.data + out.len;
+
+	counts[0] = '\0';
+	while (at && (at = memmem(at, (size_t)(end - at), "EVALSHA\r\n$40\r\n", 14))) {
+		at = memchr(at + 14 + 40 + 2, '\n', 8); /* behind the length of the number */
+		snprintf(counts + strlen(counts), sizeof counts - strlen(counts), "%d ", atoi(at + 1));
+	}
+	link_out_gone(link, out.len);
+	return counts;
+}
+
+static void submit_chain(struct paper *p, struct one *chain, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		chain[i].job.together = true;
+		chain[i].job.next = i + 1 < n ? &chain[i + 1].job : NULL;
+	}
+	p->store->kind->submit(p->lane, &chain[0].job);
+}
+
+/* A step on the key of that number; the names of limits tell steps on one key apart. */
+static void make(struct paper *p, struct one *one, unsigned key, const char *limit)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "%u", key);
+	make_one(p, one, name, key);
+	one->job.step.key.hash = hash_bytes(&(struct hash_key){1, key}, limit, strlen(limit));
+	one->job.limit_name = limit;
+}
+
+static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
+{
+	static char limits[STEP_CALL_MAX - 1][8];
+	static struct one ones[STEP_CALL_MAX - 1], chain[CHAIN];
+	struct paper *p = paper_open("redis-cluster://h:7000", TIMEOUT_NS);
+
+	(void)state;
+	for (size_t i = 0; i < STEP_CALL_MAX - 1; i++) {
+		snprintf(limits[i], sizeof limits[i], "l%zu", i);
+		make(p, &ones[i], 1, limits[i]);
+		submit(p, &ones[i]);
+	}
+	make(p, &chain[0], 1, "first");
+	make(p, &chain[1], 2, "between");
+	make(p, &chain[2], 1, "last");
+	submit_chain(p, chain, CHAIN);
+	redis_lane_flush(p->lane);
+	assert_string_equal(sent(p, PORT), "PING ");
+	answer(p, PORT, "+PONG\r\n");
+	assert_string_equal(keys_sent(p), "63 2 1 ");
+	end(p);
+}
+
+static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
+{
+	struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
+	struct one *ones = calloc(LANE_JOBS_MAX - 1, sizeof *ones), chain[2];
+
+	(void)state;
+	for (size_t i = 0; i < LANE_JOBS_MAX - 1; i++) {
+		make(p, &ones[i], 1, "l");
+		submit(p, &ones[i]);
+	}
+	make(p, &chain[0], 2, "token");
+	make(p, &chain[1], 2, "refund");
+	submit_chain(p, chain, 2);
+	assert_failed(&chain[0]);
+	assert_failed(&chain[1]);
+	make(p, &chain[0], 2, "alone");
+	submit(p, &chain[0]);
+	assert_false(chain[0].is_done);
+	end(p);
+	free(ones);
+}
+
+static bool is_connected(const struct paper *p)
+{
+	return p->count > 0 && p->lines[p->count - 1].node;
+}
+
+/* Every allocation fails once, that of the connection too. */
+static void a_chain_without_memory_is_not_sent_in_part(void **state)
+{
+	bool had_enough = false;
+
+	(void)state;
+	for (unsigned nth = 1; !had_enough; nth++) {
+		struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
+		struct one chain[CHAIN];
+
+		for (unsigned i = 0; i < CHAIN; i++)
+			make(p, &chain[i], 1, i == 0 ? "a" : i == 1 ? "b" : "c");
+		failing = nth;
+		submit_chain(p, chain, CHAIN);
+		redis_lane_flush(p->lane);
+		if (is_connected(p))
+			answer(p, PORT, "+PONG\r\n");
+		had_enough = failing > 0;
+		failing = 0;
+		for (unsigned i = 0; i < CHAIN; i++) {
+			assert_int_equal(chain[i].is_done, chain[0].is_done);
+			assert_true(!chain[i].is_done || chain[i].job.status != WEIR_OK);
+		}
+		if (is_connected(p))
+			assert_string_equal(keys_sent(p), chain[0].is_done ? "" : "3 ");
+		assert_true(chain[0].is_done || is_connected(p));
+		end(p);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(groups_that_lie_between_others_are_not_cut_in_two),
+	    cmocka_unit_test(a_chain_that_is_one_too_many_fails_as_a_whole),
+	    cmocka_unit_test(a_chain_without_memory_is_not_sent_in_part),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
