@@ -13,14 +13,50 @@ extern "C" {
 #endif
 
 /**
- * Reads and checks the whole file before anything of it is used.
+ * Reads and checks the whole file before anything of it is used. A file whose name ends in .conf
+ * is in Koala's language (docs/koala.md), any other in YAML.
  * Errors: EIO (can't be read), ESYNTAX or EINVAL with line and column in
  * `error` and "expected …, found …" as its message, ELONG (more than 16 MiB),
  * ENOMEM. On error *out is NULL. Free with weir_config_close.
  */
 WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error);
 
-/** The same from memory. Dictionaries (`in: FILE`) are found relative to `directory`. */
+/** A remark about a file: an error, or a warning about what is legal, but unlikely meant. */
+struct weir_config_remark {
+	const char *path; /**< as it was given; NULL: of no file */
+	unsigned line;    /**< from 1; 0: of the file as a whole */
+	unsigned column;
+	bool is_error;
+	const char *text; /**< "expected …, found …" */
+	uint64_t reserved[2];
+};
+
+/** Receives a remark, which lives until it returns. */
+typedef void weir_config_say(void *context, const struct weir_config_remark *remark);
+
+struct weir_config_files {
+	const char *const *paths;
+	size_t count;
+	weir_config_say *say; /**< told of every remark, in the order of files and lines; NULL: nobody */
+	void *context;
+	uint64_t reserved[4];
+};
+
+/**
+ * Reads several files into one configuration: one of ours at most, and any number of Koala's,
+ * whose rules stand in the order of `paths`.
+ *
+ *     const char *paths[] = { "weir.yaml", "koala.conf" };
+ *     weir_config_read_files(&(struct weir_config_files){ paths, 2, say, NULL }, &config, &error);
+ *
+ * Errors: as weir_config_read_file; `error` is the first of those that `say` is told, with the
+ * path before its message where there are several files. EINVAL also for two files of ours, for
+ * equal names in two files, and for `reserved`.
+ */
+WEIR_API int weir_config_read_files(const struct weir_config_files *files, weir_config **out,
+                                    struct weir_error *error);
+
+/** A text in YAML. Dictionaries (`in: FILE`) are found relative to `directory`. */
 WEIR_API int weir_config_read_yaml(const char *text, size_t len, const char *directory,
                                    weir_config **out, struct weir_error *error);
 

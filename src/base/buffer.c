@@ -68,8 +68,7 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
 	buffer->len += (size_t)len;
 }
 
-/* Length of the valid UTF-8 sequence at `p`, or 0 (RFC 3629: no overlong forms, no surrogates). */
-static size_t utf8_sequence(const unsigned char *p, size_t len)
+size_t utf8_sequence(const unsigned char *p, size_t len)
 {
 	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
 	unsigned second;

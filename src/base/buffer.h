@@ -59,6 +59,8 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
 void buffer_add_json(struct buffer *buffer, struct slice text);
 /** `text` for a terminal: control characters, and bytes that are no UTF-8, are shown as \xHH. */
 void buffer_add_shown(struct buffer *buffer, struct slice text);
+/** Length of the valid UTF-8 sequence at `p`, or 0 (RFC 3629: no overlong forms, no surrogates). */
+size_t utf8_sequence(const unsigned char *p, size_t len);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);
 /** Gives back what is more than `len`. */

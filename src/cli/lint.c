@@ -26,19 +26,26 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 	}
 }
 
-/* A file, and whether it is as good as was asked for. */
+/* Files that make one configuration, and whether it is as good as was asked for. */
 struct check {
-	const char *path;
+	const char *const *paths;
+	size_t count;
 	bool strict, good;
 };
 
-static void say_warning(void *context, const struct rules_warning *warning)
+static void say(void *context, const struct weir_config_remark *remark)
 {
 	struct check *check = context;
+	struct weir_config_remark shown = *remark;
+	struct buffer line = {0};
 
-	fprintf(stderr, "%s:%u:%u: warning: %s\n", check->path, warning->line, warning->column,
-	        warning->text);
-	check->good = check->good && !check->strict;
+	if (!shown.path)
+		shown.path = check->paths[0];
+	log_add_remark(&line, &shown);
+	buffer_add(&line, "\n", 1);
+	fwrite(line.data, 1, line.len, stderr);
+	buffer_free(&line);
+	check->good = check->good && !check->strict && !remark->is_error;
 }
 
 /* As the server would: what a file asks for can be well formed and impossible. */
@@ -55,10 +62,8 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	         stores_open_main(&stores, plan.redis, config, table, error) ?:
 	         server_config_engine(config, table, &stores, &engine, error);
 	if (status == WEIR_OK) {
-		for (const struct rules_warning *w = config->warnings; w; w = w->next)
-			say_warning(check, w);
-		advice_give(config, engine, &plan, say_warning, check);
-		say_room(check->path, engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
+		advice_give(config, engine, &plan, say, check);
+		say_room(check->paths[0], engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	}
 	weir_engine_close(engine);
 	stores_close(&stores);
@@ -66,30 +71,22 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	return status;
 }
 
-static void say_error(const char *path, const struct weir_error *error)
-{
-	struct buffer line = {0};
-
-	log_add_error(&line, path, error);
-	buffer_add(&line, "\n", 1);
-	fwrite(line.data, 1, line.len, stderr);
-	buffer_free(&line);
-}
-
 /* Whether there is nothing to object to. */
-static bool check_file(const char *path, bool strict)
+static bool check_files(struct check *check)
 {
-	struct check check = {path, strict, true};
+	const struct weir_config_files files = {
+	    .paths = check->paths, .count = check->count, .say = say, .context = check};
 	struct weir_error error = {0};
 	weir_config *config = NULL;
 
-	if (server_config_read(path, &config, &error) != WEIR_OK ||
-	    check_config(&check, config, &error) != WEIR_OK) {
-		say_error(path, &error);
-		check.good = false;
-	}
+	check->good = true;
+	if (weir_config_read_files(&files, &config, &error) != WEIR_OK)
+		check->good = false;
+	else if (check_config(check, config, &error) != WEIR_OK)
+		say(check, &(struct weir_config_remark){config->file, error.line, error.column, true,
+		                                        error.message, {0}});
 	weir_config_close(config);
-	return check.good;
+	return check->good;
 }
 
 int command_lint(int argc, char **argv)
@@ -108,7 +105,9 @@ int command_lint(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	for (int i = optind; i < argc; i++) {
-		if (check_file(argv[i], strict))
+		struct check check = {(const char *const *)&argv[i], 1, strict, true};
+
+		if (check_files(&check))
 			printf("%s: ok\n", argv[i]);
 		else
 			result = 1;

@@ -17,7 +17,11 @@ int command_serve(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
 		if (option == '?')
 			return EXIT_USAGE;
-		settings.text[option == 'c' ? SETTING_CONFIG : option - 256] = optarg;
+		settings_add(&settings, option == 'c' ? SETTING_CONFIG : option - 256, optarg);
+	}
+	if (settings.file_count > SETTINGS_FILES_MAX) {
+		fprintf(stderr, "weir serve: expected at most %d files, found more\n", SETTINGS_FILES_MAX);
+		return EXIT_USAGE;
 	}
 	if (optind < argc) {
 		fprintf(stderr, "weir serve: expected an option, found '%s'\n", argv[optind]);

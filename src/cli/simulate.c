@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "server/config.h"
+#include "rules/model.h"
 #include "server/settings.h"
 #include "simulate/leave_out.h"
 #include "simulate/pattern.h"
@@ -38,7 +38,7 @@ static const struct {
 
 struct simulation {
 	const char *text[FLAG_COUNT]; /* as given; NULL: not given */
-	const char *config_path;
+	struct settings settings;
 	const char **limits;
 	size_t limit_count;
 
@@ -73,7 +73,7 @@ static int set_flags(struct simulation *s, int argc, char **argv, struct weir_er
 		if (option == '?')
 			return error_set(error, WEIR_EINVAL, "see weir simulate --help");
 		if (option == 'c')
-			s->config_path = optarg;
+			settings_add(&s->settings, SETTING_CONFIG, optarg);
 		else
 			s->text[option - 256] = optarg ? optarg : "";
 		if (option == 256 + LIMIT)
@@ -102,32 +102,53 @@ static int read_pattern_limits(struct weir_config **config, struct weir_error *e
 	return status;
 }
 
-static int read_config(struct simulation *s, struct weir_error *error)
+static void say_error(void *context, const struct weir_config_remark *remark)
 {
-	struct settings settings = {
-	    .text = {[SETTING_CONFIG] = s->config_path, [SETTING_CAPACITY] = s->text[CAPACITY]}};
-	struct settings_plan plan;
-	struct weir_error inner = {0};
+	bool *said = context;
+	struct buffer line = {0};
+
+	if (!remark->is_error)
+		return;
+	log_add_remark(&line, remark);
+	buffer_add(&line, "", 1);
+	command_fail("simulate", "%s", line.failed ? remark->text : line.data);
+	buffer_free(&line);
+	*said = true;
+}
+
+/* Errors of files are told at once, and `error` has no message then. */
+static int read_files(struct simulation *s, struct weir_error *error)
+{
+	struct settings *settings = &s->settings;
+	bool said = false;
 	int status;
 
-	settings_add_environment(&settings, getenv);
-	if (settings.text[SETTING_CONFIG])
-		status = server_config_read(settings.text[SETTING_CONFIG], &s->config, &inner);
+	if (settings->file_count > SETTINGS_FILES_MAX)
+		return error_set(error, WEIR_EINVAL, "expected at most %d files, found more",
+		                 SETTINGS_FILES_MAX);
+	if (settings->file_count > 0)
+		status = weir_config_read_files(
+		    &(struct weir_config_files){.paths = settings->files,
+		                                .count = settings->file_count,
+		                                .say = say_error,
+		                                .context = &said},
+		    &s->config, error);
 	else if (s->text[PATTERN])
-		status = read_pattern_limits(&s->config, &inner);
+		status = read_pattern_limits(&s->config, error);
 	else
 		return error_set(error, WEIR_EINVAL, "expected -c FILE with the limits to try");
-	if (status != WEIR_OK) {
-		struct buffer line = {0};
+	return said ? error_set(error, status, "%s", "") : status;
+}
 
-		log_add_error(&line, settings.text[SETTING_CONFIG], &inner);
-		buffer_add(&line, "", 1);
-		error_set(error, status, "%s", line.failed ? inner.message : line.data);
-		buffer_free(&line);
-		return status;
-	}
-	status = settings_resolve(&settings, s->config, &plan, error);
-	s->capacity = plan.capacity ? plan.capacity : 1000000;
+static int read_config(struct simulation *s, struct weir_error *error)
+{
+	struct settings_plan plan;
+	int status;
+
+	s->settings.text[SETTING_CAPACITY] = s->text[CAPACITY];
+	settings_add_environment(&s->settings, getenv);
+	status = read_files(s, error) ?: settings_resolve(&s->settings, s->config, &plan, error);
+	s->capacity = status == WEIR_OK && plan.capacity ? plan.capacity : 1000000;
 	return status;
 }
 
@@ -327,7 +348,8 @@ int command_simulate(int argc, char **argv)
 	} else if (s.text[HELP]) {
 		result = help();
 	} else if (run(&s, &error) != WEIR_OK) {
-		command_fail("simulate", "%s", error.message);
+		if (*error.message)
+			command_fail("simulate", "%s", error.message);
 		result = EXIT_TROUBLE;
 	}
 	trace_close(&s.trace);

@@ -1,5 +1,8 @@
 /* dictionary.c: the file of a dictionary, beside the file that names it. */
-#include "readers/read.h"
+#include <unistd.h>
+
+#include "base/error.h"
+#include "readers/source.h"
 
 int read_dictionary_file(struct weir_config *config, const char *directory, const char *name,
                          const struct dictionary **out, struct weir_error *error)
@@ -16,5 +19,7 @@ int read_dictionary_file(struct weir_config *config, const char *directory, cons
 		path[before - 1] = '/';
 	}
 	memcpy(path + before, name, len);
+	if (is_beside && access(path, F_OK) != 0 && access(name, F_OK) == 0)
+		path += before;
 	return weir_private_config_dictionary(config, path, out, error);
 }

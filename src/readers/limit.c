@@ -55,7 +55,7 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 {
 	const struct node_key key = {"algorithm", .words = algorithm_words()};
 	const yaml_node_t *value = node_find(reader, limit, key.name);
-	struct node_words known = {0};
+	struct phrase known = {0};
 
 	if (!value)
 		return node_error(reader, limit, "expected algorithm in a limit, found none");
@@ -64,7 +64,7 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 		    !slice_equal(node_slice(value), slice_of(later_algorithms[i])))
 			continue;
 		for (const struct word *word = key.words; word->name; word++)
-			node_words_add(&known, slice_of(word->name));
+			phrase_add(&known, slice_of(word->name));
 		return node_error(reader, value,
 		                  "expected algorithm to be one of %s, found \"%s\", which is not "
 		                  "supported yet", known.text, later_algorithms[i]);
@@ -165,6 +165,7 @@ static int read_limit(struct reader *reader, struct node_name *name, const yaml_
 	struct rules_limit *limit = element;
 	int status = node_name(reader, name->node, &limit->options.name);
 
+	limit->file = reader->file;
 	limit->line = (unsigned)name->node->start_mark.line + 1;
 	limit->column = (unsigned)name->node->start_mark.column + 1;
 	if (status == WEIR_OK && rules_reserved_name(slice_of(limit->options.name)))

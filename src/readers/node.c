@@ -7,53 +7,19 @@
 
 #include "base/number.h"
 #include "rules/rate.h"
-
-#define FOUND_MAX 48 /* bytes of the file that a message repeats */
+#include "rules/remark.h"
 
 static_assert(sizeof(enum rules_mode) == sizeof(unsigned), "node_word writes enums");
 
-void node_words_add(struct node_words *words, struct slice name)
+struct phrase node_found(const yaml_node_t *node)
 {
-	static const char more[] = ", …";
-	/* Until it is full there is always room for `more`. */
-	bool fits = !words->full && words->len + 2 + name.len + sizeof more <= sizeof words->text;
-	int written = 0;
+	struct phrase found = {0};
 
-	if (fits)
-		written = sprintf(words->text + words->len, "%s%.*s", words->len ? ", " : "", (int)name.len,
-		                  name.data);
-	else if (!words->full)
-		written = sprintf(words->text + words->len, "%s", more);
-	words->full = !fits;
-	words->len += (size_t)written;
-}
-
-struct node_words node_found(const yaml_node_t *node)
-{
-	struct node_words found = {0};
-	struct slice text;
-	size_t len;
-
-	if (node->type != YAML_SCALAR_NODE) {
-		node_words_add(&found,
-		               node->type == YAML_MAPPING_NODE ? SLICE("a mapping") : SLICE("a list"));
-		return found;
-	}
-	if (node_is_nothing(node)) {
-		node_words_add(&found, SLICE("nothing"));
-		return found;
-	}
-	text = node_slice(node);
-	len = u64_min(text.len, FOUND_MAX);
-	while (len < text.len && len > 0 && ((unsigned char)text.data[len] & 0xc0) == 0x80)
-		len--;
-	found.text[found.len++] = '"';
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)text.data[i];
-
-		found.text[found.len++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-	}
-	strcpy(found.text + found.len, len < text.len ? "…\"" : "\"");
+	if (node->type == YAML_SCALAR_NODE && !node_is_nothing(node))
+		return phrase_quote(node_slice(node));
+	phrase_add(&found, node->type == YAML_MAPPING_NODE    ? SLICE("a mapping")
+	                   : node->type == YAML_SEQUENCE_NODE ? SLICE("a list")
+	                                                      : SLICE("nothing"));
 	return found;
 }
 
@@ -96,11 +62,11 @@ static bool has_key(const struct node_key *key, unsigned variant)
 static int unknown_key(struct reader *reader, const yaml_node_t *node,
                        const struct node_table *table, unsigned variant)
 {
-	struct node_words known = {0};
+	struct phrase known = {0};
 
 	for (size_t i = 0; i < table->count; i++)
 		if (has_key(&table->keys[i], variant))
-			node_words_add(&known, slice_of(table->keys[i].name));
+			phrase_add(&known, slice_of(table->keys[i].name));
 	return node_error(reader, node, "expected a key of %s (%s), found %s", table->what, known.text,
 	                  node_found(node).text);
 }
@@ -183,7 +149,7 @@ int node_text(struct reader *reader, const struct node_key *key, const yaml_node
 
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out)
 {
-	static const struct node_key name = {.name = "a name", .min = 1, .max = NODE_NAME_MAX};
+	static const struct node_key name = {.name = "a name", .min = 1, .max = RULES_NAME_MAX};
 
 	return node_text(reader, &name, node, out);
 }
@@ -231,7 +197,7 @@ int node_duration(struct reader *reader, const struct node_key *key, const yaml_
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field)
 {
-	struct node_words known = {0};
+	struct phrase known = {0};
 
 	for (const struct word *word = key->words; word->name; word++) {
 		if (value->type == YAML_SCALAR_NODE &&
@@ -239,7 +205,7 @@ int node_word(struct reader *reader, const struct node_key *key, const yaml_node
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
-		node_words_add(&known, slice_of(word->name));
+		phrase_add(&known, slice_of(word->name));
 	}
 	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
 	                  node_found(value).text);
@@ -247,24 +213,18 @@ int node_word(struct reader *reader, const struct node_key *key, const yaml_node
 
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
 {
-	struct arena *arena = &reader->config->arena;
-	struct rules_warning *warning = arena_alloc(arena, sizeof *warning);
 	char text[512];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	if (!warning || !(warning->text = arena_copy(arena, slice_of(text))))
-		return node_no_memory(reader);
-	warning->line = (unsigned)node->start_mark.line + 1;
-	warning->column = (unsigned)node->start_mark.column + 1;
-	if (reader->warned)
-		reader->warned->next = warning;
-	else
-		reader->config->warnings = warning;
-	reader->warned = warning;
-	return WEIR_OK;
+	return remark_add(reader->config,
+	                  REMARK_WARNING(reader->file, (unsigned)node->start_mark.line + 1,
+	                                 (unsigned)node->start_mark.column + 1),
+	                  "%s", text) == WEIR_OK
+	           ? WEIR_OK
+	           : node_no_memory(reader);
 }
 
 static size_t digits_end(struct slice text, size_t from)

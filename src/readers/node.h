@@ -15,10 +15,11 @@
 
 #include "base/error.h"
 #include "base/word.h"
+#include "readers/phrase.h"
 #include "rules/model.h"
 
 #define NODE_KEYS_MAX  24 /* rows of a table */
-#define NODE_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
+#define RULES_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 
 /* A node with its name: all limits, or all rules; sorted by name. */
@@ -34,8 +35,7 @@ struct reader {
 	const char *directory;          /* that names of files are relative to; NULL: the working one */
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
-	struct rules_warning *warned;   /* the last of the config's warnings; NULL: none yet */
-	struct carried *carried;        /* the config's, still writable; NULL: none yet */
+	const char *file;               /* that the text is of; NULL: none */
 };
 
 struct node_key {
@@ -114,7 +114,7 @@ int node_nested(struct reader *reader, const struct node_key *key, const yaml_no
 int node_items(struct reader *reader, const yaml_node_t *node, const struct node_items *items,
                struct node_array *out, struct node_name **names);
 
-/** `node` as a name of 1 to NODE_NAME_MAX bytes. */
+/** `node` as a name of 1 to RULES_NAME_MAX bytes. */
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out);
 
 /** Sorts `names`; an error where two are equal. `what`: "limit". */
@@ -154,17 +154,8 @@ static inline size_t node_pair_count(const yaml_node_t *mapping)
 /** The end of the number at `from`, such as 7, -1 or 2.50, or `from` when there is none. */
 size_t node_number_end(struct slice text, size_t from);
 
-/* A list of words for a message. */
-struct node_words {
-	char text[128];
-	size_t len;
-	bool full;
-};
-
-/** Appends `, name`, or once an ellipsis when it is full. */
-void node_words_add(struct node_words *words, struct slice name);
 /** The text of a node for a message, quoted and cut to a few words. */
-struct node_words node_found(const yaml_node_t *node);
+struct phrase node_found(const yaml_node_t *node);
 
 #define node_error(reader, node, ...)                                                              \
 	error_set_at((reader)->error, WEIR_EINVAL, (unsigned)(node)->start_mark.line + 1,              \

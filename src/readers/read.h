@@ -3,6 +3,10 @@
 #define READERS_READ_H
 
 #include "readers/node.h"
+#include "readers/source.h"
+
+/** Text in YAML into an empty config. On error the config has no limits and no rules. */
+int yaml_read(struct weir_config *config, const struct source *source, struct weir_error *error);
 
 /** `limits:` into an array of the config and the reader's index of names. */
 int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -33,13 +37,6 @@ int read_shared_limits(struct reader *reader, const struct node_name *names);
 /** `match:` into an array of struct rules_condition. */
 int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);
-
-/**
- * The dictionary of a file whose name is relative to `directory`, or to the working directory where
- * that is NULL. Errors as of dictionary_open.
- */
-int read_dictionary_file(struct weir_config *config, const char *directory, const char *name,
-                         const struct dictionary **out, struct weir_error *error);
 
 /** `node`, an attribute's name, into a const char *; the config lists those that proxies carry. */
 int read_attribute(struct reader *reader, struct node_name *name, const yaml_node_t *node,

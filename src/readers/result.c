@@ -1,18 +1,8 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
-#include "base/answer.h"
 #include "base/buffer.h"
+#include "readers/compact.h"
 #include "readers/read.h"
-
-#define RESULT_MAX 4096 /* bytes: it goes out with every denial */
-
-/* JSON has no numbers with leading zeros: 007 is text. */
-static bool is_json_number(struct slice text)
-{
-	size_t first = text.len > 0 && text.data[0] == '-';
-	bool padded = text.len > first + 1 && text.data[first] == '0' && text.data[first + 1] != '.';
-
-	return text.len > 0 && !padded && node_number_end(text, 0) == text.len;
-}
+#include "readers/reserved.h"
 
 static bool is_json_word(struct slice text)
 {
@@ -34,7 +24,7 @@ static void add_scalar(const yaml_node_t *node, struct buffer *out)
 
 	if (node_is_nothing(node))
 		buffer_add_text(out, "null");
-	else if (plain && (is_json_word(text) || is_json_number(text)))
+	else if (plain && (is_json_word(text) || (text.len > 0 && compact_number(text) == text.len)))
 		buffer_add_slice(out, text);
 	else
 		add_string(text, out);
@@ -88,27 +78,17 @@ static int add_node(struct reader *reader, const yaml_node_t *node, struct buffe
 	return WEIR_OK;
 }
 
-/* The fields stand beside those of our own; some readers of JSON do not tell case. */
+/* The fields stand beside those of our own. */
 static int check_names(struct reader *reader, const yaml_node_t *node)
 {
-	static const struct slice ours[] = {
-#define NAME(name) SLICE(#name),
-	    ANSWER_FIELDS(NAME)
-#undef NAME
-	};
 	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
-	struct node_words known = {0};
 
-	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		node_words_add(&known, ours[i]);
 	for (size_t i = 0; i < node_pair_count(node); i++) {
 		const yaml_node_t *name = node_at(reader, pairs[i].key);
 
-		for (size_t j = 0; j < sizeof ours / sizeof *ours; j++)
-			if (slice_equal_nocase(node_slice(name), ours[j]))
-				return node_error(reader, name,
-				                  "expected a name that the answer itself does not use (%s), found %s",
-				                  known.text, node_found(name).text);
+		if (reserved_field(node_slice(name)))
+			return node_error(reader, name, RESERVED_EXPECTED, reserved_fields().text,
+			                  node_found(name).text);
 	}
 	return WEIR_OK;
 }

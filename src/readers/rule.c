@@ -26,10 +26,10 @@ static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
 
 static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 {
-	struct node_words known = {0};
+	struct phrase known = {0};
 
 	for (size_t i = 0; i < reader->config->limit_count; i++)
-		node_words_add(&known, reader->limits[i].text);
+		phrase_add(&known, reader->limits[i].text);
 	return node_error(reader, node, "expected the name of a limit (%s), found %s",
 	                  known.len ? known.text : "there are none", node_found(node).text);
 }
@@ -161,6 +161,9 @@ static int read_rule(struct reader *reader, struct node_name *name, const yaml_n
 	}
 	name->text = slice_of(rule->name);
 	name->node = values[RULE_NAME] ? values[RULE_NAME] : node;
+	rule->file = reader->file;
+	rule->line = (unsigned)name->node->start_mark.line + 1;
+	rule->column = (unsigned)name->node->start_mark.column + 1;
 	return WEIR_OK;
 }
 

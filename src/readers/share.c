@@ -27,12 +27,12 @@ static bool same_key(const struct rules_rule *a, const struct rules_rule *b)
 	return same;
 }
 
-static struct node_words key_words(const struct rules_rule *rule)
+static struct phrase key_words(const struct rules_rule *rule)
 {
-	struct node_words words = {0};
+	struct phrase words = {0};
 
 	for (size_t i = 0; i < rule->key_count; i++)
-		node_words_add(&words, slice_of(rule->key[i]));
+		phrase_add(&words, slice_of(rule->key[i]));
 	return words;
 }
 

@@ -7,13 +7,10 @@
  * keys that are not text, a second document, and deep nesting, for which
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
-#include <stdlib.h>
-
-#include "base/file.h"
+#include "base/buffer.h"
 #include "rules/rate.h"
 #include "readers/read.h"
 
-#define FILE_MAX     ((size_t)16 << 20)
 #define NODES_MAX    65536
 #define CONNECTIONS_MAX 10000000
 #define TEXT_MAX     4096
@@ -111,8 +108,8 @@ static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST},
 static const struct node_key file_keys[] = {
     {"listen", node_nested, .nested = &listen_table},
     {"store", read_store, FIELD(store)},
-    {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = NODE_NAME_MAX},
-    {"store_group", node_text, FIELD(store_group), .min = 1, .max = NODE_NAME_MAX},
+    {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = RULES_NAME_MAX},
+    {"store_group", node_text, FIELD(store_group), .min = 1, .max = RULES_NAME_MAX},
     {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
     {"sync", node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
      .max = UINT64_MAX},
@@ -282,51 +279,17 @@ static int read_tree(struct reader *reader, struct slice text)
 	return status;
 }
 
-int weir_config_read_yaml(const char *text, size_t len, const char *directory, weir_config **out,
-                          struct weir_error *error)
+int yaml_read(struct weir_config *config, const struct source *source, struct weir_error *error)
 {
 	struct reader reader = {
-	    .config = weir_private_config_new(), .directory = directory, .error = error};
-	struct slice rest = {text ? text : "", len};
+	    .config = config, .error = error, .file = source->file, .directory = source->directory};
+	struct slice rest = source->text;
 	int status;
 
-	*out = NULL;
-	if (!reader.config)
-		return node_no_memory(&reader);
 	/* libyaml would count a byte order mark as a column, and so as indentation. */
 	slice_skip(&rest, SLICE("\xef\xbb\xbf"));
-	status = len > FILE_MAX ? error_set(error, WEIR_ELONG, "expected at most 16 MiB, found more")
-	                        : check_text(&reader, rest);
-	if (status == WEIR_OK)
-		status = read_tree(&reader, rest);
-	if (status == WEIR_OK)
-		*out = reader.config;
-	else
-		weir_config_close(reader.config);
-	return status;
-}
-
-static int read_in_place(const char *path, struct slice text, weir_config **out,
-                         struct weir_error *error)
-{
-	const char *slash = strrchr(path, '/');
-	char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : NULL;
-	int status = slash && !directory
-	                 ? error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM))
-	                 : weir_config_read_yaml(text.data, text.len, directory, out, error);
-
-	free(directory);
-	return status;
-}
-
-int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error)
-{
-	struct buffer text = {0};
-	int status = file_read(path, FILE_MAX, &text, error);
-
-	*out = NULL;
-	if (status == WEIR_OK)
-		status = read_in_place(path, (struct slice){text.data, text.len}, out, error);
-	buffer_free(&text);
+	status = check_text(&reader, rest) ?: read_tree(&reader, rest);
+	if (status != WEIR_OK) /* which may be half read */
+		config->limit_count = config->rule_count = 0;
 	return status;
 }

@@ -10,7 +10,7 @@ enum form {
 	FORM_WRONG, /* one that can't be: see `expected` */
 };
 
-#define FORM_EXPECTED_NUMBERS                                                                     \
+#define FORM_EXPECTED_NUMBERS                                                                      \
 	"a range such as 1-5 of whole numbers of 64 bits, the smaller one first"
 #define FORM_EXPECTED_ADDRESSES "a range of addresses such as 10.0.0.0/8 or 10.0.0.1-10.0.0.9"
 

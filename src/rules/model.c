@@ -11,6 +11,7 @@ struct weir_config *weir_private_config_new(void)
 	if (config)
 		*config = (struct weir_config){
 		    .nodes = 1,
+		    .koala.timezone = RULES_KOALA_TIMEZONE,
 		    .prefix = RULES_KEY_PREFIX,
 		    .store_timeout_ns = RULES_STORE_TIMEOUT_NS,
 		    .denied_cache_ns = RULES_DENIED_CACHE_NS,

@@ -68,6 +68,7 @@ struct rules_condition {
 /* The value of `store`, and where it stands. */
 struct rules_store {
 	const char *text; /* a URL may hold a password; NULL: not given */
+	const char *file; /* where it stands */
 	unsigned line, column;
 };
 
@@ -76,11 +77,14 @@ struct rules_limit {
 	enum rules_failure on_store_failure;
 	struct rules_store store; /* "memory" is the server's own table; NULL: the config's */
 	unsigned chunk_percent;   /* of its quota that a server takes at once; 0: each request asks */
-	unsigned line, column;    /* where it stands, for errors found later */
+	const char *file;         /* where it stands, for errors found later; NULL: in no file */
+	unsigned line, column;
 };
 
 struct rules_rule {
 	const char *name; /* never NULL: "rule-3" when the file gives none */
+	const char *file; /* where it stands, as of a limit */
+	unsigned line, column;
 	const struct rules_condition *conditions;
 	size_t condition_count;
 	const char *const *key; /* attribute names */
@@ -104,11 +108,15 @@ struct rules_rule {
 /* A provider gives each customer a network of this size or larger, so keys count by it. */
 #define RULES_IPV6_PREFIX 64
 
-/* About a line that is legal, but unlikely meant. */
-struct rules_warning {
-	unsigned line, column;
-	const char *text;
-	const struct rules_warning *next; /* in the order in which they were found */
+struct rules_remark {
+	struct weir_config_remark said;
+	struct rules_remark *next;
+};
+
+/* What was found wrong, or unlikely meant. Of a configuration that is complete, warnings only. */
+struct rules_remarks {
+	struct rules_remark *first, *last; /* NULL: none */
+	size_t count, errors;
 };
 
 /* Koala's callers. */
@@ -133,6 +141,8 @@ struct rules_dictionary {
 	struct dictionary *dictionary;
 	struct rules_dictionary *next;
 };
+
+#define RULES_NAME_MAX 64 /* bytes of a limit's, a rule's or an attribute's name */
 
 #define RULES_CONNECTIONS  10000
 #define RULES_IDLE_HTTP_NS (300 * NS_PER_S)
@@ -174,8 +184,9 @@ struct weir_config {
 	enum rules_order order;
 	struct rules_koala koala;
 	struct rules_dictionary *dictionaries; /* each path once */
+	const char *file; /* our own one, which the settings are from; NULL: none */
 	const struct rules_file *files;       /* in the order in which they were read */
-	const struct rules_warning *warnings; /* NULL: none */
+	struct rules_remarks remarks;
 	struct carried_list carried;          /* what rules want to know of a proxied request */
 };
 

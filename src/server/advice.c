@@ -14,8 +14,14 @@ struct advice {
 	void *context;
 };
 
-__attribute__((format(printf, 4, 5))) static void advise(const struct advice *advice, unsigned line,
-                                                         unsigned column, const char *format, ...)
+/* A place in a file; line 0: none. */
+struct spot {
+	const char *file;
+	unsigned line, column;
+};
+
+__attribute__((format(printf, 3, 4))) static void advise(const struct advice *advice,
+                                                         struct spot spot, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -23,7 +29,9 @@ __attribute__((format(printf, 4, 5))) static void advise(const struct advice *ad
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	advice->say(advice->context, &(struct rules_warning){line, column, text, NULL});
+	advice->say(advice->context,
+	            &(struct weir_config_remark){
+	                .path = spot.file, .line = spot.line, .column = spot.column, .text = text});
 }
 
 /* Where a limit names its Redis; NULL: it counts in the table, or not at all. */
@@ -63,7 +71,8 @@ static void check_nodes(const struct advice *advice)
 	               (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
 
 	if (store)
-		advise(advice, in_file ? store->line : 0, in_file ? store->column : 0,
+		advise(advice,
+		       in_file ? (struct spot){store->file, store->line, store->column} : (struct spot){0},
 		       "expected `nodes` beside a store at Redis, found none: while Redis is away, each "
 		       "server would grant the whole quota of limits whose on_store_failure is local");
 }
@@ -73,22 +82,23 @@ static void check_chunk(const struct advice *advice, const struct rules_limit *l
 {
 	uint64_t units = quota / 100 * limit->chunk_percent + quota % 100 * limit->chunk_percent / 100;
 	uint64_t nodes = advice->config->has_nodes ? advice->config->nodes : 2;
+	struct spot spot = {limit->file, limit->line, limit->column};
 
 	if (!rules_store(limit, advice->plan->redis))
-		advise(advice, limit->line, limit->column,
+		advise(advice, spot,
 		       "expected a store at Redis beside chunk, found none: limit \"%s\" is in this "
 		       "server's own "
 		       "table",
 		       limit->options.name);
 	else if (units < 2)
 		advise(
-		    advice, limit->line, limit->column,
+		    advice, spot,
 		    "expected a chunk of 2 units at least, found %u%% of %llu: limit \"%s\" asks Redis for "
 		    "each request",
 		    limit->chunk_percent, (unsigned long long)quota, limit->options.name);
 	else if (nodes * limit->chunk_percent > 100)
 		advise(
-		    advice, limit->line, limit->column,
+		    advice, spot,
 		    "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: limit "
 		    "\"%s\" may deny at one server what another one holds unused",
 		    (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
@@ -104,7 +114,7 @@ static void check_limit(const struct advice *advice, const struct rules_limit *l
 		check_chunk(advice, limit, compiled->algo.quota);
 	if (in_file && limit->store.text && !rules_store(limit, NULL))
 		advise(
-		    advice, limit->store.line, limit->store.column,
+		    advice, (struct spot){limit->store.file, limit->store.line, limit->store.column},
 		    "expected no memory beside a store in a file, found it: limit \"%s\" is in the file as "
 		    "all limits that are not at Redis",
 		    limit->options.name);

@@ -6,7 +6,7 @@
 #include "server/settings.h"
 
 /* `warning` lives until it returns; its line is 0 where a flag says it. */
-typedef void advice_say(void *context, const struct rules_warning *warning);
+typedef weir_config_say advice_say;
 
 /** Tells `say` of each, in the order of the file. `engine` is compiled from `config`. */
 void advice_give(const struct weir_config *config, const weir_engine *engine,

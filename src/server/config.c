@@ -7,39 +7,17 @@
 #include "engine/engine.h"
 #include "rules/model.h"
 
-static bool is_koala(const char *path)
+static int read_rules(const struct weir_config_files *files, struct weir_config **out,
+                      struct weir_error *error)
 {
-	size_t len = strlen(path);
-
-	return len > 5 && strcmp(path + len - 5, ".conf") == 0;
+	if (files->count > 0)
+		return weir_config_read_files(files, out, error);
+	*out = weir_private_config_new();
+	return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-int server_config_read(const char *path, struct weir_config **out, struct weir_error *error)
-{
-	*out = NULL;
-	if (is_koala(path))
-		return error_set(error, WEIR_EUNSUPPORTED,
-		                 "expected YAML, found Koala's language, which is not supported yet");
-	return weir_config_read_file(path, out, error);
-}
-
-static int read_rules(const char *path, struct weir_config **out, struct weir_error *error)
-{
-	struct weir_error inner = {0};
-	int status;
-
-	if (!path) {
-		*out = weir_private_config_new();
-		return *out ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
-	}
-	status = server_config_read(path, out, &inner);
-	if (status != WEIR_OK && inner.line == 0)
-		return error_set(error, status, "%s: %s", path, inner.message);
-	*error = inner;
-	return status;
-}
-
-int server_config_open(const char *path, struct server_config **out, struct weir_error *error)
+int server_config_open(const struct weir_config_files *files, struct server_config **out,
+                       struct weir_error *error)
 {
 	struct server_config *config = calloc(1, sizeof *config);
 	int status;
@@ -47,7 +25,7 @@ int server_config_open(const char *path, struct server_config **out, struct weir
 	*out = NULL;
 	if (!config)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = read_rules(path, &config->rules, error);
+	status = read_rules(files, &config->rules, error);
 	if (status != WEIR_OK) {
 		free(config);
 		return status;

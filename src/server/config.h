@@ -29,15 +29,12 @@ struct server_config {
 	uint64_t stores;    /* that complete steps later and that limits are at: a bit for each index */
 };
 
-/** Reads a file in the language that its name tells. Errors as weir_config_read_file. */
-int server_config_read(const char *path, struct weir_config **out, struct weir_error *error);
-
 /**
- * Reads the file at `path` (NULL: no rules). Errors (`error` is not NULL) as
- * weir_config_read_file; *out is NULL then. A message without a line names the file. The caller
- * owns a reference.
+ * Reads files; without any there are no rules. Errors as weir_config_read_files; *out is NULL
+ * then. The caller owns a reference.
  */
-int server_config_open(const char *path, struct server_config **out, struct weir_error *error);
+int server_config_open(const struct weir_config_files *files, struct server_config **out,
+                       struct weir_error *error);
 
 /**
  * The engine of `rules`, whose limits are at the stores that they name: opens these, and connects to

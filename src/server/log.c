@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/number.h"
 #include "base/os.h"
 
@@ -299,6 +300,17 @@ void log_add_error(struct buffer *out, const char *path, const struct weir_error
 		buffer_printf(out, "%s: error: %s", path, error->message);
 }
 
+void log_add_remark(struct buffer *out, const struct weir_config_remark *remark)
+{
+	const char *kind = remark->is_error ? "error" : "warning";
+
+	if (remark->line > 0)
+		buffer_printf(out, "%s:%u:%u: ", remark->path, remark->line, remark->column);
+	else if (remark->path)
+		buffer_printf(out, "%s: ", remark->path);
+	buffer_printf(out, "%s: %s", kind, remark->text);
+}
+
 void log_error(struct log *log, const char *event, const char *path,
                const struct weir_error *error)
 {
@@ -315,6 +327,24 @@ void log_error(struct log *log, const char *event, const char *path,
 		log_say(log, LOG_ERROR, event, {"message", place.failed ? error->message : place.data});
 		buffer_free(&place);
 	}
+}
+
+void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark)
+{
+	struct weir_error error;
+
+	if (!remark->is_error && remark->line == 0) {
+		log_say(log, LOG_WARNING, event, {"message", remark->text});
+		return;
+	}
+	if (!remark->is_error) {
+		log_say(log, LOG_WARNING, event, {"file", remark->path}, {"line", .number = remark->line},
+		        {"column", .number = remark->column}, {"message", remark->text});
+		return;
+	}
+	error_set_at(&error, WEIR_EINVAL, remark->line, remark->column, "%s%s%s",
+	             remark->line ? "" : remark->path, remark->line ? "" : ": ", remark->text);
+	log_error(log, event, remark->path, &error);
 }
 
 uint64_t log_dropped(const struct log *log)

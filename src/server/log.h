@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weir/weir.h>
+#include <weir/rules.h>
 
 #include "base/buffer.h"
 
@@ -61,6 +61,9 @@ void log_plain(struct log *log, const char *line);
 void log_error(struct log *log, const char *event, const char *path,
                const struct weir_error *error);
 
+/** What was found in a file: an error as log_error, a warning with its place in fields. */
+void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark);
+
 /** Waits until all lines are written, `timeout_ms` at most. False: some are not. */
 bool log_flush(struct log *log, uint64_t timeout_ms);
 
@@ -69,5 +72,7 @@ uint64_t log_dropped(const struct log *log);
 
 /** Appends "FILE:LINE:COL: error: …", or "FILE: error: …" where no place is known. */
 void log_add_error(struct buffer *out, const char *path, const struct weir_error *error);
+/** The same of a remark, which may be a warning. */
+void log_add_remark(struct buffer *out, const struct weir_config_remark *remark);
 
 #endif

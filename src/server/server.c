@@ -21,6 +21,7 @@
 
 struct server {
 	struct settings settings;
+	char files[SETTINGS_NAMES_MAX];
 	struct settings_plan plan;
 	struct worker_shared shared;
 	struct server_config *config; /* the one that the workers see */
@@ -228,16 +229,11 @@ static void say_room(const struct server *server)
 	}
 }
 
-static void say_warning(void *context, const struct rules_warning *warning)
+static void say_warning(void *context, const struct weir_config_remark *warning)
 {
 	const struct server *server = context;
 
-	if (warning->line == 0)
-		log_say(server->shared.log, LOG_WARNING, "config_warning", {"message", warning->text});
-	else
-		log_say(server->shared.log, LOG_WARNING, "config_warning",
-		        {"file", server->settings.text[SETTING_CONFIG]}, {"line", .number = warning->line},
-		        {"column", .number = warning->column}, {"message", warning->text});
+	log_remark(server->shared.log, "config_warning", warning);
 }
 
 /* Warns of likely mistakes about stores. */
@@ -246,27 +242,53 @@ static void say_advice(struct server *server)
 	advice_give(server->config->rules, server->config->engine, &server->plan, say_warning, server);
 }
 
+/* Tells of errors in files as the event that they prevent, and remembers that. */
+struct teller {
+	struct log *log;
+	const char *event;
+	bool told;
+};
+
+static void tell(void *context, const struct weir_config_remark *remark)
+{
+	struct teller *teller = context;
+
+	if (!remark->is_error)
+		return;
+	log_remark(teller->log, teller->event, remark);
+	teller->told = true;
+}
+
+/* Reads the files; `event` is what errors prevent, and `error` has no message if it is told. */
+static int read_files(struct server *server, const char *event, struct server_config **out,
+                      struct weir_error *error)
+{
+	struct teller teller = {server->shared.log, event, false};
+	const struct weir_config_files files = {.paths = server->settings.files,
+	                                        .count = server->settings.file_count,
+	                                        .say = tell,
+	                                        .context = &teller};
+	int status = server_config_open(&files, out, error);
+
+	return teller.told ? error_set(error, status, "%s", "") : status;
+}
+
 /* Everything that can fail happens beside the running configuration. */
-static int reload_config(struct server *server, struct weir_error *error)
+static int reload_config(struct server *server, struct server_config *config,
+                         struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
-	struct server_config *config;
 	struct settings_plan wanted;
-	int status = server_config_open(server->settings.text[SETTING_CONFIG], &config, error);
+	int status = settings_resolve(&server->settings, config->rules, &wanted, error);
 
-	if (status != WEIR_OK)
-		return status;
-	status = settings_resolve(&server->settings, config->rules, &wanted, error);
 	if (status == WEIR_OK)
 		status = server_config_compile(config, shared->table, &shared->stores, shared->metrics,
 		                               error);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++)
 		if (worker_reach(&server->workers[i]) != WEIR_OK)
 			status = error_set(error, WEIR_ENOMEM, "out of memory");
-	if (status != WEIR_OK) {
-		server_config_drop(config);
+	if (status != WEIR_OK)
 		return status;
-	}
 	say_what_needs_a_restart(server, config->rules, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_succeed(&server->config, config);
@@ -277,18 +299,23 @@ static int reload_config(struct server *server, struct weir_error *error)
 	return WEIR_OK;
 }
 
-static void reload_file(struct server *server, const char *path)
+static void reload_files(struct server *server)
 {
 	struct log *log = server->shared.log;
+	struct server_config *config;
 	struct weir_error error = {0};
-	int status = reload_config(server, &error);
+	int status = read_files(server, "reload_failed", &config, &error);
 
+	if (status == WEIR_OK)
+		status = reload_config(server, config, &error);
 	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
 	if (status != WEIR_OK) {
-		log_error(log, "reload_failed", path, &error);
+		if (*error.message)
+			log_error(log, "reload_failed", config ? config->rules->file : NULL, &error);
+		server_config_drop(config);
 		return;
 	}
-	log_say(log, LOG_INFO, "reloaded", {"file", path},
+	log_say(log, LOG_INFO, "reloaded", {"file", server->files},
 	        {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count});
 	say_room(server);
@@ -297,11 +324,9 @@ static void reload_file(struct server *server, const char *path)
 
 static void reload(struct server *server)
 {
-	const char *path = server->settings.text[SETTING_CONFIG];
-
 	notify_reloading();
-	if (path)
-		reload_file(server, path);
+	if (server->settings.file_count > 0)
+		reload_files(server);
 	else
 		log_say(server->shared.log, LOG_WARNING, "reload_failed",
 		        {"message", "nothing to reload: started without a file"});
@@ -343,10 +368,8 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 
 static void say_started(struct server *server)
 {
-	const char *path = server->settings.text[SETTING_CONFIG];
-
 	log_say(server->shared.log, LOG_INFO, "started", {"version", weir_version()},
-	        {"file", path ? path : ""}, {"limits", .number = server->config->rules->limit_count},
+	        {"file", server->files}, {"limits", .number = server->config->rules->limit_count},
 	        {"rules", .number = server->config->rules->rule_count},
 	        {"threads", .number = server->worker_count},
 	        {"capacity", .number = engine_capacity(server->shared.table)});
@@ -437,11 +460,10 @@ int server_run(const struct settings *flags)
 	struct server server = {.settings = *flags};
 	struct weir_error error = {0};
 	enum log_format format;
-	const char *path;
 	int status;
 
 	settings_add_environment(&server.settings, getenv);
-	path = server.settings.text[SETTING_CONFIG];
+	settings_names(&server.settings, server.files);
 	status = settings_log_format(&server.settings, &format, &error);
 	server.shared.log = log_open(format, STDERR_FILENO);
 	if (!server.shared.log) {
@@ -449,15 +471,16 @@ int server_run(const struct settings *flags)
 		return 1;
 	}
 	if (status == WEIR_OK)
-		status = server_config_open(path, &server.config, &error);
+		status = read_files(&server, "start_failed", &server.config, &error);
 	if (status == WEIR_OK)
 		status = open_server(&server, &error);
 	if (status == WEIR_OK)
 		status = serve(&server, &error);
 	if (status == WEIR_OK)
 		log_say(server.shared.log, LOG_INFO, "stopped");
-	else
-		log_error(server.shared.log, "start_failed", path, &error);
+	else if (*error.message)
+		log_error(server.shared.log, "start_failed", server.config ? server.config->rules->file : NULL,
+		          &error);
 	close_server(&server);
 	return status == WEIR_OK ? 0 : 1;
 }

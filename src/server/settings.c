@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -15,6 +16,13 @@
 #define DEFAULT_HTTP     "127.0.0.1:8080"
 #define DEFAULT_RESP     "127.0.0.1:6380"
 
+void settings_add(struct settings *settings, enum setting setting, const char *text)
+{
+	settings->text[setting] = text;
+	if (setting == SETTING_CONFIG && settings->file_count <= SETTINGS_FILES_MAX)
+		settings->files[settings->file_count++] = text;
+}
+
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name))
 {
 	static const char *const variables[] = {
@@ -27,8 +35,18 @@ void settings_add_environment(struct settings *settings, char *(*get)(const char
 		const char *value = settings->text[i] ? NULL : get(variables[i]);
 
 		if (value && *value)
-			settings->text[i] = value;
+			settings_add(settings, (enum setting)i, value);
 	}
+}
+
+void settings_names(const struct settings *settings, char out[SETTINGS_NAMES_MAX])
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < settings->file_count && len < SETTINGS_NAMES_MAX; i++)
+		len += (size_t)snprintf(out + len, SETTINGS_NAMES_MAX - len, "%s%s", i ? "," : "",
+		                        settings->files[i]);
 }
 
 int settings_log_format(const struct settings *settings, enum log_format *out,

@@ -26,8 +26,12 @@ enum setting {
 	SETTING_COUNT
 };
 
+#define SETTINGS_FILES_MAX 64
+
 struct settings {
 	const char *text[SETTING_COUNT]; /* as given; NULL: not given */
+	const char *files[SETTINGS_FILES_MAX + 1]; /* of each CONFIG; one more than may be */
+	size_t file_count;
 };
 
 #define SETTINGS_CAPACITY_DEFAULT 1000000 /* as the library's */
@@ -46,8 +50,15 @@ struct settings_plan {
 
 #define SETTINGS_THREADS_MAX 256
 
+/** A flag: a setting, of which the last counts, or one more file. */
+void settings_add(struct settings *settings, enum setting setting, const char *text);
+
 /** Fills in what no flag gave; `get` is getenv. An empty variable is not set. */
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name));
+
+/** The paths with commas between them, cut where there are many. */
+#define SETTINGS_NAMES_MAX 256
+void settings_names(const struct settings *settings, char out[SETTINGS_NAMES_MAX]);
 
 /** text or json, which is needed before there is a file; text on error (EINVAL). */
 int settings_log_format(const struct settings *settings, enum log_format *out,

@@ -167,6 +167,6 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     assert set(metrics) == described
     sources = "".join(path.read_text() for path in (ROOT / "src/server").glob("*.c"))
     events = set(re.findall(r'log_say\([^;]*?LOG_\w+,\s*"(\w+)"', sources))
-    events |= set(re.findall(r'log_error\([^;]*?"(\w+)"', sources))
+    events |= set(re.findall(r'log_(?:error|remark)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}

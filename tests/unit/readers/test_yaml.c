@@ -393,6 +393,8 @@ static void dictionaries_are_beside_the_rule_file(void **state)
 	describe(&config->rules[0], &found);
 	assert_string_equal(found.data, "a @staff(2); b ! @nets(1) @staff(2)");
 	files = config->files;
+	assert_string_equal(files->path, path);
+	files = files->next;
 	assert_string_equal(files->path + strlen(directory), "/staff");
 	assert_string_equal(files->next->path + strlen(directory), "/nets");
 	assert_null(files->next->next);

@@ -1,0 +1,43 @@
+/* method.h: the methods of Koala's language that count, as limits. */
+#ifndef ALGO_METHOD_H
+#define ALGO_METHOD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+#include "algo/parameter.h"
+#include "base/number.h"
+#include "base/slice.h"
+
+struct algo_method {
+	const char *name;
+	enum weir_algorithm algorithm;
+	bool has_base;   /* the threshold `base` */
+	bool gives_back; /* the thresholds `erase1` and `erase2` */
+	bool has_days;   /* a `time` of a day means the day of the calendar */
+};
+
+/** NULL: none that counts has that name. */
+const struct algo_method *algo_method_find(struct slice name);
+
+/* For messages. */
+#define ALGO_METHOD_NAMES "count, base, leak"
+
+/* The thresholds of a rule. */
+struct algo_thresholds {
+	uint64_t base, time_s, count;
+	const char *timezone; /* of days */
+};
+
+/* The longest time. */
+#define ALGO_METHOD_TIME_MAX_S (ALGO_PERIOD_MAX_NS / NS_PER_S)
+/** The largest count. */
+uint64_t algo_method_count_max(const struct algo_method *method);
+
+/** Options, without a name, of a limit by that method; `timezone` is not copied. */
+void algo_method_options(const struct algo_method *method, const struct algo_thresholds *thresholds,
+                         struct weir_limit_options *out);
+
+#endif

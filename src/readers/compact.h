@@ -1,0 +1,27 @@
+/* compact.h: JSON read strictly and written without blanks. */
+#ifndef READERS_COMPACT_H
+#define READERS_COMPACT_H
+
+#include "base/buffer.h"
+
+#define COMPACT_DEPTH_MAX  16  /* objects and lists in each other */
+#define COMPACT_FIELDS_MAX 256 /* of an object */
+
+struct compact {
+	struct slice rest;    /* what is not read yet; of a failure, where it is */
+	struct buffer out;    /* the caller's to bound and to free */
+	const char *expected; /* of a failure: what should stand at `rest`; NULL: no such field */
+	unsigned depth;
+	/** Optional: whether the outermost object may have a field of that name. */
+	bool (*field)(struct slice name);
+	struct slice wanted;             /* a name of the outermost object, and ... */
+	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0: there is none */
+};
+
+/** The length of the number that `text` begins with, 0: none. */
+size_t compact_number(struct slice text);
+
+/** Reads one object, and what is behind it stays in `rest`. */
+bool compact_object(struct compact *compact);
+
+#endif

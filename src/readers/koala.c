@@ -1,0 +1,376 @@
+/* koala.c: the sections and lines of a file, and the model that is made of them. */
+#include "readers/koala.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "rules/remark.h"
+
+enum section { BEFORE, DICTS, RULES, RESULT, SECTIONS };
+
+static const struct slice headers[SECTIONS] = {
+    [DICTS] = SLICE("[dicts]"),
+    [RULES] = SLICE("[rules]"),
+    [RESULT] = SLICE("[result]"),
+};
+
+#define ORDER "the sections [dicts], [rules] and [result], each once and in this order"
+
+unsigned koala_column(const struct koala *koala, const char *at)
+{
+	unsigned column = 1;
+
+	for (const char *p = koala->line.data; p < at; p++)
+		column += (*p & 0xc0) != 0x80;
+	return column;
+}
+
+static void remark(struct koala *koala, const char *at, bool is_error, const char *text)
+{
+	const struct weir_config_remark about = {.path = koala->file,
+	                                         .line = at ? koala->line_number : 0,
+	                                         .column = at ? koala_column(koala, at) : 0,
+	                                         .is_error = is_error};
+
+	if (remark_add(koala->config, &about, "%s", text) != WEIR_OK)
+		koala->no_memory = true;
+}
+
+void koala_error(struct koala *koala, const char *at, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	remark(koala, at, true, text);
+}
+
+void koala_warning(struct koala *koala, const char *at, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	remark(koala, at, false, text);
+}
+
+void koala_expected(struct koala *koala, struct slice found, const char *what)
+{
+	if (found.len == 0)
+		koala_error(koala, found.data, "expected %s, found nothing", what);
+	else
+		koala_error(koala, found.data, "expected %s, found %s", what, phrase_quote(found).text);
+}
+
+bool koala_ends(struct slice rest)
+{
+	rest = slice_trim(rest);
+	return rest.len == 0 || *rest.data == '#';
+}
+
+bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char expected[64];
+
+	if (parse_u64(text, out) && *out >= min && *out <= max)
+		return true;
+	snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)min,
+	         (unsigned long long)max);
+	koala_expected(koala, text, expected);
+	return false;
+}
+
+char *koala_copy(struct koala *koala, struct slice text)
+{
+	char *copy = arena_copy(&koala->config->arena, text);
+
+	if (!copy)
+		koala->no_memory = true;
+	return copy;
+}
+
+struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name)
+{
+	size_t count;
+	struct koala_dictionary *all = koala_dictionaries(koala, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (slice_equal(all[i].name, name))
+			return &all[i];
+	return NULL;
+}
+
+/* A comment behind a path, which may have a # inside. */
+static struct slice before_comment(struct slice line)
+{
+	for (size_t i = 1; i < line.len; i++)
+		if (line.data[i] == '#' && (line.data[i - 1] == ' ' || line.data[i - 1] == '\t'))
+			return (struct slice){line.data, i};
+	return line;
+}
+
+/* One that can't be read is remembered, too, so that rules which name it have no error. */
+static void open_dictionary(struct koala *koala, struct slice name, struct koala_dictionary *out)
+{
+	char *copy = koala_copy(koala, name);
+	struct weir_error error = {0};
+	char line[32] = "";
+	int status;
+
+	if (!copy)
+		return;
+	out->value.test = RULES_LISTED;
+	out->value.text = (struct slice){copy, name.len};
+	status =
+	    read_dictionary_file(koala->config, koala->directory, copy, &out->value.dictionary, &error);
+	koala->no_memory |= status == WEIR_ENOMEM;
+	if (error.line > 0)
+		snprintf(line, sizeof line, "line %u: ", error.line);
+	if (status != WEIR_OK)
+		koala_error(koala, name.data, "expected a dictionary, found %s: %s%s",
+		            phrase_quote(name).text, line, error.message);
+	buffer_add(&koala->dictionaries, out, sizeof *out);
+}
+
+/* name : path */
+static void read_dictionary(struct koala *koala, struct slice line)
+{
+	struct koala_dictionary dictionary = {.line = koala->line_number};
+	struct slice path = before_comment(line);
+	size_t count;
+
+	koala_dictionaries(koala, &count);
+	dictionary.name = slice_trim(slice_cut(&path, ':'));
+	path = slice_trim(path);
+	dictionary.column = koala_column(koala, dictionary.name.data);
+	if (count == KOALA_DICTIONARIES_MAX)
+		koala_error(koala, line.data, "expected at most %d dictionaries, found more",
+		            KOALA_DICTIONARIES_MAX);
+	else if (dictionary.name.len == 0 || path.len == 0)
+		koala_expected(koala, line, "a dictionary such as staff_ids : dicts/staff.dat");
+	else if (koala_dictionary(koala, dictionary.name))
+		koala_error(koala, dictionary.name.data, "expected each dictionary once, found %s again",
+		            phrase_quote(dictionary.name).text);
+	else
+		open_dictionary(koala, path, &dictionary);
+}
+
+static enum section section_named(struct slice line)
+{
+	enum section section = DICTS;
+
+	while (section < SECTIONS) {
+		struct slice rest = line;
+
+		if (slice_skip(&rest, headers[section]) && koala_ends(rest))
+			break;
+		section++;
+	}
+	return section;
+}
+
+static enum section read_header(struct koala *koala, struct slice line, enum section now)
+{
+	enum section next = section_named(line);
+
+	if (next == SECTIONS || next <= now)
+		koala_expected(koala, line, ORDER);
+	if (next == RESULT)
+		koala->result_line = koala->line_number;
+	return next == SECTIONS ? now : next;
+}
+
+static void read_line(struct koala *koala, struct slice line, enum section section)
+{
+	switch (section) {
+	case DICTS:
+		read_dictionary(koala, line);
+		break;
+	case RULES:
+		koala_read_rule(koala, line);
+		break;
+	case RESULT:
+		koala_read_result(koala, line);
+		break;
+	default:
+		koala_expected(koala, line, ORDER);
+		break;
+	}
+}
+
+/* Where `line` has a byte that no text has: no UTF-8, or a control character. NULL: nowhere. */
+static const char *find_strange(struct slice line)
+{
+	const char *p = line.data, *end = p + line.len;
+
+	while (p < end) {
+		size_t n = utf8_sequence((const unsigned char *)p, (size_t)(end - p));
+
+		if (n == 0 || ((unsigned char)*p < 0x20 && *p != '\t') || *p == 0x7f)
+			return p;
+		p += n;
+	}
+	return NULL;
+}
+
+static void read_lines(struct koala *koala, struct slice text)
+{
+	enum section section = BEFORE;
+
+	while (text.len > 0 && !koala->no_memory) {
+		struct slice line;
+		const char *strange;
+
+		koala->line = slice_cut(&text, '\n');
+		koala->line_number++;
+		line = koala->line;
+		if (line.len > 0 && line.data[line.len - 1] == '\r')
+			line.len--;
+		strange = find_strange(line);
+		if (strange) {
+			koala_error(koala, strange,
+			            "expected text in UTF-8 without control characters, found the byte 0x%02x",
+			            (unsigned char)*strange);
+			continue;
+		}
+		line = slice_trim(line);
+		if (koala_ends(line))
+			continue;
+		if (*line.data == '[')
+			section = read_header(koala, line, section);
+		else
+			read_line(koala, line, section);
+	}
+	if (koala->result_line == 0)
+		koala_error(koala, NULL, "expected the section [result], found none");
+}
+
+const struct koala_result *koala_result(const struct koala *koala, uint64_t number)
+{
+	const struct koala_result *all = (const void *)koala->results.data;
+
+	for (size_t i = 0; i < koala->results.len / sizeof *all; i++)
+		if (all[i].number == number)
+			return &all[i];
+	return NULL;
+}
+
+/* What a browse answers that no rule denies. */
+static void take_results(struct koala *koala)
+{
+	const char **const fields[] = {&koala->config->koala.unmatched,
+	                               &koala->config->koala.unexceeded};
+	static const char *const uses[] = {"no rule applies to", "no rule denies"};
+
+	for (uint64_t number = 0; number < sizeof fields / sizeof *fields; number++) {
+		const struct koala_result *result = koala_result(koala, number);
+
+		if (result)
+			*fields[number] = result->whole;
+		else if (remark_add(koala->config,
+		                    REMARK_ERROR(koala->file, koala->result_line, koala->result_line > 0),
+		                    "expected result %u, the answer to a request that %s, found none",
+		                    (unsigned)number, uses[number]) != WEIR_OK)
+			koala->no_memory = true;
+	}
+}
+
+static void take_result(struct koala *koala, struct koala_rule *rule)
+{
+	const struct koala_result *result = koala_result(koala, rule->result);
+	struct buffer text = {0};
+
+	if (!result) {
+		if (remark_add(koala->config,
+		               REMARK_ERROR(koala->file, rule->result_line, rule->result_column),
+		               "expected a result that the section [result] has, found %llu",
+		               (unsigned long long)rule->result) != WEIR_OK)
+			koala->no_memory = true;
+		return;
+	}
+	buffer_add_slice(&text, result->head);
+	buffer_add_u64(&text, rule->code);
+	buffer_add_slice(&text, result->tail);
+	if (text.failed)
+		koala->no_memory = true;
+	else
+		rule->rule.result = koala_copy(koala, (struct slice){text.data, text.len});
+	buffer_free(&text);
+}
+
+static void warn_of_unused(struct koala *koala)
+{
+	size_t count;
+	const struct koala_dictionary *all = koala_dictionaries(koala, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (!all[i].is_used &&
+		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
+		               "expected a rule that asks the dictionary %s, found none",
+		               phrase_quote(all[i].name).text) != WEIR_OK)
+			koala->no_memory = true;
+}
+
+/* An array twice: what was there, and then `more`. */
+static void *joined(struct arena *arena, const void *old, size_t old_count, size_t more,
+                    size_t size)
+{
+	char *all = arena_array(arena, old_count + more, size);
+
+	if (all && old_count)
+		memcpy(all, old, old_count * size);
+	return all;
+}
+
+/* All that was read goes behind what the config has. */
+static void add_to_config(struct koala *koala)
+{
+	struct weir_config *config = koala->config;
+	struct koala_rule *read = (void *)koala->rules.data;
+	size_t count = koala->rules.len / sizeof *read;
+	struct rules_rule *rules =
+	    joined(&config->arena, config->rules, config->rule_count, count, sizeof *rules);
+	struct rules_limit *limits =
+	    joined(&config->arena, config->limits, config->limit_count, count, sizeof *limits);
+	size_t *indexes = arena_array(&config->arena, count, sizeof *indexes);
+
+	if (!rules || !limits || !indexes) {
+		koala->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < count && !koala->no_memory; i++) {
+		take_result(koala, &read[i]);
+		if (read[i].limit.options.name) {
+			indexes[i] = config->limit_count;
+			limits[config->limit_count++] = read[i].limit;
+			read[i].rule.limits = &indexes[i];
+			read[i].rule.limit_count = 1;
+		}
+		rules[config->rule_count++] = read[i].rule;
+	}
+	config->limits = limits;
+	config->rules = rules;
+}
+
+int koala_read(struct weir_config *config, const struct source *source)
+{
+	struct koala koala = {.config = config, .file = source->file, .directory = source->directory};
+	struct slice text = source->text;
+
+	slice_skip(&text, SLICE("\xef\xbb\xbf"));
+	read_lines(&koala, text);
+	take_results(&koala);
+	add_to_config(&koala);
+	warn_of_unused(&koala);
+	config->order = RULES_FIRST;
+	koala.no_memory |= koala.dictionaries.failed || koala.rules.failed || koala.results.failed;
+	buffer_free(&koala.dictionaries);
+	buffer_free(&koala.rules);
+	buffer_free(&koala.results);
+	return koala.no_memory ? WEIR_ENOMEM : WEIR_OK;
+}

@@ -1,0 +1,231 @@
+/* koala_condition.c: the second part of a rule: `act=ask; uid>5; ip @ crawlers`. */
+#include <stdlib.h>
+
+#include "readers/koala.h"
+#include "rules/attribute.h"
+#include "rules/form.h"
+
+/* A condition's operator, and how its values are read. */
+struct operator
+{
+	struct slice text;
+	void (*read)(struct koala * koala, struct slice text, struct rules_condition * out);
+	bool negated;
+};
+
+static struct rules_value *add_values(struct koala *koala, size_t count,
+                                      struct rules_condition *condition)
+{
+	struct rules_value *values = arena_array(&koala->config->arena, count, sizeof *values);
+
+	if (!values)
+		koala->no_memory = true;
+	condition->values = values;
+	condition->value_count = values ? count : 0;
+	return values;
+}
+
+static void read_value(struct koala *koala, struct slice text, const char *attribute,
+                       struct rules_value *out)
+{
+	bool is_ip = strcmp(attribute, "ip") == 0;
+	const char *expected, *copy = koala_copy(koala, text);
+
+	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, copy ? text.len : 0}};
+	if (text.len == 0) {
+		koala_expected(koala, text, "a value");
+	} else if (slice_equal(text, SLICE("+"))) {
+		out->test = RULES_ANY;
+	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
+		koala_expected(koala, text, expected);
+	} else if (is_ip && out->test == RULES_EQUAL) {
+		koala_warning(koala, text.data,
+		              "expected an address, or a form of several, found %s: no "
+		              "address is equal to it",
+		              phrase_quote(text).text);
+	}
+}
+
+/* One or several, with commas between them. */
+static void read_list(struct koala *koala, struct slice text, struct rules_condition *out)
+{
+	size_t count = 1;
+	struct rules_value *values;
+
+	for (size_t i = 0; i < text.len; i++)
+		count += text.data[i] == ',';
+	values = add_values(koala, count, out);
+	for (size_t i = 0; values && i < count; i++)
+		read_value(koala, slice_trim(slice_cut(&text, ',')), out->attribute, &values[i]);
+}
+
+static void read_bound(struct koala *koala, struct slice text, struct rules_condition *out,
+                       bool (*read)(struct slice text, struct rules_value *out))
+{
+	struct rules_value *value = add_values(koala, 1, out);
+	char *copy = koala_copy(koala, text);
+
+	if (!value || !copy)
+		return;
+	value->text = (struct slice){copy, text.len};
+	if (!read(text, value))
+		koala_expected(koala, text, "a whole number of 64 bits that others are beyond");
+}
+
+static void read_above(struct koala *koala, struct slice text, struct rules_condition *out)
+{
+	read_bound(koala, text, out, form_above);
+}
+
+static void read_below(struct koala *koala, struct slice text, struct rules_condition *out)
+{
+	read_bound(koala, text, out, form_below);
+}
+
+static void read_listed(struct koala *koala, struct slice text, struct rules_condition *out)
+{
+	struct koala_dictionary *dictionary = koala_dictionary(koala, text);
+	struct rules_value *value = add_values(koala, 1, out);
+
+	if (!dictionary) {
+		koala_expected(koala, text, "the name of a dictionary of the section [dicts]");
+		return;
+	}
+	dictionary->is_used = true;
+	if (value)
+		*value = dictionary->value;
+}
+
+/* The longer ones first. */
+static const struct operator operators[] = {
+    {SLICE("!="), read_list, true}, {SLICE("!@"), read_listed, true}, {SLICE("="), read_list},
+    {SLICE(">"), read_above},       {SLICE("<"), read_below},         {SLICE("@"), read_listed},
+};
+
+static const struct operator* find_operator(struct slice text)
+{
+	for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+		struct slice rest = text;
+
+		if (slice_skip(&rest, operators[i].text))
+			return &operators[i];
+	}
+	return NULL;
+}
+
+/* Cuts the {~} at the end off. */
+static bool cut_combined(struct slice *text)
+{
+	struct slice end = SLICE("{~}");
+
+	if (text->len < end.len || memcmp(text->data + text->len - end.len, end.data, end.len) != 0)
+		return false;
+	*text = slice_trim((struct slice){text->data, text->len - end.len});
+	return true;
+}
+
+static const char *read_name(struct koala *koala, struct slice name)
+{
+	struct weir_error error;
+	const char *copy;
+
+	if (name.len == 0 || name.len > RULES_NAME_MAX) {
+		koala_expected(koala, name, "the name of a parameter, of 1 to 64 bytes");
+		return NULL;
+	}
+	if (*name.data == '_')
+		koala_warning(koala, name.data,
+		              "expected a parameter without _ in front, found %s: no condition sees it",
+		              phrase_quote(name).text);
+	copy = koala_copy(koala, name);
+	if (copy && attribute_use(koala->config, copy, &error) != WEIR_OK)
+		koala_error(koala, name.data, "%s", error.message);
+	return copy;
+}
+
+/* False: it is none. */
+static bool read_condition(struct koala *koala, struct slice text, struct rules_condition *out,
+                           bool *combined)
+{
+	size_t length = 0;
+	const struct operator* operator= NULL;
+	struct slice values;
+
+	while (length < text.len && !memchr("=!<>@", text.data[length], 5))
+		length++;
+	operator= find_operator((struct slice){text.data + length, text.len - length});
+	if (!operator) {
+		koala_expected(koala, text, "a condition such as act=ask, uid>5, uid!=7 or ip @ crawlers");
+		return false;
+	}
+	out->attribute = read_name(koala, slice_trim((struct slice){text.data, length}));
+	length += operator->text.len;
+	values = slice_trim((struct slice){text.data + length, text.len - length});
+	*combined = cut_combined(&values);
+	out->negated = operator->negated;
+	if (out->attribute)
+		operator->read(koala, values, out);
+	return out->attribute != NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of the attributes of conditions, each once and in alphabetical order, without the combined. */
+static void make_key(struct koala *koala, struct rules_rule *rule, const bool *combined)
+{
+	const char **key = arena_array(&koala->config->arena, rule->condition_count, sizeof *key);
+	size_t count = 0, n = 0;
+
+	if (!key) {
+		koala->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		bool left_out = false;
+
+		for (size_t j = 0; j < rule->condition_count; j++)
+			left_out |= combined[j] &&
+			            strcmp(rule->conditions[i].attribute, rule->conditions[j].attribute) == 0;
+		if (!left_out)
+			key[count++] = rule->conditions[i].attribute;
+	}
+	if (count > 0)
+		qsort(key, count, sizeof *key, compare_names);
+	for (size_t i = 0; i < count; i++)
+		if (n == 0 || strcmp(key[n - 1], key[i]) != 0)
+			key[n++] = key[i];
+	rule->key = key;
+	rule->key_count = n;
+}
+
+void koala_read_conditions(struct koala *koala, struct slice text, struct rules_rule *rule)
+{
+	struct rules_condition conditions[WEIR_ATTRIBUTES_MAX] = {0}, *copy;
+	bool combined[WEIR_ATTRIBUTES_MAX];
+	size_t n = 0;
+
+	while (text.len > 0) {
+		struct slice part = slice_trim(slice_cut(&text, ';'));
+
+		if (part.len == 0)
+			continue;
+		if (n == WEIR_ATTRIBUTES_MAX) {
+			koala_error(koala, part.data, "expected at most %d conditions, found more",
+			            WEIR_ATTRIBUTES_MAX);
+			break;
+		}
+		n += read_condition(koala, part, &conditions[n], &combined[n]);
+	}
+	copy = arena_array(&koala->config->arena, n, sizeof *copy);
+	if (!copy) {
+		koala->no_memory = true;
+		return;
+	}
+	memcpy(copy, conditions, n * sizeof *copy);
+	rule->conditions = copy;
+	rule->condition_count = n;
+	make_key(koala, rule, combined);
+}

@@ -1,0 +1,49 @@
+#include "rules/attribute.h"
+
+#include <ctype.h>
+
+#include "base/error.h"
+
+/* The characters of a header's name (RFC 9110): another one never comes. */
+static bool is_token(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!isalnum((unsigned char)text.data[i]) && !memchr("!#$%&'*+-.^_`|~", text.data[i], 15))
+			return false;
+	return text.len > 0;
+}
+
+static int carry(struct weir_config *config, const struct carried *carried,
+                 struct weir_error *error)
+{
+	struct carried_list *list = &config->carried;
+	struct carried *items = (struct carried *)list->items; /* in the arena, ours to write */
+
+	for (size_t i = 0; i < list->count; i++)
+		if (strcmp(items[i].attribute, carried->attribute) == 0)
+			return WEIR_OK;
+	if (list->count == CARRIED_MAX)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected at most %d attributes header.NAME, cookie.NAME and query.NAME "
+		                 "in all rules, found \"%s\"",
+		                 CARRIED_MAX, carried->attribute);
+	if (!items)
+		list->items = items = arena_array(&config->arena, CARRIED_MAX, sizeof *items);
+	if (!items)
+		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+	items[list->count++] = *carried;
+	return WEIR_OK;
+}
+
+int attribute_use(struct weir_config *config, const char *attribute, struct weir_error *error)
+{
+	struct carried carried;
+
+	if (!carried_parse(attribute, &carried))
+		return WEIR_OK;
+	if (carried.in == CARRIED_HEADER ? !is_token(carried.name) : carried.name.len == 0)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected header.NAME, cookie.NAME or query.NAME, found \"%s\"",
+		                 attribute);
+	return carry(config, &carried, error);
+}

@@ -1,0 +1,75 @@
+#include "rules/check.h"
+
+#include <stdlib.h>
+
+#include "rules/remark.h"
+
+/* A name, and where it stands. */
+struct named {
+	const char *name, *file;
+	unsigned line, column;
+	size_t number;
+};
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct named *left = a, *right = b;
+	int order = strcmp(left->name, right->name);
+
+	return order ? order : (left->number > right->number) - (left->number < right->number);
+}
+
+/* `what`: "limit". */
+static int check_names(struct weir_config *config, struct named *names, size_t count,
+                       const char *what)
+{
+	int status = WEIR_OK;
+
+	if (count > 0)
+		qsort(names, count, sizeof *names, compare_names);
+	for (size_t i = 1; i < count && status != WEIR_ENOMEM; i++) {
+		const struct named *first = &names[i - 1], *again = &names[i];
+
+		if (strcmp(first->name, again->name) == 0)
+			status = remark_add(config, REMARK_ERROR(again->file, again->line, again->column),
+			                    "expected each %s once, found \"%s\" again; the other one is at "
+			                    "%s%s%u:%u",
+			                    what, again->name, first->file ? first->file : "",
+			                    first->file ? ":" : "", first->line, first->column)
+			             ?: WEIR_EINVAL;
+	}
+	return status;
+}
+
+static int check_limit_names(struct weir_config *config, struct named *names)
+{
+	for (size_t i = 0; i < config->limit_count; i++) {
+		const struct rules_limit *limit = &config->limits[i];
+
+		names[i] = (struct named){limit->options.name, limit->file, limit->line, limit->column, i};
+	}
+	return check_names(config, names, config->limit_count, "limit");
+}
+
+static int check_rule_names(struct weir_config *config, struct named *names)
+{
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+
+		names[i] = (struct named){rule->name, rule->file, rule->line, rule->column, i};
+	}
+	return check_names(config, names, config->rule_count, "rule");
+}
+
+int rules_check(struct weir_config *config)
+{
+	size_t most = u64_max(config->limit_count, config->rule_count);
+	struct named *names = calloc(most + 1, sizeof *names);
+	int status = WEIR_ENOMEM;
+
+	/* A rule of Koala's language has the name of its limit, of which one remark is enough. */
+	if (names)
+		status = check_rule_names(config, names) ?: check_limit_names(config, names);
+	free(names);
+	return status;
+}

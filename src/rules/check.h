@@ -1,0 +1,13 @@
+/* check.h: what is true of every configuration, whatever it was read from. */
+#ifndef RULES_CHECK_H
+#define RULES_CHECK_H
+
+#include "rules/model.h"
+
+/**
+ * Adds remarks about limits and rules of equal names, rules that no request can match, and rules
+ * that are never reached. EINVAL where there are errors among them; ENOMEM.
+ */
+int rules_check(struct weir_config *config);
+
+#endif

@@ -1,0 +1,28 @@
+/* remark.h: errors and warnings of the files that a configuration is read from. */
+#ifndef RULES_REMARK_H
+#define RULES_REMARK_H
+
+#include "rules/model.h"
+
+/* Of one configuration; then the rest is left out. */
+#define REMARKS_MAX 1000
+
+/** Adds a remark; `about` is all of it but its text. 0 or ENOMEM. */
+int remark_add(struct weir_config *config, const struct weir_config_remark *about,
+               const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#define REMARK_ERROR(file_, line_, column_)                                                        \
+	&(const struct weir_config_remark)                                                             \
+	{                                                                                              \
+		.path = (file_), .line = (line_), .column = (column_), .is_error = true                    \
+	}
+#define REMARK_WARNING(file_, line_, column_)                                                      \
+	&(const struct weir_config_remark)                                                             \
+	{                                                                                              \
+		.path = (file_), .line = (line_), .column = (column_)                                      \
+	}
+
+/** Puts them in the order of the lines, files in the order of their first remark. 0 or ENOMEM. */
+int remark_sort(struct weir_config *config);
+
+#endif
