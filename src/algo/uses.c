@@ -3,7 +3,7 @@
  *
  * All kinds of rows add up what is in use, grant what fits into the quota beside it, and tell
  * when enough will be gone. They differ in the use that a request adds to, and in the uses that
- * a refund may take from.
+ * a refund may take from. Days have a step of their own (uses_day.c).
  */
 #include "algo/uses.h"
 
@@ -18,7 +18,6 @@ struct view {
 	uint64_t at_ns;   /* now, or the time of the newest use if that is later */
 	uint64_t life_ns; /* of a use, from its time on */
 	uint64_t fade_ns; /* at the end of its life it counts less and less for so long */
-	uint64_t day_ns;  /* the day's end */
 	bool moved;       /* slots, log: all was put into one use, of now */
 };
 
@@ -94,74 +93,12 @@ static bool is_far(const struct view *view, uint64_t until_ns)
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
-/* So many units of a day; a window's end with it. */
-static void put_day(struct view *view, uint64_t units, uint64_t window_ns)
-{
-	struct uses *uses = view->uses;
-	uint64_t free = u64_min(units, view->limit->day.free), day_ns = view->day_ns;
-
-	uses->until_ns = day_ns;
-	uses->count = view->spent = 0;
-	if (units > free)
-		uses_add(uses, (struct uses_entry){units - free, u64_min(window_ns, day_ns), window_ns});
-	if (free > 0)
-		uses_add(uses, (struct uses_entry){free, day_ns, day_ns});
-}
-
-/* The window that counts what is not free of so many units: one that is open, or a new one. */
-static uint64_t window_of(const struct view *view, uint64_t units)
-{
-	const struct uses *uses = view->uses;
-	uint64_t first = view->spent < uses->count ? uses->uses[view->spent].id : 0;
-
-	if (units <= view->limit->day.free)
-		return view->now_ns + view->life_ns;
-	return first == uses->until_ns ? uses->uses[uses->count - 1].id : first;
-}
-
-static uint64_t take_of_day(struct view *view, uint64_t cost)
-{
-	uint64_t units = total(view), window_ns = window_of(view, units);
-
-	put_day(view, units + cost, window_ns);
-	return units + cost > view->limit->day.free ? window_ns : view->day_ns;
-}
-
-/* Of the window first. The day names them, or the window while it is open. */
-static void give_back_to_day(struct view *view, const struct algo_call *call)
-{
-	uint64_t units = total(view), window_ns = window_of(view, units);
-	bool open = units > view->limit->day.free;
-
-	if (u64_min(units, call->cost) > 0 &&
-	    (call->until_ns == 0 || call->until_ns == view->day_ns ||
-	     (open && call->until_ns == window_ns)))
-		put_day(view, sat_sub(units, call->cost), window_ns);
-}
-
-/* A day that is over is followed by that of now, and one too far ahead was of another clock. */
-static void see_day(struct view *view, const struct algo_time *time)
-{
-	uint64_t until_ns = view->uses->until_ns, units = total(view);
-	uint64_t window_ns = window_of(view, units);
-	/* A day of 25 hours is followed by one of 24, or the other way round. */
-	bool far = until_ns > time->window_end_ns + NS_PER_DAY / 8 * 9;
-
-	view->day_ns = until_ns <= view->now_ns || far ? time->window_end_ns : until_ns;
-	if (is_far(view, window_ns))
-		put_day(view, units, view->now_ns + view->life_ns);
-	else if (far)
-		put_day(view, units, window_ns);
-}
-
 /* Adds a use, or to one that is there; returns its name. */
 static uint64_t take(struct view *view, const struct algo_call *call)
 {
 	const struct algo_limit *limit = view->limit;
 	struct uses_entry use = {.units = call->cost};
 
-	if (limit->rows == ALGO_ROWS_DAY)
-		return take_of_day(view, call->cost);
 	drop_spent(view);
 	switch (limit->rows) {
 	case ALGO_ROWS_SLOTS:
@@ -273,31 +210,29 @@ static struct view view_of(const struct algo_limit *limit, const struct algo_tim
 	case ALGO_ROWS_LOG:
 		view.life_ns = limit->log.period_ns;
 		break;
-	case ALGO_ROWS_PLACES:
+	default:
 		view.life_ns = limit->places.lease_ns;
 		break;
-	default:
-		view.life_ns = limit->day.period_ns;
-		break;
 	}
-	if (limit->rows == ALGO_ROWS_SLOTS || limit->rows == ALGO_ROWS_LOG)
+	if (limit->rows != ALGO_ROWS_PLACES)
 		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
 	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
 		view.spent++;
 	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
 		move(&view);
-	if (limit->rows == ALGO_ROWS_DAY)
-		see_day(&view, time);
 	return view;
 }
 
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
                    const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
 {
-	struct view view = view_of(limit, time, uses);
+	struct view view;
 	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
 
 	algo_outcome_open(out);
+	if (limit->rows == ALGO_ROWS_DAY)
+		return uses_day_step(limit, call, time, uses, out);
+	view = view_of(limit, time, uses);
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 		if (limit->rows == ALGO_ROWS_PLACES)
@@ -316,9 +251,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 		}
 		break;
 	case ALGO_REFUND:
-		if (limit->rows == ALGO_ROWS_DAY)
-			give_back_to_day(&view, call);
-		else if (give_back(&view, call) == 0 && says_so(limit, call))
+		if (give_back(&view, call) == 0 && says_so(limit, call))
 			out->allowed = false;
 		break;
 	case ALGO_RESET:

@@ -15,8 +15,8 @@
 struct uses_entry {
 	uint64_t units;    /* at least 1 */
 	uint64_t until_ns; /* from then on they do not count; weighted slots fade before */
-	uint64_t id;       /* slots, log, day: the time by which a refund names them; places: of the
-	                      permit, as places_word keeps it */
+	uint64_t id;       /* slots, log, day: the time by which a refund names them (of a day's window
+	                      uses_day_id); places: of the permit, as places_word keeps it */
 };
 
 /*
@@ -35,6 +35,21 @@ struct uses {
 void uses_add(struct uses *uses, struct uses_entry use);
 
 /**
+ * What tells a day's window from the day among its uses: its end, or a nanosecond more where both
+ * end together.
+ */
+static inline uint64_t uses_day_id(uint64_t window_ns, uint64_t day_ns)
+{
+	return window_ns + (window_ns == day_ns);
+}
+
+/** And back. */
+static inline uint64_t uses_day_window(uint64_t id, uint64_t day_ns)
+{
+	return id - (id == day_ns + 1);
+}
+
+/**
  * One step, as algo_step. `uses->uses` has room for limit->width uses and one more. Returns the
  * name by which a refund can ask for what was acquired; 0: nothing was.
  *
@@ -43,5 +58,9 @@ void uses_add(struct uses *uses, struct uses_entry use);
  */
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
                    const struct algo_time *time, struct uses *uses, struct algo_outcome *out);
+
+/** The same for days; `out` is open. */
+uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *call,
+                       const struct algo_time *time, struct uses *uses, struct algo_outcome *out);
 
 #endif

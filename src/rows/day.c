@@ -248,7 +248,8 @@ static void read(const struct row_step *on, struct uses *uses)
 
 	uses->until_ns = view.end_ns;
 	if (view.count > 0)
-		uses_add(uses, (struct uses_entry){view.count, u64_min(window_ns, view.end_ns), window_ns});
+		uses_add(uses, (struct uses_entry){view.count, u64_min(window_ns, view.end_ns),
+		                                   uses_day_id(window_ns, view.end_ns)});
 	if (view.free > 0)
 		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
 }

@@ -141,7 +141,8 @@ static void read_day(const struct algo_limit *limit, const json_t *written, stru
 		uint64_t window_ns = vector_number(window, "until_ns");
 
 		uses_add(&state->uses, (struct uses_entry){vector_number(window, "count"),
-		                                           u64_min(window_ns, end_ns), window_ns});
+		                                           u64_min(window_ns, end_ns),
+		                                           uses_day_id(window_ns, end_ns)});
 	}
 }
 
@@ -156,7 +157,7 @@ static json_t *write_day(const struct algo_limit *limit, const struct state *sta
 			continue;
 		units += use->units;
 		if (use->id != state->uses.until_ns) /* not the day's */
-			window_ns = use->id;
+			window_ns = uses_day_window(use->id, state->uses.until_ns);
 	}
 	free = u64_min(units, limit->day.free);
 	if (units == 0)

@@ -30,6 +30,8 @@ struct name {
 
 static struct {
 	struct algo_limit limit;
+	struct algo_limit other; /* with other parameters, if it has any; else without an algorithm */
+	bool has_changed;
 	struct cell head, row[ALGO_WIDTH_MOST];
 	struct uses_entry use[ALGO_WIDTH_MOST + 1], read[ALGO_WIDTH_MOST + 1];
 	struct uses uses;
@@ -51,6 +53,7 @@ static uint64_t draw(uint64_t bound)
 static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 {
 	algo_limit_free(&state.limit);
+	algo_limit_free(&state.other);
 	memset(&state, 0, sizeof state);
 	assert_int_equal(algo_limit_init(&state.limit, options, NULL), WEIR_OK);
 	state.uses.uses = state.use;
@@ -104,7 +107,8 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 	call.until_ns = name ? name->cells_ns : 0;
 	cells_ns = wide_apply_cell(&at, &state.limit, &call, &time, &cells);
 	same_outcome(&cells, &uses);
-	same_meaning(&time);
+	if (!state.has_changed) /* else the list is as other parameters wrote it */
+		same_meaning(&time);
 	state.denials += !cells.allowed;
 	if (call.op == ALGO_ACQUIRE && call.cost > 0 && cells.allowed) {
 		assert_true(uses_ns == cells_ns || state.limit.rows == ALGO_ROWS_LOG);
@@ -126,6 +130,13 @@ static void any_call(void)
 	struct algo_call call = {.op = ALGO_ACQUIRE, .cost = any_cost()};
 	uint64_t now_ns, kind = draw(16);
 
+	if (state.other.algorithm && draw(20) == 0) {
+		struct algo_limit limit = state.limit;
+
+		state.limit = state.other;
+		state.other = limit;
+		state.has_changed = true;
+	}
 	/* More entries than there are nanoseconds end later. */
 	state.now_ns += state.limit.rows == ALGO_ROWS_LOG;
 	state.now_ns += draw(3) ? draw(state.step_ns) : draw(3) * state.step_ns / 3;
@@ -177,6 +188,11 @@ static void agree_on(enum weir_algorithm algorithm, uint64_t most)
 		if (algorithm == WEIR_CONCURRENCY && draw(2))
 			options.lease_ns = 1 + draw(2 * NS_PER_S);
 		begin(&options, period_ns / (1 + draw(2 * count)) + 1);
+		if (algorithm == WEIR_BASE && draw(2)) {
+			options.base = 1 + draw(20);
+			options.rate.count = 1 + draw(12);
+			assert_int_equal(algo_limit_init(&state.other, &options, NULL), WEIR_OK);
+		}
 		for (unsigned j = 0; j < CALLS; j++)
 			any_call();
 		denials += state.denials;
