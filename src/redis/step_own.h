@@ -17,6 +17,7 @@ enum step_kind {
 	STEP_WINDOW_REFUND,
 	/* Acquires, of which the script tells how many were granted: */
 	STEP_BUCKET,
+	STEP_DAY,    /* a refund, too */
 	STEP_LOG,    /* this and places: whatever is asked of it */
 	STEP_PLACES,
 	STEP_SLOTS,

@@ -74,6 +74,8 @@ static bool has_kind(const struct redis_step *step, enum step_kind *kind)
 		*kind = refund ? STEP_BUCKET_REFUND : STEP_BUCKET;
 	else if (algo_steps_by(step->limit, window_step))
 		*kind = refund ? STEP_WINDOW_REFUND : STEP_WINDOW;
+	else if (step->limit->rows == ALGO_ROWS_DAY)
+		*kind = STEP_DAY;
 	else if (step->limit->rows == ALGO_ROWS_SLOTS &&
 	         (refund || step->limit->slots.slot_ns >= SLOT_LEAST_NS))
 		*kind = refund ? STEP_SLOTS_REFUND : STEP_SLOTS;
@@ -115,7 +117,7 @@ static void add_number(struct buffer *out, uint64_t number)
 	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
-#define NUMBERS_MAX 10
+#define NUMBERS_MAX 11
 
 /* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
 struct numbers {
@@ -324,6 +326,27 @@ static void add_slots_refund(struct buffer *out, const struct redis_step *step)
 	add_numbers(out, &numbers);
 }
 
+/* Of a refund, too. */
+static void add_day(struct buffer *out, const struct redis_step *step)
+{
+	const struct day_params *day = &step->limit->day;
+	struct algo_window today =
+	    algo_window_at(step->limit, step_moment(step, clock_of(step)).wall_ns);
+	struct numbers numbers = {0};
+
+	add_head(out, step->limit);
+	put(&numbers, step->call.op == ALGO_REFUND);
+	put(&numbers, step->repeat);
+	put(&numbers, step->call.cost);
+	put(&numbers, day->free);
+	put(&numbers, day->count);
+	put(&numbers, today.start_ns / 1000);
+	put(&numbers, today.end_ns / 1000);
+	put_ns(&numbers, day->period_ns);
+	put_ns(&numbers, step->call.until_ns);
+	add_numbers(out, &numbers);
+}
+
 static void add_swap(struct buffer *out, const struct redis_step *step)
 {
 	const struct step_swap *swap = step->own.swap;
@@ -346,6 +369,7 @@ static const struct kind {
     [STEP_SLOTS_REFUND] = {"slots_refund", 2, add_slots_refund, SCRIPT_SLOTS_REFUND},
     [STEP_WINDOW_REFUND] = {"window_refund", 2, add_window_refund, SCRIPT_WINDOW_REFUND},
     [STEP_BUCKET] = {"bucket", 2, add_bucket, SCRIPT_BUCKET},
+    [STEP_DAY] = {"day", 2, add_day, SCRIPT_DAY},
     [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
     [STEP_PLACES] = {"places", 2, add_places, SCRIPT_PLACES},
     [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},

@@ -4,7 +4,7 @@ import pytest
 from harness import Server, Wire
 
 # By what each limit has at first, and later; a year is long enough that nothing comes back.
-LIMITS = {
+PARAMETERS = {
     "token_bucket": ("rate: 30/365d, burst: 30", "rate: 90/365d, burst: 40"),
     "leaky_bucket": ("rate: 30/365d, capacity: 30", "rate: 30/365d, capacity: 40"),
     "fixed_window": ("rate: 30/year", "rate: 12/year"),
@@ -15,12 +15,17 @@ LIMITS = {
     "base": ("base: 30, rate: 5/d", "base: 40, rate: 5/d"),
     "concurrency": ("max: 30, lease: 1h", "max: 12, lease: 1h"),
 }
+LIMITS = {name: (name, *both) for name, both in PARAMETERS.items()} | {
+    "lowered_bucket": ("token_bucket", "rate: 30/365d, burst: 30", "rate: 30/365d, burst: 20"),
+    "lowered_base": ("base", "base: 30, rate: 5/d", "base: 10, rate: 5/d"),
+    "lowered_rate": ("base", "base: 10, rate: 25/d", "base: 10, rate: 5/d"),
+}
 
 
 def configuration(index):
     return "store_timeout: 30s\nnodes: 1\nlimits:\n" + "".join(
-        f"  {name}: {{ algorithm: {name}, {parameters[index]} }}\n"
-        for name, parameters in LIMITS.items())
+        f"  {name}: {{ algorithm: {algorithm}, {parameters[index]} }}\n"
+        for name, (algorithm, *parameters) in LIMITS.items())
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +59,18 @@ def test_counts_go_on_as_in_memory(servers, key):
             for _ in range(2):
                 memory, redis = ask(servers, "WEIR.ACQUIRE", limit, key, "COST", 7)
                 assert memory == redis, (turn, limit)
+
+
+@pytest.mark.parametrize("limit", [name for name in LIMITS if name.startswith("lowered")])
+def test_what_was_lowered_and_raised_again_grants_no_more(servers, key, limit):
+    """Under lower parameters nothing is granted, and nothing of what is in use is forgotten."""
+    taken = 0
+    for index in (0, 1, 0):
+        for server in servers:
+            server.reload(configuration(index))
+            server.line_with("reloaded")
+        for _ in range(40):
+            memory, redis = ask(servers, "WEIR.ACQUIRE", limit, key, "WAIT", 0)
+            assert memory == redis
+            taken += redis[0]
+    assert taken == (30 if limit == "lowered_bucket" else 34)

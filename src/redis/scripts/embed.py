@@ -10,6 +10,7 @@ import sys
 ALONE = {
     "bucket": ["parts"],
     "bucket_refund": ["times", "parts", "refund"],
+    "day": ["times"],
     "log": ["times", "uses"],
     "places": ["times", "uses"],
     "slots": [],
