@@ -57,19 +57,11 @@ int fill_attribute_room(struct fill *fill, size_t n)
 	return 0;
 }
 
-int fill_attribute(struct fill *fill, struct slice name, struct slice value)
+int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 {
 	size_t n = fill->request->attribute_count;
 	const char *copy;
 
-	if (name.len == 0 || memchr(name.data, '\0', name.len))
-		return error_set(&fill->error, WEIR_EINVAL,
-		                 "expected an attribute's name to have bytes, none of them NUL, found '%.*s'",
-		                 FILL_QUOTE(name));
-	for (size_t i = 0; i < n; i++)
-		if (slice_equal(slice_of(fill->attributes[i].name), name))
-			return error_set(&fill->error, WEIR_EINVAL,
-			                 "expected attribute '%.*s' once, found it again", FILL_QUOTE(name));
 	if (n >= fill->attribute_room)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes",
 		                 fill->attribute_room);
@@ -79,6 +71,21 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value)
 	fill->attributes[n] = (struct weir_attribute){copy, value.data, value.len};
 	fill->request->attribute_count = n + 1;
 	return 0;
+}
+
+int fill_attribute(struct fill *fill, struct slice name, struct slice value)
+{
+	size_t n = fill->request->attribute_count;
+
+	if (name.len == 0 || memchr(name.data, '\0', name.len))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected an attribute's name to have bytes, none of them NUL, found '%.*s'",
+		                 FILL_QUOTE(name));
+	for (size_t i = 0; i < n; i++)
+		if (slice_equal(slice_of(fill->attributes[i].name), name))
+			return error_set(&fill->error, WEIR_EINVAL,
+			                 "expected attribute '%.*s' once, found it again", FILL_QUOTE(name));
+	return fill_new_attribute(fill, name, value);
 }
 
 static int fill_limit(struct fill *fill, struct slice text)

@@ -43,7 +43,9 @@ int fill_outcome(struct fill *fill, struct slice text);
 int fill_latency(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
 int fill_attribute_room(struct fill *fill, size_t n);
-/** Within the room made. A name given twice is refused: which one would count? */
+/** Within the room made, of a name that is new and has no NUL. */
+int fill_new_attribute(struct fill *fill, struct slice name, struct slice value);
+/** The same of any name. One given twice is refused: which one would count? */
 int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**

@@ -83,36 +83,78 @@ static void take_option(struct form *form, struct slice name, struct slice value
 
 static bool is_known(const struct fill *fill, struct slice name)
 {
-	for (size_t i = 0; i < fill->request->attribute_count; i++)
-		if (slice_equal(slice_of(fill->attributes[i].name), name))
+	for (size_t i = 0; i < fill->request->attribute_count; i++) {
+		const char *known = fill->attributes[i].name;
+
+		if (*known == *name.data && strncmp(known, name.data, name.len) == 0 &&
+		    known[name.len] == '\0')
 			return true;
+	}
 	return false;
 }
 
-/* A name with a NUL is none that a rule can have. */
-static int take(struct fill *fill, struct form *form, struct slice name, struct slice value)
+/* A parameter as it was sent, in one pass: requests are many, and parameters short. */
+struct parameter {
+	struct slice name, value;
+	bool name_is_coded, value_is_coded;
+};
+
+static struct parameter cut_parameter(struct slice *rest)
 {
-	take_option(form, name, value);
+	const char *p = rest->data, *end = p + rest->len;
+	struct parameter parameter = {.name = {p, 0}, .value = {p, 0}};
+	bool coded = false;
+
+	for (; p < end && *p != '=' && *p != '&'; p++)
+		coded |= *p == '%' || *p == '+';
+	parameter.name.len = (size_t)(p - rest->data);
+	parameter.name_is_coded = coded;
+	if (p < end && *p == '=')
+		p++;
+	parameter.value.data = p;
+	for (coded = false; p < end && *p != '&'; p++)
+		coded |= *p == '%' || *p == '+';
+	parameter.value.len = (size_t)(p - parameter.value.data);
+	parameter.value_is_coded = coded;
+	p += p < end;
+	*rest = (struct slice){p, (size_t)(end - p)};
+	return parameter;
+}
+
+static int decode(struct fill *fill, struct parameter *parameter)
+{
+	if ((parameter->name_is_coded &&
+	     query_decode_form(fill->arena, parameter->name, &parameter->name) != 0) ||
+	    (parameter->value_is_coded &&
+	     query_decode_form(fill->arena, parameter->value, &parameter->value) != 0))
+		return out_of_memory(fill);
+	return 0;
+}
+
+/* A name with a NUL is none that a rule can have. */
+static int take(struct fill *fill, struct form *form, const struct parameter *parameter)
+{
+	struct slice name = parameter->name;
+
+	take_option(form, name, parameter->value);
 	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len) ||
 	    is_known(fill, name))
 		return 0;
-	return fill_attribute(fill, name, value);
+	return fill_new_attribute(fill, name, parameter->value);
 }
 
 static int read_form(struct fill *fill, struct form *form)
 {
 	int status = fill_attribute_room(fill, count_attributes(form));
 
-	for (size_t i = 0; i < 2 && status == 0; i++) {
-		struct slice name, value;
+	for (size_t i = 0; i < 2; i++)
+		while (form->parts[i].len > 0 && status == 0) {
+			struct parameter parameter = cut_parameter(&form->parts[i]);
 
-		while (status == 0 && query_next(&form->parts[i], &name, &value)) {
-			if (query_decode_form(fill->arena, name, &name) != 0 ||
-			    query_decode_form(fill->arena, value, &value) != 0)
-				return out_of_memory(fill);
-			status = take(fill, form, name, value);
+			status = decode(fill, &parameter);
+			if (status == 0)
+				status = take(fill, form, &parameter);
 		}
-	}
 	return status;
 }
 
