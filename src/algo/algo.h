@@ -131,6 +131,12 @@ struct algo_call {
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; 64 random bits */
 	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
+	/*
+	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest
+	 * uses. Refund to a log: first forgets the uses that others so replaced. For a clock that
+	 * lags they count on until the time of that.
+	 */
+	bool replaces;
 	uint64_t max_wait_ns; /* acquire and peek of a paced limit: 0: as the limit says, WEIR_ZERO:
 	                         no wait, else at most so long, and never longer than the limit says */
 };

@@ -69,6 +69,19 @@ static void drop_spent(struct view *view)
 	view->spent = 0;
 }
 
+/* Forgets the oldest uses while the others alone fill the quota. */
+static void drop_replaced(struct view *view)
+{
+	const struct uses_entry *uses = view->uses->uses;
+	uint64_t units = total(view);
+	size_t before = view->spent;
+
+	while (view->spent < view->uses->count && units - uses[view->spent].units >= view->limit->quota)
+		units -= uses[view->spent++].units;
+	if (view->spent > before)
+		drop_spent(view);
+}
+
 static bool is_before(const struct uses_entry *a, const struct uses_entry *b)
 {
 	return a->until_ns < b->until_ns || (a->until_ns == b->until_ns && a->id < b->id);
@@ -233,13 +246,15 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	if (limit->rows == ALGO_ROWS_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_of(limit, time, uses);
+	if (call->replaces && !view.moved)
+		drop_replaced(&view);
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 		if (limit->rows == ALGO_ROWS_PLACES)
 			cut_back(&view);
 		__attribute__((fallthrough));
 	case ALGO_PEEK:
-		if (in_use(&view) + cost > limit->quota) {
+		if (in_use(&view) + cost > limit->quota && (!call->replaces || view.moved)) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
 			out->retry_after_ns = when_room(&view, limit->quota - cost) - view.now_ns;

@@ -234,7 +234,8 @@ static bool may_repeat(const struct store_job *job)
 {
 	const struct algo_call *call = &job->step.call;
 
-	return call->op == ALGO_ACQUIRE && call->cost > 0 && call->permit == 0 && !job->together;
+	return call->op == ALGO_ACQUIRE && call->cost > 0 && call->permit == 0 && !call->replaces &&
+	       !job->together;
 }
 
 /* `is_given`: the time counts, too. */

@@ -84,7 +84,7 @@ static bool is_bucket(const struct algo_limit *limit)
  */
 bool denied_applies(const struct algo_limit *limit, const struct algo_call *call)
 {
-	if (call->op > ALGO_PEEK || call->max_wait_ns != 0 || limit->algorithm->guesses)
+	if (call->op > ALGO_PEEK || call->replaces || call->max_wait_ns != 0 || limit->algorithm->guesses)
 		return false;
 	if (is_bucket(limit) || algo_steps_by(limit, window_step))
 		return true;

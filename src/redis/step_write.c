@@ -262,7 +262,7 @@ static void put_list(struct numbers *numbers, const struct redis_step *step, uin
 {
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
 	               "scripts/uses.lua knows them by number");
-	put(numbers, step_is_question(step) ? ALGO_PEEK : step->call.op);
+	put(numbers, step_is_question(step) ? ALGO_PEEK : step->call.op + (step->call.replaces ? 8u : 0));
 	put(numbers, step->repeat);
 	put(numbers, u64_max(step->call.cost, 1));
 	put(numbers, step->limit->quota);

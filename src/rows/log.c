@@ -373,13 +373,16 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
 	struct log_view view = view_of(on);
+	bool replaces = on->call->replaces && !view.moved;
 
 	if (view.moved)
 		view.use = u64_min(view.use, on->limit->log.count);
+	if (replaces && log_forget_replaced(&view, on->limit->log.count, change))
+		return;
 	switch (on->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		if (view.use + cost > on->limit->log.count) {
+		if (view.use + cost > on->limit->log.count && !replaces) {
 			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
 			                  when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)

@@ -143,6 +143,12 @@ void log_want_entry(struct row_change *change, const struct log_view *view, unsi
 /* The next change that a refund wants. */
 void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change);
 
+/*
+ * The next change that forgets the oldest entry where the others alone fill the count: it is over
+ * now. False: there is none.
+ */
+bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change);
+
 /* The swaps of an acquire from a log, one after the other. */
 struct log_append {
 	unsigned place;

@@ -27,7 +27,7 @@ static unsigned cost_of(const struct log_view *view, unsigned back, struct cell 
 
 	if (log_is(cell, LOG_FIRST))
 		return log_sum(cell);
-	if (back + 1 >= view->row->width)
+	if (back + 1 > view->row->width)
 		return 0;
 	earlier = log_entry(view, back + 1);
 	if (cell_tag(earlier) != view->row->tag || !log_is_before(earlier, cell) ||
@@ -163,6 +163,26 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 	} else {
 		want_newest_out(view, cell, change);
 	}
+	return true;
+}
+
+bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change)
+{
+	struct cell oldest;
+	unsigned cost;
+
+	if (view->live == 0 || view->use <= count)
+		return false;
+	if (want_move(view, view->live, change)) /* until it has left it may count in another's place */
+		return true;
+	oldest = log_entry(view, view->live);
+	cost = cost_of(view, view->live, oldest);
+	if (cost == 0 || view->use - cost < count)
+		return false;
+	log_want_entry(change, view, view->live, oldest,
+	               log_make(view->row, (struct log_fields){view->at, log_sum(oldest),
+	                                                       log_span(view->row, oldest), 0,
+	                                                       cell_generation(oldest)}));
 	return true;
 }
 

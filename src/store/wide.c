@@ -316,7 +316,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 
 	if (algo_holds_places(limit))
 		return places_apply(&(struct holder){.alone = &state}, &limit, call, time->now_ns, out);
-	if (call->op == ALGO_ACQUIRE &&
+	if (call->op == ALGO_ACQUIRE && !call->replaces &&
 	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
 	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))
 		return until_ns;

@@ -103,13 +103,29 @@ local function move_log(l, units, ends)
   return moved, {false, false, use_text(ends, units, '')}
 end
 
--- head; numbers: what to do, wanted, cost, limit; how long a use counts: us and ns; block; for a refund
--- a name, or 0
+-- Forgets the oldest uses while the others alone fill the limit. Returns the list and the place anew.
+local function forget_replaced(l, p, limit, us, ns)
+  local q = walk(l, p, function(units)
+    return l.units - units < limit
+  end)
+  if q.n == p.n then
+    return l, p
+  end
+  drop(l, q)
+  call('LTRIM', l.key, format('%d', l.trim), '-1')
+  call('LSET', l.key, '0', write_first(l))
+  l = open(l.key, l.head)
+  return l, spent(l, us, ns)
+end
+
+-- head; numbers: what to do (8 more: it replaces the oldest uses), wanted, cost, limit; how long a use
+-- counts: us and ns; block; for a refund a name, or 0
 function kinds.log(a, first, last, dry)
   local head = args[a]
   local op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =
     unpacked('<ddddddddd', args[a + 1])
-  local granted = wanted
+  local granted, replaces = wanted, op >= 8
+  op = op % 8
 
   for i = first, last do
     local l = open(keys[i], head)
@@ -125,6 +141,9 @@ function kinds.log(a, first, last, dry)
       us, ns = now, now_ns
     end
     local p = spent(l, us, ns)
+    if replaces and not is_far and not dry then
+      l, p = forget_replaced(l, p, limit, us, ns)
+    end
     local used, told = p.n < l.n and l.units - p.units or 0, nil
     local in_use, fresh = used, {false, false}
     granted = wanted
@@ -141,7 +160,7 @@ function kinds.log(a, first, last, dry)
     end
 
     if op == ACQUIRE or op == PEEK then
-      granted = fit(in_use, wanted, cost, limit)
+      granted = replaces and not is_far and wanted or fit(in_use, wanted, cost, limit)
       local goes = used + (granted + 1) * cost - limit
       if told then
       elseif granted < wanted and goes < used then

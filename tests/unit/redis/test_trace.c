@@ -225,6 +225,8 @@ static struct algo_call a_call(const struct trace *trace, uint64_t *names)
 		call.newest_only = drawn(7) == 0; /* of a bucket */
 	if (limit->paced && call.op <= ALGO_PEEK && drawn(3) == 0)
 		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
+	call.replaces = limit->rows == ALGO_ROWS_LOG && call.op != ALGO_PEEK && call.op != ALGO_RESET &&
+	                drawn(3) == 0;
 	return call;
 }
 
@@ -241,7 +243,7 @@ static void step_both(struct trace *trace, uint64_t *names)
 	                          .at = moment_given(trace->now_ns),
 	                          .is_given = true};
 
-	if (step.call.op == ALGO_ACQUIRE && drawn(2) == 0)
+	if (step.call.op == ALGO_ACQUIRE && !step.call.replaces && drawn(2) == 0)
 		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? STEP_REPEAT_MAX - 1 : 8));
 	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
 	expect_number(trace, "end", ends[0].end, STEP_DONE);

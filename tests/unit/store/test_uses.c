@@ -40,6 +40,8 @@ static struct {
 	unsigned named;
 	bool lags;        /* sometimes */
 	bool only_counts; /* nothing is given back */
+	bool only_ones;   /* of each cost: as many uses as there can be */
+	bool replaces;    /* of calls some do so, which clocks that lag would see late */
 } state;
 
 static uint64_t seed;
@@ -59,8 +61,10 @@ static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 	state.uses.uses = state.use;
 	state.now_ns = NOW + draw(NS_PER_DAY);
 	state.step_ns = step_ns;
+	state.only_ones = draw(4) == 0;
+	state.replaces = state.limit.rows == ALGO_ROWS_LOG && draw(2);
 	/* Places that are over stay for clocks that lag until they are taken, whichever they are. */
-	state.lags = state.limit.rows != ALGO_ROWS_PLACES && draw(2);
+	state.lags = state.limit.rows != ALGO_ROWS_PLACES && !state.replaces && draw(2);
 	/* Of a day only six windows are told apart, so one may be another's for clocks that lag. */
 	state.only_counts = state.limit.rows == ALGO_ROWS_DAY && state.lags;
 }
@@ -121,6 +125,8 @@ static uint64_t any_cost(void)
 {
 	uint64_t quota = state.limit.quota;
 
+	if (state.only_ones)
+		return 1;
 	return draw(8) == 0 ? draw(quota + 1) : u64_min(draw(4), quota);
 }
 
@@ -158,6 +164,8 @@ static void any_call(void)
 		call.op = ALGO_RESET;
 		call.permit = 0;
 	}
+	call.replaces = state.replaces && draw(3) == 0 &&
+	                (call.op == ALGO_ACQUIRE || call.op == ALGO_REFUND);
 	call_both(call, call.op == ALGO_REFUND && name && name->cost ? name : NULL, now_ns);
 }
 
@@ -174,7 +182,8 @@ static void agree_on(enum weir_algorithm algorithm, uint64_t most)
 	uint64_t denials = 0, refunds = 0;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		uint64_t period_ns = any_period(), count = 1 + draw(draw(2) ? 12 : most);
+		/* A log of 31 has a row of 32, none of which is to spare. */
+		uint64_t period_ns = any_period(), count = draw(8) ? 1 + draw(draw(2) ? 12 : most) : 31;
 		struct weir_limit_options options = {.algorithm = algorithm};
 
 		if (algorithm == WEIR_CONCURRENCY)
