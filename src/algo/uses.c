@@ -241,12 +241,14 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 {
 	struct view view;
 	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
+	bool replaces;
 
 	algo_outcome_open(out);
 	if (limit->rows == ALGO_ROWS_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_of(limit, time, uses);
-	if (call->replaces && !view.moved)
+	replaces = call->replaces && call->cost > 0 && !view.moved;
+	if (replaces)
 		drop_replaced(&view);
 	switch (call->op) {
 	case ALGO_ACQUIRE:
@@ -254,7 +256,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 			cut_back(&view);
 		__attribute__((fallthrough));
 	case ALGO_PEEK:
-		if (in_use(&view) + cost > limit->quota && (!call->replaces || view.moved)) {
+		if (in_use(&view) + cost > limit->quota && !replaces) {
 			out->allowed = false;
 			out->reason = WEIR_REASON_OVER_LIMIT;
 			out->retry_after_ns = when_room(&view, limit->quota - cost) - view.now_ns;

@@ -143,8 +143,12 @@ static bool look(const struct redis_step *step, size_t n, size_t i,
 static uint64_t apply(const struct redis_step *step, const struct algo_call *call,
                       struct algo_time time, struct value *value, struct algo_outcome *out)
 {
+	struct algo_call rest = *call;
+
+	if (call->op == ALGO_REFUND)
+		rest.replaces = false; /* the script has told what was left without those */
 	if (step->limit->rows != ALGO_ROWS_NONE)
-		return uses_step(step->limit, call, &time, &value->uses, out);
+		return uses_step(step->limit, &rest, &time, &value->uses, out);
 	return algo_step(step->limit, call, &time, &value->word, out) ? value->word.until_ns : 0;
 }
 

@@ -373,7 +373,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
 	struct log_view view = view_of(on);
-	bool replaces = on->call->replaces && !view.moved;
+	bool replaces = on->call->replaces && on->call->cost > 0 && !view.moved;
 
 	if (view.moved)
 		view.use = u64_min(view.use, on->limit->log.count);
