@@ -84,7 +84,8 @@ struct plan {
 	bool spends_rest : 1;       /* so there are some; what else it covers is never given back */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
-	bool apart : 1;             /* each step is decided by itself, whatever becomes of others */
+	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
+	                               takes in the place of its oldest uses */
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
 	                               says, from 1; 0: `cost` of each */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */

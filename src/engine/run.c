@@ -31,8 +31,11 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	}
 	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
-	if (__builtin_expect(plan->erases, 0))
-		call.cost = step->rule->feedback[plan->erases - 1];
+	if (__builtin_expect(plan->apart, 0)) {
+		if (plan->erases)
+			call.cost = step->rule->feedback[plan->erases - 1];
+		call.replaces = call.op != ALGO_PEEK && step->limit->algo.rows == ALGO_ROWS_LOG;
+	}
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
 		call = (struct algo_call){.op = ALGO_PEEK};

@@ -44,6 +44,7 @@ struct fixture {
 	struct plan plan;
 	struct weir_decision d;
 	size_t told;
+	uint64_t now_ns;
 };
 
 static void observe(void *context, const struct step *step)
@@ -61,6 +62,7 @@ static int setup(void **state)
 
 	assert_int_equal(weir_table_open(NULL, &f->table, &error), 0);
 	assert_int_equal(weir_engine_open(&config, f->table, &f->engine, &error), 0);
+	f->now_ns = NOW;
 	*state = f;
 	return 0;
 }
@@ -80,7 +82,7 @@ static void ask(struct fixture *f, struct engine_each each, const char *user)
 {
 	const struct weir_attribute attribute = {"user", user, strlen(user)};
 	const struct engine_attributes attributes = {&attribute, 1, WEIR_KEY_MAX};
-	const struct turn turn = {.table = f->table, .at = moment_given(NOW), .observe = observe,
+	const struct turn turn = {.table = f->table, .at = moment_given(f->now_ns), .observe = observe,
 	                          .context = f};
 
 	assert_int_equal(engine_prepare_each(f->engine, &each, &attributes, &f->arena, &f->plan), WEIR_OK);
@@ -92,7 +94,7 @@ static uint64_t left(struct fixture *f, size_t limit, const char *user)
 	struct weir_decision d;
 
 	assert_int_equal(weir_peek(f->table, engine_limit_at(f->engine, limit), user, strlen(user), 1,
-	                           NOW, &d), 0);
+	                           f->now_ns, &d), 0);
 	return d.remaining;
 }
 
@@ -162,6 +164,22 @@ static void feedback_takes_back_as_much_as_each_rule_says(void **state)
 	assert_int_equal(left(f, LARGE, "7"), 0);
 }
 
+static void what_a_full_log_is_told_counts_in_the_place_of_the_oldest(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int i = 0; i < 9; i++)
+		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+	f->now_ns = NOW + 60 * NS_PER_S;
+	for (int i = 0; i < 4; i++)
+		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+	assert_int_equal(left(f, LOG, "7"), 0);
+	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 1}, "7");
+	assert_int_equal(left(f, LOG, "7"), 2);
+	f->now_ns = NOW + 3600 * NS_PER_S + 1000; /* the first ones are over */
+	assert_int_equal(left(f, LOG, "7"), 7);
+}
+
 static void rules_are_found_by_name(void **state)
 {
 	struct fixture *f = *state;
@@ -180,6 +198,7 @@ int main(void)
 	    TEST(peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves),
 	    TEST(one_rule_may_be_asked_alone),
 	    TEST(feedback_takes_back_as_much_as_each_rule_says),
+	    TEST(what_a_full_log_is_told_counts_in_the_place_of_the_oldest),
 	    TEST(rules_are_found_by_name),
 	};
 
