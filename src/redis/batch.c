@@ -328,6 +328,7 @@ void task_finish(struct redis_lane *lane, struct task *task)
 	while (job) {
 		struct store_job *next = job->next;
 
+		lane->gather.answered++;
 		done(lane, job);
 		job = next;
 	}

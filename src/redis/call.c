@@ -58,6 +58,8 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 
 	/* All are read before any job is told: `done` may submit more, and step_read looks at others. */
 	lane->clock_ns = step_clock(reply, call->count);
+	lane->gather.round_ns =
+	    sat_sub(lane_now_ns(lane) + lane->store->options.timeout_ns, call->deadline_ns);
 	for (size_t i = 0; i < call->count; i++) {
 		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
 		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)

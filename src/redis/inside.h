@@ -24,10 +24,12 @@
 #define LANE_JOBS_MAX ((size_t)64 << 10)
 
 /*
- * So many calls are on their way to a node at most, a few milliseconds of its time: what waits for it
- * longer is then late by the load that others bring, or by a node that hangs, and not by our own.
+ * A node that has calls of this weight on their way gets more when they are answered. Redis carries
+ * out what it has read of a connection before it looks at others, so these have their turn; and what
+ * waits long for a node is late by the load that others bring, or by a node that hangs.
  */
-#define NODE_CALLS_MAX 8
+#define NODE_WEIGHT_MAX 48
+#define CALL_WEIGHT     4 /* of a call beside its steps */
 
 /* So long a connection may take until Redis has accepted the greeting. */
 #define NODE_DIAL_NS UINT64_C(1000000000)
@@ -92,6 +94,7 @@ struct call {
 	struct redis_step *steps[STEP_CALL_MAX]; /* each the first member of a task */
 	size_t count;
 	struct step_call script;
+	size_t weight;   /* what it costs Redis, in steps */
 	uint64_t number; /* of the node's calls */
 	uint64_t deadline_ns;
 };
@@ -104,9 +107,10 @@ struct redis_node {
 	struct link *link;
 	void *line;                 /* the port's */
 	struct task_list waiting;   /* for the link to be ready, or for replies */
+	struct task **older;        /* while tasks are handed out again: the end of the newer ones */
 	struct call *first, **last; /* sent, without a reply, ... */
-	size_t sent;                /* and how many */
-	bool was_full;              /* as many as may be: others wait for them */
+	size_t weight;              /* and what they cost Redis, in steps */
+	bool was_full;              /* as much as may be: others wait for them */
 	uint64_t calls;             /* so far */
 	const char *loaded;         /* the source of the script that was loaded last, ... */
 	uint64_t loaded_at;         /* and how many calls there were before */
@@ -139,6 +143,15 @@ struct batch {
 	struct spot spots[BATCH_SPOTS];
 };
 
+/* Of gather.c. */
+struct gather {
+	uint64_t answered;      /* jobs, since calls were on their way */
+	uint64_t round_ns;      /* how long the newest call took */
+	uint64_t until_ns;      /* clients that were answered may ask again until then; 0: none */
+	uint64_t least, most;   /* the jobs there are when that has paid, and when all have asked */
+	uint64_t rest, penalty; /* times that none are awaited, for they did not come */
+};
+
 #define LANE_SLOW 256 /* a power of two */
 
 struct redis_lane {
@@ -161,8 +174,10 @@ struct redis_lane {
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
 	uint64_t idle_ns;  /* when to look for chunks that nobody uses; 0: there are none */
-	bool has_sent;     /* in this turn */
-	bool is_held;      /* the batch waits for calls to be answered */
+	struct gather gather;
+	size_t on_the_way; /* calls */
+	bool has_sent; /* in this turn */
+	bool is_held;  /* the batch waits: gather.h */
 	bool is_closing;
 	struct task *free_tasks;
 	struct call *free_calls;

@@ -1,4 +1,5 @@
 #include "redis/batch.h"
+#include "redis/gather.h"
 #include "redis/known.h"
 #include "redis/node.h"
 
@@ -17,17 +18,6 @@ static void send_batch(struct redis_lane *lane)
 		return;
 	lane->has_sent = true;
 	nodes_send(lane, first);
-}
-
-/*
- * While calls of an earlier turn are on their way, what comes is gathered until they are answered:
- * under load Redis gets fewer and fuller calls, in which requests of one key are one step, and at
- * rest nothing waits. Nodes of a cluster do not wait for one another.
- */
-static bool is_to_be_held(const struct redis_lane *lane)
-{
-	return !lane->has_sent && !lane->store->url.cluster && !lane->is_closing &&
-	       nodes_have_calls(lane);
 }
 
 /* Cuts up to STEP_CALL_MAX jobs off the chain. */
@@ -59,7 +49,7 @@ void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
 		struct store_job *jobs = cut(&chain, &n);
 
 		together &= !chain; /* what is in one call can be all or nothing */
-		if (lane->batch.count + n > STEP_CALL_MAX)
+		if (lane->batch.count > 0 && lane->batch.count + n > STEP_CALL_FULL)
 			send_batch(lane);
 		batch_add(lane, jobs, together);
 	}
@@ -69,7 +59,7 @@ void redis_lane_flush(struct store_lane *store_lane)
 {
 	struct redis_lane *lane = lane_of(store_lane);
 
-	lane->is_held = lane->batch.count > 0 && is_to_be_held(lane);
+	lane->is_held = lane->batch.count > 0 && gather_waits(lane);
 	if (!lane->is_held)
 		send_batch(lane);
 	lane->has_sent = false;
@@ -95,6 +85,7 @@ void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)
 	lane->alarm_ns = 0;
 	nodes_tick(lane);
 	give_back(lane);
+	gather_tick(lane);
 	redis_lane_flush(store_lane);
 }
 

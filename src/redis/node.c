@@ -5,6 +5,7 @@
 
 #include "redis/batch.h"
 #include "redis/call.h"
+#include "redis/gather.h"
 #include "redis/send.h"
 
 /* The lane's own delay past a deadline, from which on replies may have come unseen. */
@@ -279,18 +280,49 @@ static void ask_map(struct redis_lane *lane)
 	node_ask_map(node);
 }
 
-/* And what it lets go. */
+/* The tasks of a node behind that place come before all others. */
+static void put_in_front(struct redis_node *node)
+{
+	struct task_list *waiting = &node->waiting;
+	struct task **older = node->older, *again = older ? *older : NULL;
+
+	node->older = NULL;
+	if (!again || older == &waiting->first)
+		return;
+	*waiting->last = waiting->first;
+	waiting->first = again;
+	waiting->last = older;
+	*older = NULL;
+}
+
+/* In front of what came later. */
+static void hand_out_again(struct redis_lane *lane)
+{
+	struct task *first = task_list_take(&lane->again);
+
+	if (!first)
+		return;
+	for (unsigned i = 0; i < lane->node_end; i++)
+		if (lane->nodes[i])
+			lane->nodes[i]->older = lane->nodes[i]->waiting.last;
+	while (first)
+		first = hand_out(lane, first);
+	for (unsigned i = 0; i < lane->node_end; i++)
+		if (lane->nodes[i])
+			put_in_front(lane->nodes[i]);
+}
+
 void nodes_send(struct redis_lane *lane, struct task *first)
 {
 	do {
+		hand_out_again(lane);
 		while (first)
 			first = hand_out(lane, first);
 		ask_map(lane);
 		for (unsigned i = 0; i < lane->node_end; i++)
 			if (lane->nodes[i])
 				node_send(lane->nodes[i]);
-		first = task_list_take(&lane->again);
-	} while (first);
+	} while (lane->again.first);
 }
 
 /* Deadlines */
@@ -359,6 +391,17 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	drop(node, why, now_ns + HEALTH_PROBE_NS);
 }
 
+/* It is late enough. */
+static void again_later(struct redis_lane *lane)
+{
+	struct task *task = task_list_take(&lane->later), *next;
+
+	for (; task; task = next) {
+		next = task->next;
+		task_append(&lane->again, task);
+	}
+}
+
 void nodes_tick(struct redis_lane *lane)
 {
 	uint64_t now_ns = lane_now_ns(lane);
@@ -374,18 +417,11 @@ void nodes_tick(struct redis_lane *lane)
 			probe(lane, i);
 	}
 	look_whether_back(lane);
-	nodes_send(lane, lane->later_ns <= now_ns ? task_list_take(&lane->later) : NULL);
+	if (lane->later_ns <= now_ns)
+		again_later(lane);
+	nodes_send(lane, NULL);
 	if (lane->later.first)
 		lane_alarm_at(lane, lane->later_ns);
-}
-
-bool nodes_have_calls(const struct redis_lane *lane)
-{
-	bool have = false;
-
-	for (unsigned i = 0; i < lane->node_end && !have; i++)
-		have = lane->nodes[i] && lane->nodes[i]->first;
-	return have;
 }
 
 bool nodes_are_awaited(const struct redis_lane *lane)
@@ -456,8 +492,9 @@ static void take_in(struct redis_node *node, struct slice bytes)
 /* What has to be sent again, and what has waited for answers. */
 static void send_on(struct redis_lane *lane)
 {
-	nodes_send(lane, task_list_take(&lane->again));
-	if (!lane->is_held || nodes_have_calls(lane))
+	nodes_send(lane, NULL);
+	gather_answered(lane);
+	if (!lane->is_held || gather_waits(lane))
 		return;
 	lane->is_held = false;
 	nodes_send(lane, batch_take(&lane->batch));

@@ -10,12 +10,13 @@
 
 #include "redis/inside.h"
 
-/** Hands tasks to the nodes that serve their keys, which send them now or when they are ready. */
+/**
+ * Hands tasks, and in front of them those of lane->again, to the nodes that serve their keys, which
+ * send them now or when they are ready.
+ */
 void nodes_send(struct redis_lane *lane, struct task *first);
 /** Looks at all deadlines, and probes what is away. */
 void nodes_tick(struct redis_lane *lane);
-/** Whether calls are on their way. */
-bool nodes_have_calls(const struct redis_lane *lane);
 /** Whether any of them has to answer. */
 bool nodes_are_awaited(const struct redis_lane *lane);
 /** Drops all; their jobs are done. */

@@ -27,6 +27,8 @@ struct redis_port_kind {
 	void (*hang_up)(struct redis_port *port, void *line);
 	/* Call redis_lane_tick then (of the monotonic clock; 0: not any more). The last call counts. */
 	void (*alarm)(struct redis_port *port, uint64_t at_ns);
+	/* What it answers goes to clients, which may ask again at once. */
+	bool has_clients;
 };
 
 struct redis_port {

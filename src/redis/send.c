@@ -22,7 +22,7 @@ static struct call *call_open(struct redis_node *node)
 		lane->free_calls = call->next;
 	if (call) {
 		call->node = node;
-		call->count = 0;
+		call->count = call->weight = 0;
 	}
 	return call;
 }
@@ -41,8 +41,9 @@ static struct call *take_call(struct link_call *link)
 	struct call *call = (struct call *)link;
 	struct redis_node *node = call->node;
 
-	node->sent--;
 	node->first = call->next;
+	node->weight -= call->weight;
+	node->lane->on_the_way--;
 	if (!node->first)
 		node->last = &node->first;
 	return call;
@@ -53,12 +54,13 @@ static void send_call(struct call *call,
 {
 	struct redis_node *node = call->node;
 
-	node->sent++;
 	call->link.replied = replied;
 	call->number = node->calls++;
 	call->next = NULL;
 	*node->last = call;
 	node->last = &call->next;
+	node->weight += call->weight;
+	node->lane->on_the_way++;
 	link_sent(node->link, &call->link);
 	lane_alarm_at(node->lane, call->deadline_ns);
 }
@@ -235,13 +237,15 @@ static void fill_call(struct task_list *list, struct call *call, bool is_given)
 
 	for (size_t seen = 0; *at && seen < WINDOW && call->count < STEP_CALL_MAX; seen++) {
 		struct task *task = *at;
-		bool is_new = task->step.group != 0 && task->step.group != group;
+		bool is_new = task->step.group == 0 || task->step.group != group;
 
+		if (is_new && call->count >= STEP_CALL_FULL)
+			break;
 		if (!go_together(first, task)) {
 			at = &task->next;
 			continue;
 		}
-		if (is_new && call->count > 0 &&
+		if (is_new && task->step.group != 0 && call->count > 0 &&
 		    (group_size(task) > STEP_CALL_MAX - call->count || group_size(task) > WINDOW - seen))
 			break;
 		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
@@ -302,9 +306,10 @@ void node_send(struct redis_node *node)
 	if (node->ready_deadline_ns != 0)
 		return;
 	node->is_busy = true;
+	node->older = NULL;
 	if (node->was_full)
 		fail_late(node);
-	while (node->waiting.first && node->sent < NODE_CALLS_MAX) {
+	while (node->waiting.first && node->weight < NODE_WEIGHT_MAX) {
 		struct call *call = call_open(node);
 
 		if (!call) {
@@ -318,6 +323,7 @@ void node_send(struct redis_node *node)
 			call_close(call);
 			continue;
 		}
+		call->weight = CALL_WEIGHT + call->count;
 		for (size_t i = 0; i < call->count; i++)
 			known_asked(lane, (struct task *)call->steps[i]);
 		count_more(&lane->counts.calls, 1);

@@ -44,8 +44,9 @@ enum step_end {
 
 /** Appends the key's name: prefix{KEY}:LIMIT, each percent-encoded. */
 void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit);
-/** How many steps a call should have at most, so that others wait no longer than 0.5 ms. */
-#define STEP_CALL_MAX 64
+/** How many steps a call has at most; and with how many it is full, unless a group needs more. */
+#define STEP_CALL_MAX  64
+#define STEP_CALL_FULL 48
 
 /* One call: its text, and the script that it calls. */
 struct step_call {

@@ -43,7 +43,8 @@ static void port_alarm(struct redis_port *port, uint64_t at_ns)
 	((struct lane *)port)->alarm_ns = at_ns;
 }
 
-static const struct redis_port_kind port_kind = {port_dial, port_send, port_hang_up, port_alarm};
+static const struct redis_port_kind port_kind = {port_dial, port_send, port_hang_up, port_alarm,
+                                                .has_clients = true};
 
 int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores)
 {

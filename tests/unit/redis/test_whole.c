@@ -80,12 +80,12 @@ static void make(struct paper *p, struct one *one, unsigned key, const char *lim
 
 static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 {
-	static char limits[STEP_CALL_MAX - 1][8];
-	static struct one ones[STEP_CALL_MAX - 1], chain[CHAIN];
+	static char limits[STEP_CALL_FULL - 1][8];
+	static struct one ones[STEP_CALL_FULL - 1], chain[CHAIN];
 	struct paper *p = paper_open("redis-cluster://h:7000", TIMEOUT_NS);
 
 	(void)state;
-	for (size_t i = 0; i < STEP_CALL_MAX - 1; i++) {
+	for (size_t i = 0; i < STEP_CALL_FULL - 1; i++) {
 		snprintf(limits[i], sizeof limits[i], "l%zu", i);
 		make(p, &ones[i], 1, limits[i]);
 		submit(p, &ones[i]);
@@ -97,7 +97,7 @@ static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 	redis_lane_flush(p->lane);
 	assert_string_equal(sent(p, PORT), "PING ");
 	answer(p, PORT, "+PONG\r\n");
-	assert_string_equal(keys_sent(p), "63 2 1 ");
+	assert_string_equal(keys_sent(p), "49 "); /* the other goes when they are answered */
 	end(p);
 }
 

@@ -1,0 +1,280 @@
+/*
+ * When a lane sends: the test is the port, and answers as Redis would. Steps are the test's own
+ * (steps.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "steps.h"
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/redis.h"
+
+#define ONES_MAX 130
+
+struct one {
+	struct store_job job; /* first */
+	char key[16];
+	bool is_done;
+};
+
+struct paper {
+	struct redis_port port; /* first */
+	struct redis_node *node;
+	struct store *store;
+	struct store_lane *lane;
+	struct algo_limit limit;
+	uint64_t alarm_ns;
+	size_t calls[ONES_MAX], first, last; /* sent, not answered: the keys of each */
+	struct one ones[ONES_MAX];
+	size_t asked;
+};
+
+static bool dial(struct redis_port *port, struct redis_node *node, const struct redis_host *host,
+                 void **line)
+{
+	(void)host;
+	((struct paper *)port)->node = node;
+	*line = port;
+	return true;
+}
+
+/* Notes how many keys each EVALSHA has. */
+static void send_out(struct redis_port *port, void *line)
+{
+	struct paper *p = (struct paper *)port;
+	struct link *link = redis_node_link(p->node);
+	struct slice out = link_out(link), text = out;
+	const char *call;
+
+	(void)line;
+	while ((call = text.len > 0 ? memmem(text.data, text.len, "EVALSHA", 7) : NULL)) {
+		uint64_t n;
+
+		text.len -= (size_t)(call + 7 + 2 + 5 + 40 + 2 - text.data);
+		text.data = call + 7 + 2 + 5 + 40 + 2; /* behind the SHA */
+		slice_cut(&text, '\n');
+		assert_true(parse_u64(slice_cut(&text, '\r'), &n));
+		p->calls[p->last++] = (size_t)n;
+	}
+	link_out_gone(link, out.len);
+}
+
+static void hang_up(struct redis_port *port, void *line)
+{
+	(void)port;
+	(void)line;
+}
+
+static void set_alarm(struct redis_port *port, uint64_t at_ns)
+{
+	((struct paper *)port)->alarm_ns = at_ns;
+}
+
+static const struct redis_port_kind with_clients = {dial, send_out, hang_up, set_alarm, true},
+                                    without_clients = {dial, send_out, hang_up, set_alarm, false};
+
+static void done(struct store_job *job)
+{
+	((struct one *)job)->is_done = true;
+}
+
+/* A turn in which so many ask, of different keys or of one. */
+static void ask(struct paper *p, size_t n, bool is_hot)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct one *one = &p->ones[p->asked++];
+
+		assert_true(p->asked <= ONES_MAX);
+		*one = (struct one){0};
+		snprintf(one->key, sizeof one->key, "%zu", is_hot ? 0 : p->asked);
+		one->job = (struct store_job){
+		    .step = {.store = p->store,
+		             .limit = &p->limit,
+		             .key = {.hash = is_hot ? 0 : p->asked},
+		             .call = {.op = ALGO_ACQUIRE, .cost = 1}},
+		    .limit_name = "l",
+		    .key_name = slice_of(one->key),
+		    .done = done,
+		};
+		p->store->kind->submit(p->lane, &one->job);
+	}
+	redis_lane_flush(p->lane);
+}
+
+/* Answers the oldest call, then ends the turn. */
+static void answer(struct paper *p)
+{
+	struct buffer text = {0};
+	size_t n = p->calls[p->first++];
+
+	assert_true(p->first <= p->last);
+	buffer_printf(&text, "*%zu\r\n$1\r\n1\r\n", n + 1);
+	for (size_t i = 0; i < n; i++)
+		buffer_add_text(&text, "*3\r\n:9\r\n:4\r\n:0\r\n");
+	redis_node_in(p->node, (struct slice){text.data, text.len});
+	buffer_free(&text);
+	send_out(&p->port, NULL);
+	redis_lane_flush(p->lane);
+}
+
+static struct paper *begin(const struct redis_port_kind *kind)
+{
+	struct paper *p = calloc(1, sizeof *p);
+
+	p->port.kind = kind;
+	assert_int_equal(
+	    algo_limit_init(&p->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
+	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://h:7000",
+	                                                          .prefix = "weir:",
+	                                                          .timeout_ns = 3600 * NS_PER_S},
+	                                  &p->store, NULL),
+	                 WEIR_OK);
+	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
+	ask(p, 1, false);
+	redis_node_in(p->node, SLICE("+PONG\r\n"));
+	send_out(&p->port, NULL);
+	answer(p);
+	assert_true(p->ones[0].is_done);
+	p->asked = p->first = p->last = 0;
+	return p;
+}
+
+static void end(struct paper *p)
+{
+	redis_lane_close(p->lane);
+	redis_store_close(p->store);
+	algo_limit_free(&p->limit);
+	free(p);
+}
+
+static size_t on_the_way(const struct paper *p)
+{
+	return p->last - p->first;
+}
+
+static void few_requests_are_sent_at_once(void **state)
+{
+	struct paper *p = begin(&without_clients);
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++)
+		ask(p, 1, true);
+	assert_int_equal(on_the_way(p), 4);
+	for (size_t i = 0; i < 4; i++) {
+		answer(p);
+		assert_true(p->ones[i].is_done);
+	}
+	end(p);
+}
+
+static void more_are_gathered_until_calls_are_answered(void **state)
+{
+	struct paper *p = begin(&without_clients);
+
+	(void)state;
+	ask(p, 6, false);
+	for (size_t i = 0; i < 5; i++)
+		ask(p, 1, i > 0);
+	assert_int_equal(on_the_way(p), 1);
+	assert_int_equal(p->calls[0], 6);
+	answer(p);
+	assert_int_equal(on_the_way(p), 1);
+	assert_int_equal(p->calls[1], 2); /* steps: one, and four that are alike */
+	answer(p);
+	assert_true(p->ones[10].is_done);
+	end(p);
+}
+
+static void a_node_gets_more_when_it_has_answered(void **state)
+{
+	struct paper *p = begin(&without_clients);
+	static const size_t calls[] = {48, 48, 14};
+
+	(void)state;
+	ask(p, 110, false);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(on_the_way(p), 1);
+		assert_int_equal(p->calls[i], calls[i]);
+		answer(p);
+	}
+	assert_int_equal(on_the_way(p), 0);
+	for (size_t i = 0; i < 110; i++)
+		assert_true(p->ones[i].is_done);
+	end(p);
+}
+
+static void clients_that_were_answered_are_awaited(void **state)
+{
+	struct paper *p = begin(&with_clients);
+
+	(void)state;
+	ask(p, 6, true);
+	answer(p);
+	for (size_t i = 0; i < 5; i++)
+		ask(p, 1, true);
+	assert_int_equal(on_the_way(p), 0);
+	ask(p, 1, true);
+	assert_int_equal(on_the_way(p), 1);
+	answer(p);
+	assert_true(p->ones[11].is_done);
+	end(p);
+}
+
+static void at_rest_nobody_is_awaited(void **state)
+{
+	struct paper *p = begin(&with_clients);
+
+	(void)state;
+	ask(p, 3, false);
+	answer(p);
+	ask(p, 1, true);
+	assert_int_equal(on_the_way(p), 1);
+	end(p);
+}
+
+/* Only until an alarm; and each time in vain makes it rarer. */
+static void clients_that_do_not_come_are_not_awaited_for_long(void **state)
+{
+	struct paper *p = begin(&with_clients);
+	size_t waits = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 16; i++) {
+		ask(p, 6, true);
+		answer(p);
+		ask(p, 1, true);
+		if (on_the_way(p) == 0) {
+			waits++;
+			redis_lane_tick(p->lane, p->alarm_ns);
+		}
+		assert_int_equal(on_the_way(p), 1);
+		answer(p);
+	}
+	assert_int_equal(waits, 4); /* the first, the third, the seventh, ... */
+	end(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(few_requests_are_sent_at_once),
+	    cmocka_unit_test(more_are_gathered_until_calls_are_answered),
+	    cmocka_unit_test(a_node_gets_more_when_it_has_answered),
+	    cmocka_unit_test(clients_that_were_answered_are_awaited),
+	    cmocka_unit_test(at_rest_nobody_is_awaited),
+	    cmocka_unit_test(clients_that_do_not_come_are_not_awaited_for_long),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
