@@ -7,6 +7,7 @@
  * missing '=' or an escape that is none, takes another one away.
  */
 #include "base/error.h"
+#include "base/number.h"
 #include "proto/http_call.h"
 #include "proto/json.h"
 #include "proto/query.h"
@@ -21,6 +22,7 @@ struct form {
 	struct slice parts[2]; /* query and body, encoded */
 	struct option *options;
 	size_t option_count;
+	size_t seen; /* attributes, also those whose names repeat: so many are compared, and no more */
 };
 
 static int out_of_memory(struct fill *fill)
@@ -57,23 +59,6 @@ static int find_body(struct http_call *call, struct slice *body)
 	return 0;
 }
 
-/* Also those whose names repeat: too many are refused before names are compared. */
-static size_t count_attributes(const struct form *form)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < 2; i++) {
-		struct slice rest = form->parts[i];
-
-		while (rest.len > 0) {
-			struct slice parameter = slice_cut(&rest, '&');
-
-			n += parameter.len > 0 && *parameter.data != '_';
-		}
-	}
-	return n;
-}
-
 static void take_option(struct form *form, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < form->option_count; i++)
@@ -93,68 +78,41 @@ static bool is_known(const struct fill *fill, struct slice name)
 	return false;
 }
 
-/* A parameter as it was sent, in one pass: requests are many, and parameters short. */
-struct parameter {
-	struct slice name, value;
-	bool name_is_coded, value_is_coded;
-};
-
-static struct parameter cut_parameter(struct slice *rest)
-{
-	const char *p = rest->data, *end = p + rest->len;
-	struct parameter parameter = {.name = {p, 0}, .value = {p, 0}};
-	bool coded = false;
-
-	for (; p < end && *p != '=' && *p != '&'; p++)
-		coded |= *p == '%' || *p == '+';
-	parameter.name.len = (size_t)(p - rest->data);
-	parameter.name_is_coded = coded;
-	if (p < end && *p == '=')
-		p++;
-	parameter.value.data = p;
-	for (coded = false; p < end && *p != '&'; p++)
-		coded |= *p == '%' || *p == '+';
-	parameter.value.len = (size_t)(p - parameter.value.data);
-	parameter.value_is_coded = coded;
-	p += p < end;
-	*rest = (struct slice){p, (size_t)(end - p)};
-	return parameter;
-}
-
-static int decode(struct fill *fill, struct parameter *parameter)
-{
-	if ((parameter->name_is_coded &&
-	     query_decode_form(fill->arena, parameter->name, &parameter->name) != 0) ||
-	    (parameter->value_is_coded &&
-	     query_decode_form(fill->arena, parameter->value, &parameter->value) != 0))
-		return out_of_memory(fill);
-	return 0;
-}
-
 /* A name with a NUL is none that a rule can have. */
-static int take(struct fill *fill, struct form *form, const struct parameter *parameter)
+static int take(struct fill *fill, struct form *form, struct slice name, struct slice value)
 {
-	struct slice name = parameter->name;
-
-	take_option(form, name, parameter->value);
-	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len) ||
-	    is_known(fill, name))
+	take_option(form, name, value);
+	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len))
 		return 0;
-	return fill_new_attribute(fill, name, parameter->value);
+	if (form->seen++ == fill->limits->attributes_max)
+		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes, found more",
+		                 fill->limits->attributes_max);
+	return is_known(fill, name) ? 0 : fill_new_attribute(fill, name, value);
+}
+
+static int read_part(struct fill *fill, struct form *form, struct slice rest)
+{
+	bool coded = query_is_coded(rest);
+	struct slice name, value;
+	int status = 0;
+
+	while (status == 0 && query_next(&rest, &name, &value)) {
+		if (coded && (query_decode_form(fill->arena, name, &name) != 0 ||
+		              query_decode_form(fill->arena, value, &value) != 0))
+			return out_of_memory(fill);
+		status = take(fill, form, name, value);
+	}
+	return status;
 }
 
 static int read_form(struct fill *fill, struct form *form)
 {
-	int status = fill_attribute_room(fill, count_attributes(form));
+	/* The shortest has a letter and a '&'. */
+	size_t most = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
+	int status = fill_attribute_room(fill, u64_min(most, fill->limits->attributes_max));
 
-	for (size_t i = 0; i < 2; i++)
-		while (form->parts[i].len > 0 && status == 0) {
-			struct parameter parameter = cut_parameter(&form->parts[i]);
-
-			status = decode(fill, &parameter);
-			if (status == 0)
-				status = take(fill, form, &parameter);
-		}
+	for (size_t i = 0; i < 2 && status == 0; i++)
+		status = read_part(fill, form, form->parts[i]);
 	return status;
 }
 
