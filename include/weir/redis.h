@@ -46,7 +46,8 @@ struct weir_redis_options {
 
 /**
  * Opens a table whose limits count at a Redis, and connects to nothing yet: a Redis that is away
- * is as one that dies later. The calls of weir.h work on it; weir_table_close closes it.
+ * is as one that dies later. The calls of weir.h work on it; weir_table_close closes it,
+ * and gives back what limits with a `chunk` have taken in advance, which blocks like a call.
  * weir_table_stats, weir_table_sync and weir_table_reserve tell of its memory alone.
  *
  *     weir_table *table;

@@ -68,9 +68,14 @@ static void end_loop(struct net_loop *loop)
 	uv_close((uv_handle_t *)&loop->alarm, NULL);
 }
 
+void net_loop_keep(struct net_loop *loop, bool keep)
+{
+	loop->kept = keep;
+}
+
 static bool drain(struct net_loop *loop)
 {
-	bool drained = true;
+	bool drained = !loop->kept;
 
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
 		if (conn->is_dialled) /* clients' answers may come from it */

@@ -208,6 +208,8 @@ void net_loop_wake(struct net_loop *loop);
  * 0: not any more. One time a loop: the last call counts. Its own thread only.
  */
 void net_loop_alarm(struct net_loop *loop, uint64_t at_ns);
+/** Whether a loop that was stopped is to wait for its owner, too, within stop_timeout_ms. */
+void net_loop_keep(struct net_loop *loop, bool keep);
 /** Ends accepting; what was received is answered and written, then the loop ends. */
 void net_loop_stop(struct net_loop *loop);
 

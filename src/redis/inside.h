@@ -178,6 +178,7 @@ struct redis_lane {
 	size_t on_the_way; /* calls */
 	bool has_sent; /* in this turn */
 	bool is_held;  /* the batch waits: gather.h */
+	bool is_stopping; /* it takes nothing in advance any more */
 	bool is_closing;
 	struct task *free_tasks;
 	struct call *free_calls;

@@ -55,7 +55,7 @@ enum chunk_answer known_units(struct redis_lane *lane, struct store_job *job, st
 	void *asked = NULL;
 	enum chunk_answer answer;
 
-	if (job->step.limit->chunk == 0 || !chunk_applies(job))
+	if (job->step.limit->chunk == 0 || lane->is_stopping || !chunk_applies(job))
 		return CHUNK_NONE;
 	answer = chunk_take(lane->store->chunks, job, time_of(lane, job->step.at), lane, &asked);
 	*task = asked;
@@ -135,10 +135,11 @@ void known_missed(struct redis_lane *lane, const struct task *task)
 
 struct store_job *known_idle(struct redis_lane *lane)
 {
-	if (lane->idle_ns == 0 || (lane->idle_ns > lane_now_ns(lane) && !lane->is_closing))
+	bool all = lane->is_closing || lane->is_stopping;
+
+	if (lane->idle_ns == 0 || (lane->idle_ns > lane_now_ns(lane) && !all))
 		return NULL;
-	return chunk_idle(lane->store->chunks, lane, lane_now_ns(lane), lane->is_closing,
-	                  &lane->idle_ns);
+	return chunk_idle(lane->store->chunks, lane, lane_now_ns(lane), all, &lane->idle_ns);
 }
 
 void known_ask(const struct redis_lane *lane, struct task *task, const struct store_job *job)

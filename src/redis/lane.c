@@ -55,17 +55,6 @@ void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
 	}
 }
 
-void redis_lane_flush(struct store_lane *store_lane)
-{
-	struct redis_lane *lane = lane_of(store_lane);
-
-	lane->is_held = lane->batch.count > 0 && gather_waits(lane);
-	if (!lane->is_held)
-		send_batch(lane);
-	lane->has_sent = false;
-	lane->now_ns = 0;
-}
-
 /* What it has taken from Redis in advance, and nobody uses. */
 static void give_back(struct redis_lane *lane)
 {
@@ -75,6 +64,24 @@ static void give_back(struct redis_lane *lane)
 		redis_lane_submit(&lane->lane, jobs);
 	if (lane->idle_ns != 0 && !lane->is_closing)
 		lane_alarm_at(lane, lane->idle_ns);
+}
+
+void redis_lane_stop(struct store_lane *lane)
+{
+	lane_of(lane)->is_stopping = true;
+}
+
+void redis_lane_flush(struct store_lane *store_lane)
+{
+	struct redis_lane *lane = lane_of(store_lane);
+
+	if (lane->is_stopping)
+		give_back(lane);
+	lane->is_held = lane->batch.count > 0 && gather_waits(lane);
+	if (!lane->is_held)
+		send_batch(lane);
+	lane->has_sent = false;
+	lane->now_ns = 0;
 }
 
 void redis_lane_tick(struct store_lane *store_lane, uint64_t monotonic_ns)

@@ -93,13 +93,24 @@ static void give_back(struct store_caller *caller, struct store_loan *lent)
 	pthread_mutex_unlock(&pool->lock);
 }
 
+/* Gives back what it has taken in advance. */
+static void end_loan(const struct pool *pool, struct loan *loan)
+{
+	redis_lane_stop(loan->loan.lane);
+	redis_lane_flush(loan->loan.lane);
+	blocking_settle(loan->blocking, os_monotonic_ns() + pool->timeout_ns);
+}
+
 static void close_pool(struct store_caller *caller)
 {
 	struct pool *pool = (struct pool *)caller;
 	struct loan *loan;
 
-	while ((loan = take_idle(pool)))
+	while ((loan = take_idle(pool))) {
+		if (loan->owner == getpid())
+			end_loan(pool, loan);
 		free_loan(loan);
+	}
 	redis_store_close(caller->store);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);

@@ -46,6 +46,11 @@ void redis_store_stats(const struct store *store, struct redis_stats *stats);
 int redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);
 /** Its jobs are done with ESTORE first. */
 void redis_lane_close(struct store_lane *lane);
+/**
+ * Before its end: it gives back what it has taken in advance, and takes nothing so any more. Go on
+ * until redis_lane_steps is 0, as long as there is time.
+ */
+void redis_lane_stop(struct store_lane *lane);
 /** At the end of a turn: sends what was submitted. */
 void redis_lane_flush(struct store_lane *lane);
 /** When the port's alarm goes off. */

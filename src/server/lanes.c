@@ -102,6 +102,14 @@ void lanes_flush(struct lanes *lanes)
 		redis_lane_flush(lanes->ways[i]);
 }
 
+void lanes_stop(struct lanes *lanes)
+{
+	size_t n = lanes_count(lanes);
+
+	for (size_t i = 0; i < n; i++)
+		redis_lane_stop(lanes->ways[i]);
+}
+
 uint64_t lanes_due(struct lanes *lanes)
 {
 	size_t n = lanes_count(lanes);

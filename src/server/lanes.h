@@ -44,6 +44,8 @@ void lanes_tick(struct lanes *lanes);
 size_t lanes_steps(const struct lanes *lanes);
 /** Sends what was submitted. */
 void lanes_flush(struct lanes *lanes);
+/** The server stops: what was taken in advance goes back. Go on until lanes_steps is 0. */
+void lanes_stop(struct lanes *lanes);
 /** When lanes_tick is to be called; 0: any time. */
 uint64_t lanes_due(struct lanes *lanes);
 

@@ -323,6 +323,7 @@ static uint64_t keep_secret(struct worker *worker)
 static void on_turn(void *context)
 {
 	struct worker *worker = context;
+	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
 	uint64_t due_ns;
 
 	lanes_tick(&worker->lanes);
@@ -332,8 +333,10 @@ static void on_turn(void *context)
 		begin_turn(worker);
 		queue_run(worker);
 	}
-	if (atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
+	if (stops) {
 		hold_give_up(worker);
+		lanes_stop(&worker->lanes);
+	}
 	due_ns = earlier(hold_run(worker), worker->poll_ns);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
@@ -341,6 +344,8 @@ static void on_turn(void *context)
 		lanes_flush(&worker->lanes);
 	}
 	crowd_let_in(worker);
+	if (stops)
+		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
 	due_ns = earlier(due_ns, keep_secret(worker));
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;

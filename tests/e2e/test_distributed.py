@@ -309,6 +309,34 @@ def test_a_server_stops_though_redis_hangs(servers):
             assert wire.rest() == b""
 
 
+@pytest.mark.parametrize("limit", ["algorithm: token_bucket, rate: 1000/d, burst: 1000",
+                                   "algorithm: fixed_window, rate: 1000/year"])
+def test_a_server_that_stops_gives_back_what_it_took_in_advance(servers, limit):
+    config = f"store_timeout: 30s\nlimits: {{ much: {{ {limit}, chunk: 50% }} }}\n"
+    _, [one, other] = servers(2, config)
+    # The second request of a key within a second asks for a chunk, and others are served from it.
+    with Wire(one.resp) as wire:
+        assert [wire.command("WEIR.ACQUIRE", "much", "k")[0] for _ in range(5)] == [1] * 5
+        assert ask(other, ("WEIR.PEEK", "much", "k"))[0][2] < 600
+        assert one.stop() == 0
+    assert ask(other, ("WEIR.PEEK", "much", "k"))[0][2] == 995
+    replies = ask(other, *[("WEIR.ACQUIRE", "much", "k", "COST", 5)] * 200)
+    assert [reply[0] for reply in replies] == [1] * 199 + [0]
+
+
+def test_a_server_that_stops_answers_what_is_at_redis(servers):
+    redis, [server] = servers(1, "limits: { ten: { algorithm: fixed_window, rate: 10/year, "
+                                 "on_store_failure: closed } }\nstore_timeout: 1s\n")
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "ten", "k")[0] == 1
+        with redis.hung():
+            wire.send(encode("WEIR.ACQUIRE", "ten", "k"))
+            held(server, 1)
+            assert server.stop() == 0
+            assert wire.reply()[5] == b"store_failure"
+            assert wire.rest() == b""
+
+
 def test_the_top_and_ask_tell_of_limits_at_redis(servers):
     _, [server] = servers(1)
     for _ in range(13):

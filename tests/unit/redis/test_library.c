@@ -462,6 +462,27 @@ static void policies_decide_while_redis_is_away(void **state)
 	close_rules(&r);
 }
 
+static void a_table_that_closes_gives_back_what_it_took_in_advance(void **state)
+{
+	static const char *const rules =
+	    "limits:\n  much: { algorithm: fixed_window, rate: 1000/year, chunk: 50% }\n";
+	struct ruled r = open_rules(rules, LONG_NS);
+	weir_table *other = open_table(&r.server, LONG_NS);
+	const weir_limit *limit = weir_engine_limit(r.engine, "much", 4);
+	struct weir_decision d;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(weir_acquire(r.table, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(other, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_true(d.remaining < 600);
+	weir_table_close(r.table);
+	r.table = other;
+	assert_int_equal(weir_peek(other, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 995);
+	close_rules(&r);
+}
+
 static void a_limit_may_stay_in_memory(void **state)
 {
 	struct ruled r = open_rules(
@@ -659,6 +680,7 @@ int main(void)
 	    cmocka_unit_test(a_request_by_rules_takes_of_all_or_none),
 	    cmocka_unit_test(what_rules_took_is_given_back_once),
 	    cmocka_unit_test(policies_decide_while_redis_is_away),
+	    cmocka_unit_test(a_table_that_closes_gives_back_what_it_took_in_advance),
 	    cmocka_unit_test(a_limit_may_stay_in_memory),
 	    cmocka_unit_test(a_limit_at_another_store_is_refused),
 	    cmocka_unit_test(a_thread_waits_for_a_place_that_another_process_frees),
