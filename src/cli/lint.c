@@ -1,11 +1,14 @@
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <weir/rules.h>
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "engine/engine.h"
 #include "rules/model.h"
+#include "rules/print.h"
 #include "server/advice.h"
 #include "server/config.h"
 #include "server/log.h"
@@ -20,9 +23,9 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 		struct store_capacity room = store_capacity_planned(capacity, &here->algo);
 
 		if (!room.is_shared)
-			printf("%s: limit \"%s\": room for %llu keys%s, %llu bytes at most\n", path, limit->name,
-			       (unsigned long long)room.keys, limit->local ? " while its Redis is away" : "",
-			       (unsigned long long)room.bytes);
+			printf("%s: limit \"%s\": room for %llu keys%s, %llu bytes at most\n", path,
+			       limit->name, (unsigned long long)room.keys,
+			       limit->local ? " while its Redis is away" : "", (unsigned long long)room.bytes);
 	}
 }
 
@@ -30,8 +33,14 @@ static void say_room(const char *path, const weir_engine *engine, uint64_t capac
 struct check {
 	const char *const *paths;
 	size_t count;
-	bool strict, good;
+	bool strict, to_yaml, good;
 };
+
+static void say_ok(const struct check *check)
+{
+	for (size_t i = 0; i < check->count; i++)
+		printf("%s: ok\n", check->paths[i]);
+}
 
 static void say(void *context, const struct weir_config_remark *remark)
 {
@@ -63,11 +72,32 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	         server_config_engine(config, table, &stores, &engine, error);
 	if (status == WEIR_OK) {
 		advice_give(config, engine, &plan, say, check);
-		say_room(check->paths[0], engine, plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
+		if (!check->to_yaml)
+			say_room(check->paths[0], engine,
+			         plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	}
 	weir_engine_close(engine);
 	stores_close(&stores);
 	weir_table_close(table);
+	return status;
+}
+
+static int print(const weir_config *config, struct weir_error *error)
+{
+	weir_config *defaults = weir_private_config_new();
+	struct buffer out = {0};
+	int status = WEIR_ENOMEM;
+
+	if (defaults) {
+		rules_print(config, defaults, &out);
+		status = out.failed ? WEIR_ENOMEM : WEIR_OK;
+	}
+	if (status == WEIR_OK)
+		fwrite(out.data ? out.data : "", 1, out.len, stdout);
+	else
+		error_set(error, status, "%s", weir_strerror(status));
+	buffer_free(&out);
+	weir_config_close(defaults);
 	return status;
 }
 
@@ -78,39 +108,66 @@ static bool check_files(struct check *check)
 	    .paths = check->paths, .count = check->count, .say = say, .context = check};
 	struct weir_error error = {0};
 	weir_config *config = NULL;
+	int status;
 
 	check->good = true;
 	if (weir_config_read_files(&files, &config, &error) != WEIR_OK)
-		check->good = false;
-	else if (check_config(check, config, &error) != WEIR_OK)
-		say(check, &(struct weir_config_remark){config->file, error.line, error.column, true,
-		                                        error.message, {0}});
+		return false;
+	status = check_config(check, config, &error);
+	if (status == WEIR_OK && check->to_yaml && check->good)
+		status = print(config, &error);
+	else if (status == WEIR_OK && check->good)
+		say_ok(check);
+	if (status != WEIR_OK)
+		say(check, &(struct weir_config_remark){
+		               config->file, error.line, error.column, true, error.message, {0}});
 	weir_config_close(config);
 	return check->good;
 }
 
-int command_lint(int argc, char **argv)
+static int check_each(struct check *check, char *const *paths, int count)
 {
-	static const struct option options[] = {{"strict", no_argument, NULL, 's'}, {0}};
-	bool strict = false;
-	int option, result = 0;
+	int result = 0;
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == '?')
-			return EXIT_USAGE;
-		strict = true;
-	}
-	if (optind == argc) {
-		fputs("weir lint: expected FILE...\n", stderr);
-		return EXIT_USAGE;
-	}
-	for (int i = optind; i < argc; i++) {
-		struct check check = {(const char *const *)&argv[i], 1, strict, true};
-
-		if (check_files(&check))
-			printf("%s: ok\n", argv[i]);
-		else
+	for (int i = 0; i < count; i++) {
+		check->paths = (const char *const *)&paths[i];
+		check->count = 1;
+		if (!check_files(check))
 			result = 1;
 	}
 	return result;
+}
+
+int command_lint(int argc, char **argv)
+{
+	static const struct option options[] = {
+	    {"strict", no_argument, NULL, 's'}, {"to", required_argument, NULL, 't'}, {0}};
+	struct settings settings = {0};
+	struct check check = {0};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
+		if (option == '?')
+			return EXIT_USAGE;
+		if (option == 'c')
+			settings_add(&settings, SETTING_CONFIG, optarg);
+		else if (option == 's')
+			check.strict = true;
+		else if (strcmp(optarg, "yaml") == 0)
+			check.to_yaml = true;
+		else
+			return command_fail("lint", "--to: expected yaml, found '%s'", optarg);
+	}
+	if (settings.file_count > SETTINGS_FILES_MAX)
+		return command_fail("lint", "expected at most %d files, found more", SETTINGS_FILES_MAX);
+	if ((optind == argc) == (settings.file_count == 0))
+		return command_fail("lint", "expected FILE... or -c FILE, found %s",
+		                    optind == argc ? "neither" : "both");
+	if (check.to_yaml && argc - optind > 1)
+		return command_fail("lint", "--to: expected one FILE, or -c FILE, found %d", argc - optind);
+	if (settings.file_count == 0)
+		return check_each(&check, argv + optind, argc - optind);
+	check.paths = settings.files;
+	check.count = settings.file_count;
+	return check_files(&check) ? 0 : 1;
 }

@@ -237,6 +237,8 @@ static bool copy_name(struct compact *compact, struct names *names, bool *wanted
 
 		if (names->count == COMPACT_FIELDS_MAX)
 			good = fail(compact, "fewer fields of an object");
+		else if (name.len > COMPACT_NAME_MAX)
+			good = fail(compact, "a shorter name of a field");
 		else if (!is_new(compact, names, begin, len))
 			good = fail(compact, "each field once");
 		else if (compact->depth == 1 && compact->field)

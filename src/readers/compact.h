@@ -6,6 +6,7 @@
 
 #define COMPACT_DEPTH_MAX  16  /* objects and lists in each other */
 #define COMPACT_FIELDS_MAX 256 /* of an object */
+#define COMPACT_NAME_MAX   256 /* bytes of a field's */
 
 struct compact {
 	struct slice rest;    /* what is not read yet; of a failure, where it is */

@@ -36,6 +36,7 @@ static void read_value(struct koala *koala, struct slice text, const char *attri
 		koala_expected(koala, text, "a value");
 	} else if (slice_equal(text, SLICE("+"))) {
 		out->test = RULES_ANY;
+		out->text = SLICE("*"); /* as in YAML */
 	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
 		koala_expected(koala, text, expected);
 	} else if (is_ip && out->test == RULES_EQUAL) {
@@ -60,26 +61,30 @@ static void read_list(struct koala *koala, struct slice text, struct rules_condi
 }
 
 static void read_bound(struct koala *koala, struct slice text, struct rules_condition *out,
-                       bool (*read)(struct slice text, struct rules_value *out))
+                       char sign, bool (*read)(struct slice text, struct rules_value *out))
 {
 	struct rules_value *value = add_values(koala, 1, out);
-	char *copy = koala_copy(koala, text);
+	char *copy = arena_alloc(&koala->config->arena, text.len + 2);
 
-	if (!value || !copy)
+	if (!value || !copy) {
+		koala->no_memory = true;
 		return;
-	value->text = (struct slice){copy, text.len};
+	}
+	*copy = sign;
+	memcpy(copy + 1, text.data, text.len);
+	value->text = (struct slice){copy, text.len + 1};
 	if (!read(text, value))
 		koala_expected(koala, text, "a whole number of 64 bits that others are beyond");
 }
 
 static void read_above(struct koala *koala, struct slice text, struct rules_condition *out)
 {
-	read_bound(koala, text, out, form_above);
+	read_bound(koala, text, out, '>', form_above);
 }
 
 static void read_below(struct koala *koala, struct slice text, struct rules_condition *out)
 {
-	read_bound(koala, text, out, form_below);
+	read_bound(koala, text, out, '<', form_below);
 }
 
 static void read_listed(struct koala *koala, struct slice text, struct rules_condition *out)
@@ -201,6 +206,22 @@ static void make_key(struct koala *koala, struct rules_rule *rule, const bool *c
 	rule->key_count = n;
 }
 
+/* Puts conditions on one attribute together, as a mapping of attributes has them. */
+static void group(const struct rules_condition *from, size_t count, struct rules_condition *out)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		bool first = true;
+
+		for (size_t j = 0; j < i && first; j++)
+			first = strcmp(from[j].attribute, from[i].attribute) != 0;
+		for (size_t j = i; j < count && first; j++)
+			if (strcmp(from[j].attribute, from[i].attribute) == 0)
+				out[n++] = from[j];
+	}
+}
+
 void koala_read_conditions(struct koala *koala, struct slice text, struct rules_rule *rule)
 {
 	struct rules_condition conditions[WEIR_ATTRIBUTES_MAX] = {0}, *copy;
@@ -224,8 +245,9 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 		koala->no_memory = true;
 		return;
 	}
-	memcpy(copy, conditions, n * sizeof *copy);
-	rule->conditions = copy;
+	rule->conditions = conditions;
 	rule->condition_count = n;
 	make_key(koala, rule, combined);
+	group(conditions, n, copy);
+	rule->conditions = copy;
 }

@@ -1,6 +1,7 @@
 /* rule.c: `rules:`, a list of what applies to which requests. */
 #include <stdio.h>
 
+#include "algo/parameter.h"
 #include "readers/read.h"
 #include "rules/show.h"
 
@@ -65,6 +66,21 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 	return node_name(reader, value, field);
 }
 
+/* feedback: [2, 4] */
+static int read_feedback(struct reader *reader, const struct node_key *key,
+                         const yaml_node_t *value, void *field)
+{
+	uint64_t *numbers = field;
+	int status = WEIR_OK;
+
+	if (value->type != YAML_SEQUENCE_NODE || node_item_count(value) != 2)
+		return node_expected(reader, value, "two numbers such as [2, 4]");
+	for (size_t i = 0; i < 2 && status == WEIR_OK; i++)
+		status = node_number(reader, key, node_at(reader, value->data.sequence.items.start[i]),
+		                     &numbers[i]);
+	return status;
+}
+
 enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS, RULE_ANSWER };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
@@ -83,6 +99,7 @@ static const struct node_key rule_keys[] = {
     {"key", node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
     {"limits", node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
     {"mode", node_word, FIELD(mode), .words = modes},
+    {"feedback", read_feedback, FIELD(feedback), COUNTS, .max = ALGO_COUNT_MAX},
     {"result", read_result, FIELD(result)},
 };
 

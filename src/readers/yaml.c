@@ -7,7 +7,7 @@
  * keys that are not text, a second document, and deep nesting, for which
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
-#include "base/buffer.h"
+#include "base/zone.h"
 #include "rules/rate.h"
 #include "readers/read.h"
 
@@ -102,6 +102,33 @@ static int read_nodes(struct reader *reader, const struct node_key *key, const y
 	return node_number(reader, key, value, field);
 }
 
+static int read_zone(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	int status = node_text(reader, key, value, field);
+	struct weir_error error = {0};
+	struct zone *zone;
+
+	if (status != WEIR_OK)
+		return status;
+	status = zone_open(*(const char **)field, &zone, &error);
+	if (status == WEIR_ENOMEM)
+		return node_no_memory(reader);
+	if (status != WEIR_OK)
+		return node_error(reader, value, "%s", error.message);
+	zone_close(zone);
+	return WEIR_OK;
+}
+
+static const struct node_key koala_keys[] = {
+    {"timezone", read_zone, FIELD(koala.timezone), .min = 1, .max = RULES_NAME_MAX},
+    {"unmatched", read_result, FIELD(koala.unmatched)},
+    {"unexceeded", read_result, FIELD(koala.unexceeded)},
+};
+
+static const struct node_table koala_table = {"koala", koala_keys,
+                                              sizeof koala_keys / sizeof *koala_keys};
+
 static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST}, {0}};
 
 /* What rules depend on before them, whatever their order in the file. */
@@ -114,6 +141,7 @@ static const struct node_key file_keys[] = {
     {"sync", node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
      .max = UINT64_MAX},
     {"order", node_word, FIELD(order), .words = orders},
+    {"koala", node_nested, .nested = &koala_table},
     {"limits", read_limits, ARRAY(limits, limit_count)},
     {"rules", read_rules, ARRAY(rules, rule_count)},
     {"nodes", read_nodes, FIELD(nodes), .min = 1, .max = NODES_MAX},

@@ -7,40 +7,59 @@
 const struct word rules_failures[] = {
     {"local", RULES_LOCAL}, {"open", RULES_OPEN}, {"closed", RULES_CLOSED}, {0}};
 
-static const char *word_of(const struct word *words, unsigned value)
+const char *rules_word(const struct word *words, unsigned value)
 {
 	while (words->name && words->value != value)
 		words++;
 	return words->name ? words->name : "";
 }
 
-static void show(const struct algo_parameter *parameter, const struct weir_limit_options *options,
-                 struct buffer *out)
+void rules_show_value(const struct algo_parameter *parameter,
+                      const struct weir_limit_options *options, struct buffer *out)
 {
 	const void *field = (const char *)options + parameter->offset;
+	uint64_t number;
 	char text[DECIMAL_TEXT_MAX];
 
 	switch (parameter->type) {
 	case ALGO_NUMBER:
-		buffer_add_u64(out, parameter_number(parameter, options));
-		return;
+	case ALGO_TIME:
+		number = parameter_number(parameter, options);
+		number = number == WEIR_ZERO ? 0 : number;
+		if (parameter->type == ALGO_TIME)
+			duration_add(out, number);
+		else
+			buffer_add_u64(out, number);
+		break;
 	case ALGO_DECIMAL:
 		format_decimal(text, *(const double *)field);
 		buffer_add_text(out, text);
-		return;
+		break;
+	case ALGO_TEXT:
+		buffer_add_text(out, *(const char *const *)field);
+		break;
+	case ALGO_WORD:
+		buffer_add_text(out, rules_word(parameter->words, *(const unsigned *)field));
+		break;
 	default:
+		rate_add(out, field);
 		break;
 	}
-	buffer_add(out, "\"", 1);
-	if (parameter->type == ALGO_TIME)
-		duration_add(out, parameter_number(parameter, options));
-	else if (parameter->type == ALGO_TEXT)
-		buffer_add_json(out, slice_of(*(const char *const *)field));
-	else if (parameter->type == ALGO_WORD)
-		buffer_add_text(out, word_of(parameter->words, *(const unsigned *)field));
-	else
-		rate_add(out, field);
-	buffer_add(out, "\"", 1);
+}
+
+/* As JSON: numbers as they are, all else in quotes. */
+static void show(const struct algo_parameter *parameter, const struct weir_limit_options *options,
+                 struct buffer *out)
+{
+	bool is_number = parameter->type == ALGO_NUMBER || parameter->type == ALGO_DECIMAL;
+	struct buffer value = {0};
+
+	rules_show_value(parameter, options, &value);
+	buffer_add(out, "\"", !is_number);
+	buffer_add_json(out, (struct slice){value.data, value.len});
+	buffer_add(out, "\"", !is_number);
+	out->failed |= value.failed;
+	buffer_free(&value);
 }
 
 static bool is_shown(const struct algo_parameter *parameter,
@@ -70,7 +89,7 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		show(row, &options, out);
 	}
 	buffer_printf(out, ",\"on_store_failure\":\"%s\"",
-	              word_of(rules_failures, limit->on_store_failure));
+	              rules_word(rules_failures, limit->on_store_failure));
 	if (limit->chunk_percent)
 		buffer_printf(out, ",\"chunk\":\"%u%%\"", limit->chunk_percent);
 }
@@ -143,7 +162,7 @@ void rules_show_rule(const struct weir_config *config, const struct rules_rule *
 		              (unsigned long long)rule->feedback[1]);
 	if (rule->has_on_store_failure)
 		buffer_printf(out, ",\"on_store_failure\":\"%s\"",
-		              word_of(rules_failures, rule->on_store_failure));
+		              rules_word(rules_failures, rule->on_store_failure));
 	if (rule->result)
 		buffer_printf(out, ",\"result\":%s", rule->result);
 	buffer_add(out, "}", 1);

@@ -187,8 +187,8 @@ static void every_operator_is_read(void **state)
 	assert_conditions("k=10.0.24.*,10.*.0.*,10.0.0.0/8,::1-::5,10.0.0.1",
 	                  "k:range,pattern,range,range,=10.0.0.1", "k");
 	assert_conditions("ip=10.0.0.1,::1", "ip:range,range", "ip");
-	assert_conditions("b=1; a=2; b!=3", "b:=1 a:=2 b:!=3", "a b");
-	assert_conditions("b=1{~}; a=2; b!=3", "b:=1 a:=2 b:!=3", "a");
+	assert_conditions("b=1; a=2; b!=3", "b:=1 b:!=3 a:=2", "a b");
+	assert_conditions("b=1{~}; a=2; b!=3", "b:=1 b:!=3 a:=2", "a");
 	assert_conditions("k=\\*", "k:=\\*", "k");
 	assert_conditions("k=x=y", "k:=x=y", "k");
 }

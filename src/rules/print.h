@@ -1,0 +1,15 @@
+/* print.h: a whole configuration as a file of our own language. */
+#ifndef RULES_PRINT_H
+#define RULES_PRINT_H
+
+#include "base/buffer.h"
+#include "rules/model.h"
+
+/**
+ * Appends YAML that reads as the same configuration where names of files mean the same: what the
+ * defaults are is left out. `defaults` is a new configuration.
+ */
+void rules_print(const struct weir_config *config, const struct weir_config *defaults,
+                 struct buffer *out);
+
+#endif
