@@ -17,7 +17,8 @@ static const struct {
                              "             [--capacity N] [--sync TIME] [--threads N]\n"
                              "             [--log-format text|json]",
      "decide for others, over HTTP and RESP"},
-    {"lint", command_lint, "[--strict] FILE...", "check rule files"},
+    {"lint", command_lint, "[--strict] [--to yaml] FILE...|-c FILE...",
+     "check rule files, or print one as YAML"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
      "get one decision from a server"},
     {"store", command_store, "check|dump FILE, repair [--owner USER] [--group GROUP] FILE",

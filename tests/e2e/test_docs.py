@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -13,7 +14,7 @@ pytestmark = plain_build_only
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",
-             "docs/distributed.md"]
+             "docs/distributed.md", "docs/koala.md"]
 
 PROGRAM = """
 #include <assert.h>
@@ -37,7 +38,9 @@ int main(void)
 
 
 def blocks(document, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), re.M | re.S)
+    """Also those that belong to the point of a list."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", (ROOT / document).read_text(), re.M | re.S)
+    return [textwrap.dedent(text) for _, text in found]
 
 
 def steps(block):
@@ -56,7 +59,7 @@ def example(tmp_path_factory):
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md", "docs/simulate.md",
-                                      "docs/guide.md"])
+                                      "docs/guide.md", "docs/koala.md"])
 def test_commands_print_what_is_shown(example, document):
     shown = [step for block in blocks(document, "console") for step in steps(block)]
     assert shown
@@ -150,6 +153,14 @@ def test_the_first_program_runs():
     retries = [int(line.split()[-2]) for line in lines[10:] if line.startswith("me: denied, ")]
     assert 2 - took_ms / 200 <= len(retries) <= len(lines[10:]) == 2
     assert all(200 - took_ms <= retry <= 200 for retry in retries)
+
+
+def test_the_file_beside_a_rule_file_of_koala_is_good(tmp_path):
+    [config] = blocks("docs/koala.md", "yaml")
+    ours = tmp_path / "weir.yaml"
+    ours.write_text(config)
+    subprocess.run([BUILD / "weir", "lint", "--strict", "-c", ROOT / "examples/koala.conf", "-c", ours],
+                   check=True, timeout=PATIENCE)
 
 
 def test_every_link_leads_somewhere():

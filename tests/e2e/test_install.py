@@ -103,16 +103,20 @@ FILES = {
     "lib/libweir_rules.a", "lib/libweir_rules.so", "lib/libweir_rules.so.0",
     "lib/libweir_rules.so.0.1.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_redis.pc",
     "lib/pkgconfig/weir_rules.pc",
+    "share/doc/weir/examples/dicts/staff.dat",
     "share/doc/weir/examples/distributed.yaml", "share/doc/weir/examples/first.c",
     "share/doc/weir/examples/handlers/README.md",
-    "share/doc/weir/examples/handlers/handlers.c", "share/doc/weir/examples/trace.csv",
+    "share/doc/weir/examples/handlers/handlers.c", "share/doc/weir/examples/koala.conf",
+    "share/doc/weir/examples/trace.csv",
     "share/doc/weir/examples/weir.yaml",
 }
 PACKAGED = {
     "weir": {"etc/weir/weir.yaml", "lib/systemd/system/weir.service", "usr/bin/weir",
+             "usr/share/doc/weir/examples/dicts/staff.dat",
              "usr/share/doc/weir/examples/distributed.yaml", "usr/share/doc/weir/examples/first.c",
              "usr/share/doc/weir/examples/handlers/README.md",
              "usr/share/doc/weir/examples/handlers/handlers.c",
+             "usr/share/doc/weir/examples/koala.conf",
              "usr/share/doc/weir/examples/trace.csv", "usr/share/doc/weir/examples/weir.yaml",
              # Of a document that is packaged.
              *(f"usr/share/doc/weir/pictures/{path.name}"
