@@ -7,6 +7,10 @@
  * gives back what it has taken. Never more than a limit passes; what a plan holds that is about
  * to give back may deny others, by its cost at most.
  *
+ * Where the order of rules decides, the first step that is refused denies, or allows where its rule
+ * says so; then nothing is taken. If none is, a rule that answers by itself does so, and nothing is
+ * taken either. Only without one the plan takes.
+ *
  * A remote store completes steps later. The steps that a stage has there go as one chain for
  * each store, before the stage's steps in memory, which are done at once. A step that its store
  * could not do ends as `on_store_failure` says: allowed, denied, or in memory by the limit's
@@ -56,7 +60,7 @@ enum plan_stage {
 	PLAN_PREPARED,
 	PLAN_OWN,       /* peeks at the keys of which it is the first, while others wait for another */
 	PLAN_OTHERS,    /* peeks at that other key, for which it is to wait */
-	PLAN_PEEK,      /* at all enforced steps in memory */
+	PLAN_PEEK,      /* at all enforced steps in memory, with `by_order` at all */
 	PLAN_TAKE,
 	PLAN_GIVE_BACK, /* what was taken before a step was refused */
 	PLAN_REFUSED,   /* it waits, or is denied */
@@ -86,6 +90,7 @@ struct plan {
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
 	                               takes in the place of its oldest uses */
+	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
 	                               says, from 1; 0: `cost` of each */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
@@ -95,7 +100,8 @@ struct plan {
 	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
 	struct step *refused; /* by this one; or it waits for its key; or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
-	const struct rules_rule *listed; /* the rule that answers by itself, or NULL */
+	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused. */
+	const struct rules_rule *listed;
 	struct step only;
 };
 

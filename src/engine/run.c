@@ -83,11 +83,12 @@ static inline bool belongs(const struct plan *plan, const struct step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
-		return !step->shadow && is_first_of(plan, step->key.hash);
+		return !step->shadow &&
+		       (is_first_of(plan, step->key.hash) || (plan->by_order && step < plan->refused));
 	case PLAN_OTHERS:
 		return step == plan->refused;
 	case PLAN_PEEK:
-		return !step->shadow && !step->remote;
+		return !step->shadow && (!step->remote || plan->by_order);
 	case PLAN_TAKE:
 		return !step->shadow;
 	case PLAN_SHADOW:
@@ -161,6 +162,15 @@ static void deny_cost(struct step *step, struct weir_decision *d)
 	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
 }
 
+/*
+ * Whether the step may still decide instead of the one that was refused: remote steps are asked
+ * before those in memory, whichever rule stands first.
+ */
+static bool comes_first(const struct plan *plan, size_t i)
+{
+	return plan->by_order && plan->stage <= PLAN_PEEK && i < (size_t)(plan->refused - plan->steps);
+}
+
 /* Takes note of how a step of the stage ended. Whether the plan passes it. */
 static bool note(struct plan *plan, struct step *step, struct weir_decision *one,
                  struct weir_decision *d)
@@ -201,8 +211,11 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 static void pass(struct plan *plan, struct step *step, struct weir_decision *one,
                  struct weir_decision *d)
 {
-	if (note(plan, step, one, d) || !plan->passes || plan->apart)
+	if (note(plan, step, one, d) || plan->apart ||
+	    !(plan->passes || comes_first(plan, (size_t)(step - plan->steps))))
 		return;
+	if (!plan->passes)
+		*d = *one;
 	plan->passes = false;
 	plan->refused = step;
 }
@@ -232,11 +245,14 @@ static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_de
 {
 	if (__builtin_expect(plan->remote, 0) && !remote_run(turn, plan, d))
 		return false;
-	for (size_t i = 0; plan->passes && i < 2 * (size_t)plan->step_count; i++) {
-		struct step *step = pick(plan, i);
+	for (size_t i = 0; i < 2 * (size_t)plan->step_count; i++) {
+		struct step *step;
 		struct algo_call call;
 		struct weir_decision one;
 
+		if (!plan->passes && !comes_first(plan, i))
+			break;
+		step = pick(plan, i);
 		if (!step)
 			continue;
 		call = call_of(plan, step);
@@ -256,13 +272,37 @@ static void deny(struct plan *plan, enum weir_reason reason, struct weir_decisio
 	step->reason = reason;
 }
 
+/* The rule by whose answer alone the plan ends, as far as it is decided; or NULL. */
+static const struct rules_rule *answering(const struct plan *plan)
+{
+	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
+
+	return rule && rule->answer != RULES_BY_LIMITS ? rule : NULL;
+}
+
+static void answer_listed(const struct rules_rule *rule, struct weir_decision *d)
+{
+	bool allowed = rule->answer == RULES_ALLOW;
+
+	*d = (struct weir_decision){
+	    .allowed = allowed,
+	    .reason = WEIR_REASON_LISTED,
+	    .rule = rule->name,
+	    .result = allowed ? NULL : rule->result,
+	    .retry_after_ns = allowed ? 0 : ALGO_RETRY_DEFAULT_NS, /* no limit says better */
+	};
+}
+
 /* Of a plan that is refused, if only because others wait before it. */
 static bool waits(struct plan *plan, struct weir_decision *d)
 {
+	const struct rules_rule *rule = answering(plan);
 	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0; /* it waits for no request */
 	enum weir_reason reason;
 
-	if (!plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
+	if (rule)
+		answer_listed(rule, d);
+	if (rule || !plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
 		return false;
 	reason = wait_refusal(&plan->refused->limit->algo, plan->position,
 	                      asks ? WEIR_ZERO : plan->max_wait_ns, d);
@@ -280,11 +320,18 @@ static bool is_observed(const struct turn *turn, const struct plan *plan)
 	return turn->observe && plan->op == ALGO_ACQUIRE && !plan->apart;
 }
 
+static bool is_denied(const struct plan *plan)
+{
+	const struct rules_rule *rule = answering(plan);
+
+	return rule ? rule->answer == RULES_DENY : plan->refused != NULL;
+}
+
 /* The end of a plan, when all observers are told. */
 static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
-	if (plan->refused && plan->op == ALGO_ACQUIRE)
+	if (is_denied(plan) && plan->op == ALGO_ACQUIRE)
 		return PLAN_DROP;
 	if (__builtin_expect(plan->permit.id != 0, 0))
 		permits_hold(turn, plan);
@@ -295,9 +342,10 @@ static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 {
 	const struct step *refused = plan->refused;
+	bool counts = !answering(plan); /* else no enforced limit does */
 
 	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++)
-		if (plan->steps[i].shadow || !refused || refused == &plan->steps[i])
+		if (plan->steps[i].shadow || (counts && (!refused || refused == &plan->steps[i])))
 			turn->observe(turn->context, &plan->steps[i]);
 	return settle(turn, plan);
 }
@@ -312,7 +360,9 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 	case PLAN_OWN:
 		return passed ? PLAN_OTHERS : PLAN_REFUSED;
 	case PLAN_PEEK:
-		return passed ? PLAN_TAKE : PLAN_REFUSED;
+		if (!passed)
+			return PLAN_REFUSED;
+		return plan->listed || plan->op == ALGO_PEEK ? PLAN_SHADOW : PLAN_TAKE;
 	case PLAN_TAKE:
 		return passed ? PLAN_SHADOW : PLAN_GIVE_BACK;
 	case PLAN_SHADOW:
@@ -349,6 +399,8 @@ static enum engine_state run_stages(const struct turn *turn, struct plan *plan,
 		}
 		if (!run_stage(turn, plan, d))
 			return ENGINE_SUBMITTED;
+		if (plan->listed && plan->passes && plan->stage == PLAN_PEEK)
+			answer_listed(plan->listed, d);
 		begin(plan, next_stage(turn, plan));
 	}
 	return ENGINE_DONE;
@@ -383,18 +435,6 @@ static void run_direct(const struct turn *turn, struct plan *plan, struct weir_d
 	plan->stage = PLAN_DONE;
 }
 
-/* The rule that answers by itself. */
-static void answer_listed(struct plan *plan, struct weir_decision *d)
-{
-	d->allowed = plan->listed->answer == RULES_ALLOW;
-	d->reason = WEIR_REASON_LISTED;
-	d->rule = plan->listed->name;
-	d->result = d->allowed ? NULL : plan->listed->result;
-	d->retry_after_ns = d->allowed ? 0 : ALGO_RETRY_DEFAULT_NS; /* no limit says better */
-	plan->permit.id = 0;
-	plan->stage = PLAN_DONE;
-}
-
 /* The enforced step whose key other requests wait for, or NULL. */
 static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 {
@@ -410,14 +450,23 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 	return NULL;
 }
 
-/* Whether more than one step is enforced. */
-static bool has_several(const struct plan *plan)
+/*
+ * Whether to ask before anything is taken: several steps, since all of them or none is. Where the
+ * order decides, remote steps that are alone are taken in their order anyway.
+ */
+static bool asks_first(const struct plan *plan)
 {
-	size_t enforced = 0;
+	size_t enforced = 0, remote = 0;
 
-	for (size_t i = 0; i < plan->step_count; i++)
+	if (plan->apart || plan->op > ALGO_PEEK)
+		return false;
+	for (size_t i = 0; i < plan->step_count; i++) {
 		enforced += !plan->steps[i].shadow;
-	return enforced > 1;
+		remote += !plan->steps[i].shadow && plan->steps[i].remote;
+	}
+	if (plan->by_order)
+		return plan->listed || (enforced > 1 && remote < enforced);
+	return plan->op == ALGO_ACQUIRE && enforced > 1;
 }
 
 static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
@@ -434,19 +483,19 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 		away_return(turn->table, plan);
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	plan->refused = NULL;
-	if (plan->listed) {
-		answer_listed(plan, d);
+	if (plan->listed && plan->step_count == 0) {
+		answer_listed(plan->listed, d);
+		plan->permit.id = 0;
+		plan->stage = PLAN_DONE;
 	} else if (refunds) {
 		permits_drop_ended(turn, plan);
 		permits_begin(turn, plan);
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
 	} else {
-		bool all_or_nothing = plan->op == ALGO_ACQUIRE && !plan->apart && has_several(plan);
-
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(turn, plan);
-		begin(plan, plan->refused ? PLAN_OWN : all_or_nothing ? PLAN_PEEK : PLAN_TAKE);
+		begin(plan, plan->refused ? PLAN_OWN : asks_first(plan) ? PLAN_PEEK : PLAN_TAKE);
 	}
 	return advance(turn, plan, d);
 }

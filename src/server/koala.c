@@ -63,9 +63,7 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = worker->config->rules;
-	const struct rules_rule *rule = plan->listed    ? plan->listed
-	                                : plan->refused ? plan->refused->rule
-	                                                : NULL;
+	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
 	bool any = rule != NULL, allowed = reply->decision.allowed, refuses;
 
 	if (rule) {

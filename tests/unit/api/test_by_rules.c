@@ -281,7 +281,7 @@ static void seventeen_charges_are_too_long(void **state)
 	struct rules_limit many[WEIR_PERMITS_MAX + 1];
 	size_t all[WEIR_PERMITS_MAX + 1];
 	char names[WEIR_PERMITS_MAX + 1][2] = {0};
-	struct rules_rule rule = {.key = by_key, .key_count = 1, .limits = all};
+	struct rules_rule rule = {.name = "all", .key = by_key, .key_count = 1, .limits = all};
 	struct weir_config config = {LIMITS_OF(many), .rules = &rule, .rule_count = 1};
 	struct scene s;
 
