@@ -37,6 +37,7 @@
 /* What a lane has counted. Written by its thread alone, read by any. */
 struct lane_counts {
 	_Atomic uint64_t calls, steps, failed, timeouts, switches, denied, chunk;
+	_Atomic uint64_t times[REDIS_TIMES], time_ns;
 };
 
 struct redis_store {
@@ -96,6 +97,7 @@ struct call {
 	struct step_call script;
 	size_t weight;   /* what it costs Redis, in steps */
 	uint64_t number; /* of the node's calls */
+	uint64_t sent_ns;
 	uint64_t deadline_ns;
 };
 

@@ -22,6 +22,12 @@ struct redis_options {
 	void *context;
 };
 
+/* How long calls took until Redis answered: buckets up to a time, and one beyond. */
+#define REDIS_TIMES 13
+
+/** Up to which time a bucket goes, but for the last. */
+uint64_t redis_time_ns(size_t bucket);
+
 /* What has happened so far; each value only grows but for is_up. */
 struct redis_stats {
 	bool is_up;
@@ -31,6 +37,8 @@ struct redis_stats {
 	uint64_t switches;     /* that it was found away */
 	uint64_t denied;       /* steps answered by a denial that was known */
 	uint64_t chunk;        /* steps answered from a chunk */
+	uint64_t times[REDIS_TIMES]; /* calls that were answered, by how long that took */
+	uint64_t time_ns;            /* of all of these */
 };
 
 /** Connects to nothing yet. Options are copied. EINVAL, ERANGE, ENOMEM, EUNSUPPORTED. */
@@ -41,6 +49,8 @@ void redis_store_close(struct store *store);
 /** The URL without its password. */
 const char *redis_store_name(const struct store *store);
 void redis_store_stats(const struct store *store, struct redis_stats *stats);
+/** Adds those of another store, or of the same one before. */
+void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more);
 
 /** `port` outlives it. ENOMEM. */
 int redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);

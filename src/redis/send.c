@@ -54,6 +54,7 @@ static void send_call(struct call *call,
 {
 	struct redis_node *node = call->node;
 
+	call->sent_ns = lane_now_ns(node->lane);
 	call->link.replied = replied;
 	call->number = node->calls++;
 	call->next = NULL;
@@ -193,11 +194,23 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	call_fail(node->lane, call);
 }
 
+static void count_time(struct redis_lane *lane, uint64_t time_ns)
+{
+	size_t i = 0;
+
+	while (i < REDIS_TIMES - 1 && time_ns > redis_time_ns(i))
+		i++;
+	count_more(&lane->counts.times[i], 1);
+	count_more(&lane->counts.time_ns, time_ns);
+}
+
 static void replied(struct link_call *link, const struct redis_reply *reply)
 {
 	struct call *call = take_call(link);
 	struct redis_node *node = call->node;
 
+	if (reply)
+		count_time(node->lane, sat_sub(lane_now_ns(node->lane), call->sent_ns));
 	if (!reply)
 		call_fail(node->lane, call);
 	else if (reply->type == REDIS_ERROR)

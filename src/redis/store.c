@@ -67,6 +67,32 @@ void store_add_counts(struct redis_stats *stats, const struct lane_counts *count
 	stats->switches += counts->switches;
 	stats->denied += counts->denied;
 	stats->chunk += counts->chunk;
+	stats->time_ns += counts->time_ns;
+	for (size_t i = 0; i < REDIS_TIMES; i++)
+		stats->times[i] += counts->times[i];
+}
+
+void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more)
+{
+	sum->is_up &= more->is_up;
+	sum->calls += more->calls;
+	sum->steps += more->steps;
+	sum->failed += more->failed;
+	sum->timeouts += more->timeouts;
+	sum->switches += more->switches;
+	sum->denied += more->denied;
+	sum->chunk += more->chunk;
+	sum->time_ns += more->time_ns;
+	for (size_t i = 0; i < REDIS_TIMES; i++)
+		sum->times[i] += more->times[i];
+}
+
+uint64_t redis_time_ns(size_t bucket)
+{
+	static const uint64_t us[REDIS_TIMES - 1] = {100,   250,   500,   1000,   2500,   5000,
+	                                             10000, 20000, 50000, 100000, 250000, 1000000};
+
+	return us[bucket] * 1000;
 }
 
 void redis_store_stats(const struct store *base, struct redis_stats *stats)

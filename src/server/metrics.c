@@ -273,6 +273,42 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	}
 }
 
+/* `value` as it is, or nanoseconds in seconds. */
+static void add_value(struct buffer *out, uint64_t value, bool seconds)
+{
+	uint64_t unit = seconds ? NS_PER_S : 1;
+
+	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
+	if (seconds)
+		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
+	buffer_add(out, "\n", 1);
+}
+
+static void add_times(const struct metrics_now *now, struct buffer *out)
+{
+	const char *name = "weir_store_call_duration_seconds";
+
+	add_head(out, name, "histogram", "From a call to a Redis being sent to its answer.");
+	for (size_t i = 0; i < now->store_count; i++) {
+		const struct metrics_store *store = &now->stores[i];
+		uint64_t count = 0;
+
+		for (size_t b = 0; b < REDIS_TIMES; b++) {
+			count += store->stats.times[b];
+			buffer_printf(out, "%s_bucket{store=\"%s\",le=\"", name, store->name);
+			if (b < REDIS_TIMES - 1)
+				buffer_printf(out, "%.6g", (double)redis_time_ns(b) / NS_PER_S);
+			else
+				buffer_add_text(out, "+Inf");
+			buffer_printf(out, "\"} %llu\n", (unsigned long long)count);
+		}
+		buffer_printf(out, "%s_sum{store=\"%s\"}", name, store->name);
+		add_value(out, store->stats.time_ns, true);
+		buffer_printf(out, "%s_count{store=\"%s\"} %llu\n", name, store->name,
+		              (unsigned long long)count);
+	}
+}
+
 /* Of the counter at this offset in each loop. */
 static uint64_t sum_at(const struct metrics *metrics, size_t offset)
 {
@@ -332,17 +368,6 @@ static void add_permits(struct metrics *metrics, struct buffer *out)
 		buffer_printf(out, "weir_permits_total{event=\"%s\"} %llu\n", events[e],
 		              (unsigned long long)value);
 	}
-}
-
-/* `value` as it is, or nanoseconds in seconds. */
-static void add_value(struct buffer *out, uint64_t value, bool seconds)
-{
-	uint64_t unit = seconds ? NS_PER_S : 1;
-
-	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
-	if (seconds)
-		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
-	buffer_add(out, "\n", 1);
 }
 
 static void add_histogram(struct metrics *metrics, enum metrics_histogram h, struct buffer *out)
@@ -433,6 +458,7 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 	add_no_room(metrics, out);
 	add_failures(metrics, out);
 	add_stores(now, out);
+	add_times(now, out);
 	add_requests(metrics, out);
 	add_errors(metrics, out);
 	add_permits(metrics, out);

@@ -8,18 +8,6 @@
 
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
 
-static void add_stats(struct redis_stats *sum, const struct redis_stats *more)
-{
-	sum->is_up &= more->is_up;
-	sum->calls += more->calls;
-	sum->steps += more->steps;
-	sum->failed += more->failed;
-	sum->timeouts += more->timeouts;
-	sum->switches += more->switches;
-	sum->denied += more->denied;
-	sum->chunk += more->chunk;
-}
-
 /* Those that this worker reaches. A reload may have brought others to the same Redis. */
 static bool find_stores(struct worker *worker, struct metrics_now *now)
 {
@@ -39,7 +27,7 @@ static bool find_stores(struct worker *worker, struct metrics_now *now)
 		while (at < now->store_count && strcmp(found[at].name, name) != 0)
 			at++;
 		if (at < now->store_count)
-			add_stats(&found[at].stats, &stats);
+			redis_stats_add(&found[at].stats, &stats);
 		else
 			found[now->store_count++] = (struct metrics_store){name, stats};
 	}

@@ -74,6 +74,24 @@ def test_requests_latencies_connections_and_the_tables_fill_are_there(serve):
     assert total(samples, "weir_table_evictions_total") == 0
 
 
+def test_calls_to_a_redis_are_counted_by_how_long_they_took(serve, start_redis):
+    redis = start_redis()
+    server = serve("--threads", "2", config=f"store: {redis.url}\nstore_timeout: 1s\n" + CONFIG)
+    for i in range(20):
+        with Wire(server.resp) as wire:
+            wire.command("WEIR.ACQUIRE", "shadowed", f"k{i}")
+    with redis.hung(), Wire(server.resp) as wire:
+        wire.command("WEIR.ACQUIRE", "shadowed", "k")
+    samples = scrape(server)
+    name, timeouts = "weir_store_call_duration_seconds", total(samples, "weir_store_timeouts_total")
+    buckets = [(float(labels["le"]), value) for labels, value in samples[f"{name}_bucket"]]
+    assert buckets == sorted(buckets) and len(buckets) == 13
+    assert {labels["store"] for labels, _ in samples[f"{name}_bucket"]} == {redis.url}
+    assert buckets[-1] == (float("inf"), total(samples, f"{name}_count"))
+    assert total(samples, f"{name}_count") == total(samples, "weir_store_calls_total") - timeouts
+    assert 0 < total(samples, f"{name}_sum") < 20 and timeouts == 1
+
+
 def test_requests_that_came_together_are_one_turn(serve):
     server = serve("--threads", "1", config=CONFIG)
     with Wire(server.resp) as wire:
