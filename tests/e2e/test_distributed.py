@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness import PATIENCE, Http, Wire, encode, held, metric, until, weir
+from redis_servers import OLDEST, PROGRAMS
 
 # Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
 LIMITS = """
@@ -87,8 +88,9 @@ def ask_each(server, words):
         return [wire.command(*one) for one in words]
 
 
-def test_every_command_answers_as_in_memory(serve, servers):
-    _, [server] = servers(1)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_command_answers_as_in_memory(serve, servers, program):
+    _, [server] = servers(1, program=program)
     here, there = serve(config=LIMITS), server
     words = commands(NAMES)
     for one, want, got in zip(words, ask_each(here, words), ask_each(there, words)):
@@ -126,9 +128,10 @@ def test_http_answers_as_in_memory(serve, servers):
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("program", ["redis", OLDEST])
 @pytest.mark.parametrize("name", NAMES[:-1])
-def test_two_servers_share_exactly_one_limit(servers, name):
-    _, [one, other] = servers(2)
+def test_two_servers_share_exactly_one_limit(servers, name, program):
+    _, [one, other] = servers(2, program=program)
 
     def run(server):
         replies = ask(server, *[("WEIR.ACQUIRE", name, "k")] * 20)
@@ -249,9 +252,10 @@ def works_elsewhere(one, other, limit):
     return True
 
 
+@pytest.mark.parametrize("program", ["redis", OLDEST])
 @pytest.mark.parametrize("limit", ["token", "places", "window"])
-def test_a_permit_works_at_every_server(servers, limit):
-    _, [one, other] = servers(2)
+def test_a_permit_works_at_every_server(servers, limit, program):
+    _, [one, other] = servers(2, program=program)
     until(lambda: works_elsewhere(one, other, limit), "servers to share a secret")
     assert ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2] >= 9  # but for one of before the secret
     permit = ask(other, ("WEIR.ACQUIRE", "places", "r"))[0][6].decode()

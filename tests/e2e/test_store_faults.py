@@ -9,7 +9,7 @@ import time
 import pytest
 from between import Between, half, half_and_gone, instead, late, silent
 from harness import PATIENCE, Wire, encode, metric, until
-from redis_servers import free_port
+from redis_servers import OLDEST, free_port
 
 QUOTA = 1000
 NODES = 4
@@ -239,6 +239,18 @@ def test_a_server_stops_while_redis_hangs(start_redis, serve, key):
     with redis.hung(), Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "closed", key))
         assert server.stop() == 0
+
+
+def test_the_oldest_redis_says_why_it_takes_no_writes(start_redis, serve, key):
+    redis = start_redis(program=OLDEST)
+    server = serve(config=configuration(redis.url, timeout="5s"))
+    assert ask(server, "closed", key)[0] == 1
+    redis.client.config_set("maxmemory", 1)
+    assert ask(server, "closed", key)[5] == b"store_failure"
+    assert "OOM" in server.line_with("store_away")
+    redis.client.config_set("maxmemory", 0)
+    server.line_with("store_back")
+    assert ask(server, "closed", key)[2] == QUOTA - 2
 
 
 def taken_in(server):
