@@ -20,162 +20,157 @@ static void refund(struct server *s, const struct weir_permits *permits,
 	                 ENGINE_DONE);
 }
 
+/* Two servers, and the permit of a request at the first. */
+struct pair {
+	struct server a, b;
+	struct weir_permits permits;
+	struct engine_names names;
+};
+
+static int open_pair(void **state)
+{
+	static struct pair pair;
+
+	open_redis();
+	open_server(&pair.a, 2);
+	open_server(&pair.b, 2);
+	*state = &pair;
+	return 0;
+}
+
+static int close_pair(void **state)
+{
+	struct pair *p = *state;
+
+	close_server(&p->b);
+	close_server(&p->a);
+	close_redis();
+	return 0;
+}
+
+static void take(struct pair *p, const char *path)
+{
+	check(&p->a, path, true);
+	engine_permits(&p->a.plan, &p->permits, &p->names);
+}
+
+#define OF_A_PAIR(test_) cmocka_unit_test_setup_teardown(test_, open_pair, close_pair)
+
 /* Marks in the memory of one server would give it back once at each. */
 static void a_permit_is_given_back_once_at_whichever_server(void **state)
 {
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
+	struct pair *p = *state;
+	struct server *a = &p->a, *b = &p->b;
 
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "three", true);
-	engine_permits(&a.plan, &permits, &names);
-	assert_int_equal(permits.count, 3);
-	refund(&b, &permits, &names, true);
-	assert_true(b.d.allowed); /* it is held still */
-	refund(&b, &permits, &names, false);
-	assert_true(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 5);
-	assert_int_equal(left(&b, limit_at(&b, BUCKET)), 7);
-	assert_int_equal(left(&a, limit_at(&a, HERE)), 3); /* of which b knows nothing */
-	ask(&b, WINDOW, ALGO_ACQUIRE, 2);
+	take(p, "three");
+	assert_int_equal(p->permits.count, 3);
+	refund(b, &p->permits, &p->names, true);
+	assert_true(b->d.allowed); /* it is held still */
+	refund(b, &p->permits, &p->names, false);
+	assert_true(b->d.allowed);
+	assert_int_equal(left(b, limit_at(b, WINDOW)), 5);
+	assert_int_equal(left(b, limit_at(b, BUCKET)), 7);
+	assert_int_equal(left(a, limit_at(a, HERE)), 3); /* of which b knows nothing */
+	ask(b, WINDOW, ALGO_ACQUIRE, 2);
 	for (int i = 0; i < 2; i++) {
-		refund(&b, &permits, &names, false);
-		assert_false(b.d.allowed);
+		refund(b, &p->permits, &p->names, false);
+		assert_false(b->d.allowed);
 	}
-	refund(&b, &permits, &names, true);
-	assert_false(b.d.allowed);
-	refund(&a, &permits, &names, false);
-	assert_true(a.d.allowed); /* what was taken in its memory */
-	assert_int_equal(left(&a, limit_at(&a, HERE)), 4);
-	assert_int_equal(left(&a, limit_at(&a, WINDOW)), 3);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
+	refund(b, &p->permits, &p->names, true);
+	assert_false(b->d.allowed);
+	refund(a, &p->permits, &p->names, false);
+	assert_true(a->d.allowed); /* what was taken in its memory */
+	assert_int_equal(left(a, limit_at(a, HERE)), 4);
+	assert_int_equal(left(a, limit_at(a, WINDOW)), 3);
 }
 
 /* When its window is over there is nothing left to give back. */
 static void a_permit_ends(void **state)
 {
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server s;
+	struct pair *p = *state;
+	struct server *a = &p->a;
 
-	(void)state;
-	open_redis();
-	open_server(&s, 1);
-	ask(&s, HERE, ALGO_PEEK, 0);
-	assert_int_equal(engine_prepare_limit(s.table, limit_at(&s, WINDOW),
+	ask(a, HERE, ALGO_PEEK, 0);
+	assert_int_equal(engine_prepare_limit(a->table, limit_at(a, WINDOW),
 	                                      &(struct algo_call){ALGO_ACQUIRE, 1}, SLICE("u"),
-	                                      &s.plan),
+	                                      &a->plan),
 	                 WEIR_OK);
-	assert_int_equal(engine_want_permit(&s.plan), WEIR_OK);
-	engine_run(&s.turn, &s.plan, &s.d);
-	engine_permits(&s.plan, &permits, &names);
-	s.turn.at = moment_given(NOW + 3600 * NS_PER_S - 1);
-	refund(&s, &permits, &names, true);
-	assert_true(s.d.allowed);
-	s.turn.at = moment_given(NOW + 3600 * NS_PER_S);
-	refund(&s, &permits, &names, true);
-	assert_false(s.d.allowed);
-	refund(&s, &permits, &names, false);
-	assert_false(s.d.allowed);
+	assert_int_equal(engine_want_permit(&a->plan), WEIR_OK);
+	engine_run(&a->turn, &a->plan, &a->d);
+	engine_permits(&a->plan, &p->permits, &p->names);
+	a->turn.at = moment_given(NOW + 3600 * NS_PER_S - 1);
+	refund(a, &p->permits, &p->names, true);
+	assert_true(a->d.allowed);
+	a->turn.at = moment_given(NOW + 3600 * NS_PER_S);
+	refund(a, &p->permits, &p->names, true);
+	assert_false(a->d.allowed);
+	refund(a, &p->permits, &p->names, false);
+	assert_false(a->d.allowed);
 	assert_int_equal(redis.chains, 2);
-	close_server(&s);
-	close_redis();
 }
 
 /* Two servers at once, and one whose store does not answer: nobody knows, so it says so. */
 static void a_permit_is_spent_with_what_it_gives_back(void **state)
 {
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
+	struct pair *p = *state;
+	struct server *a = &p->a, *b = &p->b;
 
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "three", true);
-	engine_permits(&a.plan, &permits, &names);
+	take(p, "three");
 	redis.is_away = true;
-	refund(&b, &permits, &names, false);
-	assert_int_equal(b.plan.status, WEIR_ESTORE);
+	refund(b, &p->permits, &p->names, false);
+	assert_int_equal(b->plan.status, WEIR_ESTORE);
 	redis.is_away = false;
-	ask(&b, WINDOW, ALGO_ACQUIRE, 2);
+	ask(b, WINDOW, ALGO_ACQUIRE, 2);
 	redis.is_slow = true;
-	engine_prepare_permits(a.engine, &permits, &names, &a.arena, &a.plan);
-	engine_prepare_permits(b.engine, &permits, &names, &b.arena, &b.plan);
-	assert_int_equal(engine_run(&a.turn, &a.plan, &a.d), ENGINE_SUBMITTED);
-	assert_int_equal(engine_run(&b.turn, &b.plan, &b.d), ENGINE_SUBMITTED);
+	engine_prepare_permits(a->engine, &p->permits, &p->names, &a->arena, &a->plan);
+	engine_prepare_permits(b->engine, &p->permits, &p->names, &b->arena, &b->plan);
+	assert_int_equal(engine_run(&a->turn, &a->plan, &a->d), ENGINE_SUBMITTED);
+	assert_int_equal(engine_run(&b->turn, &b->plan, &b->d), ENGINE_SUBMITTED);
 	assert_int_equal(redis.waiting_count, 4);
 	do_waiting();
-	engine_resume(&a.turn, &a.plan, &a.d);
-	engine_resume(&b.turn, &b.plan, &b.d);
-	assert_true(a.d.allowed && !b.d.allowed);
-	assert_int_equal(left(&a, limit_at(&a, WINDOW)), 3);
-	assert_int_equal(left(&a, limit_at(&a, BUCKET)), 7);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
+	engine_resume(&a->turn, &a->plan, &a->d);
+	engine_resume(&b->turn, &b->plan, &b->d);
+	assert_true(a->d.allowed && !b->d.allowed);
+	assert_int_equal(left(a, limit_at(a, WINDOW)), 3);
+	assert_int_equal(left(a, limit_at(a, BUCKET)), 7);
 }
 
 static void a_place_is_given_back_at_whichever_server(void **state)
 {
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
+	struct pair *p = *state;
+	struct server *a = &p->a, *b = &p->b;
 
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "mixed", true);
-	engine_permits(&a.plan, &permits, &names);
-	refund(&b, &permits, NULL, true);
-	assert_false(b.d.allowed); /* without the names of its keys */
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 0);
-	refund(&b, &permits, &names, true);
-	assert_true(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 1);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4); /* the request has been made */
-	refund(&a, &permits, &names, true);
-	assert_false(a.d.allowed);
-	refund(&b, &permits, &names, false);
-	assert_false(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 4);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
+	take(p, "mixed");
+	refund(b, &p->permits, NULL, true);
+	assert_false(b->d.allowed); /* without the names of its keys */
+	assert_int_equal(left(b, limit_at(b, PLACES)), 0);
+	refund(b, &p->permits, &p->names, true);
+	assert_true(b->d.allowed);
+	assert_int_equal(left(b, limit_at(b, PLACES)), 1);
+	assert_int_equal(left(b, limit_at(b, WINDOW)), 4); /* the request has been made */
+	refund(a, &p->permits, &p->names, true);
+	assert_false(a->d.allowed);
+	refund(b, &p->permits, &p->names, false);
+	assert_false(b->d.allowed);
+	assert_int_equal(left(b, limit_at(b, WINDOW)), 4);
 }
 
 /* What is spent of a permit does not keep the rest of it. */
 static void each_charge_is_given_back_for_itself(void **state)
 {
-	struct weir_permits permits;
-	struct engine_names names, one;
-	struct server a, b;
+	struct pair *p = *state;
+	struct server *b = &p->b;
+	struct engine_names one;
 
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "mixed", true);
-	engine_permits(&a.plan, &permits, &names);
-	one = names;
+	take(p, "mixed");
+	one = p->names;
 	one.of[1].data = NULL;
-	refund(&b, &permits, &one, false);
-	assert_int_equal(left(&b, limit_at(&b, WINDOW)), 5);
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 0);
-	refund(&b, &permits, &names, false);
-	assert_true(b.d.allowed);
-	assert_int_equal(left(&b, limit_at(&b, PLACES)), 1);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
+	refund(b, &p->permits, &one, false);
+	assert_int_equal(left(b, limit_at(b, WINDOW)), 5);
+	assert_int_equal(left(b, limit_at(b, PLACES)), 0);
+	refund(b, &p->permits, &p->names, false);
+	assert_true(b->d.allowed);
+	assert_int_equal(left(b, limit_at(b, PLACES)), 1);
 }
 
 static bool was_woken;
@@ -190,37 +185,28 @@ static void wake(struct waiter *waiter)
 static void a_refund_wakes_those_who_wait_where_it_is_made(void **state)
 {
 	struct waiter waiter = {.wake = wake};
-	struct weir_permits permits;
-	struct engine_names names;
-	struct server a, b;
+	struct pair *p = *state;
+	struct server *b = &p->b;
 
-	(void)state;
-	open_redis();
-	open_server(&a, 2);
-	open_server(&b, 2);
-	check(&a, "mixed", true);
-	engine_permits(&a.plan, &permits, &names);
-	ask(&b, PLACES, ALGO_ACQUIRE, 1);
-	waiter.hash = b.plan.only.key.hash;
-	assert_int_equal(waitlist_join(waitlist_make(&b.table->waiting), &waiter, 9), WAITLIST_FIRST);
+	take(p, "mixed");
+	ask(b, PLACES, ALGO_ACQUIRE, 1);
+	waiter.hash = b->plan.only.key.hash;
+	assert_int_equal(waitlist_join(waitlist_make(&b->table->waiting), &waiter, 9), WAITLIST_FIRST);
 	was_woken = false;
-	refund(&b, &permits, &names, true);
+	refund(b, &p->permits, &p->names, true);
 	assert_true(was_woken);
-	waitlist_leave(waitlist_at(&b.table->waiting), &waiter);
-	close_server(&b);
-	close_server(&a);
-	close_redis();
+	waitlist_leave(waitlist_at(&b->table->waiting), &waiter);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_permit_is_given_back_once_at_whichever_server),
-	    cmocka_unit_test(a_permit_ends),
-	    cmocka_unit_test(a_permit_is_spent_with_what_it_gives_back),
-	    cmocka_unit_test(a_place_is_given_back_at_whichever_server),
-	    cmocka_unit_test(each_charge_is_given_back_for_itself),
-	    cmocka_unit_test(a_refund_wakes_those_who_wait_where_it_is_made),
+	    OF_A_PAIR(a_permit_is_given_back_once_at_whichever_server),
+	    OF_A_PAIR(a_permit_ends),
+	    OF_A_PAIR(a_permit_is_spent_with_what_it_gives_back),
+	    OF_A_PAIR(a_place_is_given_back_at_whichever_server),
+	    OF_A_PAIR(each_charge_is_given_back_for_itself),
+	    OF_A_PAIR(a_refund_wakes_those_who_wait_where_it_is_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
