@@ -2,8 +2,11 @@
 
 import ast
 import collections
+import json
+import os
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -154,3 +157,13 @@ def test_functions_are_seen():
     found = [name for path in FILES for name, _, _ in functions(path.read_text())]
     assert len(found) > 1500
     assert {"net_loop_run", "weir_acquire", "buffer_reserve", "main"} <= set(found)
+
+
+def test_what_starts_threads_is_run_with_the_thread_sanitizer():
+    build = os.environ.get("WEIR_BUILD", ROOT / "build")
+    listed = json.loads(subprocess.check_output(["meson", "introspect", "--tests", build]))
+    sanitized = {test["name"] for test in listed if "weir:threads" in test["suite"]}
+    starting = {f"{path.parent.name}/{path.stem.removeprefix('test_')}"
+                for path in (ROOT / "tests/unit").glob("*/test_*.c")
+                if "pthread_create(" in path.read_text()}
+    assert starting and starting <= sanitized

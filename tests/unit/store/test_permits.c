@@ -389,6 +389,13 @@ static void places_behind_those_of_max_count_and_come_back(void **unused)
 
 /* ---- at once ---- */
 
+/* The thread sanitizer sees a race in few rounds, and takes long for each. */
+#ifdef __SANITIZE_THREAD__
+#define FLIGHTS(n_) ((n_) / 10)
+#else
+#define FLIGHTS(n_) (n_)
+#endif
+
 struct crowd {
 	const struct algo_limit *limit;
 	unsigned max;    /* that may be in flight beside what is held all the time */
@@ -465,7 +472,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 	(void)unused;
 	for (unsigned i = 0; i < 10; i++) {
 		unsigned max = 2U << i / 2 / 2;
-		struct crowd crowd = {.limit = &limit, .max = max, .rounds = 6000, .cost = max < 3 ? 1 : 3,
+		struct crowd crowd = {.limit = &limit, .max = max, .rounds = FLIGHTS(6000), .cost = max < 3 ? 1 : 3,
 		                      .named = i % 2 == 0, .crowded = i / 2 % 2 == 0};
 
 		make(&limit, max);
@@ -484,7 +491,7 @@ static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused
 		const uint64_t *reload_of = reloads[i % 4];
 		struct algo_limit before, limit;
 		struct crowd crowd = {.limit = &limit, .max = (unsigned)(reload_of[2] - reload_of[1]),
-		                      .rounds = 5000, .cost = 2, .named = true};
+		                      .rounds = FLIGHTS(5000), .cost = 2, .named = true};
 
 		make(&before, reload_of[0]);
 		before.identity = limit.identity = 100 + i;
@@ -500,7 +507,7 @@ static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused
 static void as_many_threads_as_places_are_never_denied(void **unused)
 {
 	struct algo_limit limit;
-	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = 40000, .cost = 1};
+	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = FLIGHTS(40000), .cost = 1};
 
 	(void)unused;
 	make(&limit, THREADS);
@@ -513,7 +520,7 @@ static void reloads_under_load_let_no_more_pass(void **unused)
 	enum { RELOADS = 1000 };
 	static const uint64_t maxima[] = {3, 1, 2, 8, 3, 20, 5};
 	struct algo_limit *limits = calloc(RELOADS + 1, sizeof *limits);
-	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = 20000, .cost = 2,
+	struct crowd crowd = {.limit = &limits[0], .max = 20, .rounds = FLIGHTS(20000), .cost = 2,
 	                      .named = true};
 	pthread_t threads[THREADS];
 
