@@ -56,6 +56,10 @@ bool gather_waits(struct redis_lane *lane)
 
 void gather_tick(struct redis_lane *lane)
 {
-	if (lane->gather.until_ns != 0 && lane->gather.until_ns <= lane_now_ns(lane))
+	if (lane->gather.until_ns == 0)
+		return;
+	if (lane->gather.until_ns <= lane_now_ns(lane))
 		end(lane);
+	else
+		lane_alarm_at(lane, lane->gather.until_ns);
 }
