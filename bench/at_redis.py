@@ -8,14 +8,15 @@ between, redis-server's time is divided by the checks that Weir answered.
 import contextlib
 import dataclasses
 import itertools
+import pathlib
 import re
 import statistics
 import subprocess
 import tempfile
 import time
 
-from servers import (BUILD, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, Missing, Server, filled, generate,
-                     load, redis, said, weir)
+from servers import (BUILD, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, Missing, Server, filled, free_port,
+                     generate, load, redis, said, tool, weir)
 
 DEPTHS = (1, 16)
 WEIRS = 4
@@ -106,9 +107,10 @@ class Case:
         return int(re.search(r"used_memory:(\d+)", ask(self.redis, "INFO", "memory"))[1])
 
     def call_ms(self):
-        """What half of its calls of scripts took at most, since CONFIG RESETSTAT."""
+        """How long its calls of scripts took, since CONFIG RESETSTAT: p50 and p99."""
         stats = ask(self.redis, "INFO", "latencystats")
-        return float(re.search(r"usec_evalsha:p50=([0-9.]+)", stats)[1]) / 1e3
+        found = re.search(r"usec_evalsha:p50=([0-9.]+),p99=([0-9.]+)", stats)
+        return [float(us) / 1e3 for us in found.groups()] if found else []
 
     def flags(self, n, depth, requests, turn):
         return ["--command", self.command, "--pipeline", depth, "--connections",
@@ -230,6 +232,28 @@ def p99_ms(result):
     return result["from_send_ns"]["p99"] / 1e6
 
 
+HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1h
+  timeout server 1h
+listen relay
+  bind 127.0.0.1:{port}
+  server redis 127.0.0.1:{to}
+"""
+
+
+def relay(directory, server):
+    """A program that hands on bytes and no more: as many hops as through Weir."""
+    port = free_port()
+    config = pathlib.Path(tempfile.mkdtemp(dir=directory), "haproxy.cfg")
+    config.write_text(HAPROXY.format(port=port, to=server.wait_for("resp")))
+    return Server([tool("haproxy"), "-db", "-f", str(config)], {"resp": port})
+
+
 def depth_name(depth):
     return "alone" if depth == 1 else f"by {depth}"
 
@@ -300,7 +324,10 @@ class Run:
                            "bytes", f"{YARDSTICK}: of used_memory")
 
     def show_latency(self, rounds, seconds):
-        """Added to a bare round trip, at half of what the case can do; at the 99th percentile."""
+        """Beyond a bare GET, at half of what the case can do; at the 99th percentile.
+
+        A decision goes by Weir to Redis, two hops where a GET is one: so does a GET by a relay.
+        """
         through, bare = self.case("weir, token bucket"), self.case("redis GET")
         if through is None or bare is None:
             return
@@ -308,22 +335,34 @@ class Run:
         most = generate(through.asked[0], "resp", "--command", through.command, *flags,
                         "--requests", 20000)["per_second"]
         flags += ("--rate", int(most / 2), "--duration", f"{seconds}s", "--warmup", "200ms")
-        pairs = []
+        asked = {"weir, token bucket": (through.asked[0], through.command)}
+        try:
+            asked["redis GET through haproxy"] = (
+                self.stack.enter_context(relay(self.directory, bare.redis)), GET)
+        except Missing as why:
+            self.table.note("redis GET through haproxy", why)
+        plain, beyond = [], {name: [] for name in asked}
         for _ in range(rounds):
-            pairs.append([p99_ms(generate(server, "resp", "--command", command, *flags))
-                          for server, command in ((bare.redis, GET), (through.asked[0], through.command))])
-        plain, weirs = zip(*pairs)
-        self.table.row(f"redis GET at {int(most / 2)}/s, p99", statistics.median(plain), "ms")
-        self.table.row("weir, token bucket, p99 beyond that",
-                       statistics.median(b - a for a, b in pairs), "ms")
+            plain.append(p99_ms(generate(bare.redis, "resp", "--command", GET, *flags)))
+            for name, (server, command) in asked.items():
+                beyond[name].append(
+                    p99_ms(generate(server, "resp", "--command", command, *flags)) - plain[-1])
+        self.table.row(f"redis GET at {int(most / 2)}/s, p99", statistics.median(plain), "ms",
+                       spread=(min(plain), max(plain)))
+        for name, values in beyond.items():
+            self.table.row(f"{name}, p99 beyond that", statistics.median(values), "ms",
+                           spread=(min(values), max(values)))
 
     def show_neighbour(self, rounds, seconds):
-        """A foreign GET at a redis-server: alone, and beside the full load of a case."""
+        """A foreign GET at a redis-server: alone, and beside the full load of a case.
+
+        Beside GETs by 16 it waits for processors and for what Redis has read before, not for scripts.
+        """
         get = ("--command", GET, "--connections", 1, "--rate", 500, "--keys", 1000,
                "--duration", f"{seconds}s", "--warmup", "100ms")
         calm = "foreign GET, p99"
         samples = {calm: []}
-        for _, name in itertools.product(range(rounds), (YARDSTICK, "weir, token bucket")):
+        for _, name in itertools.product(range(rounds), ("redis GET", YARDSTICK, "weir, token bucket")):
             case = self.case(name)
             if case is None:
                 continue
@@ -335,10 +374,11 @@ class Run:
             beside = p99_ms(generate(case.redis, "resp", *get))
             said(busy)
             samples.setdefault(f"foreign GET beside {name} by 16, p99", []).append(beside)
-            samples.setdefault(f"a call of {name} by 16, in Redis, p50", []).append(case.call_ms())
+            for percentile, ms in zip(("p50", "p99"), case.call_ms()):
+                samples.setdefault(f"a call of {name} by 16, in Redis, {percentile}", []).append(ms)
         for what, values in samples.items():
             if values:
-                self.table.row(what, statistics.median(values), "ms")
+                self.table.row(what, statistics.median(values), "ms", spread=(min(values), max(values)))
 
 
 def run(table, rounds, quick):

@@ -89,10 +89,14 @@ def weir(directory, rules=CONFIG, *flags):
                    "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags])
 
 
-def redis(*options, env=None):
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def redis(*options, env=None):
+    port = free_port()
     return Server([tool("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
                    "--save", "", "--appendonly", "no", *options], {"resp": port}, env)
 

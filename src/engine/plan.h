@@ -134,7 +134,17 @@ struct turn {
 	void (*ready)(void *context, struct plan *plan);
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0: one */
+	struct submit_spares *spares; /* of this thread; or NULL: none are kept */
 };
+
+/* What plans of one step had at stores, to be used again: all zero at first. */
+struct submit_spares {
+	struct submission *first;
+	size_t count;
+};
+
+/** Frees them. */
+void submit_free_spares(struct submit_spares *spares);
 
 /** Of `call` all these take op and cost: a plan of no steps, which is allowed. */
 void engine_prepare_none(const struct algo_call *call, struct plan *plan);

@@ -7,6 +7,7 @@
 
 #define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
 #define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
+#define SPARES_MAX 2048
 #define CLOCKS_NS  (3600 * NS_PER_S) /* that those of servers and stores may differ by */
 
 /*
@@ -21,6 +22,8 @@ struct mark {
 
 struct submission {
 	struct plan *plan;
+	struct submit_spares *spares; /* where it goes in the end; NULL: it is freed */
+	struct submission *next_spare;
 	void (*ready)(void *context, struct plan *plan);
 	void *context;
 	struct weir_decision decision; /* so far */
@@ -62,12 +65,29 @@ size_t submit_size(const struct plan *plan)
 	       (is_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
 }
 
+/* Most plans have one step, and there are many in a turn: their memory is used again. */
+static struct submission *take_memory(const struct turn *turn, const struct plan *plan)
+{
+	struct submit_spares *spares = room_for(plan) == 1 ? turn->spares : NULL;
+	struct submission *submission = spares ? spares->first : NULL;
+
+	if (submission) {
+		spares->first = submission->next_spare;
+		spares->count--;
+	} else {
+		submission = malloc(submit_size(plan));
+	}
+	if (submission)
+		submission->spares = spares;
+	return submission;
+}
+
 bool submit_open(const struct turn *turn, struct plan *plan)
 {
 	struct submission *submission = plan->submission;
 
 	if (!submission)
-		submission = malloc(submit_size(plan));
+		submission = take_memory(turn, plan);
 	if (!submission)
 		return false;
 	submission->marks = (struct mark *)&submission->steps[room_for(plan)];
@@ -202,6 +222,26 @@ size_t submit_results(struct plan *plan, struct submitted **results)
 
 void submit_close(struct plan *plan)
 {
-	free(plan->submission);
+	struct submission *submission = plan->submission;
+	struct submit_spares *spares = submission ? submission->spares : NULL;
+
 	plan->submission = NULL;
+	if (!spares || spares->count == SPARES_MAX) {
+		free(submission);
+		return;
+	}
+	submission->next_spare = spares->first;
+	spares->first = submission;
+	spares->count++;
+}
+
+void submit_free_spares(struct submit_spares *spares)
+{
+	struct submission *submission;
+
+	while ((submission = spares->first)) {
+		spares->first = submission->next_spare;
+		free(submission);
+	}
+	spares->count = 0;
 }

@@ -31,22 +31,42 @@ void step_end(struct redis_step *step)
 
 /* Names of keys */
 
-static void add_encoded(struct buffer *out, struct slice text)
+/* Letters, digits and .:_-@/ stand as they are. */
+static const bool is_plain[256] = {
+    ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true, [':'] = true,
+    ['_'] = true,         ['-'] = true,         ['@'] = true,         ['/'] = true,
+};
+
+static char *add_percent(char *at, unsigned char c)
 {
 	static const char digits[] = "0123456789ABCDEF";
 
-	if (text.len == 0)
-		buffer_add_text(out, "%");
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.data[i];
-		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		             (c != 0 && strchr(".:_-@/", c));
+	*at++ = '%';
+	*at++ = digits[c >> 4];
+	*at++ = digits[c & 15];
+	return at;
+}
 
-		if (plain)
-			buffer_add(out, &c, 1);
+static void add_encoded(struct buffer *out, struct slice text)
+{
+	const unsigned char *from = (const unsigned char *)text.data, *end = from + text.len;
+	size_t plain = 0;
+	char *at;
+
+	if (text.len == 0)
+		buffer_add(out, "%", 1);
+	while (plain < text.len && is_plain[from[plain]])
+		plain++;
+	buffer_add(out, from, plain);
+	at = plain < text.len ? buffer_reserve(out, 3 * (text.len - plain)) : NULL;
+	if (!at)
+		return;
+	for (from += plain; from < end; from++)
+		if (is_plain[*from])
+			*at++ = (char)*from;
 		else
-			buffer_add(out, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
-	}
+			at = add_percent(at, *from);
+	out->len = (size_t)(at - out->data);
 }
 
 void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
@@ -103,11 +123,17 @@ static enum step_kind kind_of(const struct redis_step *step)
 
 static void add_slice(struct buffer *out, struct slice text)
 {
-	buffer_add_text(out, "$");
-	buffer_add_u64(out, text.len);
-	buffer_add_text(out, "\r\n");
-	buffer_add_slice(out, text);
-	buffer_add_text(out, "\r\n");
+	char *at = buffer_reserve(out, 1 + 20 + 2 + text.len + 2);
+
+	if (!at)
+		return;
+	*at++ = '$';
+	at = format_u64(at, text.len);
+	at = mempcpy(at, "\r\n", 2);
+	if (text.len > 0)
+		at = mempcpy(at, text.data, text.len);
+	at = mempcpy(at, "\r\n", 2);
+	out->len = (size_t)(at - out->data);
 }
 
 static void add_number(struct buffer *out, uint64_t number)

@@ -11,18 +11,18 @@
 #define SMALL     ((size_t)768)
 #define SPARE_MAX 2048
 
-/* Memory that is counted, and then handed out: without any, all room is NULL. */
+/* Memory that is handed out. From when it is not enough, all room is NULL, and is only counted. */
 struct pack {
 	char *memory;
-	size_t used;
+	size_t size, used;
 };
 
 static void *room(struct pack *pack, size_t size)
 {
-	char *memory = pack->memory ? pack->memory + pack->used : NULL;
+	char *memory = pack->memory + pack->used;
 
 	pack->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	return memory;
+	return pack->used <= pack->size ? memory : NULL;
 }
 
 static void *copy(struct pack *pack, const void *from, size_t size)
@@ -109,7 +109,7 @@ static void copy_plan(const struct worker *worker, struct pack *pack, const stru
 {
 	void *memory = room(pack, engine_extent(&from->plan));
 
-	if (pack->memory)
+	if (memory)
 		engine_suspend(worker->shared->table, &to->plan, &from->plan, memory);
 }
 
@@ -199,20 +199,30 @@ static struct parked *take_memory(struct worker *worker, size_t size)
 	return parked;
 }
 
+/* Into memory of that size, or as much as it needs. NULL: no memory. */
+static struct parked *copy_into(struct worker *worker, const struct work *work, size_t size)
+{
+	struct parked *parked = take_memory(worker, size);
+	struct pack pack;
+
+	if (!parked)
+		return NULL;
+	pack = (struct pack){parked->bytes, size - sizeof *parked, 0};
+	copy_work(worker, &pack, work, &parked->work);
+	if (pack.used <= pack.size)
+		return parked;
+	park_release(&parked->held);
+	return copy_into(worker, work, sizeof *parked + pack.used);
+}
+
 struct parked *park_open(struct worker *worker, const struct work *work,
                          const struct held_kind *kind, const struct held_owner *owner)
 {
-	struct pack pack = {0};
-	struct work ignored;
-	struct parked *parked;
+	struct parked *parked = copy_into(worker, work, SMALL);
 
-	copy_work(worker, &pack, work, &ignored);
-	parked = take_memory(worker, sizeof *parked + pack.used);
 	if (!parked)
 		return NULL;
 	parked->held.size = parked->size + size_elsewhere(work);
-	pack = (struct pack){.memory = parked->bytes};
-	copy_work(worker, &pack, work, &parked->work);
 	parked->held.owner = owner;
 	if (hold_add(worker, &parked->held, kind, work->conn, HOLD_NEVER))
 		return parked;

@@ -126,6 +126,7 @@ struct worker {
 	struct parked **ready_end;
 	struct parked *spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;
+	struct submit_spares spares;
 	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
 	uint64_t poll_ns;                  /* when some do; 0: there are none */
 	struct client *crowd, **crowd_end; /* see crowd.h */

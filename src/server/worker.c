@@ -406,6 +406,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->polls_end = &worker->polls;
 	worker->crowd_end = &worker->crowd;
 	worker->turn.lanes = worker->lanes.ways;
+	worker->turn.spares = &worker->spares;
 	adhoc_open(&worker->adhoc);
 	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
@@ -463,6 +464,7 @@ void worker_close(struct worker *worker)
 	lanes_close(&worker->lanes);
 	secret_keeper_close(worker->keeper);
 	later_close(worker);
+	submit_free_spares(&worker->spares);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
 	buffer_free(&worker->out);
