@@ -431,7 +431,8 @@ static void add_run(struct buffer *out, const struct redis_step *step, size_t n)
 
 static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 {
-	return a->op == b->op && a->until_ns == b->until_ns && a->permit == b->permit;
+	return a->op == b->op && a->until_ns == b->until_ns && a->permit == b->permit &&
+	       a->replaces == b->replaces;
 }
 
 static bool is_alike(const struct redis_step *a, const struct redis_step *b)

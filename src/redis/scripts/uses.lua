@@ -2,7 +2,7 @@
 --
 -- The first element of a list is the head, and what is behind it:
 --
---   sliding_log m 2:3 1767225660345678
+--   sliding_log m 00002:00003 1767225660345678
 --
 -- 2 uses with 3 units, and the end of the last one; its name, if it has one. Of places a third
 -- number says how many units have no name. If a newer use of a log was given back, its end and name
@@ -10,317 +10,374 @@
 -- digits of microseconds or 19 of nanoseconds; names are whole numbers.
 --
 -- A long list is divided into groups, of which the first element says how many uses and units they
--- have, too: 00256:00300. So a step reads that and at most one group, not all uses.
+-- have, too: 00128:00150. So a step reads that and at most one group, not all uses.
+--
+-- What most steps need stands in log.lua and places.lua. All else is in functions that are made only
+-- where they are needed, since a call makes all of its functions anew.
 
-local LONG = 256 -- a group
-local SKEW = 86400000000
 local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
-
-local match, pcall = string.match, redis.pcall
+local LONG = 128 -- a group
+local pcall = redis.pcall
 values = values or {} -- lists are not read as values
 
-local function use_text(ends, units, name)
-  return ends .. ':' .. format('%d', units) .. (name ~= '' and ':' .. name or '')
+-- The number of 16 digits; nil: there are fewer.
+local function read_end(text, at)
+  local b, c, d, e, f, g, h, j, k, l, m, n, o, p, r, s = byte(text, at, at + 15)
+  return s and (b * 10000000 + c * 1000000 + d * 100000 + e * 10000 + f * 1000 + g * 100 + h * 10
+    + j - 533333328) * 100000000 + k * 10000000 + l * 1000000 + m * 100000 + n * 10000
+    + o * 1000 + p * 100 + r * 10 + s - 533333328
 end
 
-local function use_of(text)
-  local ends, units, name = match(text or '', '^(%d+):(%d+):?(%d*)$')
-  return ends or '', tonumber(units) or 0, name or ''
-end
-
--- What is none, or of another limit, is empty.
-local function open(key, head, named)
-  local page = pcall('LRANGE', key, '0', '2')
-  local l = {key = key, head = head, page = page, base = 0, size = 4, named = named,
-    wide = named and 18 or 12, n = 0, units = 0, bare = 0, groups = '', ends = '', name = '',
-    newest = '', newest_name = '', trim = 0}
-  local first = page[1]
-  local n, units, bare, ends, name, newest, newest_name, at
-  if first and sub(first, 1, #head) == head then
-    n, units, bare, ends, name, newest, newest_name, at =
-      match(first, '^(%d+):(%d+):?(%d*) (%d*):?(%d*)/?(%d*):?(%d*)()', #head + 1)
+-- The numbers of 5 digits that a first element and a group have: uses, and units.
+local function read_sums(text, at)
+  local b, c, d, e, f, _, g, h, j, k, l = byte(text, at, at + 10)
+  if not l then
+    return nil
   end
-  if n then
-    l.n, l.units, l.bare = tonumber(n), tonumber(units), tonumber(bare) or 0
-    l.ends, l.name, l.newest, l.newest_name = ends, name, newest, newest_name
-    l.groups = sub(first, at)
-  else
-    l.is_new, l.is_other = true, first or page.err
-  end
-  return l
+  return b * 10000 + c * 1000 + d * 100 + e * 10 + f - 533328,
+    g * 10000 + h * 1000 + j * 100 + k * 10 + l - 533328
 end
 
-local function write_first(l)
-  return l.head .. format(l.named and '%d:%d:%d ' or '%d:%d ', l.n, l.units, l.bare) .. l.ends ..
-    (l.name ~= '' and ':' .. l.name or '') .. (l.newest ~= '' and '/' .. l.newest or '') ..
-    (l.newest_name ~= '' and ':' .. l.newest_name or '') .. l.groups
-end
-
--- The n-th use.
-local function element(l, n)
-  local at = n - l.base + 1
-  if at < 1 or not l.page[at] then
-    l.base, at = n, 1
-    l.page = call('LRANGE', l.key, format('%d', n), format('%d', n + l.size))
-    l.size = l.size < LONG and 2 * l.size or LONG
-  end
-  return l.page[at]
-end
-
--- Groups: how many uses, their units, and how many of these have no name.
-
-local function group_text(l, n, units, bare)
-  if n == 0 then
+-- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of `gone`
+-- units, goes, if any. Of places: how many units are nameless, also of the new one.
+local function regroup(groups, n, units, bare, cost, cost_bare, gone)
+  local form, wide = bare and ' %05d:%05d:%05d' or ' %05d:%05d', bare and 18 or 12
+  if groups == '' and n < LONG then
     return ''
+  elseif groups == '' then
+    groups = format(form, n, units, bare)
   end
-  return format(l.named and ' %05d:%05d:%05d' or ' %05d:%05d', n, units, bare)
-end
-
-local function group_count(l)
-  return l.groups == '' and 1 or #l.groups / l.wide
-end
-
-local function group(l, k)
-  if l.groups == '' then
-    return l.n, l.units, l.bare
-  end
-  local at = (k - 1) * l.wide
-  return tonumber(sub(l.groups, at + 2, at + 6)), tonumber(sub(l.groups, at + 8, at + 12)),
-    l.named and tonumber(sub(l.groups, at + 14, at + 18)) or 0
-end
-
--- The k-th and those up to `last` become one.
-local function set_group(l, k, last, n, units, bare)
-  l.groups = sub(l.groups, 1, (k - 1) * l.wide) .. group_text(l, n, units, bare) ..
-    sub(l.groups, last * l.wide + 1)
-end
-
--- More or fewer in the k-th group.
-local function change(l, k, n, units, bare)
-  if l.groups ~= '' then
-    local a, b, c = group(l, k)
-    set_group(l, k, k, a + n, b + units, c + bare)
-  end
-  l.n, l.units, l.bare = l.n + n, l.units + units, l.bare + bare
-end
-
--- The group of the n-th use, and how many uses are before it.
-local function group_of(l, n)
-  local k, before = 1, 0
-  for _ = 2, group_count(l) do
-    local size = group(l, k)
-    if n <= before + size then
-      break
-    end
-    k, before = k + 1, before + size
-  end
-  return k, before
-end
-
--- Groups that have become small are one, so that their number is bounded.
-local function join_group(l, k)
-  if k < 1 or k >= group_count(l) then
-    return
-  end
-  local n, units, bare = group(l, k)
-  local more, more_units, more_bare = group(l, k + 1)
-  if n + more <= LONG / 2 then
-    set_group(l, k, k + 1, n + more, units + more_units, bare + more_bare)
-  end
-end
-
--- A group into which a clock that lags has put too many becomes two.
-local function split_group(l, k, before)
-  local n, units, bare = group(l, k)
-  if n <= 2 * LONG then
-    return
-  end
-  local half, half_bare = 0, 0
-  for _, text in ipairs(call('LRANGE', l.key, format('%d', before + 1), format('%d', before + LONG))) do
-    local _, u, name = use_of(text)
-    half, half_bare = half + u, half_bare + (name == '' and u or 0)
-  end
-  if l.groups == '' then
-    l.groups = group_text(l, n, units, bare)
-  end
-  l.groups = sub(l.groups, 1, (k - 1) * l.wide) .. group_text(l, LONG, half, half_bare) ..
-    group_text(l, n - LONG, units - half, bare - half_bare) .. sub(l.groups, k * l.wide + 1)
-end
-
--- Places in a list: how many uses are before, their units and nameless ones; the group, and the
--- same of what is before it.
-
-local function start()
-  return {n = 0, units = 0, bare = 0, group = 1, from = 0, from_units = 0, from_bare = 0}
-end
-
--- Goes on from a place to the first use that is past something: is_past(units with it, its end), or
--- of the last use of a group its number in place of the end.
-local function walk(l, p, is_past)
-  local n, units, bare, k = p.n, p.units, p.bare, p.group
-  local from, from_units, from_bare = p.from, p.from_units, p.from_bare
-  local count = group_count(l)
-  while k < count do
-    local a, b, c = group(l, k)
-    if is_past(from_units + b, nil, from + a) then
-      break
-    end
-    from, from_units, from_bare, k = from + a, from_units + b, from_bare + c, k + 1
-    n, units, bare = from, from_units, from_bare
-  end
-  while n < l.n do
-    local ends, u, name = use_of(element(l, n + 1))
-    if is_past(units + u, ends) then
-      break
-    end
-    n, units, bare = n + 1, units + u, bare + (name == '' and u or 0)
-  end
-  return {n = n, units = units, bare = bare, group = k, from = from, from_units = from_units,
-    from_bare = from_bare}
-end
-
--- Up to the first use that counts at a time.
-local function spent(l, us, ns)
-  local p = start()
-  if l.n == 0 then
-    return p
-  end
-  local first_us, first_ns = time_of(l.page[2] or '')
-  if is_later(first_us, first_ns, us, ns) then
-    return p
-  end
-  return walk(l, p, function(_, ends, n)
-    local ends_us, ends_ns = time_of(ends or call('LINDEX', l.key, format('%d', n)) or '')
-    return is_later(ends_us, ends_ns, us, ns)
-  end)
-end
-
--- The first use from p on whose place is not before this end and name; how to compare is `is_before`.
-local function seek(l, p, is_before)
-  local low, high = p.n + 1, l.n + 1
-  while low < high do
-    local middle = floor((low + high) / 2)
-    local ends, _, name = use_of(call('LINDEX', l.key, format('%d', middle)))
-    if is_before(ends, name) then
-      low = middle + 1
-    else
-      high = middle
-    end
-  end
-  return low
-end
-
--- Writing: spent uses go when others come.
-
-local function drop(l, p)
-  if p.n == 0 then
-    return
-  end
-  l.trim = p.n
-  if p.n == l.n then
-    l.n, l.units, l.bare, l.groups = 0, 0, 0, ''
-    return
-  end
-  if l.groups ~= '' then
-    l.groups = sub(l.groups, (p.group - 1) * l.wide + 1)
-    l.n, l.units, l.bare = l.n - p.from, l.units - p.from_units, l.bare - p.from_bare
-    change(l, 1, p.from - p.n, p.from_units - p.units, p.from_bare - p.bare)
+  local size, all = read_sums(groups, #groups - wide + 2)
+  if size < LONG then
+    groups = sub(groups, 1, -wide - 1) .. format(form, size + 1, all + cost,
+      bare and tonumber(sub(groups, -5)) + cost_bare)
   else
-    l.n, l.units, l.bare = l.n - p.n, l.units - p.units, l.bare - p.bare
+    groups = groups .. format(form, 1, cost, cost_bare)
   end
+  if gone then
+    size, all = read_sums(groups, 2)
+    groups = (size > 1 and format(form, size - 1, all - gone) or '') .. sub(groups, wide + 1)
+  end
+  return groups
 end
 
--- So many uses of `units` each are new at the end.
-local function append(l, n, units, bare)
-  while n > 0 do
-    local k, size = group_count(l), group(l, group_count(l))
-    if size >= LONG then
-      l.groups = (l.groups ~= '' and l.groups or group_text(l, l.n, l.units, l.bare)) ..
-        group_text(l, 1, units, bare)
-      l.n, l.units, l.bare, n = l.n + 1, l.units + units, l.bare + bare, n - 1
+local function expire(key, us, block)
+  call('PEXPIREAT', key,
+    format('%d', now_ms + floor((us - us % block + block - now) / 1000) + 2))
+end
+
+local function uses()
+  local match = string.match
+  local SKEW = 86400000000
+
+  local function use_text(ends, units, name)
+    return ends .. ':' .. format('%d', units) .. (name ~= '' and ':' .. name or '')
+  end
+
+  local function use_of(text)
+    local ends, units, name = match(text or '', '^(%d+):(%d+):?(%d*)$')
+    return ends or '', tonumber(units) or 0, name or ''
+  end
+
+  -- What is none, or of another limit, is empty.
+  local function open(key, head, named)
+    local page = pcall('LRANGE', key, '0', '2')
+    local l = {key = key, head = head, page = page, base = 0, size = 4, named = named,
+      wide = named and 18 or 12, n = 0, units = 0, bare = 0, groups = '', ends = '', name = '',
+      newest = '', newest_name = '', trim = 0}
+    local first = page[1]
+    local n, units, bare, ends, name, newest, newest_name, at
+    if first and sub(first, 1, #head) == head then
+      n, units, bare, ends, name, newest, newest_name, at =
+        match(first, '^(%d+):(%d+):?(%d*) (%d*):?(%d*)/?(%d*):?(%d*)()', #head + 1)
+    end
+    if n then
+      l.n, l.units, l.bare = tonumber(n), tonumber(units), tonumber(bare) or 0
+      l.ends, l.name, l.newest, l.newest_name = ends, name, newest, newest_name
+      l.groups = sub(first, at)
     else
-      local more = n < LONG - size and n or LONG - size
-      change(l, k, more, more * units, more * bare)
-      n = n - more
+      l.is_new, l.is_other = true, first or page.err
+    end
+    return l
+  end
+
+  local function write_first(l)
+    return l.head .. format(l.named and '%05d:%05d:%05d ' or '%05d:%05d ', l.n, l.units, l.bare) .. l.ends ..
+      (l.name ~= '' and ':' .. l.name or '') .. (l.newest ~= '' and '/' .. l.newest or '') ..
+      (l.newest_name ~= '' and ':' .. l.newest_name or '') .. l.groups
+  end
+
+  -- The n-th use.
+  local function element(l, n)
+    local at = n - l.base + 1
+    if at < 1 or not l.page[at] then
+      l.base, at = n, 1
+      l.page = call('LRANGE', l.key, format('%d', n), format('%d', n + l.size))
+      l.size = l.size < LONG and 2 * l.size or LONG
+    end
+    return l.page[at]
+  end
+
+  -- Groups: how many uses, their units, and how many of these have no name.
+
+  local function group_text(l, n, units, bare)
+    if n == 0 then
+      return ''
+    end
+    return format(l.named and ' %05d:%05d:%05d' or ' %05d:%05d', n, units, bare)
+  end
+
+  local function group_count(l)
+    return l.groups == '' and 1 or #l.groups / l.wide
+  end
+
+  local function group(l, k)
+    if l.groups == '' then
+      return l.n, l.units, l.bare
+    end
+    local n, units, bare = match(l.groups, '^ (%d+):(%d+):?(%d*)', (k - 1) * l.wide + 1)
+    return tonumber(n), tonumber(units), tonumber(bare) or 0
+  end
+
+  -- The k-th and those up to `last` become one.
+  local function set_group(l, k, last, n, units, bare)
+    l.groups = sub(l.groups, 1, (k - 1) * l.wide) .. group_text(l, n, units, bare) ..
+      sub(l.groups, last * l.wide + 1)
+  end
+
+  -- More or fewer in the k-th group.
+  local function change(l, k, n, units, bare)
+    if l.groups ~= '' then
+      local a, b, c = group(l, k)
+      set_group(l, k, k, a + n, b + units, c + bare)
+    end
+    l.n, l.units, l.bare = l.n + n, l.units + units, l.bare + bare
+  end
+
+  -- The group of the n-th use, and how many uses are before it.
+  local function group_of(l, n)
+    local k, before = 1, 0
+    for _ = 2, group_count(l) do
+      local size = group(l, k)
+      if n <= before + size then
+        break
+      end
+      k, before = k + 1, before + size
+    end
+    return k, before
+  end
+
+  -- Groups that have become small are one, so that their number is bounded.
+  local function join_group(l, k)
+    if k < 1 or k >= group_count(l) then
+      return
+    end
+    local n, units, bare = group(l, k)
+    local more, more_units, more_bare = group(l, k + 1)
+    if n + more <= LONG / 2 then
+      set_group(l, k, k + 1, n + more, units + more_units, bare + more_bare)
     end
   end
-end
 
--- `fresh` are new elements behind key and room for the first; `before_us` is the end of the last
--- use that was there. The lifetime is renewed when the end reaches into another block of time.
-local function save(l, fresh, ends_us, before_us, block)
-  if l.is_new then
-    if l.is_other then
-      call('DEL', l.key)
+  -- A group into which a clock that lags has put too many becomes two.
+  local function split_group(l, k, before)
+    local n, units, bare = group(l, k)
+    if n <= 2 * LONG then
+      return
     end
-    fresh[1], fresh[2] = l.key, write_first(l)
-    call('RPUSH', unpack(fresh))
-  else
-    fresh[2] = l.key
-    call('RPUSH', unpack(fresh, 2))
-    if l.trim > 0 then
-      call('LTRIM', l.key, format('%d', l.trim), '-1')
+    local half, half_bare = 0, 0
+    for _, text in ipairs(call('LRANGE', l.key, format('%d', before + 1), format('%d', before + LONG))) do
+      local _, u, name = use_of(text)
+      half, half_bare = half + u, half_bare + (name == '' and u or 0)
+    end
+    if l.groups == '' then
+      l.groups = group_text(l, n, units, bare)
+    end
+    l.groups = sub(l.groups, 1, (k - 1) * l.wide) .. group_text(l, LONG, half, half_bare) ..
+      group_text(l, n - LONG, units - half, bare - half_bare) .. sub(l.groups, k * l.wide + 1)
+  end
+
+  -- Places in a list: how many uses are before, their units and nameless ones; the group, and the
+  -- same of what is before it.
+
+  local function start()
+    return {n = 0, units = 0, bare = 0, group = 1, from = 0, from_units = 0, from_bare = 0}
+  end
+
+  -- Goes on from a place to the first use that is past something: is_past(units with it, its end), or
+  -- of the last use of a group its number in place of the end.
+  local function walk(l, p, is_past)
+    local n, units, bare, k = p.n, p.units, p.bare, p.group
+    local from, from_units, from_bare = p.from, p.from_units, p.from_bare
+    local count = group_count(l)
+    while k < count do
+      local a, b, c = group(l, k)
+      if is_past(from_units + b, nil, from + a) then
+        break
+      end
+      from, from_units, from_bare, k = from + a, from_units + b, from_bare + c, k + 1
+      n, units, bare = from, from_units, from_bare
+    end
+    while n < l.n do
+      local ends, u, name = use_of(element(l, n + 1))
+      if is_past(units + u, ends) then
+        break
+      end
+      n, units, bare = n + 1, units + u, bare + (name == '' and u or 0)
+    end
+    return {n = n, units = units, bare = bare, group = k, from = from, from_units = from_units,
+      from_bare = from_bare}
+  end
+
+  -- Up to the first use that counts at a time.
+  local function spent(l, us, ns)
+    local p = start()
+    if l.n == 0 then
+      return p
+    end
+    local first_us, first_ns = time_of(l.page[2] or '')
+    if is_later(first_us, first_ns, us, ns) then
+      return p
+    end
+    return walk(l, p, function(_, ends, n)
+      local ends_us, ends_ns = time_of(ends or call('LINDEX', l.key, format('%d', n)) or '')
+      return is_later(ends_us, ends_ns, us, ns)
+    end)
+  end
+
+  -- The first use from p on whose place is not before this end and name; how to compare is `is_before`.
+  local function seek(l, p, is_before)
+    local low, high = p.n + 1, l.n + 1
+    while low < high do
+      local middle = floor((low + high) / 2)
+      local ends, _, name = use_of(call('LINDEX', l.key, format('%d', middle)))
+      if is_before(ends, name) then
+        low = middle + 1
+      else
+        high = middle
+      end
+    end
+    return low
+  end
+
+  -- Writing: spent uses go when others come.
+
+  local function drop(l, p)
+    if p.n == 0 then
+      return
+    end
+    l.trim = p.n
+    if p.n == l.n then
+      l.n, l.units, l.bare, l.groups = 0, 0, 0, ''
+      return
+    end
+    if l.groups ~= '' then
+      l.groups = sub(l.groups, (p.group - 1) * l.wide + 1)
+      l.n, l.units, l.bare = l.n - p.from, l.units - p.from_units, l.bare - p.from_bare
+      change(l, 1, p.from - p.n, p.from_units - p.units, p.from_bare - p.bare)
+    else
+      l.n, l.units, l.bare = l.n - p.n, l.units - p.units, l.bare - p.bare
+    end
+  end
+
+  -- So many uses of `units` each are new at the end.
+  local function append(l, n, units, bare)
+    while n > 0 do
+      local k, size = group_count(l), group(l, group_count(l))
+      if size >= LONG then
+        l.groups = (l.groups ~= '' and l.groups or group_text(l, l.n, l.units, l.bare)) ..
+          group_text(l, 1, units, bare)
+        l.n, l.units, l.bare, n = l.n + 1, l.units + units, l.bare + bare, n - 1
+      else
+        local more = n < LONG - size and n or LONG - size
+        change(l, k, more, more * units, more * bare)
+        n = n - more
+      end
+    end
+  end
+
+  -- `fresh` are new elements behind key and room for the first; `before_us` is the end of the last
+  -- use that was there. The lifetime is renewed when the end reaches into another block of time.
+  local function save(l, fresh, ends_us, before_us, block)
+    if l.is_new then
+      if l.is_other then
+        call('DEL', l.key)
+      end
+      fresh[1], fresh[2] = l.key, write_first(l)
+      call('RPUSH', unpack(fresh))
+    else
+      fresh[2] = l.key
+      call('RPUSH', unpack(fresh, 2))
+      if l.trim > 0 then
+        call('LTRIM', l.key, format('%d', l.trim), '-1')
+      end
+      call('LSET', l.key, '0', write_first(l))
+    end
+    if l.is_new or floor(ends_us / block) ~= floor(before_us / block) then
+      expire(l.key, ends_us, block)
+    end
+  end
+
+  -- A use is marked, and goes at the end with all that are. Returns its group.
+  local function take_out(l, n, ends, units, name, back)
+    local k = group_of(l, n)
+    if back < units then
+      call('LSET', l.key, format('%d', n), use_text(ends, units - back, name))
+    else
+      call('LSET', l.key, format('%d', n), '')
+      l.marked, l.is_early = (l.marked or 0) + 1, n < l.n / 2
+    end
+    change(l, k, back < units and 0 or -1, -back, name == '' and -back or 0)
+    return k
+  end
+
+  local function save_less(l, k)
+    for i = k or 0, (k or 0) - 1, -1 do
+      join_group(l, i)
+    end
+    if l.marked then
+      call('LREM', l.key, format('%d', l.is_early and l.marked or -l.marked), '')
     end
     call('LSET', l.key, '0', write_first(l))
   end
-  if l.is_new or floor(ends_us / block) ~= floor(before_us / block) then
-    call('PEXPIREAT', l.key,
-      format('%d', now_ms + floor((ends_us - ends_us % block + block - now) / 1000) + 2))
-  end
-end
 
--- A use is marked, and goes at the end with all that are. Returns its group.
-local function take_out(l, n, ends, units, name, back)
-  local k = group_of(l, n)
-  if back < units then
-    call('LSET', l.key, format('%d', n), use_text(ends, units - back, name))
-  else
-    call('LSET', l.key, format('%d', n), '')
-    l.marked = (l.marked or 0) + 1
-  end
-  change(l, k, back < units and 0 or -1, -back, name == '' and -back or 0)
-  return k
-end
+  -- What C is told.
 
-local function save_less(l, k)
-  for i = k or 0, (k or 0) - 1, -1 do
-    join_group(l, i)
+  local function fit(used, wanted, cost, limit)
+    if used + wanted * cost <= limit then
+      return wanted
+    end
+    return used < limit and floor((limit - used) / cost) or 0
   end
-  if l.marked then
-    call('LREM', l.key, format('%d', -l.marked), '')
-  end
-  call('LSET', l.key, '0', write_first(l))
-end
 
--- What C is told.
-
-local function fit(used, wanted, cost, limit)
-  if used + wanted * cost <= limit then
-    return wanted
-  end
-  return used < limit and floor((limit - used) / cost) or 0
-end
-
--- Of a list as it was: `units` in use, `room` of them until `room_ends`; a newer end.
-local function tell(l, units, room_ends, room)
-  local ends, name = l.newest, l.newest_name
-  if l.is_new then
-    return false
-  end
-  if ends == '' then
-    ends, name = l.ends, l.name
-  end
-  if l.named and name == '' then
-    name = '0'
-  end
-  if units == 0 then
-    return ends ~= '' and not l.named and l.head .. use_text(ends, 0, name)
-  end
-  if room_ends and room_ends ~= l.ends then
-    return l.head .. use_text(room_ends, room, l.named and '0' or '') .. ' ' ..
-      use_text(l.ends, units - room, l.newest == '' and name or l.name) ..
+  -- Of a list as it was: `units` in use, `room` of them until `room_ends`; a newer end.
+  local function tell(l, units, room_ends, room)
+    local ends, name = l.newest, l.newest_name
+    if l.is_new then
+      return false
+    end
+    if ends == '' then
+      ends, name = l.ends, l.name
+    end
+    if l.named and name == '' then
+      name = '0'
+    end
+    if units == 0 then
+      return ends ~= '' and not l.named and l.head .. use_text(ends, 0, name)
+    end
+    if room_ends and room_ends ~= l.ends then
+      return l.head .. use_text(room_ends, room, l.named and '0' or '') .. ' ' ..
+        use_text(l.ends, units - room, l.newest == '' and name or l.name) ..
+        (l.newest ~= '' and ' ' .. use_text(ends, 0, name) or '')
+    end
+    return l.head .. use_text(l.ends, units, l.newest == '' and name or l.name) ..
       (l.newest ~= '' and ' ' .. use_text(ends, 0, name) or '')
   end
-  return l.head .. use_text(l.ends, units, l.newest == '' and name or l.name) ..
-    (l.newest ~= '' and ' ' .. use_text(ends, 0, name) or '')
+
+  return {open = open, element = element, tell = tell, fit = fit, spent = spent, start = start,
+    walk = walk, seek = seek, drop = drop, append = append, save = save, save_less = save_less,
+    take_out = take_out, change = change, group = group, group_of = group_of,
+    group_count = group_count, group_text = group_text, join_group = join_group,
+    split_group = split_group, use_of = use_of, use_text = use_text,
+    write_first = write_first, SKEW = SKEW}
 end

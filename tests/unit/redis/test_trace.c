@@ -20,6 +20,7 @@
 #define KEYS     4
 #define LIMITS   2 /* of a kind, with other parameters */
 #define STEPS    400
+#define NAMES    32 /* of requests that a refund may name */
 
 static struct real real;
 static struct real_end ends[STEP_CALL_MAX];
@@ -82,6 +83,10 @@ static const struct kind kinds[] = {
     {"sliding_log",
      {{.algorithm = WEIR_SLIDING_LOG, .rate = {9}}, {.algorithm = WEIR_SLIDING_LOG, .rate = {5}}},
      NS_PER_S / 9},
+    {"sliding_log of thousands",
+     {{.algorithm = WEIR_SLIDING_LOG, .rate = {3000, 20, WEIR_SECOND}},
+      {.algorithm = WEIR_SLIDING_LOG, .rate = {2500, 20, WEIR_SECOND}}},
+     NS_PER_S / 2},
     {"base",
      {{.algorithm = WEIR_BASE, .base = 9, .rate = {3, 2, WEIR_HOUR}},
       {.algorithm = WEIR_BASE, .base = 5, .rate = {4, 2, WEIR_HOUR}}},
@@ -94,12 +99,21 @@ static const struct kind kinds[] = {
      {{.algorithm = WEIR_CONCURRENCY, .max = 9, .lease_ns = NS_PER_S},
       {.algorithm = WEIR_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S}},
      NS_PER_S / 9},
+    {"concurrency of thousands",
+     {{.algorithm = WEIR_CONCURRENCY, .max = 3000, .lease_ns = 60 * NS_PER_S},
+      {.algorithm = WEIR_CONCURRENCY, .max = 2500, .lease_ns = 60 * NS_PER_S}},
+     NS_PER_MS},
 };
 
 /* The same in memory. */
 struct twin {
 	struct value value; /* its list has room for all */
 	size_t limit;       /* that it was written under */
+};
+
+/* What a refund may name. */
+struct taken {
+	uint64_t until_ns, permit;
 };
 
 struct trace {
@@ -207,7 +221,7 @@ static void expect_state(const struct trace *trace, size_t number)
 	value_free(&value);
 }
 
-static struct algo_call a_call(const struct trace *trace, uint64_t *names)
+static struct algo_call a_call(const struct trace *trace, const struct taken *names)
 {
 	const struct algo_limit *limit = &trace->limits[trace->limit];
 	uint64_t roll = drawn(19);
@@ -219,8 +233,14 @@ static struct algo_call a_call(const struct trace *trace, uint64_t *names)
 	call.cost = drawn(3) == 0 ? drawn(u64_min(limit->quota, 6)) : 1;
 	if (limit->quota > 1000 && drawn(1) == 0)
 		call.cost = drawn(limit->quota);
-	if (call.op == ALGO_REFUND && drawn(1) == 0)
-		call.until_ns = names[drawn(7)];
+	if (call.op == ALGO_REFUND && drawn(1) == 0) {
+		const struct taken *taken = &names[drawn(NAMES - 1)];
+
+		call.until_ns = taken->until_ns;
+		call.permit = taken->permit;
+	} else if (call.op == ALGO_ACQUIRE && drawn(1) == 0) {
+		call.permit = 1 + drawn(9);
+	}
 	if (call.op == ALGO_REFUND)
 		call.newest_only = drawn(7) == 0; /* of a bucket */
 	if (limit->paced && call.op <= ALGO_PEEK && drawn(3) == 0)
@@ -231,7 +251,7 @@ static struct algo_call a_call(const struct trace *trace, uint64_t *names)
 }
 
 /* One step at both, of one request or several. */
-static void step_both(struct trace *trace, uint64_t *names)
+static void step_both(struct trace *trace, struct taken *names)
 {
 	size_t key = drawn(KEYS - 1);
 	struct twin *twin = &trace->twins[key];
@@ -243,7 +263,8 @@ static void step_both(struct trace *trace, uint64_t *names)
 	                          .at = moment_given(trace->now_ns),
 	                          .is_given = true};
 
-	if (step.call.op == ALGO_ACQUIRE && !step.call.replaces && drawn(2) == 0)
+	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && !step.call.replaces &&
+	    drawn(2) == 0)
 		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? STEP_REPEAT_MAX - 1 : 8));
 	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
 	expect_number(trace, "end", ends[0].end, STEP_DONE);
@@ -252,9 +273,9 @@ static void step_both(struct trace *trace, uint64_t *names)
 		uint64_t name_ns = twin_step(trace, twin, &step.call, &expected);
 
 		expect_outcome(trace, &ends[0].outcomes[i], &expected);
-		if (name_ns && step.call.op == ALGO_ACQUIRE) {
+		if (name_ns && expected.allowed && step.call.op == ALGO_ACQUIRE) {
 			expect_number(trace, "name", ends[0].until_ns[i], name_ns);
-			names[drawn(7)] = name_ns;
+			names[drawn(NAMES - 1)] = (struct taken){name_ns, step.call.permit};
 		}
 	}
 	expect_state(trace, key);
@@ -264,7 +285,7 @@ static void run_kind(const struct kind *kind, bool has_ns)
 {
 	struct trace trace = {.kind = kind, .now_ns = START_NS, .has_ns = has_ns};
 	static struct uses_entry lists[KEYS][ALGO_WIDTH_MOST + STEP_REPEAT_MAX + 2];
-	uint64_t names[8] = {0};
+	struct taken names[NAMES] = {0};
 
 	freeReplyObject(real_do(&real, "FLUSHALL"));
 	for (size_t i = 0; i < LIMITS; i++)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUP_MAX 1536 /* uses; more are too many to be read at once */
+#define GROUP     128 /* uses that follow one another, as scripts/uses.lua has it */
+#define GROUP_MAX (3 * GROUP)
 
 static bool is_list(const struct algo_limit *limit)
 {
@@ -34,41 +35,71 @@ static void add_end(struct buffer *out, const struct algo_limit *limit,
 		buffer_printf(out, ":%" PRIu64, use->id);
 }
 
+/* Units of so many uses that follow one another, and of them the nameless ones. */
+static void add_sums(struct buffer *out, const struct algo_limit *limit,
+                     const struct uses_entry *uses, size_t n)
+{
+	uint64_t units = 0, nameless = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		units += uses[i].units;
+		nameless += has_name(limit, &uses[i]) ? 0 : uses[i].units;
+	}
+	buffer_printf(out, "%05zu:%05" PRIu64, n, units);
+	if (limit->rows == ALGO_ROWS_PLACES)
+		buffer_printf(out, ":%05" PRIu64, nameless);
+}
+
+static void add_first(struct buffer *out, const struct algo_limit *limit, const struct uses *uses)
+{
+	struct uses_entry newest = {0, uses->until_ns, uses->newest_id};
+	const struct uses_entry *last = uses->count > 0 ? &uses->uses[uses->count - 1] : NULL;
+	char head[VALUE_HEAD_MAX];
+
+	buffer_add(out, head, value_head(limit, head));
+	add_sums(out, limit, uses->uses, uses->count);
+	buffer_add_text(out, " ");
+	if (last)
+		add_end(out, limit, last);
+	if (limit->rows == ALGO_ROWS_LOG && (!last || last->id != newest.id)) {
+		buffer_add_text(out, "/");
+		add_end(out, limit, &newest);
+	}
+	for (size_t i = 0; uses->count > GROUP && i < uses->count; i += GROUP) {
+		buffer_add_text(out, " ");
+		add_sums(out, limit, uses->uses + i, u64_min(GROUP, uses->count - i));
+	}
+}
+
 static void set_list(struct real *real, const char *key, const struct algo_limit *limit,
                      const struct uses *uses)
 {
-	struct uses_entry newest = {0, uses->until_ns, uses->newest_id}, last = {0};
-	struct buffer first = {0}, use = {0};
-	uint64_t units = 0, nameless = 0;
-	char head[VALUE_HEAD_MAX];
+	size_t n = uses->count + 3, *lens = calloc(n, sizeof *lens), *starts = calloc(n, sizeof *starts);
+	const char **words = calloc(n, sizeof *words);
+	struct buffer text = {0};
 
+	buffer_printf(&text, "RPUSH%s", key);
+	starts[1] = strlen("RPUSH");
+	starts[2] = text.len;
+	add_first(&text, limit, uses);
 	for (size_t i = 0; i < uses->count; i++) {
-		last = uses->uses[i];
-		units += last.units;
-		nameless += has_name(limit, &last) ? 0 : last.units;
+		const struct uses_entry *use = &uses->uses[i];
+
+		starts[3 + i] = text.len;
+		add_time(&text, use->until_ns);
+		buffer_printf(&text, ":%" PRIu64, use->units);
+		if (has_name(limit, use))
+			buffer_printf(&text, ":%" PRIu64, use->id);
 	}
-	buffer_add(&first, head, value_head(limit, head));
-	buffer_printf(&first, "%zu:%" PRIu64, uses->count, units);
-	if (limit->rows == ALGO_ROWS_PLACES)
-		buffer_printf(&first, ":%" PRIu64, nameless);
-	buffer_add_text(&first, " ");
-	if (uses->count > 0)
-		add_end(&first, limit, &last);
-	if (limit->rows == ALGO_ROWS_LOG && (uses->count == 0 || last.id != newest.id)) {
-		buffer_add_text(&first, "/");
-		add_end(&first, limit, &newest);
+	for (size_t i = 0; i < n; i++) {
+		words[i] = text.data + starts[i];
+		lens[i] = (i + 1 < n ? starts[i + 1] : text.len) - starts[i];
 	}
-	freeReplyObject(real_do(real, "RPUSH %s %b", key, first.data, first.len));
-	for (size_t i = 0; i < uses->count; i++) {
-		use.len = 0;
-		add_time(&use, uses->uses[i].until_ns);
-		buffer_printf(&use, ":%" PRIu64, uses->uses[i].units);
-		if (has_name(limit, &uses->uses[i]))
-			buffer_printf(&use, ":%" PRIu64, uses->uses[i].id);
-		freeReplyObject(real_do(real, "RPUSH %s %b", key, use.data, use.len));
-	}
-	buffer_free(&first);
-	buffer_free(&use);
+	freeReplyObject(redisCommandArgv(real->context, (int)n, words, lens));
+	buffer_free(&text);
+	free(words);
+	free(starts);
+	free(lens);
 }
 
 void values_set(struct real *real, const char *key, const struct algo_limit *limit,
@@ -158,7 +189,7 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
 	}
 	if (groups == 0)
 		return first->n <= GROUP_MAX;
-	return at == list->elements && groups <= 2 + 4 * first->n / 256;
+	return at == list->elements && groups <= 2 + 4 * first->n / GROUP;
 }
 
 /* As one text, as value_read has it. */
