@@ -1,5 +1,6 @@
 /*
- * rules: what it costs to load and to ask a dictionary of a million entries.
+ * rules: what it costs to load and to ask a dictionary of a million entries, and to find the three
+ * rules that apply to a request, of ten and of ten thousand.
  *
  * Prints `name value unit` lines, medians. Each lookup needs the answer of the one before, as a
  * dependent read does. Words are written into registers, so that fetching them is not measured.
@@ -9,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/number.h"
+#include "engine/match.h"
 #include "rules/dictionary.h"
 
 #include "measure.h"
@@ -144,11 +146,86 @@ static void measure_addresses(struct bench *bench, const char *format, const cha
 	dictionary_close(bench->dictionary);
 }
 
+/* Rules of `act` and `uid`, of which three each have one user; all have one act. */
+struct rule_bench {
+	struct arena arena, turn;
+	struct match *match;
+	uint64_t users, asked, seed, found;
+};
+
+#define USER_TEXT 20
+
+static struct slice user_text(uint64_t user, char text[USER_TEXT])
+{
+	return (struct slice){text, (size_t)(format_u64(text, 200000000 + user) - text)};
+}
+
+static void open_rules(struct rule_bench *bench, size_t n)
+{
+	struct rules_rule *rules = arena_array(&bench->arena, n, sizeof *rules);
+	struct weir_config *config = arena_alloc(&bench->arena, sizeof *config);
+
+	for (size_t i = 0; i < n; i++) {
+		struct rules_condition *conditions = arena_array(&bench->arena, 2, sizeof *conditions);
+		struct rules_value *values = arena_array(&bench->arena, 2, sizeof *values);
+		char text[USER_TEXT];
+		struct slice user = user_text(i / 3, text);
+
+		values[0] = (struct rules_value){.text = SLICE("ask")};
+		values[1] = (struct rules_value){.text = {arena_copy(&bench->arena, user), user.len}};
+		conditions[0] = (struct rules_condition){.attribute = "act", &values[0], 1};
+		conditions[1] = (struct rules_condition){.attribute = "uid", &values[1], 1};
+		rules[i] = (struct rules_rule){.conditions = conditions, .condition_count = 2};
+	}
+	config->rules = rules;
+	config->rule_count = n;
+	bench->users = n / 3;
+	bench->match = match_new(config, &(struct hash_key){1, 2}, &bench->arena);
+	if (!bench->match)
+		exit(1);
+}
+
+static double match_requests(void *context)
+{
+	struct rule_bench *bench = context;
+	uint64_t start = measure_now_ns();
+
+	for (int i = 0; i < LOOKUPS; i++) {
+		char text[USER_TEXT];
+		struct slice user = user_text(measure_draw_below(&bench->seed, bench->asked), text);
+		const struct weir_attribute attributes[] = {{"act", "ask", 3}, {"uid", user.data, user.len}};
+		struct match_found found;
+
+		if (match_rules(bench->match, match_values(bench->match, attributes, 2, &bench->turn),
+		                &bench->turn, &found))
+			bench->found += found.count;
+		arena_reset(&bench->turn);
+	}
+	return per_lookup(start);
+}
+
+/* Of `users` at most. */
+static void measure_matching(const char *name, size_t rules, uint64_t users)
+{
+	struct rule_bench bench = {.seed = 88172645463325252};
+
+	open_rules(&bench, rules);
+	bench.asked = u64_min(users, bench.users);
+	measure_print(name, match_requests, &bench);
+	if (bench.found != 3ull * LOOKUPS * MEASURE_ROUNDS)
+		exit(1);
+	arena_free(&bench.turn);
+	arena_free(&bench.arena);
+}
+
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
 	struct bench bench = {.entries = quick ? 100000 : 1000000, .seed = 88172645463325252};
 
+	measure_matching("match_10_rules", 10, UINT64_MAX);
+	measure_matching("match_10000_rules_3_users", 10000, 3);
+	measure_matching("match_10000_rules", 10000, UINT64_MAX);
 	measure_words(&bench);
 	measure_addresses(&bench, "%d.%d.%d.%d\n", "addresses");
 	measure_addresses(&bench, "%d.%d.%d.%d/26\n", "networks");

@@ -49,6 +49,8 @@ YARDSTICKS = {
     "keyed_10m_given_time": "dependent_read",
     "keyed_10m_own_clock": "dependent_read",
     "keyed_10m_batch": "dependent_read",
+    "match_10000_rules_3_users": "match_10_rules",
+    "match_10000_rules": "match_10_rules",
     "dictionary_word": "dependent_read",
     "dictionary_no_word": "dependent_read",
     "addresses_lookup": "dependent_read",

@@ -119,12 +119,12 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 	return status;
 }
 
-/* Calls for each rule that applies, in order; stops at an error. */
-#define FOR_EACH_RULE(number, found, words)                                                        \
-	for (size_t w_ = 0; w_ < (words); w_++)                                                        \
-		for (uint64_t rest_ = (found)[w_];                                                         \
-		     rest_ != 0 && ((number) = 64 * w_ + (size_t)__builtin_ctzll(rest_), true);            \
-		     rest_ &= rest_ - 1)
+/* source->values NULL: no memory. */
+static bool find_rules(const struct source *source, struct match_found *found)
+{
+	return source->values &&
+	       match_rules(source->engine->match, source->values, source->arena, found);
+}
 
 static bool answers_by_itself(const struct rules_rule *rule)
 {
@@ -132,37 +132,30 @@ static bool answers_by_itself(const struct rules_rule *rule)
 	       rule->mode == RULES_ENFORCE;
 }
 
-/* source->values NULL: no memory. */
 static int prepare(const struct source *source, struct plan *plan)
 {
-	const struct match *match = source->engine->match;
-	size_t words = match_words(match), most = 0, number;
-	uint64_t *found = source->values ? match_rules(match, source->values, source->arena) : NULL;
+	const struct weir_config *config = source->engine->config;
+	size_t most = 0, count = 0;
+	struct match_found found;
 	int status = WEIR_OK;
 
-	if (!found)
+	if (!find_rules(source, &found))
 		return WEIR_ENOMEM;
-	FOR_EACH_RULE (number, found, words) {
-		const struct rules_rule *rule = &source->engine->config->rules[number];
+	plan->by_order = config->order == RULES_FIRST;
+	for (; count < found.count && !plan->listed; count++) {
+		const struct rules_rule *rule = &config->rules[found.rules[count]];
 
-		if (answers_by_itself(rule)) {
+		if (answers_by_itself(rule))
 			plan->listed = rule;
-			break;
-		}
 		most += rule->limit_count;
 	}
-	plan->by_order = source->engine->config->order == RULES_FIRST;
 	if (plan->listed && !plan->by_order)
 		return WEIR_OK;
 	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
-	FOR_EACH_RULE (number, found, words) {
-		if (&source->engine->config->rules[number] == plan->listed)
-			break;
-		if (status == WEIR_OK)
-			status = add_steps(source, number, plan);
-	}
+	for (size_t i = 0; i < count && status == WEIR_OK; i++)
+		status = add_steps(source, found.rules[i], plan);
 	return status;
 }
 
@@ -191,27 +184,26 @@ static int prepare_each(const struct source *source, const struct engine_each *e
                         struct plan *plan)
 {
 	const struct weir_engine *engine = source->engine;
-	size_t words = match_words(engine->match), most = 0, number;
-	uint64_t *found = source->values ? match_rules(engine->match, source->values, source->arena)
-	                                 : NULL;
+	struct match_found found;
 	int status = WEIR_OK;
+	size_t most = 0;
 
-	if (!found)
+	if (!find_rules(source, &found))
 		return WEIR_ENOMEM;
-	FOR_EACH_RULE (number, found, words)
-		most += engine->config->rules[number].limit_count + 1;
+	for (size_t i = 0; i < found.count; i++)
+		most += engine->config->rules[found.rules[i]].limit_count + 1;
 	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
-	FOR_EACH_RULE (number, found, words) {
-		const struct rules_rule *rule = &engine->config->rules[number];
+	for (size_t i = 0; i < found.count; i++) {
+		const struct rules_rule *rule = &engine->config->rules[found.rules[i]];
 
 		if (status != WEIR_OK || !has_part(each, rule))
 			continue;
-		status = add_steps(source, number, plan);
+		status = add_steps(source, found.rules[i], plan);
 		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && each->op == ALGO_PEEK &&
 		    !each->only)
-			status = add_step(source, number, &engine->listed, SLICE(""), plan);
+			status = add_step(source, found.rules[i], &engine->listed, SLICE(""), plan);
 	}
 	return status;
 }

@@ -1,11 +1,11 @@
 /*
  * match.h: which rules apply to a request, without asking each of them.
  *
- * Every rule whose conditions allow it is filed under one of them: its values
- * are hashed (whole, or as prefixes of text or of an address), and a request
- * looks its own values up. What is found is then verified in full, so a hash
- * that collides costs time and nothing else. Rules that can't be filed are
- * verified for each request.
+ * Every rule whose conditions allow it is filed under one of them, the one whose values the fewest
+ * rules share: its values are hashed (whole, or as prefixes of text or of an address), and a
+ * request looks its own values up. What is found is then verified in full, so a hash that collides
+ * costs time and nothing else. Rules that can't be filed are verified for each request. So the time
+ * grows with the rules that are found, and not with those that there are.
  */
 #ifndef ENGINE_MATCH_H
 #define ENGINE_MATCH_H
@@ -47,11 +47,16 @@ struct match_value *match_values(const struct match *match, const struct weir_at
 /** Whether the value, which is present, is an address: then `ip` is it. */
 bool match_is_ip(struct match_value *value);
 
+/* Numbers of rules, in the order of the rules, each once. */
+struct match_found {
+	uint32_t *rules;
+	size_t count;
+};
+
 /**
- * One bit a rule, in the order of the rules, 64 to a word; match_words() words
- * in `arena`. Fills in the values that derive from others. NULL: no memory.
+ * The rules that apply, in `arena`. Fills in the values that derive from others. False: no memory.
  */
-uint64_t *match_rules(const struct match *match, struct match_value *values, struct arena *arena);
-size_t match_words(const struct match *match);
+bool match_rules(const struct match *match, struct match_value *values, struct arena *arena,
+                 struct match_found *found);
 
 #endif

@@ -174,7 +174,8 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 		for (int request = 0; request < 200; request++) {
 			struct weir_attribute attributes[5];
 			size_t n = 0;
-			uint64_t *found;
+			struct match_found found;
+			size_t next = 0;
 
 			for (size_t i = 0; i < 5; i++) {
 				const char *value = i == 1 ? PICK(addresses) : PICK(texts);
@@ -182,15 +183,17 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 				if (rand() % 4)
 					attributes[n++] = (struct weir_attribute){names[i], value, strlen(value)};
 			}
-			found = match_rules(match, match_values(match, attributes, n, &turn), &turn);
+			assert_true(match_rules(match, match_values(match, attributes, n, &turn), &turn, &found));
 			for (size_t i = 0; i < RULES; i++) {
 				enum rules_switch said =
 				    rules[i].path_variants ? rules[i].path_variants : config.path_variants;
 				bool expected = applies(&rules[i], said == RULES_YES, &turn, attributes, n);
 
 				applied += expected;
-				assert_int_equal(found[i / 64] >> (i % 64) & 1, expected);
+				assert_int_equal(next < found.count && found.rules[next] == i, expected);
+				next += expected;
 			}
+			assert_int_equal(next, found.count);
 			arena_reset(&turn);
 		}
 		arena_free(&turn);
