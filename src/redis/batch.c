@@ -12,6 +12,9 @@
 #define FREE_TASKS 4096
 #define FREE_NAME  256
 
+/* So long others wait at most for one whose swap came too late; mostly half of the timeout. */
+#define TURN_MAX_NS (100 * NS_PER_MS)
+
 void batch_open(struct batch *batch)
 {
 	task_list_clear(&batch->tasks);
@@ -277,6 +280,8 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 	    .repeat = 1,
 	    .at = step->at,
 	    .is_given = lane->store->options.given_time,
+	    .turn = lane->turn,
+	    .turn_us = (uint32_t)(u64_min(lane->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
 	};
 	task->last = &task->jobs;
 	append(task, job);

@@ -70,6 +70,8 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 
 		if (ends[i] == STEP_AGAIN)
 			task_append(again, task);
+		else if (ends[i] == STEP_LATER)
+			task_later(lane, task);
 		else if (ends[i] == STEP_FAILED)
 			task_fail(lane, task, WEIR_ESTORE);
 		else

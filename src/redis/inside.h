@@ -172,6 +172,7 @@ struct redis_lane {
 	size_t jobs;
 	size_t steps;      /* tasks */
 	uint32_t groups;   /* the last that was named */
+	uint32_t turn;     /* the lane's number among those of all servers */
 	uint64_t alarm_ns; /* 0: none */
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
@@ -237,6 +238,19 @@ static inline struct task *task_list_take(struct task_list *list)
 
 	task_list_clear(list);
 	return first;
+}
+
+/* Until the lane tries again with keys that are on their way to another node, or with which another
+   server has its turn. */
+#define LATER_NS NS_PER_MS
+
+/* Keeps a task, to be handed to nodes then. */
+static inline void task_later(struct redis_lane *lane, struct task *task)
+{
+	if (!lane->later.first)
+		lane->later_ns = lane_now_ns(lane) + LATER_NS;
+	task_append(&lane->later, task);
+	lane_alarm_at(lane, lane->later_ns);
 }
 
 #endif

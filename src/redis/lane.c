@@ -1,3 +1,4 @@
+#include "base/draw.h"
 #include "redis/batch.h"
 #include "redis/gather.h"
 #include "redis/known.h"
@@ -116,6 +117,7 @@ int redis_lane_open(struct store *store, struct redis_port *port, struct store_l
 	lane->lane.store = store;
 	lane->store = (struct redis_store *)store;
 	lane->port = port;
+	lane->turn = (uint32_t)draw_next() | 1; /* never 0 */
 	batch_open(&lane->batch);
 	task_list_clear(&lane->again);
 	task_list_clear(&lane->later);

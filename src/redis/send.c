@@ -149,9 +149,6 @@ static bool redirect(struct redis_node *node, struct call *call, struct slice te
 	return true;
 }
 
-/* Until the lane tries again with keys that are on their way from one node to the other. */
-#define LATER_NS (2 * NS_PER_MS)
-
 /*
  * Redis does steps of several keys together only where all are, and new keys are made at the
  * other node. So each goes by itself; only a group, and one that was alone, has to wait.
@@ -164,12 +161,11 @@ static void repeat_later(struct redis_lane *lane, struct call *call)
 
 		task->is_alone = true;
 		task->ask = 0;
-		if (waits && !lane->later.first)
-			lane->later_ns = lane_now_ns(lane) + LATER_NS;
-		task_append(waits ? &lane->later : &lane->again, task);
+		if (waits)
+			task_later(lane, task);
+		else
+			task_append(&lane->again, task);
 	}
-	if (lane->later.first)
-		lane_alarm_at(lane, lane->later_ns);
 }
 
 static void call_refused(struct redis_node *node, struct call *call, struct slice text)

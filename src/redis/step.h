@@ -24,11 +24,16 @@ struct redis_step {
 	uint32_t group;     /* 0: none */
 	struct moment at;   /* our clock; Redis's counts */
 	bool is_given;      /* for tests: `at` counts, which all steps of a call have alike */
+	uint32_t turn;      /* the server's number in lines of those whose swaps meet; 0: it takes no
+	                       turns */
+	uint32_t turn_us;   /* how long a turn of its is at most, by Redis's clock */
 	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {
 		unsigned char tries, kind;
 		bool by_c;  /* no script can decide it on the state that is there */
 		bool mends; /* `swap` goes before the step, and is not the step itself */
+		bool in_line; /* a swap came too late, and others may have to wait for this step */
+		bool leaves;  /* which is to end, since there is nothing to swap */
 		uint64_t clock_ns; /* Redis's, as it was heard last; 0: never */
 		struct step_swap *swap;
 	} own;
@@ -38,6 +43,7 @@ struct redis_step {
 enum step_end {
 	STEP_DONE,
 	STEP_AGAIN,    /* nothing was changed: write it again, now that more is known */
+	STEP_LATER,    /* the same, but it is another's turn: wait a little */
 	STEP_WITHHELD, /* it would have been granted, but another of its group was refused */
 	STEP_FAILED,   /* the reply is nonsense, or it was tried too often */
 };

@@ -10,6 +10,7 @@ enum step_kind {
 	STEP_PASS,   /* the same in a group, once it is known to pass */
 	STEP_READ,   /* the value is read, for a swap */
 	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
+	STEP_LEAVE,  /* others need not wait for a swap any more; and the value is read again */
 	STEP_RESET,  /* any value is deleted */
 	/* Refunds, of which C tells what they gave back: */
 	STEP_BUCKET_REFUND,

@@ -16,7 +16,8 @@
 enum verdict {
 	GRANTED, /* in part, if not in a group */
 	REFUSED,
-	PENDING, /* nothing was changed: it needs what is known now */
+	PENDING, /* nothing was changed: it needs what is known now, ... */
+	WAITING, /* ... and another server has its turn */
 	MENDED,  /* the same, and before it the state as it is now in `seen` has to be written */
 	BROKEN,
 };
@@ -76,7 +77,7 @@ static bool find_granted(const struct redis_reply *odd, size_t count, size_t i, 
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
 		if (pair[0].integer == (int64_t)i + 1) {
-			bool fits = pair[1].integer >= -2 && pair[1].integer < *granted;
+			bool fits = pair[1].integer >= -3 && pair[1].integer < *granted;
 
 			*granted = pair[1].integer;
 			return fits;
@@ -118,6 +119,8 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 	case REDIS_TEXT:
 		seen->has_text = true;
 		seen->text = found->text;
+		if (step->own.kind <= STEP_RESET)
+			seen->text = slice_cut(&seen->text, '|'); /* behind it are others' turns */
 		return read_state(step, seen);
 	case REDIS_NIL:
 		return read_state(step, seen);
@@ -187,7 +190,8 @@ static void apply_all(const struct redis_step *step, int64_t granted, struct alg
 /* Whether C alone has to decide it, and write what comes of that. */
 static bool is_swapped(const struct redis_step *step)
 {
-	return step->own.kind == STEP_READ || step->own.kind == STEP_SWAP;
+	return step->own.kind == STEP_READ || step->own.kind == STEP_SWAP ||
+	       step->own.kind == STEP_LEAVE;
 }
 
 /* As a peek, which changes nothing that is written. */
@@ -251,10 +255,11 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 		return REFUSED;
 	case STEP_READ:
 	case STEP_SWAP:
+	case STEP_LEAVE:
 		if (seen->granted > 0)
 			return GRANTED;
 		if (would_pass(step, seen))
-			return PENDING;
+			return seen->granted == -3 ? WAITING : PENDING;
 		return is_mended(step, seen) ? MENDED : REFUSED;
 	case STEP_LOG:
 	case STEP_PLACES:
@@ -293,14 +298,22 @@ static bool plan_swap(struct redis_step *step, const struct seen *seen, bool has
 	return swap != NULL;
 }
 
+/* What comes next is `otherwise`, unless others wait for a swap of this step. */
+static enum step_end leave(struct redis_step *step, enum step_end otherwise)
+{
+	if (!step->own.in_line)
+		return otherwise;
+	step_end(step);
+	step->own.leaves = true;
+	return STEP_AGAIN;
+}
+
 /* What has to be known or written for the next try. */
 static enum step_end again(struct redis_step *step, struct seen *seen, enum verdict own,
                            struct algo_outcome *outcomes, uint64_t *until_ns)
 {
 	bool planned = true;
 
-	if (step->own.tries++ == TRIES_MAX)
-		return STEP_FAILED;
 	if (own == GRANTED) /* and others of its group are not known yet */
 		return STEP_AGAIN;
 	step_end(step);
@@ -309,7 +322,7 @@ static enum step_end again(struct redis_step *step, struct seen *seen, enum verd
 	step->own.by_c |= seen->granted == -2;
 	if (own == MENDED) {
 		planned = plan_swap(step, seen, true);
-	} else if (own == PENDING && is_swapped(step)) {
+	} else if ((own == PENDING || own == WAITING) && is_swapped(step)) {
 		struct algo_state before = seen->value.word;
 
 		apply_all(step, -1, seen->time, &seen->value, outcomes, until_ns);
@@ -318,7 +331,7 @@ static enum step_end again(struct redis_step *step, struct seen *seen, enum verd
 		                                    before.word != seen->value.word.word);
 		if (planned && !step->group &&
 		    slice_equal(step_old(step->own.swap), step_new(step->own.swap)))
-			return STEP_DONE; /* there is nothing to write */
+			return leave(step, STEP_DONE); /* there is nothing to write */
 	}
 	return planned ? STEP_AGAIN : STEP_FAILED;
 }
@@ -383,8 +396,8 @@ static enum step_end withhold(struct redis_step *step, struct seen *seen,
 static enum verdict judge_group(struct redis_step *const *steps, size_t n, size_t i,
                                 const struct redis_reply *reply)
 {
-	static const unsigned char weight[] = {
-	    [GRANTED] = 0, [PENDING] = 1, [MENDED] = 1, [REFUSED] = 2, [BROKEN] = 3};
+	static const unsigned char weight[] = {[GRANTED] = 0, [PENDING] = 1, [MENDED] = 1,
+	                                       [WAITING] = 2, [REFUSED] = 3, [BROKEN] = 4};
 	enum verdict worst = GRANTED;
 	size_t first = i;
 
@@ -405,21 +418,38 @@ static enum step_end finish(struct redis_step *step, struct seen *seen, enum ver
                             struct algo_outcome *outcomes, uint64_t *until_ns)
 {
 	enum verdict own = judge(step, seen);
+	enum step_end end;
 
 	switch (step->group ? all : own) {
 	case BROKEN:
 		return STEP_FAILED;
 	case PENDING:
 	case MENDED:
+		if (step->own.tries++ == TRIES_MAX)
+			return STEP_FAILED;
 		return again(step, seen, own, outcomes, until_ns);
+	case WAITING: /* as long as it takes: turns end by themselves */
+		end = again(step, seen, own, outcomes, until_ns);
+		return end == STEP_AGAIN ? STEP_LATER : end;
 	case REFUSED:
 		if (own != REFUSED)
 			return withhold(step, seen, outcomes, until_ns);
+		if (step->own.in_line)
+			return leave(step, STEP_AGAIN);
 		break;
 	case GRANTED:
 		break;
 	}
 	return done(step, seen, outcomes, until_ns);
+}
+
+/* Whether others may wait for this step. */
+static void see_line(struct redis_step *step, const struct seen *seen)
+{
+	if (step->own.kind == STEP_SWAP)
+		step->own.in_line = seen->granted < 0 && step->turn != 0 && step->group == 0;
+	else if (step->own.kind == STEP_LEAVE)
+		step->own.in_line = step->own.leaves = false;
 }
 
 enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
@@ -432,6 +462,7 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 	if (look(steps[i], n, i, reply, &seen)) {
 		enum verdict all = steps[i]->group ? judge_group(steps, n, i, reply) : GRANTED;
 
+		see_line(steps[i], &seen);
 		end = finish(steps[i], &seen, all, outcomes, until_ns);
 	}
 	value_free(&seen.value);

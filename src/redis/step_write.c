@@ -116,6 +116,8 @@ static enum step_kind kind_of(const struct redis_step *step)
 		return step->group != 0 && step->own.clock_ns != 0 ? STEP_PASS : STEP_ASK;
 	if (has_kind(step, &kind))
 		return kind;
+	if (step->own.leaves)
+		return STEP_LEAVE;
 	return step->own.swap && !step->own.mends ? STEP_SWAP : STEP_READ;
 }
 
@@ -380,6 +382,15 @@ static void add_swap(struct buffer *out, const struct redis_step *step)
 	add_slice(out, step_old(swap));
 	add_slice(out, step_new(swap));
 	add_number(out, swap->life_ms);
+	/* Limits that follow each other in a group could wait for one another. */
+	add_number(out, step->group ? 0 : step->turn);
+	add_number(out, step->turn_us);
+}
+
+static void add_leave(struct buffer *out, const struct redis_step *step)
+{
+	add_number(out, step->turn);
+	add_number(out, step->turn_us);
 }
 
 static const struct kind {
@@ -389,7 +400,8 @@ static const struct kind {
 	enum script script;
 } kinds[STEP_KINDS] = {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
-    [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 3, add_swap, SCRIPT_ANY},
+    [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 5, add_swap, SCRIPT_ANY},
+    [STEP_LEAVE] = {"leave", 2, add_leave, SCRIPT_ANY},
     [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
     [STEP_BUCKET_REFUND] = {"bucket_refund", 2, add_bucket_refund, SCRIPT_BUCKET_REFUND},
     [STEP_SLOTS_REFUND] = {"slots_refund", 2, add_slots_refund, SCRIPT_SLOTS_REFUND},
@@ -409,7 +421,7 @@ static bool has_first(const struct redis_step *step)
 
 static size_t run_arguments(const struct redis_step *step)
 {
-	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 5 : 0);
+	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 7 : 0);
 }
 
 static void add_run(struct buffer *out, const struct redis_step *step, size_t n)

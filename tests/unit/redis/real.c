@@ -147,7 +147,7 @@ uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n
 			                              left_ends[i]->until_ns);
 		again = 0;
 		for (size_t i = 0; i < count; i++) {
-			if (left_ends[i]->end != STEP_AGAIN)
+			if (left_ends[i]->end != STEP_AGAIN && left_ends[i]->end != STEP_LATER)
 				continue;
 			left[again] = left[i];
 			left_ends[again++] = left_ends[i];

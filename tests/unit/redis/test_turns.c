@@ -1,0 +1,342 @@
+/*
+ * Servers whose swaps meet at one key, at a real Redis: each call is made when the test says so, at
+ * a time that is given.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "real.h"
+
+#define START_NS UINT64_C(1700000000000000000)
+#define TURN_US  10000
+
+static struct real real;
+static struct real_end end;
+static uint64_t now_ns;
+
+/* Decided by C, a swap each: turns whose distance changes as the key warms up, and short slots. */
+static const struct weir_limit_options options[] = {
+    {.algorithm = WEIR_WARM_UP, .rate = {5, 1, WEIR_MINUTE}, .max_wait_ns = 100 * NS_PER_S},
+    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {7}, .slots = 100},
+};
+
+#define LIMITS (sizeof options / sizeof *options)
+
+static struct algo_limit limits[LIMITS];
+
+static struct redis_step server(const struct algo_limit *limit, uint32_t number)
+{
+	return (struct redis_step){.limit = limit,
+	                           .key = SLICE("key"),
+	                           .call = {.op = ALGO_ACQUIRE, .cost = 1},
+	                           .repeat = 1,
+	                           .turn = number,
+	                           .turn_us = TURN_US,
+	                           .is_given = true};
+}
+
+/* One call. */
+static enum step_end ask(struct redis_step *step)
+{
+	redisReply *found;
+	struct redis_reply *reply;
+
+	step->at = moment_given(now_ns);
+	found = real_call(&real, &step, 1);
+	reply = real_reply(found);
+	end.end = step_read(&step, 1, 0, reply, end.outcomes, end.until_ns);
+	real_free(reply);
+	freeReplyObject(found);
+	if (end.end == STEP_DONE)
+		step_end(step);
+	return end.end;
+}
+
+/* All of a request. Whether it was granted. */
+static bool take(const struct algo_limit *limit, uint32_t number)
+{
+	struct redis_step step = server(limit, number);
+
+	while (ask(&step) == STEP_AGAIN)
+		;
+	assert_int_equal(end.end, STEP_DONE);
+	return end.outcomes[0].allowed;
+}
+
+/* A server that has read the value, and whose swap comes after another's. */
+static struct redis_step late_server(const struct algo_limit *limit, uint32_t number)
+{
+	struct redis_step step = server(limit, number);
+
+	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_true(take(limit, 99));
+	assert_int_equal(ask(&step), STEP_AGAIN);
+	return step;
+}
+
+static void clear(void)
+{
+	now_ns = START_NS;
+	freeReplyObject(real_do(&real, "DEL key"));
+}
+
+/* A server that is far from Redis reads, and finds the value changed whenever it writes. */
+static void a_slow_server_is_not_starved_by_fast_ones(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LIMITS; i++) {
+		struct redis_step slow, fast[3];
+
+		clear();
+		slow = late_server(&limits[i], 1);
+		for (size_t k = 0; k < 3; k++) {
+			fast[k] = server(&limits[i], (uint32_t)k + 2);
+			assert_int_equal(ask(&fast[k]), STEP_AGAIN);
+			for (unsigned tries = 0; tries < 40; tries++) /* and as often as they like */
+				assert_int_equal(ask(&fast[k]), STEP_LATER);
+		}
+		assert_int_equal(ask(&slow), STEP_DONE);
+		assert_true(end.outcomes[0].allowed);
+		/* Then each of the others has its turn, in the order in which they came. */
+		for (size_t k = 0; k < 3; k++) {
+			for (size_t later = k + 1; later < 3; later++)
+				assert_int_equal(ask(&fast[later]), STEP_LATER);
+			assert_int_equal(ask(&fast[k]), STEP_AGAIN); /* the value is another */
+			assert_int_equal(ask(&fast[k]), STEP_DONE);
+			assert_true(end.outcomes[0].allowed);
+		}
+		assert_true(take(&limits[i], 99));
+	}
+}
+
+/* As in memory, though three servers met at each: no unit is lost, nor granted twice. */
+static void turns_grant_what_the_limit_has(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LIMITS; i++) {
+		unsigned alone = 0, together = 0;
+
+		clear();
+		while (take(&limits[i], 1))
+			alone++;
+		clear();
+		for (unsigned round = 0; round < 20; round++) {
+			struct redis_step steps[3];
+			bool ended[3] = {false};
+
+			for (uint32_t k = 0; k < 3; k++)
+				steps[k] = server(&limits[i], k + 1);
+			for (unsigned left = 3; left > 0;) {
+				for (size_t k = 0; k < 3; k++) {
+					if (ended[k] || ask(&steps[k]) != STEP_DONE)
+						continue;
+					ended[k] = true;
+					together += end.outcomes[0].allowed;
+					left--;
+				}
+			}
+		}
+		assert_int_equal(together, alone);
+	}
+}
+
+static void a_server_that_dies_delays_others_as_long_as_its_turn_lasts(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LIMITS; i++) {
+		struct redis_step dead, waiting, other;
+
+		clear();
+		dead = late_server(&limits[i], 1);
+		step_end(&dead);
+		waiting = server(&limits[i], 2);
+		assert_int_equal(ask(&waiting), STEP_AGAIN);
+		other = server(&limits[i], 3);
+		assert_int_equal(ask(&other), STEP_AGAIN);
+		now_ns = START_NS + (TURN_US - 1) * 1000;
+		assert_int_equal(ask(&waiting), STEP_LATER); /* and will never ask again */
+		assert_int_equal(ask(&other), STEP_LATER);
+		step_end(&waiting);
+		now_ns = START_NS + TURN_US * 1000;
+		assert_int_equal(ask(&other), STEP_DONE);
+		assert_true(end.outcomes[0].allowed);
+		assert_true(take(&limits[i], 4)); /* nobody is in line any more */
+	}
+}
+
+/* A key that nobody has used, with a turn, is gone when that is over. */
+static void a_turn_leaves_no_key_behind(void **state)
+{
+	struct redis_step step = server(&limits[0], 1);
+
+	(void)state;
+	clear();
+	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_true(take(&limits[0], 2));
+	freeReplyObject(real_do(&real, "DEL key"));
+	assert_true(take(&limits[0], 2));
+	freeReplyObject(real_do(&real, "SET key %s", "nonsense"));
+	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_true(real_number(&real, "EXISTS key") == 1);
+	freeReplyObject(real_do(&real, "DEL key"));
+	step_end(&step);
+	step = server(&limits[0], 1);
+	assert_true(take(&limits[0], 2));
+	assert_int_equal(ask(&step), STEP_AGAIN);
+	freeReplyObject(real_do(&real, "DEL key"));
+	assert_int_equal(ask(&step), STEP_AGAIN); /* too late: it was not deleted then */
+	assert_true(real_number(&real, "PTTL key") > 0);
+	step_end(&step);
+}
+
+/* By Redis's own clock: a state that says nothing any more in 300 ms. */
+static void a_turn_outlives_the_state(void **state)
+{
+	struct algo_limit limit;
+	struct redis_step steps[2];
+
+	(void)state;
+	freeReplyObject(real_do(&real, "DEL key"));
+	assert_int_equal(algo_limit_init(&limit,
+	                                 &(struct weir_limit_options){.algorithm = WEIR_WARM_UP,
+	                                                              .rate = {1000},
+	                                                              .warm_up_ns = 300 * NS_PER_MS},
+	                                 NULL), WEIR_OK);
+	for (uint32_t i = 0; i < 2; i++) {
+		steps[i] = server(&limit, i + 1);
+		steps[i].is_given = false;
+		steps[i].turn_us = 60000000;
+		assert_int_equal(ask(&steps[i]), STEP_AGAIN);
+	}
+	assert_int_equal(ask(&steps[0]), STEP_DONE);
+	assert_in_range(real_number(&real, "PTTL key"), 1, 5000);
+	assert_int_equal(ask(&steps[1]), STEP_AGAIN);
+	assert_in_range(real_number(&real, "PTTL key"), 50000, 60001);
+	step_end(&steps[1]);
+	freeReplyObject(real_do(&real, "DEL key"));
+	algo_limit_free(&limit);
+}
+
+/* One that is denied after all lets others go on at once. */
+static void a_denied_server_leaves_the_line(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LIMITS; i++) {
+		struct redis_step late, other, question;
+
+		clear();
+		late = server(&limits[i], 1);
+		assert_int_equal(ask(&late), STEP_AGAIN);
+		while (take(&limits[i], 2))
+			;
+		assert_int_equal(ask(&late), STEP_AGAIN); /* its turn, of which nothing comes */
+		assert_int_equal(ask(&late), STEP_DONE);
+		assert_false(end.outcomes[0].allowed);
+
+		other = server(&limits[i], 3);
+		other.call.op = ALGO_REFUND;
+		other.own.by_c = true;
+		while (ask(&other) == STEP_AGAIN)
+			;
+		assert_int_equal(end.end, STEP_DONE);
+		question = server(&limits[i], 4);
+		question.call.op = ALGO_PEEK;
+		assert_int_equal(ask(&question), STEP_DONE);
+		assert_true(end.outcomes[0].allowed);
+	}
+}
+
+/* While others wait, questions are answered, and a reset forgets the turn with the key. */
+static void questions_and_resets_do_not_wait(void **state)
+{
+	struct redis_step late, step;
+
+	(void)state;
+	clear();
+	late = late_server(&limits[0], 1);
+	step = server(&limits[0], 2);
+	step.call.op = ALGO_PEEK;
+	assert_int_equal(ask(&step), STEP_DONE);
+	assert_true(end.outcomes[0].reset_after_ns > 0);
+	step.call = (struct algo_call){.op = ALGO_RESET};
+	assert_int_equal(ask(&step), STEP_DONE);
+	assert_true(end.until_ns[0] > now_ns && end.until_ns[0] < UINT64_MAX);
+	assert_true(take(&limits[0], 3));
+	step_end(&late);
+}
+
+/* All or nothing: such steps neither have turns nor overtake them. */
+static void a_group_waits_for_a_turn(void **state)
+{
+	struct redis_step late, steps[2];
+	struct real_end ends[2];
+	unsigned later = 0;
+
+	(void)state;
+	clear();
+	late = late_server(&limits[0], 1);
+	for (size_t i = 0; i < 2; i++) {
+		steps[i] = server(&limits[i], 2);
+		steps[i].group = 1;
+		steps[i].at = moment_given(now_ns);
+	}
+	steps[1].key = SLICE("other");
+	for (unsigned call = 0; call < 4; call++) {
+		struct redis_step *list[] = {&steps[0], &steps[1]};
+		redisReply *found = real_call(&real, list, 2);
+		struct redis_reply *reply = real_reply(found);
+
+		for (size_t i = 0; i < 2; i++)
+			ends[i].end = step_read(list, 2, i, reply, ends[i].outcomes, ends[i].until_ns);
+		real_free(reply);
+		freeReplyObject(found);
+		assert_int_equal(ends[0].end, ends[1].end);
+		later += ends[0].end == STEP_LATER;
+		if (call == 2)
+			assert_int_equal(ask(&late), STEP_DONE);
+	}
+	assert_int_equal(later, 2);
+	real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(ends[i].end, STEP_DONE);
+		assert_true(ends[i].outcomes[0].allowed);
+	}
+	freeReplyObject(real_do(&real, "DEL other"));
+}
+
+static int open_redis(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LIMITS; i++)
+		assert_int_equal(algo_limit_init(&limits[i], &options[i], NULL), WEIR_OK);
+	real_open(&real);
+	return 0;
+}
+
+static int close_redis(void **state)
+{
+	(void)state;
+	real_close(&real);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_slow_server_is_not_starved_by_fast_ones),
+	    cmocka_unit_test(turns_grant_what_the_limit_has),
+	    cmocka_unit_test(a_server_that_dies_delays_others_as_long_as_its_turn_lasts),
+	    cmocka_unit_test(a_turn_leaves_no_key_behind),
+	    cmocka_unit_test(a_turn_outlives_the_state),
+	    cmocka_unit_test(a_denied_server_leaves_the_line),
+	    cmocka_unit_test(questions_and_resets_do_not_wait),
+	    cmocka_unit_test(a_group_waits_for_a_turn),
+	};
+
+	return cmocka_run_group_tests(tests, open_redis, close_redis);
+}
