@@ -16,6 +16,7 @@ static const struct {
     {"OOM", CALL_ERROR_AWAY},                  /* no room for writes, ... */
     {"MISCONF", CALL_ERROR_AWAY},              /* nor on the disk, ... */
     {"NOREPLICAS", CALL_ERROR_AWAY},           /* nor replicas for them */
+    {"NOPERM", CALL_ERROR_AWAY},               /* the user may not call scripts, or not their keys */
     {"LOADING", CALL_ERROR_LOST},
     {"MASTERDOWN", CALL_ERROR_LOST},
     {"READONLY", CALL_ERROR_LOST},

@@ -118,7 +118,9 @@ struct redis_node {
 	uint64_t loaded_at;         /* and how many calls there were before */
 	struct {
 		struct link_call link; /* first */
-		uint64_t deadline_ns;  /* 0: none is sent */
+		struct link_call may;
+		bool may_not;         /* the user may not call scripts, or Redis runs none now */
+		uint64_t deadline_ns; /* 0: none is sent */
 	} probe;
 	uint64_t ready_deadline_ns; /* 0: the link is ready */
 	bool was_late;              /* the lane itself looked too late at its deadlines */

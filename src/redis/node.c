@@ -84,14 +84,27 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 	if (node->is_lost)
 		snprintf(node->trouble, sizeof node->trouble, "it is not to be written to");
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
-	else if (error == CALL_ERROR_OWN ||
-	         (error == CALL_ERROR_MOVED && node->lane->store->url.cluster))
+	else if (!node->probe.may_not &&
+	         (error == CALL_ERROR_OWN ||
+	          (error == CALL_ERROR_MOVED && node->lane->store->url.cluster)))
 		come_back(node);
 }
 
+/* There is no such script: that is what it should say. */
+static void told_whether_it_may(struct link_call *link, const struct redis_reply *reply)
+{
+	struct redis_node *node =
+	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe.may));
+
+	node->probe.may_not = reply && reply->type == REDIS_ERROR &&
+	                      call_error_of(reply->text) == CALL_ERROR_AWAY;
+}
+
+#define NO_SCRIPT "0000000000000000000000000000000000000000"
+
 /*
  * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
- * so here. One that says MOVED would do.
+ * so here. One that says MOVED would do. Before it a script, for the user may write and yet not call.
  */
 static void send_probe(struct redis_node *node)
 {
@@ -101,6 +114,11 @@ static void send_probe(struct redis_node *node)
 	if (node->probe.deadline_ns != 0)
 		return;
 	buffer_printf(&key, "%sprobe", lane->store->prefix); /* no key of a limit is without braces */
+	link_write_words(
+	    link_command(node->link),
+	    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}}, 4);
+	node->probe.may.replied = told_whether_it_may;
+	link_sent(node->link, &node->probe.may);
 	link_write_words(
 	    link_command(node->link),
 	    (struct slice[]){SLICE("SET"), {key.data, key.len}, SLICE("1"), SLICE("PX"), SLICE("1000")},

@@ -159,14 +159,15 @@ static inline void command(struct scene *s, char *answer, size_t size, const cha
 	close(fd);
 }
 
-/* How often Redis has carried out EVALSHA. */
+/* How often Redis has carried out EVALSHA; not of a script that it does not have, as for a probe. */
 static inline unsigned long calls_of(struct scene *s)
 {
-	char answer[16 << 10], *at;
+	char answer[16 << 10], *at, *failed;
 
 	command(s, answer, sizeof answer, "INFO commandstats");
 	at = strstr(answer, "cmdstat_evalsha:calls=");
-	return at ? strtoul(at + 22, NULL, 10) : 0;
+	failed = at ? strstr(at, "failed_calls=") : NULL;
+	return failed ? strtoul(at + 22, NULL, 10) - strtoul(failed + 13, NULL, 10) : 0;
 }
 
 /* Since the beginning of the test. */

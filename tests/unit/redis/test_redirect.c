@@ -338,8 +338,8 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 
 	lost->node = NULL;
 	redis_node_lost(node, "reset");
-	accept(p, 7001, "SET ");
-	answer(p, 7001, "+OK\r\n");
+	accept(p, 7001, "EVALSHA SET ");
+	answer(p, 7001, "-NOSCRIPT No matching script.\r\n+OK\r\n");
 	ask(q, &two, true);
 	assert_null(q->lines[0].node);
 	accept(q, 7001, "EVALSHA ");
@@ -366,12 +366,12 @@ static void a_node_that_is_down_is_not_asked_again(void **state)
 	assert_failed(&one);
 	assert_string_equal(sent(p, 7001), "");
 	redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
-	assert_non_null(strstr(sent(p, 7001), "SET "));
-	answer(p, 7001, "-CLUSTERDOWN The cluster is down\r\n");
+	assert_non_null(strstr(sent(p, 7001), "EVALSHA SET "));
+	answer(p, 7001, "-CLUSTERDOWN The cluster is down\r\n-CLUSTERDOWN The cluster is down\r\n");
 	ask(p, &one, true);
 	assert_failed(&one);
 	redis_lane_tick(p->lane, os_monotonic_ns() + 9 * NS_PER_S);
-	answer(p, 7001, "-MOVED 1 h:7000\r\n");
+	answer(p, 7001, "-MOVED 1 h:7000\r\n-MOVED 1 h:7000\r\n");
 	ask(p, &one, true);
 	assert_false(one.is_done);
 	end(p);

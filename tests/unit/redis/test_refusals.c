@@ -1,0 +1,113 @@
+/* What a lane makes of the errors of a Redis on paper (paper.h): who fails, who is told, and what then. */
+#include "paper.h"
+#include "steps.h"
+
+#define PORT       6379
+#define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
+
+struct refusal {
+	const char *text;
+	bool is_away; /* for all calls: else this one fails alone */
+	bool is_lost; /* and the connection is of no use */
+};
+
+static const struct refusal refusals[] = {
+    {"LOADING Redis is loading the dataset in memory", true, true},
+    {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", true, true},
+    {"READONLY You can't write against a read only replica.", true, true},
+    {"NOAUTH Authentication required.", true, true},
+    {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true,
+     false},
+    {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist.", true,
+     false},
+    {"OOM command not allowed when used memory > 'maxmemory'.", true, false},
+    {"NOREPLICAS Not enough good replicas to write.", true, false},
+    {"NOPERM this user has no permissions to run the 'evalsha' command", true, false},
+    {"ERR Error running script (call to f_1): @user_script:7: -MISCONF Errors writing to the AOF",
+     true, false},
+    {"WRONGTYPE Operation against a key holding the wrong kind of value", false, false},
+    {"ERR what nobody has seen", false, false},
+};
+
+static void ask(struct paper *p, struct one *one, const char *key)
+{
+	make_one(p, one, key, (uint64_t)key[0]);
+	submit(p, one);
+	redis_lane_flush(p->lane);
+}
+
+static void assert_told(const struct paper *p, const struct refusal *refusal)
+{
+	const char *code = strstr(refusal->text, ": -");
+	char word[16];
+
+	sscanf(code ? code + 3 : refusal->text, "%15s", word);
+	assert_int_equal(p->away, refusal->is_away);
+	if (refusal->is_away)
+		assert_non_null(strstr(p->why, word));
+}
+
+/* A request that comes while it is away is not sent; the first probe says what it did not like. */
+static void assert_comes_back(struct paper *p, const struct refusal *refusal)
+{
+	uint64_t now_ns = os_monotonic_ns();
+	char text[200];
+	struct one one;
+
+	ask(p, &one, "c");
+	assert_failed(&one);
+	redis_lane_tick(p->lane, now_ns + 2 * NS_PER_S);
+	if (refusal->is_lost)
+		accept(p, PORT, "EVALSHA SET ");
+	else
+		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
+	snprintf(text, sizeof text, "-%s\r\n+OK\r\n", refusal->text);
+	if (!refusal->is_lost) {
+		answer(p, PORT, text);
+		assert_int_equal(p->back, 0);
+		redis_lane_tick(p->lane, now_ns + 4 * NS_PER_S);
+		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
+	}
+	answer(p, PORT, "-NOSCRIPT No matching script.\r\n+OK\r\n");
+	assert_int_equal(p->back, 1);
+	assert_int_equal(p->away, 1);
+}
+
+static void each_error_is_of_its_call_or_of_the_node(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+		const struct refusal *refusal = &refusals[i];
+		struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+		struct one first, second;
+		char text[200];
+
+		ask(p, &first, "a");
+		accept(p, PORT, "EVALSHA ");
+		ask(p, &second, "b"); /* few steps are sent at once */
+		assert_string_equal(sent(p, PORT), "EVALSHA ");
+		snprintf(text, sizeof text, "-%s\r\n-%s\r\n", refusal->text, refusal->text);
+		answer(p, PORT, text);
+		assert_failed(&first);
+		assert_failed(&second);
+		assert_told(p, refusal);
+		if (refusal->is_away) {
+			assert_int_equal(p->lines[0].node == NULL, refusal->is_lost);
+			assert_comes_back(p, refusal);
+		}
+		ask(p, &first, "d");
+		assert_string_equal(sent(p, PORT), "EVALSHA ");
+		answer(p, PORT, "*2\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n");
+		assert_granted(&first);
+		end(p);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(each_error_is_of_its_call_or_of_the_node),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
