@@ -34,12 +34,17 @@ struct weir_config_remark {
 /** Receives a remark, which lives until it returns. */
 typedef void weir_config_say(void *context, const struct weir_config_remark *remark);
 
+/** Receives the path of a file. */
+typedef void weir_config_file(void *context, const char *path);
+
 struct weir_config_files {
 	const char *const *paths;
 	size_t count;
 	weir_config_say *say; /**< told of every remark, in the order of files and lines; NULL: nobody */
+	weir_config_file *file; /**< told of every file, dictionaries among them, before it is read,
+	                             which may fail; NULL: nobody */
 	void *context;
-	uint64_t reserved[4];
+	uint64_t reserved[3];
 };
 
 /**
@@ -47,7 +52,7 @@ struct weir_config_files {
  * whose rules stand in the order of `paths`.
  *
  *     const char *paths[] = { "weir.yaml", "koala.conf" };
- *     weir_config_read_files(&(struct weir_config_files){ paths, 2, say, NULL }, &config, &error);
+ *     weir_config_read_files(&(struct weir_config_files){ .paths = paths, .count = 2 }, &config, &error);
  *
  * Errors: as weir_config_read_file; `error` is the first of those that `say` is told, with the
  * path before its message where there are several files. EINVAL also for two files of ours, for

@@ -224,6 +224,8 @@ int weir_config_read_files(const struct weir_config_files *files, weir_config **
 	config = weir_private_config_new();
 	if (!config)
 		return no_memory(error);
+	config->file_told = files->file;
+	config->file_context = files->context;
 	return finish(config, read_files(config, files), files, out, error);
 }
 

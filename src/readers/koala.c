@@ -272,8 +272,8 @@ static void take_results(struct koala *koala)
 
 		if (result)
 			*fields[number] = result->whole;
-		else if (remark_add(koala->config,
-		                    REMARK_ERROR(koala->file, koala->result_line, koala->result_line > 0),
+		else if (koala->result_line > 0 &&
+		         remark_add(koala->config, REMARK_ERROR(koala->file, koala->result_line, 1),
 		                    "expected result %u, the answer to a request that %s, found none",
 		                    (unsigned)number, uses[number]) != WEIR_OK)
 			koala->no_memory = true;
@@ -286,7 +286,8 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 	struct buffer text = {0};
 
 	if (!result) {
-		if (remark_add(koala->config,
+		if (koala->result_line > 0 &&
+		    remark_add(koala->config,
 		               REMARK_ERROR(koala->file, rule->result_line, rule->result_column),
 		               "expected a result that the section [result] has, found %llu",
 		               (unsigned long long)rule->result) != WEIR_OK)

@@ -185,6 +185,8 @@ struct weir_config {
 	struct rules_koala koala;
 	struct rules_dictionary *dictionaries; /* each path once */
 	const char *file; /* our own one, which the settings are from; NULL: none */
+	weir_config_file *file_told; /* of each of `files`, before it is read; NULL: nobody */
+	void *file_context;
 	const struct rules_file *files;       /* in the order in which they were read */
 	struct rules_remarks remarks;
 	struct carried_list carried;          /* what rules want to know of a proxied request */
@@ -232,6 +234,8 @@ static inline int rules_add_file(struct weir_config *config, const char *file_pa
 		end = (const struct rules_file **)&(*end)->next;
 	file->path = copy;
 	*end = file;
+	if (config->file_told)
+		config->file_told(config->file_context, copy);
 	return WEIR_OK;
 }
 

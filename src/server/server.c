@@ -1,11 +1,13 @@
 #include "server/server.h"
 
-#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -13,11 +15,14 @@
 #include "rules/model.h"
 #include "server/advice.h"
 #include "server/notify.h"
+#include "server/watch.h"
 #include "server/worker.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
 #define DESCRIPTORS_PROCESS 32
 #define DESCRIPTORS_THREAD  8
+
+#define WAIT_MS 100
 
 struct server {
 	struct settings settings;
@@ -27,6 +32,7 @@ struct server {
 	struct server_config *config; /* the one that the workers see */
 	struct worker *workers;
 	size_t worker_count; /* of them opened */
+	struct watch watch;  /* of all files that it reads */
 };
 
 /* A listener: its name, its address, its protocol. */
@@ -170,6 +176,7 @@ static void close_server(struct server *server)
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
+	watch_close(&server->watch);
 	log_close(server->shared.log);
 }
 
@@ -247,6 +254,7 @@ struct teller {
 	struct log *log;
 	const char *event;
 	bool told;
+	struct watch *watch; /* gets the files */
 };
 
 static void tell(void *context, const struct weir_config_remark *remark)
@@ -259,17 +267,28 @@ static void tell(void *context, const struct weir_config_remark *remark)
 	teller->told = true;
 }
 
+static void watch_file(void *context, const char *path)
+{
+	struct teller *teller = context;
+
+	if (teller->watch->fd >= 0 && !watch_add(teller->watch, path))
+		log_say(teller->log, LOG_WARNING, "not_watched", {"file", path});
+}
+
 /* Reads the files; `event` is what errors prevent, and `error` has no message if it is told. */
 static int read_files(struct server *server, const char *event, struct server_config **out,
                       struct weir_error *error)
 {
-	struct teller teller = {server->shared.log, event, false};
+	struct teller teller = {server->shared.log, event, false, &server->watch};
 	const struct weir_config_files files = {.paths = server->settings.files,
 	                                        .count = server->settings.file_count,
 	                                        .say = tell,
+	                                        .file = watch_file,
 	                                        .context = &teller};
-	int status = server_config_open(&files, out, error);
+	int status;
 
+	watch_forget(&server->watch);
+	status = server_config_open(&files, out, error);
 	return teller.told ? error_set(error, status, "%s", "") : status;
 }
 
@@ -341,29 +360,45 @@ static void sync_table(struct server *server)
 		log_say(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
 }
 
+/* How long nothing is to be done but to wait for a signal or a change; -1: for ever. */
+static int wait_ms(const struct server *server, uint64_t synced_ns)
+{
+	uint64_t now_ns = os_monotonic_ns(), left_ns = watch_wait_ns(&server->watch, now_ns);
+	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
+
+	if (interval_ns != 0)
+		left_ns = u64_min(left_ns, sat_sub(synced_ns + interval_ns, now_ns));
+	return left_ns == UINT64_MAX ? -1 : (int)u64_min(ceil_div(left_ns, NS_PER_MS), INT_MAX);
+}
+
 /*
- * Until it is told to stop: returns the signal. Syncs are made here, by the
+ * Until it is told to stop: returns the signal. Syncs are made here, and files are read, by the
  * thread that decides nothing: a disk may take seconds.
  */
 static int wait_for_signals(struct server *server, const sigset_t *signals)
 {
+	static const struct timespec at_once = {0};
 	uint64_t synced_ns = os_monotonic_ns();
+	int wake = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK), caught = 0;
 
-	for (;;) {
-		uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
-		uint64_t left_ns = sat_sub(synced_ns + interval_ns, os_monotonic_ns());
-		struct timespec wait = {(time_t)(left_ns / NS_PER_S), (long)(left_ns % NS_PER_S)};
-		int caught = sigtimedwait(signals, NULL, interval_ns != 0 ? &wait : NULL);
+	while (caught != SIGTERM && caught != SIGINT) {
+		struct pollfd polled[] = {{wake, POLLIN, 0}, {server->watch.fd, POLLIN, 0}};
 
-		if (caught == SIGHUP) {
+		/* Without a descriptor for signals they are looked for in between. */
+		poll(polled, 2, wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
+		caught = sigtimedwait(signals, NULL, &at_once);
+		watch_look(&server->watch, os_monotonic_ns());
+		if (caught == SIGHUP || watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
 			reload(server);
-		} else if (caught > 0) {
-			return caught;
-		} else if (errno == EAGAIN) {
+		if (server->plan.sync_ns != 0 &&
+		    os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
 			sync_table(server);
 			synced_ns = os_monotonic_ns();
 		}
 	}
+	if (wake >= 0)
+		close(wake);
+	return caught;
 }
 
 static void say_started(struct server *server)
@@ -457,7 +492,7 @@ static int serve(struct server *server, struct weir_error *error)
 
 int server_run(const struct settings *flags)
 {
-	struct server server = {.settings = *flags};
+	struct server server = {.settings = *flags, .watch.fd = -1};
 	struct weir_error error = {0};
 	enum log_format format;
 	int status;
@@ -470,6 +505,8 @@ int server_run(const struct settings *flags)
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}
+	if (server.settings.file_count > 0 && !watch_open(&server.watch))
+		log_say(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
 	if (status == WEIR_OK)
 		status = read_files(&server, "start_failed", &server.config, &error);
 	if (status == WEIR_OK)

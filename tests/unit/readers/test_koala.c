@@ -270,11 +270,8 @@ static void codes_are_unique(void **state)
 static void results_are_checked(void **state)
 {
 	(void)state;
-	assert_remarks("[rules]\n", "0:0: expected the section [result], found none\n"
-	                            "0:0: expected result 0, the answer to a request that no rule "
-	                            "applies to, found none\n"
-	                            "0:0: expected result 1, the answer to a request that no rule "
-	                            "denies, found none\n");
+	assert_remarks("[rules]\nrule : [direct] [] [] [result=2; return=1]\n",
+	               "0:0: expected the section [result], found none\n");
 	assert_remarks("[rules]\n[result]\n0:{}\n",
 	               "2:1: expected result 1, the answer to a request that no rule denies, found "
 	               "none\n");

@@ -1,0 +1,191 @@
+"""A server reads its rule files and dictionaries again when they change: whole, or not at all."""
+
+import os
+import re
+import shutil
+import threading
+
+import pytest
+from harness import Server, Wire, until
+
+RULES = """
+[dicts]
+blocked : blocked.dat
+[rules]
+rule : [direct] [uid @ blocked] [] [result=2; return=101]
+rule : [count] [act=ask; uid=+] [time=3600; count={count}] [result=2; return=111]
+[result]
+0 : {{ "Ret_type":0, "Ret_code":0 }}
+1 : {{ "Ret_type":1, "Ret_code":0 }}
+2 : {{ "Ret_type":2, "Ret_code":0 }}
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "koala.conf").write_text(RULES.format(count=3))
+    (tmp_path / "blocked.dat").write_text("eve\n")
+    return tmp_path
+
+
+@pytest.fixture
+def server(files):
+    server = Server("-c", files / "koala.conf")
+    yield server
+    assert server.stop() == 0
+
+
+def check(server, *attributes):
+    with Wire(server.resp) as wire:
+        allowed, quota, *_, rule = wire.command("WEIR.CHECK", *attributes)
+    return allowed, quota, rule.decode()
+
+
+def quota(server):
+    return check(server, "act", "ask", "uid", "ann")[1]
+
+
+def is_blocked(server, uid):
+    return check(server, "uid", uid) == (0, 0, "101")
+
+
+def reloads(server):
+    text = server.get("/metrics").text
+    return tuple(int(re.search(rf'weir_reloads_total{{result="{result}"}} (\d+)', text)[1])
+                 for result in ("success", "failure"))
+
+
+def test_a_file_that_is_written_in_place_is_read(server, files):
+    assert quota(server) == 3
+    (files / "koala.conf").write_text(RULES.format(count=4))
+    assert f"reloaded file={files}/koala.conf limits=1 rules=2" in server.line_with("reloaded")
+    assert quota(server) == 4
+    assert reloads(server) == (1, 0)
+
+
+def test_a_file_that_another_one_is_renamed_over_is_read(server, files):
+    for count in (4, 5, 6):
+        (files / "fresh").write_text(RULES.format(count=count))
+        (files / "fresh").rename(files / "koala.conf")
+        server.line_with("reloaded")
+        assert quota(server) == count
+    assert reloads(server) == (3, 0)
+
+
+def test_half_a_file_changes_nothing_and_says_where(server, files):
+    whole = RULES.format(count=4)
+    (files / "koala.conf").write_text(whole[:whole.index("[result]")])
+    line = server.line_with("reload_failed")
+    assert f"{files}/koala.conf: expected the section [result], found none" in line
+    assert quota(server) == 3
+    (files / "koala.conf").write_text(whole.replace("count=4", "count=x").replace("uid @", "uid ?"))
+    assert re.search(r"reload_failed \S*/koala\.conf:5:18: error: expected a condition", server.line_with(":5:18:"))
+    assert re.search(r"reload_failed \S*/koala\.conf:6:51: error: expected a whole", server.line_with(":6:51:"))
+    until(lambda: reloads(server) == (0, 2), "the count of failed reloads")
+    assert quota(server) == 3
+    (files / "koala.conf").write_text(whole)
+    server.line_with("reloaded")
+    assert quota(server) == 4
+
+
+def test_a_file_is_read_once_it_is_closed(server, files):
+    with open(files / "koala.conf", "w", encoding="ascii") as file:
+        text = RULES.format(count=4)
+        for line in text.splitlines(keepends=True):
+            file.write(line)
+            file.flush()
+            check(server, "uid", "ann")  # others go on
+    server.line_with("reloaded")
+    assert (quota(server), reloads(server)) == (4, (1, 0))
+
+
+def test_a_dictionary_is_read_again_whole_or_not_at_all(server, files):
+    assert is_blocked(server, "eve") and not is_blocked(server, "bob")
+    (files / "fresh").write_text("bob\n")
+    (files / "fresh").rename(files / "blocked.dat")
+    server.line_with("reloaded")
+    assert is_blocked(server, "bob") and not is_blocked(server, "eve")
+    (files / "blocked.dat").unlink()
+    assert 'blocked.dat": expected a readable file' in server.line_with("reload_failed")
+    assert is_blocked(server, "bob")
+    (files / "blocked.dat").write_text("eve\n10.0.0.0/99\n")
+    assert "line 2: expected a range of addresses" in server.line_with("reload_failed")
+    assert is_blocked(server, "bob")
+    (files / "blocked.dat").write_text("ann\n")
+    server.line_with("reloaded")
+    assert is_blocked(server, "ann") and not is_blocked(server, "bob")
+
+
+def test_a_dictionary_that_is_missing_is_waited_for(server, files):
+    (files / "koala.conf").write_text(RULES.format(count=4).replace(
+        "blocked.dat", "later/blocked.dat"))
+    server.line_with("reload_failed")
+    (files / "later").mkdir()
+    (files / "later/fresh").write_text("bob\n")
+    (files / "later/fresh").rename(files / "later/blocked.dat")
+    server.line_with("reloaded")
+    assert is_blocked(server, "bob") and not is_blocked(server, "eve")
+
+
+def test_a_mounted_configuration_that_is_swapped_is_read(tmp_path):
+    def put(name, count, word):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "koala.conf").write_text(RULES.format(count=count))
+        (tmp_path / name / "blocked.dat").write_text(word + "\n")
+        (tmp_path / "..data_tmp").symlink_to(name)
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+
+    put("..1", 3, "eve")
+    for name in ("koala.conf", "blocked.dat"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    server = Server("-c", tmp_path / "koala.conf")
+    for count, word in ((4, "bob"), (5, "joe")):
+        put(f"..{count}", count, word)
+        # Taking the old one away may be a change of its own.
+        until(lambda count=count: quota(server) == count, f"the count {count}")
+        assert is_blocked(server, word)
+        shutil.rmtree(tmp_path / f"..{count - 1 if count > 4 else 1}")
+    assert server.stop() == 0
+
+
+def test_sighup_and_a_change_at_once_are_one_reload(files):
+    server = Server("-c", files / "koala.conf", config="capacity: 1000\n", directory=files)
+    server.reload("capacity: 1000\nkoala: { timezone: UTC }\n")
+    server.line_with("reloaded")
+    (files / "blocked.dat").write_text("bob\n")
+    server.line_with("reloaded")
+    assert reloads(server) == (2, 0)
+    assert server.stop() == 0
+
+
+def test_a_dictionary_of_a_million_is_replaced_under_load_without_a_wrong_decision(server, files):
+    """What stands in the old dictionary and in the new one is denied all the time."""
+    stop = threading.Event()
+    wrong = []
+    asked = [0, 0]
+
+    def ask(worker):
+        with Wire(server.resp) as wire:
+            while not stop.is_set():
+                for uid, expected in (("eve", 0), ("ann", 1), ("word-77", None)):
+                    allowed, *_ = wire.command("WEIR.CHECK", "uid", uid)
+                    asked[worker] += 1
+                    if expected is not None and allowed != expected:
+                        wrong.append((uid, allowed))
+
+    threads = [threading.Thread(target=ask, args=(worker,)) for worker in range(2)]
+    for thread in threads:
+        thread.start()
+    words = "".join(f"word-{i}\n" for i in range(1_000_000))
+    for more in (words + "eve\n", "eve\n" + words.upper(), "eve\n"):
+        (files / "fresh").write_text(more)
+        os.replace(files / "fresh", files / "blocked.dat")
+        before = list(asked)
+        server.line_with("reloaded")
+        until(lambda before=before: all(a < b for a, b in zip(before, asked)), "decisions")
+        assert is_blocked(server, "word-77") == ("word-77\n" in more)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert reloads(server) == (3, 0)
