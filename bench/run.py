@@ -20,6 +20,7 @@ import random
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import statistics
@@ -69,6 +70,9 @@ KEYS = 10000000
 KEYS_QUICK = 1000000
 THROTTLE = "CL.THROTTLE key:{key} 15 1000 1"
 ACQUIRE = "/v1/acquire/bench?key={key}"
+# Two of the sample rules apply, of which one has a wide state. Replies as long as the bare server's.
+BROWSE = "/rule/browse?act=ask&uid={key}&ip={key}&_writeThrough=yes"
+BROWSE_PADDING = 54
 RULES = 1000
 LOG_ADDRESSES = 100000
 LOG_SECOND = 10000  # lines in one
@@ -162,6 +166,16 @@ def generators(requests):
                                                           requests[1]))]
 
 
+def koala(directory, keys):
+    """With the sample rules of Koala's language, each key asked for once."""
+    rules = pathlib.Path(directory, "koala.conf")
+    sample = (ROOT / "examples/koala.conf").read_text()
+    rules.write_text(sample.replace('"Other":""', f'"Other":"{BROWSE_PADDING * "x"}"'))
+    shutil.copytree(ROOT / "examples/dicts", pathlib.Path(directory, "dicts"))
+    return filled(weir(directory, "{}\n", "-c", str(rules), "--capacity", str(keys)),
+                  "WEIR.CHECK act ask uid {key} ip {key}", keys)
+
+
 def plan(directory, requests, keys):
     """Tables of (name, what starts the server, load); the first of each is the yardstick."""
     servers = {
@@ -170,6 +184,7 @@ def plan(directory, requests, keys):
         "weir": lambda: filled(weir(directory, CONFIG, "--capacity", str(keys)), THROTTLE, keys),
         # To values that make GET's reply as long as ours.
         "redis": lambda: filled(redis(), SET, keys),
+        "koala": lambda: koala(directory, KEYS_QUICK),
         "libuv streams": lambda: loop("libuv", "stream", "resp"),
         "libuv polls": lambda: loop("libuv", "poll", "resp"),
         "libevent": lambda: loop("libevent", "resp"),
@@ -190,7 +205,10 @@ def plan(directory, requests, keys):
                                                  ("weir CL.THROTTLE", "weir 1m", THROTTLE),
                                                  ("bare server", "resp", THROTTLE))])
     http = Load("http", ("--path", ACQUIRE), requests[1], keys)
+    browse = Load("http", ("--path", BROWSE), requests[1], KEYS_QUICK)
     tables.append([("bare HTTP server", "http", http), ("weir GET /v1/acquire", "weir", http)])
+    tables.append([("bare HTTP server, browse", "http", browse),
+                   ("weir GET /rule/browse, write-through", "koala", browse)])
     load = resp(THROTTLE, 1, requests[1], keys)
     tables.append([("event loops: bare epoll", "resp", load)] +
                   [(f"event loops: {name}", name, load)

@@ -103,9 +103,12 @@ static void add_string(struct buffer *out, struct slice text)
 
 static void add_condition(const struct rules_condition *condition, struct buffer *out)
 {
+	static const char *const tests[2][2] = {{"any_of", "none_of"}, {"in", "not_in"}};
+	bool listed = condition->value_count > 0 && condition->values->test == RULES_LISTED;
+
 	buffer_add_text(out, "{\"attribute\":");
 	add_string(out, slice_of(condition->attribute));
-	buffer_add_text(out, condition->negated ? ",\"none_of\":[" : ",\"any_of\":[");
+	buffer_printf(out, ",\"%s\":[", tests[listed][condition->negated]);
 	for (size_t i = 0; i < condition->value_count; i++) {
 		buffer_add(out, ",", i > 0);
 		add_string(out, condition->values[i].text);

@@ -5,7 +5,7 @@ import json
 import urllib.parse
 
 import pytest
-from harness import Http, Wire, encode, metric, until
+from harness import ROOT, Http, Wire, encode, metric, until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ALLOW = {"Ret_type": 0, "Ret_code": 0, "Err_no": 0, "Err_msg": "", "Str_reason": "Allow",
@@ -321,7 +321,16 @@ def test_policy_lists_the_rules_that_are_loaded(koala):
     assert only["limits"][0]["rate"] == "3/h"
 
 
-def test_health_follows_the_store(koala, start_redis):
+def test_policy_shows_what_koalas_language_says(serve):
+    server = serve("-c", ROOT / "examples" / "koala.conf", config=None)
+    lines = [json.loads(line) for line in server.get("/dump/policy").text.splitlines()]
+    assert lines[0]["match"] == [{"attribute": "uid", "in": ["dicts/staff.dat"]}]
+    assert lines[0]["answer"] == "allow"
+    assert lines[5]["feedback"] == [2, 4]
+    assert [line["key"] for line in lines[1:3]] == [["act", "uid"], ["act", "uid"]]
+
+
+def test_health_follows_the_store(koala):
     assert koala().get("/monitor/alive").json == {"errno": 0, "errmsg": "OK!"}
 
 
