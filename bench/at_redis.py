@@ -30,6 +30,8 @@ limits:
   hot: { algorithm: token_bucket, rate: 100000000/s, burst: 100000000, STORE }
   chunk: { algorithm: token_bucket, rate: 10000000/s, burst: 10000000, STORE, CHUNK }
   denied: { algorithm: token_bucket, rate: 1/h, STORE }
+  log: { algorithm: sliding_log, rate: 10000/h, STORE }
+  places: { algorithm: concurrency, max: 10000, lease: 1h, STORE }
 """
 DENIED_KEYS = 100
 ACQUIRE = "WEIR.ACQUIRE {limit} key:{{key}}"
@@ -181,6 +183,18 @@ class Window(Case):
     limit = "window"
 
 
+class Log(Case):
+    weirs = 1
+    limit = "log"
+
+
+class Places(Case):
+    """All of them are held to the end."""
+
+    weirs = 1
+    limit = "places"
+
+
 class Hot(Case):
     weirs = WEIRS
     limit = "hot"
@@ -221,6 +235,8 @@ CASES = {
     "weir, token bucket": (Token, YARDSTICK),
     "weir, token bucket, idle keys": (Idle, YARDSTICK),
     "weir, fixed window": (Window, "go-zero period"),
+    "weir, sliding log": (Log, YARDSTICK),
+    "weir, concurrency": (Places, YARDSTICK),
     "weir x 4, one hot key": (Hot, YARDSTICK),
     "weir, denied keys": (Denied, YARDSTICK),
     "weir x 4, hot key, chunk": (Chunk, YARDSTICK),

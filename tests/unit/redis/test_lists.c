@@ -191,7 +191,14 @@ static void requests_of_one_instant_have_names_of_their_own(void **state)
 	}
 	assert_int_equal(peek(1)->remaining, 5);
 	/* And none is used again. */
-	expect_number("the next one", take(1, 0), names[4] + 1);
+	expect_number("the next one", take(3, 0), names[4] + 1);
+	expect_state();
+	/* It goes as others do. */
+	both.now_ns += NS_PER_S;
+	take(1, 0);
+	both.now_ns += 59 * NS_PER_S;
+	assert_int_equal(peek(1)->remaining, 4);
+	take(2, 0);
 	expect_state();
 }
 
