@@ -21,7 +21,7 @@ static int attribute_add(struct match *match, const char *text)
 	struct slot *slot = index_name(match, name);
 
 	if (slot->hash == 0) {
-		*slot = (struct slot){index_name_hash(match, name), (uint32_t)match->attribute_count++, 0};
+		*slot = (struct slot){index_name_hash(match, name), (uint32_t)match->attribute_count++, 0, {0}};
 		match->attributes[slot->first].name = name;
 	}
 	return (int)slot->first;
@@ -170,20 +170,43 @@ static bool probe_add(struct attribute *attribute, struct probe probe, struct ar
 	return true;
 }
 
+/* Notes the slot of a condition that is one whole value. Copies of texts lie close together. */
+static bool note_equal(const struct match *match, struct condition *condition, struct slot *slot,
+                       struct arena *arena)
+{
+	const struct rules_value *value = condition->rule->values;
+
+	if (condition->rule->value_count != 1 || value->test != RULES_EQUAL)
+		return true;
+	if (!slot->text.data)
+		slot->text = (struct slice){arena_copy(arena, value->text), value->text.len};
+	if (!slot->text.data)
+		return false;
+	if (slice_equal(slot->text, value->text)) /* else two values have one hash */
+		condition->equal = (uint32_t)(slot - match->values.items) + 1;
+	return true;
+}
+
 /* Counts how many rules ask for each value that a rule could be filed under. */
-static void count_values(struct match *match)
+static bool count_values(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
 		const struct rule *rule = &match->rules[i];
 
 		for (size_t j = 0; j < rule->condition_count; j++) {
-			const struct condition *condition = &rule->conditions[j];
-			struct probe probe;
+			struct condition *condition = &rule->conditions[j];
 
-			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++)
-				value_slot(match, condition, k, &probe)->count++;
+			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++) {
+				struct probe probe;
+				struct slot *slot = value_slot(match, condition, k, &probe);
+
+				slot->count++;
+				if (!note_equal(match, condition, slot, arena))
+					return false;
+			}
 		}
 	}
+	return true;
 }
 
 /* How much a beginning or a network, which many requests have, is worse than a whole value. */
@@ -273,8 +296,7 @@ static bool file_all(struct match *match, struct arena *arena)
 	size_t always = 0;
 	uint32_t entries = 0;
 
-	count_values(match);
-	if (!choose(match, arena))
+	if (!count_values(match, arena) || !choose(match, arena))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		if (match->rules[i].filed == NOT_FILED)
@@ -334,7 +356,7 @@ static bool compile_rule(struct match *match, const struct rules_rule *from, str
 			condition = fold_condition(condition, arena);
 		if (!condition)
 			return false;
-		rule->conditions[i] = (struct condition){attribute, condition};
+		rule->conditions[i] = (struct condition){attribute, 0, condition};
 	}
 	for (size_t i = 0; i < from->key_count; i++)
 		rule_attribute_add(match, rule, from->key[i]);

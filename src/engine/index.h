@@ -25,6 +25,7 @@ struct slot {
 	uint64_t hash;  /* 0: free */
 	uint32_t first; /* of `entries`, or the attribute */
 	uint32_t count;
+	struct slice text; /* of a whole value; data NULL: of none */
 };
 
 struct slots {
@@ -34,6 +35,9 @@ struct slots {
 
 struct condition {
 	int attribute;
+	/* Where it is one whole value: 1 + its slot. A request has looked its own value up once, so two
+	 * numbers are compared then, and no text that is not in the cache. 0: it is something else. */
+	uint32_t equal;
 	const struct rules_condition *rule;
 };
 

@@ -104,16 +104,45 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 	return false;
 }
 
-static bool rule_holds(const struct rule *rule, struct match_value *values)
+#define NOWHERE UINT32_MAX
+
+/* As condition.equal: the slot of a request's whole value; NOWHERE: no condition is that value. */
+static inline uint32_t equal_of(const struct match *match, size_t attribute,
+                                struct match_value *value)
+{
+	const struct slot *slot;
+
+	if (value->equal != 0)
+		return value->equal;
+	value->equal = NOWHERE;
+	if (value->text.data) {
+		slot = index_find(&match->values, index_hash(match, attribute, (struct probe){PROBE_EQUAL, 0},
+		                                             value->text));
+		if (slot->text.data && slice_equal(slot->text, value->text))
+			value->equal = (uint32_t)(slot - match->values.items) + 1;
+	}
+	return value->equal;
+}
+
+static bool condition_holds(const struct rules_condition *condition, struct match_value *value)
+{
+	bool holds = false;
+
+	for (size_t i = 0; !holds && i < condition->value_count; i++)
+		holds = value_holds(&condition->values[i], value);
+	return condition->negated ? !holds && value->text.len > 0 : holds;
+}
+
+static bool rule_holds(const struct match *match, const struct rule *rule,
+                       struct match_value *values)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {
-		const struct rules_condition *condition = rule->conditions[i].rule;
-		struct match_value *value = &values[rule->conditions[i].attribute];
-		bool holds = false;
+		const struct condition *condition = &rule->conditions[i];
+		struct match_value *value = &values[condition->attribute];
 
-		for (size_t j = 0; !holds && j < condition->value_count; j++)
-			holds = value_holds(&condition->values[j], value);
-		if (condition->negated ? holds || value->text.len == 0 : !holds)
+		if (condition->equal != 0
+		        ? equal_of(match, (size_t)condition->attribute, value) != condition->equal
+		        : !condition_holds(condition->rule, value))
 			return false;
 	}
 	return true;
@@ -176,7 +205,7 @@ static bool verify(struct finding *finding, const uint32_t *rules, size_t n)
 	const struct match *match = finding->match;
 
 	for (size_t i = 0; i < n; i++)
-		if (rule_holds(&match->rules[rules[i]], finding->values) && !add_found(finding, rules[i]))
+		if (rule_holds(match, &match->rules[rules[i]], finding->values) && !add_found(finding, rules[i]))
 			return false;
 	return true;
 }
@@ -196,6 +225,8 @@ static bool look_up(struct finding *finding, size_t number)
 		if (!probe_bytes(probe, value, &room, &bytes))
 			continue;
 		slot = index_find(&match->values, index_hash(match, number, probe, bytes));
+		if (slot->hash == 0)
+			continue;
 		if (!verify(finding, match->entries + slot->first, slot->count))
 			return false;
 	}

@@ -21,6 +21,7 @@ struct match_value {
 	struct slice text; /* data NULL: absent */
 	enum { IP_UNTRIED, IP_VALID, IP_INVALID } form;
 	struct ip ip;
+	uint32_t equal; /* of match.c: 0 until it is looked up; then where, or that it is nowhere */
 };
 
 /** Compiles the rules of `config`, which must live as long; memory from `arena`. NULL: none left.
