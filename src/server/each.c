@@ -45,3 +45,46 @@ void each_finish_value(struct worker *worker, struct work *work, struct reply *r
 	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
 		run_check(work, WEIR_ESTORE);
 }
+
+/* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that has. */
+static int add_peek(struct worker *worker, const struct weir_limit *limit, uint64_t *asked,
+                    struct plan *plan)
+{
+	const struct store *store = engine_remote_store(worker->shared->table, limit);
+	struct plan one;
+	int status;
+
+	if (!store || *asked & UINT64_C(1) << store->index)
+		return WEIR_OK;
+	status = engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK, 1},
+	                              SLICE(""), &one);
+	if (status != WEIR_OK)
+		return status;
+	*asked |= UINT64_C(1) << store->index;
+	plan->steps[plan->step_count++] = one.only;
+	plan->remote = true;
+	return WEIR_OK;
+}
+
+void each_prepare_alive(struct worker *worker, struct work *work, const struct request *r)
+{
+	const struct server_config *config = worker->config;
+	size_t n = engine_limit_count(config->engine);
+	uint64_t asked = 0;
+	int status;
+
+	(void)r;
+	engine_prepare_none(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
+	work->plan.apart = true;
+	work->plan.steps = arena_array(&worker->arena, STORES_MAX, sizeof *work->plan.steps);
+	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
+	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)
+		status = add_peek(worker, engine_limit_at(config->engine, i), &asked, &work->plan);
+	run_check(work, status);
+}
+
+void each_finish_alive(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+		reply->ready = koala_is_alive(worker);
+}

@@ -317,12 +317,6 @@ static void finish_health(struct worker *worker, struct work *work, struct reply
 	reply->ready = true;
 }
 
-static void finish_alive(struct worker *worker, struct work *work, struct reply *reply)
-{
-	(void)work;
-	reply->ready = koala_is_alive(worker);
-}
-
 static void finish_ready(struct worker *worker, struct work *work, struct reply *reply)
 {
 	(void)work;
@@ -427,7 +421,7 @@ static const struct {
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
     [REQUEST_EACH] = {each_prepare, each_finish},
     [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
-    [REQUEST_ALIVE] = {prepare_nothing, finish_alive},
+    [REQUEST_ALIVE] = {each_prepare_alive, each_finish_alive},
 };
 
 /* Else the reply says why not. Apart: the hot path needs no room for words. */

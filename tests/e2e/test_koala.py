@@ -343,8 +343,7 @@ def test_health_follows_redis(serve, start_redis):
         return answer.status, answer.json
 
     assert until(lambda: alive() == (200, {"errno": 0, "errmsg": "OK!"}), "a connection")
-    redis.stop()
-    server.get("/v1/acquire/a?key=1")
+    redis.stop()  # and nobody but the one who looks asks for anything
     down = (500, {"errno": -1, "errmsg": "redis-error!"})
     assert until(lambda: alive() == down, "the loss to be seen")
     redis.restart()
