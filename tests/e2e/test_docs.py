@@ -104,9 +104,9 @@ def test_the_parameters_are_those_of_the_algorithms(tmp_path):
     assert copy.read_text() == (ROOT / "docs/rules.md").read_text(), "see docs/parameters.py"
 
 
-def decide_as_shown(part, directory):
+def decide_as_shown(part, directory, store="memory"):
     """Asks the table of a part of docs/rules.md with its rules; the server goes on."""
-    config = re.search(r"^```yaml\n(.*?)^```", part, re.M | re.S)[1]
+    config = f"store: {store}\n" + re.search(r"^```yaml\n(.*?)^```", part, re.M | re.S)[1]
     head = re.search(r"^\| request \| (.*) \|$", part, re.M)[1].split(" | ")
     rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]]
             for row in re.findall(r"^\| `path.*$", part, re.M)]
@@ -133,10 +133,12 @@ def test_the_rules_decide_in_the_order_that_is_told(tmp_path):
     assert server.stop() == 0
 
 
-def test_the_first_rule_decides_where_that_is_told(tmp_path):
+@pytest.mark.parametrize("at_redis", [False, True])
+def test_the_first_rule_decides_where_that_is_told(at_redis, tmp_path, start_redis):
     text = (ROOT / "docs/rules.md").read_text()
     part = re.search(r"^### The first rule decides\n(.*?)^## ", text, re.M | re.S)[1]
-    server, rows = decide_as_shown(part, tmp_path)
+    store = f"redis://127.0.0.1:{start_redis().port}" if at_redis else "memory"
+    server, rows = decide_as_shown(part, tmp_path, store)
     assert rows == 8
     assert server.stop() == 0
 
