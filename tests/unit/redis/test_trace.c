@@ -343,6 +343,8 @@ static void groups_are_all_or_nothing(void **state)
 		bool all = true;
 
 		now_ns += drawn(NS_PER_S / 5);
+		if (round % 2 == 0) /* as Redis's clock has it */
+			now_ns -= now_ns % 1000;
 		for (size_t i = 0; i < N; i++) {
 			struct algo_call peek = {.op = ALGO_PEEK, .cost = 1};
 			struct algo_outcome out;

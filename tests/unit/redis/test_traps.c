@@ -117,7 +117,7 @@ static void a_lifetime_is_not_renewed_on_every_hit(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {1000}, .burst = 1000});
 	unsigned renewed = 0;
-	long long end_ms = 0;
+	long long end_ms = 0, sets = info("commandstats", "cmdstat_set:calls=");
 
 	(void)state;
 	for (unsigned i = 0; i < 300; i++) {
@@ -129,6 +129,7 @@ static void a_lifetime_is_not_renewed_on_every_hit(void **state)
 		end_ms = found;
 	}
 	assert_in_range(renewed, 1, 3);
+	assert_in_range(info("commandstats", "cmdstat_set:calls=") - sets, 1, 3);
 	freeReplyObject(real_do(&real, "DEL key"));
 }
 
