@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "rules/remark.h"
+#include "rules/unmet.h"
 
 /* A name, and where it stands. */
 struct named {
@@ -71,5 +72,5 @@ int rules_check(struct weir_config *config)
 	if (names)
 		status = check_rule_names(config, names) ?: check_limit_names(config, names);
 	free(names);
-	return status;
+	return status != WEIR_ENOMEM && rules_warn_of_unmet(config) != WEIR_OK ? WEIR_ENOMEM : status;
 }

@@ -267,6 +267,30 @@ static void codes_are_unique(void **state)
 	                    "2:55\n");
 }
 
+static void rules_that_decide_nothing_are_warned_of(void **state)
+{
+	(void)state;
+	assert_rule_remarks("rule : [direct] [a=1,2; a=3] [] [result=2; return=1]\n"
+	                    "rule : [direct] [a>5; a=1-5,x] [] [result=2; return=2]\n"
+	                    "rule : [direct] [a>5; a=7,1-2] [] [result=2; return=3]\n"
+	                    "rule : [direct] [a!=+] [] [result=2; return=4]\n"
+	                    "rule : [direct] [b=1] [] [result=2; return=5]\n"
+	                    "rule : [count] [c=2; b=1] [time=1; count=1] [result=2; return=6]\n"
+	                    "rule : [count] [b=1,2] [time=1; count=1] [result=2; return=7]\n"
+	                    "rule : [direct] [] [] [result=2; return=8]\n"
+	                    "rule : [direct] [_d=1] [] [result=2; return=9]",
+	                    "2:51: warning: expected conditions that a request can meet, found ones "
+	                    "that exclude each other in rule \"1\"\n"
+	                    "5:45: warning: expected conditions that a request can meet, found ones "
+	                    "that exclude each other in rule \"4\"\n"
+	                    "7:63: warning: expected rule \"6\" to be asked, found \"5\" before it, "
+	                    "which answers all that it is about\n"
+	                    "10:18: warning: expected a parameter without _ in front, found \"_d\": no "
+	                    "condition sees it\n"
+	                    "10:45: warning: expected rule \"9\" to be asked, found \"8\" before it, "
+	                    "which answers all that it is about\n");
+}
+
 static void results_are_checked(void **state)
 {
 	(void)state;
@@ -415,6 +439,7 @@ int main(void)
 	    cmocka_unit_test(every_error_of_a_file_is_told),
 	    cmocka_unit_test(thresholds_are_checked),
 	    cmocka_unit_test(codes_are_unique),
+	    cmocka_unit_test(rules_that_decide_nothing_are_warned_of),
 	    cmocka_unit_test(results_are_checked),
 	    cmocka_unit_test(nesting_and_fields_are_bounded),
 	    cmocka_unit_test(bytes_that_no_text_has_are_refused),
