@@ -149,6 +149,7 @@ struct batch {
 
 /* Of gather.c. */
 struct gather {
+	uint64_t newest_key;    /* the hash of the last one that was sent */
 	uint64_t answered;      /* jobs, since calls were on their way */
 	uint64_t round_ns;      /* how long the newest call took */
 	uint64_t until_ns;      /* clients that were answered may ask again until then; 0: none */

@@ -333,6 +333,8 @@ void node_send(struct redis_node *node)
 			continue;
 		}
 		call->weight = CALL_WEIGHT + call->count;
+		lane->gather.newest_key =
+		    ((struct task *)call->steps[call->count - 1])->jobs->step.key.hash;
 		for (size_t i = 0; i < call->count; i++)
 			known_asked(lane, (struct task *)call->steps[i]);
 		count_more(&lane->counts.calls, 1);

@@ -168,13 +168,28 @@ static void few_requests_are_sent_at_once(void **state)
 	struct paper *p = begin(&without_clients);
 
 	(void)state;
-	for (size_t i = 0; i < 4; i++)
-		ask(p, 1, true);
-	assert_int_equal(on_the_way(p), 4);
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 8; i++)
+		ask(p, 1, false);
+	assert_int_equal(on_the_way(p), 8);
+	for (size_t i = 0; i < 8; i++) {
 		answer(p);
 		assert_true(p->ones[i].is_done);
 	}
+	end(p);
+}
+
+static void those_of_one_key_are_gathered(void **state)
+{
+	struct paper *p = begin(&without_clients);
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++)
+		ask(p, 1, true);
+	assert_int_equal(on_the_way(p), 1);
+	answer(p);
+	assert_int_equal(on_the_way(p), 1);
+	answer(p);
+	assert_true(p->ones[3].is_done);
 	end(p);
 }
 
@@ -183,16 +198,16 @@ static void more_are_gathered_until_calls_are_answered(void **state)
 	struct paper *p = begin(&without_clients);
 
 	(void)state;
-	ask(p, 6, false);
+	ask(p, 8, false);
 	for (size_t i = 0; i < 5; i++)
 		ask(p, 1, i > 0);
 	assert_int_equal(on_the_way(p), 1);
-	assert_int_equal(p->calls[0], 6);
+	assert_int_equal(p->calls[0], 8);
 	answer(p);
 	assert_int_equal(on_the_way(p), 1);
 	assert_int_equal(p->calls[1], 2); /* steps: one, and four that are alike */
 	answer(p);
-	assert_true(p->ones[10].is_done);
+	assert_true(p->ones[12].is_done);
 	end(p);
 }
 
@@ -275,6 +290,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(few_requests_are_sent_at_once),
+	    cmocka_unit_test(those_of_one_key_are_gathered),
 	    cmocka_unit_test(more_are_gathered_until_calls_are_answered),
 	    cmocka_unit_test(a_node_gets_more_when_it_has_answered),
 	    cmocka_unit_test(clients_that_were_answered_are_awaited),
