@@ -13,7 +13,7 @@ static const struct {
 	const char *help;
 	bool tells_more; /* by its own --help */
 } commands[] = {
-    {"serve", command_serve, "[-c FILE] [--http ADDR] [--resp ADDR] [--store URL]\n"
+    {"serve", command_serve, "[-c FILE]... [--http ADDR] [--resp ADDR] [--store URL]\n"
                              "             [--capacity N] [--sync TIME] [--threads N]\n"
                              "             [--log-format text|json]",
      "decide for others, over HTTP and RESP"},
@@ -24,7 +24,7 @@ static const struct {
     {"store", command_store, "check|dump FILE, repair [--owner USER] [--group GROUP] FILE",
      "look into a table's file, or mend it"},
     {"simulate", command_simulate,
-     "[-c FILE] --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
+     "[-c FILE]... --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
      "             [--format NAME] [--html FILE] [--json] [--decisions FILE]",
      "replay a log through limits; see weir simulate --help", true},
     {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",

@@ -53,7 +53,7 @@ struct simulation {
 
 static int help(void)
 {
-	puts("usage: weir simulate -c FILE --trace FILE [OPTION]...\n"
+	puts("usage: weir simulate -c FILE... --trace FILE [OPTION]...\n"
 	     "       weir simulate [-c FILE] --pattern NAME [OPTION]...\n");
 	for (size_t i = 0; i < FLAG_COUNT; i++)
 		printf("  --%-9s %-8s %s\n", flags[i].name, flags[i].value ? flags[i].value : "",
