@@ -1,4 +1,5 @@
--- sliding_log: a list of uses (uses.lua). A use has a name if it isn't its end: no two have the same.
+-- sliding_log: a list of uses (uses.lua). A use has a name if it isn't its end: no two have the
+-- same.
 
 local REPLACES = 8
 
@@ -22,7 +23,8 @@ local function any_log()
     return l.ends, l.name
   end
 
-  -- Uses of `granted` requests, which end then, and have that as their name or those behind the newest one.
+  -- Uses of `granted` requests, which end then, and have that as their name or those behind the
+  -- newest one.
   local function add_to_log(l, fresh, granted, cost, us, ns, after_us, after_ns)
     local ends, name_us, name_ns, name = time_text(us, ns), us, ns, nil
     if not is_later(us, ns, after_us, after_ns) then
@@ -70,7 +72,8 @@ local function any_log()
     local newest, newest_name = newest_of(l)
     local before, _, before_name = list.use_of(q.n > 0 and call('LINDEX', l.key, format('%d', q.n)))
     local ends, _, name = list.use_of(call('LINDEX', l.key, format('%d', q.n + 1)))
-    local told = l.head .. (q.n > p.n and list.use_text(before, q.units - p.units, before_name) .. ' ' or '') ..
+    local told = l.head ..
+      (q.n > p.n and list.use_text(before, q.units - p.units, before_name) .. ' ' or '') ..
       list.use_text(ends, l.units - q.units, name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
     local n = q.n + (part > 0 and 1 or 0)
@@ -116,7 +119,8 @@ local function any_log()
         from_units = l.units - group_units}, cost < units and units - cost or 0)
     end
     local newest, newest_name = newest_of(l)
-    local told = l.head .. list.use_text(ends, units, own) .. ' ' .. list.use_text(l.ends, used - units, l.name) ..
+    local told = l.head .. list.use_text(ends, units, own) .. ' ' ..
+      list.use_text(l.ends, used - units, l.name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
     list.save_less(l, list.take_out(l, at, ends, units, own, units))
     return told
@@ -130,7 +134,8 @@ local function any_log()
     return moved, {false, false, list.use_text(ends, units, '')}
   end
 
-  -- Forgets the oldest uses while the others alone fill the limit. Returns the list and the place anew.
+  -- Forgets the oldest uses while the others alone fill the limit. Returns the list and the place
+  -- anew.
   local function forget_replaced(l, p, limit, us, ns)
     local q = list.walk(l, p, function(units)
       return l.units - units < limit
@@ -241,8 +246,8 @@ local function any_log()
   end
 end
 
--- head; numbers: what to do (8 more: it replaces the oldest uses), wanted, cost, limit; how long a use
--- counts: us and ns; block; for a refund a name, or 0
+-- head; numbers: what to do (8 more: it replaces the oldest uses), wanted, cost, limit; how long a
+-- use counts: us and ns; block; for a refund a name, or 0
 function kinds.log(a, first, last, dry)
   local head = args[a]
   local op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =
@@ -268,7 +273,8 @@ function kinds.log(a, first, last, dry)
         end
       elseif live and find(text, head, 1, true) == 1 and (byte(text, size) or 32) == 32 then
         local n, units = read_sums(text, at)
-        local newest, oldest = read_end(text, length + 13), byte(live, 17) == 58 and read_end(live, 1)
+        local newest = read_end(text, length + 13)
+        local oldest = byte(live, 17) == 58 and read_end(live, 1)
         local left = units
         if n and oldest and oldest <= now and page[3] and byte(page[3], 17) == 58 then
           local gone = tonumber(sub(live, 18)) -- nil: it has a name
@@ -286,7 +292,8 @@ function kinds.log(a, first, last, dry)
                 call('LPOP', key)
               end
               call('LSET', key, '0', head .. format('%05d:%05d ', n + 1 - dropped, left + cost) ..
-                ends .. regroup(sub(text, size), n, units, nil, cost, nil, dropped > 0 and units - left))
+                ends .. regroup(sub(text, size), n, units, nil, cost, nil,
+                  dropped > 0 and units - left))
               if floor(until_us / block) ~= floor(newest / block) then
                 expire(key, until_us, block)
               end

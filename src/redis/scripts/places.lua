@@ -55,7 +55,8 @@ local function any_places()
       return is_before_place(one[1], one[3], other[1], other[3])
     end)
     local empty = {key = l.key, head = l.head, wide = l.wide, named = true, is_new = true,
-      is_other = true, n = 0, units = 0, bare = 0, groups = '', newest = '', newest_name = '', trim = 0}
+      is_other = true, n = 0, units = 0, bare = 0, groups = '', newest = '',
+      newest_name = '', trim = 0}
     for n, use in ipairs(all) do
       list.append(empty, 1, use[2], use[3] == '' and use[2] or 0)
       empty.ends, empty.name = use[1], use[3]
@@ -165,7 +166,8 @@ local function any_places()
     local granted = wanted
     if op == ACQUIRE or op == PEEK then
       local last_us, last_ns = time_of(l.ends)
-      if op == ACQUIRE and not dry and used > 0 and is_later(last_us, last_ns, us + list.SKEW, ns) then
+      if op == ACQUIRE and not dry and used > 0 and
+        is_later(last_us, last_ns, us + list.SKEW, ns) then
         cut_back(l, p, us, ns, block)
         l, p = list.open(keys[i], head, true), list.start()
       end
@@ -191,8 +193,8 @@ local function any_places()
   end
 end
 
--- head; numbers: what to do, wanted, cost, limit; how long a lease is: us and ns; block; for a refund
--- when its lease ends, or 0: us and ns; the permit's name, or 0
+-- head; numbers: what to do, wanted, cost, limit; how long a lease is: us and ns; block; for a
+-- refund when its lease ends, or 0: us and ns; the permit's name, or 0
 function kinds.places(a, first, last, dry)
   local head = args[a]
   local op, wanted, cost, limit, us, ns, block, ends_us, ends_ns, permit =
@@ -231,7 +233,8 @@ function kinds.places(a, first, last, dry)
         end
       elseif oldest and find(text, head, 1, true) == 1 and byte(oldest, 17) == 58 then
         local n, units = read_sums(text, length + 1)
-        local nameless, newest = tonumber(sub(text, length + 13, length + 17)), read_end(text, length + 19)
+        local nameless = tonumber(sub(text, length + 13, length + 17))
+        local newest = read_end(text, length + 19)
         local rest, old = find(text, ' ', length + 20, true) or #text + 1, read_end(oldest, 1)
         local mark = byte(text, length + 35)
         if not n or not nameless or not newest or not old or old <= now or

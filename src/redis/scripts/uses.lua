@@ -6,14 +6,14 @@
 --
 -- 2 uses with 3 units, and the end of the last one; its name, if it has one. Of places a third
 -- number says how many units have no name. If a newer use of a log was given back, its end and name
--- follow behind a slash. A use is end:units or end:units:name, in order of ends, then names. Ends have 16
--- digits of microseconds or 19 of nanoseconds; names are whole numbers.
+-- follow behind a slash. A use is end:units or end:units:name, in order of ends, then names. Ends
+-- have 16 digits of microseconds or 19 of nanoseconds; names are whole numbers.
 --
 -- A long list is divided into groups, of which the first element says how many uses and units they
 -- have, too: 00128:00150. So a step reads that and at most one group, not all uses.
 --
--- What most steps need stands in log.lua and places.lua. All else is in functions that are made only
--- where they are needed, since a call makes all of its functions anew.
+-- What most steps need stands in log.lua and places.lua. All else is in functions that are made
+-- only where they are needed, since a call makes all of its functions anew.
 
 local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
 local LONG = 128 -- a group
@@ -38,8 +38,8 @@ local function read_sums(text, at)
     g * 10000 + h * 1000 + j * 100 + k * 10 + l - 533328
 end
 
--- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of `gone`
--- units, goes, if any. Of places: how many units are nameless, also of the new one.
+-- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of
+-- `gone` units, goes, if any. Of places: how many units are nameless, also of the new one.
 local function regroup(groups, n, units, bare, cost, cost_bare, gone)
   local form, wide = bare and ' %05d:%05d:%05d' or ' %05d:%05d', bare and 18 or 12
   if groups == '' and n < LONG then
@@ -102,7 +102,8 @@ local function uses()
   end
 
   local function write_first(l)
-    return l.head .. format(l.named and '%05d:%05d:%05d ' or '%05d:%05d ', l.n, l.units, l.bare) .. l.ends ..
+    return l.head ..
+      format(l.named and '%05d:%05d:%05d ' or '%05d:%05d ', l.n, l.units, l.bare) .. l.ends ..
       (l.name ~= '' and ':' .. l.name or '') .. (l.newest ~= '' and '/' .. l.newest or '') ..
       (l.newest_name ~= '' and ':' .. l.newest_name or '') .. l.groups
   end
@@ -186,7 +187,9 @@ local function uses()
       return
     end
     local half, half_bare = 0, 0
-    for _, text in ipairs(call('LRANGE', l.key, format('%d', before + 1), format('%d', before + LONG))) do
+    local page =
+      call('LRANGE', l.key, format('%d', before + 1), format('%d', before + LONG))
+    for _, text in ipairs(page) do
       local _, u, name = use_of(text)
       half, half_bare = half + u, half_bare + (name == '' and u or 0)
     end
@@ -204,8 +207,8 @@ local function uses()
     return {n = 0, units = 0, bare = 0, group = 1, from = 0, from_units = 0, from_bare = 0}
   end
 
-  -- Goes on from a place to the first use that is past something: is_past(units with it, its end), or
-  -- of the last use of a group its number in place of the end.
+  -- Goes on from a place to the first use that is past something: is_past(units with it, its end),
+  -- or of the last use of a group its number in place of the end.
   local function walk(l, p, is_past)
     local n, units, bare, k = p.n, p.units, p.bare, p.group
     local from, from_units, from_bare = p.from, p.from_units, p.from_bare
@@ -245,7 +248,8 @@ local function uses()
     end)
   end
 
-  -- The first use from p on whose place is not before this end and name; how to compare is `is_before`.
+  -- The first use from p on whose place is not before this end and name; how to compare is
+  -- `is_before`.
   local function seek(l, p, is_before)
     local low, high = p.n + 1, l.n + 1
     while low < high do

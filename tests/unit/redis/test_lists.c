@@ -17,7 +17,7 @@
 
 #define START_NS   UINT64_C(1700000000000000000)
 #define MANY       10000
-#define GROUP      128 /* as uses.lua has it */
+#define GROUP      128         /* as uses.lua has it */
 #define READ_MOST  (4 * GROUP) /* elements that any step may read, ... */
 #define CALLS_MOST 64          /* and commands that it may take */
 
@@ -140,7 +140,8 @@ static uint64_t take(uint64_t cost, uint64_t permit)
 
 static bool give_back(uint64_t cost, uint64_t name, uint64_t permit)
 {
-	return step((struct algo_call){ALGO_REFUND, cost, .until_ns = name, .permit = permit}, 1)->allowed;
+	return step((struct algo_call){ALGO_REFUND, cost, .until_ns = name, .permit = permit}, 1)
+	    ->allowed;
 }
 
 static const struct algo_outcome *peek(uint64_t cost)
@@ -227,7 +228,9 @@ static void a_cost_that_spans_uses_waits_for_as_many_as_it_needs(void **state)
 		take(costs[i], 0);
 	for (uint64_t cost = 1; cost <= 10; cost++)
 		expect_number("seconds", peek(cost)->retry_after_ns / NS_PER_S,
-		              cost <= 3 ? 30 : cost <= 5 ? 40 : 50);
+		              cost <= 3   ? 30
+		              : cost <= 5 ? 40
+		                          : 50);
 	expect_state();
 }
 
@@ -319,8 +322,9 @@ static void a_part_of_a_permit_is_given_back(void **state)
 static void a_key_of_another_type_begins_anew(void **state)
 {
 	static const char *const scribbles[] = {
-	    "SET key 12", "HSET key a b", "RPUSH key 1 2 3", "ZADD key 1 a", "RPUSH key sliding_log",
-	    "RPUSH key %s", "SET key %s", "RPUSH key %s5:5 17",
+	    "SET key 12",   "HSET key a b",          "RPUSH key 1 2 3",
+	    "ZADD key 1 a", "RPUSH key sliding_log", "RPUSH key %s",
+	    "SET key %s",   "RPUSH key %s5:5 17",
 	};
 
 	(void)state;

@@ -74,7 +74,8 @@ static void add_first(struct buffer *out, const struct algo_limit *limit, const 
 static void set_list(struct real *real, const char *key, const struct algo_limit *limit,
                      const struct uses *uses)
 {
-	size_t n = uses->count + 3, *lens = calloc(n, sizeof *lens), *starts = calloc(n, sizeof *starts);
+	size_t n = uses->count + 3, *lens = calloc(n, sizeof *lens),
+	       *starts = calloc(n, sizeof *starts);
 	const char **words = calloc(n, sizeof *words);
 	struct buffer text = {0};
 
@@ -122,8 +123,9 @@ void values_set(struct real *real, const char *key, const struct algo_limit *lim
 			until_ns = u64_max(until_ns, value->uses.uses[i].until_ns);
 		set_list(real, key, limit, &value->uses);
 		/* As scripts do, to the end of the block of time that it reaches into, or later. */
-		real_number(real, "PEXPIREAT %s %llu", key, until_ns / NS_PER_MS + VALUES_AHEAD_MS +
-		            u64_max(limit->window_ns, NS_PER_S) / NS_PER_MS + 2);
+		real_number(real, "PEXPIREAT %s %llu", key,
+		            until_ns / NS_PER_MS + VALUES_AHEAD_MS +
+		                u64_max(limit->window_ns, NS_PER_S) / NS_PER_MS + 2);
 	}
 }
 
