@@ -156,6 +156,7 @@ static void a_value_of_another_period_does_not_count(void **state)
 	assert_true(same(&slots, "sliding_window s 1700000000900000:3", NOW_NS));
 	assert_true(same(&slots, "sliding_window s 1700000000900000:1", NOW_NS));
 	assert_true(same(&day, "base 7m UTC 1700000060000000:1 1700006400000000:2", NOW_NS));
+	assert_true(same(&day, "base 7m UTC 1700006400000000:1", NOW_NS));
 }
 
 static void a_day_and_its_window_end_together(void **state)
