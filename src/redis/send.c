@@ -161,6 +161,7 @@ static void repeat_later(struct redis_lane *lane, struct call *call)
 
 		task->is_alone = true;
 		task->ask = 0;
+		task->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
 		if (waits)
 			task_later(lane, task);
 		else

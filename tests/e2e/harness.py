@@ -108,11 +108,14 @@ class Server:
         return line
 
     def reload(self, config):
+        """By SIGHUP: the server is stopped meanwhile, else it might reload first for the change alone."""
         # Renamed into place: an earlier reload may be reading the file right now.
         fresh = self.config.with_suffix(".new")
         fresh.write_text(config)
+        self.process.send_signal(signal.SIGSTOP)
         fresh.replace(self.config)
         self.process.send_signal(signal.SIGHUP)
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self):
         """SIGTERM; returns the exit code."""

@@ -55,7 +55,14 @@ class RedisCluster:
         info = node.client.execute_command("CLUSTER INFO")
         role = node.client.info("replication")
         return (info["cluster_state"] == "ok" and len(self.map_of(node)) == len(self.nodes) and
-                (role["role"] == "master" or role["master_link_status"] == "up"))
+                self._is_passed_on(role))
+
+    @staticmethod
+    def _is_passed_on(role):
+        """A replica may have its first data, and its master send nothing more until it has heard so."""
+        if role["role"] != "master":
+            return role["master_link_status"] == "up"
+        return all(role[f"slave{n}"]["state"] == "online" for n in range(role["connected_slaves"]))
 
     @staticmethod
     def map_of(node):

@@ -170,6 +170,7 @@ def replays(config, library, asked):
 
 
 @plain_build_only
+@pytest.mark.alone  # what is decided too late tells nothing
 def test_a_live_server_decides_as_the_simulator_replays_it(serve, config, library):
     """
     A decision's time is known to the millisecond. Where it matters when within it, since the machine
