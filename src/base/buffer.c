@@ -101,8 +101,11 @@ static size_t plain_run(const unsigned char *p, size_t len)
 void buffer_add_json(struct buffer *buffer, struct slice text)
 {
 	static const char hex[] = "0123456789abcdef";
-	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
+	const unsigned char *p = (const unsigned char *)text.data, *end;
 
+	if (text.len == 0) /* of no text there may be no address either */
+		return;
+	end = p + text.len;
 	for (;;) {
 		size_t n = plain_run(p, (size_t)(end - p));
 
