@@ -238,6 +238,16 @@ static bool go_together(const struct task *first, const struct task *task)
 	        (first->step.group != 0 && first->step.group == task->step.group));
 }
 
+/* A step on a list takes some times as long as others; a full call is to keep Redis no longer. */
+#define LIST_WEIGHT 8
+
+static size_t weight_of(const struct task *task)
+{
+	enum algo_rows rows = task->step.limit->rows;
+
+	return rows == ALGO_ROWS_LOG || rows == ALGO_ROWS_PLACES ? LIST_WEIGHT : 1;
+}
+
 /* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
 static void fill_call(struct task_list *list, struct call *call, bool is_given)
 {
@@ -249,7 +259,7 @@ static void fill_call(struct task_list *list, struct call *call, bool is_given)
 		struct task *task = *at;
 		bool is_new = task->step.group == 0 || task->step.group != group;
 
-		if (is_new && call->count >= STEP_CALL_FULL)
+		if (is_new && call->weight >= STEP_CALL_FULL)
 			break;
 		if (!go_together(first, task)) {
 			at = &task->next;
@@ -263,6 +273,7 @@ static void fill_call(struct task_list *list, struct call *call, bool is_given)
 		group = task->step.group;
 		*at = task->next;
 		call->deadline_ns = u64_min(call->deadline_ns, task->deadline_ns);
+		call->weight += weight_of(task);
 		call->steps[call->count++] = &task->step;
 	}
 	if (!*at)
@@ -333,7 +344,7 @@ void node_send(struct redis_node *node)
 			call_close(call);
 			continue;
 		}
-		call->weight = CALL_WEIGHT + call->count;
+		call->weight += CALL_WEIGHT;
 		lane->gather.newest_key =
 		    ((struct task *)call->steps[call->count - 1])->jobs->step.key.hash;
 		for (size_t i = 0; i < call->count; i++)
