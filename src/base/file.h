@@ -8,7 +8,7 @@
 
 /**
  * Appends a file to `out`, and nothing of one that has more than `max` bytes. 0, EIO, ELONG
- * or ENOMEM. Free `out` in each case.
+ * or ENOMEM. Free `out` in each case. A pipe is waited for 5 s at most, and then an EIO.
  */
 int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error);
 

@@ -116,6 +116,17 @@ def test_a_dictionary_is_read_again_whole_or_not_at_all(server, files):
     assert is_blocked(server, "ann") and not is_blocked(server, "bob")
 
 
+def test_a_pipe_that_nobody_writes_to_is_waited_for_no_longer_than_seconds(server, files):
+    (files / "blocked.dat").unlink()
+    os.mkfifo(files / "blocked.dat")
+    assert 'blocked.dat": expected a readable file' in server.line_with("reload_failed")
+    assert is_blocked(server, "eve")
+    (files / "fresh").write_text("bob\n")
+    (files / "fresh").rename(files / "blocked.dat")
+    server.line_with("reloaded")
+    assert is_blocked(server, "bob")
+
+
 def test_a_dictionary_that_is_missing_is_waited_for(server, files):
     (files / "koala.conf").write_text(RULES.format(count=4).replace(
         "blocked.dat", "later/blocked.dat"))
