@@ -1,5 +1,7 @@
 #include "redis/call.h"
 
+#include <string.h>
+
 #include "redis/batch.h"
 
 static const struct {
@@ -17,6 +19,7 @@ static const struct {
     {"MISCONF", CALL_ERROR_AWAY},              /* nor on the disk, ... */
     {"NOREPLICAS", CALL_ERROR_AWAY},           /* nor replicas for them */
     {"NOPERM", CALL_ERROR_AWAY},               /* the user may not call scripts, or not their keys */
+    {"ERR unknown command", CALL_ERROR_AWAY},  /* it is no Redis, or one without scripts */
     {"LOADING", CALL_ERROR_LOST},
     {"MASTERDOWN", CALL_ERROR_LOST},
     {"READONLY", CALL_ERROR_LOST},
@@ -43,8 +46,33 @@ static struct slice without_place(struct slice text)
 	return (struct slice){code, text.len - (size_t)(code - text.data)};
 }
 
+/* What Redis says where its user may not run a command of the script, which then names no code. */
+static const char *const within[] = {
+    "The user executing the script can't",
+    "ACL failure in script",
+    "Unknown Redis command called from script",
+};
+
+static bool says(struct slice text, const char *what)
+{
+	return text.len > 0 && memmem(text.data, text.len, what, strlen(what));
+}
+
+static bool is_refused_within(struct slice text)
+{
+	struct slice error = without_place(text);
+
+	for (size_t i = 0; i < sizeof within / sizeof *within; i++)
+		if (says(text, within[i]))
+			return true;
+	return redis_error_is(error, "NOPERM") &&
+	       (error.data != text.data || says(text, "@user_script:"));
+}
+
 enum call_error call_error_of(struct slice text)
 {
+	if (is_refused_within(text))
+		return CALL_ERROR_WITHIN;
 	text = without_place(text);
 	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
 		if (redis_error_is(text, errors[i].code))

@@ -11,7 +11,8 @@ enum call_error {
 	CALL_ERROR_MOVED,  /* another node of the cluster is named (slots.h) */
 	CALL_ERROR_SOON,   /* this one may be done soon, or steps of it alone */
 	CALL_ERROR_AWAY,   /* they would fare alike for now */
-	CALL_ERROR_LOST,   /* the same, and it will not change on this connection */
+	CALL_ERROR_WITHIN, /* the same, for Redis refuses what the script does */
+	CALL_ERROR_LOST,   /* as AWAY, and it will not change on this connection */
 };
 
 /** Which of them an error's text says. */

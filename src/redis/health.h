@@ -19,6 +19,7 @@ struct health {
 	_Atomic bool away;
 	_Atomic uint64_t probe_ns; /* away: when the next probe is due, by the monotonic clock */
 	_Atomic uint64_t era;      /* how often it was found away */
+	_Atomic bool runs_none;    /* it refused what a script does, or to load one */
 };
 
 static inline bool health_is_up(const struct health *health)

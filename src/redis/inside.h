@@ -118,7 +118,8 @@ struct redis_node {
 	uint64_t loaded_at;         /* and how many calls there were before */
 	struct {
 		struct link_call link; /* first */
-		struct link_call may;
+		struct link_call load, may;
+		bool loads;           /* a script of its own, which is to succeed */
 		bool may_not;         /* the user may not call scripts, or Redis runs none now */
 		uint64_t deadline_ns; /* 0: none is sent */
 	} probe;

@@ -66,6 +66,7 @@ static void come_back(struct redis_node *node)
 	struct health *health = health_of(node->lane, node->number);
 
 	node->era = health_era(health);
+	atomic_store(&health->runs_none, false);
 	health_back(health);
 	look_whether_back(node->lane);
 }
@@ -90,17 +91,39 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 		come_back(node);
 }
 
-/* There is no such script: that is what it should say. */
+/* There is no such script: that is what it should say, unless one was loaded. */
 static void told_whether_it_may(struct link_call *link, const struct redis_reply *reply)
 {
 	struct redis_node *node =
 	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe.may));
+	enum call_error error =
+	    reply && reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
 
-	node->probe.may_not = reply && reply->type == REDIS_ERROR &&
-	                      call_error_of(reply->text) == CALL_ERROR_AWAY;
+	node->probe.may_not = error == CALL_ERROR_AWAY || error == CALL_ERROR_WITHIN ||
+	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
+}
+
+/* What follows says whether it was done. */
+static void told_of_load(struct link_call *link, const struct redis_reply *reply)
+{
+	(void)link;
+	(void)reply;
 }
 
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
+
+/* Runs what scripts do, for a Redis that has refused it before. */
+static void send_probe_of_scripts(struct redis_node *node, struct slice key)
+{
+	const struct step_call *call = step_probe();
+
+	link_write_words(link_command(node->link),
+	                 (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)}, 3);
+	node->probe.load.replied = told_of_load;
+	link_sent(node->link, &node->probe.load);
+	link_write_words(link_command(node->link),
+	                 (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key}, 4);
+}
 
 /*
  * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
@@ -114,9 +137,14 @@ static void send_probe(struct redis_node *node)
 	if (node->probe.deadline_ns != 0)
 		return;
 	buffer_printf(&key, "%sprobe", lane->store->prefix); /* no key of a limit is without braces */
-	link_write_words(
-	    link_command(node->link),
-	    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}}, 4);
+	node->probe.loads = atomic_load(&health_of(lane, node->number)->runs_none);
+	if (node->probe.loads)
+		send_probe_of_scripts(node, (struct slice){key.data, key.len});
+	else
+		link_write_words(
+		    link_command(node->link),
+		    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}},
+		    4);
 	node->probe.may.replied = told_whether_it_may;
 	link_sent(node->link, &node->probe.may);
 	link_write_words(

@@ -81,6 +81,29 @@ static bool send_words(struct redis_node *node, uint64_t deadline_ns,
 	return true;
 }
 
+/* Why the node is away, as take_in() will find. */
+static void note_trouble(struct redis_node *node, struct slice text)
+{
+	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
+	         text.data);
+}
+
+static void note_no_scripts(const struct redis_node *node)
+{
+	atomic_store(&cluster_health(node->lane->store->cluster, node->number)->runs_none, true);
+}
+
+static void loaded(struct link_call *link, const struct redis_reply *reply)
+{
+	struct call *call = take_call(link);
+
+	if (reply && reply->type == REDIS_ERROR) {
+		note_trouble(call->node, reply->text);
+		note_no_scripts(call->node);
+	}
+	call_close(call);
+}
+
 /* If Redis has not done it, the calls behind say so. */
 static void ignored(struct link_call *link, const struct redis_reply *reply)
 {
@@ -95,7 +118,7 @@ static bool load_script(struct redis_node *node, const struct call *missing)
 	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
 		return true;
 	if (!send_words(
-	        node, missing->deadline_ns, ignored,
+	        node, missing->deadline_ns, loaded,
 	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
 		return false;
 	node->loaded = missing->script.source;
@@ -184,8 +207,9 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
 		return;
 	if (error != CALL_ERROR_OWN)
-		snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s",
-		         (int)u64_min(text.len, 160), text.data);
+		note_trouble(node, text);
+	if (error == CALL_ERROR_WITHIN)
+		note_no_scripts(node);
 	node->is_lost |= error == CALL_ERROR_LOST;
 	cluster_doubt(node->lane->store->cluster);
 	call_fail(node->lane, call);

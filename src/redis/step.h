@@ -60,6 +60,9 @@ struct step_call {
 	char sha[41];
 };
 
+/** A script of one argument, a key: fails if the user of Redis may not run what others call. */
+const struct step_call *step_probe(void);
+
 /**
  * Appends EVALSHA of `n` steps (1 to STEP_CALL_MAX) to `out`, and says which script it calls:
  * what SCRIPT LOAD loads, if Redis says NOSCRIPT. ENOMEM: nothing was appended.

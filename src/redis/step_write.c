@@ -559,6 +559,11 @@ static void add_runs(struct buffer *out, struct redis_step *const *steps, size_t
 	}
 }
 
+const struct step_call *step_probe(void)
+{
+	return &script_probe;
+}
+
 int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call)
 {

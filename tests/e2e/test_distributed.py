@@ -277,6 +277,27 @@ def test_a_permit_works_at_every_server_of_a_cluster(serve, redis_cluster):
     until(lambda: works_elsewhere(one, other, "token"), "servers to share a secret")
 
 
+@pytest.mark.parametrize("program", ["redis", "valkey", OLDEST])
+@pytest.mark.parametrize("missing", ["-time", "-set", "-setrange", "-script"])
+def test_one_that_refuses_what_a_script_does_is_away_until_it_may(serve, start_redis, key, program,
+                                                                  missing):
+    redis = start_redis(program=program)
+    redis.client.acl_setuser("weir", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"])
+    redis.client.execute_command("ACL", "SETUSER", "weir", missing)
+    server = serve("--store", redis.url.replace("//", "//weir:p@"), config=LIMITS + "nodes: 2\n")
+    up = f'weir_store_up{{store="{redis.url}"}}'
+    for limit in ("token", "window", "token", "window"):  # later ones change what is there
+        ask(server, ("WEIR.ACQUIRE", limit, key))
+    assert "Redis says" in server.line_with("store_away")
+    time.sleep(2.5)  # some probes
+    assert metric(server, up) == 0
+    assert not [line for line in server.log if "store_back" in line]
+    redis.client.execute_command("ACL", "SETUSER", "weir", "+@all")
+    server.line_with("store_back")
+    assert metric(server, up) == 1
+    assert ask(server, ("WEIR.ACQUIRE", "token", key))[0][0] == 1
+
+
 def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_redis, key):
     redis = start_redis()
     redis.stop()

@@ -46,11 +46,12 @@ def literal(source):
     return "\n".join(f'\t"{line}\\n"' for line in lines)
 
 
+def call(source):
+    return f'{{\n{literal(source)},\n\t"{hashlib.sha1(source.encode()).hexdigest()}"}}'
+
+
 def array(name, sources):
-    rows = []
-    for key, source in sources.items():
-        sha = hashlib.sha1(source.encode()).hexdigest()
-        rows.append(f'\t[SCRIPT_{key.upper()}] = {{\n{literal(source)},\n\t"{sha}"}},')
+    rows = [f"\t[SCRIPT_{key.upper()}] = {call(source)}," for key, source in sources.items()]
     return f"static const struct step_call {name}[] = {{\n" + "\n".join(rows) + "\n};\n"
 
 
@@ -62,7 +63,8 @@ def main(directory, out):
     pathlib.Path(out).write_text(
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
-        + array("scripts_of_runs", runs | {"any": of_runs(directory, [*COMMON, *every])}))
+        + array("scripts_of_runs", runs | {"any": of_runs(directory, [*COMMON, *every])})
+        + f"static const struct step_call script_probe = {call(text(directory, 'probe'))};\n")
 
 
 main(*sys.argv[1:])

@@ -61,6 +61,13 @@ void step_key(struct buffer *out, const char *prefix, struct slice key, const ch
 	buffer_printf(out, "%s{%.*s}:%s", prefix, (int)key.len, key.data, limit);
 }
 
+const struct step_call *step_probe(void)
+{
+	static const struct step_call probe = {"return 1\n", "of the probe"};
+
+	return &probe;
+}
+
 int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call)
 {

@@ -7,8 +7,9 @@
 
 struct refusal {
 	const char *text;
-	bool is_away; /* for all calls: else this one fails alone */
-	bool is_lost; /* and the connection is of no use */
+	bool is_away;   /* for all calls: else this one fails alone */
+	bool is_lost;   /* and the connection is of no use */
+	bool is_within; /* what a script does is refused: a probe tries that */
 };
 
 static const struct refusal refusals[] = {
@@ -25,6 +26,17 @@ static const struct refusal refusals[] = {
     {"NOPERM this user has no permissions to run the 'evalsha' command", true, false},
     {"ERR Error running script (call to f_1): @user_script:7: -MISCONF Errors writing to the AOF",
      true, false},
+    {"ERR unknown command 'EVALSHA'", true, false},
+    {"ERR The user executing the script can't run this command or subcommand script: 4, on "
+     "@user_script:1.",
+     true, false, true},
+    {"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: The user executing "
+     "the script can't run this command or subcommand",
+     true, false, true},
+    {"ERR ACL failure in script: User a has no permissions to run the 'time' command", true, false,
+     true},
+    {"ERR Error running script (call to f_1): @user_script:1: -NOPERM no permissions", true, false,
+     true},
     {"WRONGTYPE Operation against a key holding the wrong kind of value", false, false},
     {"ERR what nobody has seen", false, false},
 };
@@ -51,7 +63,9 @@ static void assert_told(const struct paper *p, const struct refusal *refusal)
 static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 {
 	uint64_t now_ns = os_monotonic_ns();
-	char text[200];
+	const char *asked = refusal->is_within ? "SCRIPT EVALSHA SET " : "EVALSHA SET ";
+	const char *loaded = refusal->is_within ? "+OK\r\n" : "";
+	char text[400];
 	struct one one;
 
 	ask(p, &one, "c");
@@ -60,15 +74,17 @@ static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 	if (refusal->is_lost)
 		accept(p, PORT, "EVALSHA SET ");
 	else
-		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
-	snprintf(text, sizeof text, "-%s\r\n+OK\r\n", refusal->text);
+		assert_string_equal(sent(p, PORT), asked);
+	snprintf(text, sizeof text, "%s-%s\r\n+OK\r\n", loaded, refusal->text);
 	if (!refusal->is_lost) {
 		answer(p, PORT, text);
 		assert_int_equal(p->back, 0);
 		redis_lane_tick(p->lane, now_ns + 4 * NS_PER_S);
-		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
+		assert_string_equal(sent(p, PORT), asked);
 	}
-	answer(p, PORT, "-NOSCRIPT No matching script.\r\n+OK\r\n");
+	snprintf(text, sizeof text, "%s%s\r\n+OK\r\n", loaded,
+	         refusal->is_within ? ":1" : "-NOSCRIPT No matching script.");
+	answer(p, PORT, text);
 	assert_int_equal(p->back, 1);
 	assert_int_equal(p->away, 1);
 }
@@ -80,7 +96,7 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 		const struct refusal *refusal = &refusals[i];
 		struct paper *p = paper_open("redis://h", TIMEOUT_NS);
 		struct one first, second;
-		char text[200];
+		char text[400];
 
 		ask(p, &first, "a");
 		accept(p, PORT, "EVALSHA ");
