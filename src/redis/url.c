@@ -83,13 +83,22 @@ static bool cut_name(struct slice *text, struct slice *name)
 	return true;
 }
 
+/* Blanks and what can't be seen. */
+static bool has_blanks(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((unsigned char)text.data[i] <= ' ')
+			return true;
+	return false;
+}
+
 static int read_host(struct slice text, struct redis_host *host, struct weir_error *error)
 {
 	uint64_t port = REDIS_PORT;
 	struct slice name;
 
 	if (!cut_name(&text, &name) || name.len == 0 || name.len > REDIS_HOST_MAX ||
-	    memchr(name.data, '\0', name.len))
+	    has_blanks(name))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the host of a Redis, as in redis://host:6379/0");
 	/* Not quoted either: of user:password without an @, it is the password. */
@@ -177,6 +186,14 @@ static int read_files(struct slice text, struct redis_url *out, struct weir_erro
 	return status;
 }
 
+/* u:p@h:1,u:p of u:p@h:1,u:p@h2:2, where the second node would get it all as its password. */
+static bool names_nodes(struct slice login)
+{
+	const char *at = login.len > 0 ? memchr(login.data, '@', login.len) : NULL;
+
+	return at && memchr(at, ',', login.len - (size_t)(at - login.data));
+}
+
 static int read_parts(const struct scheme *scheme, const char *text, struct redis_url *out,
                       struct weir_error *error)
 {
@@ -194,6 +211,10 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 		out->shown = NULL;
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
+	if (out->cluster && names_nodes(login))
+		return error_set(error, WEIR_EINVAL,
+		                 "expected user:password once, before the first node of a cluster; an @ of a "
+		                 "password is %%40");
 	status = at ? read_login(login, out, error) : WEIR_OK;
 	if (status == WEIR_OK)
 		status = read_hosts(hosts, out, error);
