@@ -1,6 +1,7 @@
 """Real programs on free loopback ports, and plain clients to talk to them."""
 
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -71,7 +72,10 @@ class Server:
         command = [*account, program, "serve"]
         self.config = None
         if config is not None:
-            self.config = pathlib.Path(directory) / "weir.yaml"
+            # A file of its own: a server reads its file again when another one writes to it.
+            names = (f"weir{n or ''}.yaml" for n in itertools.count())
+            self.config = next(path for path in map(pathlib.Path(directory).joinpath, names)
+                               if not path.exists())
             self.config.write_text(config)
             command += ["-c", self.config]
         if ports:
