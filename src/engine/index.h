@@ -20,7 +20,7 @@ struct attribute {
 	size_t probe_count, probe_room;
 };
 
-/* What is filed under a hash: of a name its attribute, of a value the rules that ask for it. */
+/* The numbers filed under a hash: of a name its attribute, of a value the rules that ask for it. */
 struct slot {
 	uint64_t hash;  /* 0: free */
 	uint32_t first; /* of `entries`, or the attribute */

@@ -137,7 +137,7 @@ struct turn {
 	struct submit_spares *spares; /* of this thread; or NULL: none are kept */
 };
 
-/* What plans of one step had at stores, to be used again: all zero at first. */
+/* Submissions that plans of one step have left, to be used again: all zero at first. */
 struct submit_spares {
 	struct submission *first;
 	size_t count;

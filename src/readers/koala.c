@@ -26,37 +26,36 @@ unsigned koala_column(const struct koala *koala, const char *at)
 	return column;
 }
 
-static void remark(struct koala *koala, const char *at, bool is_error, const char *text)
+__attribute__((format(printf, 4, 0))) static void
+remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
 {
 	const struct weir_config_remark about = {.path = koala->file,
 	                                         .line = at ? koala->line_number : 0,
 	                                         .column = at ? koala_column(koala, at) : 0,
 	                                         .is_error = is_error};
+	char text[512];
 
+	vsnprintf(text, sizeof text, format, args);
 	if (remark_add(koala->config, &about, "%s", text) != WEIR_OK)
 		koala->no_memory = true;
 }
 
 void koala_error(struct koala *koala, const char *at, const char *format, ...)
 {
-	char text[512];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	remark(koala, at, true, format, args);
 	va_end(args);
-	remark(koala, at, true, text);
 }
 
 void koala_warning(struct koala *koala, const char *at, const char *format, ...)
 {
-	char text[512];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	remark(koala, at, false, format, args);
 	va_end(args);
-	remark(koala, at, false, text);
 }
 
 void koala_expected(struct koala *koala, struct slice found, const char *what)
