@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/when.h"
 
 int fill_key(struct fill *fill, struct slice key)
 {
@@ -147,6 +148,16 @@ int fill_latency(struct fill *fill, struct slice text)
 	return 0;
 }
 
+static int fill_until(struct fill *fill, struct slice text)
+{
+	if (!when_parse(text, &fill->request->until_ns))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected until to be Unix seconds or a time such as "
+		                 "2026-05-01T12:00:00Z, found '%.*s'",
+		                 FILL_QUOTE(text));
+	return 0;
+}
+
 enum field {
 	FIELD_LIMIT,
 	FIELD_KEY,
@@ -156,6 +167,7 @@ enum field {
 	FIELD_OUTCOME,
 	FIELD_LATENCY,
 	FIELD_DENY,
+	FIELD_UNTIL,
 	FIELD_COUNT
 };
 
@@ -172,6 +184,7 @@ static const struct {
     [FIELD_OUTCOME] = {SLICE("outcome"), false, fill_outcome},
     [FIELD_LATENCY] = {SLICE("latency_ms"), true, fill_latency},
     [FIELD_DENY] = {SLICE("deny"), true, fill_deny},
+    [FIELD_UNTIL] = {SLICE("until"), false, fill_until},
 };
 
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted)
@@ -209,14 +222,14 @@ int fill_finish(struct fill *fill)
 	unsigned direct = fill->seen & (BIT(LIMIT) | BIT(KEY));
 
 	if (request->kind == REQUEST_SHED)
-		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY),
-		                      "limit and deny");
+		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
+		                      "limit, deny and maybe until");
 	if (request->kind == REQUEST_REPORT)
 		return finish_special(fill, BIT(PERMIT) | BIT(OUTCOME),
 		                      BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
 		                      "permit, outcome and maybe latency_ms");
-	if (fill->seen & BIT(DENY))
-		return error_set(&fill->error, WEIR_EINVAL, "expected deny at /v1/shed only");
+	if (fill->seen & (BIT(DENY) | BIT(UNTIL)))
+		return error_set(&fill->error, WEIR_EINVAL, "expected deny and until at /v1/shed only");
 	if (fill->seen & (BIT(OUTCOME) | BIT(LATENCY)))
 		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
 	if (fill->attributes || (request->permit.data && direct == 0)) {

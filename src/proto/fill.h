@@ -50,7 +50,7 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
  * A field of a request in JSON, or of a query: limit, key, cost, wait_ms,
- * permit, outcome, latency_ms, deny. `quoted`: it was a string where there are
+ * permit, outcome, latency_ms, deny, until. `quoted`: it was a string where there are
  * numbers, too. Unknown fields and those given twice are refused.
  */
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);

@@ -2,6 +2,7 @@
 
 #include "base/answer.h"
 #include "base/number.h"
+#include "base/when.h"
 #include "proto/adhoc.h"
 
 /* Holds any head: limits' names have 64 bytes at most. */
@@ -360,6 +361,11 @@ static void reply_shed(const struct request *request, struct buffer *out)
 	format_decimal(deny, request->deny);
 	buffer_add_text(out, "\",\"deny\":");
 	buffer_add_text(out, deny);
+	if (request->until_ns != 0) {
+		buffer_add_text(out, ",\"until\":\"");
+		when_add_date(out, request->until_ns);
+		buffer_add(out, "\"", 1);
+	}
 	buffer_add(out, "}", 1);
 	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
 	head_finish(&head, request, out, body);

@@ -111,7 +111,10 @@ struct request {
 	uint64_t cost;
 	uint64_t wait_ns;    /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
 	struct slice permit; /* REQUEST_REPORT, _REFUND: as the client had it; else NULL */
-	uint64_t latency_ms; /* REQUEST_REPORT; 0: not told */
+	union {
+		uint64_t latency_ms; /* REQUEST_REPORT; 0: not told */
+		uint64_t until_ns;   /* REQUEST_SHED: Unix time; 0: for good */
+	};
 	double deny;         /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;

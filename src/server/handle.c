@@ -144,15 +144,27 @@ static void prepare_reserved(struct worker *worker, struct work *work, const str
 
 static void finish_shed(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const weir_limit *limit = find_limit(worker, work, work->whole->limit);
+	const struct request *request = work->whole;
+	const weir_limit *limit = find_limit(worker, work, request->limit);
+	struct switched switched = {request->deny, "", os_wall_ns(), request->until_ns};
+	int status;
 
 	(void)reply;
 	if (!limit)
 		return;
-	if (weir_limit_shed(limit, work->whole->deny) == WEIR_OK)
+	if (switched.until_ns != 0 && switched.until_ns <= switched.at_ns) {
+		run_fail(worker, work, WEIR_EINVAL,
+		         SLICE("expected until to be a time to come, found one that is over"));
+		return;
+	}
+	ip_format(net_conn_peer(work->conn), switched.by);
+	status = switches_shed(&worker->shared->switches, limit, &switched);
+	if (status == WEIR_OK)
 		waitlist_wake_all(&worker->shared->table->waiting);
+	else if (status == WEIR_EINVAL)
+		run_fail_name(worker, work, status, "a limit with a share to deny", request->limit);
 	else
-		run_fail_name(worker, work, WEIR_EINVAL, "a limit with a share to deny", work->whole->limit);
+		run_check(work, status);
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */

@@ -59,7 +59,25 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 	buffer_add(out, "\"", 1);
 }
 
-int limit_list_render(const struct server_config *config, struct arena *arena, struct buffer *out)
+/* Who has switched it, when, and until when. */
+static void add_switched(struct switches *switches, const struct weir_limit *limit,
+                         struct buffer *out)
+{
+	struct switched switched;
+
+	if (!limit->algo.algorithm->set_share || !switches_find(switches, limit->name, &switched))
+		return;
+	buffer_printf(out, ",\"switched\":{\"by\":\"%s\",\"at\":\"", switched.by);
+	when_add_date(out, switched.at_ns);
+	if (switched.until_ns != 0) {
+		buffer_add_text(out, "\",\"until\":\"");
+		when_add_date(out, switched.until_ns);
+	}
+	buffer_add(out, "\"}", 2);
+}
+
+int limit_list_render(const struct server_config *config, struct switches *switches,
+                      struct arena *arena, struct buffer *out)
 {
 	const struct weir_config *rules = config->rules;
 	const struct use **uses = find_uses(rules, arena);
@@ -78,6 +96,7 @@ int limit_list_render(const struct server_config *config, struct arena *arena, s
 		if (limit->algo.algorithm->amend)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
+		add_switched(switches, limit, out);
 		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);

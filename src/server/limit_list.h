@@ -5,8 +5,10 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "server/config.h"
+#include "server/switches.h"
 
 /** Appends a JSON array, in the order of the file. 0 or ENOMEM. */
-int limit_list_render(const struct server_config *config, struct arena *arena, struct buffer *out);
+int limit_list_render(const struct server_config *config, struct switches *switches,
+                      struct arena *arena, struct buffer *out);
 
 #endif

@@ -56,7 +56,7 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 
 static int render_limits(struct worker *worker, struct buffer *out)
 {
-	return limit_list_render(worker->config, &worker->arena, out);
+	return limit_list_render(worker->config, &worker->shared->switches, &worker->arena, out);
 }
 
 static int render_top(struct worker *worker, struct buffer *out)

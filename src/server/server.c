@@ -142,6 +142,8 @@ static int open_server(struct server *server, struct weir_error *error)
 
 	if (status != WEIR_OK)
 		return status;
+	if (switches_open(&shared->switches, shared->log) != WEIR_OK)
+		return error_set(error, WEIR_EIO, "out of descriptors");
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = server->plan.threads;
 	apply_connections(server);
@@ -176,6 +178,7 @@ static void close_server(struct server *server)
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
+	switches_close(&server->shared.switches);
 	watch_close(&server->watch);
 	log_close(server->shared.log);
 }
@@ -360,10 +363,19 @@ static void sync_table(struct server *server)
 		log_say(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
 }
 
-/* How long nothing is to be done but to wait for a signal or a change; -1: for ever. */
-static int wait_ms(const struct server *server, uint64_t synced_ns)
+/* Switches end by the wall clock, which may be set meanwhile. */
+static uint64_t end_switches(struct server *server)
 {
-	uint64_t now_ns = os_monotonic_ns(), left_ns = watch_wait_ns(&server->watch, now_ns);
+	uint64_t left_ns = switches_end(&server->shared.switches, server->config, os_wall_ns());
+
+	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
+}
+
+/* How long nothing is to be done but to wait for a signal or a change; -1: for ever. */
+static int wait_ms(struct server *server, uint64_t synced_ns)
+{
+	uint64_t now_ns = os_monotonic_ns();
+	uint64_t left_ns = u64_min(watch_wait_ns(&server->watch, now_ns), end_switches(server));
 	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
 
 	if (interval_ns != 0)
@@ -382,10 +394,12 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 	int wake = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK), caught = 0;
 
 	while (caught != SIGTERM && caught != SIGINT) {
-		struct pollfd polled[] = {{wake, POLLIN, 0}, {server->watch.fd, POLLIN, 0}};
+		struct pollfd polled[] = {{wake, POLLIN, 0},
+		                          {server->watch.fd, POLLIN, 0},
+		                          {server->shared.switches.fd, POLLIN, 0}};
 
 		/* Without a descriptor for signals they are looked for in between. */
-		poll(polled, 2, wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
+		poll(polled, sizeof polled / sizeof *polled, wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
 		watch_look(&server->watch, os_monotonic_ns());
 		if (caught == SIGHUP || watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
@@ -492,7 +506,7 @@ static int serve(struct server *server, struct weir_error *error)
 
 int server_run(const struct settings *flags)
 {
-	struct server server = {.settings = *flags, .watch.fd = -1};
+	struct server server = {.settings = *flags, .watch.fd = -1, .shared.switches.fd = -1};
 	struct weir_error error = {0};
 	enum log_format format;
 	int status;

@@ -22,6 +22,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/secret.h"
+#include "server/switches.h"
 #include "stats/top.h"
 
 struct worker_protocol {
@@ -37,6 +38,7 @@ struct worker_shared {
 	struct log *log;
 	struct stores stores;
 	struct secrets secrets; /* of permits */
+	struct switches switches;
 	struct net_gate gate;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;

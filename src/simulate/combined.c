@@ -12,7 +12,7 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "simulate/format.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 /* Columns, in the order of their names. */
 enum { IP, USER, TIME, METHOD, PATH, STATUS, BYTES, REFERER, USER_AGENT };

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 #define TIME_ABSENT UINT64_MAX
 #define FOUND_MAX   40

@@ -6,7 +6,7 @@
 #include "base/draw.h"
 #include "base/error.h"
 #include "engine/pipeline.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 #define BATCH          32
 #define PROGRESS_EVERY 65536

@@ -1,7 +1,7 @@
 #include "simulate/report.h"
 
 #include "rules/show.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 static void add_number(struct buffer *out, const char *before, uint64_t value)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "rules/show.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 #define CHART_COLUMNS 64
 #define TOP_SHOWN     3

@@ -1,7 +1,10 @@
 """Limits that shed, and that count by the day, by both protocols."""
 
+import calendar
 import re
 import time
+
+import pytest
 
 from harness import Wire, until
 
@@ -18,6 +21,10 @@ def midday_zone():
     """Where it is about noon, so that no day ends while a test runs."""
     hours = 12 - time.gmtime().tm_hour
     return f"Etc/GMT{-hours:+d}"  # by the sign of POSIX
+
+
+def utc(unix):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
 ZONE = midday_zone()
@@ -43,13 +50,63 @@ def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
         assert wire.command("WEIR.ACQUIRE", "relief", key)[0] == 1
 
 
+def switched(server):
+    """Who has switched `relief`, when and until when, and the share that it denies."""
+    limit = next(limit for limit in server.get("/v1/limits").json if limit["name"] == "relief")
+    return limit.get("switched"), limit["deny"]
+
+
+def test_a_switch_tells_who_and_when_and_ends_in_time(serve):
+    server = serve(config=CONFIG.replace("deny: 0", "deny: 0.25"))
+    assert switched(server) == (None, 0.25)
+    end = int(time.time()) + 2
+    answer = server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "until": end})
+    assert (answer.status, answer.json) == (
+        200, {"limit": "relief", "deny": 0.5, "until": utc(end)})
+    by, share = switched(server)
+    assert share == 0.5 and by["by"] == "127.0.0.1" and by["until"] == utc(end)
+    assert by["at"] <= by["until"]
+    server.line_with(f"shed limit=relief deny=0.5 by=127.0.0.1 until={utc(end)}")
+    until(lambda: switched(server) == (None, 0.25), "the end of the switch")
+    assert time.time() >= end
+    server.line_with("shed_ended limit=relief deny=0.25")
+
+
+def test_the_last_switch_counts_and_a_reload_keeps_it_unless_it_says_otherwise(serve):
+    server = serve(config=CONFIG)
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 1.5))
+    server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "until": soon})
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.SHED", "relief", "0.0001") == b"+OK"
+    by, share = switched(server)
+    assert "until" not in by and share == pytest.approx(0.0001)
+    server.reload(CONFIG + "  fresh: { algorithm: token_bucket, rate: 1/s }\n")
+    until(lambda: "fresh" in server.get("/v1/limits").text, "the reload")
+    until(lambda: time.time() > calendar.timegm(time.strptime(soon, "%Y-%m-%dT%H:%M:%S+00:00")) + 1,
+          "the time of the switch before")
+    assert switched(server) == (by, share)
+    server.reload(CONFIG.replace("deny: 0", "deny: 0.75"))
+    until(lambda: switched(server) == (None, 0.75), "the reload")
+
+
+def test_a_switch_ends_at_a_time_to_come(serve):
+    server = serve(config=CONFIG)
+    for end, found in ((1, "to come"), ("2001-02-03T04:05:06Z", "to come"), ("soon", "'soon'"),
+                       ("2026-13-01T00:00:00Z", "2026-13"), (-1, "'-1'"), (True, "'true'")):
+        answer = server.post("/v1/shed", {"limit": "relief", "deny": 1, "until": end})
+        assert answer.status == 400 and found in answer.json["error"]["message"], answer
+    assert switched(server) == (None, 0)
+    refused = server.post("/v1/acquire", {"limit": "relief", "key": "k", "until": 1})
+    assert refused.status == 400 and "until" in refused.json["error"]["message"]
+
+
 def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
     server = serve(config=CONFIG)
     for body, status, found in (
             ({"limit": "plain", "deny": 0.5}, 400, "a share to deny"),
             ({"limit": "nowhere", "deny": 0.5}, 404, "nowhere"),
             ({"limit": "relief", "deny": 1.5}, 400, "0 to 1"),
-            ({"limit": "relief"}, 400, "limit and deny"),
+            ({"limit": "relief"}, 400, "limit, deny and maybe until"),
             ({"limit": "relief", "deny": 0.5, "key": "k"}, 400, "nothing else")):
         answer = server.post("/v1/shed", body)
         assert answer.status == status

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "simulate/format.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,11 +1,11 @@
 /*
- * when.h: times of log lines, as nanoseconds since 1970.
+ * when.h: times as people write them, as nanoseconds since 1970.
  *
  * Read digit by digit, never through a float. What is finer than a nanosecond
  * is cut off. Times before 1970 or after 2262 are refused.
  */
-#ifndef SIMULATE_WHEN_H
-#define SIMULATE_WHEN_H
+#ifndef BASE_WHEN_H
+#define BASE_WHEN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "simulate/when.h"
+#include "base/when.h"
 
 #include "base/civil.h"
 #include "base/number.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "simulate/when.h"
+#include "base/when.h"
 
 #define NONE UINT64_MAX
 

@@ -1,0 +1,52 @@
+/*
+ * switches.h: what an operator has switched while the server runs: who did, when, until when.
+ *
+ * One switch a limit: the last one counts. At its end the limit denies again the share that
+ * its file says; a reload that brings another share ends it, too. Any thread may switch; the
+ * server's thread, which reads files, ends what is over.
+ */
+#ifndef SERVER_SWITCHES_H
+#define SERVER_SWITCHES_H
+
+#include <pthread.h>
+
+#include <weir/weir.h>
+
+#include "base/ip.h"
+#include "base/when.h"
+#include "server/config.h"
+#include "server/log.h"
+
+struct switched {
+	double deny;
+	char by[IP_TEXT_MAX + 1]; /* the address that asked */
+	uint64_t at_ns;           /* Unix time, as is ... */
+	uint64_t until_ns;        /* 0: until it is switched again */
+};
+
+struct switches {
+	pthread_mutex_t mutex; /* of what follows */
+	struct switches_item *items;
+	int fd; /* readable when the server's thread should look (switches_end) */
+	struct log *log;
+};
+
+/** 0, ENOMEM or EIO. */
+int switches_open(struct switches *switches, struct log *log);
+void switches_close(struct switches *switches);
+
+/** Errors: as weir_limit_shed, ENOMEM. */
+int switches_shed(struct switches *switches, const weir_limit *limit,
+                  const struct switched *switched);
+
+/** Whether the limit of that name is switched, and how. */
+bool switches_find(struct switches *switches, const char *limit, struct switched *out);
+
+/**
+ * Ends what is over at `now_ns`, Unix time, and forgets what `config`, the newest, says otherwise.
+ * Returns how long until the next one ends; UINT64_MAX: none does. One thread at a time.
+ */
+uint64_t switches_end(struct switches *switches, const struct server_config *config,
+                      uint64_t now_ns);
+
+#endif
