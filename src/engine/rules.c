@@ -9,6 +9,7 @@
 #include "algo/algorithm.h"
 #include "base/carried.h"
 #include "base/error.h"
+#include "base/login.h"
 #include "base/number.h"
 #include "store/caller.h"
 
@@ -228,11 +229,10 @@ int engine_open(const struct weir_config *config, struct weir_table *table,
 /* Whether a URL is that store's, whose name tells no password. */
 static bool is_url_of(const struct store_caller *caller, const char *url)
 {
-	const char *scheme_end = strstr(url, "://"), *at = strrchr(url, '@');
-	size_t scheme = scheme_end ? (size_t)(scheme_end - url) + 3 : 0;
+	struct login_place place = login_find(url);
+	struct slice name = slice_of(caller ? caller->name : "");
 
-	return caller && strncmp(caller->name, url, scheme) == 0 &&
-	       strcmp(caller->name + scheme, at ? at + 1 : url + scheme) == 0;
+	return caller && slice_skip(&name, place.scheme) && slice_equal(name, place.rest);
 }
 
 /* The store that a limit names, of those that a table of the library has; NULL: none. */

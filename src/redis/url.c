@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/login.h"
 #include "base/number.h"
 #include "base/path.h"
 #include "base/slice.h"
@@ -197,25 +198,21 @@ static bool names_nodes(struct slice login)
 static int read_parts(const struct scheme *scheme, const char *text, struct redis_url *out,
                       struct weir_error *error)
 {
-	struct slice rest = slice_of(text + strlen(scheme->prefix));
-	/* The last one: a password that was not encoded may hold others, and slashes. */
-	const char *at = memrchr(rest.data, '@', rest.len);
-	struct slice login = {rest.data, at ? (size_t)(at - rest.data) : 0};
-	struct slice where = at ? (struct slice){at + 1, rest.len - login.len - 1} : rest;
-	struct slice query = where, path = slice_cut(&query, '?'), hosts = slice_cut(&path, '/');
+	struct login_place place = login_find(text);
+	struct slice query = place.rest, path = slice_cut(&query, '?'), hosts = slice_cut(&path, '/');
 	int status;
 
 	out->tls = scheme->tls;
 	out->cluster = scheme->cluster;
-	if (asprintf(&out->shown, "%s%.*s", scheme->prefix, (int)where.len, where.data) < 0) {
+	if (asprintf(&out->shown, "%s%s", scheme->prefix, place.rest.data) < 0) {
 		out->shown = NULL;
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
-	if (out->cluster && names_nodes(login))
+	if (out->cluster && names_nodes(place.login))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected user:password once, before the first node of a cluster; an @ of a "
 		                 "password is %%40");
-	status = at ? read_login(login, out, error) : WEIR_OK;
+	status = place.login.data ? read_login(place.login, out, error) : WEIR_OK;
 	if (status == WEIR_OK)
 		status = read_hosts(hosts, out, error);
 	if (status == WEIR_OK)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/login.h"
 #include "base/number.h"
 #include "base/os.h"
 #include "store/section.h"
@@ -65,12 +66,23 @@ static int check_file(int fd, const char *path, enum file_access access,
 	return access == FILE_SHARED ? check_trust(&stat, path, trust, error) : WEIR_OK;
 }
 
+static int refuse_url(const char *path, struct weir_error *error)
+{
+	char found[LOGIN_SHOWN_MAX];
+
+	login_hide(path, found);
+	return error_set(error, WEIR_EINVAL, "expected the path of a file, found a URL: '%s'", found);
+}
+
 int file_open(const char *path, enum file_access access, const struct file_trust *trust, int *out,
               struct weir_error *error)
 {
 	/* Neither wait for who is at a pipe's other end, nor make a terminal ours. */
 	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY, status;
 
+	/* Here, before any message names the path. */
+	if (login_may_be_in(path))
+		return refuse_url(path, error);
 	/* A link that somebody else has put there would lead to another file of ours. */
 	*out = open(path, flags | (access == FILE_SHARED ? O_RDWR | O_NOFOLLOW : O_RDONLY));
 	if (*out < 0 && errno == ELOOP)

@@ -10,9 +10,9 @@ LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
 # A wrong value of `store`, and what is said of it.
 BAD = {
     f"http://me:{SECRET}@h": "expected memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
-                             "found '…@h'",
+                             "found 'http://…@h'",
     f"{SECRET}@h:6379": "found '…@h:6379'",
-    f"redi://h?password={SECRET}": "found 'redi://h'",
+    f"redi://h?password={SECRET}": "found 'redi://h?…'",
     f"redis:/{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or rediss-cluster://",
     f"redis+tls://me:{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or",
     f"redis://{SECRET}@h": "expected user:password or :password before the @",
@@ -24,6 +24,21 @@ BAD = {
     f"redis-cluster://me:{SECRET}@a,b/1": "expected no database",
     f"redis://me:{SECRET}@h?ca=x": "expected ca=FILE, cert=FILE and key=FILE",
     f"rediss://me:{SECRET}@h?ca=/no/such.pem": "/no/such.pem",
+    f"http://me:{SECRET}": "found 'http://me:…'",
+    f"/redis://me:{SECRET}": "found '/redis:…'",
+    f"me@{SECRET}@://h": "found '…@://h'",
+    f"REDIS://me:{SECRET}@h": "found 'REDIS://…@h'",
+    f"file:redis://me:{SECRET}@h/0": "found '…@h/0'",
+    f"file:/REDISS:me:{SECRET}@h": "found '…@h'",
+    f"file:redis-cluster:/me:{SECRET}": "found 'file:…'",
+    f"file:valkey://me:{SECRET}": "found 'file:…'",
+}
+# What is no store, nor an option.
+NO_OPTION = {
+    f"redis://me:{SECRET}@h": "found 'redis://…@h'",
+    f"--stores=redis://me:{SECRET}@h": "found '…@h'",
+    "-x": "found '-x'",
+    "--store": "expected a value behind --store, found none",
 }
 
 
@@ -46,6 +61,36 @@ def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_passwor
         assert done.returncode == 1
         assert "store: expected " in done.stderr and BAD[url] in done.stderr
         assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", NO_OPTION)
+def test_a_url_that_is_no_option_is_refused_without_its_password(text):
+    done = weir("serve", text)
+    assert done.returncode == 2
+    assert done.stderr.startswith("weir serve: expected ") and NO_OPTION[text] in done.stderr
+    assert SECRET not in done.stderr
+
+
+@pytest.mark.parametrize("action", ["check", "dump", "repair"])
+def test_a_url_in_the_place_of_a_file_is_refused_without_its_password(action):
+    for path in (f"redis://me:{SECRET}@h", f"redis:/me:{SECRET}", f"file:rediss://me:{SECRET}@h"):
+        done = weir("store", action, path)
+        assert done.returncode != 0 and "expected the path of a file, found a URL" in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+
+
+def test_lists_of_processes_show_no_password(start_redis):
+    redis = start_redis("--requirepass", SECRET)
+    server = Server("--store", f"redis://h@/{SECRET}:{SECRET}@h",
+                    "--store", redis.url.replace("redis://", f"redis://default:{SECRET}@"))
+    with open(f"/proc/{server.process.pid}/cmdline") as file:
+        arguments = file.read()
+    assert f"redis://{'*' * len(f'default:{SECRET}')}@127.0.0.1:{redis.port}" in arguments
+    assert SECRET not in arguments
+    with Wire(server.resp) as wire:
+        until(lambda: wire.command("CL.THROTTLE", "k", 2, 1, 3600) and redis.client.keys("weir:*THROTTLE"),
+              "a key at Redis")
+    assert server.stop() == 0
 
 
 # What is unlikely meant of stores, and where.

@@ -102,7 +102,7 @@ static void wrong_types_are_refused(void **state)
 	    {"store: { a: b }", 1, 8, "found a mapping"},
 	    {"store: /var/lib/weir", 1, 8, "memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
 	                                   "found '/var/lib/weir'"},
-	    {"store: http://me:secret@h/x@y?z", 1, 8, "found '…@y'"},
+	    {"store: http://me:secret@h/x@y?z", 1, 8, "found 'http://…@y?…'"},
 	    {"store: \"redis://me:se\\ncret@h\"", 1, 8, "control characters, found character 14 to be"},
 	    {"store: \"redis://me:se\\0cret@h\"", 1, 8, "4096 bytes without a NUL, found others"},
 	    {"store_timeout: 0s", 1, 16, "a time from 1ms to a minute such as 20ms, found \"0s\""},

@@ -71,7 +71,7 @@ static void impossible_values_are_refused_by_name(void **state)
 	    {SETTING_THREADS, "-1", "threads: expected 1 to 256, found '-1'"},
 	    {SETTING_THREADS, "257", "threads: expected 1 to 256, found '257'"},
 	    {SETTING_STORE, "reddis", "store: expected memory, file:PATH or a URL such as redis://"},
-	    {SETTING_STORE, "http://me:secret@h?password=x", "found '…@h'"},
+	    {SETTING_STORE, "http://me:secret@h?password=x", "found 'http://…@h?…'"},
 	    {SETTING_SYNC, "1", "sync: expected a number and one of ms s m h d w, such as 1s, found '1'"},
 	    {SETTING_STORE, "file:", "found 'file:'"},
 	    {SETTING_GRPC, "127.0.0.1:1", "grpc: not supported yet"},
