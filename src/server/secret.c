@@ -15,9 +15,12 @@
 #define TIMEOUT_NS (2 * NS_PER_S)
 #define HOPS_MAX   4 /* redirections in a row */
 
+/* How often it is said that nobody can use what lies there. */
+#define WARN_NS (3600 * NS_PER_S)
+
 #define DIGITS 32
 
-/* SET, GET, PEXPIRE */
+/* SET, GET, and PEXPIRE if it is a secret */
 #define CALLS 3
 
 struct keeper_call {
@@ -28,6 +31,8 @@ struct keeper_call {
 struct secret_keeper {
 	struct secrets *secrets;
 	struct net_loop *loop;
+	struct log *log;
+	const struct store *store;
 	struct redis_url url;
 	char *key;
 	struct hash_key drawn; /* ours, where nobody has made one */
@@ -40,6 +45,8 @@ struct secret_keeper {
 	uint64_t rest_ns; /* before it asks again */
 	struct keeper_call calls[CALLS];
 	unsigned said, replied;
+	uint64_t foreign;         /* times in a row that another value was found */
+	uint64_t warned_ns;       /* 0: never */
 };
 
 size_t secrets_count(const struct secrets *secrets)
@@ -120,6 +127,49 @@ static void follow(struct secret_keeper *keeper, const struct redis_reply *reply
 	keeper->rest_ns = 0;
 }
 
+/*
+ * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody needs
+ * it. What it is stays untold, for it may be a secret that lost a digit.
+ */
+static void warn(struct secret_keeper *keeper, const char *found)
+{
+	uint64_t now_ns = os_monotonic_ns();
+	char message[256];
+
+	keeper->foreign++;
+	if (keeper->warned_ns != 0 && now_ns < keeper->warned_ns + WARN_NS)
+		return;
+	keeper->warned_ns = now_ns;
+	snprintf(message, sizeof message,
+	         "expected %d hexadecimal digits, found %s: permits of other servers are refused until the "
+	         "key is deleted, or `prefix` is another",
+	         DIGITS, found);
+	log_say(keeper->log, LOG_WARNING, "secret_unusable", {"store", redis_store_name(keeper->store)},
+	        {"key", keeper->key}, {"times", .number = keeper->foreign}, {"message", message});
+}
+
+static void look_at_other(struct secret_keeper *keeper, const struct redis_reply *reply)
+{
+	if (reply->type == REDIS_TEXT)
+		warn(keeper, "other text");
+	else if (reply->type == REDIS_ERROR && redis_error_is(reply->text, "WRONGTYPE"))
+		warn(keeper, "a value of another type");
+	else
+		follow(keeper, reply);
+}
+
+static void replied(struct link_call *call, const struct redis_reply *reply);
+
+static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
+{
+	struct keeper_call *call = &keeper->calls[keeper->said++];
+
+	call->of = keeper;
+	call->link.replied = replied;
+	link_write_words(link_command(keeper->link), words, count);
+	link_sent(keeper->link, &call->link);
+}
+
 static void replied(struct link_call *call, const struct redis_reply *reply)
 {
 	struct secret_keeper *keeper = ((struct keeper_call *)call)->of;
@@ -127,15 +177,20 @@ static void replied(struct link_call *call, const struct redis_reply *reply)
 	struct hash_key key;
 
 	keeper->replied++;
-	if (!reply)
+	if (!reply || !is_get)
 		return;
-	if (is_get && reply->type == REDIS_TEXT && read_key(reply->text, &key)) {
-		adopt(keeper->secrets, &key);
-		keeper->hops = 0;
-		keeper->rest_ns = PERIOD_NS;
-	} else if (is_get) {
-		follow(keeper, reply);
+	if (reply->type != REDIS_TEXT || !read_key(reply->text, &key)) {
+		look_at_other(keeper, reply);
+		return;
 	}
+	adopt(keeper->secrets, &key);
+	keeper->hops = 0;
+	keeper->rest_ns = PERIOD_NS;
+	if (keeper->foreign > 0)
+		log_say(keeper->log, LOG_INFO, "secret_usable", {"store", redis_store_name(keeper->store)},
+		        {"key", keeper->key});
+	keeper->foreign = keeper->warned_ns = 0;
+	say(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)}, 3);
 }
 
 static void take_in(void *context, struct slice bytes)
@@ -144,7 +199,7 @@ static void take_in(void *context, struct slice bytes)
 
 	if (link_in(keeper->link, bytes) != 0)
 		fail(keeper);
-	else if (keeper->replied == CALLS)
+	else if (keeper->replied == keeper->said)
 		hang_up(keeper);
 }
 
@@ -158,16 +213,6 @@ static void lose(void *context, const char *why)
 }
 
 static const struct line_owner owner = {take_in, lose};
-
-static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
-{
-	struct keeper_call *call = &keeper->calls[keeper->said++];
-
-	call->of = keeper;
-	call->link.replied = replied;
-	link_write_words(link_command(keeper->link), words, count);
-	link_sent(keeper->link, &call->link);
-}
 
 static void ask(struct secret_keeper *keeper)
 {
@@ -191,14 +236,14 @@ static void ask(struct secret_keeper *keeper)
 	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
 	    6);
 	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
-	say(keeper, (struct slice[]){SLICE("PEXPIRE"), key, life}, 3);
 	line_send(keeper->line);
 	keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
 }
 
-struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores_item *store,
+struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
                                          struct net_loop *loop)
 {
+	const struct stores_item *store = &stores->items[0];
 	struct secret_keeper *keeper = calloc(1, sizeof *keeper);
 	size_t size = strlen(store->prefix) + sizeof "secret";
 
@@ -206,6 +251,8 @@ struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct s
 		return NULL;
 	keeper->secrets = secrets;
 	keeper->loop = loop;
+	keeper->log = stores->log;
+	keeper->store = store->store;
 	keeper->key = malloc(size);
 	if (!keeper->key || os_random(&keeper->drawn, sizeof keeper->drawn) != 0 ||
 	    redis_url_read(store->url, &keeper->url, NULL) != WEIR_OK) {

@@ -34,8 +34,8 @@ const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
 
 struct secret_keeper;
 
-/** Of a store that is open. NULL: no memory. */
-struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores_item *store,
+/** Of the first of the stores. NULL: no memory. */
+struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
                                          struct net_loop *loop);
 /** Behind the end of the loop. NULL does nothing. */
 void secret_keeper_close(struct secret_keeper *keeper);

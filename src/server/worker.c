@@ -315,8 +315,7 @@ static uint64_t keep_secret(struct worker *worker)
 	if (__builtin_expect(worker->index > 0 || lanes_count(&worker->lanes) == 0, 1))
 		return 0;
 	if (!worker->keeper)
-		worker->keeper =
-		    secret_keeper_open(&worker->shared->secrets, &stores->items[0], worker->loop);
+		worker->keeper = secret_keeper_open(&worker->shared->secrets, stores, worker->loop);
 	return worker->keeper ? secret_keeper_tick(worker->keeper, os_monotonic_ns()) : 0;
 }
 

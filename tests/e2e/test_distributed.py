@@ -263,6 +263,11 @@ def test_a_permit_works_at_every_server(servers, limit, program):
     assert ask(one, ("WEIR.PEEK", "places", "r"))[0][2] == 10
 
 
+def commands_about_secret(redis):
+    """Of which a server says one each time that it looks."""
+    return redis.client.info("commandstats").get("cmdstat_set", {}).get("calls", 0)
+
+
 def test_a_redis_that_forgets_is_told_the_secret_again(servers):
     redis, _ = servers(1)
     secret = until(lambda: redis.client.get("weir:secret"), "the secret")
@@ -270,6 +275,38 @@ def test_a_redis_that_forgets_is_told_the_secret_again(servers):
     redis.client.flushall()
     until(lambda: redis.client.get("weir:secret"), "the secret to come back")
     assert redis.client.get("weir:secret") == secret
+
+
+@pytest.mark.parametrize("kind", ["text", "digits", "list"])
+def test_another_value_in_the_place_of_the_secret_is_told_and_left_alone(servers, serve, kind):
+    """Until it is deleted each server keeps to its own permits; no line repeats it."""
+    redis, [one] = servers(1)
+    until(lambda: redis.client.get("weir:secret"), "the secret")
+    redis.client.delete("weir:secret")
+    value = {"text": "hunter2", "digits": "z" * 32}.get(kind)
+    if value:
+        redis.client.set("weir:secret", value, ex=100)
+    else:
+        redis.client.rpush("weir:secret", "hunter2")
+        redis.client.expire("weir:secret", 100)
+    other = serve("--store", redis.url, config=LIMITS)
+    before = [line for line in other.log if "secret_unusable" in line]  # maybe before it listened
+    line = before[0] if before else other.line_with("secret_unusable")
+    assert f"store={redis.url} key=weir:secret times=1 expected 32 hexadecimal digits, found " in line
+    assert ("found other text" if value else "found a value of another type") in line
+    assert "until the key is deleted" in line
+    asked = commands_about_secret(redis)
+    until(lambda: commands_about_secret(redis) > asked + 2, "the server to look again")
+    assert 0 < redis.client.ttl("weir:secret") <= 100
+    assert not value or redis.client.get("weir:secret") == value
+    redis.client.delete("weir:secret")
+    other.line_with("secret_usable")
+    until(lambda: ask(one, ("WEIR.RESET", "token", "{a} b")) and works_elsewhere(one, other, "token"),
+          "servers to share a secret")
+    assert redis.client.ttl("weir:secret") > 6 * 86400
+    assert [other.stop(), one.stop()] == [0, 0]
+    assert len([line for line in other.log if "secret_unusable" in line]) == 1
+    assert "hunter2" not in "".join(one.log + other.log) and "zzz" not in "".join(one.log + other.log)
 
 
 def test_a_permit_works_at_every_server_of_a_cluster(serve, redis_cluster):
