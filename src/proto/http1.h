@@ -24,6 +24,7 @@
 	X(TRANSFER_ENCODING, "transfer-encoding")                                                      \
 	X(ORIGIN, "origin")                                                                            \
 	X(FETCH_SITE, "sec-fetch-site")                                                                \
+	X(LAST_EVENT_ID, "last-event-id")                                                              \
 	X(FORWARDED_FOR, "x-forwarded-for")                                                            \
 	X(FORWARDED_METHOD, "x-forwarded-method")                                                      \
 	X(FORWARDED_URI, "x-forwarded-uri")                                                            \

@@ -279,6 +279,18 @@ static int read_top(struct http_call *call)
 	return 0;
 }
 
+/* A number that is not ours, as of another server, is none. */
+static int read_events(struct http_call *call)
+{
+	struct request *request = call->fill.request;
+	struct slice last = http1_value(call->reader, call->data, HTTP1_LAST_EVENT_ID, 0);
+
+	if (!last.data || !parse_u64(last, &request->after))
+		request->after = 0;
+	request->close = true; /* the stream ends with the connection */
+	return 0;
+}
+
 static int read_throttle(struct http_call *call)
 {
 	call->fill.request->flags |= HTTP_CRAB;
@@ -318,6 +330,7 @@ static const struct http_route routes[] = {
     ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),
     ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
     ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
+    ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
 #undef ROUTE
 #define ROUTE(path, class, methods, kind, op, read)                                                \
 	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, http_read_##read}

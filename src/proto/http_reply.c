@@ -421,6 +421,13 @@ static void reply_koala(const struct request *request, const struct reply *reply
 	head_finish(&head, request, out, body);
 }
 
+static void reply_events(struct buffer *out)
+{
+	buffer_add_text(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+	                     "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+	                     "Connection: close\r\n\r\n:\n\n");
+}
+
 void http_reply(void *session, const struct request *request, const struct reply *reply,
                 struct buffer *out)
 {
@@ -439,6 +446,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_error(request, error, message, out);
 	else if (request->kind == REQUEST_ADHOC)
 		reply_crab(request, reply, out);
+	else if (request->kind == REQUEST_EVENTS)
+		reply_events(out);
 	else if (request->kind == REQUEST_SHED)
 		reply_shed(request, out);
 	else if (request->kind == REQUEST_REPORT)

@@ -25,6 +25,7 @@ enum request_kind {
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_POLICY,  /* /dump/policy */
 	REQUEST_COUNTERS, /* /dump/counter; the last page */
+	REQUEST_EVENTS,  /* /v1/events: all events from now on; the reply begins a stream of them */
 	REQUEST_SHED,    /* the share that a limit denies from now on */
 	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
 	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
@@ -121,7 +122,10 @@ struct request {
 	struct request_adhoc adhoc;
 	const struct request *items; /* REQUEST_BATCH */
 	size_t item_count;
-	uint64_t top;               /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
+	union {
+		uint64_t top;   /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
+		uint64_t after; /* REQUEST_EVENTS: the last one that the client has; 0: it has none */
+	};
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
 	size_t reply_size;          /* about, of a reply beyond a few hundred bytes; else 0 */
 	struct slice text;

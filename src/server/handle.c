@@ -167,6 +167,21 @@ static void finish_shed(struct worker *worker, struct work *work, struct reply *
 		run_check(work, status);
 }
 
+/* The answer begins a stream (stream.h). */
+static void finish_events(struct worker *worker, struct work *work, struct reply *reply)
+{
+	struct events *events = worker->shared->events;
+	uint64_t after = work->whole->after;
+
+	(void)reply;
+	if (!events_follow(events)) {
+		run_fail(worker, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
+		return;
+	}
+	client_of(work->conn)->event = after > 0 ? sat_add(after, 1) : events_next(events);
+	worker->beginning++;
+}
+
 /* Charges that are known: by the permit that the request names, or by themselves. */
 static void prepare_permit(struct worker *worker, struct work *work, const struct request *r)
 {
@@ -426,6 +441,7 @@ static const struct {
     [REQUEST_TOP] = {prepare_nothing, page_finish},
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
+    [REQUEST_EVENTS] = {prepare_nothing, finish_events},
     [REQUEST_SHED] = {prepare_nothing, finish_shed},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {prepare_key, finish_key},

@@ -30,6 +30,8 @@ struct log {
 	int fd;
 	weir_limit *limit;
 	weir_table *buckets; /* by event */
+	log_heard *heard;    /* NULL: nobody listens */
+	void *context;
 	_Atomic uint64_t dropped;
 	_Atomic uint64_t untold; /* of them, since the last line */
 	pthread_mutex_t mutex; /* of what follows */
@@ -207,15 +209,14 @@ void log_plain(struct log *log, const char *line)
 	hand_over(log, line, strlen(line), 0);
 }
 
-static void add_time(struct buffer *out)
+static void add_time(struct buffer *out, uint64_t at_ns)
 {
-	uint64_t now_ns = os_wall_ns();
-	time_t seconds = (time_t)(now_ns / NS_PER_S);
+	time_t seconds = (time_t)(at_ns / NS_PER_S);
 	char text[sizeof "2026-05-01T12:00:00"];
 	struct tm utc;
 
 	strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
-	buffer_printf(out, "%s.%03uZ", text, (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
+	buffer_printf(out, "%s.%03uZ", text, (unsigned)(at_ns % NS_PER_S / NS_PER_MS));
 }
 
 static void add_quoted(struct buffer *out, const char *text)
@@ -260,14 +261,55 @@ static void add_text(struct buffer *out, const struct log_field *field)
 		add_quoted(out, field->text);
 }
 
+void log_listen(struct log *log, log_heard *heard, void *context)
+{
+	log->heard = heard;
+	log->context = context;
+}
+
+/* A line without its end. */
+struct log_line {
+	uint64_t at_ns;
+	enum log_level level;
+	const char *event;
+	struct log_field untold; /* of number 0: nothing */
+	const struct log_field *fields;
+	size_t count;
+};
+
+static void render(struct buffer *out, enum log_format format, const struct log_line *line)
+{
+	bool json = format == LOG_JSON;
+	void (*add)(struct buffer *out, const struct log_field *field) = json ? add_json : add_text;
+
+	buffer_add_text(out, json ? "{\"time\":\"" : "");
+	add_time(out, line->at_ns);
+	buffer_printf(out, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
+	              level_names[line->level], line->event);
+	if (line->untold.number > 0)
+		add(out, &line->untold);
+	for (size_t i = 0; i < line->count; i++)
+		add(out, &line->fields[i]);
+	if (json)
+		buffer_add(out, "}", 1);
+}
+
+static void tell_listener(const struct log *log, const struct log_line *line)
+{
+	struct buffer json = {0};
+
+	render(&json, LOG_JSON, line);
+	if (!json.failed)
+		log->heard(log->context, line->event, (struct slice){json.data, json.len});
+	buffer_free(&json);
+}
+
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
 {
-	bool json = log->format == LOG_JSON;
-	void (*add)(struct buffer *out, const struct log_field *field) = json ? add_json : add_text;
+	struct log_line line = {os_wall_ns(), level, event, {"dropped"}, fields, n};
 	struct weir_decision decision;
-	struct log_field untold = {"dropped"};
-	struct buffer line = {0};
+	struct buffer text = {0};
 
 	if (weir_acquire(log->buckets, log->limit, event, strlen(event), 1, WEIR_NOW, &decision) ==
 	        WEIR_OK &&
@@ -275,21 +317,16 @@ void log_write(struct log *log, enum log_level level, const char *event,
 		drop(log, 0);
 		return;
 	}
-	buffer_add_text(&line, json ? "{\"time\":\"" : "");
-	add_time(&line);
-	buffer_printf(&line, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
-	              level_names[level], event);
-	untold.number = atomic_exchange_explicit(&log->untold, 0, memory_order_relaxed);
-	if (untold.number > 0)
-		add(&line, &untold);
-	for (size_t i = 0; i < n; i++)
-		add(&line, &fields[i]);
-	buffer_add_text(&line, json ? "}\n" : "\n");
-	if (line.failed)
-		drop(log, untold.number);
+	line.untold.number = atomic_exchange_explicit(&log->untold, 0, memory_order_relaxed);
+	render(&text, log->format, &line);
+	buffer_add(&text, "\n", 1);
+	if (text.failed)
+		drop(log, line.untold.number);
 	else
-		hand_over(log, line.data, line.len, untold.number);
-	buffer_free(&line);
+		hand_over(log, text.data, text.len, line.untold.number);
+	buffer_free(&text);
+	if (log->heard)
+		tell_listener(log, &line);
 }
 
 void log_add_error(struct buffer *out, const char *path, const struct weir_error *error)

@@ -45,6 +45,11 @@ struct log *log_open(enum log_format format, int fd); /* NULL: out of memory */
 /** Waits a second at most for what is not written yet. */
 void log_close(struct log *log);
 
+/** Tells of each event that is logged, as one JSON object, on the thread that logs it. */
+typedef void log_heard(void *context, const char *event, struct slice json);
+/** Before any other thread logs. */
+void log_listen(struct log *log, log_heard *heard, void *context);
+
 /** One line, one write, soon. Any thread. */
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n);

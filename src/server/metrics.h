@@ -88,6 +88,7 @@ struct metrics_now {
 	size_t connections, connections_reserved, connections_max;
 	uint64_t connections_rejected;
 	uint64_t log_lines_dropped;
+	size_t event_streams;
 	struct weir_table_stats table;
 	struct os_usage usage;
 	const struct metrics_store *stores;

@@ -44,6 +44,7 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 	    .connections_max = atomic_load_explicit(&shared->gate.max, memory_order_relaxed),
 	    .connections_rejected = atomic_load_explicit(&shared->gate.rejected, memory_order_relaxed),
 	    .log_lines_dropped = log_dropped(shared->log),
+	    .event_streams = events_followers(shared->events),
 	    .usage = os_usage(),
 	};
 

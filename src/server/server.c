@@ -134,6 +134,20 @@ static int open_main_store(struct server *server, struct weir_error *error)
 	return status;
 }
 
+static void hear(void *context, const char *event, struct slice json)
+{
+	events_add(context, event, json);
+}
+
+/* Loops whose clients follow events have something to write. */
+static void wake_all(void *context)
+{
+	struct server *server = context;
+
+	for (size_t i = 0; i < server->worker_count; i++)
+		net_loop_wake(server->workers[i].loop);
+}
+
 static int open_server(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
@@ -165,11 +179,14 @@ static int open_server(struct server *server, struct weir_error *error)
 		                               shared->metrics, error);
 	if (status == WEIR_OK)
 		status = open_workers(server, error);
+	if (status == WEIR_OK)
+		events_wake(shared->events, wake_all, server);
 	return status;
 }
 
 static void close_server(struct server *server)
 {
+	events_wake(server->shared.events, NULL, NULL);
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
 	free(server->workers);
@@ -181,6 +198,7 @@ static void close_server(struct server *server)
 	switches_close(&server->shared.switches);
 	watch_close(&server->watch);
 	log_close(server->shared.log);
+	events_close(server->shared.events);
 }
 
 static bool same_address(const struct net_address *a, const struct net_address *b)
@@ -315,8 +333,7 @@ static int reload_config(struct server *server, struct server_config *config,
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_succeed(&server->config, config);
 	apply_connections(server);
-	for (size_t i = 0; i < server->worker_count; i++)
-		net_loop_wake(server->workers[i].loop);
+	wake_all(server);
 	waitlist_wake_all(&shared->table->waiting); /* what they wait for may be granted now */
 	return WEIR_OK;
 }
@@ -519,6 +536,13 @@ int server_run(const struct settings *flags)
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}
+	server.shared.events = events_open();
+	if (!server.shared.events) {
+		log_close(server.shared.log);
+		fputs("weir: out of memory\n", stderr);
+		return 1;
+	}
+	log_listen(server.shared.log, hear, server.shared.events);
 	if (server.settings.file_count > 0 && !watch_open(&server.watch))
 		log_say(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
 	if (status == WEIR_OK)

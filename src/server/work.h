@@ -18,6 +18,7 @@
 #include "proto/codec.h"
 #include "server/adhoc.h"
 #include "server/config.h"
+#include "server/events.h"
 #include "server/lanes.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -36,6 +37,7 @@ struct worker_shared {
 	struct metrics *metrics;
 	struct top *top;
 	struct log *log;
+	struct events *events; /* the log's */
 	struct stores stores;
 	struct secrets secrets; /* of permits */
 	struct switches switches;
@@ -48,6 +50,7 @@ struct worker_shared {
 
 struct held;
 struct parked;
+struct stream;
 
 /* The server's part of a connection. */
 struct client {
@@ -56,6 +59,7 @@ struct client {
 	size_t weight;               /* about how many steps it would bring */
 	bool is_next;                /* it has waited, and has leave */
 	struct held *first, **last; /* its works that are not answered, see hold.h */
+	uint64_t event;             /* the number of the first one that it is told of, if it follows */
 	size_t coming;              /* about how many bytes of replies the batch has for it */
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
@@ -132,6 +136,8 @@ struct worker {
 	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
 	uint64_t poll_ns;                  /* when some do; 0: there are none */
 	struct client *crowd, **crowd_end; /* see crowd.h */
+	size_t beginning;       /* streams that the batch begins; see stream.h */
+	struct stream *streams;
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */

@@ -14,6 +14,7 @@
 #include "server/park.h"
 #include "server/queue.h"
 #include "server/run.h"
+#include "server/stream.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE   256
@@ -101,6 +102,8 @@ static void answer(struct worker *worker)
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	pipeline_run((struct pipeline){worker->count, {fetch, locate, decide}}, worker->count, worker);
 	hand_over(worker);
+	if (__builtin_expect(worker->beginning > 0, 0))
+		stream_begin(worker);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->start_ns), worker->count);
 	metrics_observe(metrics, METRICS_TURN, worker->count, 1);
@@ -336,6 +339,7 @@ static void on_turn(void *context)
 		hold_give_up(worker);
 		lanes_stop(&worker->lanes);
 	}
+	stream_run(worker);
 	due_ns = earlier(hold_run(worker), worker->poll_ns);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {

@@ -98,6 +98,7 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/metrics GET HEAD ask\n"
 	              "/v1/limits GET HEAD admin\n"
 	              "/v1/top GET HEAD admin\n"
+	              "/v1/events GET admin\n"
 	              "/rule/browse GET POST ask\n"
 	              "/rule/update GET POST ask\n"
 	              "/rule/browse_complete GET POST ask\n"

@@ -1,0 +1,179 @@
+"""/v1/events: what happens, as it happens, by server-sent events."""
+
+import contextlib
+import json
+import re
+import socket
+
+import pytest
+
+from harness import PATIENCE, Wire, until
+
+CONFIG = """
+limits:
+  relief: { algorithm: random, deny: 0 }
+  one: { algorithm: token_bucket, rate: 1/h }
+"""
+STREAMS = 64
+
+
+class Follower:
+    """A client that reads a stream of events by the rules of the HTML standard."""
+
+    def __init__(self, server, last=None, before=b""):
+        self.socket = socket.create_connection(("127.0.0.1", server.http), timeout=PATIENCE)
+        header = f"Last-Event-ID: {last}\r\n" if last is not None else ""
+        self.socket.sendall(
+            before + f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def head(self):
+        lines = []
+        while (line := self.file.readline().rstrip(b"\r\n")):
+            lines.append(line.decode())
+        return lines
+
+    def event(self):
+        """(id, name, data); comments are skipped. None: the stream has ended."""
+        found = {}
+        while True:
+            line = self.file.readline()
+            if not line:
+                return None
+            line = line.decode().rstrip("\n")
+            if not line and found:
+                return found.get("id"), found["event"], json.loads(found["data"])
+            if line and not line.startswith(":"):
+                name, value = line.split(": ", 1)
+                found[name] = value
+
+    def named(self, name):
+        while (event := self.event())[1] != name:
+            pass
+        return event
+
+
+def shed(server, deny):
+    assert server.post("/v1/shed", {"limit": "relief", "deny": deny}).status == 200
+
+
+def test_events_come_as_they_happen(serve):
+    server = serve(config=CONFIG)
+    with Follower(server) as one, Follower(server) as other:
+        for follower in (one, other):
+            head = follower.head()
+            assert head[0] == "HTTP/1.1 200 OK" and "Content-Type: text/event-stream" in head
+        shed(server, 0.5)
+        for follower in (one, other):
+            number, name, data = follower.event()
+            assert name == data["event"] == "shed" and data["deny"] == "0.5"
+            assert data["by"] == "127.0.0.1" and data["level"] == "info"
+        server.reload(CONFIG + "  fresh: { algorithm: token_bucket, rate: 1/s }\n")
+        following, _, data = one.named("reloaded")
+        assert int(following) > int(number) and data["limits"] == 3
+        server.reload("limits: [")
+        assert one.named("reload_failed")[2]["level"] == "error"
+
+
+def test_who_comes_back_goes_on_where_it_was(serve):
+    server = serve(config=CONFIG)
+    with Follower(server) as follower:
+        follower.head()
+        shed(server, 0.1)
+        last = follower.event()[0]
+    shed(server, 0.2)
+    shed(server, 0.3)
+    with Follower(server, last) as follower:
+        follower.head()
+        assert [follower.event()[2]["deny"] for _ in range(2)] == ["0.2", "0.3"]
+    with Follower(server, "of-another-server") as follower:
+        follower.head()
+        shed(server, 0.4)
+        assert follower.event()[2]["deny"] == "0.4"
+
+
+def test_the_stream_comes_behind_the_answers_before_it_and_ends_the_requests(serve, key):
+    server = serve(config=CONFIG + "  queue: { algorithm: pacer, rate: 10/s, slack: 0 }\n")
+    ask = f"GET /v1/acquire/queue?key={key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    with Follower(server, before=2 * ask) as follower:
+        follower.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        shed(server, 0.1)
+        for _ in range(2):
+            assert follower.head()[0] == "HTTP/1.1 200 OK"
+            body = follower.file.read(follower_length(follower))
+            assert json.loads(body)["allowed"]
+        assert "Content-Type: text/event-stream" in follower.head()
+        shed(server, 0.2)
+        assert follower.named("shed")[2]["deny"] in ("0.1", "0.2")
+
+
+def follower_length(follower):
+    """Of a decision: JSON without nesting."""
+    peeked = follower.file.peek()
+    return peeked.index(b"}") + 1
+
+
+def test_others_are_served_while_many_follow_and_no_more_than_so_many(serve, key):
+    server = serve(config=CONFIG)
+    with contextlib.ExitStack() as stack:
+        followers = [stack.enter_context(Follower(server)) for _ in range(STREAMS)]
+        for follower in followers:
+            assert follower.head()[0] == "HTTP/1.1 200 OK"
+        refused = server.get("/v1/events")
+        assert refused.status == 503 and "follow" in refused.json["error"]["message"]
+        assert server.get(f"/v1/acquire/one?key={key}").json["allowed"]
+        shed(server, 0.5)
+        for follower in followers:
+            assert follower.event()[1] == "shed"
+        assert "weir_event_streams 64\n" in server.get("/metrics").text
+    until(lambda: "weir_event_streams 0\n" in server.get("/metrics").text, "all to be gone")
+    with Follower(server) as follower:
+        assert follower.head()[0] == "HTTP/1.1 200 OK"
+
+
+def test_a_follower_that_reads_nothing_costs_others_nothing(serve):
+    server = serve(config=CONFIG)
+    with Follower(server) as deaf, Follower(server) as follower, Wire(server.resp) as wire:
+        follower.head()
+        told = missed = 0
+        for i in range(3000):  # beyond a hundred, and ten a second, the log drops them
+            assert wire.command("WEIR.SHED", "relief", str(i / 4000)) == b"+OK"
+        assert follower.named("shed")[2]["deny"] == "0"
+        assert deaf.head()[0] == "HTTP/1.1 200 OK"
+        while told + missed < 50:
+            _, name, data = deaf.event()
+            told += name == "shed"
+            missed += data["count"] if name == "missed" else 0
+
+
+def test_a_stop_ends_the_streams(serve):
+    server = serve(config=CONFIG)
+    with Follower(server) as follower:
+        follower.head()
+        assert server.stop() == 0
+        names = []
+        while (event := follower.event()):
+            names.append(event[1])
+        assert names in ([], ["stopping"])
+
+
+@pytest.mark.parametrize("request_line, status", [
+    ("POST /v1/events", 405), ("HEAD /v1/events", 405), ("GET /v1/events/", 404)])
+def test_only_get_follows(serve, request_line, status):
+    server = serve(config=CONFIG)
+    method, path = request_line.split()
+    assert server.get(path, method=method).status == status
+
+
+def test_only_an_operator_follows(serve):
+    server = serve(config=CONFIG)
+    for headers in ({"Via": "1.1 proxy"}, {"Origin": "http://elsewhere.example"}):
+        assert server.get("/v1/events", headers).status == 403
+    assert re.search(r"^weir_event_streams 0$", server.get("/metrics").text, re.M)
