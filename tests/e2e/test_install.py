@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 	weir_limit *limit;
 	weir_table *table;
 	if (argc < 2 ||
-	    weir_redis_open(&(struct weir_redis_options){.url = argv[1], .timeout_ns = 1000000000}, &table, &error) ||
+	    weir_redis_open(&(struct weir_redis_options){.url = argv[1], .timeout_ns = 30000000000}, &table, &error) ||
 	    weir_limit_open(&(struct weir_limit_options){.rate = {2, 1, WEIR_HOUR}}, &limit, &error))
 		return 1;
 	struct weir_redis_stats before, after;
