@@ -66,7 +66,7 @@ static void read_dictionary(struct bench *bench, struct buffer *text, const char
 	uint64_t resident = measure_resident_bytes(), start = measure_now_ns();
 
 	if (text->failed ||
-	    dictionary_read((struct slice){text->data, text->len}, &bench->dictionary, NULL) != 0)
+	    dictionary_read((struct slice){text->data, text->len}, NULL, &bench->dictionary, NULL) != 0)
 		exit(1);
 	printf("%s_load %.2f ms\n", name, (double)(measure_now_ns() - start) / 1e6);
 	printf("%s_memory %.2f bytes\n", name,

@@ -1,25 +1,108 @@
 /* dictionary.c: the file of a dictionary, beside the file that names it. */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "readers/phrase.h"
 #include "readers/source.h"
+#include "rules/remark.h"
 
-int read_dictionary_file(struct weir_config *config, const char *directory, const char *name,
-                         const struct dictionary **out, struct weir_error *error)
+/* The remarks about a file. */
+struct remarks {
+	struct weir_config *config;
+	const char *path;
+	size_t wrong; /* lines */
+	bool no_memory;
+};
+
+static void tell(void *context, const struct weir_error *error)
 {
-	bool is_beside = directory && directory[0] != '\0' && name[0] != '/';
-	size_t before = is_beside ? strlen(directory) + 1 : 0, len = strlen(name);
-	char *path = arena_alloc(&config->arena, before + len + 1);
+	struct remarks *remarks = context;
 
-	*out = NULL;
+	if (remarks->wrong++ < SOURCE_WRONG_LINES_MAX &&
+	    remark_add(remarks->config, REMARK_ERROR(remarks->path, error->line, error->column), "%s",
+	               error->message) != WEIR_OK)
+		remarks->no_memory = true;
+}
+
+/* Beside the file that names it, or in the working directory. NULL: no memory. */
+static const char *path_of(struct weir_config *config, const char *directory, struct slice name)
+{
+	bool is_beside = directory && directory[0] != '\0' && name.data[0] != '/';
+	size_t before = is_beside ? strlen(directory) + 1 : 0;
+	char *path = arena_alloc(&config->arena, before + name.len + 1);
+
 	if (!path)
-		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+		return NULL;
 	if (is_beside) {
 		memcpy(path, directory, before - 1);
 		path[before - 1] = '/';
 	}
-	memcpy(path + before, name, len);
-	if (is_beside && access(path, F_OK) != 0 && access(name, F_OK) == 0)
+	memcpy(path + before, name.data, name.len);
+	path[before + name.len] = '\0';
+	if (is_beside && access(path, F_OK) != 0 && access(path + before, F_OK) == 0)
 		path += before;
-	return weir_private_config_dictionary(config, path, out, error);
+	return path;
+}
+
+/* NULL: it was not opened yet. */
+static const struct rules_dictionary *find(const struct weir_config *config, const char *path)
+{
+	const struct rules_dictionary *item = config->dictionaries;
+
+	while (item && strcmp(item->path, path) != 0)
+		item = item->next;
+	return item;
+}
+
+/* What is said of a file as a whole. */
+static void tell_of_all(struct remarks *remarks)
+{
+	const struct rules_dictionary *item = find(remarks->config, remarks->path);
+	int status = WEIR_OK;
+
+	if (remarks->wrong > SOURCE_WRONG_LINES_MAX)
+		status = remark_add(remarks->config, REMARK_ERROR(remarks->path, 0, 0),
+		                    "expected fewer lines that are wrong, found %zu more",
+		                    remarks->wrong - SOURCE_WRONG_LINES_MAX);
+	else if (item && item->dictionary && item->count == 0)
+		status = remark_add(remarks->config, REMARK_WARNING(remarks->path, 0, 0),
+		                    "expected words or addresses, one to a line, found none: no value is "
+		                    "in this dictionary");
+	remarks->no_memory |= status != WEIR_OK;
+}
+
+/* The error at the place that names the file. */
+static int cannot_read(struct slice name, const struct weir_error *why, size_t wrong,
+                       struct weir_error *error)
+{
+	char line[32] = "", more[48] = "";
+
+	if (why->line > 0)
+		snprintf(line, sizeof line, "line %u: ", why->line);
+	if (wrong > 1)
+		snprintf(more, sizeof more, " (and %zu more)", wrong - 1);
+	return error_set(error, why->status, "expected a dictionary, found %s: %s%s%s",
+	                 phrase_quote(name).text, line, why->message, more);
+}
+
+int read_dictionary_file(struct weir_config *config, const char *directory, struct slice name,
+                         const struct dictionary **out, struct weir_error *error)
+{
+	struct remarks remarks = {.config = config, .path = path_of(config, directory, name)};
+	const struct dictionary_teller teller = {tell, &remarks};
+	struct weir_error why = {0};
+	int status = WEIR_ENOMEM;
+	bool is_known;
+
+	*out = NULL;
+	if (remarks.path) {
+		is_known = find(config, remarks.path);
+		status = weir_private_config_dictionary(config, remarks.path, &teller, out, &why);
+		if (!is_known)
+			tell_of_all(&remarks);
+	}
+	if (status == WEIR_ENOMEM || remarks.no_memory)
+		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+	return status == WEIR_OK ? status : cannot_read(name, &why, remarks.wrong, error);
 }

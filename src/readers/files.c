@@ -4,6 +4,8 @@
  * Our own file is read first, wherever it stands among the others, for it has settings that they
  * are read by. The rules are in the order of the files.
  */
+#include <sys/stat.h>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "readers/koala.h"
@@ -160,7 +162,44 @@ static int list_files(struct weir_config *config, const struct weir_config_files
 	return WEIR_OK;
 }
 
-static int read_files(struct weir_config *config, const struct weir_config_files *files)
+/* By whichever name. */
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat one, other;
+
+	return strcmp(a, b) == 0 || (stat(a, &one) == 0 && stat(b, &other) == 0 &&
+	                             one.st_dev == other.st_dev && one.st_ino == other.st_ino);
+}
+
+/* The same files, each once. ENOMEM, or EINVAL where one was there twice. */
+static int each_once(struct weir_config *config, struct weir_config_files *files)
+{
+	const char **paths = arena_array(&config->arena, files->count, sizeof *paths);
+	size_t count = 0;
+	int status = WEIR_OK;
+
+	if (!paths)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < files->count && status != WEIR_ENOMEM; i++) {
+		const char *path = arena_copy(&config->arena, slice_of(files->paths[i]));
+		size_t j = 0;
+
+		while (path && j < count && !is_same_file(paths[j], path))
+			j++;
+		if (path && j == count)
+			paths[count++] = path;
+		else if (!path || remark_add(config, REMARK_ERROR(path, 0, 0),
+		                             "expected each file once, found it twice") != WEIR_OK)
+			status = WEIR_ENOMEM;
+		else
+			status = WEIR_EINVAL;
+	}
+	files->paths = paths;
+	files->count = count;
+	return status;
+}
+
+static int read_each(struct weir_config *config, const struct weir_config_files *files)
 {
 	struct own own = {0};
 	int status = list_files(config, files) ?: read_own(config, files, &own);
@@ -175,6 +214,13 @@ static int read_files(struct weir_config *config, const struct weir_config_files
 			status = first_of(status, put_own_rules(config, &own));
 	}
 	return status;
+}
+
+static int read_files(struct weir_config *config, struct weir_config_files files)
+{
+	int status = each_once(config, &files);
+
+	return status == WEIR_ENOMEM ? status : first_of(status, read_each(config, &files));
 }
 
 /* The first error of all, in words. */
@@ -226,7 +272,7 @@ int weir_config_read_files(const struct weir_config_files *files, weir_config **
 		return no_memory(error);
 	config->file_told = files->file;
 	config->file_context = files->context;
-	return finish(config, read_files(config, files), files, out, error);
+	return finish(config, read_files(config, *files), files, out, error);
 }
 
 int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error)

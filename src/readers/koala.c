@@ -29,9 +29,11 @@ unsigned koala_column(const struct koala *koala, const char *at)
 __attribute__((format(printf, 4, 0))) static void
 remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
 {
+	/* Else it would take as long as the line is, for nothing. */
+	bool is_kept = koala->config->remarks.count <= REMARKS_MAX;
 	const struct weir_config_remark about = {.path = koala->file,
 	                                         .line = at ? koala->line_number : 0,
-	                                         .column = at ? koala_column(koala, at) : 0,
+	                                         .column = at && is_kept ? koala_column(koala, at) : 0,
 	                                         .is_error = is_error};
 	char text[512];
 
@@ -117,8 +119,7 @@ static struct slice before_comment(struct slice line)
 static void open_dictionary(struct koala *koala, struct slice name, struct koala_dictionary *out)
 {
 	char *copy = koala_copy(koala, name);
-	struct weir_error error = {0};
-	char line[32] = "";
+	struct weir_error error;
 	int status;
 
 	if (!copy)
@@ -126,13 +127,10 @@ static void open_dictionary(struct koala *koala, struct slice name, struct koala
 	out->value.test = RULES_LISTED;
 	out->value.text = (struct slice){copy, name.len};
 	status =
-	    read_dictionary_file(koala->config, koala->directory, copy, &out->value.dictionary, &error);
+	    read_dictionary_file(koala->config, koala->directory, name, &out->value.dictionary, &error);
 	koala->no_memory |= status == WEIR_ENOMEM;
-	if (error.line > 0)
-		snprintf(line, sizeof line, "line %u: ", error.line);
 	if (status != WEIR_OK)
-		koala_error(koala, name.data, "expected a dictionary, found %s: %s%s",
-		            phrase_quote(name).text, line, error.message);
+		koala_error(koala, name.data, "%s", error.message);
 	buffer_add(&koala->dictionaries, out, sizeof *out);
 }
 
@@ -173,15 +171,70 @@ static enum section section_named(struct slice line)
 	return section;
 }
 
-static enum section read_header(struct koala *koala, struct slice line, enum section now)
+static struct slice singular(struct slice word)
+{
+	word.len -= word.len > 0 && (word.data[word.len - 1] | 32) == 's';
+	return word;
+}
+
+/* The section of a header that is written wrongly: [rules, [Result]; SECTIONS: it is none. */
+static enum section section_meant(struct slice line)
+{
+	struct slice word = slice_trim(slice_cut(&line, '#'));
+	bool has_bracket = slice_skip(&word, SLICE("["));
+	enum section section = DICTS;
+
+	if (word.len > 0 && word.data[word.len - 1] == ']') {
+		word.len--;
+		has_bracket = true;
+	}
+	word = slice_trim(word);
+	for (; section < SECTIONS; section++) {
+		struct slice name = {headers[section].data + 1, headers[section].len - 2};
+
+		if (slice_equal(word, name) ||
+		    (has_bracket && slice_equal_nocase(singular(word), singular(name))))
+			break;
+	}
+	return section;
+}
+
+/* The section that has lines like this, if that shows; else BEFORE. */
+static enum section section_like(struct slice line)
+{
+	struct slice head = slice_trim(slice_cut(&line, ':'));
+	uint64_t number;
+
+	line = slice_trim(line);
+	if (slice_equal(head, SLICE("rule")) && slice_skip(&line, SLICE("[")))
+		return RULES;
+	return parse_u64(head, &number) && slice_skip(&line, SLICE("{")) ? RESULT : BEFORE;
+}
+
+/* The section of a line, whose header may be missing. `*is_header`: the line is one. */
+static enum section find_section(struct koala *koala, struct slice line, enum section now,
+                                 bool *is_header)
 {
 	enum section next = section_named(line);
+	bool is_right = next > now;
 
-	if (next == SECTIONS || next <= now)
+	if (next == SECTIONS) {
+		is_right = false;
+		next = section_meant(line);
+	}
+	*is_header = next < SECTIONS;
+	if (!*is_header) {
+		next = section_like(line);
+		if (next <= now)
+			return now;
+	}
+	if (!is_right)
 		koala_expected(koala, line, ORDER);
+	if (next == RULES)
+		koala->rules_line = koala->line_number;
 	if (next == RESULT)
 		koala->result_line = koala->line_number;
-	return next == SECTIONS ? now : next;
+	return next;
 }
 
 static void read_line(struct koala *koala, struct slice line, enum section section)
@@ -191,13 +244,16 @@ static void read_line(struct koala *koala, struct slice line, enum section secti
 		read_dictionary(koala, line);
 		break;
 	case RULES:
+		koala->has_rules = true;
 		koala_read_rule(koala, line);
 		break;
 	case RESULT:
 		koala_read_result(koala, line);
 		break;
 	default:
-		koala_expected(koala, line, ORDER);
+		if (!koala->has_strays)
+			koala_expected(koala, line, ORDER);
+		koala->has_strays = true;
 		break;
 	}
 }
@@ -224,6 +280,7 @@ static void read_lines(struct koala *koala, struct slice text)
 	while (text.len > 0 && !koala->no_memory) {
 		struct slice line;
 		const char *strange;
+		bool is_header;
 
 		koala->line = slice_cut(&text, '\n');
 		koala->line_number++;
@@ -235,18 +292,29 @@ static void read_lines(struct koala *koala, struct slice text)
 			koala_error(koala, strange,
 			            "expected text in UTF-8 without control characters, found the byte 0x%02x",
 			            (unsigned char)*strange);
+			koala->has_rules = koala->lost_conditions = koala->lost_result = true;
 			continue;
 		}
 		line = slice_trim(line);
 		if (koala_ends(line))
 			continue;
-		if (*line.data == '[')
-			section = read_header(koala, line, section);
-		else
+		section = find_section(koala, line, section, &is_header);
+		if (!is_header)
 			read_line(koala, line, section);
 	}
 	if (koala->result_line == 0)
 		koala_error(koala, NULL, "expected the section [result], found none");
+}
+
+static void warn_of_no_rules(struct koala *koala)
+{
+	if (koala->has_rules || koala->has_strays)
+		return;
+	if (koala->rules_line == 0)
+		koala_warning(koala, NULL, "expected the section [rules], found none");
+	else if (remark_add(koala->config, REMARK_WARNING(koala->file, koala->rules_line, 1),
+	                    "expected rules in the section [rules], found none") != WEIR_OK)
+		koala->no_memory = true;
 }
 
 const struct koala_result *koala_result(const struct koala *koala, uint64_t number)
@@ -271,7 +339,7 @@ static void take_results(struct koala *koala)
 
 		if (result)
 			*fields[number] = result->whole;
-		else if (koala->result_line > 0 &&
+		else if (koala->result_line > 0 && !koala->lost_result &&
 		         remark_add(koala->config, REMARK_ERROR(koala->file, koala->result_line, 1),
 		                    "expected result %u, the answer to a request that %s, found none",
 		                    (unsigned)number, uses[number]) != WEIR_OK)
@@ -285,7 +353,7 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 	struct buffer text = {0};
 
 	if (!result) {
-		if (koala->result_line > 0 &&
+		if (koala->result_line > 0 && !koala->lost_result &&
 		    remark_add(koala->config,
 		               REMARK_ERROR(koala->file, rule->result_line, rule->result_column),
 		               "expected a result that the section [result] has, found %llu",
@@ -309,7 +377,7 @@ static void warn_of_unused(struct koala *koala)
 	const struct koala_dictionary *all = koala_dictionaries(koala, &count);
 
 	for (size_t i = 0; i < count; i++)
-		if (!all[i].is_used &&
+		if (!all[i].is_used && !koala->lost_conditions &&
 		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
 		               "expected a rule that asks the dictionary %s, found none",
 		               phrase_quote(all[i].name).text) != WEIR_OK)
@@ -367,6 +435,7 @@ int koala_read(struct weir_config *config, const struct source *source)
 	take_results(&koala);
 	add_to_config(&koala);
 	warn_of_unused(&koala);
+	warn_of_no_rules(&koala);
 	config->order = RULES_FIRST;
 	koala.no_memory |= koala.dictionaries.failed || koala.rules.failed || koala.results.failed;
 	buffer_free(&koala.dictionaries);

@@ -43,9 +43,14 @@ struct koala {
 	const char *file, *directory; /* of the source */
 	struct slice line;     /* the one that is read */
 	unsigned line_number;
-	unsigned result_line;                       /* where that section begins; 0: nowhere yet */
+	unsigned rules_line, result_line;           /* where these sections begin; 0: nowhere yet */
 	struct buffer dictionaries, rules, results; /* arrays of these structs */
 	bool no_memory;
+	/* Of what could not be read nothing is said that follows from its absence. */
+	bool has_strays;      /* lines before the first section */
+	bool has_rules;       /* lines of that section */
+	bool lost_conditions; /* of a rule */
+	bool lost_result;
 };
 
 /**
@@ -68,6 +73,10 @@ void koala_warning(struct koala *koala, const char *at, const char *format, ...)
 void koala_expected(struct koala *koala, struct slice found, const char *what);
 /** The column of `at` in the line. */
 unsigned koala_column(const struct koala *koala, const char *at);
+
+/** Warns of a text of a condition that was hardly meant as text. Whether it did. */
+bool koala_doubt(struct koala *koala, struct slice text, bool is_first,
+                 const struct rules_condition *condition);
 
 /** A whole number from `min` to `max`; else an error, and false. */
 bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max,

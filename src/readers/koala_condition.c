@@ -25,10 +25,10 @@ static struct rules_value *add_values(struct koala *koala, size_t count,
 	return values;
 }
 
-static void read_value(struct koala *koala, struct slice text, const char *attribute,
-                       struct rules_value *out)
+static void read_value(struct koala *koala, struct slice text, bool is_first,
+                       const struct rules_condition *condition, struct rules_value *out)
 {
-	bool is_ip = strcmp(attribute, "ip") == 0;
+	bool is_ip = strcmp(condition->attribute, "ip") == 0;
 	const char *expected, *copy = koala_copy(koala, text);
 
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, copy ? text.len : 0}};
@@ -39,6 +39,8 @@ static void read_value(struct koala *koala, struct slice text, const char *attri
 		out->text = SLICE("*"); /* as in YAML */
 	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
 		koala_expected(koala, text, expected);
+	} else if (out->test == RULES_EQUAL && koala_doubt(koala, text, is_first, condition)) {
+		return; /* and it is told */
 	} else if (is_ip && out->test == RULES_EQUAL) {
 		koala_warning(koala, text.data,
 		              "expected an address, or a form of several, found %s: no "
@@ -57,7 +59,7 @@ static void read_list(struct koala *koala, struct slice text, struct rules_condi
 		count += text.data[i] == ',';
 	values = add_values(koala, count, out);
 	for (size_t i = 0; values && i < count; i++)
-		read_value(koala, slice_trim(slice_cut(&text, ',')), out->attribute, &values[i]);
+		read_value(koala, slice_trim(slice_cut(&text, ',')), i == 0, out, &values[i]);
 }
 
 static void read_bound(struct koala *koala, struct slice text, struct rules_condition *out,
@@ -164,6 +166,8 @@ static bool read_condition(struct koala *koala, struct slice text, struct rules_
 		return false;
 	}
 	out->attribute = read_name(koala, slice_trim((struct slice){text.data, length}));
+	out->line = koala->line_number;
+	out->column = koala_column(koala, text.data);
 	length += operator->text.len;
 	values = slice_trim((struct slice){text.data + length, text.len - length});
 	*combined = cut_combined(&values);
@@ -226,6 +230,8 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 {
 	struct rules_condition conditions[WEIR_ATTRIBUTES_MAX] = {0}, *copy;
 	bool combined[WEIR_ATTRIBUTES_MAX];
+	const char *begin = text.data;
+	bool has_any = false;
 	size_t n = 0;
 
 	while (text.len > 0) {
@@ -233,6 +239,7 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 
 		if (part.len == 0)
 			continue;
+		has_any = true;
 		if (n == WEIR_ATTRIBUTES_MAX) {
 			koala_error(koala, part.data, "expected at most %d conditions, found more",
 			            WEIR_ATTRIBUTES_MAX);
@@ -240,6 +247,9 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 		}
 		n += read_condition(koala, part, &conditions[n], &combined[n]);
 	}
+	if (!has_any)
+		koala_warning(koala, begin,
+		              "expected conditions, found none: the rule applies to every request");
 	copy = arena_array(&koala->config->arena, n, sizeof *copy);
 	if (!copy) {
 		koala->no_memory = true;

@@ -52,7 +52,7 @@ static bool read_number(struct koala *koala, struct slice text, uint64_t *out)
 	if (koala->results.len / sizeof(struct koala_result) == KOALA_RESULTS_MAX)
 		koala_error(koala, text.data, "expected at most %d results, found more", KOALA_RESULTS_MAX);
 	else if (!koala_number(koala, text, 0, INT64_MAX, out))
-		return false;
+		koala->lost_result = true;
 	else if (koala_result(koala, *out))
 		koala_error(koala, text.data, "expected each result once, found %llu again",
 		            (unsigned long long)*out);
@@ -72,6 +72,7 @@ void koala_read_result(struct koala *koala, struct slice text)
 
 	if (!memchr(text.data, ':', text.len)) {
 		koala_expected(koala, text, "a result such as 2 : { \"Ret_type\":2 }");
+		koala->lost_result = true;
 		return;
 	}
 	compact.rest = text;

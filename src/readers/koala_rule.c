@@ -197,15 +197,31 @@ static bool read_answer(struct koala *koala, struct reading *rule, struct koala_
 	return true;
 }
 
+/* The [ that stands in one of the first parts, whose ] is missing; NULL: there is none. */
+static const char *find_unclosed(const struct reading *rule, enum part count)
+{
+	const char *found = NULL;
+
+	for (enum part i = 0; i < count && !found; i++)
+		found = memchr(rule->parts[i].data, '[', rule->parts[i].len);
+	return found;
+}
+
 /* The text between brackets, of each of the four parts. */
 static bool cut_parts(struct koala *koala, struct slice text, struct reading *rule)
 {
 	for (enum part i = 0; i < PARTS; i++) {
 		text = slice_trim(text);
 		if (text.len == 0 || *text.data != '[' || !memchr(text.data, ']', text.len)) {
-			koala_error(koala, text.data,
-			            "expected four parts [method] [conditions] [thresholds] [answer], found %u",
-			            (unsigned)i);
+			const char *unclosed = find_unclosed(rule, i);
+
+			if (unclosed)
+				koala_error(koala, unclosed, "expected ] before the next part of a rule, found [");
+			else
+				koala_error(
+				    koala, text.data,
+				    "expected four parts [method] [conditions] [thresholds] [answer], found %u",
+				    (unsigned)i);
 			return false;
 		}
 		slice_skip(&text, SLICE("["));
@@ -222,14 +238,14 @@ void koala_read_rule(struct koala *koala, struct slice text)
 	struct reading rule = {0};
 	struct koala_rule out = {0};
 	struct slice rest = text;
-	bool good;
+	bool good, is_rule = slice_equal(slice_trim(slice_cut(&rest, ':')), SLICE("rule"));
 
-	if (!slice_equal(slice_trim(slice_cut(&rest, ':')), SLICE("rule"))) {
+	if (!is_rule)
 		koala_expected(koala, text, "rule : [method] [conditions] [thresholds] [answer]");
+	if (!is_rule || !cut_parts(koala, rest, &rule)) {
+		koala->lost_conditions = true;
 		return;
 	}
-	if (!cut_parts(koala, rest, &rule))
-		return;
 	if (koala->rules.len / sizeof out == KOALA_RULES_MAX) {
 		koala_error(koala, text.data, "expected at most %d rules, found more", KOALA_RULES_MAX);
 		return;

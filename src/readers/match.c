@@ -151,24 +151,19 @@ static int read_value(struct reader *reader, const char *attribute, const yaml_n
 
 static int read_dictionary(struct reader *reader, const yaml_node_t *node, struct rules_value *out)
 {
-	struct weir_error why = {0};
+	struct weir_error why;
 	struct slice name = node_slice(node);
-	char *copy = arena_copy(&reader->config->arena, name), line[32] = "";
+	char *copy = arena_copy(&reader->config->arena, name);
 	int status;
 
 	if (name.len == 0 || memchr(name.data, '\0', name.len))
 		return node_expected(reader, node, "the name of a file");
 	*out = (struct rules_value){.test = RULES_LISTED, .text = {copy, name.len}};
-	status = copy ? read_dictionary_file(reader->config, reader->directory, copy, &out->dictionary, &why)
+	status = copy ? read_dictionary_file(reader->config, reader->directory, name, &out->dictionary, &why)
 	              : WEIR_ENOMEM;
-	if (status == WEIR_OK)
-		return WEIR_OK;
 	if (status == WEIR_ENOMEM)
 		return node_no_memory(reader);
-	if (why.line > 0)
-		snprintf(line, sizeof line, "line %u: ", why.line);
-	return node_error(reader, node, "expected a dictionary, found %s: %s%s", node_found(node).text,
-	                  line, why.message);
+	return status == WEIR_OK ? status : node_error(reader, node, "%s", why.message);
 }
 
 /* What the values of a condition are, and what stands before each. */
@@ -230,7 +225,9 @@ static int read_values(struct reader *reader, const yaml_node_t *node, enum valu
 	*condition = (struct rules_condition){.attribute = conditions->attribute,
 	                                      .values = values,
 	                                      .value_count = count,
-	                                      .negated = negated || kind == VALUES_NEGATED};
+	                                      .negated = negated || kind == VALUES_NEGATED,
+	                                      .line = (unsigned)node->start_mark.line + 1,
+	                                      .column = (unsigned)node->start_mark.column + 1};
 	return status;
 }
 

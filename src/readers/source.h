@@ -10,11 +10,14 @@ struct source {
 	const char *directory; /* that names of files are relative to; NULL: the working one */
 };
 
+#define SOURCE_WRONG_LINES_MAX 100 /* of a dictionary that have remarks */
+
 /**
  * The dictionary of a file whose name is relative to `directory`, or to the working directory where
- * that is NULL, or has no such file. Errors as of dictionary_open.
+ * that is NULL, or has no such file. Errors as of dictionary_open, in words that name the file.
+ * Remarks tell its wrong lines, and that it is empty.
  */
-int read_dictionary_file(struct weir_config *config, const char *directory, const char *name,
+int read_dictionary_file(struct weir_config *config, const char *directory, struct slice name,
                          const struct dictionary **out, struct weir_error *error);
 
 #endif

@@ -121,25 +121,31 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 
 /* What is to be made room for, and whether it can be read at all. */
 static int expect(struct dictionary *dictionary, struct slice text, size_t *ranges,
-                  struct weir_error *error)
+                  const struct dictionary_teller *teller, struct weir_error *error)
 {
+	struct weir_error wrong;
 	unsigned line = 0;
 	struct slice word;
 	struct entry entry;
-	int status;
+	int status = WEIR_OK;
 
 	while (next_word(&text, &line, &word)) {
 		entry_parse(word, &entry);
-		status = check_word(word, &entry, error, line);
-		if (status != WEIR_OK)
-			return status;
-		if (entry.kind == ENTRY_WORD)
+		if (check_word(word, &entry, &wrong, line) != WEIR_OK) {
+			if (status == WEIR_OK && error)
+				*error = wrong;
+			status = WEIR_EINVAL;
+			if (!teller)
+				break;
+			teller->tell(teller->context, &wrong);
+		} else if (entry.kind == ENTRY_WORD) {
 			words_expect(&dictionary->words, WORDS_TEXT, word);
-		else if (entry.kind == ENTRY_ADDRESS)
+		} else if (entry.kind == ENTRY_ADDRESS) {
 			words_expect(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
+		}
 		*ranges += entry.kind == ENTRY_RANGE;
 	}
-	return WEIR_OK;
+	return status;
 }
 
 static void fill(struct dictionary *dictionary, struct slice text)
@@ -175,13 +181,14 @@ static size_t count_lines(struct slice text)
 	return lines;
 }
 
-static int read_words(struct dictionary *dictionary, struct slice text, struct weir_error *error)
+static int read_words(struct dictionary *dictionary, struct slice text,
+                      const struct dictionary_teller *teller, struct weir_error *error)
 {
 	size_t ranges = 0;
 	int status = words_open(&dictionary->words, count_lines(text));
 
 	if (status == WEIR_OK)
-		status = expect(dictionary, text, &ranges, error);
+		status = expect(dictionary, text, &ranges, teller, error);
 	if (status == WEIR_EINVAL) /* it has said why */
 		return status;
 	if (status == WEIR_OK)
@@ -195,7 +202,8 @@ static int read_words(struct dictionary *dictionary, struct slice text, struct w
 	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
 }
 
-int dictionary_read(struct slice text, struct dictionary **out, struct weir_error *error)
+int dictionary_read(struct slice text, const struct dictionary_teller *teller,
+                    struct dictionary **out, struct weir_error *error)
 {
 	struct dictionary *dictionary = calloc(1, sizeof *dictionary);
 	int status;
@@ -205,7 +213,7 @@ int dictionary_read(struct slice text, struct dictionary **out, struct weir_erro
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 	if (text.len > 0)
 		slice_skip(&text, SLICE("\xef\xbb\xbf"));
-	status = read_words(dictionary, text, error);
+	status = read_words(dictionary, text, teller, error);
 	if (status == WEIR_OK)
 		*out = dictionary;
 	else
@@ -213,14 +221,15 @@ int dictionary_read(struct slice text, struct dictionary **out, struct weir_erro
 	return status;
 }
 
-int dictionary_open(const char *path, struct dictionary **out, struct weir_error *error)
+int dictionary_open(const char *path, const struct dictionary_teller *teller,
+                    struct dictionary **out, struct weir_error *error)
 {
 	struct buffer text = {0};
 	int status = file_read(path, DICTIONARY_BYTES_MAX, &text, error);
 
 	*out = NULL;
 	if (status == WEIR_OK)
-		status = dictionary_read((struct slice){text.data, text.len}, out, error);
+		status = dictionary_read((struct slice){text.data, text.len}, teller, out, error);
 	buffer_free(&text);
 	return status;
 }

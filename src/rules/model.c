@@ -33,10 +33,10 @@ void weir_config_close(weir_config *config)
 }
 
 int weir_private_config_dictionary(struct weir_config *config, const char *path,
+                                   const struct dictionary_teller *teller,
                                    const struct dictionary **out, struct weir_error *error)
 {
 	struct rules_dictionary **end = &config->dictionaries, *item;
-	int status;
 
 	*out = NULL;
 	while (*end && strcmp((*end)->path, path) != 0)
@@ -44,14 +44,16 @@ int weir_private_config_dictionary(struct weir_config *config, const char *path,
 	if (!*end) {
 		item = arena_alloc(&config->arena, sizeof *item);
 		if (item)
-			item->path = arena_copy(&config->arena, slice_of(path));
+			*item = (struct rules_dictionary){.path = arena_copy(&config->arena, slice_of(path))};
 		if (!item || !item->path || rules_add_file(config, path) != WEIR_OK)
 			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-		status = dictionary_open(path, &item->dictionary, error);
-		if (status != WEIR_OK)
-			return status;
+		if (dictionary_open(path, teller, &item->dictionary, &item->error) == WEIR_OK)
+			item->count = dictionary_count(item->dictionary);
 		*end = item;
 	}
 	*out = (*end)->dictionary;
-	return WEIR_OK;
+	if (*out)
+		return WEIR_OK;
+	*error = (*end)->error;
+	return error->status;
 }

@@ -63,6 +63,7 @@ struct rules_condition {
 	const struct rules_value *values;
 	size_t value_count;
 	bool negated;
+	unsigned line, column; /* where it stands in the rule's file; 0: in none */
 };
 
 /* The value of `store`, and where it stands. */
@@ -135,10 +136,12 @@ struct rules_file {
 	const struct rules_file *next;
 };
 
-/* A dictionary that is open. */
+/* A dictionary that is open, or could not be. */
 struct rules_dictionary {
 	const char *path;
-	struct dictionary *dictionary;
+	struct dictionary *dictionary; /* NULL: see `error` */
+	size_t count;                  /* of its entries */
+	struct weir_error error;
 	struct rules_dictionary *next;
 };
 
@@ -241,9 +244,11 @@ static inline int rules_add_file(struct weir_config *config, const char *file_pa
 
 /**
  * The dictionary of a path, which the config opens once, lists among its files (even where it
- * can't be read) and closes. Errors as of dictionary_open. Exported as weir_private_config_new is.
+ * can't be read) and closes. Errors as of dictionary_open, which tells `teller` the first time
+ * only. Exported as weir_private_config_new is.
  */
 WEIR_API int weir_private_config_dictionary(struct weir_config *config, const char *path,
+                                            const struct dictionary_teller *teller,
                                             const struct dictionary **out,
                                             struct weir_error *error);
 

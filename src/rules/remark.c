@@ -64,9 +64,17 @@ static int compare(const void *a, const void *b)
 	return left->number < right->number ? -1 : 1;
 }
 
-static bool same_file(const char *a, const char *b)
+/* From 1 on; 0: not one of the config's. */
+static size_t file_number(const struct weir_config *config, const char *path)
 {
-	return a == b || (a && b && strcmp(a, b) == 0);
+	size_t number = 1;
+
+	if (!path)
+		return 0;
+	for (const struct rules_file *file = config->files; file; file = file->next, number++)
+		if (strcmp(file->path, path) == 0)
+			return number;
+	return 0;
 }
 
 int remark_sort(struct weir_config *config)
@@ -78,11 +86,7 @@ int remark_sort(struct weir_config *config)
 	if (!ranked)
 		return WEIR_ENOMEM;
 	for (struct rules_remark *remark = remarks->first; remark; remark = remark->next) {
-		size_t file = 0;
-
-		while (file < n && !same_file(ranked[file].remark->said.path, remark->said.path))
-			file++;
-		ranked[n] = (struct ranked){remark, file, n};
+		ranked[n] = (struct ranked){remark, file_number(config, remark->said.path), n};
 		n++;
 	}
 	qsort(ranked, n, sizeof *ranked, compare);

@@ -22,7 +22,7 @@ int remark_add(struct weir_config *config, const struct weir_config_remark *abou
 		.path = (file_), .line = (line_), .column = (column_)                                      \
 	}
 
-/** Puts them in the order of the lines, files in the order of their first remark. 0 or ENOMEM. */
+/** Puts them in the order of the lines, files in the order of config->files. 0 or ENOMEM. */
 int remark_sort(struct weir_config *config);
 
 #endif

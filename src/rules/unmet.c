@@ -49,16 +49,17 @@ static bool is_nothing(const struct rules_condition *condition)
 	return false;
 }
 
-static bool is_never_met(const struct rules_rule *rule, size_t *work)
+/* The condition that no request meets, beside those before it; NULL: there is none. */
+static const struct rules_condition *never_met(const struct rules_rule *rule, size_t *work)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {
 		if (is_nothing(&rule->conditions[i]))
-			return true;
+			return &rule->conditions[i];
 		for (size_t j = 0; j < i; j++)
 			if (exclude(&rule->conditions[i], &rule->conditions[j], work))
-				return true;
+				return &rule->conditions[i];
 	}
-	return false;
+	return NULL;
 }
 
 static bool same_condition(const struct rules_condition *a, const struct rules_condition *b,
@@ -111,9 +112,10 @@ int rules_warn_of_unmet(struct weir_config *config)
 
 	for (size_t i = 0; i < config->rule_count && status == WEIR_OK && work <= WORK_MAX; i++) {
 		const struct rules_rule *rule = &config->rules[i], *first = NULL;
+		const struct rules_condition *never = never_met(rule, &work);
 
-		if (is_never_met(rule, &work))
-			status = remark_add(config, REMARK_WARNING(rule->file, rule->line, rule->column),
+		if (never)
+			status = remark_add(config, REMARK_WARNING(rule->file, never->line, never->column),
 			                    "expected conditions that a request can meet, found ones that "
 			                    "exclude each other in rule \"%s\"",
 			                    rule->name);

@@ -370,6 +370,10 @@ void log_remark(struct log *log, const char *event, const struct weir_config_rem
 {
 	struct weir_error error;
 
+	if (!remark->is_error && remark->line == 0 && remark->path) {
+		log_say(log, LOG_WARNING, event, {"file", remark->path}, {"message", remark->text});
+		return;
+	}
 	if (!remark->is_error && remark->line == 0) {
 		log_say(log, LOG_WARNING, event, {"message", remark->text});
 		return;

@@ -257,11 +257,13 @@ static void say_room(const struct server *server)
 	}
 }
 
+#define CONFIG_WARNING "config_warning"
+
 static void say_warning(void *context, const struct weir_config_remark *warning)
 {
 	const struct server *server = context;
 
-	log_remark(server->shared.log, "config_warning", warning);
+	log_remark(server->shared.log, CONFIG_WARNING, warning);
 }
 
 /* Warns of likely mistakes about stores. */
@@ -270,7 +272,7 @@ static void say_advice(struct server *server)
 	advice_give(server->config->rules, server->config->engine, &server->plan, say_warning, server);
 }
 
-/* Tells of errors in files as the event that they prevent, and remembers that. */
+/* Tells of warnings, and of errors in files as the event that they prevent, which it remembers. */
 struct teller {
 	struct log *log;
 	const char *event;
@@ -282,10 +284,8 @@ static void tell(void *context, const struct weir_config_remark *remark)
 {
 	struct teller *teller = context;
 
-	if (!remark->is_error)
-		return;
-	log_remark(teller->log, teller->event, remark);
-	teller->told = true;
+	log_remark(teller->log, remark->is_error ? teller->event : CONFIG_WARNING, remark);
+	teller->told |= remark->is_error;
 }
 
 static void watch_file(void *context, const char *path)

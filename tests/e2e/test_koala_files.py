@@ -133,3 +133,106 @@ def test_a_bad_file_prints_nothing(tmp_path):
     assert len(done.stderr.splitlines()) == 2
     assert run("lint", "--to", "json", conf).returncode == 2
     assert run("lint", "-c", conf, conf).returncode == 2
+
+
+def said(done, *paths):
+    """What lint says, with the names of files alone."""
+    text = done.stderr
+    for path in paths:
+        text = text.replace(f"{path.parent}/", "")
+    return text.splitlines()
+
+
+SLIPS = """[rules]
+rule : [count] [a==5; b=1 - 3] [time=60; count=5] [result=2; return=1]
+rule : [count] [ip=256.0.0.*,10.*] [time=60; count=5] [result=2; return=2]
+rule : [count] [a=!x] [time=60; count=5] [result=2; return=3]
+rule : [count] [a=1{~] [time=60; count=5] [result=2; return=4]
+rule : [count] [a=1; b=2; a=2] [time=60; count=5] [result=2; return=5]
+rule : [count] [] [time=60; count=5] [result=2; return=6]
+"""
+OF_SLIPS = [
+    '2:19: warning: expected one operator, found "=5", which is taken as text: was "a=5" meant?',
+    '2:25: warning: expected a range without blanks, found "1 - 3", which is taken as text: was "1-3" meant?',
+    '3:20: warning: expected an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8, '
+    'found "256.0.0.*", which is taken as text',
+    '3:30: warning: expected an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8, '
+    'found "10.*", which is taken as text: was "10.*.*.*" meant?',
+    '4:19: warning: expected one operator, found "!x", which is taken as text: was "a!=x" meant?',
+    '5:19: warning: expected {~} behind the last value of a condition, or nowhere, found "1{~", which is '
+    'taken as text',
+    '6:27: warning: expected conditions that a request can meet, found ones that exclude each other in rule '
+    '"5"',
+    '7:17: warning: expected conditions, found none: the rule applies to every request',
+]
+
+
+def test_slips_that_are_legal_are_warned_of_by_lint_and_at_start(tmp_path):
+    conf = tmp_path / "rules.conf"
+    conf.write_text(SLIPS + RESULTS)
+    done = run("lint", conf)
+    assert (done.returncode, said(done, conf)) == (0, [f"rules.conf:{line}" for line in OF_SLIPS])
+    assert run("lint", "--strict", conf).returncode == 1
+    server = Server("-c", conf)
+    for line in OF_SLIPS:
+        number, column, text = line.split(":", 2)
+        told = f"warning config_warning file={conf} line={number} column={column} "
+        assert sum(found.endswith(told + text.removeprefix(" warning: ")) for found in server.log) == 1
+    # They are taken as what the warnings say.
+    taken = server.get("/rule/browse?_writeThrough=yes&a=%3D5&b=1+-+3")
+    assert taken.json["Ret_type"] == 1
+    for query, used in (("a=%3D5&b=1+-+3", 1), ("a=5&b=2", 0)):
+        assert server.get(f"/rule/value?rule_no=1&{query}").json["cache_val"] == used
+    assert server.stop() == 0
+
+
+def test_the_second_of_two_values_that_must_both_hold_is_where_yaml_warns_too(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text("rules:\n  - match: { a: { all: [1,\n      2] } }\n    answer: deny\n")
+    assert said(run("lint", path), path)[0] == (
+        'rules.yaml:3:7: warning: expected conditions that a request can meet, found ones that exclude each '
+        'other in rule "rule-1"')
+
+
+@pytest.mark.parametrize("language", ["conf", "yaml"])
+def test_every_wrong_line_of_a_dictionary_is_told_at_its_own_place(tmp_path, language):
+    words, path = tmp_path / "words.dat", tmp_path / f"rules.{language}"
+    if language == "yaml":
+        path.write_text("rules: [{ answer: deny, match: { a: { in: words.dat }, b: { in: words.dat } } }]\n")
+    else:
+        path.write_text("[dicts]\nwords : words.dat\nagain : words.dat\n[rules]\n"
+                        + rule(1, "a @ words; b @ again") + RESULTS)
+    network = "expected a range of addresses such as 10.0.0.0/8 or 10.0.0.1-10.0.0.9, found 10.0.0.0/33"
+    words.write_bytes(b"ann\n10.0.0.0/33\n\n# 10.0.0.0/33\nbob\na\x01b\n" + 2000 * b"x" + b"\n")
+    done = run("lint", path)
+    assert done.returncode == 1
+    found = said(done, path)
+    assert [line for line in found if line.startswith("words.dat")] == [
+        f"words.dat:2:1: error: {network}",
+        "words.dat:6:1: error: expected a word, found a control character in it",
+        "words.dat:7:1: error: expected a word of at most 1024 bytes, found a longer one"]
+    assert found[0].startswith(f"rules.{language}:")
+    assert found[0].endswith(f'expected a dictionary, found "words.dat": line 2: {network} (and 2 more)')
+    words.write_text(250 * "10.0.0.0/33\n")
+    found = [line for line in said(run("lint", path), path) if line.startswith("words.dat")]
+    assert found == [f"words.dat:{n}:1: error: {network}" for n in range(1, 101)] + [
+        "words.dat: error: expected fewer lines that are wrong, found 150 more"]
+    words.write_text("# nobody\n\n")
+    assert said(run("lint", path), path) == ["words.dat: warning: expected words or addresses, one to a line, "
+                                             "found none: no value is in this dictionary"]
+    assert run("lint", "--strict", path).returncode == 1
+
+
+def test_a_file_that_is_given_twice_is_an_error_by_itself(tmp_path):
+    conf, ours = write(tmp_path / "rules.conf", rule(1)), tmp_path / "weir.yaml"
+    ours.write_text("capacity: 1000\n")
+    (tmp_path / "link.conf").symlink_to(conf)
+    for again in (conf, tmp_path / "." / ".." / tmp_path.name / "rules.conf", tmp_path / "link.conf"):
+        for command in (["lint"], ["serve"], ["simulate", "--trace", "/dev/null"]):
+            done = run(*command, *both("-c", [ours, conf, again, ours]))
+            assert done.returncode == 1
+            found = [line for line in done.stderr.splitlines() if "error" in line]
+            assert len(found) == 2, found
+            for path in (again, ours):
+                assert sum(f"{path}: " in line and line.endswith("expected each file once, found it twice")
+                           for line in found) == 1

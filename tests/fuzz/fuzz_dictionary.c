@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct dictionary *dictionary;
 	struct weir_error error = {.message = ""};
 
-	if (dictionary_read(rest, &dictionary, &error) != WEIR_OK) {
+	if (dictionary_read(rest, NULL, &dictionary, &error) != WEIR_OK) {
 		if (error.line == 0 || error.message[0] == '\0')
 			abort();
 		return 0;

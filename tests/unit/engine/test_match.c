@@ -156,7 +156,7 @@ static void test_the_index_finds_what_asking_each_rule_finds(void **context)
 	struct dictionary *dictionary;
 
 	(void)context;
-	assert_int_equal(dictionary_read(LISTED, &dictionary, NULL), 0);
+	assert_int_equal(dictionary_read(LISTED, NULL, &dictionary, NULL), 0);
 	printf("WEIR_TEST_SEED=%u\n", seed);
 	srand(seed);
 	for (int round = 0; round < 20; round++) {

@@ -19,6 +19,8 @@
 	"1 : { \"Ret_type\":1 }\n"                                                                     \
 	"2 : { \"Ret_type\":2, \"Ret_code\" : 0, \"Err_no\":10 }\n"
 
+#define RULES "[rules]\nrule : [direct] [a=1] [] [result=2; return=1]\n"
+
 /* All remarks as lines "LINE:COLUMN: TEXT", warnings with a "warning: " before the text. */
 static char *remarks_of(struct weir_config *config)
 {
@@ -89,7 +91,7 @@ static void rules_become_limits(void **state)
 	    "rule : [leak] [ip=+] [time=100; count=10; erase1=2; erase2=4] [result=2; return=1201]\n"
 	    "rule : [direct] [uid=1] [time=1; count=0;] [result=1; return=101]\n"
 	    "rule : [direct] [uid=2] [] [result=2; return=102]\n"
-	    "rule : [count] [] [time=1; count=4294967296] [result=1; return=007]\n");
+	    "rule : [count] [a=1] [time=1; count=4294967296] [result=1; return=007]\n");
 	const struct rules_limit *limits = config->limits;
 	const struct rules_rule *rules = config->rules;
 
@@ -226,45 +228,45 @@ static void every_error_of_a_file_is_told(void **state)
 static void thresholds_are_checked(void **state)
 {
 	(void)state;
-	assert_rule_remarks("rule : [leak] [] [time=1; count=10001; erase1=x] [result=2; return=1]",
-	                    "2:33: expected a whole number from 1 to 10000, found \"10001\"\n"
-	                    "2:47: expected a whole number from 0 to 10000, found \"x\"\n");
-	assert_rule_remarks("rule : [base] [] [time=1; count=1] [result=2; return=1]",
-	                    "2:19: expected base in the thresholds of the method, found none\n");
-	assert_rule_remarks("rule : [count] [] [time=1; count=0; count=5] [result=2; return=1]",
-	                    "2:34: expected a whole number from 1 to 4294967296, found \"0\"\n"
-	                    "2:37: expected each name once, found \"count\" again\n");
-	assert_rule_remarks("rule : [count] [] [time=31622401; count=-1] [result=2; return=1]",
-	                    "2:25: expected a whole number from 1 to 31622400, found \"31622401\"\n"
-	                    "2:41: expected a whole number from 1 to 4294967296, found \"-1\"\n");
-	assert_rule_remarks("rule : [count] [] [time=1; count=] [result=2; return=1; x=2]",
-	                    "2:34: expected a whole number from 1 to 4294967296, found nothing\n"
-	                    "2:57: expected one of result, return, found \"x\"\n");
-	assert_rule_remarks("rule : [direct] [] [time=a] [result=2; return=1]",
-	                    "2:26: expected a whole number from 0 to 18446744073709551615, found "
+	assert_rule_remarks("rule : [leak] [a=1] [time=1; count=10001; erase1=x] [result=2; return=1]",
+	                    "2:36: expected a whole number from 1 to 10000, found \"10001\"\n"
+	                    "2:50: expected a whole number from 0 to 10000, found \"x\"\n");
+	assert_rule_remarks("rule : [base] [a=1] [time=1; count=1] [result=2; return=1]",
+	                    "2:22: expected base in the thresholds of the method, found none\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=1; count=0; count=5] [result=2; return=1]",
+	                    "2:37: expected a whole number from 1 to 4294967296, found \"0\"\n"
+	                    "2:40: expected each name once, found \"count\" again\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=31622401; count=-1] [result=2; return=1]",
+	                    "2:28: expected a whole number from 1 to 31622400, found \"31622401\"\n"
+	                    "2:44: expected a whole number from 1 to 4294967296, found \"-1\"\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=1; count=] [result=2; return=1; x=2]",
+	                    "2:37: expected a whole number from 1 to 4294967296, found nothing\n"
+	                    "2:60: expected one of result, return, found \"x\"\n");
+	assert_rule_remarks("rule : [direct] [a=1] [time=a] [result=2; return=1]",
+	                    "2:29: expected a whole number from 0 to 18446744073709551615, found "
 	                    "\"a\"\n");
 	assert_rule_remarks(
-	    "rule : [count] [] [time=1; count=1; base=1; erase2=1] [result=2; return=1]",
-	    "2:42: warning: expected no base in the thresholds of this method, found "
+	    "rule : [count] [a=1] [time=1; count=1; base=1; erase2=1] [result=2; return=1]",
+	    "2:45: warning: expected no base in the thresholds of this method, found "
 	    "it: it says nothing\n"
-	    "2:52: warning: expected no erase2 in the thresholds of this method, found "
+	    "2:55: warning: expected no erase2 in the thresholds of this method, found "
 	    "it: it says nothing\n");
-	assert_rule_remarks("rule : [count] [] [time=1; count=1] []",
-	                    "2:38: expected result in an answer, found none\n"
-	                    "2:38: expected return in an answer, found none\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=1; count=1] []",
+	                    "2:41: expected result in an answer, found none\n"
+	                    "2:41: expected return in an answer, found none\n");
 	assert_rule_remarks(
-	    "rule : [count] [] [time=1; count=1] [result=0; return=0]",
-	    "2:45: expected a whole number from 1 to 9223372036854775807, found \"0\"\n"
-	    "2:55: expected a whole number from 1 to 9223372036854775807, found \"0\"\n");
+	    "rule : [count] [a=1] [time=1; count=1] [result=0; return=0]",
+	    "2:48: expected a whole number from 1 to 9223372036854775807, found \"0\"\n"
+	    "2:58: expected a whole number from 1 to 9223372036854775807, found \"0\"\n");
 }
 
 static void codes_are_unique(void **state)
 {
 	(void)state;
-	assert_rule_remarks("rule : [count] [] [time=1; count=1] [result=2; return=1]\n"
-	                    "rule : [direct] [] [] [result=2; return=01]",
-	                    "3:41: expected each rule once, found \"1\" again; the other one is at "
-	                    "2:55\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=1; count=1] [result=2; return=1]\n"
+	                    "rule : [direct] [a=1] [] [result=2; return=01]",
+	                    "3:44: expected each rule once, found \"1\" again; the other one is at "
+	                    "2:58\n");
 }
 
 static void rules_that_decide_nothing_are_warned_of(void **state)
@@ -279,47 +281,161 @@ static void rules_that_decide_nothing_are_warned_of(void **state)
 	                    "rule : [count] [b=1,2] [time=1; count=1] [result=2; return=7]\n"
 	                    "rule : [direct] [] [] [result=2; return=8]\n"
 	                    "rule : [direct] [_d=1] [] [result=2; return=9]",
-	                    "2:51: warning: expected conditions that a request can meet, found ones "
+	                    "2:25: warning: expected conditions that a request can meet, found ones "
 	                    "that exclude each other in rule \"1\"\n"
-	                    "5:45: warning: expected conditions that a request can meet, found ones "
+	                    "5:18: warning: expected conditions that a request can meet, found ones "
 	                    "that exclude each other in rule \"4\"\n"
 	                    "7:63: warning: expected rule \"6\" to be asked, found \"5\" before it, "
 	                    "which answers all that it is about\n"
+	                    "9:18: warning: expected conditions, found none: the rule applies to every "
+	                    "request\n"
 	                    "10:18: warning: expected a parameter without _ in front, found \"_d\": no "
 	                    "condition sees it\n"
 	                    "10:45: warning: expected rule \"9\" to be asked, found \"8\" before it, "
 	                    "which answers all that it is about\n");
 }
 
+/* `condition` of a rule has this warning, whose column is that of `value`. */
+static void assert_doubt(const char *condition, const char *value, const char *warning)
+{
+	struct buffer rule = {0}, expected = {0};
+
+	buffer_printf(&rule, "rule : [count] [%s] [time=1; count=1] [result=2; return=1]", condition);
+	buffer_add(&rule, "", 1);
+	if (warning)
+		buffer_printf(&expected, "2:%u: warning: expected %s",
+		              17 + (unsigned)(strstr(condition, value) - condition), warning);
+	buffer_add_text(&expected, warning ? "\n" : "");
+	buffer_add(&expected, "", 1);
+	assert_rule_remarks(rule.data, expected.data);
+	buffer_free(&rule);
+	buffer_free(&expected);
+}
+
+#define AS_TEXT(found)   ", found \"" found "\", which is taken as text"
+#define MEANT(found, is) AS_TEXT(found) ": was \"" is "\" meant?"
+#define ADDRESS          "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
+
+static void texts_that_are_surely_slips_are_warned_of(void **state)
+{
+	static const char *const meant[] = {"a=x=y", "a=abc==", "a==", "a=!", "a=@bob", "a=<b>", "a=add-comment",
+	                                    "a=a*,+b", "a=1.2.3.400", "a=1.2.3.4-beta", "a=2024-11-05",
+	                                    "a=it's", "a=\"", "a=+49 151 1", "a=x y,z", "a=~,{}", "a=1/2",
+	                                    "a=k,v=", "a=::1-x"};
+
+	(void)state;
+	assert_doubt("a==5", "=5", "one operator" MEANT("=5", "a=5"));
+	assert_doubt("a!==5", "=5", "one operator" MEANT("=5", "a!=5"));
+	assert_doubt("a=x,!y", "!y", "one operator" MEANT("!y", "a!=y"));
+	assert_doubt("a= != x", "!= x", "one operator" MEANT("!= x", "a!=x"));
+	assert_doubt("a=>5", ">5", "one operator" MEANT(">5", "a>5"));
+	assert_doubt("a=1 - 3", "1 -", "a range without blanks" MEANT("1 - 3", "1-3"));
+	assert_doubt("a=3 - 1", "3 -", "a range without blanks" MEANT("3 - 1", "3-1"));
+	assert_doubt("a!=x,10.0.0.0 /8", "10", "a range without blanks" MEANT("10.0.0.0 /8", "10.0.0.0/8"));
+	assert_doubt("a=1{~", "1", "{~} behind the last value of a condition, or nowhere" AS_TEXT("1{~"));
+	assert_doubt("a=1{~},2", "1", "{~} behind the last value of a condition, or nowhere" AS_TEXT("1{~}"));
+	assert_doubt("a=*", "*", "+ for any value" MEANT("*", "a=+"));
+	assert_doubt("a=\"ask\"", "\"ask", "a value without quotes" MEANT("\"ask\"", "ask"));
+	assert_doubt("a=ask uid=+", "ask", "a semicolon before the next condition" MEANT("ask uid=+", "ask; uid=+"));
+	assert_doubt("a=ask,uid>5", "uid", "a semicolon before the next condition" MEANT("uid>5", "; uid>5"));
+	assert_doubt("ip=256.0.0.*", "256", ADDRESS AS_TEXT("256.0.0.*"));
+	assert_doubt("ip=10.*", "10", ADDRESS MEANT("10.*", "10.*.*.*"));
+	assert_doubt("host=10.0.*", "10", ADDRESS MEANT("10.0.*", "10.0.*.*"));
+	assert_doubt("host=1.2.3.4.*", "1", ADDRESS AS_TEXT("1.2.3.4.*"));
+	assert_doubt("host=10.0.0.1-9", "10", ADDRESS MEANT("10.0.0.1-9", "10.0.0.1-10.0.0.9"));
+	assert_doubt("host=10.0.0.1-10.0.0.256", "10", ADDRESS AS_TEXT("10.0.0.1-10.0.0.256"));
+	assert_doubt("host=10.0.0.300/24", "10", ADDRESS AS_TEXT("10.0.0.300/24"));
+	assert_doubt("ip=10.0.0.300", "10", ADDRESS AS_TEXT("10.0.0.300"));
+	assert_doubt("ip=localhost", "localhost",
+	             "an address, or a form of several, found \"localhost\": no address is equal to it");
+	for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+		assert_doubt(meant[i], "", NULL);
+}
+
+#define ORDER                                                                                      \
+	": expected the sections [dicts], [rules] and [result], each once and in this order, found "
+#define ONE_RULE "rule : [direct] [a=1] [] [result=2; return=1]\n"
+
+static void a_mistake_has_one_error_and_none_that_follows_from_it(void **state)
+{
+	(void)state;
+	assert_remarks("[Dicts\n[rules # here\n" ONE_RULE "result]\n0:{}\n1:{}\n2:{}\n",
+	               "1:1" ORDER "\"[Dicts\"\n"
+	               "2:1" ORDER "\"[rules # here\"\n"
+	               "4:1" ORDER "\"result]\"\n");
+	assert_remarks("[ dict ]\n[RULE]\n" ONE_RULE "[results]\n0:{}\n1:{}\n2:{}\n",
+	               "1:1" ORDER "\"[ dict ]\"\n"
+	               "2:1" ORDER "\"[RULE]\"\n"
+	               "4:1" ORDER "\"[results]\"\n");
+	assert_remarks("rules\n" ONE_RULE "result\n0:{}\n1:{}\n2:{}\n",
+	               "1:1" ORDER "\"rules\"\n"
+	               "3:1" ORDER "\"result\"\n");
+	/* No headers at all, and what stands before the first. */
+	assert_remarks(ONE_RULE "0 : {}\n1:{}\n2:{}\n",
+	               "1:1" ORDER "\"rule : [direct] [a=1] [] [result=2; return=1]\"\n"
+	               "2:1" ORDER "\"0 : {}\"\n");
+	assert_remarks("x\ny\nz\n" RULES RESULTS, "1:1" ORDER "\"x\"\n");
+	assert_remarks("[dicts]\nd : /dev/null\n[rules]\n"
+	               "rule : [count [a @ d] [time=1; count=1] [result=2; return=1]\n"
+	               "rule : [count] [b=1 [time=1; count=1] [result=2; return=2]\n"
+	               "rule : [count] c=1] [time=1; count=1] [result=2; return=3]\n"
+	               "[count] [d=1] [time=1; count=1] [result=2; return=4]\n"
+	               "rule : [count] [\x01] [time=1; count=1] [result=9; return=5]\n" RESULTS,
+	               "4:15: expected ] before the next part of a rule, found [\n"
+	               "5:21: expected ] before the next part of a rule, found [\n"
+	               "6:16: expected four parts [method] [conditions] [thresholds] [answer], found 1\n"
+	               "7:1: expected rule : [method] [conditions] [thresholds] [answer], found "
+	               "\"[count] [d=1] [time=1; count=1] [result=2; retur…\"\n"
+	               "8:17: expected text in UTF-8 without control characters, found the byte 0x01\n"
+	               "0:0: warning: expected words or addresses, one to a line, found none: no value "
+	               "is in this dictionary\n");
+	assert_remarks(RULES "[result]\nO : {}\n1 : {}\n2 {}\n",
+	               "4:1: expected a whole number from 0 to 9223372036854775807, found \"O\"\n"
+	               "6:1: expected a result such as 2 : { \"Ret_type\":2 }, found \"2 {}\"\n");
+}
+
+static void a_file_without_rules_is_warned_of(void **state)
+{
+	(void)state;
+	assert_remarks("# nothing\n[rules] # here\n" RESULTS,
+	               "2:1: warning: expected rules in the section [rules], found none\n");
+	assert_remarks("[dicts]\n" RESULTS,
+	               "0:0: warning: expected the section [rules], found none\n");
+	assert_rule_remarks("rule : [count] [ ; ] [time=1; count=1] [result=2; return=1]",
+	                    "2:18: warning: expected conditions, found none: the rule applies to every "
+	                    "request\n");
+}
+
 static void results_are_checked(void **state)
 {
 	(void)state;
-	assert_remarks("[rules]\nrule : [direct] [] [] [result=2; return=1]\n",
+	assert_remarks("[rules]\nrule : [direct] [a=1] [] [result=2; return=1]\n",
 	               "0:0: expected the section [result], found none\n");
 	assert_remarks("[rules]\n[result]\n0:{}\n",
+	               "1:1: warning: expected rules in the section [rules], found none\n"
 	               "2:1: expected result 1, the answer to a request that no rule denies, found "
 	               "none\n");
 	assert_remarks(
-	    "[rules]\n" RESULTS
+	    RULES RESULTS
 	    "2:{}\n-1:{}\n3\n4:[]\n5:{\"a\":1,}\n6:{\"a\":01}\n7:{\"a\":1,\"\\u0061\":2}\n"
 	    "8:{\"a\"}\n9:{\"a\":\"\\x\"}\n10:{\"a\":\"\\ud800\"}\n11:{\"Limit\":1}\n12:{} x\n"
 	    "13:{\"a\n[rules] # x\n",
-	    "6:1: expected each result once, found 2 again\n"
-	    "7:1: expected a whole number from 0 to 9223372036854775807, found \"-1\"\n"
-	    "8:1: expected a result such as 2 : { \"Ret_type\":2 }, found \"3\"\n"
-	    "9:3: expected an object of JSON such as { \"Ret_type\":2 }, found \"[]\"\n"
-	    "10:10: expected text in quotes, found \"}\"\n"
-	    "11:8: expected a value of JSON, found \"01}\"\n"
-	    "12:10: expected each field once, found \"\"\\u0061\"\"\n"
-	    "13:7: expected a colon behind the name of a field, found \"}\"\n"
-	    "14:10: expected an escape of JSON, found \"x\"}\"\n"
-	    "15:11: expected both halves of a character, found \"ud800\"}\"\n"
-	    "16:5: expected a name that the answer itself does not use (allowed, limit, "
+	    "7:1: expected each result once, found 2 again\n"
+	    "8:1: expected a whole number from 0 to 9223372036854775807, found \"-1\"\n"
+	    "9:1: expected a result such as 2 : { \"Ret_type\":2 }, found \"3\"\n"
+	    "10:3: expected an object of JSON such as { \"Ret_type\":2 }, found \"[]\"\n"
+	    "11:10: expected text in quotes, found \"}\"\n"
+	    "12:8: expected a value of JSON, found \"01}\"\n"
+	    "13:10: expected each field once, found \"\"\\u0061\"\"\n"
+	    "14:7: expected a colon behind the name of a field, found \"}\"\n"
+	    "15:10: expected an escape of JSON, found \"x\"}\"\n"
+	    "16:11: expected both halves of a character, found \"ud800\"}\"\n"
+	    "17:5: expected a name that the answer itself does not use (allowed, limit, "
 	    "quota, remaining, retry_after_ms, reset_after_ms, wait_ms, reason, rule, "
 	    "permit, error), found \"Limit\"\n"
-	    "17:7: expected the end of the line behind a result, found \"x\"\n"
-	    "18:7: expected a quote behind the text, found nothing\n"
-	    "19:1: expected the sections [dicts], [rules] and [result], each once and in "
+	    "18:7: expected the end of the line behind a result, found \"x\"\n"
+	    "19:7: expected a quote behind the text, found nothing\n"
+	    "20:1: expected the sections [dicts], [rules] and [result], each once and in "
 	    "this order, found \"[rules] # x\"\n");
 }
 
@@ -328,7 +444,7 @@ static void nesting_and_fields_are_bounded(void **state)
 	struct buffer text = {0};
 
 	(void)state;
-	buffer_add_text(&text, "[rules]\n" RESULTS "3:{\"a\":");
+	buffer_add_text(&text, RULES RESULTS "3:{\"a\":");
 	for (int i = 0; i < 100; i++)
 		buffer_add_text(&text, "[");
 	buffer_add_text(&text, "\n4:{\"0\":1");
@@ -338,10 +454,10 @@ static void nesting_and_fields_are_bounded(void **state)
 	for (int i = 0; i < 5000; i++)
 		buffer_add_text(&text, "x");
 	buffer_add(&text, "\"}", 3);
-	assert_remarks(text.data, "6:23: expected fewer objects and lists in each other, found "
+	assert_remarks(text.data, "7:23: expected fewer objects and lists in each other, found "
 	                          "\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[…\"\n"
-	                          "7:1942: expected fewer fields of an object, found \"\"256\"\"\n"
-	                          "8:5011: expected at most 4032 bytes as JSON, found more\n");
+	                          "8:1942: expected fewer fields of an object, found \"\"256\"\"\n"
+	                          "9:5011: expected at most 4032 bytes as JSON, found more\n");
 	buffer_free(&text);
 }
 
@@ -415,7 +531,7 @@ static void json_is_kept_as_it_is(void **state)
 {
 	struct weir_config *config = read_any(SLICE(
 	    "\xef\xbb\xbf[rules]\r\n"
-	    "rule : [direct] [] [] [result=2; return=5]\r\n"
+	    "rule : [direct] [a=1] [] [result=2; return=5]\r\n"
 	    "[result]\r\n"
 	    "0:{ } # nothing\r\n"
 	    "1:{\"a\\/\\u00e9\\n\\ud83d\\ude00\" :\t[ 1 , -2.50e+3, true,null , {\"Ret_code\":1}]}\n"
@@ -440,6 +556,9 @@ int main(void)
 	    cmocka_unit_test(thresholds_are_checked),
 	    cmocka_unit_test(codes_are_unique),
 	    cmocka_unit_test(rules_that_decide_nothing_are_warned_of),
+	    cmocka_unit_test(texts_that_are_surely_slips_are_warned_of),
+	    cmocka_unit_test(a_mistake_has_one_error_and_none_that_follows_from_it),
+	    cmocka_unit_test(a_file_without_rules_is_warned_of),
 	    cmocka_unit_test(results_are_checked),
 	    cmocka_unit_test(nesting_and_fields_are_bounded),
 	    cmocka_unit_test(bytes_that_no_text_has_are_refused),

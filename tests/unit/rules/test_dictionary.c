@@ -20,7 +20,7 @@ static struct dictionary *dictionary_of(const char *text)
 	struct dictionary *dictionary;
 	struct weir_error error;
 
-	if (dictionary_read(slice_of(text), &dictionary, &error) != WEIR_OK)
+	if (dictionary_read(slice_of(text), NULL, &dictionary, &error) != WEIR_OK)
 		fail_msg("%u: %s", error.line, error.message);
 	return dictionary;
 }
@@ -89,7 +89,7 @@ static void refused(struct slice text, unsigned line, const char *message)
 	struct dictionary *dictionary;
 	struct weir_error error;
 
-	assert_int_equal(dictionary_read(text, &dictionary, &error), WEIR_EINVAL);
+	assert_int_equal(dictionary_read(text, NULL, &dictionary, &error), WEIR_EINVAL);
 	assert_null(dictionary);
 	assert_int_equal(error.line, line);
 	assert_string_equal(error.message, message);
@@ -131,12 +131,12 @@ static void a_config_opens_a_file_once(void **state)
 	(void)state;
 	assert_int_equal(write(fd, "a\nb\n", 4), 4);
 	close(fd);
-	assert_int_equal(weir_private_config_dictionary(config, path, &one, &error), WEIR_OK);
-	assert_int_equal(weir_private_config_dictionary(config, path, &other, &error), WEIR_OK);
+	assert_int_equal(weir_private_config_dictionary(config, path, NULL, &one, &error), WEIR_OK);
+	assert_int_equal(weir_private_config_dictionary(config, path, NULL, &other, &error), WEIR_OK);
 	assert_ptr_equal(one, other);
 	assert_int_equal(dictionary_count(one), 2);
 	unlink(path);
-	assert_int_equal(weir_private_config_dictionary(config, "/no/such", &other, &error), WEIR_EIO);
+	assert_int_equal(weir_private_config_dictionary(config, "/no/such", NULL, &other, &error), WEIR_EIO);
 	assert_null(other);
 	assert_string_equal(config->files->path, path);
 	assert_string_equal(config->files->next->path, "/no/such"); /* it may come yet */

@@ -1,0 +1,229 @@
+/*
+ * koala_doubt.c: texts of conditions that were hardly meant as texts.
+ *
+ * A value that is no range is a literal, so a slip makes a condition that no request meets, or a
+ * blacklist that lets all pass. What surely is a slip gets a warning which says how the value was
+ * probably meant.
+ */
+#include <stdio.h>
+
+#include "base/ip.h"
+#include "readers/koala.h"
+#include "rules/form.h"
+
+#define ADDRESSES "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
+
+/* A value that is taken as text, and how it was probably meant. */
+struct doubt {
+	struct koala *koala;
+	struct slice text;
+	const struct rules_condition *condition;
+	bool is_first; /* of the condition's list */
+	struct buffer meant;
+};
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool is_of_name(char c)
+{
+	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
+}
+
+static bool consists_of(struct slice text, const char *letters)
+{
+	size_t i = 0;
+
+	while (i < text.len && memchr(letters, text.data[i], strlen(letters)))
+		i++;
+	return i == text.len;
+}
+
+static bool has(struct slice text, const char *part)
+{
+	return text.len > 0 && memmem(text.data, text.len, part, strlen(part)) != NULL;
+}
+
+/* "=5" of a==5, "!x" of a=!x. Text that just begins like that has more behind it: "@bob", ">b". */
+static bool begins_with_operator(struct doubt *doubt)
+{
+	static const struct slice operators[] = {SLICE("!="), SLICE("="), SLICE("!@"), SLICE("!"),
+	                                         SLICE("@"),  SLICE(">"), SLICE("<")};
+	struct slice rest = doubt->text;
+	const char *name;
+	bool negated = doubt->condition->negated;
+	int64_t number;
+	size_t i = 0;
+
+	while (i < sizeof operators / sizeof *operators && !slice_skip(&rest, operators[i]))
+		i++;
+	rest = slice_trim(rest);
+	if (i == sizeof operators / sizeof *operators || rest.len == 0)
+		return false;
+	name = operators[i].data;
+	if (strchr(name, '@') && !koala_dictionary(doubt->koala, rest))
+		return false;
+	if (strchr("<>", *name) && !parse_i64(rest, &number))
+		return false;
+	if (strcmp(name, "!") == 0 || (*name == '=' && negated))
+		name = "!=";
+	buffer_printf(&doubt->meant, "%s%s", doubt->condition->attribute, name);
+	buffer_add_slice(&doubt->meant, rest);
+	return true;
+}
+
+/* "1 - 3", "10.0.0.0 / 8" */
+static bool is_form_with_blanks(struct doubt *doubt)
+{
+	struct rules_value value = {.test = RULES_EQUAL};
+	const char *expected;
+
+	if (!has(doubt->text, " ") && !has(doubt->text, "\t"))
+		return false;
+	for (size_t i = 0; i < doubt->text.len; i++)
+		if (!is_blank(doubt->text.data[i]))
+			buffer_add(&doubt->meant, &doubt->text.data[i], 1);
+	value.text = (struct slice){doubt->meant.data, doubt->meant.len};
+	return !doubt->meant.failed && form_read(&value, false, &expected) != FORM_TEXT;
+}
+
+/* "1{~" */
+static bool has_half_a_mark(struct doubt *doubt)
+{
+	return has(doubt->text, "{~") || has(doubt->text, "~}");
+}
+
+static bool is_star(struct doubt *doubt)
+{
+	if (!slice_equal(doubt->text, SLICE("*")))
+		return false;
+	buffer_printf(&doubt->meant, "%s=+", doubt->condition->attribute);
+	return true;
+}
+
+/* "\"ask\"" */
+static bool is_quoted(struct doubt *doubt)
+{
+	struct slice text = doubt->text;
+
+	if (text.len < 3 || (*text.data != '"' && *text.data != '\'') ||
+	    text.data[text.len - 1] != *text.data)
+		return false;
+	buffer_add(&doubt->meant, text.data + 1, text.len - 2);
+	return true;
+}
+
+/* "ask uid=5" and, behind a comma, "uid=5": a semicolon is missing. */
+static bool has_a_condition(struct doubt *doubt)
+{
+	struct slice text = doubt->text;
+	size_t sign = 0, end, begin;
+
+	while (sign < text.len && !memchr("=<>@", text.data[sign], 4))
+		sign++;
+	end = sign > 0 && sign < text.len && text.data[sign - 1] == '!' ? sign - 1 : sign;
+	while (end > 0 && is_blank(text.data[end - 1]))
+		end--;
+	for (begin = end; begin > 0 && is_of_name(text.data[begin - 1]); begin--)
+		;
+	if (sign + 1 >= text.len || begin == end || text.data[sign + 1] == '=')
+		return false;
+	if (begin == 0 ? doubt->is_first : !is_blank(text.data[begin - 1]))
+		return false;
+	buffer_add_slice(&doubt->meant, slice_trim((struct slice){text.data, begin}));
+	buffer_add_text(&doubt->meant, "; ");
+	buffer_add(&doubt->meant, text.data + begin, text.len - begin);
+	return true;
+}
+
+static size_t count_dots(struct slice text)
+{
+	size_t dots = 0;
+
+	for (size_t i = 0; i < text.len; i++)
+		dots += text.data[i] == '.';
+	return dots;
+}
+
+/* Digits, dots and stars that only an address has. */
+static bool is_like_address(struct slice text)
+{
+	size_t dots = count_dots(text);
+
+	return consists_of(text, "0123456789.*") && dots > 0 && (has(text, "*") || dots == 3);
+}
+
+/* 10.* as 10.*.*.*, 10.0.0.1-9 as 10.0.0.1-10.0.0.9; nothing where that makes no address. */
+static void complete(struct doubt *doubt, struct slice first, struct slice last)
+{
+	struct slice network = {
+	    first.data, (size_t)((const char *)memrchr(first.data, '.', first.len) + 1 - first.data)};
+	struct buffer *meant = &doubt->meant;
+	struct ip_range range;
+
+	buffer_add_slice(meant, first);
+	if (last.len > 0) {
+		buffer_add_text(meant, "-");
+		buffer_add_slice(meant, network);
+		buffer_add_slice(meant, last);
+	}
+	for (size_t dots = count_dots(first); last.len == 0 && dots < 3; dots++)
+		buffer_add_text(meant, ".*");
+	if (!meant->failed && !ip_range_parse((struct slice){meant->data, meant->len}, &range))
+		meant->len = 0;
+}
+
+/* "10.*", "256.0.0.*", "10.0.0.1-9", "10.0.0.1-10.0.0.256" */
+static bool is_broken_address(struct doubt *doubt)
+{
+	struct slice last = doubt->text, bits = doubt->text;
+	struct slice first = slice_cut(&last, '-'), network = slice_cut(&bits, '/');
+
+	if (is_like_address(network) && bits.len > 0 && consists_of(bits, "0123456789"))
+		return true;
+	if (!is_like_address(first) || !consists_of(last, "0123456789.*"))
+		return false;
+	/* 1.2.3.400 alone may be a version. */
+	if (last.len == 0 && !has(first, "*") && strcmp(doubt->condition->attribute, "ip") != 0)
+		return false;
+	complete(doubt, first, last);
+	return true;
+}
+
+static const struct {
+	bool (*is)(struct doubt *doubt); /* and fills `meant`, where that is known */
+	const char *expected;
+} doubts[] = {
+    {begins_with_operator, "one operator"},
+    {is_form_with_blanks, "a range without blanks"},
+    {has_half_a_mark, "{~} behind the last value of a condition, or nowhere"},
+    {is_star, "+ for any value"},
+    {is_quoted, "a value without quotes"},
+    {has_a_condition, "a semicolon before the next condition"},
+    {is_broken_address, ADDRESSES},
+};
+
+bool koala_doubt(struct koala *koala, struct slice text, bool is_first,
+                 const struct rules_condition *condition)
+{
+	struct doubt doubt = {koala, text, condition, is_first, {0}};
+	struct phrase meant = {0};
+	bool found = false;
+	size_t i = 0;
+
+	while (i < sizeof doubts / sizeof *doubts && !found) {
+		doubt.meant.len = 0;
+		found = doubts[i++].is(&doubt);
+	}
+	if (found && doubt.meant.len > 0)
+		meant = phrase_quote((struct slice){doubt.meant.data, doubt.meant.len});
+	if (found)
+		koala_warning(koala, text.data, "expected %s, found %s, which is taken as text%s%s%s",
+		              doubts[i - 1].expected, phrase_quote(text).text, meant.len ? ": was " : "",
+		              meant.text, meant.len ? " meant?" : "");
+	koala->no_memory |= doubt.meant.failed;
+	buffer_free(&doubt.meant);
+	return found;
+}
