@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")).resolve()
 BEGIN = "<!-- parameters: docs/parameters.py writes this table -->\n"
 END = "<!-- end of parameters -->\n"
 WORDS_MAX = 3  # of a parameter in the table; more are told elsewhere

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WEIR = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir"
+WEIR = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")).resolve() / "weir"
 
 WIDTH, LEFT, RIGHT = 680, 76, 14
 PANELS = [(44, 70), (138, 100)]  # top and height: in a second, and in the last minute

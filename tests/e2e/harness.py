@@ -16,7 +16,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")).resolve()
 WEIR = BUILD / "weir"
 
 
