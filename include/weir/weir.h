@@ -158,6 +158,32 @@ enum weir_weekday {
 	WEIR_SUNDAY,
 };
 
+/** Whose defaults a limit that judges by outcomes takes. */
+enum weir_preset {
+	WEIR_PRESET_NONE = 0,
+	WEIR_PRESET_HYSTRIX,      /**< as Netflix's Hystrix */
+	WEIR_PRESET_RESILIENCE4J, /**< as resilience4j */
+};
+
+/** Of limits that judge the thing behind them by the outcomes of permits; 0: the preset's default. */
+struct weir_health_options {
+	enum weir_preset preset;
+	uint32_t failure_percent;  /**< of the calls in the window; 1 to 100; 0: 50 */
+	uint32_t slow_percent;     /**< the same of slow calls; 0: 100 */
+	uint32_t probes;           /**< half-open: as many calls decide; 1 to 100; 0: 1 */
+	uint64_t window_ns;        /**< 1 ms to a year; 0: 10 s */
+	uint64_t calls;            /**< instead, the window is the last so many; 1 to 1,000; 0: by time */
+	uint64_t minimum;          /**< below so many calls in the window nothing is judged; 0: 20 */
+	uint64_t slow_ns;          /**< longer calls are slow, a year at most; 0: none is */
+	uint64_t sleep_ns;         /**< how long it stays open, 1 ms to a year; 0: 5 s */
+	uint64_t ramp_ns;          /**< after it closed, in this time calls go from 10% to 100%; a year
+	                                at most; 0: sleep_ns; WEIR_ZERO: all at once */
+	uint64_t max_concurrent;   /**< calls in flight, 1 to 10,000; 0: any number */
+	uint64_t permit_timeout_ns; /**< a permit that was not reported in that time counts as failed;
+	                                 1 ms to a year; 0: 60 s */
+	uint64_t reserved[8];
+};
+
 /** What does not belong to the algorithm must be 0, or is refused. */
 struct weir_limit_options {
 	const char *name; /**< 1 to 64 bytes; NULL: "default". Limits of the same name,
@@ -197,7 +223,7 @@ struct weir_limit_options {
 	uint64_t keys;                /**< sliding ones, base, concurrency: how many keys a table is to
 	                                   have room for, 1 to 2^32, see weir_table_reserve; 0: as
 	                                   many as make its capacity of the smallest states */
-	uint64_t reserved[1];
+	const struct weir_health_options *health; /**< of limits that judge by outcomes; NULL: defaults */
 };
 
 /** A validated limit: parameters only, no counts. Immutable, but for weir_limit_shed. */

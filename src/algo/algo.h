@@ -101,6 +101,7 @@ struct algo_limit {
 		struct log_params log;
 		struct day_params day;
 		struct places_params places;
+		struct health_params health;
 		uint64_t own[ALGO_OWN_WORDS];
 	};
 	enum algo_rows rows;  /* the algorithm's, ... */
@@ -268,6 +269,18 @@ void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 static inline bool algo_holds_places(const struct algo_limit *limit)
 {
 	return limit->rows == ALGO_ROWS_PLACES;
+}
+
+/** Whether its requests are to be reported when they end, and so get permits unasked. */
+static inline bool algo_is_reported(const struct algo_limit *limit)
+{
+	return algo_holds_places(limit) || limit->algorithm->judges;
+}
+
+/** Whether it is decided in this process's table, wherever other limits count. */
+static inline bool algo_is_local(const struct algo_limit *limit)
+{
+	return limit->algorithm->draws || limit->algorithm->judges;
 }
 
 /** The limit to decide by: `limit`, or the last that has taken over from it. */

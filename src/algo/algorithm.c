@@ -1,6 +1,8 @@
 /* algorithm.c: the list of algorithms, as meson.build has it, and options against it. */
 #include "algo/algorithm.h"
 
+#include <string.h>
+
 #include "algorithm_list.h" /* ALGORITHMS(X): X(name, NAME) for each */
 #include "base/error.h"
 
@@ -38,7 +40,7 @@ static const struct algo_parameter *counterpart(const struct algorithm *algorith
                                                 const struct algo_parameter *parameter)
 {
 	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
-		if (own->offset == parameter->offset)
+		if (own->offset == parameter->offset && own->in_health == parameter->in_health)
 			return own;
 	return NULL;
 }
@@ -85,10 +87,27 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
-void algorithm_resolve(struct weir_limit_options *options)
+/* What is not given, and may be, is as the preset has it. */
+static void resolve_preset(const struct algorithm *algorithm, struct weir_limit_options *options)
 {
-	const struct algo_parameter *row = algorithm_of(options->algorithm)->parameters;
+	const struct weir_limit_options preset = {.health = algorithm->preset(options)};
+	const struct weir_health_options given = *options->health;
+	const struct weir_limit_options asked = {.health = &given};
 
-	for (; row->name; row++)
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
+		if (row->in_health && !parameter_is_given(row, &asked) &&
+		    parameter_use(row, &asked) != ALGO_REFUSED)
+			memcpy(parameter_place(row, options), parameter_field(row, &preset), row->size);
+}
+
+void algorithm_resolve(struct weir_limit_options *options, struct weir_health_options *health)
+{
+	const struct algorithm *algorithm = algorithm_of(options->algorithm);
+
+	*health = options->health ? *options->health : (struct weir_health_options){0};
+	options->health = health;
+	if (algorithm->preset)
+		resolve_preset(algorithm, options);
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		parameter_resolve(row, options);
 }

@@ -23,7 +23,7 @@ struct algo_outcome;
 struct algo_state;
 struct algo_time;
 
-#define ALGO_PARAMETERS_MAX 8
+#define ALGO_PARAMETERS_MAX 14
 
 /* The pure step of an algorithm, see algo_step. */
 typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -44,6 +44,7 @@ struct algorithm {
 
 	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
 	bool paced;          /* a request may have to wait for its start */
+	bool judges;         /* by outcomes: it has health options, and its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */
 	bool guesses;        /* retry_after_ns is not exact */
 
@@ -55,6 +56,9 @@ struct algorithm {
 	 */
 	int (*init)(struct algo_limit *limit, const struct weir_limit_options *options,
 	            struct weir_error *error);
+
+	/** Optional: what the options name as a preset, as the options that it stands for. */
+	const struct weir_health_options *(*preset)(const struct weir_limit_options *options);
 
 	/* Of states that are one time and one word, see algo_step. */
 	algorithm_step *step;
@@ -96,8 +100,11 @@ const struct algorithm *algorithm_listed(size_t index);
  */
 int algorithm_check(const struct weir_limit_options *options, struct weir_error *error);
 
-/** Fills in the algorithm's defaults; an explicit zero is 0 then. */
-void algorithm_resolve(struct weir_limit_options *options);
+/**
+ * Fills in the defaults of the preset and of the algorithm; an explicit zero is 0 then. `health` is
+ * room for these options, which `options` points to from then on.
+ */
+void algorithm_resolve(struct weir_limit_options *options, struct weir_health_options *health);
 
 /* Of a limit that denies every request and keeps no state. */
 extern const struct weir_limit_options algorithm_denies_all;

@@ -19,16 +19,26 @@ static const uint64_t unit_ns[] = {
     [WEIR_YEAR] = 366 * NS_PER_DAY,
 };
 
-static const void *field_of(const struct algo_parameter *parameter,
+const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options)
 {
-	return (const char *)options + parameter->offset;
+	static const struct weir_health_options none;
+	const void *base = options;
+
+	if (parameter->in_health)
+		base = options->health ? options->health : &none;
+	return (const char *)base + parameter->offset;
+}
+
+void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options)
+{
+	return (char *)(parameter->in_health ? (void *)options->health : options) + parameter->offset;
 }
 
 uint64_t parameter_number(const struct algo_parameter *parameter,
                           const struct weir_limit_options *options)
 {
-	const void *field = field_of(parameter, options);
+	const void *field = parameter_field(parameter, options);
 
 	return parameter->size == sizeof(uint32_t) ? *(const uint32_t *)field
 	                                           : *(const uint64_t *)field;
@@ -37,7 +47,7 @@ uint64_t parameter_number(const struct algo_parameter *parameter,
 static void put(const struct algo_parameter *parameter, uint64_t value,
                 struct weir_limit_options *options)
 {
-	void *field = (char *)options + parameter->offset;
+	void *field = parameter_place(parameter, options);
 
 	if (parameter->size == sizeof(uint32_t))
 		*(uint32_t *)field = (uint32_t)value;
@@ -67,9 +77,9 @@ bool parameter_is_given(const struct algo_parameter *parameter,
 	case ALGO_CALENDAR_RATE:
 		return rate->count || rate->period || rate->unit;
 	case ALGO_DECIMAL:
-		return *(const double *)field_of(parameter, options) != 0;
+		return *(const double *)parameter_field(parameter, options) != 0;
 	case ALGO_TEXT:
-		return *(const char *const *)field_of(parameter, options) != NULL;
+		return *(const char *const *)parameter_field(parameter, options) != NULL;
 	default:
 		return parameter_number(parameter, options) != 0;
 	}
@@ -128,7 +138,7 @@ static int check_number(const struct algo_parameter *parameter,
 static int check_word(const struct algo_parameter *parameter,
                       const struct weir_limit_options *options, struct weir_error *error)
 {
-	unsigned value = *(const unsigned *)field_of(parameter, options);
+	unsigned value = *(const unsigned *)parameter_field(parameter, options);
 	char names[PARAMETER_NAMES_MAX] = "";
 
 	for (const struct word *word = parameter->words; word->name; word++) {
@@ -155,7 +165,7 @@ int parameter_check(const struct algo_parameter *parameter,
 	case ALGO_WORD:
 		return check_word(parameter, options, error);
 	case ALGO_DECIMAL:
-		value = *(const double *)field_of(parameter, options);
+		value = *(const double *)parameter_field(parameter, options);
 		if ((value == 0 && !parameter->required) ||
 		    (value >= (double)parameter->min && value <= (double)parameter->max))
 			return WEIR_OK;
@@ -169,17 +179,25 @@ int parameter_check(const struct algo_parameter *parameter,
 	}
 }
 
+static uint64_t default_of(const struct algo_parameter *row,
+                           const struct weir_limit_options *options)
+{
+	if (row->otherwise == ALGO_AS_RATE)
+		return options->rate.count;
+	return row->otherwise == ALGO_AS_SLEEP ? options->health->sleep_ns : row->otherwise;
+}
+
 void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)
 {
 	if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
-		*(const char **)((char *)options + row->offset) = row->text;
+		*(const char **)parameter_place(row, options) = row->text;
 	} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
-		*(double *)((char *)options + row->offset) = (double)row->otherwise;
-	} else if (row->type == ALGO_NUMBER || row->type == ALGO_TIME) {
+		*(double *)parameter_place(row, options) = (double)row->otherwise;
+	} else if (row->type == ALGO_NUMBER || row->type == ALGO_PERCENT || row->type == ALGO_TIME) {
 		uint64_t value = parameter_number(row, options);
 
 		if (value == 0)
-			value = row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
+			value = parameter_use(row, options) == ALGO_REFUSED ? 0 : default_of(row, options);
 		else if (value == WEIR_ZERO)
 			value = 0;
 		put(row, value, options);

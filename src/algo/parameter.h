@@ -26,6 +26,7 @@ struct algo_limit;
 enum algo_type {
 	ALGO_NUMBER, /* uint64_t or uint32_t */
 	ALGO_TIME,   /* uint64_t, ns */
+	ALGO_PERCENT, /* uint32_t; in rule files behind it stands % */
 	ALGO_DECIMAL, /* double */
 	ALGO_WORD,   /* an enum */
 	ALGO_TEXT,   /* const char * */
@@ -35,6 +36,8 @@ enum algo_type {
 
 /* As a default: what the rate's count is. */
 #define ALGO_AS_RATE UINT64_MAX
+/* What `sleep` is, a row before. */
+#define ALGO_AS_SLEEP (UINT64_MAX - 1)
 
 /* The effect of a parameter in a limit with certain others. */
 enum algo_use {
@@ -46,7 +49,8 @@ enum algo_use {
 struct algo_parameter {
 	const char *name; /* NULL: the end of a list */
 	enum algo_type type;
-	uint16_t offset, size; /* of its field in struct weir_limit_options */
+	uint16_t offset, size; /* of its field in struct weir_limit_options, ... */
+	bool in_health;        /* or in struct weir_health_options */
 	bool required;
 	/*
 	 * Of numbers, decimals and times (from 0, 1 or a millisecond), of a rate's count, of a text's
@@ -65,6 +69,10 @@ struct algo_parameter {
 #define ALGO_FIELD(field)                                                                          \
 	.offset = offsetof(struct weir_limit_options, field),                                          \
 	.size = sizeof((struct weir_limit_options *)0)->field
+
+#define ALGO_HEALTH_FIELD(field)                                                                   \
+	.in_health = true, .offset = offsetof(struct weir_health_options, field),                      \
+	.size = sizeof((struct weir_health_options *)0)->field
 
 /* Parameters that several algorithms have. */
 #define ALGO_RATE_ROW(most)                                                                        \
@@ -89,6 +97,12 @@ struct algo_parameter {
 	"expected a period of fixed length, found months or years, which only calendar windows "       \
 	"(fixed_window) have"
 
+/** Where its value is; NULL: nothing is given of its kind. */
+const void *parameter_field(const struct algo_parameter *parameter,
+                            const struct weir_limit_options *options);
+/** The same to write to: options->health is the caller's own. */
+void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options);
+
 /** Whether the options say anything of it. */
 bool parameter_is_given(const struct algo_parameter *parameter,
                         const struct weir_limit_options *options);
@@ -99,7 +113,7 @@ static inline enum algo_use parameter_use(const struct algo_parameter *parameter
 	return parameter->use ? parameter->use(options) : ALGO_USED;
 }
 
-/** An ALGO_NUMBER or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO if it must. */
+/** An ALGO_NUMBER, ALGO_PERCENT or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO if it must. */
 uint64_t parameter_number(const struct algo_parameter *parameter,
                           const struct weir_limit_options *options);
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,

@@ -53,6 +53,32 @@ struct places_params {
 	uint64_t lease_ns;
 };
 
+#define HEALTH_PARTS_MAX  20   /* of a window of time */
+#define HEALTH_CALLS_MAX  1000 /* of a window of calls */
+#define HEALTH_PROBES_MAX 100
+
+/*
+ * Permits whose number has no bound are counted together by when they were given, in parts of an
+ * eighth of their time; a part's permits are over with the last of them.
+ */
+#define HEALTH_FLIGHT_PARTS 10
+
+struct health_params {
+	uint64_t part_ns; /* of the window; 0: it counts calls */
+	uint64_t slow_ns; /* 0: no call is slow */
+	uint64_t sleep_ns;
+	uint64_t ramp_ns;
+	uint64_t timeout_ns; /* of permits */
+	uint32_t parts, calls; /* of the window, one of them 0 */
+	uint32_t minimum;
+	uint32_t failure_percent, slow_percent;
+	uint32_t probes;
+	uint32_t max_concurrent; /* 0: any number */
+	bool finished_only;      /* the part of now does not count yet */
+	bool together;           /* probes are judged when all are back, as a window is */
+	bool refusals_fail;      /* a request that max_concurrent refuses counts as failed */
+};
+
 /*
  * The generation of a limit's slots tells the form of a head's word, and two numbers of slots
  * that follow one another apart.

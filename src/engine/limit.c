@@ -49,8 +49,8 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	int status;
 
 	*limit = (struct weir_limit){0};
-	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
-		if (options->reserved[i])
+	for (size_t i = 0; options->health && i < sizeof options->health->reserved / sizeof(uint64_t); i++)
+		if (options->health->reserved[i])
 			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
 	if (*name == '\0' || strlen(name) > NAME_MAX_BYTES)
 		return error_set(error, WEIR_EINVAL, "name: expected 1 to %d bytes, found %zu",

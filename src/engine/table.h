@@ -23,7 +23,7 @@ engine_named_store(const struct weir_table *table, const struct weir_limit *limi
 {
 	struct store *store = limit->store ? limit->store : table->remote;
 
-	return store && store->kind && !limit->algo.algorithm->draws ? store : NULL;
+	return store && store->kind && !algo_is_local(&limit->algo) ? store : NULL;
 }
 
 /** The remote store that completes the steps of a limit, or NULL: they are done in memory. */

@@ -19,7 +19,7 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 {
 	struct node_key key = {.name = parameter->name, .words = parameter->words,
 	                       .min = parameter->min, .max = parameter->max};
-	void *field = (char *)options + parameter->offset;
+	void *field = parameter_place(parameter, options);
 	uint64_t number;
 	int status;
 
@@ -36,6 +36,9 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 		return node_word(reader, &key, value, field);
 	case ALGO_TEXT:
 		return node_text(reader, &key, value, field);
+	case ALGO_PERCENT:
+		key.expected = "a part of the calls from 1% to 100% such as 50%";
+		return read_percent(reader, &key, value, field);
 	case ALGO_NUMBER:
 		status = node_number(reader, &key, value, &number);
 		break;
@@ -77,7 +80,8 @@ static const struct node_key store_keys[] = {
     {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
      .words = rules_failures},
     {"store", read_limit_store, offsetof(struct rules_limit, store), WITH_STATES},
-    {"chunk", read_chunk, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS},
+    {"chunk", read_percent, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS,
+     .expected = "a part of the quota from 1% to 100% such as 5%"},
 };
 
 enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
@@ -88,7 +92,7 @@ enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
  */
 static unsigned store_variant(const struct algorithm *algorithm)
 {
-	if (algorithm->draws)
+	if (algorithm->draws || algorithm->judges)
 		return NO_STATES;
 	return algorithm->rows == ALGO_ROWS_NONE && !algorithm->paced ? WITH_STATES | IN_CHUNKS
 	                                                              : WITH_STATES;
@@ -151,6 +155,11 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	int status;
 
 	name_keys(&keys, algorithm);
+	if (algorithm->judges)
+		limit->options.health =
+		    arena_alloc(&reader->config->arena, sizeof *limit->options.health);
+	if (algorithm->judges && !limit->options.health)
+		return node_no_memory(reader);
 	status = node_mapping(reader, node, &keys.table, store_variant(algorithm), limit, keys.values);
 	for (size_t i = 0; algorithm->parameters[i].name && status == WEIR_OK; i++)
 		if (keys.values[i + 1])

@@ -17,8 +17,8 @@ int read_store(struct reader *reader, const struct node_key *key, const yaml_nod
                void *field);
 int read_limit_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                      void *field);
-/** `chunk:` into an unsigned, in percent. */
-int read_chunk(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+/** `5%`, which key->expected describes, into an unsigned. */
+int read_percent(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                void *field);
 /** `prefix:` into a const char *. */
 int read_prefix(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

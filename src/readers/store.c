@@ -54,17 +54,16 @@ int read_limit_store(struct reader *reader, const struct node_key *key, const ya
 	return status;
 }
 
-int read_chunk(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+int read_percent(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                 void *field)
 {
 	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : (struct slice){0};
 	unsigned *percent = field;
 	uint64_t number;
 
-	(void)key;
 	if (text.len == 0 || text.data[text.len - 1] != '%' ||
 	    !parse_u64((struct slice){text.data, text.len - 1}, &number) || number < 1 || number > 100)
-		return node_expected(reader, value, "a part of the quota from 1% to 100% such as 5%");
+		return node_expected(reader, value, key->expected);
 	*percent = (unsigned)number;
 	return WEIR_OK;
 }

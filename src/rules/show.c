@@ -17,12 +17,13 @@ const char *rules_word(const struct word *words, unsigned value)
 void rules_show_value(const struct algo_parameter *parameter,
                       const struct weir_limit_options *options, struct buffer *out)
 {
-	const void *field = (const char *)options + parameter->offset;
+	const void *field = parameter_field(parameter, options);
 	uint64_t number;
 	char text[DECIMAL_TEXT_MAX];
 
 	switch (parameter->type) {
 	case ALGO_NUMBER:
+	case ALGO_PERCENT:
 	case ALGO_TIME:
 		number = parameter_number(parameter, options);
 		number = number == WEIR_ZERO ? 0 : number;
@@ -30,6 +31,7 @@ void rules_show_value(const struct algo_parameter *parameter,
 			duration_add(out, number);
 		else
 			buffer_add_u64(out, number);
+		buffer_add(out, "%", parameter->type == ALGO_PERCENT);
 		break;
 	case ALGO_DECIMAL:
 		format_decimal(text, *(const double *)field);
@@ -69,7 +71,8 @@ static bool is_shown(const struct algo_parameter *parameter,
 
 	if (parameter_use(parameter, options) != ALGO_USED)
 		return false;
-	if (parameter->type != ALGO_NUMBER && parameter->type != ALGO_TIME)
+	if (parameter->type != ALGO_NUMBER && parameter->type != ALGO_PERCENT &&
+	    parameter->type != ALGO_TIME)
 		return true;
 	value = parameter_number(parameter, options);
 	return value >= parameter->min && value <= parameter->max;
@@ -79,8 +82,9 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 {
 	const struct algorithm *algorithm = algorithm_of(limit->options.algorithm);
 	struct weir_limit_options options = limit->options;
+	struct weir_health_options health;
 
-	algorithm_resolve(&options);
+	algorithm_resolve(&options, &health);
 	buffer_printf(out, "\"algorithm\":\"%s\"", algorithm->name);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {
 		if (!is_shown(row, &options))

@@ -17,10 +17,14 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 		buffer_printf(out, "\"%s\"", row->words[0].name);
 	else if (row->otherwise == ALGO_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
+	else if (row->otherwise == ALGO_AS_SLEEP)
+		buffer_add_text(out, "\"sleep\"");
 	else if (row->required || row->otherwise < row->min || row->otherwise > row->max)
 		buffer_add_text(out, "null");
 	else if (row->type == ALGO_NUMBER || row->type == ALGO_DECIMAL)
 		buffer_add_u64(out, row->otherwise);
+	else if (row->type == ALGO_PERCENT)
+		buffer_printf(out, "\"%u%%\"", (unsigned)row->otherwise);
 	else {
 		buffer_add_text(out, "\"");
 		duration_add(out, row->otherwise);
@@ -31,7 +35,7 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 static void add_parameter(struct buffer *out, const struct algo_parameter *row)
 {
 	static const char *const types[] = {
-	    [ALGO_NUMBER] = "number", [ALGO_TIME] = "time", [ALGO_DECIMAL] = "decimal",
+	    [ALGO_NUMBER] = "number", [ALGO_PERCENT] = "percent", [ALGO_TIME] = "time", [ALGO_DECIMAL] = "decimal",
 	    [ALGO_WORD] = "word",     [ALGO_TEXT] = "text", [ALGO_RATE] = "rate",
 	    [ALGO_CALENDAR_RATE] = "calendar rate"};
 

@@ -136,10 +136,11 @@ static void read_parameter(const char *name, const json_t *parameters,
                            const struct algorithm *algorithm, struct weir_limit_options *options)
 {
 	const struct algo_parameter *row = parameter_named(algorithm, name);
-	void *at = (char *)options + row->offset;
+	void *at = parameter_place(row, options);
 
 	switch (row->type) {
 	case ALGO_NUMBER:
+	case ALGO_PERCENT:
 	case ALGO_TIME:
 		parameter_set(row, vector_number(parameters, name), options);
 		break;
@@ -169,8 +170,10 @@ static void begin_trace(const json_t *line, struct vector_file *file)
 	trace = &file->traces[file->count++];
 	*trace = (struct vector_trace){.name = text(line, "trace"),
 	                               .options = {.algorithm = file->algorithm->id},
+	                               .health = calloc(1, sizeof *trace->health),
 	                               .seed = number_or_0(line, "seed"),
 	                               .seeded = json_object_get(line, "seed") != NULL};
+	trace->options.health = trace->health;
 	json_object_foreach (parameters, name, value)
 		read_parameter(name, parameters, file->algorithm, &trace->options);
 }
@@ -256,8 +259,10 @@ void vector_read(const char *path, struct vector_file *file)
 
 void vector_close(struct vector_file *file)
 {
-	for (size_t i = 0; i < file->count; i++)
+	for (size_t i = 0; i < file->count; i++) {
 		free(file->traces[i].steps);
+		free(file->traces[i].health);
+	}
 	free(file->traces);
 	json_decref(file->lines);
 }

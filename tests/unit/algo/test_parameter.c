@@ -10,11 +10,15 @@
 
 #include "algo/algo.h"
 
+/* Of the options that `least` has made last. */
+static struct weir_health_options health;
+
 /* The least that the algorithm takes: one of each required parameter. */
 static struct weir_limit_options least(const struct algorithm *algorithm)
 {
-	struct weir_limit_options options = {.algorithm = algorithm->id};
+	struct weir_limit_options options = {.algorithm = algorithm->id, .health = &health};
 
+	health = (struct weir_health_options){0};
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		if (row->required && row->type == ALGO_NUMBER)
 			parameter_set(row, 1, &options);
@@ -27,28 +31,29 @@ static struct weir_limit_options least(const struct algorithm *algorithm)
 static void give(const struct algo_parameter *row, struct weir_limit_options *options)
 {
 	if (row->type == ALGO_DECIMAL)
-		*(double *)((char *)options + row->offset) = 0.5;
+		*(double *)parameter_place(row, options) = 0.5;
 	else if (row->type == ALGO_TEXT)
 		options->timezone = "UTC";
 	else
-		*(unsigned char *)((char *)options + row->offset) = 1;
+		*(unsigned char *)parameter_place(row, options) = 1;
 }
 
-static const struct algo_parameter *own(const struct algorithm *algorithm, size_t offset)
+static const struct algo_parameter *own(const struct algorithm *algorithm,
+                                        const struct algo_parameter *other)
 {
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (row->offset == offset)
+		if (row->offset == other->offset && row->in_health == other->in_health)
 			return row;
 	return NULL;
 }
 
 /* By which a field that has several names is blamed. */
-static const char *first_name(size_t offset)
+static const char *first_name(const struct algo_parameter *other)
 {
 	const struct algo_parameter *row = NULL;
 
 	for (unsigned i = 0; !row; i++)
-		row = own(algorithm_of(i), offset);
+		row = own(algorithm_of(i), other);
 	return row->name;
 }
 
@@ -93,7 +98,7 @@ static void what_is_required_is_enough_and_needed(void **state)
 		for (const struct algo_parameter *row = algorithm_of(i)->parameters; row->name; row++) {
 			if (!row->required || row->type == ALGO_DECIMAL)
 				continue;
-			memset((char *)&options + row->offset, 0, row->size);
+			memset(parameter_place(row, &options), 0, row->size);
 			assert_status(&options, WEIR_ERANGE, row->name);
 			options = least(algorithm_of(i));
 		}
@@ -110,10 +115,10 @@ static void parameters_of_other_algorithms_are_refused_by_name(void **state)
 			for (const struct algo_parameter *row = algorithm_of(j)->parameters; row->name; row++) {
 				struct weir_limit_options options = least(algorithm_of(i));
 
-				if (own(algorithm_of(i), row->offset))
+				if (own(algorithm_of(i), row))
 					continue;
 				give(row, &options);
-				assert_status(&options, WEIR_EINVAL, first_name(row->offset));
+				assert_status(&options, WEIR_EINVAL, first_name(row));
 				refused++;
 			}
 		}
@@ -151,7 +156,7 @@ static void numbers_are_taken_to_the_ends_of_their_range(void **state)
 			assert_taken(options);
 			parameter_set(row, row->max + 1, &options);
 			assert_status(&options, WEIR_ERANGE, row->name);
-			memset((char *)&options + row->offset, 0xff, row->size); /* WEIR_ZERO, if that is wide */
+			memset(parameter_place(row, &options), 0xff, row->size); /* WEIR_ZERO, if that is wide */
 			if (row->min == 0 && row->otherwise != 0)
 				assert_taken(options);
 			else
@@ -169,9 +174,10 @@ static void a_number_that_is_set_is_the_one_that_is_resolved(void **state)
 
 			for (size_t j = 0; j < 3 && (row->type == ALGO_NUMBER || row->type == ALGO_TIME); j++) {
 				struct weir_limit_options options = least(algorithm_of(i));
+				struct weir_health_options room;
 
 				parameter_set(row, values[j], &options);
-				algorithm_resolve(&options);
+				algorithm_resolve(&options, &room);
 				assert_int_equal(parameter_number(row, &options), values[j]);
 			}
 		}

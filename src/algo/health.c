@@ -1,0 +1,192 @@
+#include "algo/health.h"
+
+/* An open breaker of nobody's is forgotten so long after its sleep, and one that is half-open. */
+#define FORGOTTEN_NS NS_PER_DAY
+
+struct health_result health_result_of(const struct health_params *params, enum weir_outcome outcome,
+                                      uint64_t latency_ns)
+{
+	return (struct health_result){
+	    .ignored = outcome == WEIR_OUTCOME_IGNORED,
+	    .failed = outcome == WEIR_OUTCOME_FAILURE || outcome == WEIR_OUTCOME_TIMEOUT,
+	    .slow = params->slow_ns > 0 && latency_ns > params->slow_ns,
+	};
+}
+
+/* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
+static uint64_t end_of(const struct health_params *params, const struct health_state *health)
+{
+	switch (health->phase) {
+	case HEALTH_OPEN:
+		return health->since_ns + params->sleep_ns + FORGOTTEN_NS;
+	case HEALTH_HALF_OPEN:
+		return health->since_ns + params->timeout_ns + FORGOTTEN_NS;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+struct health_state health_at(const struct health_params *params, const struct health_state *health,
+                        uint64_t now_ns)
+{
+	struct health_state at = *health;
+
+	if (health->phase >= HEALTH_FORCED_OPEN) {
+		if (health->since_ns <= now_ns)
+			at.phase = HEALTH_CLOSED;
+		return at;
+	}
+	/* Begun by a clock that has been set back since: it would last until that time comes again. */
+	if (health->since_ns > now_ns + ALGO_SKEW_NS || end_of(params, health) <= now_ns)
+		return (struct health_state){.phase = HEALTH_CLOSED};
+	if (health->phase == HEALTH_RAMP && health->since_ns + params->ramp_ns <= now_ns)
+		at.phase = HEALTH_CLOSED;
+	return at;
+}
+
+/* A tenth of all draws at first, then more and more. */
+static bool ramp_passes(const struct health_params *params, const struct health_state *health,
+                        uint64_t now_ns, uint64_t draw)
+{
+	uint64_t past_ns = sat_sub(now_ns, health->since_ns);
+	u128 passing = ((u128)(params->ramp_ns + 9 * past_ns) << 64) / ((u128)10 * params->ramp_ns);
+
+	return draw < passing;
+}
+
+static unsigned used(const struct health_state *health)
+{
+	return health->flying + health->good + health->bad;
+}
+
+/* Whether the phase lets a request pass, and else for how long not. */
+static bool phase_passes(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                         const uint64_t *draw, uint64_t *retry_ns)
+{
+	const struct health_params *params = &limit->health;
+
+	*retry_ns = limit->retry_ns;
+	switch (health->phase) {
+	case HEALTH_RAMP:
+		return !draw || ramp_passes(params, health, now_ns, *draw);
+	case HEALTH_FORCED_OPEN:
+		if (health->since_ns != HEALTH_FOR_EVER)
+			*retry_ns = health->since_ns - now_ns;
+		return false;
+	case HEALTH_OPEN:
+		if (now_ns < health->since_ns + params->sleep_ns) {
+			*retry_ns = health->since_ns + params->sleep_ns - now_ns;
+			return false;
+		}
+		break;
+	case HEALTH_HALF_OPEN:
+		if (used(health) > 0)
+			return used(health) < params->probes;
+		break; /* nothing says when it began: it begins anew */
+	default:
+		return true;
+	}
+	*health = (struct health_state){.phase = HEALTH_HALF_OPEN,
+	                          .since_ns = u64_max(now_ns, health->since_ns)};
+	return true;
+}
+
+uint64_t health_room(const struct health_params *params, const struct health_state *health,
+                     uint64_t in_flight)
+{
+	uint64_t most = params->max_concurrent ? sat_sub(params->max_concurrent, in_flight)
+	                                       : ALGO_COUNT_MAX;
+
+	switch (health->phase) {
+	case HEALTH_OPEN:
+	case HEALTH_FORCED_OPEN:
+		return 0;
+	case HEALTH_HALF_OPEN:
+		return u64_min(most, sat_sub(params->probes, used(health)));
+	default:
+		return most;
+	}
+}
+
+bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                const uint64_t *draw, uint64_t in_flight, struct algo_outcome *out)
+{
+	const struct health_params *params = &limit->health;
+	struct health_state after = *health;
+	uint64_t retry_ns;
+	bool full = params->max_concurrent && in_flight >= params->max_concurrent;
+
+	algo_outcome_open(out);
+	out->remaining = 0;
+	if (!phase_passes(limit, &after, now_ns, draw, &retry_ns))
+		return algo_outcome_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
+	if (full)
+		return algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
+	after.flying += after.phase == HEALTH_HALF_OPEN && draw;
+	out->remaining = health_room(params, &after, in_flight + (draw && params->max_concurrent));
+	*health = after;
+	return true;
+}
+
+static void begin(struct health_state *health, enum health_phase phase, uint64_t now_ns)
+{
+	*health = (struct health_state){.phase = phase, .since_ns = u64_max(now_ns, health->since_ns)};
+}
+
+void health_open(struct health_state *health, uint64_t now_ns)
+{
+	begin(health, HEALTH_OPEN, now_ns);
+}
+
+/* Of a tally as long as is needed. */
+static bool is_sick(const struct health_params *params, const struct health_tally *tally)
+{
+	return tally->failures * 100 >= tally->calls * params->failure_percent ||
+	       (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent);
+}
+
+bool health_trips(const struct health_params *params, const struct health_tally *tally)
+{
+	return tally->calls > 0 && tally->calls >= params->minimum && is_sick(params, tally);
+}
+
+void health_tell(const struct health_params *params, struct health_state *health,
+                 struct health_result result, unsigned count, uint64_t now_ns)
+{
+	bool failed = result.failed || (result.slow && !params->together);
+
+	if (count > health->flying)
+		count = health->flying;
+	health->flying -= count;
+	if (result.ignored || count == 0)
+		return;
+	*(failed ? &health->bad : &health->good) += count;
+	health->slow += result.slow ? count : 0;
+	if (failed && !params->together) {
+		health_open(health, now_ns);
+	} else if (health->good + health->bad >= params->probes) {
+		struct health_tally tally = {health->good + health->bad, health->bad, health->slow};
+
+		if (params->together && is_sick(params, &tally))
+			health_open(health, now_ns);
+		else
+			begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+	}
+}
+
+uint64_t health_ahead_ns(const struct health_params *params, const struct health_state *health,
+                         uint64_t now_ns)
+{
+	switch (health->phase) {
+	case HEALTH_RAMP:
+		return sat_sub(health->since_ns + params->ramp_ns, now_ns);
+	case HEALTH_OPEN:
+	case HEALTH_HALF_OPEN:
+		return sat_sub(end_of(params, health), now_ns);
+	case HEALTH_FORCED_OPEN:
+	case HEALTH_FORCED_CLOSED:
+		return u64_min(sat_sub(health->since_ns, now_ns), ALGO_HORIZON_NS);
+	default:
+		return 0;
+	}
+}
