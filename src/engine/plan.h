@@ -2,10 +2,10 @@
  * plan.h: the steps of a request, and where it stands.
  *
  * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs.
- * It peeks at all enforced steps in memory first, so that a plan that one of them refuses
- * touches none; then it takes, from remote stores first; where a step is refused after all, it
- * gives back what it has taken. Never more than a limit passes; what a plan holds that is about
- * to give back may deny others, by its cost at most.
+ * It peeks first at all enforced steps in memory but the last, so that a plan that one of them
+ * refuses touches none. Then it takes, from remote stores first, and in memory from the last step
+ * first. If a step is refused after all, the plan gives back what it has taken. Never more than a
+ * limit passes; what a plan holds that is about to give back may deny others, by its cost at most.
  *
  * Where the order of rules decides, the first step that is refused denies, or allows where its rule
  * says so; then nothing is taken. If none is, a rule that answers by itself does so, and nothing is
@@ -53,6 +53,7 @@ struct step {
 	bool taken; /* it holds something that can be given back */
 	bool remote; /* at a store that completes it later */
 	unsigned char reason; /* enum weir_reason */
+	unsigned char pass;   /* of PLAN_TAKE, in which it is taken: see stage.h */
 };
 
 /* The stages of a plan. */
@@ -93,6 +94,7 @@ struct plan {
 	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
 	                               says, from 1; 0: `cost` of each */
+	unsigned char passes_of : 3;   /* the passes of PLAN_TAKE that its steps are in: see stage.h */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */

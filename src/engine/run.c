@@ -88,7 +88,7 @@ static inline bool belongs(const struct plan *plan, const struct step *step)
 	case PLAN_OTHERS:
 		return step == plan->refused;
 	case PLAN_PEEK:
-		return !step->shadow && (!step->remote || plan->by_order);
+		return !step->shadow && step->pass != TAKE_UNASKED && (!step->remote || plan->by_order);
 	case PLAN_TAKE:
 		return !step->shadow;
 	case PLAN_SHADOW:
@@ -100,20 +100,13 @@ static inline bool belongs(const struct plan *plan, const struct step *step)
 	}
 }
 
-/*
- * The step in memory that is the stage's `i`-th of twice as many as there are, or NULL. What takes
- * comes to the steps of paced limits in the second half: only the newest start can be given
- * back, so they had better not be asked to.
- */
-static struct step *pick(const struct plan *plan, size_t i)
+/* The `i`-th step of the stage, if it is in memory and has a part in such a pass; else NULL. */
+static inline struct step *pick(const struct plan *plan, size_t i, unsigned pass)
 {
-	size_t n = plan->step_count;
-	bool second = i >= n;
-	size_t at = second ? i - n : i;
-	struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - at : at];
-	bool late = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && step->limit->algo.paced;
+	size_t at = plan->stage == PLAN_UNDO ? plan->step_count - 1 - i : i;
+	struct step *step = &plan->steps[at];
 
-	return late == second && !step->remote && belongs(plan, step) ? step : NULL;
+	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
@@ -208,8 +201,8 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 	return one->allowed || plan->stage == PLAN_SHADOW;
 }
 
-static void pass(struct plan *plan, struct step *step, struct weir_decision *one,
-                 struct weir_decision *d)
+static void pass_on(struct plan *plan, struct step *step, struct weir_decision *one,
+                    struct weir_decision *d)
 {
 	if (note(plan, step, one, d) || plan->apart ||
 	    !(plan->passes || comes_first(plan, (size_t)(step - plan->steps))))
@@ -234,31 +227,43 @@ void stage_note(const struct turn *turn, struct plan *plan, struct step *step, u
                 struct weir_decision *one, struct weir_decision *d)
 {
 	record(turn, plan, step, until_ns, one);
-	pass(plan, step, one, d);
+	pass_on(plan, step, one, d);
 }
 
-/*
- * Runs the steps of the stage until one is refused, which plan->refused is then. False: the
- * stage goes on when its remote steps are done.
- */
-static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+/* One pass over the steps of the stage, until one is refused, which plan->refused is then. */
+static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
+                     struct weir_decision *d)
 {
-	if (__builtin_expect(plan->remote, 0) && !remote_run(turn, plan, d))
-		return false;
-	for (size_t i = 0; i < 2 * (size_t)plan->step_count; i++) {
+	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step;
 		struct algo_call call;
 		struct weir_decision one;
 
 		if (!plan->passes && !comes_first(plan, i))
 			break;
-		step = pick(plan, i);
+		step = pick(plan, i, pass);
 		if (!step)
 			continue;
 		call = call_of(plan, step);
 		apply(turn, plan, step, &call, &one);
-		pass(plan, step, &one, d);
+		pass_on(plan, step, &one, d);
 	}
+}
+
+/* Runs the steps of the stage. False: it goes on when its remote steps are done. */
+static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	static const unsigned char order[] = {TAKE_UNASKED, TAKE_SOON, TAKE_LATE};
+
+	if (__builtin_expect(plan->remote, 0) && !remote_run(turn, plan, d))
+		return false;
+	if (plan->stage != PLAN_TAKE || plan->op != ALGO_ACQUIRE) {
+		run_pass(turn, plan, STAGE_ANY_PASS, d);
+		return true;
+	}
+	for (size_t i = 0; i < sizeof order; i++)
+		if (plan->passes_of & STAGE_PASS(order[i]))
+			run_pass(turn, plan, STAGE_PASS(order[i]), d);
 	return true;
 }
 
@@ -450,25 +455,6 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 	return NULL;
 }
 
-/*
- * Whether to ask before anything is taken: several steps, since all of them or none is. Where the
- * order decides, remote steps that are alone are taken in their order anyway.
- */
-static bool asks_first(const struct plan *plan)
-{
-	size_t enforced = 0, remote = 0;
-
-	if (plan->apart || plan->op > ALGO_PEEK)
-		return false;
-	for (size_t i = 0; i < plan->step_count; i++) {
-		enforced += !plan->steps[i].shadow;
-		remote += !plan->steps[i].shadow && plan->steps[i].remote;
-	}
-	if (plan->by_order)
-		return plan->listed || (enforced > 1 && remote < enforced);
-	return plan->op == ALGO_ACQUIRE && enforced > 1;
-}
-
 static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	bool refunds = plan->op == ALGO_REFUND && plan->permit.id != 0;
@@ -493,9 +479,11 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
 	} else {
+		bool asks = stage_arrange(plan);
+
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(turn, plan);
-		begin(plan, plan->refused ? PLAN_OWN : asks_first(plan) ? PLAN_PEEK : PLAN_TAKE);
+		begin(plan, plan->refused ? PLAN_OWN : asks ? PLAN_PEEK : PLAN_TAKE);
 	}
 	return advance(turn, plan, d);
 }

@@ -29,4 +29,21 @@ void stage_note(const struct turn *turn, struct plan *plan, struct step *step, u
  */
 bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
 
+/* The passes in which PLAN_TAKE comes to the steps in memory of a plan to acquire. */
+enum {
+	TAKE_SOON,
+	TAKE_UNASKED, /* before all others: the one that nobody has peeked at */
+	TAKE_LATE, /* paced: only the newest start can be given back, so it had better not be asked to
+	            */
+};
+
+#define STAGE_PASS(pass) (1u << (pass))
+#define STAGE_ANY_PASS   (~0u) /* of other stages */
+
+/**
+ * Of arrange.c, when the plan starts: when each step is taken. Whether to peek before anything is
+ * taken.
+ */
+bool stage_arrange(struct plan *plan);
+
 #endif
