@@ -548,9 +548,10 @@ WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void 
  * deadline. `wait_ns` tells how long it took.
  *
  *     clock_gettime(CLOCK_REALTIME, &t);
- *     weir_acquire_wait(table, limit, key, len, 1, t.tv_sec * 1000000000 + 500000000, &d, NULL);
+ *     deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
+ *     weir_acquire_wait(table, limit, key, len, 1, deadline_ns, &d, NULL);
  *     if (d.allowed)
- *         serve(); // within half a second or so
+ *         serve();
  *
  * Who waits for a key of a limit is served in the order of the calls, in this process;
  * calls of other processes, and those that do not wait, may come in between. What is
