@@ -483,42 +483,64 @@ static void no_wake(struct waiter *waiter)
 	(void)waiter;
 }
 
+/* Two that wait and never try, before the caller comes: the first for one key, one for another. */
+struct queues {
+	struct waitlist *room;
+	struct waiter before, other;
+};
+
+/*
+ * Begins a call that waits behind `before`, so that it tries for the first time when that leaves.
+ * Of a call that is the first at once nobody knows when it has tried.
+ */
+static void call_behind(struct scene *s, struct caller *caller, struct queues *queues,
+                        const char *name, const char *other)
+{
+	*caller = (struct caller){.scene = s, .deadline_ns = WEIR_FOREVER};
+	*queues = (struct queues){.room = waitlist_make(&s->table->waiting),
+	                          .before = {.wake = no_wake, .hash = hash_of(s, name)},
+	                          .other = {.wake = no_wake, .hash = hash_of(s, other)}};
+	assert_int_equal(waitlist_join(queues->room, &queues->before, 1), WAITLIST_FIRST);
+	assert_int_equal(waitlist_join(queues->room, &queues->other, 1), WAITLIST_FIRST);
+	pthread_create(&caller->thread, NULL, call, caller);
+	while (waitlist_count(queues->room) < 3)
+		sched_yield();
+}
+
 /* Once: who then is the first there goes before those who have come to the first key since. */
 static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 {
-	struct waiter other = {.wake = no_wake}, since = other;
+	struct waiter since = {.wake = no_wake};
+	struct queues queues;
 	struct caller caller;
-	struct waitlist *room;
 	struct scene s;
 
 	(void)state;
 	OPEN(&s, by_buckets);
 	take_now(&s, 3);
-	call_for_ever(&s, &caller, "hourly");
-	room = waitlist_at(&s.table->waiting);
-	other.hash = hash_of(&s, "other");
-	assert_int_equal(waitlist_join(room, &other, 1), WAITLIST_FIRST);
+	call_behind(&s, &caller, &queues, "hourly", "other");
 	reset(&s, "other");
 	reset(&s, "hourly");
-	while (waitlist_has(room, hash_of(&s, "hourly")))
+	waitlist_leave(queues.room, &queues.before);
+	while (waitlist_has(queues.room, queues.before.hash))
 		sched_yield();
 	weir_peek(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, WEIR_NOW, &s.d);
 	assert_int_equal(s.d.remaining, 3);
-	while (waitlist_count(room) < 2)
+	while (waitlist_count(queues.room) < 2)
 		sched_yield();
-	since.hash = hash_of(&s, "hourly");
-	assert_int_equal(waitlist_join(room, &since, 1), WAITLIST_FIRST);
-	waitlist_leave(room, &other);
+	since.hash = queues.before.hash;
+	assert_int_equal(waitlist_join(queues.room, &since, 1), WAITLIST_FIRST);
+	waitlist_leave(queues.room, &queues.other);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
-	waitlist_leave(room, &since);
+	waitlist_leave(queues.room, &since);
 	close_scene(&s);
 }
 
 /* Nor when its time there is over, though the place is free. */
 static void the_first_for_one_key_is_denied_behind_others_at_another(void **state)
 {
-	struct waiter other = {.wake = no_wake};
+	struct queues queues;
 	struct caller caller;
 	struct scene s;
 
@@ -526,14 +548,13 @@ static void the_first_for_one_key_is_denied_behind_others_at_another(void **stat
 	OPEN(&s, by_brief);
 	take_now(&s, 3);
 	reset(&s, "brief");
-	call_for_ever(&s, &caller, "hourly");
-	other.hash = hash_of(&s, "brief");
-	assert_int_equal(waitlist_join(waitlist_at(&s.table->waiting), &other, 1), WAITLIST_FIRST);
+	call_behind(&s, &caller, &queues, "hourly", "brief");
 	reset(&s, "hourly");
+	waitlist_leave(queues.room, &queues.before);
 	pthread_join(caller.thread, NULL);
 	assert_false(caller.d.allowed);
 	assert_int_equal(caller.d.reason, WEIR_REASON_WAIT_TOO_LONG);
-	waitlist_leave(waitlist_at(&s.table->waiting), &other);
+	waitlist_leave(queues.room, &queues.other);
 	close_scene(&s);
 }
 
