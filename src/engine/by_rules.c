@@ -112,8 +112,10 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 
 	if (!key.data)
 		return WEIR_ENOMEM;
-	if (key.len > source->key_max)
+	if (key.len > source->key_max) {
+		plan->listed = rule;
 		return WEIR_ELONG;
+	}
 	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
 		status = add_step(source, number, &engine->limits[rule->limits[i]], key, plan);
 	return status;

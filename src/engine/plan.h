@@ -102,7 +102,8 @@ struct plan {
 	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
 	struct step *refused; /* by this one; or it waits for its key; or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
-	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused. */
+	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused.
+	 * Where preparing ended in ELONG: the rule whose key is too long, or NULL. */
 	const struct rules_rule *listed;
 	struct step only;
 };

@@ -149,7 +149,7 @@ void http1_next(struct http1_reader *reader)
 	reader->fed = reader->head_len = 0;
 	reader->target = reader->name = reader->value = (struct http1_span){0, 0};
 	reader->line_count = 0;
-	reader->continued = reader->too_many = reader->forwarded = false;
+	reader->continued = reader->too_many = reader->forwarded = reader->raw = false;
 }
 
 size_t http1_len(const struct http1_reader *reader)
@@ -251,31 +251,95 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 	return HTTP1_MESSAGE;
 }
 
+static bool is_raw(char c)
+{
+	return (unsigned char)c >= 0x80;
+}
+
+/*
+ * The request line of `data`, or what there is of it, without bytes that are raw in its query.
+ * Data NULL: no memory.
+ */
+static struct slice without_raw(struct slice data, struct arena *arena)
+{
+	const char *end = memchr(data.data, '\n', data.len);
+	size_t len = end ? (size_t)(end - data.data) : data.len;
+	char *copy = arena_alloc(arena, len);
+	bool in_query = false;
+
+	for (size_t i = 0; copy && i < len; i++) {
+		copy[i] = in_query && is_raw(data.data[i]) ? 'x' : data.data[i];
+		in_query |= copy[i] == '?';
+	}
+	return (struct slice){copy, len};
+}
+
+/* Feeds llhttp what is new of the request line, until it has all of it. */
+static llhttp_errno_t execute_raw(struct http1_reader *reader, struct slice data,
+                                  struct arena *arena, const char **at)
+{
+	struct slice line = without_raw(data, arena);
+	llhttp_errno_t code = HPE_OK;
+
+	if (!line.data)
+		return HPE_USER;
+	if (reader->fed < line.len) {
+		reader->base = line.data;
+		code = llhttp_execute(&reader->parser, line.data + reader->fed, line.len - reader->fed);
+		if (code != HPE_OK)
+			*at = data.data + (llhttp_get_error_pos(&reader->parser) - line.data);
+		else
+			reader->fed = line.len;
+		reader->base = data.data;
+	}
+	return code;
+}
+
+/* *at: where it stopped, unless it has read all. */
+static llhttp_errno_t execute(struct http1_reader *reader, struct slice data, struct arena *arena,
+                              const char **at)
+{
+	llhttp_errno_t code = reader->raw ? execute_raw(reader, data, arena, at) : HPE_OK;
+
+	if (code != HPE_OK || reader->fed == data.len)
+		return code;
+	code = llhttp_execute(&reader->parser, data.data + reader->fed, data.len - reader->fed);
+	*at = llhttp_get_error_pos(&reader->parser);
+	return code;
+}
+
 /* Feeds llhttp up to `end`. HTTP1_MESSAGE: it stopped at the end of the head or of the message. */
 static enum http1_result feed(struct http1_reader *reader, struct slice data, size_t end,
-                              struct http1_message *message)
+                              struct arena *arena, struct http1_message *message)
 {
-	const char *from = data.data + reader->fed;
+	const char *at = NULL;
 	llhttp_errno_t code;
 
 	if (data.len < end)
 		end = data.len;
 	if (reader->fed >= end)
 		return HTTP1_MORE;
-	code = llhttp_execute(&reader->parser, from, end - reader->fed);
+	data.len = end;
+	code = execute(reader, data, arena, &at);
+	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && is_raw(*at)) {
+		http1_next(reader); /* nothing behind the request line has been read */
+		reader->raw = true;
+		code = execute(reader, data, arena, &at);
+	}
 	if (code == HPE_OK) {
 		reader->fed = end;
 		return HTTP1_MORE;
 	}
 	if (code == HPE_PAUSED) {
-		reader->fed = (size_t)(llhttp_get_error_pos(&reader->parser) - data.data);
+		reader->fed = (size_t)(at - data.data);
 		llhttp_resume(&reader->parser);
 		return HTTP1_MESSAGE;
 	}
 	if (code == HPE_INVALID_VERSION || code == HPE_PAUSED_H2_UPGRADE)
 		return HTTP1_BAD_VERSION;
-	return bad(message, llhttp_get_error_reason(&reader->parser),
-	           (size_t)(llhttp_get_error_pos(&reader->parser) - data.data));
+	if (!at)
+		return bad(message, "expected more memory", reader->fed);
+	return bad(message, llhttp_get_error_reason(&reader->parser), (size_t)(at - data.data));
 }
 
 struct gather {
@@ -305,13 +369,18 @@ static bool gather_chunks(const struct http1_reader *reader, struct slice data, 
 	    .on_message_complete = on_complete,
 	};
 	struct gather gather = {.to = arena_alloc(arena, reader->fed - reader->head_len)};
+	struct slice line = {NULL, 0};
 	llhttp_t parser;
 
-	if (!gather.to)
+	if (reader->raw)
+		line = without_raw(data, arena);
+	if (!gather.to || (reader->raw && !line.data))
 		return false;
 	llhttp_init(&parser, HTTP_REQUEST, &gather_settings);
 	parser.data = &gather;
-	llhttp_execute(&parser, data.data, reader->fed);
+	if (line.len > 0)
+		llhttp_execute(&parser, line.data, line.len);
+	llhttp_execute(&parser, data.data + line.len, reader->fed - line.len);
 	*body = (struct slice){gather.to, gather.len};
 	return true;
 }
@@ -324,9 +393,9 @@ static bool awaits_continue(const struct http1_reader *reader, struct slice data
 }
 
 static enum http1_result read_head(struct http1_reader *reader, struct slice data,
-                                   struct http1_message *message)
+                                   struct arena *arena, struct http1_message *message)
 {
-	enum http1_result result = feed(reader, data, reader->header_max, message);
+	enum http1_result result = feed(reader, data, reader->header_max, arena, message);
 
 	if (result == HTTP1_MORE && reader->fed >= reader->header_max)
 		return reader->parser.http_major == 0 ? HTTP1_TARGET_LONG : HTTP1_HEADER_LONG;
@@ -341,7 +410,7 @@ static enum http1_result read_chunks(struct http1_reader *reader, struct slice d
                                      struct arena *arena, struct http1_message *message)
 {
 	size_t end = reader->head_len + reader->body_max;
-	enum http1_result result = feed(reader, data, end, message);
+	enum http1_result result = feed(reader, data, end, arena, message);
 
 	if (result == HTTP1_MORE && reader->fed >= end)
 		return HTTP1_BODY_LONG;
@@ -372,7 +441,7 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 	reader->base = data.data;
 	reader->parser.data = reader;
 	if (reader->head_len == 0) {
-		result = read_head(reader, data, message);
+		result = read_head(reader, data, arena, message);
 		if (result != HTTP1_MESSAGE)
 			return result;
 	}

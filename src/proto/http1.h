@@ -5,6 +5,9 @@
  * may lie elsewhere at the next call. Every byte is given to it once, those of
  * a chunked message twice, a body of known length never. Only header fields
  * that somebody asks for are kept, of trailers none.
+ *
+ * Browsers and curl send what a user typed behind a '?' without escapes. Bytes from 0x80 on are
+ * taken there as they are; llhttp sees letters in their place.
  */
 #ifndef PROTO_HTTP1_H
 #define PROTO_HTTP1_H
@@ -70,6 +73,7 @@ struct http1_reader {
 	const char *base;            /* the message's first byte, during a call */
 	size_t fed;                  /* bytes llhttp has had */
 	size_t head_len;             /* 0 until the head is complete */
+	bool raw;                    /* the query has bytes that llhttp must not see */
 	struct http1_span target, name, value;
 	struct http1_line lines[HTTP1_LINES_MAX];
 	unsigned line_count;

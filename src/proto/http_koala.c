@@ -1,8 +1,8 @@
 /*
  * http_koala.c: the requests of Koala's callers.
  *
- * Parameters come in the query, and of a POST in a form behind it: in that order the first of a
- * name counts. Those that begin with '_' ask for something, all others are attributes. A visitor
+ * Parameters come in the query, and in a form behind it, mostly of a POST: in that order the first
+ * of a name counts. Those that begin with '_' ask for something, all others are attributes. A visitor
  * chooses values and sometimes names, so nothing that is odd about one parameter, such as a
  * missing '=' or an escape that is none, takes another one away.
  */
@@ -47,7 +47,7 @@ static int find_body(struct http_call *call, struct slice *body)
 	struct slice type;
 
 	*body = (struct slice){NULL, 0};
-	if (call->message.body.len == 0 || strcmp(call->message.method, "POST") != 0)
+	if (call->message.body.len == 0)
 		return 0;
 	type = head_value(call, SLICE("content-type"));
 	type = slice_trim(slice_cut(&type, ';'));

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "algo/algorithm.h"
 #include "rules/remark.h"
 #include "rules/unmet.h"
 
@@ -62,15 +63,51 @@ static int check_rule_names(struct weir_config *config, struct named *names)
 	return check_names(config, names, config->rule_count, "rule");
 }
 
+/* Whether it remembers each unit, so that the newest can be taken back. */
+static bool keeps_log(enum weir_algorithm id)
+{
+	return algorithm_of(id)->rows == ALGO_ROWS_LOG;
+}
+
+static int refuse_feedback(struct weir_config *config, const struct rules_rule *rule,
+                           const struct rules_limit *limit)
+{
+	const struct algorithm *algorithm = NULL;
+
+	for (size_t i = 0; (algorithm = algorithm_listed(i)) && !keeps_log(algorithm->id); i++)
+		;
+	return remark_add(config, REMARK_ERROR(rule->file, rule->line, rule->column),
+	                  "expected limits of %s beside the feedback of rule \"%s\", found \"%s\"",
+	                  algorithm ? algorithm->name : "none", rule->name, limit->options.name)
+	           ?: WEIR_EINVAL;
+}
+
+static int check_feedback(struct weir_config *config)
+{
+	int status = WEIR_OK;
+
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+		bool has_feedback = rule->feedback[0] || rule->feedback[1];
+
+		for (size_t j = 0; has_feedback && j < rule->limit_count && status != WEIR_ENOMEM; j++)
+			if (!keeps_log(config->limits[rule->limits[j]].options.algorithm))
+				status = refuse_feedback(config, rule, &config->limits[rule->limits[j]]);
+	}
+	return status;
+}
+
 int rules_check(struct weir_config *config)
 {
 	size_t most = u64_max(config->limit_count, config->rule_count);
 	struct named *names = calloc(most + 1, sizeof *names);
-	int status = WEIR_ENOMEM;
+	int status = WEIR_ENOMEM, feedback = WEIR_OK;
 
 	/* A rule of Koala's language has the name of its limit, of which one remark is enough. */
 	if (names)
 		status = check_rule_names(config, names) ?: check_limit_names(config, names);
 	free(names);
+	if (status != WEIR_ENOMEM && (feedback = check_feedback(config)) != WEIR_OK)
+		status = feedback;
 	return status != WEIR_ENOMEM && rules_warn_of_unmet(config) != WEIR_OK ? WEIR_ENOMEM : status;
 }

@@ -9,8 +9,10 @@ static void prepare(struct worker *worker, struct work *work, const struct reque
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX};
 	const struct engine_each each = {run_op(r->op), r->erases, only};
 
-	run_check(work, engine_prepare_each(worker->config->engine, &each, &attributes, &worker->arena,
-	                                    &work->plan));
+	int status = engine_prepare_each(worker->config->engine, &each, &attributes, &worker->arena,
+	                                 &work->plan);
+
+	run_check_rules(worker, work, status, r);
 }
 
 void each_prepare(struct worker *worker, struct work *work, const struct request *r)

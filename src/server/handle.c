@@ -247,7 +247,7 @@ static void prepare_rules(struct worker *worker, struct work *work, const struct
 		                              &(struct algo_call){run_op(r->op), r->cost}, &attributes,
 		                              &worker->arena, &work->plan);
 	work->plan.max_wait_ns = r->wait_ns;
-	run_check(work, status);
+	run_check_rules(worker, work, status, r);
 	if (status == WEIR_OK)
 		prepare_permit(worker, work, r);
 }

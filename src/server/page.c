@@ -2,6 +2,7 @@
 
 #include "server/koala.h"
 #include "server/limit_list.h"
+#include "server/run.h"
 
 /* The size that a page is taken to have before it was ever rendered. */
 #define SIZE_MIN ((size_t)16 << 10)
@@ -113,10 +114,10 @@ void page_finish(struct worker *worker, struct work *work, struct reply *reply)
 	} else if (!body.data) {
 		status = WEIR_ENOMEM;
 	}
-	if (status != WEIR_OK) {
-		work->status = (signed char)status;
-		work->message = status == WEIR_ENOTFOUND ? "there is no such rule" : weir_strerror(status);
-	}
+	if (status == WEIR_ENOTFOUND)
+		run_fail_name(worker, work, status, "the name of a rule", work->whole->name);
+	else
+		run_check(work, status);
 	reply->body = body;
 }
 

@@ -39,6 +39,9 @@ void run_fail(struct worker *worker, struct work *work, int status, struct slice
 void run_fail_name(struct worker *worker, struct work *work, int status, const char *expected,
                    struct slice name);
 
+/** As run_check, of a request that was prepared by the rules. */
+void run_check_rules(struct worker *worker, struct work *work, int status, const struct request *r);
+
 typedef enum engine_state run_begin(const struct turn *turn, struct plan *plan,
                                     struct weir_decision *decision);
 

@@ -189,6 +189,75 @@ def test_a_rule_that_is_not_there_is_400_and_minus_2(koala):
     assert server.get("/rule/value").json["err_no"] == -1
 
 
+@pytest.mark.parametrize(("no", "shown"), [
+    ("%00", "\\x00"), ("111%00", "111\\x00"), ("%ff%fe", "\\xff\\xfe"), ("a%0d%0aX: y", "a\\x0d\\x0aX: y"),
+    ("'\"", "'\""), (500 * "x", 64 * "x"), (40 * "%e4%b8%ad", 21 * "\u4e2d" + "\\xe4"), ("0111", "0111"),
+    ("-1", "-1")])
+def test_a_rule_no_of_garbage_is_shown_as_it_came(koala, no, shown):
+    server = koala()
+    for path in ("/rule/value", "/dump/counter", "/dump/policy"):
+        answer = server.get(f"{path}?uid=1&rule_no={no.replace(' ', '+')}")
+        assert (answer.status, answer.json) == (
+            400, {"err_no": -2, "err_msg": f"expected the name of a rule, found '{shown}'"})
+
+
+def test_an_empty_rule_no_asks_for_all_rules(koala):
+    server = koala()
+    for path in ("/dump/counter", "/dump/policy"):
+        assert server.get(f"{path}?rule_no=").text == server.get(path).text
+        assert server.get(f"{path}?rule_no").text == server.get(path).text
+    answer = server.get("/rule/value?rule_no=&uid=1")
+    assert (answer.status, answer.json["err_no"]) == (400, -1)
+
+
+def test_a_key_that_is_too_long_tells_which_parameter_is_why(koala):
+    server = koala()
+    long = "x" * 1100
+    for path in ("/rule/browse", "/rule/update", "/rule/browse_complete"):
+        answer = server.get(f"{path}?act=ask&uid={long}&other={3 * long}")
+        assert (answer.status, answer.json) == (400, {"err_no": -1, "err_msg": (
+            "expected a key of at most 1024 bytes for rule '111', found a longer one, "
+            "in which 'uid' has 1100")})
+    answer = server.post("/v1/acquire", {"attributes": {"page": long}})
+    assert (answer.status, answer.json["error"]["message"]) == (400, (
+        "expected a key of at most 1024 bytes for rule '1201', found a longer one, in which 'page' has 1100"))
+    assert server.get(f"/rule/browse?other={long}").json == ALLOW
+
+
+def test_a_query_may_have_the_bytes_that_a_user_typed(koala):
+    """As curl sends them, and browsers behind a '?'."""
+    server = koala()
+    for raw in ("\u00e9".encode(), "\u4e2d\u6587".encode(), b"\x80\xff"):
+        request = (b"GET /rule/browse?act=ask&uid=" + raw
+                   + b"&_writeThrough=yes HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with Wire(server.http) as wire:
+            wire.send(2 * request)
+            answer = b""
+            while answer.count(b"Ret_type") < 2:
+                answer += wire.socket.recv(65536)
+        assert answer.count(b" 200 OK") == 2
+        coded = urllib.parse.quote_from_bytes(raw)
+        assert server.get(f"/rule/value?rule_no=111&act=ask&uid={coded}").json["cache_val"] == 2
+
+
+def test_a_body_asks_whatever_the_method(koala):
+    """What it asks about would slip past a rule."""
+    server = koala()
+    assert server.get("/rule/browse", FORM, "GET", "uid=7").json == DENIED_101
+    assert server.get("/rule/browse?uid=8", FORM, "GET", "uid=7").json == ALLOW
+    assert server.get("/rule/browse", {"Content-Type": "text/plain"}, "GET", "uid=7").status == 400
+
+
+def test_a_feedback_of_another_type_is_an_error(koala):
+    server = koala()
+    for kind in ("erase3", "ERASE1", "1", "erase1%00"):
+        answer = server.get(f"/rule/feedback?page=p&_feedbackType={kind}")
+        assert (answer.status, answer.json["err_no"]) == (400, -1)
+        assert "expected _feedbackType to be erase1 or erase2" in answer.json["err_msg"]
+    for kind in ("", "erase1", "erase2"):
+        assert ask(server, "/rule/feedback", page="p", __feedbackType=kind) == {"err_no": 0, "err_msg": "OK"}
+
+
 def test_a_form_and_a_query_ask_the_same(koala):
     server = koala()
 

@@ -41,7 +41,7 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 {
 	static const char *const kinds[] = {"limit",  "rules",    "adhoc",  "local",   "interim",
 	                                    "health", "ready",    "metrics", "limits", "top",
-	                                    "policy", "counters", "shed",   "report",  "key",
+	                                    "policy", "counters", "events", "shed", "report",  "key",
 	                                    "batch",  "browse",   "each",   "value",   "alive"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 

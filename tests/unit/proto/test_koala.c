@@ -71,6 +71,33 @@ static void parameters_stand_each_for_itself(void **state)
 	post("/rule/update?a=1", FORM, "", "acquire each a=1 cost 1\n", "200 OK", DONE);
 }
 
+#define CHUNKED "Host: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+/* drive_all gives the bytes one by one, too. */
+static void bytes_that_a_user_typed_stand_for_themselves(void **state)
+{
+	(void)state;
+	get("/rule/update?a=\xc3\xa9%C3%A9&\xff=\x80+x", "acquire each a=\xc3\xa9\xc3\xa9 \xff=\x80 x cost 1\n",
+	    "200 OK", DONE);
+	exchange(&reply,
+	         "POST /rule/update?a=\xe4\xb8\xad HTTP/1.1\r\n" CHUNKED
+	         "3\r\nb=\xff\r\n2\r\n&c\r\n0\r\n\r\n",
+	         "acquire each a=\xe4\xb8\xad b=\xff c= cost 1\n", "200 OK", DONE);
+}
+
+static void a_form_is_read_whatever_the_method(void **state)
+{
+	(void)state;
+	exchange(&reply, "GET /rule/update?a=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\na=2&b=3",
+	         "acquire each a=1 b=3 cost 1\n", "200 OK", DONE);
+	exchange(&reply,
+	         "GET /rule/update?a=1 HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
+	         "Content-Length: 3\r\n\r\nb=3",
+	         "", "400 Bad Request",
+	         "{\"err_no\":-1,\"err_msg\":\"expected a body of application/x-www-form-urlencoded, "
+	         "found 'text/plain'\"}");
+}
+
 static void what_cannot_be_read_whole_is_refused(void **state)
 {
 	(void)state;
@@ -133,6 +160,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_path_is_a_request_and_has_an_answer_of_its_own),
 	    cmocka_unit_test(parameters_stand_each_for_itself),
+	    cmocka_unit_test(bytes_that_a_user_typed_stand_for_themselves),
+	    cmocka_unit_test(a_form_is_read_whatever_the_method),
 	    cmocka_unit_test(what_cannot_be_read_whole_is_refused),
 	    cmocka_unit_test(many_are_asked_at_once_and_answered_under_both_names),
 	    cmocka_unit_test(errors_of_the_server_are_told_by_number),

@@ -411,6 +411,19 @@ static void rules_with_limits_answer_in_their_order_only(void **state)
 	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
 }
 
+static void feedback_goes_with_a_log_alone(void **state)
+{
+	static const struct bad cases[] = {
+	    {"limits: { l: { algorithm: token_bucket, rate: 5/s }, m: { algorithm: sliding_log, rate: 5/s } }\n"
+	     "rules: [{ key: [ip], limits: [m], feedback: [1, 2] },\n"
+	     "        { name: r, key: [ip], limits: [m, l], feedback: [1, 0] }]",
+	     3, 17, "expected limits of sliding_log beside the feedback of rule \"r\", found \"l\""},
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(cases, WEIR_EINVAL);
+}
+
 static void yaml_that_hides_things_is_refused(void **state)
 {
 	static const struct bad cases[] = {
@@ -523,6 +536,7 @@ int main(void)
 	    cmocka_unit_test(results_have_no_names_of_our_own),
 	    cmocka_unit_test(matchers_that_mean_nothing_are_refused),
 	    cmocka_unit_test(rules_with_limits_answer_in_their_order_only),
+	    cmocka_unit_test(feedback_goes_with_a_log_alone),
 	    cmocka_unit_test(yaml_that_hides_things_is_refused),
 	    cmocka_unit_test(what_is_no_yaml_is_refused),
 	    cmocka_unit_test(long_lists_of_names_are_cut),
