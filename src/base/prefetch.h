@@ -2,6 +2,8 @@
 #ifndef BASE_PREFETCH_H
 #define BASE_PREFETCH_H
 
+#include <stddef.h>
+
 /*
  * Not __builtin_prefetch: to GCC a function that does nothing else has no
  * effect, and where it has not inlined the function it drops the call.
@@ -27,6 +29,13 @@ static inline void prefetch_to_write(const void *line)
 #else
 	__builtin_prefetch(line, 1);
 #endif
+}
+
+/** All lines of so many bytes. */
+static inline void prefetch_all(const void *memory, size_t size)
+{
+	for (size_t at = 0; at < size; at += 64)
+		prefetch((const char *)memory + at);
 }
 
 #endif

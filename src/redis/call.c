@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/prefetch.h"
 #include "redis/batch.h"
 
 static const struct {
@@ -80,6 +81,18 @@ enum call_error call_error_of(struct slice text)
 	return CALL_ERROR_OWN;
 }
 
+/* How many steps ahead their memory is fetched. */
+#define AHEAD 3
+
+/* Much has happened since it was sent: a step's memory, and that of its first job, is cold. */
+static void fetch_step(const struct call *call, size_t i)
+{
+	if (i + 2 * AHEAD < call->count)
+		prefetch_all(call->steps[i + 2 * AHEAD], sizeof(struct task));
+	if (i + AHEAD < call->count)
+		prefetch_all(((const struct task *)call->steps[i + AHEAD])->jobs, sizeof(struct store_job));
+}
+
 void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
                  struct task_list *again)
 {
@@ -90,6 +103,7 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 	lane->gather.round_ns =
 	    sat_sub(lane_now_ns(lane) + lane->store->options.timeout_ns, call->deadline_ns);
 	for (size_t i = 0; i < call->count; i++) {
+		fetch_step(call, i);
 		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
 		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)
 			task_fill(lane, (struct task *)call->steps[i], ends[i] == STEP_WITHHELD);

@@ -1,5 +1,6 @@
 #include "server/later.h"
 
+#include "base/prefetch.h"
 #include "server/count.h"
 #include "server/handle.h"
 #include "server/park.h"
@@ -238,11 +239,14 @@ void later_resume_ready(struct worker *worker)
 
 	if (worker->ready)
 		worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	while ((parked = take_ready(worker)))
+	while ((parked = take_ready(worker))) {
+		if (worker->ready) /* what stores had is cold */
+			prefetch_all(worker->ready, sizeof *worker->ready);
 		if (is_undecided(parked))
 			resume(worker, parked);
 		else
 			end(worker, parked);
+	}
 }
 
 void later_close(struct worker *worker)
