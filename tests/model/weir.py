@@ -72,7 +72,8 @@ class LimitOptions(ctypes.Structure):
     _fields_ = fields("weir_limit_options", {
         "const char *": ctypes.c_char_p, "uint32_t": ctypes.c_uint32, "uint64_t": U64,
         "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
-        "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int})
+        "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int,
+        "const struct weir_health_options *": ctypes.c_void_p})
     _anonymous_ = [name for name, _ in _fields_ if name.startswith("_")]
 
 
