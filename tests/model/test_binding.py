@@ -56,11 +56,13 @@ def test_every_reason_has_its_text():
 
 
 def test_reserved_fields_are_refused_going_in_and_zero_coming_out():
-    for kind, make in (("limiter", lambda: weir.options(weir.TOKEN_BUCKET, 5)),
-                       ("table", weir.TableOptions)):
-        for place in range(len(make().reserved)):
+    def health():
+        return weir.options(weir.TOKEN_BUCKET, 5, health=ctypes.pointer(weir.HealthOptions()))
+    for kind, make, reserved in (("limiter", health, lambda opts: opts.health[0].reserved),
+                                 ("table", weir.TableOptions, lambda opts: opts.reserved)):
+        for place in range(len(reserved(make()))):
             opts = make()
-            opts.reserved[place] = 1
+            reserved(opts)[place] = 1
             handle = ctypes.c_void_p()
             assert getattr(weir.lib, f"weir_{kind}_open")(
                 ctypes.byref(opts), ctypes.byref(handle), None) == weir.EINVAL

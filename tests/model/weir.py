@@ -68,12 +68,17 @@ class Rate(ctypes.Structure):
     _fields_ = [("count", U64), ("period", U64), ("unit", ctypes.c_int)]
 
 
+class HealthOptions(ctypes.Structure):
+    _fields_ = fields("weir_health_options", {
+        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "enum weir_preset": ctypes.c_int})
+
+
 class LimitOptions(ctypes.Structure):
     _fields_ = fields("weir_limit_options", {
         "const char *": ctypes.c_char_p, "uint32_t": ctypes.c_uint32, "uint64_t": U64,
         "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
         "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int,
-        "const struct weir_health_options *": ctypes.c_void_p})
+        "const struct weir_health_options *": ctypes.POINTER(HealthOptions)})
     _anonymous_ = [name for name, _ in _fields_ if name.startswith("_")]
 
 
@@ -119,6 +124,7 @@ class TableStats(ctypes.Structure):
 STRUCTS = {
     "weir_error": Error,
     "weir_rate": Rate,
+    "weir_health_options": HealthOptions,
     "weir_limit_options": LimitOptions,
     "weir_decision": RawDecision,
     "weir_table_options": TableOptions,
