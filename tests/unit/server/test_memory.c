@@ -18,42 +18,13 @@
 #include "server/config.h"
 #include "server/worker.h"
 
+#include "failing.h"
 #include "loopback.h"
 
 static const char text[] = "limits:\n"
                            "  turns: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 6h }\n"
                            "  uses: { algorithm: token_bucket, rate: 1000/h }\n"
                            "  places: { algorithm: concurrency, max: 100, lease: 1h }\n";
-
-/* Of the allocations to come the one that fails; 0: none. */
-static _Atomic unsigned failing;
-
-static bool fails(void)
-{
-	return failing > 0 && --failing == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	return fails() ? NULL : __real_realloc(memory, size);
-}
 
 struct fixture {
 	struct worker_shared shared;

@@ -20,6 +20,7 @@
 #include "server/config.h"
 #include "server/worker.h"
 
+#include "failing.h"
 #include "loopback.h"
 
 #define JOBS_MAX 4096
@@ -347,6 +348,89 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
 }
 
+/* Of the limit's key "k" nothing is in use from now on. */
+static void forget(const struct fixture *f, const char *name)
+{
+	const struct weir_limit *limit = weir_engine_limit(f->config->engine, name, strlen(name));
+	struct store_step step = {f->states, &limit->algo, .call = {ALGO_RESET},
+	                          .at = clock_moment(store_clock(f->states))};
+	const struct algo_limit *by = step.limit;
+	struct algo_outcome outcome;
+
+	assert_int_equal(store_admit(f->states, by,
+	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);
+	store_run(&step, &by, &outcome);
+}
+
+static unsigned count_of(const char *answer, const char *words)
+{
+	unsigned n = 0;
+
+	for (; (answer = strstr(answer, words)); answer++)
+		n++;
+	return n;
+}
+
+#define LAST "PING last\r\n"
+
+/* What is answered up to LAST, on a connection that was used before. False: it was closed before. */
+static bool ask(struct fixture *f, const char *request, unsigned nth, char *answer, size_t size)
+{
+	int fd = dial_to(&f->address);
+	size_t len = 0;
+
+	say(fd, "PING a\r\nWEIR.ACQUIRE far warm\r\n");
+	expect(fd, TEXT("a") PASSED("?"));
+	failing = nth;
+	say(fd, request);
+	answer[0] = '\0';
+	while (!strstr(answer, "$4\r\nlast\r\n")) {
+		ssize_t got = recv(fd, answer + len, size - 1 - len, 0);
+
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+		answer[len] = '\0';
+	}
+	close(fd);
+	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
+	return strstr(answer, "$4\r\nlast\r\n");
+}
+
+/*
+ * Each allocation fails once, of one request and of many, from when they are read until they are
+ * answered: what is in use then is what the client was told of, and nothing if it was told nothing.
+ */
+static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
+{
+	static const char *const limits[] = {"far", "near", "places"};
+	static char answer[1 << 16], many[1 << 13] = "MULTI\r\n";
+	const char *const requests[] = {
+	    "WEIR.ACQUIRE far k\r\n" LAST,
+	    "WEIR.ACQUIRE places k PERMIT\r\nWEIR.ACQUIRE near k\r\nWEIR.ACQUIRE far k\r\n" LAST,
+	    many,
+	};
+	struct fixture *f = *state;
+	unsigned errors = 0, ends = 0;
+
+	for (unsigned i = 0; i < 30; i++)
+		strcat(many, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nCL.THROTTLE k 99 99 3600\r\n");
+	strcat(many, "WEIR.ACQUIRE places k PERMIT\r\nEXEC\r\n" LAST);
+	f->is_prompt = true;
+	ask(f, many, 0, answer, sizeof answer); /* the store itself needs no more */
+	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++, failing = 0)
+		for (unsigned nth = 1; failing == 0; nth++) { /* until the last needs no more */
+			for (size_t j = 0; j < sizeof limits / sizeof *limits; j++)
+				forget(f, limits[j]);
+			ends += !ask(f, requests[i], nth, answer, sizeof answer);
+			errors += count_of(answer, "out of memory");
+			assert_int_equal(in_use(f, "far") + in_use(f, "near"),
+			                 count_of(answer, "*7\r\n:1\r\n:100\r\n"));
+			assert_int_equal(in_use(f, "places"), count_of(answer, "*7\r\n:1\r\n:2\r\n"));
+		}
+	assert_true(errors > 0 && ends > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +441,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(works_wait_for_keys_that_are_at_a_store, start, finish),
 	    cmocka_unit_test_setup_teardown(a_start_that_a_store_has_given_is_held, start, finish),
 	    cmocka_unit_test_setup_teardown(nothing_is_lost_whoever_leaves_when, start, finish),
+	    cmocka_unit_test_setup_teardown(
+	        what_a_store_took_is_told_or_given_back_without_memory, start, finish),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the server does */
