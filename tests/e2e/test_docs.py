@@ -203,3 +203,23 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     events |= set(re.findall(r'log_(?:error|remark)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_design_tells_what_each_error_of_redis_means():
+    source = (ROOT / "src/redis/call.c").read_text()
+    means = {"SCRIPT": "the script has to be loaded", "MOVED": "another node has the slot",
+             "SOON": "the call is made again soon", "AWAY": "the node is away",
+             "LOST": "it is away, and so is this connection", "OWN": "this call alone fails"}
+    in_code = {}
+    for code, error in re.findall(r'\{"([^"]+)", CALL_ERROR_(\w+)\}', source):
+        in_code.setdefault(means[error], set()).add(code)
+    text = (ROOT / "docs/design/redis.md").read_text()
+    table = text[text.index("| what an error means |"):].split("\n\n")[0].splitlines()[2:]
+    in_docs = {}
+    for row in table:
+        meaning, codes = row.strip("| ").split(" | ")
+        in_docs[meaning.split(" ([")[0]] = set(re.findall("`([^`]+)`", codes.split(", and all others")[0]))
+    assert in_docs == in_code and len(in_code) == len(means)
+    within = source[source.index("within[] = {"):].split("};")[0]
+    for said in re.findall('"([^"]+)"', within):
+        assert f"`{said}`" in text.replace("\n", " ")
