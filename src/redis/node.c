@@ -96,10 +96,10 @@ static void told_whether_it_may(struct link_call *link, const struct redis_reply
 {
 	struct redis_node *node =
 	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe.may));
-	enum call_error error =
-	    reply && reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
+	bool is_error = reply && reply->type == REDIS_ERROR;
+	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
 
-	node->probe.may_not = error == CALL_ERROR_AWAY || error == CALL_ERROR_WITHIN ||
+	node->probe.may_not = (!is_error && !node->probe.loads) || error == CALL_ERROR_AWAY || error == CALL_ERROR_WITHIN ||
 	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
 }
 

@@ -215,6 +215,24 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	call_fail(node->lane, call);
 }
 
+/* What is no reply of a script says that replies are out of step, or that this is no Redis. */
+static void call_answered_by_nonsense(struct redis_node *node, struct call *call,
+                                      const struct redis_reply *reply)
+{
+	static const char *const names[] = {
+	    [REDIS_NIL] = "nothing", [REDIS_INTEGER] = "a number", [REDIS_TEXT] = "a text"};
+
+	if (reply->type == REDIS_ARRAY)
+		snprintf(node->trouble, sizeof node->trouble,
+		         "expected %zu values and a time from a script, found %zu without", call->count,
+		         reply->count);
+	else
+		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
+		         names[reply->type]);
+	node->is_lost = true;
+	call_fail(node->lane, call);
+}
+
 static void count_time(struct redis_lane *lane, uint64_t time_ns)
 {
 	size_t i = 0;
@@ -236,6 +254,8 @@ static void replied(struct link_call *link, const struct redis_reply *reply)
 		call_fail(node->lane, call);
 	else if (reply->type == REDIS_ERROR)
 		call_refused(node, call, reply->text);
+	else if (step_clock(reply, call->count) == 0)
+		call_answered_by_nonsense(node, call, reply);
 	else
 		call_finish(node->lane, call, reply, &node->lane->again);
 	call_close(call);

@@ -122,9 +122,7 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 
 uint64_t step_clock(const struct redis_reply *reply, size_t n)
 {
-	(void)reply;
-	(void)n;
-	return 0;
+	return reply->type == REDIS_ARRAY && reply->count > n;
 }
 
 void step_end(struct redis_step *step)

@@ -119,10 +119,45 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 	}
 }
 
+/* It may be no Redis, or replies may be out of step with calls: there is no use in the connection. */
+static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
+{
+	static const char *const replies[][2] = {
+	    {"+OK\r\n", "expected an array from a script, found a text"},
+	    {":9223372036854775807\r\n", "expected an array from a script, found a number"},
+	    {"$-1\r\n", "expected an array from a script, found nothing"},
+	    {"*0\r\n", "expected 1 values and a time from a script, found 0 without"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
+		struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+		struct one one;
+
+		ask(p, &one, "a");
+		accept(p, PORT, "EVALSHA ");
+		answer(p, PORT, replies[i][0]);
+		assert_failed(&one);
+		assert_int_equal(p->away, 1);
+		assert_non_null(strstr(p->why, replies[i][1]));
+		assert_null(p->lines[0].node);
+		redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
+		accept(p, PORT, "EVALSHA SET ");
+		answer(p, PORT, "+OK\r\n+OK\r\n"); /* to a script that is not there */
+		assert_int_equal(p->back, 0);
+		redis_lane_tick(p->lane, os_monotonic_ns() + 4 * NS_PER_S);
+		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
+		answer(p, PORT, "-NOSCRIPT No matching script.\r\n+OK\r\n");
+		assert_int_equal(p->back, 1);
+		end(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_error_is_of_its_call_or_of_the_node),
+	    cmocka_unit_test(what_is_no_reply_of_a_script_ends_the_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
