@@ -3,7 +3,9 @@
  *
  * A reply comes from outside and may be anything.
  */
+#include <endian.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "algo/algorithm.h"
 #include "base/number.h"
@@ -33,17 +35,38 @@ struct seen {
 	struct value value; /* ours, converted, or never used */
 };
 
+/*
+ * The i-th of what a reply says of `n` steps: their values, and then the clock. Where all was granted,
+ * it may be one text, of a double for each: below 2^53.
+ */
+static struct redis_reply item_of(const struct redis_reply *reply, size_t n, size_t i)
+{
+	struct redis_reply item = {.type = REDIS_ERROR};
+	uint64_t bits;
+	double number;
+
+	if (reply->type == REDIS_ARRAY && reply->count > n)
+		return reply->items[i];
+	if (reply->type != REDIS_TEXT || reply->text.len != (n + 1) * sizeof number)
+		return item;
+	memcpy(&bits, reply->text.data + i * sizeof bits, sizeof bits);
+	bits = le64toh(bits);
+	memcpy(&number, &bits, sizeof number);
+	if (number >= 0 && number < 0x1p53) {
+		item.type = REDIS_INTEGER;
+		item.integer = (int64_t)number;
+	}
+	return item;
+}
+
 uint64_t step_clock(const struct redis_reply *reply, size_t n)
 {
-	const struct redis_reply *clock;
+	struct redis_reply clock = item_of(reply, n, n);
 
-	if (reply->type != REDIS_ARRAY || reply->count <= n)
+	if (clock.type != REDIS_INTEGER || clock.integer <= 0 ||
+	    (uint64_t)clock.integer > UINT64_MAX / 1000)
 		return 0;
-	clock = &reply->items[n];
-	if (clock->type != REDIS_INTEGER || clock->integer <= 0 ||
-	    (uint64_t)clock->integer > UINT64_MAX / 1000)
-		return 0;
-	return (uint64_t)clock->integer * 1000;
+	return (uint64_t)clock.integer * 1000;
 }
 
 /* The state as it is used. */
@@ -63,12 +86,13 @@ static bool read_state(const struct redis_step *step, struct seen *seen)
 }
 
 /*
- * How many requests of the i-th step were granted: all, unless the `count` values of `odd` say
+ * How many requests of the i-th step were granted: all, unless the values behind the clock say
  * otherwise: pairs of a step's number, counted from 1, and that. False: nonsense.
  */
-static bool find_granted(const struct redis_reply *odd, size_t count, size_t i, int64_t *granted)
+static bool find_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
 {
-	size_t low = 0, high = count / 2;
+	const struct redis_reply *odd = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
+	size_t low = 0, high = odd ? (reply->count - n - 1) / 2 : 0;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
@@ -109,13 +133,15 @@ static bool read_number(const struct redis_step *step, uint64_t number, struct s
 	return true;
 }
 
-/* What a script says of the value: the text, a number, or none. */
+/* What a script says of the value: the text, a number, or none, for which 0 stands, too. */
 static bool read_found(const struct redis_step *step, const struct redis_reply *found,
                        struct seen *seen)
 {
 	switch (found->type) {
 	case REDIS_INTEGER:
-		return found->integer > 0 && read_number(step, (uint64_t)found->integer, seen);
+		if (found->integer != 0)
+			return found->integer > 0 && read_number(step, (uint64_t)found->integer, seen);
+		return read_state(step, seen);
 	case REDIS_TEXT:
 		seen->has_text = true;
 		seen->text = found->text;
@@ -133,13 +159,16 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 static bool look(const struct redis_step *step, size_t n, size_t i,
                  const struct redis_reply *reply, struct seen *seen)
 {
+	struct redis_reply found;
+
 	*seen = (struct seen){.clock_ns = step_clock(reply, n),
 	                      .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
 	if (seen->clock_ns == 0 ||
-	    !find_granted(&reply->items[n + 1], reply->count - n - 1, i, &seen->granted))
+	    !find_granted(reply, n, i, &seen->granted))
 		return false;
+	found = item_of(reply, n, i);
 	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
-	return read_found(step, &reply->items[i], seen);
+	return read_found(step, &found, seen);
 }
 
 /* One request on the state. Returns the name of what it took; 0: nothing. */

@@ -29,55 +29,6 @@ void step_end(struct redis_step *step)
 	step->own.swap = NULL;
 }
 
-/* Names of keys */
-
-/* Letters, digits and .:_-@/ stand as they are. */
-static const bool is_plain[256] = {
-    ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true, [':'] = true,
-    ['_'] = true,         ['-'] = true,         ['@'] = true,         ['/'] = true,
-};
-
-static char *add_percent(char *at, unsigned char c)
-{
-	static const char digits[] = "0123456789ABCDEF";
-
-	*at++ = '%';
-	*at++ = digits[c >> 4];
-	*at++ = digits[c & 15];
-	return at;
-}
-
-static void add_encoded(struct buffer *out, struct slice text)
-{
-	const unsigned char *from = (const unsigned char *)text.data, *end = from + text.len;
-	size_t plain = 0;
-	char *at;
-
-	if (text.len == 0)
-		buffer_add(out, "%", 1);
-	while (plain < text.len && is_plain[from[plain]])
-		plain++;
-	buffer_add(out, from, plain);
-	at = plain < text.len ? buffer_reserve(out, 3 * (text.len - plain)) : NULL;
-	if (!at)
-		return;
-	for (from += plain; from < end; from++)
-		if (is_plain[*from])
-			*at++ = (char)*from;
-		else
-			at = add_percent(at, *from);
-	out->len = (size_t)(at - out->data);
-}
-
-void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
-{
-	buffer_add_text(out, prefix);
-	buffer_add_text(out, "{");
-	add_encoded(out, key);
-	buffer_add_text(out, "}:");
-	add_encoded(out, slice_of(limit));
-}
-
 /* Kinds */
 
 /* Of shorter slots a call would too often come too late for the one that it was written for. */
@@ -145,7 +96,8 @@ static void add_number(struct buffer *out, uint64_t number)
 	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
-#define NUMBERS_MAX 11
+#define NUMBERS_MAX     11
+#define TIME_DIGITS_MAX 20
 
 /* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
 struct numbers {
@@ -210,18 +162,31 @@ static void add_head(struct buffer *out, const struct algo_limit *limit)
 	add_slice(out, (struct slice){head, value_head(limit, head)});
 }
 
+/* A text, its length as text, and numbers, as struct.unpack takes them; one argument costs less. */
+static void add_packed(struct buffer *out, struct slice text, const struct numbers *numbers)
+{
+	char all[VALUE_HEAD_MAX + TIME_DIGITS_MAX + 20 + sizeof numbers->bytes + 3];
+	char *at = mempcpy(all, text.data, text.len);
+
+	*at++ = '\0';
+	at = format_u64(at, text.len);
+	*at++ = '\0';
+	at = mempcpy(at, numbers->bytes, numbers->count * sizeof(double));
+	add_slice(out, (struct slice){all, (size_t)(at - all)});
+}
+
 static void add_bucket(struct buffer *out, const struct redis_step *step)
 {
 	const struct bucket_params *params = &step->limit->bucket;
+	char head[VALUE_HEAD_MAX];
 	struct numbers numbers = {0};
 
-	add_head(out, step->limit);
 	put(&numbers, params->q);
 	put(&numbers, step->repeat);
 	put_parts(&numbers, (u128)step->call.cost * params->p, params->q);
 	put_parts(&numbers, depth_of(params, &step->call), params->q);
 	put(&numbers, value_block_us(step->limit));
-	add_numbers(out, &numbers);
+	add_packed(out, (struct slice){head, value_head(step->limit, head)}, &numbers);
 }
 
 /* Redis's clock as it was heard, or ours. */
@@ -230,8 +195,8 @@ static uint64_t clock_of(const struct redis_step *step)
 	return step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
 }
 
-/* The calendar's window by Redis's clock; or 0, and the period. */
-static void put_window(struct numbers *numbers, const struct redis_step *step)
+/* The calendar's window by Redis's clock, whose end it returns; or 0, and the period. */
+static uint64_t put_window(struct numbers *numbers, const struct redis_step *step)
 {
 	const struct algo_limit *limit = step->limit;
 
@@ -241,22 +206,30 @@ static void put_window(struct numbers *numbers, const struct redis_step *step)
 		put(numbers, window.start_ns / 1000);
 		put(numbers, window.end_ns / 1000);
 		put(numbers, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
-	} else {
-		put(numbers, 0);
-		put_ns(numbers, limit->period_ns);
+		return window.end_ns;
 	}
+	put(numbers, 0);
+	put_ns(numbers, limit->period_ns);
+	return 0;
 }
 
 static void add_window(struct buffer *out, const struct redis_step *step)
 {
+	char head[VALUE_HEAD_MAX + TIME_DIGITS_MAX + 1], *at;
 	struct numbers numbers = {0};
+	uint64_t end_ns;
 
-	add_head(out, step->limit);
+	at = head + value_head(step->limit, head);
+	put(&numbers, (uint64_t)(at - head));
 	put(&numbers, step->repeat);
 	put(&numbers, step->call.cost);
 	put(&numbers, step->limit->quota);
-	put_window(&numbers, step);
-	add_numbers(out, &numbers);
+	end_ns = put_window(&numbers, step);
+	if (end_ns > 0) {
+		at = format_u64(at, end_ns / 1000);
+		*at++ = ' ';
+	}
+	add_packed(out, (struct slice){head, (size_t)(at - head)}, &numbers);
 }
 
 /* The slot that Redis's clock is in, if ours is right. */
@@ -406,12 +379,12 @@ static const struct kind {
     [STEP_BUCKET_REFUND] = {"bucket_refund", 2, add_bucket_refund, SCRIPT_BUCKET_REFUND},
     [STEP_SLOTS_REFUND] = {"slots_refund", 2, add_slots_refund, SCRIPT_SLOTS_REFUND},
     [STEP_WINDOW_REFUND] = {"window_refund", 2, add_window_refund, SCRIPT_WINDOW_REFUND},
-    [STEP_BUCKET] = {"bucket", 2, add_bucket, SCRIPT_BUCKET},
+    [STEP_BUCKET] = {"bucket", 1, add_bucket, SCRIPT_BUCKET},
     [STEP_DAY] = {"day", 2, add_day, SCRIPT_DAY},
     [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
     [STEP_PLACES] = {"places", 2, add_places, SCRIPT_PLACES},
     [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
-    [STEP_WINDOW] = {"window", 2, add_window, SCRIPT_WINDOW},
+    [STEP_WINDOW] = {"window", 1, add_window, SCRIPT_WINDOW},
 };
 
 static bool has_first(const struct redis_step *step)
@@ -519,12 +492,13 @@ static bool is_alone(struct redis_step *const *steps, size_t n, enum script scri
 	       end_of(steps, n, 0) == n;
 }
 
+/* For tests: in front of the arguments. */
 static void add_time(struct buffer *out, const struct redis_step *step)
 {
+	char text[1 + TIME_DIGITS_MAX] = "@";
+
 	if (step->is_given)
-		add_number(out, step->at.now_ns);
-	else
-		add_slice(out, SLICE(""));
+		add_slice(out, (struct slice){text, (size_t)(format_u64(text + 1, step->at.now_ns) - text)});
 }
 
 /* How many words the runs of a call have. */
@@ -579,7 +553,7 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 	alone = is_alone(steps, n, script, ahead);
 	*call = alone ? scripts_alone[script] : scripts_of_runs[script];
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 4 + n + (alone ? kind->arguments : 1 + count_words(steps, n)));
+	buffer_add_u64(out, 3 + n + steps[0]->is_given + (alone ? kind->arguments : 1 + count_words(steps, n)));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
 	add_number(out, n);

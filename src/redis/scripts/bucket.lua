@@ -23,96 +23,98 @@ local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, uni
   return least, least_us, least_parts
 end
 
--- head; then numbers: q, wanted, cost and depth: each us and parts, block
+-- head, and its length as text; then numbers: q, wanted, cost and depth: each us and parts, block
 -- A lifetime is that of a block of time, and renewed when a state reaches into the next one.
 function kinds.bucket(a, first, last, dry)
   local call, keys, values, byte, format, find = call, keys, values, byte, format, find
-  local head, q, wanted, cost, cost_parts, depth, depth_parts, block =
-    args[a], unpacked('<ddddddd', args[a + 1])
-  local all, latest, length, granted = wanted * cost, now + depth, #head, wanted
-  local offset, fresh, fresh_expiry
+  local head, offset, q, wanted, cost, cost_parts, depth, depth_parts, block =
+    unpacked('<ssddddddd', args[a])
+  local length, all, granted, rest = #head, wanted * cost, wanted, nil
+  local latest = now + depth - all
 
-  local function expiry(until_us)
-    return format('%d', now_ms + floor((until_us - until_us % block + block - now) / 1000) + 2)
-  end
-
-  -- Most times are whole microseconds.
-  local is_whole = now_ns == 0 and cost_parts == 0 and depth_parts == 0 and now >= 1000000000000000
-  local size, at = length + 16, length + 1
-  local edge, fits = now + all - (now + all) % block, all <= depth
-
-  for i = first, last do
-    local key, old = keys[i], values[i]
-    if old == nil then
-      old = read(i)
-    end
-    granted = nil
-    if is_whole and fits then
-      local before = 0
+  -- Most times are whole microseconds, and most requests are granted.
+  if now_ns == 0 and cost_parts == 0 and depth_parts == 0 and now >= 1000000000000000 then
+    local size, at = length + 16, length + 1
+    local fresh, edge, expiry
+    for i = first, last do
+      local old, before = values[i], 0
+      if old == nil then
+        old = read(i)
+      end
       if old and #old == size and find(old, head, 1, true) == 1 then
         local b, c, d, e, f, g, h, j, k, l, m, n, o, p, r, s = byte(old, at, size)
-        before = (b * 10000000 + c * 1000000 + d * 100000 + e * 10000 + f * 1000 + g * 100 + h * 10
-          + j - 533333328) * 100000000 + k * 10000000 + l * 1000000 + m * 100000 + n * 10000
-          + o * 1000 + p * 100 + r * 10 + s - 533333328
+        before = (((((((b * 10 + c) * 10 + d) * 10 + e) * 10 + f) * 10 + g) * 10 + h) * 10 + j
+            - 533333328) * 100000000
+          + ((((((k * 10 + l) * 10 + m) * 10 + n) * 10 + o) * 10 + p) * 10 + r) * 10 + s - 533333328
       end
-      if before > now then
-        local after = before + all
-        granted = wanted
-        if after > latest then
-          granted = wanted > 1 and before < latest and floor((latest - before) / cost) or 0
-          after = before + granted * cost
+      local is_fresh = before <= now
+      local after = all + (is_fresh and now or before)
+      if after - all > latest or (old and before <= 0) then
+        rest = rest or {}
+        rest[#rest + 1] = i
+      elseif not dry then
+        local key, text, start = keys[i], is_fresh and fresh or format('%d', after), after - after % block
+        if before < start and start ~= edge then
+          edge, expiry = start, format('%d', now_ms + floor((start + block - now) / 1000) + 2)
         end
-        if granted > 0 and not dry then
-          values[i] = before
-          if before >= after - after % block then
-            offset = offset or format('%d', length)
-            call('SETRANGE', key, offset, format('%d', after))
-          else
-            call('SET', key, head .. format('%d', after), 'PXAT', expiry(after))
+        if not old then
+          call('SET', key, head .. text, 'PXAT', expiry)
+        else
+          call('SETRANGE', key, offset, text)
+          if before < start then
+            call('PEXPIREAT', key, expiry)
           end
         end
-      elseif not old or before > 0 then
-        granted, values[i] = wanted, false
-        fresh = fresh or format('%d', now + all)
-        if dry then
-        elseif before >= edge then
-          offset = offset or format('%d', length)
-          call('SETRANGE', key, offset, fresh)
-        else
-          fresh_expiry = fresh_expiry or expiry(now + all)
-          call('SET', key, head .. fresh, 'PXAT', fresh_expiry)
+        if is_fresh then
+          fresh, before = text, 0
         end
+        values[i] = before
       end
     end
-
-    if not granted and old and sub(old, 1, length) ~= head then
-      granted = -1
-    elseif not granted then
-      local us, parts, before, before_parts = now, now_ns * q, 0, 0
-      if old then
-        before, before_parts = read_parts(old, length + 1, q)
-        if before > us or (before == us and before_parts > parts) then
-          us, parts = before, before_parts
-        end
-      end
-      local last_us, last_parts = latest, now_ns * q + depth_parts
-      if last_parts >= 1000 * q then
-        last_us, last_parts = last_us + 1, last_parts - 1000 * q
-      end
-      granted, us, parts =
-        fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, 1000 * q)
-      if granted > 0 and not dry then
-        local text = write_parts(us, parts, q)
-        if before >= us - us % block and #old == length + #text then
-          call('SETRANGE', key, length, text)
-        else
-          call('SET', key, head .. text, 'PXAT', expiry(us))
-        end
-      end
-    end
-    if granted ~= wanted then
-      note(i, granted)
+  else
+    rest = {}
+    for i = first, last do
+      rest[i - first + 1] = i
     end
   end
-  return a + 2, granted == wanted
+
+  if rest then
+    -- helpers
+    for _, i in ipairs(rest) do
+      local old = values[i]
+      if old == nil then
+        old = read(i)
+      end
+      if old and sub(old, 1, length) ~= head then
+        granted = -1
+      else
+        local us, parts, before, before_parts = now, now_ns * q, 0, 0
+        if old then
+          before, before_parts = read_parts(old, length + 1, q)
+          if before > us or (before == us and before_parts > parts) then
+            us, parts = before, before_parts
+          end
+        end
+        local last_us, last_parts = now + depth, now_ns * q + depth_parts
+        if last_parts >= 1000 * q then
+          last_us, last_parts = last_us + 1, last_parts - 1000 * q
+        end
+        granted, us, parts =
+          fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, 1000 * q)
+        if granted > 0 and not dry then
+          local text, start = write_parts(us, parts, q), us - us % block
+          if before >= start and #old == length + #text then
+            call('SETRANGE', keys[i], offset, text)
+          else
+            call('SET', keys[i], head .. text, 'PXAT',
+              format('%d', now_ms + floor((start + block - now) / 1000) + 2))
+          end
+        end
+      end
+      if granted ~= wanted then
+        note(i, granted)
+      end
+    end
+  end
+  return a + 1, granted == wanted
 end

@@ -18,13 +18,16 @@ ALONE = {
     "window": [],
     "window_refund": ["times", "refund"],
 }
-ALONE = {name: [*uses, name] for name, uses in ALONE.items()}
+ALONE = {name: ["note", *uses, name] for name, uses in ALONE.items()}
 COMMON = ["common"]
+# Where a kind alone has what it uses, if most calls come past it: making a function costs.
+HELPERS = "-- helpers"
+
 
 def text(directory, name):
     """Without comments, blank lines and indentation, which Redis would keep."""
-    lines = (directory / f"{name}.lua").read_text().splitlines()
-    lines = [re.sub(r"\s*--.*$", "", line).strip() for line in lines]
+    lines = [line.strip() for line in (directory / f"{name}.lua").read_text().splitlines()]
+    lines = [line if line == HELPERS else re.sub(r"\s*--.*$", "", line) for line in lines]
     return "".join(line + "\n" for line in lines if line)
 
 
@@ -34,11 +37,19 @@ def alone(directory, parts):
     before, body = re.fullmatch(r"(.*)function kinds\.\w+\(a, first, last, dry\)\n(.*)end\n", kind,
                                 re.S).groups()
     body = re.sub(r"^return a .*$", "return values", body, flags=re.M)
-    return "".join([text(directory, "begin"), *helpers, before, text(directory, "alone"), body])
+    helpers = "".join([*helpers, before])
+    start = text(directory, "begin"), text(directory, "alone")
+    if HELPERS not in body:
+        return start[0] + helpers + start[1] + body
+    first, rest = body.split(HELPERS + "\n")
+    most, end = rest.rsplit("return values\n", 1)
+    return "".join([*start, first, helpers, most, text(directory, "packed"), "return values\n", end])
 
 
 def of_runs(directory, parts):
-    return "".join(text(directory, name) for name in ["begin", "runs", *parts, "end"])
+    """Helpers that several kinds have, once."""
+    names = ["begin", "runs", *dict.fromkeys(parts), "end"]
+    return "".join(text(directory, name) for name in names).replace(HELPERS + "\n", "")
 
 
 def literal(source):
@@ -63,7 +74,7 @@ def main(directory, out):
     pathlib.Path(out).write_text(
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
-        + array("scripts_of_runs", runs | {"any": of_runs(directory, [*COMMON, *every])})
+        + array("scripts_of_runs", runs | {"any": of_runs(directory, ["note", *COMMON, *every])})
         + f"static const struct step_call script_probe = {call(text(directory, 'probe'))};\n")
 
 

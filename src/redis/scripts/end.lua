@@ -1,4 +1,5 @@
-local a, i = 3, 1
+local i = 1
+a = a + 1
 while i <= key_count do
   local n = tonumber(args[a + 1])
   if args[a] == 'group' then

@@ -1,6 +1,6 @@
--- ARGV[2]    empty: KEYS differ, and are read at once
+-- ARGV[1]    empty: KEYS differ, and are read at once
 -- then runs  a kind, how many of KEYS it takes, and what the kind wants
-local kinds, ahead = {}, args[2] == ''
+local kinds, ahead = {}, args[a] == ''
 values = ahead and call('MGET', unpack(keys)) or {}
 values[noted] = now
 

@@ -19,7 +19,7 @@
 #define DAY_NS UINT64_C(1700006400000000000) /* the end of that day in UTC */
 
 static struct real real;
-static struct real_end ends[4];
+static struct real_end ends[8];
 
 static struct algo_limit made[32]; /* until the end */
 static size_t made_count;
@@ -250,6 +250,119 @@ static void a_group_takes_once(void **state)
 	expect_text("token_bucket 5/s 2 1700000000400000");
 }
 
+static void set_all(const char *const *texts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		freeReplyObject(real_do(&real, "DEL k%d", (int)i));
+		if (texts[i])
+			freeReplyObject(real_do(&real, "SET k%d %s", (int)i, texts[i]));
+	}
+}
+
+/* One call of a step on each of these values, and what a lane is told of it, in `ends`. */
+static int reply_type(const struct algo_limit *limit, const char *const *texts, size_t n)
+{
+	static const char *const names[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"};
+	struct redis_step steps[8], *list[8];
+	redisReply *reply;
+	int type;
+
+	for (size_t i = 0; i < n; i++) {
+		steps[i] = step_of(limit, names[i], NOW_NS);
+		list[i] = &steps[i];
+	}
+	set_all(texts, n);
+	reply = real_call(&real, list, n);
+	type = reply->type;
+	freeReplyObject(reply);
+	set_all(texts, n);
+	real_steps(&real, list, n, ends);
+	return type;
+}
+
+static void expect_ends(const struct algo_limit *limit, const char *const *texts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct moment at = moment_given(NOW_NS);
+		struct algo_time time = algo_time_at(limit, at);
+		struct algo_call call = {.op = ALGO_ACQUIRE, .cost = 1};
+		struct algo_outcome out;
+		struct value value;
+
+		if (value_read(limit, slice_of(texts[i] ? texts[i] : ""), 2, &value) == VALUE_OTHER)
+			value.word = (struct algo_state){0, 0};
+		algo_step(limit, &call, &time, &value.word, &out);
+		assert_int_equal(ends[i].end, STEP_DONE);
+		assert_int_equal(ends[i].outcomes[0].allowed, out.allowed);
+		assert_int_equal(ends[i].outcomes[0].remaining, out.remaining);
+		assert_int_equal(ends[i].outcomes[0].reset_after_ns, out.reset_after_ns);
+	}
+}
+
+/* Keys in use, new, rested, full and with nonsense, in one call, in any order. */
+static void a_call_grants_each_of_its_keys_by_itself(void **state)
+{
+	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
+	struct algo_limit window =
+	    limit_of((struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_DAY}});
+	static const char *const values[2][8] = {
+	    {"token_bucket 5/s 2 1700000000100000", NULL, "token_bucket 5/s 2 1699999999900000",
+	     "token_bucket 5/s 2 1700000000200000", "token_bucket 5/s 2 1700000000200001",
+	     "token_bucket 5/s 2 17000000001x0000", "token_bucket 5/s 2 1700000000200001", NULL},
+	    {"fixed_window d UTC 1700006400000000 0000000001", NULL,
+	     "fixed_window d UTC 1699920000000000 0000000003",
+	     "fixed_window d UTC 1700006400000000 0000000001",
+	     "fixed_window d UTC 1700006400000000 0000000003",
+	     "fixed_window d UTC 1700006400000000 00000000x2",
+	     "fixed_window d UTC 1700006400000000 0000000003", NULL}};
+	const struct algo_limit *limits[2] = {&bucket, &window};
+
+	(void)state;
+	for (size_t k = 0; k < 2; k++) {
+		const char *reversed[8];
+
+		for (size_t i = 0; i < 8; i++)
+			reversed[7 - i] = values[k][i];
+		assert_int_equal(reply_type(limits[k], values[k], 2), REDIS_REPLY_STRING);
+		expect_ends(limits[k], values[k], 2);
+		assert_int_equal(reply_type(limits[k], values[k], 8), REDIS_REPLY_ARRAY);
+		expect_ends(limits[k], values[k], 8);
+		assert_int_equal(reply_type(limits[k], reversed, 8), REDIS_REPLY_ARRAY);
+		expect_ends(limits[k], reversed, 8);
+		assert_int_equal(reply_type(limits[k], values[k] + 4, 1), REDIS_REPLY_ARRAY);
+		expect_ends(limits[k], values[k] + 4, 1);
+	}
+}
+
+/* Of numbers that no script returns, each ends its step, and only that. */
+static void numbers_of_a_reply_may_be_anything(void **state)
+{
+	static const double numbers[] = {-1, 0.0 / 0.0, 1e300, -1e300, 0x1p53, 1.0 / 0.0, -0x1p63};
+	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
+	struct redis_step step = step_of(&limit, "key", NOW_NS);
+	struct redis_step *steps[2] = {&step, &step};
+	struct buffer bytes = {0};
+	struct step_call call;
+
+	(void)state;
+	assert_int_equal(step_write(steps, 1, &bytes, &call), WEIR_OK);
+	buffer_free(&bytes);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		double row[3] = {numbers[i], 0, 1700000000000000};
+		struct redis_reply reply = {.type = REDIS_TEXT, .text = {(char *)row, sizeof row}};
+
+		assert_int_equal(step_read(steps, 2, 0, &reply, ends[0].outcomes, ends[0].until_ns),
+		                 STEP_FAILED);
+		assert_int_equal(step_read(steps, 2, 1, &reply, ends[0].outcomes, ends[0].until_ns),
+		                 STEP_DONE);
+		row[2] = numbers[i];
+		assert_int_equal(step_clock(&reply, 2), 0);
+		reply.text.len--;
+		assert_int_equal(step_read(steps, 2, 1, &reply, ends[0].outcomes, ends[0].until_ns),
+		                 STEP_FAILED);
+	}
+}
+
 static int open_redis(void **state)
 {
 	(void)state;
@@ -277,6 +390,8 @@ int main(void)
 	    cmocka_unit_test(bounds_hold_from_their_start_to_before_their_end),
 	    cmocka_unit_test(a_question_in_a_group_writes_nothing),
 	    cmocka_unit_test(a_group_takes_once),
+	    cmocka_unit_test(a_call_grants_each_of_its_keys_by_itself),
+	    cmocka_unit_test(numbers_of_a_reply_may_be_anything),
 	};
 
 	return cmocka_run_group_tests(tests, open_redis, close_redis);
