@@ -93,7 +93,7 @@ struct call {
 	struct redis_node *node;
 	struct call *next;                       /* of those that were sent behind it */
 	struct redis_step *steps[STEP_CALL_MAX]; /* each the first member of a task */
-	size_t count;
+	size_t count;                            /* 0: they had no time left, or there were none */
 	struct step_call script;
 	size_t weight;   /* what it costs Redis, in steps */
 	uint64_t number; /* of the node's calls */

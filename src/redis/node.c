@@ -392,6 +392,26 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 	task_fail_all(lane, task_list_take(&node->waiting), WEIR_ESTORE);
 }
 
+/*
+ * Steps that are made again may have little of their time left. That a node does not answer within it
+ * says nothing of the node: they fail, and their call has half of store_timeout, as every other.
+ */
+static void fail_short(struct redis_node *node, uint64_t now_ns)
+{
+	struct redis_lane *lane = node->lane;
+
+	for (struct call *call = node->first; call; call = call->next) {
+		uint64_t least_ns = call->sent_ns + lane->store->options.timeout_ns / 2;
+
+		if (call->deadline_ns > now_ns || least_ns <= now_ns)
+			continue;
+		count_more(&lane->counts.timeouts, 1);
+		call->deadline_ns = least_ns;
+		call_fail(lane, call);
+		call->count = 0;
+	}
+}
+
 /* The first of what it awaits. */
 static uint64_t first_deadline(const struct redis_node *node)
 {
@@ -414,6 +434,10 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 
 	fail_waiting(node, now_ns);
 	first_ns = first_deadline(node);
+	if (first_ns + LATE_NS >= now_ns || node->was_late) {
+		fail_short(node, now_ns);
+		first_ns = first_deadline(node);
+	}
 	if (first_ns > now_ns) {
 		node->was_late = false;
 		if (node->waiting.first && node->ready_deadline_ns != 0)

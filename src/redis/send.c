@@ -254,6 +254,8 @@ static void replied(struct link_call *link, const struct redis_reply *reply)
 		call_fail(node->lane, call);
 	else if (reply->type == REDIS_ERROR)
 		call_refused(node, call, reply->text);
+	else if (call->count == 0)
+		; /* nobody awaits it any more */
 	else if (step_clock(reply, call->count) == 0)
 		call_answered_by_nonsense(node, call, reply);
 	else

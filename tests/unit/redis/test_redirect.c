@@ -246,6 +246,50 @@ static void a_group_that_is_not_all_there_waits(void **state)
 	end(p);
 }
 
+/* Makes a step again so late that its node can't answer in time; it fails. */
+static void make_again_too_late(struct paper *p, struct one *one, uint64_t *now_ns)
+{
+	ask(p, one, false);
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	*now_ns = os_monotonic_ns() + TIMEOUT_NS;
+	answer(p, SEED, TRYAGAIN);
+	assert_string_equal(sent(p, SEED), "EVALSHA "); /* alone */
+	answer(p, SEED, TRYAGAIN);
+	redis_lane_tick(p->lane, *now_ns - NS_PER_S); /* its deadline was before */
+	assert_string_equal(sent(p, SEED), "EVALSHA ");
+	assert_false(one->is_done);
+	redis_lane_tick(p->lane, *now_ns);
+	redis_lane_tick(p->lane, *now_ns); /* what has come before was read */
+	assert_failed(one);
+}
+
+/* Unless it does not answer within the time that each call has. */
+static void a_last_try_that_is_late_says_nothing_of_the_node(void **state)
+{
+	(void)state;
+	for (unsigned answers = 0; answers < 3; answers++) {
+		struct paper *p = begin_with_map();
+		uint64_t now_ns;
+		struct one one;
+
+		make_again_too_late(p, &one, &now_ns);
+		assert_int_equal(p->away, 0);
+		if (answers == 0) {
+			redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
+			redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
+			assert_true(p->away > 0);
+		} else {
+			answer(p, SEED, answers == 1 ? GRANTED : "-WRONGTYPE Operation\r\n");
+			ask(p, &one, false);
+			assert_string_equal(sent(p, SEED), "EVALSHA ");
+			answer(p, SEED, GRANTED);
+			assert_granted(&one);
+			assert_int_equal(p->away, 0);
+		}
+		end(p);
+	}
+}
+
 static void a_group_waits_until_its_deadline(void **state)
 {
 	struct paper *p = begin_with_map();
@@ -451,6 +495,7 @@ int main(void)
 	    cmocka_unit_test(steps_that_are_not_all_there_go_one_by_one),
 	    cmocka_unit_test(a_group_that_is_not_all_there_waits),
 	    cmocka_unit_test(a_group_waits_until_its_deadline),
+	    cmocka_unit_test(a_last_try_that_is_late_says_nothing_of_the_node),
 	    cmocka_unit_test(nodes_that_name_each_other_are_not_followed_for_ever),
 	    cmocka_unit_test(a_node_that_is_lost_fails_its_own_keys_until_another_has_them),
 	    cmocka_unit_test(a_connection_from_before_it_was_away_is_opened_anew),
