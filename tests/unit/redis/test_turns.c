@@ -309,6 +309,68 @@ static void a_group_waits_for_a_turn(void **state)
 	freeReplyObject(real_do(&real, "DEL other"));
 }
 
+/* A group of two, of which another server swaps the first in front of each of its calls, so often. */
+static enum step_end lose(const struct algo_limit *limit, unsigned losses, struct real_end ends[2])
+{
+	struct redis_step steps[2] = {server(limit, 2), server(&limits[0], 2)};
+	struct redis_step *list[] = {&steps[0], &steps[1]};
+
+	clear();
+	freeReplyObject(real_do(&real, "DEL other"));
+	steps[1].key = SLICE("other");
+	for (size_t i = 0; i < 2; i++) {
+		steps[i].group = 1;
+		steps[i].at = moment_given(now_ns);
+	}
+	do {
+		redisReply *found;
+		struct redis_reply *reply;
+
+		if (losses > 0 && losses--)
+			assert_true(take(limit, 99));
+		found = real_call(&real, list, 2);
+		reply = real_reply(found);
+		for (size_t i = 0; i < 2; i++)
+			ends[i].end = step_read(list, 2, i, reply, ends[i].outcomes, ends[i].until_ns);
+		real_free(reply);
+		freeReplyObject(found);
+		assert_int_equal(ends[0].end, ends[1].end);
+	} while (ends[0].end == STEP_AGAIN);
+	for (size_t i = 0; i < 2; i++)
+		step_end(&steps[i]);
+	return ends[0].end;
+}
+
+/*
+ * A group takes no turn. Each try that it loses is a swap that another server has won since the one
+ * before; after 32 it fails, and has taken nothing. One that it wins is enough.
+ */
+static void a_group_fails_only_when_others_were_faster_32_times(void **state)
+{
+	struct algo_limit limit;
+	struct real_end ends[2];
+	struct redis_step question;
+
+	(void)state;
+	assert_int_equal(algo_limit_init(&limit,
+	                                 &(struct weir_limit_options){.algorithm = WEIR_SLIDING_WINDOW,
+	                                                              .rate = {1000},
+	                                                              .slots = 100},
+	                                 NULL), WEIR_OK);
+	for (unsigned losses = 1; losses <= 33; losses++) { /* the first is before it has read */
+		bool has_won = losses <= 32;
+
+		assert_int_equal(lose(&limit, losses, ends), has_won ? STEP_DONE : STEP_FAILED);
+		assert_int_equal(real_number(&real, "EXISTS other"), has_won);
+		question = server(&limit, 3);
+		question.call.op = ALGO_PEEK;
+		assert_int_equal(ask(&question), STEP_DONE);
+		assert_int_equal(end.outcomes[0].remaining, 1000 - losses - has_won);
+	}
+	freeReplyObject(real_do(&real, "DEL other"));
+	algo_limit_free(&limit);
+}
+
 static int open_redis(void **state)
 {
 	(void)state;
@@ -336,6 +398,7 @@ int main(void)
 	    cmocka_unit_test(a_denied_server_leaves_the_line),
 	    cmocka_unit_test(questions_and_resets_do_not_wait),
 	    cmocka_unit_test(a_group_waits_for_a_turn),
+	    cmocka_unit_test(a_group_fails_only_when_others_were_faster_32_times),
 	};
 
 	return cmocka_run_group_tests(tests, open_redis, close_redis);
