@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 static void span_extend(const struct http1_reader *reader, struct http1_span *span, const char *at,
                         size_t len)
 {
@@ -145,11 +147,18 @@ void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max)
 
 void http1_next(struct http1_reader *reader)
 {
-	llhttp_reset(&reader->parser);
 	reader->fed = reader->head_len = 0;
 	reader->target = reader->name = reader->value = (struct http1_span){0, 0};
 	reader->line_count = 0;
 	reader->continued = reader->too_many = reader->forwarded = reader->raw = false;
+}
+
+/* Begins to read the message by llhttp, which forgets the one before. */
+static void begin(struct http1_reader *reader)
+{
+	llhttp_reset(&reader->parser);
+	reader->form.before = 0;
+	http1_next(reader);
 }
 
 size_t http1_len(const struct http1_reader *reader)
@@ -322,7 +331,7 @@ static enum http1_result feed(struct http1_reader *reader, struct slice data, si
 	data.len = end;
 	code = execute(reader, data, arena, &at);
 	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && is_raw(*at)) {
-		http1_next(reader); /* nothing behind the request line has been read */
+		begin(reader); /* nothing behind the request line has been read */
 		reader->raw = true;
 		code = execute(reader, data, arena, &at);
 	}
@@ -433,11 +442,60 @@ static enum http1_result read_body(struct http1_reader *reader, struct slice dat
 	return HTTP1_MESSAGE;
 }
 
+/* What the next message has in common with this one if it has its form: without a body. */
+static void learn(struct http1_reader *reader, struct slice data, struct slice target)
+{
+	if (reader->fed > reader->head_len || !reader->keep_alive)
+		return;
+	http1_form_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
+	reader->former_target_len = reader->target.len;
+	reader->former_line_count = reader->line_count;
+	reader->former_forwarded = reader->forwarded;
+}
+
+/* Whether the message has the form of the one before: then it is read. */
+static bool recognize(struct http1_reader *reader, struct slice data)
+{
+	struct slice head = {data.data, u64_min(data.len, reader->header_max)};
+	struct slice target = http1_form_match(&reader->form, head);
+	uint32_t len = (uint32_t)target.len;
+
+	if (!target.data)
+		return false;
+	for (unsigned i = 0; i < reader->former_line_count; i++) /* modulo 2^32 */
+		reader->lines[i].value.at += len - reader->former_target_len;
+	reader->former_target_len = len;
+	reader->line_count = reader->former_line_count;
+	reader->forwarded = reader->former_forwarded;
+	reader->target = (struct http1_span){reader->form.before, len};
+	reader->head_len = reader->fed = http1_form_len(&reader->form, len);
+	return true;
+}
+
+static void fill_message(const struct http1_reader *reader, struct slice data,
+                         struct http1_message *message)
+{
+	message->method = llhttp_method_name((llhttp_method_t)reader->parser.method);
+	message->target = span_slice(reader->target, data.data);
+	message->http_1_0 = reader->parser.http_minor == 0;
+	message->keep_alive = reader->keep_alive;
+}
+
 enum http1_result http1_read(struct http1_reader *reader, struct slice data, struct arena *arena,
                              struct http1_message *message)
 {
 	enum http1_result result;
 
+	if (data.len == 0)
+		return HTTP1_MORE;
+	if (reader->fed == 0) {
+		if (recognize(reader, data)) { /* llhttp still knows the message before */
+			message->body = (struct slice){data.data + reader->fed, 0};
+			fill_message(reader, data, message);
+			return HTTP1_MESSAGE;
+		}
+		begin(reader);
+	}
 	reader->base = data.data;
 	reader->parser.data = reader;
 	if (reader->head_len == 0) {
@@ -450,9 +508,8 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 		reader->continued = true;
 		return HTTP1_CONTINUE;
 	}
-	message->method = llhttp_method_name((llhttp_method_t)reader->parser.method);
-	message->target = span_slice(reader->target, data.data);
-	message->http_1_0 = reader->parser.http_minor == 0;
-	message->keep_alive = reader->keep_alive;
+	fill_message(reader, data, message);
+	if (result == HTTP1_MESSAGE)
+		learn(reader, data, message->target);
 	return result;
 }

@@ -1,10 +1,10 @@
 /*
  * http1.h: the framing of HTTP/1.0 and 1.1: one request message out of bytes.
  *
- * llhttp reads, strictly; here its findings are kept as offsets, so the bytes
- * may lie elsewhere at the next call. Every byte is given to it once, those of
- * a chunked message twice, a body of known length never. Only header fields
- * that somebody asks for are kept, of trailers none.
+ * llhttp reads, strictly, unless the message is the one before it with another target
+ * (http1_form.h). Its findings are kept as offsets, so the bytes may lie elsewhere at the next
+ * call. Every byte is given to it once, those of a chunked message twice, a body of known length
+ * never. Only header fields that somebody asks for are kept, of trailers none.
  *
  * Browsers and curl send what a user typed behind a '?' without escapes. Bytes from 0x80 on are
  * taken there as they are; llhttp sees letters in their place.
@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
+#include "proto/http1_form.h"
 
 /* X(name, text): the header fields that are kept. */
 #define HTTP1_FIELD_LIST(X)                                                                        \
@@ -79,6 +80,10 @@ struct http1_reader {
 	unsigned line_count;
 	bool keep_alive, continued, too_many;
 	bool forwarded; /* a proxy has left a field of its own, of whatever value */
+	struct http1_form form; /* of the message before, whose `lines` stay until llhttp reads */
+	uint32_t former_target_len;
+	unsigned former_line_count;
+	bool former_forwarded;
 };
 
 struct http1_message {
