@@ -8,7 +8,7 @@ from redis_servers import RedisServer
 
 SLOTS = 16384
 # Milliseconds until a master that is silent counts as dead; a busy machine is silent, too.
-NODE_TIMEOUT = 1000
+NODE_TIMEOUT = 4000
 
 
 class RedisCluster:

@@ -76,7 +76,7 @@ def test_requests_latencies_connections_and_the_tables_fill_are_there(serve):
 
 def test_calls_to_a_redis_are_counted_by_how_long_they_took(serve, start_redis):
     redis = start_redis()
-    server = serve("--threads", "2", config=f"store: {redis.url}\nstore_timeout: 1s\n" + CONFIG)
+    server = serve("--threads", "2", config=f"store: {redis.url}\nstore_timeout: 5s\n" + CONFIG)
     for i in range(20):
         with Wire(server.resp) as wire:
             wire.command("WEIR.ACQUIRE", "shadowed", f"k{i}")

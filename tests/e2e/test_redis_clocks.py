@@ -13,7 +13,7 @@ OFFSETS = [-10, 0, 10]
 # Ten seconds are much for each.
 CONFIG = """
 store: {url}
-store_timeout: 2s
+store_timeout: 30s
 denied_cache: 0s
 limits:
   token_bucket: {{ algorithm: token_bucket, rate: 1/s, burst: 10, on_store_failure: closed }}

@@ -35,7 +35,7 @@ rules:
     limits: [few]
 """
 # Long enough for a busy machine: a test that sees a timeout must have caused it.
-PATIENT = "2s"
+PATIENT = "30s"
 
 
 def config(url, timeout=PATIENT):
@@ -273,7 +273,7 @@ def test_limits_of_one_key_stay_together_while_its_slot_moves(serve, redis_clust
 def test_a_node_that_hangs_holds_up_its_own_keys_alone(serve, start_redis_cluster):
     cluster = start_redis_cluster(replicas=0)
     hanging, *others = cluster.masters()
-    server = serve(config=config(cluster.url, "200ms"))
+    server = serve(config=config(cluster.url, "3s"))
     key = key_of(cluster, hanging, "k")
     kept = [key_of(cluster, other, "k") for other in others]
     with Load([server], [key, *kept], "plenty") as load:
@@ -312,7 +312,7 @@ def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
     replica = cluster.replica_of(dying)
     # The URL names only the node that dies.
     dead = f"redis-cluster://127.0.0.1:{dying.port}"
-    server = serve(config=config(dead, "200ms"))
+    server = serve(config=config(dead))
     lost = keys_at(cluster.slots_of(dying)[0], "k", 4)
     kept = keys_at(cluster.slots_of(others[0])[0], "k", 15) + keys_at(cluster.slots_of(others[1])[0], "k", 15)
     with Wire(server.resp) as wire:
@@ -322,7 +322,7 @@ def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
     dying.stop()
     assert take_all(server, lost[0]) == (0, "store_failure")
     # One that starts now finds the dead node first, and goes on to the next.
-    late = serve(config=config(f"{dead},127.0.0.1:{others[0].port}", "200ms"))
+    late = serve(config=config(f"{dead},127.0.0.1:{others[0].port}"))
     until(lambda: serves(late, kept[0]), "the other node to be asked")
     for name in kept[::2]:
         assert take_all(server, name) == (9, "over_limit")
@@ -339,7 +339,7 @@ def test_a_master_that_dies_under_load_grants_no_more_than_it_had_not_passed_on(
     cluster = start_redis_cluster()
     dying = cluster.masters()[0]
     replica = cluster.replica_of(dying)
-    servers = [serve(config=config(cluster.url, "200ms")) for _ in range(2)]
+    servers = [serve(config=config(cluster.url)) for _ in range(2)]
     lost = keys_at(cluster.slots_of(dying)[0], "k", 10)
     keys = lost + [f"any-{number}" for number in range(50)]
     with Load(servers, keys, "many") as load:
@@ -361,7 +361,7 @@ def test_a_replica_that_lags_forgets_what_it_was_not_told_and_no_more(serve, sta
     cluster = start_redis_cluster()
     master = cluster.masters()[0]
     replica = cluster.replica_of(master)
-    server = serve(config=config(cluster.url, "200ms"))
+    server = serve(config=config(cluster.url))
     key = key_of(cluster, master, "k")
     with Wire(server.resp) as wire:
         assert [wire.command("WEIR.ACQUIRE", "one", key)[0] for _ in range(6)] == [1] * 6

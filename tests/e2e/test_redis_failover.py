@@ -15,7 +15,7 @@ pytestmark = programs_of_others
 
 CONFIG = """
 store: redis://127.0.0.1:{port}
-store_timeout: 1s
+store_timeout: 30s
 denied_cache: 0s
 limits:
   one: {{ algorithm: token_bucket, rate: 10/d, burst: 10, on_store_failure: closed }}
@@ -23,7 +23,7 @@ limits:
 SENTINEL = """
 port {port}
 sentinel monitor weir 127.0.0.1 {master} 1
-sentinel down-after-milliseconds weir 500
+sentinel down-after-milliseconds weir 5000
 sentinel failover-timeout weir 2000
 """
 
@@ -50,14 +50,29 @@ def documented():
     return re.search(r"```haproxy\n(.*?)```", text, re.S)[1]
 
 
-def states(directory):
-    """What HAProxy takes its servers for: before the first check it takes all for masters."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as wire:
-        wire.connect(str(directory / "stats"))
-        wire.sendall(b"show stat\n")
-        lines = wire.makefile().read().removeprefix("# ").splitlines()
-        return {line["svname"]: line["status"] for line in csv.DictReader(lines)}
-    return {}
+class Proxy:
+    """HAProxy: the port that leads to the master."""
+
+    def __init__(self, port, directory):
+        self.port = port
+        self._directory = directory
+
+    def _states(self):
+        """What it takes its servers for: before the first check it takes all for masters."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as wire:
+            wire.connect(str(self._directory / "stats"))
+            wire.sendall(b"show stat\n")
+            lines = wire.makefile().read().removeprefix("# ").splitlines()
+            return {line["svname"]: line["status"] for line in csv.DictReader(lines)}
+        return {}
+
+    def wait_for(self, master, other):
+        """Until all that connect from now on come to the master."""
+        def is_known():
+            states = self._states()
+            return states.get(master) == "UP" and states.get(other) == "DOWN"
+
+        until(is_known, "HAProxy to know the master")
 
 
 @pytest.fixture
@@ -71,20 +86,20 @@ def pair(start_redis):
 
 @pytest.fixture
 def proxy(tmp_path, pair):
-    """The port that leads to the master."""
     directory = tmp_path / "proxy"
     directory.mkdir()
     port = free_port()
     site = documented()
-    for shown, here in (("127.0.0.1:6390", f"127.0.0.1:{port}"), ("inter 1s", "inter 100ms"),
+    for shown, here in (("127.0.0.1:6390", f"127.0.0.1:{port}"),
                         ("10.0.0.1:6379", f"127.0.0.1:{pair[0].port}"),
                         ("10.0.0.2:6379", f"127.0.0.1:{pair[1].port}")):
         assert shown in site
         site = site.replace(shown, here)
     (directory / "haproxy.cfg").write_text(f"global\n  stats socket {directory}/stats\n{site}")
     with running(directory, "/usr/sbin/haproxy", "-db", "-f", "haproxy.cfg"):
-        until(lambda: states(directory).get("two") == "DOWN", "HAProxy to know the master")
-        yield port
+        proxy = Proxy(port, directory)
+        proxy.wait_for("one", "two")
+        yield proxy
 
 
 _numbers = itertools.count()
@@ -96,29 +111,36 @@ def acquire(server, key):
     return reply[0], reply[2], reply[5].decode()
 
 
-def reaches_master(server):
+def until_master_is_reached(server):
     """A replica can be peeked at, so this takes from a key of its own."""
-    return acquire(server, f"other-{next(_numbers)}")[0]
+    until(lambda: acquire(server, f"other-{next(_numbers)}")[0], "the master to be asked")
 
 
-def test_a_master_that_becomes_a_replica_is_left(serve, pair, proxy, key):
+@pytest.fixture
+def server(serve, proxy):
+    """Its one thread has one connection, which stays where it is though HAProxy changes its mind."""
+    server = serve("--threads", "1", config=CONFIG.format(port=proxy.port))
+    until_master_is_reached(server)
+    return server
+
+
+def test_a_master_that_becomes_a_replica_is_left(server, pair, proxy, key):
     master, replica = pair
-    server = serve(config=CONFIG.format(port=proxy))
     assert [acquire(server, key)[1] for _ in range(3)] == [9, 8, 7]
     master.pass_on()
     replica.client.replicaof("NO", "ONE")
     master.client.replicaof("127.0.0.1", replica.port)
-    until(lambda: reaches_master(server), "the new master to be asked")
+    proxy.wait_for("two", "one")
+    until_master_is_reached(server)
     assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]
 
 
-def test_sentinel_and_haproxy_lead_to_the_master(serve, pair, proxy, tmp_path, key):
+def test_sentinel_and_haproxy_lead_to_the_master(server, pair, proxy, tmp_path, key):
     master, replica = pair
     directory = tmp_path / "sentinel"
     directory.mkdir()
     port = free_port()
     (directory / "sentinel.conf").write_text(SENTINEL.format(port=port, master=master.port))
-    server = serve(config=CONFIG.format(port=proxy))
     with running(directory, PROGRAMS["redis"], "sentinel.conf", "--sentinel"):
         until(lambda: listens(port), "Sentinel")
         assert [acquire(server, key)[1] for _ in range(3)] == [9, 8, 7]
@@ -128,5 +150,6 @@ def test_sentinel_and_haproxy_lead_to_the_master(serve, pair, proxy, tmp_path, k
               "Sentinel to know the replica")
         master.stop()
         until(lambda: replica.client.info("replication")["role"] == "master", "the promotion")
-        until(lambda: reaches_master(server), "the new master to be asked")
+        proxy.wait_for("two", "one")
+        until_master_is_reached(server)
         assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]

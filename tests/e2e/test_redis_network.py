@@ -36,7 +36,7 @@ def test_a_network_is_cut_and_heals(network, far_redis):
     near = network.machine()
     with near.here(), redis.Redis(far_redis.machine.address, far_redis.port, retry=None,
                                   socket_timeout=0.1) as client:
-        assert hears(client)
+        until(lambda: hears(client), "the network")
         network.cut(near)
         assert not hears(client)
         network.heal(near)
@@ -45,12 +45,12 @@ def test_a_network_is_cut_and_heals(network, far_redis):
         with pytest.raises(redis.TimeoutError):
             client.incr("heard")
     with far_redis.machine.here():
-        assert far_redis.client.get("heard") == "1"
+        until(lambda: far_redis.client.get("heard") == "1", "the command to be carried out")
 
 
 CONFIG = """
 store: redis://{address}:{port}
-store_timeout: 1s
+store_timeout: 5s
 denied_cache: 0s
 nodes: 2
 limits:
