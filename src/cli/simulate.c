@@ -169,7 +169,7 @@ static int open_lanes(struct simulation *s, struct weir_error *error)
 	size_t n = as_rules ? 1 : s->limit_count ? s->limit_count : s->config->limit_count;
 	int status = WEIR_OK;
 
-	if (s->config->limit_count == 0)
+	if (s->config->limit_count == 0 && !(as_rules && s->text[TRACE]))
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
 	if (s->text[KEY] && format_target(&s->replay.fields, slice_of(s->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",

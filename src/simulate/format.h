@@ -22,7 +22,6 @@
 struct fields {
 	struct slice names[FORMAT_FIELDS_MAX]; /* with a NUL behind each */
 	size_t count;
-	bool are_keys[FORMAT_FIELDS_MAX]; /* or parts of one, under some limit */
 };
 
 #define FORMAT_SECOND 26 /* bytes of "14/Nov/2023:22:13:20 +0000" */

@@ -17,8 +17,10 @@ static int open_lane(struct lane *lane, const struct weir_config *config, uint64
 	if (status != WEIR_OK)
 		return status;
 	lane->tally_count = engine_limit_count(lane->engine);
-	lane->tallies = calloc(lane->tally_count, sizeof *lane->tallies);
-	if (!lane->tallies && lane->tally_count > 0)
+	lane->tallies = calloc(lane->tally_count + 1, sizeof *lane->tallies);
+	lane->key_fields = calloc(config->rule_count + 1, sizeof *lane->key_fields);
+	lane->answered = calloc(config->rule_count + 1, sizeof *lane->answered);
+	if (!lane->tallies || !lane->key_fields || !lane->answered)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < lane->tally_count && status == WEIR_OK; i++)
 		status = tally_open(&lane->tallies[i], engine_limit_at(lane->engine, i), &config->limits[i], capacity);
@@ -87,24 +89,32 @@ void lane_close(struct lane *lane)
 	for (size_t i = 0; lane->tallies && i < lane->tally_count; i++)
 		tally_close(&lane->tallies[i]);
 	free(lane->tallies);
+	free(lane->key_fields);
+	free(lane->answered);
 	weir_engine_close(lane->engine);
 	weir_table_close(lane->table);
 	weir_config_close(lane->own);
 }
 
-static int add_field(struct fields *fields, const char *name, bool is_key, struct weir_error *error)
+/* Its number, or the count of all. */
+static size_t find_field(const struct fields *fields, const char *name)
 {
-	struct slice text = slice_of(name);
 	size_t i = 0;
 
-	while (i < fields->count && !slice_equal(fields->names[i], text))
+	while (i < fields->count && !slice_equal(fields->names[i], slice_of(name)))
 		i++;
+	return i;
+}
+
+static int add_field(struct fields *fields, const char *name, struct weir_error *error)
+{
+	size_t i = find_field(fields, name);
+
 	if (i == FORMAT_FIELDS_MAX)
 		return error_set(error, WEIR_ELONG, "expected rules with at most %d attributes, found more",
 		                 FORMAT_FIELDS_MAX);
 	if (i == fields->count)
-		fields->names[fields->count++] = text;
-	fields->are_keys[i] |= is_key;
+		fields->names[fields->count++] = slice_of(name);
 	return WEIR_OK;
 }
 
@@ -116,9 +126,9 @@ int lane_fields(const struct lane *lane, struct fields *fields, struct weir_erro
 		const struct rules_rule *rule = &lane->config->rules[i];
 
 		for (size_t j = 0; status == WEIR_OK && j < rule->key_count; j++)
-			status = add_field(fields, rule->key[j], true, error);
+			status = add_field(fields, rule->key[j], error);
 		for (size_t j = 0; status == WEIR_OK && j < rule->condition_count; j++)
-			status = add_field(fields, rule->conditions[j].attribute, false, error);
+			status = add_field(fields, rule->conditions[j].attribute, error);
 	}
 	return status;
 }
@@ -127,4 +137,8 @@ void lane_bind(struct lane *lane, const struct fields *fields)
 {
 	for (size_t i = 0; i < fields->count; i++)
 		lane->attributes[i] = engine_attribute(lane->engine, fields->names[i]);
+	for (size_t i = 0; i < lane->config->rule_count; i++)
+		for (size_t j = 0; j < lane->config->rules[i].key_count; j++)
+			lane->key_fields[i] |= UINT64_C(1)
+			                       << find_field(fields, lane->config->rules[i].key[j]);
 }

@@ -19,6 +19,8 @@ struct lane {
 	struct tally *tallies; /* as the engine's limits */
 	size_t tally_count;
 	int attributes[FORMAT_FIELDS_MAX]; /* of each field, its number in the engine, or -1 */
+	uint64_t *key_fields; /* of each rule, the fields that its key is made of: a bit for each */
+	uint64_t *answered;   /* of each rule, the requests that it answered by itself */
 	uint64_t allowed, denied; /* requests, as their answers say */
 	uint64_t unlimited;       /* of the allowed ones, those that no limit applied to */
 	uint64_t errors;          /* requests that could not be decided: cost or key too large */
@@ -45,5 +47,10 @@ void lane_close(struct lane *lane);
 int lane_fields(const struct lane *lane, struct fields *fields, struct weir_error *error);
 /** When all fields are there. */
 void lane_bind(struct lane *lane, const struct fields *fields);
+
+static inline size_t lane_rule_number(const struct lane *lane, const struct rules_rule *rule)
+{
+	return (size_t)(rule - lane->config->rules);
+}
 
 #endif

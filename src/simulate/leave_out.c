@@ -32,6 +32,9 @@ static int keep_in_rules(struct weir_config *config, const size_t *moved)
 		for (size_t j = 0; j < from->limit_count; j++)
 			if (moved[from->limits[j]] != GONE)
 				kept[rules[i].limit_count++] = moved[from->limits[j]];
+		/* Without any it would answer by itself. */
+		if (rules[i].limit_count < from->limit_count && rules[i].limit_count == 0)
+			rules[i].answer = RULES_BY_LIMITS;
 	}
 	config->rules = rules;
 	return rules ? WEIR_OK : WEIR_ENOMEM;

@@ -18,6 +18,7 @@ struct run {
 	struct arena arena; /* of the batch there */
 	struct held *batch[BATCH];
 	struct buffer outputs[BATCH]; /* what the lanes say of each */
+	uint64_t missing[BATCH]; /* the fields that keys of each lack: a bit for each */
 	size_t count;
 	struct plan plans[BATCH];
 	int statuses[BATCH];
@@ -96,12 +97,29 @@ static int prepare_one(struct run *run, const struct held *held, struct plan *pl
 	return plan->each ? WEIR_OK : WEIR_ENOMEM;
 }
 
+/* The fields that keys of the request are made of, but that it does not have. */
+static uint64_t missing_fields(const struct lane *lane, const struct held *held,
+                               const struct plan *plan)
+{
+	uint64_t fields = 0, missing = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++)
+		fields |= lane->key_fields[lane_rule_number(lane, plan->steps[i].rule)];
+	for (; fields != 0; fields &= fields - 1)
+		if (held->values[__builtin_ctzll(fields)].len == 0)
+			missing |= fields & -fields;
+	return missing;
+}
+
 static void prepare(void *context, size_t start, size_t end)
 {
 	struct run *run = context;
 
-	for (size_t i = start; i < end; i++)
+	for (size_t i = start; i < end; i++) {
 		run->statuses[i] = prepare_one(run, run->batch[i], &run->plans[i]);
+		if (run->statuses[i] == WEIR_OK)
+			run->missing[i] |= missing_fields(run->lane, run->batch[i], &run->plans[i]);
+	}
 }
 
 static void locate(void *context, size_t start, size_t end)
@@ -150,6 +168,9 @@ static void decide(void *context, size_t start, size_t end)
 			continue;
 		}
 		engine_decide(&turn, plan, &d);
+		if (d.reason == WEIR_REASON_LISTED)
+			lane->answered[lane_rule_number(lane, plan->refused ? plan->refused->rule
+			                                                    : plan->listed)]++;
 		lane->allowed += d.allowed;
 		lane->denied += !d.allowed;
 		lane->unlimited += d.allowed && !d.limit;
@@ -181,6 +202,8 @@ static void flush(struct run *run)
 	for (size_t i = 0; i < run->count; i++) {
 		struct held *held = run->batch[i];
 
+		for (; run->missing[i] != 0; run->missing[i] &= run->missing[i] - 1)
+			replay->without[__builtin_ctzll(run->missing[i])]++;
 		if (replay->requests++ == 0)
 			replay->first_ns = held->time_ns;
 		replay->last_ns = held->time_ns;
@@ -196,8 +219,6 @@ static void flush(struct run *run)
 
 static void take(struct run *run, struct held *held)
 {
-	for (size_t i = 0; i < held->value_count; i++)
-		run->replay->without[i] += held->values[i].len == 0;
 	run->batch[run->count++] = held;
 	if (run->count == BATCH)
 		flush(run);

@@ -30,7 +30,7 @@ struct replay {
 
 	uint64_t requests;
 	uint64_t first_ns, last_ns; /* when the first and the last counted */
-	uint64_t without[FORMAT_FIELDS_MAX]; /* requests that had no such field, or an empty one */
+	uint64_t without[FORMAT_FIELDS_MAX]; /* requests of which a key lacks this field */
 	struct order_stats order;
 };
 

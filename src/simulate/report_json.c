@@ -130,10 +130,26 @@ static void add_without(const struct replay *replay, struct buffer *out)
 
 	buffer_add_text(out, ",\"without\":{");
 	for (size_t i = 0; i < replay->fields.count; i++) {
-		if (!replay->fields.are_keys[i] || replay->without[i] == 0)
+		if (replay->without[i] == 0)
 			continue;
 		add_key(out, between, replay->fields.names[i], false);
 		add_number(out, ":", replay->without[i]);
+		between = ",\"";
+	}
+	buffer_add_text(out, "}");
+}
+
+/* Counts the requests that each rule answered by itself. */
+static void add_answered(const struct lane *lane, struct buffer *out)
+{
+	const char *between = "\"";
+
+	buffer_add_text(out, ",\"answered\":{");
+	for (size_t i = 0; i < lane->config->rule_count; i++) {
+		if (lane->answered[i] == 0)
+			continue;
+		add_key(out, between, slice_of(lane->config->rules[i].name), false);
+		add_number(out, ":", lane->answered[i]);
 		between = ",\"";
 	}
 	buffer_add_text(out, "}");
@@ -163,6 +179,7 @@ void report_json(const struct report *report, struct buffer *out)
 		add_number(out, ",\"unlimited\":", lane->unlimited);
 		add_number(out, ",\"errors\":", lane->errors);
 		add_number(out, ",\"evictions\":", lane_evictions(lane));
+		add_answered(lane, out);
 	}
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));

@@ -262,9 +262,26 @@ static void add_notes(const struct report *report, struct buffer *out)
 		if (notes[i].n > 0)
 			buffer_printf(out, "%llu %s\n", (unsigned long long)notes[i].n, notes[i].text);
 	for (size_t i = 0; i < replay->fields.count; i++)
-		if (replay->fields.are_keys[i] && replay->without[i] > 0)
+		if (replay->without[i] > 0)
 			buffer_printf(out, "%llu requests had no \"%s\": they share a key\n",
 			              (unsigned long long)replay->without[i], replay->fields.names[i].data);
+}
+
+/* Rules that answered by themselves; those that let pass what is past their limits, too. */
+static void add_answered(const struct lane *lane, struct buffer *out)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < lane->config->rule_count; i++) {
+		const struct rules_rule *rule = &lane->config->rules[i];
+
+		if (lane->answered[i] == 0)
+			continue;
+		buffer_printf(out, "%s %llu %s by \"%s\"", any ? "," : "\nwithout a limit:",
+		              (unsigned long long)lane->answered[i],
+		              rule->answer == RULES_ALLOW ? "allowed" : "denied", rule->name);
+		any = true;
+	}
 }
 
 void report_text(const struct report *report, bool plain, struct buffer *out)
@@ -282,6 +299,8 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 		              (unsigned long long)replay->lanes[0].allowed,
 		              (unsigned long long)replay->lanes[0].denied,
 		              (unsigned long long)replay->lanes[0].unlimited);
+	if (report->as_rules)
+		add_answered(&replay->lanes[0], out);
 	buffer_printf(out, "\n\n%-*s %9s %9s %7s %8s %8s %9s %7s\n", width, "limit", "allowed",
 	              "denied", "keys", "worst", "declared", "retry p50", "max");
 	for (size_t l = 0; l < replay->lane_count; l++)
@@ -296,6 +315,7 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	}
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			add_detail(&chart, &replay->lanes[l].tallies[i], report->as_rules, out);
+			if (replay->lanes[l].tallies[i].timeline.count > 0) /* else no request asked it */
+				add_detail(&chart, &replay->lanes[l].tallies[i], report->as_rules, out);
 	add_notes(report, out);
 }

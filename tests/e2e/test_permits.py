@@ -170,6 +170,55 @@ def test_a_permit_of_rules_covers_all_that_were_charged(serve):
     assert (client.peek("user", "u"), client.peek("site", "")) == (10, 20)
 
 
+FIRST = """
+order: first
+limits:
+  trusted: { algorithm: fixed_window, rate: 2/h, align: first_request }
+  login: { algorithm: token_bucket, rate: 5/h, burst: 5 }
+  flight: { algorithm: concurrency, max: 2, lease: 1h }
+rules:
+  - { name: banned, match: { user: mallory }, answer: deny }
+  - { name: many, match: { user: ann }, key: [user], limits: [trusted], answer: allow }
+  - { name: logins, match: { path: /login }, limits: [login, flight] }
+  - { name: office, match: { ip: 10.0.0.0/8 }, answer: allow }
+"""
+
+
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_where_the_first_rule_decides_a_permit_covers_what_was_charged(serve, start_redis, store):
+    """A rule that lets pass what is past its limits charges nothing, and hands out no permit."""
+    config = f"store: {start_redis().url}\nstore_timeout: 30s\n" if store == "redis" else ""
+    server = serve(config=config + FIRST)
+    client = HttpPermits(server)
+
+    def take(**attributes):
+        answer = server.post("/v1/acquire", {"attributes": attributes, "permit": True}).json
+        return answer["allowed"], answer["reason"], answer.get("permit", "")
+
+    def left():
+        return client.peek("trusted", "ann"), client.peek("login", ""), client.peek("flight", "")
+
+    first, second = (take(path="/login", user="ann") for _ in range(2))
+    assert first[0] and second[0] and first[2] and second[2]
+    assert left() == (0, 3, 0)
+    # `many` is past its limit now, and decides before `logins`, which has no place left.
+    assert take(path="/login", user="ann") == (True, "listed", "")
+    assert take(path="/login", user="bob") == (False, "over_limit", "")
+    assert take(path="/login", user="mallory") == (False, "listed", "")
+    assert left() == (0, 3, 0)
+    assert client.report(first[2]) == {"ok": True}
+    assert left() == (0, 3, 1)
+    assert client.refund("login", "", second[2])[0] is True
+    assert left() == (1, 4, 2)
+    assert client.refund("login", "", second[2])[0] is False
+    # One that a rule answers behind limits with room charges none of these.
+    assert take(path="/x", ip="10.0.0.1") == (True, "listed", "")
+    assert take(path="/login", ip="10.0.0.1") == (True, "listed", "")
+    assert left() == (1, 4, 2)
+    assert take(path="/login", user="bob")[0] is True
+    assert left() == (1, 3, 1)
+
+
 def test_what_no_rule_charges_has_no_permit(serve):
     server = serve(config=RULES)
     answer = server.post("/v1/acquire", {"attributes": {"path": "/other"}, "permit": True})

@@ -163,6 +163,103 @@ def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
     assert guests and all(not requests[n].get("user") for n in guests)
 
 
+FIRST = """
+order: first
+limits:
+  trusted: { algorithm: fixed_window, rate: 6/h, align: first_request }
+  login: { algorithm: token_bucket, rate: 4/h, burst: 4 }
+  tried: { algorithm: fixed_window, rate: 3/h, align: first_request }
+  places: { algorithm: concurrency, max: 50 }
+rules:
+  - { name: banned, match: { user: b, method: POST }, answer: deny }
+  - { name: trial, match: { method: GET }, key: [ip], limits: [tried], mode: shadow }
+  - { name: many, match: { ip: 1.1.1.1 }, key: [ip, user], limits: [trusted], answer: allow }
+  - { name: logins, match: { path: /login* }, key: [user], limits: [login] }
+  - { name: flight, match: { path: / }, limits: [places], answer: allow }
+  - { name: staff, match: { ip: 10.0.0.0/8 }, answer: allow }
+"""
+
+
+def test_the_first_rule_decides_as_at_the_server_and_is_told(tmp_path):
+    """Limits of places are left out, and so is what their rules would have answered."""
+    chance = random.Random(7)
+    requests = [{"ip": chance.choice(["1.1.1.1", "2.2.2.2", "10.1.1.1"]), "user": chance.choice("ab"),
+                 "path": chance.choice(["/login", "/x", "/"]), "method": chance.choice(["GET", "POST"])}
+                for _ in range(150)]
+    server = Server(config=FIRST, directory=tmp_path)
+    try:
+        live = [server.post("/v1/acquire", {"attributes": attributes}).json for attributes in requests]
+    finally:
+        assert server.stop() == 0
+    path = tmp_path / "rules.yaml"
+    path.write_text(FIRST)
+    trace = lines(*({"time": START + n / 1000, **r} for n, r in enumerate(requests)))
+    report, said = simulate(path, trace)
+    assert "places" in said
+    assert (report["allowed"], report["denied"]) == (
+        sum(answer["allowed"] for answer in live), sum(not answer["allowed"] for answer in live))
+    answered = [answer["rule"] for answer in live if answer["reason"] == "listed"]
+    assert report["answered"] == {rule: answered.count(rule) for rule in sorted(set(answered))}
+    assert set(answered) == {"banned", "many", "staff"}
+    denied = {line["n"] for line in decisions_of(path, trace)
+              if not line["allowed"] and line["limit"] == "login" and "shadow" not in line}
+    assert denied == {n for n, answer in enumerate(live) if answer["limit"] == "login" and not answer["allowed"]}
+    assert denied and report["limits"]["tried"]["denied"] > 0
+    text = weir("simulate", "-c", path, "--trace", path.parent / "trace").stdout
+    told = ", ".join(f'{answered.count(rule)} {"denied" if rule == "banned" else "allowed"} by "{rule}"'
+                     for rule in ("banned", "many", "staff"))
+    assert f"\nwithout a limit: {told}\n" in text
+
+
+KOALA = """[rules]
+rule : [direct] [uid=7] [] [result=2; return=101]
+rule : [count] [act=ask; uid=+] [time=60; count=2] [result=2; return=111]
+rule : [count] [act=vote; uid=+] [time=60; count=2] [result=2; return=112]
+[result]
+0 : {}
+1 : {}
+2 : {}
+"""
+
+
+def test_limits_that_no_request_asked_have_no_chart(tmp_path):
+    path = tmp_path / "rules.conf"
+    path.write_text(KOALA)
+    trace = lines(*({"time": START + i, "act": "ask", "uid": i % 2 + 7} for i in range(8)))
+    report, _ = simulate(path, trace)
+    assert (report["answered"], report["limits"]["112"]["timeline"]["asked"]) == ({"101": 4}, [])
+    text = weir("simulate", "-c", path, "--trace", tmp_path / "trace").stdout
+    assert re.findall(r"^(\d+): algorithm", text, re.M) == ["111"]
+    assert re.findall(r"^(\d+) +(\d+) +(\d+) ", text, re.M) == [("111", "2", "2"), ("112", "0", "0")]
+    assert text.count("asked  |") == text.count("denied |") == 1
+
+
+def test_only_requests_that_are_charged_without_a_part_of_their_key_share_one(tmp_path):
+    """Those that no rule with such a key applies to are not missing anything."""
+    path = tmp_path / "rules.conf"
+    path.write_text(KOALA)
+    trace = lines({"time": START, "act": "ask"}, {"time": START, "act": "ask", "uid": ""},
+                  {"time": START, "act": "browse", "uid": "1"}, {"time": START, "act": "ask", "uid": "1"})
+    report, _ = simulate(path, trace)
+    assert (report["without"], report["unlimited"]) == ({}, 3)
+    assert "they share a key" not in weir("simulate", "-c", path, "--trace", tmp_path / "trace").stdout
+    path = tmp_path / "rules.yaml"
+    path.write_text("limits: { l: { algorithm: token_bucket, rate: 1/s } }\n"
+                    "rules: [{ match: { act: ask }, key: [uid, ip], limits: [l] }]\n")
+    assert simulate(path, trace)[0]["without"] == {"uid": 2, "ip": 3}
+
+
+def test_a_file_whose_rules_answer_by_themselves_can_be_tried(tmp_path):
+    path = tmp_path / "rules.conf"
+    path.write_text("".join(line for line in KOALA.splitlines(True) if "[count]" not in line))
+    trace = lines({"time": START, "uid": 7}, {"time": START, "uid": 8})
+    report, _ = simulate(path, trace)
+    assert (report["allowed"], report["denied"], report["answered"], report["limits"]) == (1, 1, {"101": 1}, {})
+    text = weir("simulate", "-c", path, "--trace", tmp_path / "trace").stdout
+    assert 'by the rules 1 allowed, 1 denied; 1 under no limit\nwithout a limit: 1 denied by "101"\n' in text
+    assert "expected limits in the file" in weir("simulate", "-c", path, "--pattern", "steady").stderr
+
+
 def combined(ip, second, request="GET /a?b=c HTTP/1.1", zone="+0000"):
     day = datetime.datetime.fromtimestamp(START + second, datetime.timezone.utc)
     return f'{ip} - - [{day:%d/%b/%Y:%H:%M:%S} {zone}] "{request}" 200 5 "-" "x \\x22y\\x22"\n'
