@@ -284,14 +284,24 @@ static bool go_together(const struct task *first, const struct task *task)
 	        (first->step.group != 0 && first->step.group == task->step.group));
 }
 
-/* A step on a list takes some times as long as others; a full call is to keep Redis no longer. */
-#define LIST_WEIGHT 8
-
+/*
+ * What a step costs Redis, in requests for a bucket: a full call of any steps is to keep it no longer
+ * than one of these. Slots are all read and written; a group is tried before it is done.
+ */
 static size_t weight_of(const struct task *task)
 {
-	enum algo_rows rows = task->step.limit->rows;
+	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
+	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
+	                                        [ALGO_ROWS_PLACES] = 8};
+	const struct redis_step *step = &task->step;
+	const struct algo_limit *limit = step->limit;
+	size_t weight = weights[limit->rows];
 
-	return rows == ALGO_ROWS_LOG || rows == ALGO_ROWS_PLACES ? LIST_WEIGHT : 1;
+	if (limit->rows == ALGO_ROWS_SLOTS)
+		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, STEP_CALL_FULL);
+	if (step->own.swap)
+		weight += 3;
+	return step->group != 0 || step->call.op == ALGO_REFUND ? 2 * weight : weight;
 }
 
 /* Moves the first and those like it into a call, as many as it holds; a group as a whole. */

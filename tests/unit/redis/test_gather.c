@@ -229,20 +229,30 @@ static void a_node_gets_more_when_it_has_answered(void **state)
 	end(p);
 }
 
-static void a_call_of_steps_on_lists_is_full_sooner(void **state)
+static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
 {
-	struct paper *p = begin(&without_clients);
+	static const struct {
+		struct weir_limit_options options;
+		unsigned keys;
+	} cases[] = {
+	    {{.algorithm = WEIR_CONCURRENCY, .max = 5}, 6},
+	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {5}}, 6},
+	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}, .slots = 10}, 6},
+	    {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {5}}, 16},
+	    {{.algorithm = WEIR_BASE, .base = 3, .rate = {2}}, 24},
+	};
 
 	(void)state;
-	algo_limit_free(&p->limit);
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_CONCURRENCY, .max = 5}, NULL),
-	    WEIR_OK);
-	ask(p, 20, false);
-	assert_int_equal(on_the_way(p), 1);
-	assert_int_equal(p->calls[0], 6);
-	end(p);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct paper *p = begin(&without_clients);
+
+		algo_limit_free(&p->limit);
+		assert_int_equal(algo_limit_init(&p->limit, &cases[i].options, NULL), WEIR_OK);
+		ask(p, 40, false);
+		assert_int_equal(on_the_way(p), 1);
+		assert_int_equal(p->calls[0], cases[i].keys);
+		end(p);
+	}
 }
 
 static void clients_that_were_answered_are_awaited(void **state)
@@ -309,7 +319,7 @@ int main(void)
 	    cmocka_unit_test(those_of_one_key_are_gathered),
 	    cmocka_unit_test(more_are_gathered_until_calls_are_answered),
 	    cmocka_unit_test(a_node_gets_more_when_it_has_answered),
-	    cmocka_unit_test(a_call_of_steps_on_lists_is_full_sooner),
+	    cmocka_unit_test(a_call_of_steps_that_cost_more_is_full_sooner),
 	    cmocka_unit_test(clients_that_were_answered_are_awaited),
 	    cmocka_unit_test(at_rest_nobody_is_awaited),
 	    cmocka_unit_test(clients_that_do_not_come_are_not_awaited_for_long),
