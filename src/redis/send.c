@@ -292,7 +292,7 @@ static size_t weight_of(const struct task *task)
 {
 	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
 	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
-	                                        [ALGO_ROWS_PLACES] = 8};
+	                                        [ALGO_ROWS_PLACES] = 4};
 	const struct redis_step *step = &task->step;
 	const struct algo_limit *limit = step->limit;
 	size_t weight = weights[limit->rows];

@@ -5,7 +5,6 @@
  */
 #include "redis/step.h"
 
-#include <endian.h>
 #include <stdlib.h>
 
 #include "algo/algo.h"
@@ -13,6 +12,7 @@
 #include "algo/window.h"
 #include "base/number.h"
 #include "redis/step_own.h"
+#include "redis/step_words.h"
 #include "redis/value.h"
 #include "scripts.h" /* made by scripts/embed.py */
 
@@ -74,66 +74,23 @@ static enum step_kind kind_of(const struct redis_step *step)
 
 /* The arguments of a run. */
 
-static void add_slice(struct buffer *out, struct slice text)
-{
-	char *at = buffer_reserve(out, 1 + 20 + 2 + text.len + 2);
-
-	if (!at)
-		return;
-	*at++ = '$';
-	at = format_u64(at, text.len);
-	at = mempcpy(at, "\r\n", 2);
-	if (text.len > 0)
-		at = mempcpy(at, text.data, text.len);
-	at = mempcpy(at, "\r\n", 2);
-	out->len = (size_t)(at - out->data);
-}
-
-static void add_number(struct buffer *out, uint64_t number)
-{
-	char text[20];
-
-	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
-}
-
-#define NUMBERS_MAX     11
 #define TIME_DIGITS_MAX 20
 
-/* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
-struct numbers {
-	size_t count;
-	char bytes[NUMBERS_MAX * sizeof(double)];
-};
-
-static void put(struct numbers *numbers, uint64_t number)
+/* Numbers of each step, one after the other, in one text. */
+static void add_column(struct buffer *out, struct redis_step *const *steps, size_t n,
+                       void (*put_step)(struct numbers *numbers, const struct redis_step *step))
 {
-	double value = (double)number;
-	uint64_t bits;
+	char column[STEP_CALL_MAX * sizeof(struct numbers)];
+	size_t len = 0;
 
-	memcpy(&bits, &value, sizeof bits);
-	bits = htole64(bits);
-	memcpy(numbers->bytes + numbers->count++ * sizeof bits, &bits, sizeof bits);
-}
+	for (size_t i = 0; i < n; i++) {
+		struct numbers numbers = {0};
 
-static void add_numbers(struct buffer *out, const struct numbers *numbers)
-{
-	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
-}
-
-/* Microseconds, and nanoseconds. */
-static void put_ns(struct numbers *numbers, uint64_t ns)
-{
-	put(numbers, ns / 1000);
-	put(numbers, ns % 1000);
-}
-
-/* An exact length: so many parts of which 1000 q are a microsecond. */
-static void put_parts(struct numbers *numbers, u128 parts, uint64_t q)
-{
-	u128 unit = (u128)1000 * q;
-
-	put(numbers, (uint64_t)(parts / unit));
-	put(numbers, (uint64_t)(parts % unit));
+		put_step(&numbers, steps[i]);
+		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
+		len += numbers.count * sizeof(double);
+	}
+	add_slice(out, (struct slice){column, len});
 }
 
 static u128 parts_of(struct bucket_time time, uint64_t q)
@@ -259,17 +216,22 @@ static uint64_t list_block_us(uint64_t life_ns)
 	return u64_max(life_ns / 8, NS_PER_S) / 1000;
 }
 
-static void put_list(struct numbers *numbers, const struct redis_step *step, uint64_t life_ns)
+/* What is asked of a list. */
+static void put_question(struct numbers *numbers, const struct redis_step *step)
 {
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
 	               "scripts/uses.lua knows them by number");
 	put(numbers, step_is_question(step) ? ALGO_PEEK : step->call.op + (step->call.replaces ? 8u : 0));
 	put(numbers, step->repeat);
 	put(numbers, u64_max(step->call.cost, 1));
+}
+
+/* Of a list: what may be in use, and how long a use counts. */
+static void put_life(struct numbers *numbers, const struct redis_step *step, uint64_t life_ns)
+{
 	put(numbers, step->limit->quota);
 	put_ns(numbers, life_ns);
 	put(numbers, list_block_us(life_ns));
-	put_ns(numbers, step->call.until_ns);
 }
 
 static void add_log(struct buffer *out, const struct redis_step *step)
@@ -277,7 +239,9 @@ static void add_log(struct buffer *out, const struct redis_step *step)
 	struct numbers numbers = {0};
 
 	add_head(out, step->limit);
-	put_list(&numbers, step, step->limit->log.period_ns);
+	put_question(&numbers, step);
+	put_life(&numbers, step, step->limit->log.period_ns);
+	put_ns(&numbers, step->call.until_ns);
 	add_numbers(out, &numbers);
 }
 
@@ -286,9 +250,15 @@ static void add_places(struct buffer *out, const struct redis_step *step)
 	struct numbers numbers = {0};
 
 	add_head(out, step->limit);
-	put_list(&numbers, step, step->limit->places.lease_ns);
-	put(&numbers, places_word(step->call.permit));
+	put_life(&numbers, step, step->limit->places.lease_ns);
 	add_numbers(out, &numbers);
+}
+
+static void put_place(struct numbers *numbers, const struct redis_step *step)
+{
+	put_question(numbers, step);
+	put(numbers, places_word(step->call.permit));
+	put_ns(numbers, step->call.until_ns);
 }
 
 static void add_bucket_refund(struct buffer *out, const struct redis_step *step)
@@ -371,6 +341,8 @@ static const struct kind {
 	unsigned arguments;
 	void (*add)(struct buffer *out, const struct redis_step *step);
 	enum script script;
+	/* What each step of a run has of its own, besides its key; NULL: nothing. */
+	void (*put)(struct numbers *numbers, const struct redis_step *step);
 } kinds[STEP_KINDS] = {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
     [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},      [STEP_SWAP] = {"swap", 5, add_swap, SCRIPT_ANY},
@@ -382,7 +354,7 @@ static const struct kind {
     [STEP_BUCKET] = {"bucket", 1, add_bucket, SCRIPT_BUCKET},
     [STEP_DAY] = {"day", 2, add_day, SCRIPT_DAY},
     [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
-    [STEP_PLACES] = {"places", 2, add_places, SCRIPT_PLACES},
+    [STEP_PLACES] = {"places", 3, add_places, SCRIPT_PLACES, put_place},
     [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
     [STEP_WINDOW] = {"window", 1, add_window, SCRIPT_WINDOW},
 };
@@ -397,34 +369,46 @@ static size_t run_arguments(const struct redis_step *step)
 	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 7 : 0);
 }
 
-static void add_run(struct buffer *out, const struct redis_step *step, size_t n)
+/* The arguments of so many steps that are one run. */
+static void add_arguments(struct buffer *out, struct redis_step *const *steps, size_t n)
 {
-	const struct kind *kind = &kinds[step->own.kind];
+	const struct kind *kind = &kinds[steps[0]->own.kind];
+
+	if (kind->add)
+		kind->add(out, steps[0]);
+	if (kind->put)
+		add_column(out, steps, n, kind->put);
+}
+
+static void add_run(struct buffer *out, struct redis_step *const *steps, size_t n)
+{
+	const struct redis_step *step = steps[0];
 
 	if (has_first(step)) {
 		add_slice(out, SLICE("first"));
 		add_number(out, 1);
 		add_swap(out, step);
 	}
-	add_slice(out, slice_of(kind->name));
+	add_slice(out, slice_of(kinds[step->own.kind].name));
 	add_number(out, n);
-	if (kind->add)
-		kind->add(out, step);
+	add_arguments(out, steps, n);
 }
 
 /* Calls */
 
 static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 {
-	return a->op == b->op && a->until_ns == b->until_ns && a->permit == b->permit &&
-	       a->replaces == b->replaces;
+	return a->op == b->op && a->until_ns == b->until_ns && a->replaces == b->replaces;
 }
 
 static bool is_alike(const struct redis_step *a, const struct redis_step *b)
 {
-	return a->limit == b->limit && a->own.kind == b->own.kind && a->group == 0 && b->group == 0 &&
-	       a->call.op != ALGO_REFUND &&
-	       !a->own.swap && !b->own.swap && a->repeat == b->repeat && a->call.cost == b->call.cost &&
+	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0)
+		return false;
+	if (kinds[a->own.kind].put)
+		return true;
+	return a->call.op != ALGO_REFUND && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
+	       a->call.cost == b->call.cost &&
 	       (!step_is_listed(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
 }
@@ -523,13 +507,13 @@ static void add_runs(struct buffer *out, struct redis_step *const *steps, size_t
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of(steps, n, i);
 		if (!steps[i]->group) {
-			add_run(out, steps[i], end - i);
+			add_run(out, steps + i, end - i);
 			continue;
 		}
 		add_slice(out, SLICE("group"));
 		add_number(out, end - i);
 		for (size_t j = i; j < end; j++)
-			add_run(out, steps[j], 1);
+			add_run(out, steps + j, 1);
 	}
 }
 
@@ -561,7 +545,7 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 		add_slice(out, steps[i]->key);
 	add_time(out, steps[0]);
 	if (alone)
-		kind->add(out, steps[0]);
+		add_arguments(out, steps, n);
 	else
 		add_runs(out, steps, n, ahead);
 	if (!out->failed)

@@ -3,6 +3,29 @@
 
 local REPLACES = 8
 
+-- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of
+-- `gone` units, goes, if any.
+local function regroup(groups, n, units, cost, gone)
+  local form = ' %05d:%05d'
+  if groups == '' and n < LONG then
+    return ''
+  elseif groups == '' then
+    groups = format(form, n, units)
+  end
+  local size = read_count(groups, -11)
+  if size < LONG then
+    groups = sub(groups, 1, -13) .. format(form, size + 1, read_count(groups, -5) + cost)
+  else
+    groups = groups .. format(form, 1, cost)
+  end
+  if gone then
+    size = read_count(groups, 2)
+    groups = (size > 1 and format(form, size - 1, read_count(groups, 8) - gone) or '') ..
+      sub(groups, 13)
+  end
+  return groups
+end
+
 -- What is asked of any list, as one function.
 local function any_log()
   local list = uses()
@@ -103,7 +126,8 @@ local function any_log()
       end
       return cut_log(l, p, before_last(l, cost < used and cost or used))
     end
-    local at = list.seek(l, p, function(ends, other)
+    local at = list.seek(l, p, function(text)
+      local ends, _, other = list.use_of(text)
       local other_us, other_ns = name_of(ends, other)
       return is_later(us, ns, other_us, other_ns)
     end)
@@ -122,7 +146,8 @@ local function any_log()
     local told = l.head .. list.use_text(ends, units, own) .. ' ' ..
       list.use_text(l.ends, used - units, l.name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
-    list.save_less(l, list.take_out(l, at, ends, units, own, units))
+    local k = list.take_out(l, at, ends, units, own, units)
+    list.save_less(l, k, k)
     return told
   end
 
@@ -272,7 +297,7 @@ function kinds.log(a, first, last, dry)
           expire(key, until_us, block)
         end
       elseif live and find(text, head, 1, true) == 1 and (byte(text, size) or 32) == 32 then
-        local n, units = read_sums(text, at)
+        local n, units = read_count(text, at), read_count(text, at + 6)
         local newest = read_end(text, length + 13)
         local oldest = byte(live, 17) == 58 and read_end(live, 1)
         local left = units
@@ -292,7 +317,7 @@ function kinds.log(a, first, last, dry)
                 call('LPOP', key)
               end
               call('LSET', key, '0', head .. format('%05d:%05d ', n + 1 - dropped, left + cost) ..
-                ends .. regroup(sub(text, size), n, units, nil, cost, nil,
+                ends .. regroup(sub(text, size), n, units, cost,
                   dropped > 0 and units - left))
               if floor(until_us / block) ~= floor(newest / block) then
                 expire(key, until_us, block)

@@ -1,59 +1,50 @@
 -- concurrency: a list of uses (uses.lua), named by permits: those that carry none have no name.
+-- Those that end together stand in the order in which they came.
+
+local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
 
 -- What is asked of any list, as one function.
 local function any_places()
   local list = uses()
 
-  local function is_before_place(ends, name, than, than_name)
-    local us, ns = time_of(ends)
-    local than_us, than_ns = time_of(than)
-    if us ~= than_us or ns ~= than_ns then
-      return is_later(than_us, than_ns, us, ns)
-    end
-    return (tonumber(name) or 0) < (tonumber(than_name) or 0)
+  -- The first use from p on that ends at that time or later; or only later.
+  local function seek_end(l, p, us, ns, is_behind)
+    return list.seek(l, p, function(text)
+      local own_us, own_ns = time_of(string.match(text, '^%d*'))
+      return is_later(us, ns, own_us, own_ns) or (is_behind and own_us == us and own_ns == ns)
+    end)
   end
 
   -- In its place among others, as where a clock lags.
-  local function insert_place(l, ends, units, name)
-    local at = list.seek(l, list.start(), function(other, other_name)
-      return is_before_place(other, other_name, ends, name)
-    end)
-    local other = call('LINDEX', l.key, format('%d', at))
-    local other_ends, other_units, other_name = list.use_of(other)
+  local function insert_place(l, us, ns, units, name)
+    local at = seek_end(l, list.start(), us, ns, true)
     local k, before = list.group_of(l, at)
-    local bare = name == '' and units or 0
-    if other_ends == ends and other_name == name then
-      call('LSET', l.key, format('%d', at), list.use_text(ends, other_units + units, name))
-      list.change(l, k, 0, units, bare)
-    else
-      call('LINSERT', l.key, 'BEFORE', other, list.use_text(ends, units, name))
-      list.change(l, k, 1, units, bare)
-      list.split_group(l, k, before)
-    end
+    call('LINSERT', l.key, 'BEFORE', call('LINDEX', l.key, format('%d', at)),
+      list.use_text(time_text(us, ns), units, name))
+    list.change(l, k, 1, units, name == '' and units or 0)
+    list.split_group(l, k, before)
     call('LSET', l.key, '0', list.write_first(l))
   end
 
   -- Leases that a clock since set back has put too far ahead begin now.
   local function cut_back(l, p, us, ns, block)
-    local all, fresh, known = {}, {false, false}, {}
-    local ends = time_text(us, ns)
+    local all, far, later, fresh = {}, {}, {}, {false, false}
     for n = p.n + 1, l.n do
       local own, units, name = list.use_of(list.element(l, n))
       local own_us, own_ns = time_of(own)
+      local to = all
       if is_later(own_us, own_ns, us + list.SKEW, ns) then
-        own = ends
+        own, to = time_text(us, ns), far
+      elseif is_later(own_us, own_ns, us, ns) then
+        to = later
       end
-      local same = known[own .. ':' .. name]
-      if same then
-        same[2] = same[2] + units
-      else
-        same = {own, units, name}
-        known[own .. ':' .. name], all[#all + 1] = same, same
+      to[#to + 1] = {own, units, name}
+    end
+    for _, others in ipairs({far, later}) do
+      for _, use in ipairs(others) do
+        all[#all + 1] = use
       end
     end
-    table.sort(all, function(one, other)
-      return is_before_place(one[1], one[3], other[1], other[3])
-    end)
     local empty = {key = l.key, head = l.head, wide = l.wide, named = true, is_new = true,
       is_other = true, n = 0, units = 0, bare = 0, groups = '', newest = '',
       newest_name = '', trim = 0}
@@ -68,98 +59,94 @@ local function any_places()
     end
   end
 
-  -- What a refund takes from: the use that ends then, or the newest ones under the name.
+  -- What a refund takes from: uses under the name that end then, or the newest ones. `found` tells of
+  -- them as one, which ends as the oldest does.
 
-  local function find_place(l, p, cost, ends, name)
-    local at = list.seek(l, p, function(other, other_name)
-      return is_before_place(other, other_name, ends, name)
-    end)
-    local own, units, own_name = list.use_of(at <= l.n and call('LINDEX', l.key, format('%d', at)))
-    local found, _ = {left = cost, units = 0}, nil
-    if own ~= ends or own_name ~= name then
-      return found
-    end
-    found.ends, found.units, found.left = own, units, cost - units
-    if at < l.n then
-      found.rest, found.rest_name = l.ends, l.name
-    elseif at > p.n + 1 then
-      found.rest, _, found.rest_name = list.use_of(call('LINDEX', l.key, format('%d', at - 1)))
-    end
-    found.group = list.take_out(l, at, own, units, name, cost < units and cost or units)
-    return found
+  local function take_from(l, found, at, ends, units, name)
+    local back = found.left < units and found.left or units
+    found.group = list.take_out(l, at, ends, units, name, back)
+    found.ends, found.units, found.left = ends, found.units + units, found.left - back
   end
 
-  local function find_newest_places(l, p, cost, name)
-    local found, k, from = {left = cost, units = 0}, list.group_count(l), l.n
-    while from > p.n and (found.left > 0 or not found.rest) do
+  local function take_ending(l, p, found, ends, name)
+    local us, ns = time_of(ends)
+    local at, left, mine = seek_end(l, p, us, ns, false), found.left, {}
+    local whole = list.use_text(ends, left, name)
+    local one = at <= l.n and list.element(l, at) or ''
+    if one ~= whole and sub(one, 1, #ends) == ends then -- others end then, too
+      at = call('LPOS', l.key, whole, 'RANK', at > l.n / 2 and '-1' or '1') or at
+    end
+    while left > 0 and at <= l.n do
+      local own, units, own_name = list.use_of(list.element(l, at))
+      if own ~= ends then
+        break
+      elseif own_name == name then
+        mine[#mine + 1] = {at, units}
+        left = left - units
+      end
+      at = at + 1
+    end
+    for i = #mine, 1, -1 do
+      take_from(l, found, mine[i][1], ends, mine[i][2], name)
+    end
+  end
+
+  local function take_newest(l, p, found, name)
+    local k, from = list.group_count(l), l.n
+    while from > p.n and found.left > 0 do
       local n, _, bare = list.group(l, k)
-      local has_some = found.left > 0 and (name ~= '' or bare > 0)
-      local least = has_some and from - n + 1 or from
-      local page = call('LRANGE', l.key, format('%d', least), format('%d', from))
-      for at = from, least > p.n and least or p.n + 1, -1 do
-        local own, units, own_name = list.use_of(page[at - least + 1])
-        if found.left > 0 and own_name == name then
-          list.take_out(l, at, own, units, name, found.left < units and found.left or units)
-          found.ends, found.units, found.left = own, found.units + units, found.left - units
-        elseif not found.rest then
-          found.rest, found.rest_name = own, own_name
+      local least = from - n + 1
+      if name ~= '' or bare > 0 then
+        local page = call('LRANGE', l.key, format('%d', least), format('%d', from))
+        for at = from, least > p.n and least or p.n + 1, -1 do
+          local own, units, own_name = list.use_of(page[at - least + 1])
+          if found.left > 0 and own_name == name then
+            take_from(l, found, at, own, units, name)
+          end
         end
       end
       from, k = from - n, k - 1
     end
-    for i = list.group_count(l), 1, -1 do
-      list.join_group(l, i)
-    end
-    return found
   end
 
   local function give_back_places(l, p, used, cost, ends, name)
-    local found
+    local found, groups = {left = cost, units = 0}, list.group_count(l)
     if ends ~= '' then
-      found = find_place(l, p, cost, ends, name)
+      take_ending(l, p, found, ends, name)
+      groups = found.group
     else
-      found = find_newest_places(l, p, cost, name)
+      take_newest(l, p, found, name)
     end
     if not found.ends then
       return list.tell(l, used)
     end
-    local mine = list.use_text(found.ends, found.units, name == '' and '0' or name)
-    local last, last_name, told, _ = found.rest, found.rest_name, l.head .. mine, nil
-    if last then
-      local is_last = is_before_place(last, last_name, found.ends, name)
-      local rest = list.use_text(last, used - found.units, last_name == '' and '0' or last_name)
-      told = l.head .. (is_last and rest .. ' ' .. mine or mine .. ' ' .. rest)
-      if is_last and found.left < 0 then
-        last, last_name = found.ends, name
-      end
-    elseif found.left < 0 then
-      last, last_name = found.ends, name
-    elseif p.n > 0 then
-      last, _, last_name = list.use_of(call('LINDEX', l.key, format('%d', p.n)))
-    end
     if l.n == 0 then
       call('DEL', l.key)
     else
-      l.ends, l.name = last, last_name
-      list.save_less(l, found.group)
+      list.save_less(l, found.group, groups)
     end
-    return told
+    local mine = list.use_text(found.ends, found.units, name == '' and '0' or name)
+    if used == found.units then
+      return l.head .. mine
+    end
+    local rest, us, ns = list.use_text(l.ends, used - found.units, OTHERS), time_of(found.ends)
+    local is_last = is_later(us, ns, time_of(l.ends))
+    return l.head .. (is_last and rest .. ' ' .. mine or mine .. ' ' .. rest)
   end
 
   local function take_places(l, p, units, us, ns, name, block)
-    local ends, before_us = time_text(us, ns), time_of(l.ends)
-    local bare = name == '' and units or 0
-    if l.ends ~= '' and not is_before_place(l.ends, l.name, ends, name) then
-      insert_place(l, ends, units, name)
+    local last_us, last_ns = time_of(l.ends)
+    if is_later(last_us, last_ns, us, ns) then
+      insert_place(l, us, ns, units, name)
       return
     end
     list.drop(l, p)
-    list.append(l, 1, units, bare)
-    l.ends, l.name = ends, name
-    list.save(l, {false, false, list.use_text(ends, units, name)}, us, before_us, block)
+    list.append(l, 1, units, name == '' and units or 0)
+    l.ends, l.name = time_text(us, ns), name
+    list.save(l, {false, false, list.use_text(l.ends, units, name)}, us, last_us, block)
   end
 
-  return function(i, head, op, wanted, cost, limit, us, ns, block, ends, name, dry)
+  return function(i, head, limit, us, ns, block, op, wanted, cost, name, ends, dry)
     local l = list.open(keys[i], head, true)
     local p = list.spent(l, now, now_ns)
     local used, told = p.n < l.n and l.units - p.units or 0, nil
@@ -193,103 +180,140 @@ local function any_places()
   end
 end
 
--- head; numbers: what to do, wanted, cost, limit; how long a lease is: us and ns; block; for a
--- refund when its lease ends, or 0: us and ns; the permit's name, or 0
+-- head; numbers: limit; how long a lease is: us and ns; block; and for each step: what to do, wanted,
+-- cost; the permit's name, or 0; for a refund when its lease ends, or 0: us and ns
+--
+-- Steps of one key that follow one another read and write the first element of its list once, and
+-- their places are one command. That stands here as one, since a function costs as much as a command.
 function kinds.places(a, first, last, dry)
-  local head = args[a]
-  local op, wanted, cost, limit, us, ns, block, ends_us, ends_ns, permit =
-    unpacked('<dddddddddd', args[a + 1])
-  local ends = ends_us == 0 and ends_ns == 0 and '' or
-    format(ends_ns == 0 and '%d' or '%d%03d', ends_us, ends_ns)
-  local length, granted, any = #head, wanted, nil
-  local name, bare = permit > 0 and format('%d', permit) or '', permit > 0 and 0 or cost
+  local head, own, i, any, granted, wanted = args[a], args[a + 2], first, nil, nil, nil
+  local limit, us, ns, block = unpacked('<dddd', args[a + 1])
   us, ns = now + us, now_ns + ns
   if ns >= 1000 then
     us, ns = us + 1, ns - 1000
   end
-  local is_plain, new_ends, use = now_ns == 0 and ns == 0 and wanted == 1, nil, nil
-  if op == REFUND then
-    is_plain = not dry and ends_us > now and ends_ns == 0
-    use = is_plain and ends .. format(':%d', cost) .. (name ~= '' and ':' .. name or '')
-  elseif op == RESET then
-    is_plain = false
-  elseif is_plain then
-    new_ends = format('%d', us)
-    use = new_ends .. format(':%d', cost) .. (name ~= '' and ':' .. name or '')
-  end
+  local at, is_whole, new_ends, fresh = #head + 1, now_ns == 0 and ns == 0, format('%d', us), {}
 
-  for i = first, last do
-    local key = keys[i]
-    granted = nil
-    if is_plain then
-      local page = pcall('LRANGE', key, '0', '1')
-      local text, oldest = page[1], page[2]
-      if not text and not page.err then
-        granted, values[i] = 1, false
-        if op == ACQUIRE and not dry then
-          call('RPUSH', key, head .. format('00001:%05d:%05d ', cost, bare) ..
-            new_ends .. (name ~= '' and ':' .. name or ''), use)
-          expire(key, us, block)
-        end
-      elseif oldest and find(text, head, 1, true) == 1 and byte(oldest, 17) == 58 then
-        local n, units = read_sums(text, length + 1)
-        local nameless = tonumber(sub(text, length + 13, length + 17))
-        local newest = read_end(text, length + 19)
-        local rest, old = find(text, ' ', length + 20, true) or #text + 1, read_end(oldest, 1)
-        local mark = byte(text, length + 35)
-        if not n or not nameless or not newest or not old or old <= now or
-          (mark and mark ~= 58 and mark ~= 32) then -- that is for the other function
-          granted = nil
-        elseif op == REFUND then
-          if rest > #text and call('LREM', key, '1', use) == 1 then
-            local kept = sub(text, length + 19)
-            granted, values[i] = 1, use .. (name == '' and ':0' or '')
-            if n == 1 then
-              call('DEL', key)
-            else
-              if kept == ends .. (name ~= '' and ':' .. name or '') then -- it was the last one
-                local own, _, own_name =
-                  string.match(call('LINDEX', key, '-1'), '^(%d+):(%d+):?(%d*)')
-                kept = own .. (own_name ~= '' and ':' .. own_name or '')
-                values[i] = own .. format(':%d:', units - cost) ..
-                  (own_name ~= '' and own_name or '0') .. ' ' .. values[i]
-              else
-                values[i] = values[i] .. ' ' .. sub(kept, 1, 16) .. format(':%d', units - cost) ..
-                  (#kept > 16 and sub(kept, 17) or ':0')
-              end
-              call('LSET', key, '0', head .. format('%05d:%05d:%05d ', n - 1, units - cost,
-                nameless - bare) .. kept)
-            end
-            values[i] = head .. values[i]
-          end
-        elseif newest < us then
-          if units + cost <= limit then
-            granted, values[i] = 1, head .. sub(text, length + 19, length + 34) .. ':' ..
-              sub(text, length + 7, length + 11)
-            if op == ACQUIRE and not dry then
-              call('RPUSH', key, use)
-              call('LSET', key, '0', head .. format('%05d:%05d:%05d ', n + 1, units + cost,
-                nameless + bare) .. new_ends .. (name ~= '' and ':' .. name or '') ..
-                regroup(sub(text, rest), n, units, nameless, cost, bare))
-              if floor(us / block) ~= floor(newest / block) then
-                expire(key, us, block)
-              end
-            end
-          elseif newest > old then
-            local first_units = tonumber(string.match(oldest, '^:(%d+)', 17)) or units
-            granted, values[i] = 0, head .. sub(oldest, 1, 16) .. format(':%d ', first_units) ..
-              sub(text, length + 19, length + 34) .. format(':%d', units - first_units)
-          end
-        end
+  while i <= last do
+    local key, op, cost, name, told, is_plain, is_changed = keys[i], nil, nil, nil, nil, false, false
+    -- What the first element says by now: its sums, and the end of the last use, with its name. Of
+    -- a long list the last group, which grows, and those before. And how many uses are not written.
+    local n, units, bare, ends, ends_name, ends_us = 0, 0, 0, '', '', 0
+    local groups, size, size_units, size_bare, count = '', nil, nil, nil, 0
+    local page = is_whole and pcall('LRANGE', key, '0', '1') or {}
+    local text, oldest = page[1], page[2]
+    local is_new = not text
+    if is_new then
+      is_plain = is_whole and not page.err
+    elseif oldest and find(text, head, 1, true) == 1 and byte(oldest, 17) == 58 then
+      local rest, oldest_us = find(text, ' ', at + 18, true), read_end(oldest, 1)
+      n, units, bare = read_count(text, at), read_count(text, at + 6), read_count(text, at + 12)
+      ends, ends_name = sub(text, at + 18, at + 33), sub(text, at + 34, (rest or 0) - 1)
+      ends_us = read_end(ends, 1)
+      is_plain = bare and ends_us and oldest_us and oldest_us > now and
+        (ends_name == '' or byte(ends_name) == 58)
+      if rest then
+        groups, size, size_units, size_bare = sub(text, rest, -19), read_count(text, -17),
+          read_count(text, -11), read_count(text, -5)
+        is_plain = is_plain and size_bare
       end
     end
-    if not granted then
-      any = any or any_places()
-      granted = any(i, head, op, wanted, cost, limit, us, ns, block, ends, name, dry)
+    local before_us, short = ends_us, nil
+
+    while i <= last and keys[i] == key do
+      local from, permit = (i - first) * 48 + 1, nil
+      op, wanted, cost, permit = unpacked('<dddd', own, from)
+      name, told = permit > 0 and format(':%d', permit) or '', nil
+      if not is_plain then
+        break
+      elseif op <= PEEK and ends_us <= us then
+        granted = units + wanted * cost <= limit and wanted or
+          (units < limit and floor((limit - units) / cost) or 0)
+        if n == 0 then
+          told = false
+        elseif granted == wanted then
+          told = head .. ends .. format(':%d', units)
+        elseif short then
+          told = short
+        else
+          oldest = oldest or call('LINDEX', key, '1') or fresh[3]
+          local own_ends, own_units = string.match(oldest, '^(%d+):(%d+)')
+          told = head .. (own_ends ~= ends and own_ends .. ':' .. own_units .. ' ' or '') .. ends ..
+            format(':%d', own_ends ~= ends and units - own_units or units)
+          short = told
+        end
+        if op == ACQUIRE and granted > 0 and not dry then
+          local more = granted * cost
+          if (size or n) >= LONG then
+            groups = groups .. format(' %05d:%05d:%05d', size or n, size and size_units or units,
+              size and size_bare or bare)
+            size, size_units, size_bare = 0, 0, 0
+          end
+          n, units, bare = n + 1, units + more, name == '' and bare + more or bare
+          if size then
+            size, size_units, size_bare = size + 1, size_units + more,
+              name == '' and size_bare + more or size_bare
+          end
+          count, ends, ends_name, ends_us = count + 1, new_ends, name, us
+          fresh[count + 2] = ends .. (more == 1 and ':1' or format(':%d', more)) .. name
+          is_changed, short = true, nil
+        end
+      elseif op == REFUND and not dry and not size then
+        local own_us, own_ns = unpacked('<dd', own, from + 32)
+        local use = format('%d:%d', own_us, cost) .. name
+        if own_us > now and own_ns == 0 and (count == 0 or own_us ~= us) and
+          call('LREM', key, '1', use) == 1 then
+          granted, told = wanted, name == '' and use .. ':0' or use
+          n, units, bare = n - 1, units - cost, name == '' and bare - cost or bare
+          is_changed, short, oldest = n > 0, nil, oldest ~= use and oldest or nil
+          if n == 0 then
+            call('DEL', key)
+            is_new, ends_us, before_us = true, 0, 0
+          else
+            if own_us == ends_us and name == ends_name then -- it was the last one
+              ends, ends_name = string.match(call('LINDEX', key, '-1'), '^(%d+):%d+(:?%d*)')
+              ends_us = read_end(ends, 1) + (#ends > 16 and 0.5 or 0)
+            end
+            local others = ends .. format(':%d:', units) .. OTHERS
+            told = ends_us < own_us and others .. ' ' .. told or told .. ' ' .. others
+          end
+          told = head .. told
+        end
+      end
+      if told == nil then
+        break
+      end
+      values[i] = told
+      if granted ~= wanted then
+        note(i, granted)
+      end
+      i = i + 1
     end
-    if granted ~= wanted then
-      note(i, granted)
+
+    if is_changed then
+      text = head .. format('%05d:%05d:%05d ', n, units, bare) .. ends .. ends_name ..
+        (size and groups .. format(' %05d:%05d:%05d', size, size_units, size_bare) or '')
+      fresh[1], fresh[2] = key, is_new and text or key
+      if count > 0 then
+        call('RPUSH', unpack(fresh, is_new and 1 or 2, count + 2))
+      end
+      if not is_new then
+        call('LSET', key, '0', text)
+      end
+      if count > 0 and floor(us / block) ~= floor(before_us / block) then
+        expire(key, us, block)
+      end
+    end
+    if told == nil then -- that is for the other function
+      local own_us, own_ns = unpacked('<dd', own, (i - first) * 48 + 33)
+      any = any or any_places()
+      granted = any(i, head, limit, us, ns, block, op, wanted, cost, sub(name, 2),
+        (own_us > 0 or own_ns > 0) and time_text(own_us, own_ns) or '', dry)
+      if granted ~= wanted then
+        note(i, granted)
+      end
+      i = i + 1
     end
   end
-  return a + 2, granted == wanted
+  return a + 3, granted == wanted
 end

@@ -28,37 +28,10 @@ local function read_end(text, at)
     + o * 1000 + p * 100 + r * 10 + s - 533333328
 end
 
--- The numbers of 5 digits that a first element and a group have: uses, and units.
-local function read_sums(text, at)
-  local b, c, d, e, f, _, g, h, j, k, l = byte(text, at, at + 10)
-  if not l then
-    return nil
-  end
-  return b * 10000 + c * 1000 + d * 100 + e * 10 + f - 533328,
-    g * 10000 + h * 1000 + j * 100 + k * 10 + l - 533328
-end
-
--- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of
--- `gone` units, goes, if any. Of places: how many units are nameless, also of the new one.
-local function regroup(groups, n, units, bare, cost, cost_bare, gone)
-  local form, wide = bare and ' %05d:%05d:%05d' or ' %05d:%05d', bare and 18 or 12
-  if groups == '' and n < LONG then
-    return ''
-  elseif groups == '' then
-    groups = format(form, n, units, bare)
-  end
-  local size, all = read_sums(groups, #groups - wide + 2)
-  if size < LONG then
-    groups = sub(groups, 1, -wide - 1) .. format(form, size + 1, all + cost,
-      bare and tonumber(sub(groups, -5)) + cost_bare)
-  else
-    groups = groups .. format(form, 1, cost, cost_bare)
-  end
-  if gone then
-    size, all = read_sums(groups, 2)
-    groups = (size > 1 and format(form, size - 1, all - gone) or '') .. sub(groups, wide + 1)
-  end
-  return groups
+-- A number of 5 digits, which a first element and its groups have: uses, and units.
+local function read_count(text, at)
+  local b, c, d, e, f = byte(text, at, at + 4)
+  return f and b * 10000 + c * 1000 + d * 100 + e * 10 + f - 533328
 end
 
 local function expire(key, us, block)
@@ -136,8 +109,9 @@ local function uses()
     if l.groups == '' then
       return l.n, l.units, l.bare
     end
-    local n, units, bare = match(l.groups, '^ (%d+):(%d+):?(%d*)', (k - 1) * l.wide + 1)
-    return tonumber(n), tonumber(units), tonumber(bare) or 0
+    local at = (k - 1) * l.wide + 2
+    return read_count(l.groups, at), read_count(l.groups, at + 6),
+      l.named and read_count(l.groups, at + 12) or 0
   end
 
   -- The k-th and those up to `last` become one.
@@ -159,7 +133,7 @@ local function uses()
   local function group_of(l, n)
     local k, before = 1, 0
     for _ = 2, group_count(l) do
-      local size = group(l, k)
+      local size = read_count(l.groups, (k - 1) * l.wide + 2)
       if n <= before + size then
         break
       end
@@ -248,14 +222,12 @@ local function uses()
     end)
   end
 
-  -- The first use from p on whose place is not before this end and name; how to compare is
-  -- `is_before`.
+  -- The first use from p on that is not before what is looked for.
   local function seek(l, p, is_before)
     local low, high = p.n + 1, l.n + 1
     while low < high do
       local middle = floor((low + high) / 2)
-      local ends, _, name = use_of(call('LINDEX', l.key, format('%d', middle)))
-      if is_before(ends, name) then
+      if is_before(call('LINDEX', l.key, format('%d', middle)) or '') then
         low = middle + 1
       else
         high = middle
@@ -322,7 +294,7 @@ local function uses()
     end
   end
 
-  -- A use is marked, and goes at the end with all that are. Returns its group.
+  -- A use is marked, and goes with all that are. Returns its group.
   local function take_out(l, n, ends, units, name, back)
     local k = group_of(l, n)
     if back < units then
@@ -335,12 +307,17 @@ local function uses()
     return k
   end
 
-  local function save_less(l, k)
-    for i = k or 0, (k or 0) - 1, -1 do
-      join_group(l, i)
+  -- Fewer are left, of these groups.
+  local function save_less(l, first, last)
+    for k = last or 0, (first or 1) - 1, -1 do
+      join_group(l, k)
     end
     if l.marked then
       call('LREM', l.key, format('%d', l.is_early and l.marked or -l.marked), '')
+    end
+    if l.marked and l.named then -- the last one may have gone
+      local _
+      l.ends, _, l.name = use_of(call('LINDEX', l.key, '-1'))
     end
     call('LSET', l.key, '0', write_first(l))
   end
@@ -381,7 +358,7 @@ local function uses()
   return {open = open, element = element, tell = tell, fit = fit, spent = spent, start = start,
     walk = walk, seek = seek, drop = drop, append = append, save = save, save_less = save_less,
     take_out = take_out, change = change, group = group, group_of = group_of,
-    group_count = group_count, group_text = group_text, join_group = join_group,
+    group_count = group_count, group_text = group_text,
     split_group = split_group, use_of = use_of, use_text = use_text,
     write_first = write_first, SKEW = SKEW}
 end

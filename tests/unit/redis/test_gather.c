@@ -235,7 +235,7 @@ static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
 		struct weir_limit_options options;
 		unsigned keys;
 	} cases[] = {
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 5}, 6},
+	    {{.algorithm = WEIR_CONCURRENCY, .max = 5}, 12},
 	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {5}}, 6},
 	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}, .slots = 10}, 6},
 	    {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {5}}, 16},

@@ -250,14 +250,11 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 	return call;
 }
 
-/* One step at both, of one request or several. */
-static void step_both(struct trace *trace, struct taken *names)
+/* A step of one request or several. */
+static struct redis_step a_step(const struct trace *trace, const struct taken *names, char name[16])
 {
-	size_t key = drawn(KEYS - 1);
-	struct twin *twin = &trace->twins[key];
-	char name[16];
 	struct redis_step step = {.limit = &trace->limits[trace->limit],
-	                          .key = {name, (size_t)snprintf(name, sizeof name, "key%zu", key)},
+	                          .key = {name, (size_t)snprintf(name, 16, "key%zu", drawn(KEYS - 1))},
 	                          .call = a_call(trace, names),
 	                          .repeat = 1,
 	                          .at = moment_given(trace->now_ns),
@@ -266,22 +263,41 @@ static void step_both(struct trace *trace, struct taken *names)
 	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && !step.call.replaces &&
 	    drawn(2) == 0)
 		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? STEP_REPEAT_MAX - 1 : 8));
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-	expect_number(trace, "end", ends[0].end, STEP_DONE);
-	for (uint32_t i = 0; i < step.repeat; i++) {
-		struct algo_outcome expected;
-		uint64_t name_ns = twin_step(trace, twin, &step.call, &expected);
-
-		expect_outcome(trace, &ends[0].outcomes[i], &expected);
-		if (name_ns && expected.allowed && step.call.op == ALGO_ACQUIRE) {
-			expect_number(trace, "name", ends[0].until_ns[i], name_ns);
-			names[drawn(NAMES - 1)] = (struct taken){name_ns, step.call.permit};
-		}
-	}
-	expect_state(trace, key);
+	return step;
 }
 
-static void run_kind(const struct kind *kind, bool has_ns)
+/* A call of so many steps at both. */
+static void steps_both(struct trace *trace, struct taken *names, size_t n)
+{
+	struct redis_step steps[STEP_CALL_MAX], *list[STEP_CALL_MAX];
+	char keys[STEP_CALL_MAX][16];
+
+	for (size_t i = 0; i < n; i++) {
+		steps[i] = a_step(trace, names, keys[i]);
+		list[i] = &steps[i];
+	}
+	real_steps(&real, list, n, ends);
+	for (size_t i = 0; i < n; i++) {
+		struct twin *twin = &trace->twins[keys[i][3] - '0'];
+
+		expect_number(trace, "end", ends[i].end, STEP_DONE);
+		for (uint32_t k = 0; k < steps[i].repeat; k++) {
+			struct algo_outcome expected;
+			uint64_t name_ns = twin_step(trace, twin, &steps[i].call, &expected);
+
+			expect_outcome(trace, &ends[i].outcomes[k], &expected);
+			if (name_ns && expected.allowed && steps[i].call.op == ALGO_ACQUIRE) {
+				expect_number(trace, "name", ends[i].until_ns[k], name_ns);
+				names[drawn(NAMES - 1)] = (struct taken){name_ns, steps[i].call.permit};
+			}
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		expect_state(trace, (size_t)(keys[i][3] - '0'));
+}
+
+/* In calls of up to `most` steps. */
+static void run_kind(const struct kind *kind, bool has_ns, size_t most)
 {
 	struct trace trace = {.kind = kind, .now_ns = START_NS, .has_ns = has_ns};
 	static struct uses_entry lists[KEYS][ALGO_WIDTH_MOST + STEP_REPEAT_MAX + 2];
@@ -303,7 +319,7 @@ static void run_kind(const struct kind *kind, bool has_ns)
 			trace.now_ns -= trace.now_ns % 1000;
 		if (roll == 2)
 			trace.limit = !trace.limit;
-		step_both(&trace, names);
+		steps_both(&trace, names, 1 + drawn(most - 1));
 	}
 	for (size_t i = 0; i < LIMITS; i++)
 		algo_limit_free(&trace.limits[i]);
@@ -313,8 +329,22 @@ static void scripts_decide_as_memory_does(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-		run_kind(&kinds[i], false);
-		run_kind(&kinds[i], true);
+		run_kind(&kinds[i], false, 1);
+		run_kind(&kinds[i], true, 1);
+	}
+}
+
+/* Of lists, which no swap makes come later than those behind it. */
+static void steps_of_one_call_follow_one_another(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		enum weir_algorithm algorithm = kinds[i].options[0].algorithm;
+
+		if (algorithm == WEIR_SLIDING_LOG || algorithm == WEIR_CONCURRENCY) {
+			run_kind(&kinds[i], false, 12);
+			run_kind(&kinds[i], true, 12);
+		}
 	}
 }
 
@@ -411,6 +441,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(scripts_decide_as_memory_does),
+	    cmocka_unit_test(steps_of_one_call_follow_one_another),
 	    cmocka_unit_test(groups_are_all_or_nothing),
 	};
 

@@ -194,6 +194,40 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
 	return at == list->elements && groups <= 2 + 4 * first->n / GROUP;
 }
 
+/*
+ * Places that end together stand in the order in which they came, as value_read does not have it: by
+ * their names, and the same ones as one. Replaces the text behind the head. False: nonsense, or ends
+ * in disorder.
+ */
+static bool sort_places(const redisReply *list, struct buffer *out, size_t head)
+{
+	struct uses sorted = {.uses = calloc(list->elements, sizeof *sorted.uses)};
+	bool reads = true;
+
+	out->len = head;
+	for (size_t i = 1; i < list->elements && reads; i++) {
+		struct slice text = {list->element[i]->str, list->element[i]->len};
+		struct slice end = slice_cut(&text, ':'), units = slice_cut(&text, ':');
+		struct uses_entry use = {0};
+
+		reads = parse_u64(end, &use.until_ns) && parse_u64(units, &use.units) &&
+		        (text.len == 0 || parse_u64(text, &use.id));
+		use.until_ns *= end.len == 16 ? 1000 : 1;
+		reads = reads && (sorted.count == 0 ||
+		                  use.until_ns >= sorted.uses[sorted.count - 1].until_ns);
+		uses_add(&sorted, use);
+	}
+	for (size_t i = 0; i < sorted.count; i++) {
+		const struct uses_entry *use = &sorted.uses[i];
+
+		add_time(out, use->until_ns);
+		buffer_printf(out, ":%" PRIu64 ":%" PRIu64 "%s", use->units, use->id,
+		              i + 1 < sorted.count ? " " : "");
+	}
+	free(sorted.uses);
+	return reads;
+}
+
 /* As one text, as value_read has it. */
 static bool join(const struct algo_limit *limit, const redisReply *list, struct buffer *out)
 {
@@ -211,8 +245,6 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 		struct slice end = slice_cut(&use, ':'), count = slice_cut(&use, ':');
 
 		buffer_add_slice(out, whole);
-		if (use.len == 0 && limit->rows == ALGO_ROWS_PLACES)
-			buffer_add_text(out, ":0");
 		if (!parse_u64(count, &number))
 			return false;
 		units += number;
@@ -229,6 +261,8 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 		buffer_add_text(out, first.newest.len > 0 ? ":0:" : ":0");
 		buffer_add_slice(out, first.newest);
 	}
+	if (limit->rows == ALGO_ROWS_PLACES && !sort_places(list, out, value_head(limit, head)))
+		return false;
 	return first.n == list->elements - 1 && first.units == units && first.nameless == nameless &&
 	       slice_equal(slice_cut(&first.last, ':'), last) && check_groups(limit, &first, list);
 }
