@@ -19,7 +19,7 @@ enum call_error {
 enum call_error call_error_of(struct slice text);
 
 /**
- * Completes the tasks of a call by its reply, an array. Appends those to `again` whose steps
+ * Completes the tasks of a call by its reply. Appends those to `again` whose steps
  * have to be made again.
  */
 void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
