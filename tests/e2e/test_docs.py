@@ -1,5 +1,6 @@
 """What the documents show is run, and must come out as they show it."""
 
+import json
 import os
 import re
 import subprocess
@@ -178,11 +179,53 @@ def test_the_first_program_runs():
 
 
 def test_the_file_beside_a_rule_file_of_koala_is_good(tmp_path):
-    [config] = blocks("docs/koala.md", "yaml")
     ours = tmp_path / "weir.yaml"
-    ours.write_text(config)
-    subprocess.run([BUILD / "weir", "lint", "--strict", "-c", ROOT / "examples/koala.conf", "-c", ours],
-                   check=True, timeout=PATIENCE)
+    for config in blocks("docs/koala.md", "yaml"):
+        ours.write_text(config)
+        subprocess.run([BUILD / "weir", "lint", "--strict", "-c", ROOT / "examples/koala.conf", "-c", ours],
+                       check=True, timeout=PATIENCE)
+
+
+def lint_koala(directory, condition):
+    (directory / "dict").write_text("x\n")
+    path = directory / "rules.conf"
+    path.write_text(f"[dicts]\ndict : dict\n[rules]\nrule : [direct] [dict @ dict] [] [result=2; return=1]\n"
+                    f"rule : [direct] [{condition}] [] [result=2; return=2]\n[result]\n0:{{}}\n1:{{}}\n2:{{}}\n")
+    done = subprocess.run([BUILD / "weir", "lint", path], capture_output=True, text=True, timeout=PATIENCE,
+                          check=False)
+    return done.stderr.replace(str(path), "").splitlines()
+
+
+def test_conditions_of_koala_are_read_as_is_told(tmp_path):
+    text = (ROOT / "docs/koala.md").read_text()
+    good = re.search(r"^\| condition \|.*?\n\n", text, re.M | re.S)[0]
+    conditions = [condition for row in re.findall(r"^\| (`k.*?) \|", good, re.M)
+                  for condition in re.findall(r"`(.*?)`", row)]
+    assert len(conditions) == 17
+    for condition in [*conditions, "act=add-comment,1-5,10.0.0.0/8", "uid>5; uid<9"]:
+        assert lint_koala(tmp_path, condition) == [], condition
+    doubtful = re.search(r"^\| in the file \|.*?\n\n", text, re.M | re.S)[0]
+    conditions = [condition for row in re.findall(r"^\| (`.*?) \|", doubtful, re.M)
+                  for condition in re.findall(r"`(.*?)`", row)]
+    assert len(conditions) == 11
+    for condition in conditions:
+        [line] = lint_koala(tmp_path, condition)
+        assert ": warning: expected " in line, condition
+    for condition in ("k=5-1", "k=2024-11"):
+        [line] = lint_koala(tmp_path, condition)
+        assert ": error: expected a range such as 1-5" in line
+
+
+def test_the_policy_of_koala_is_as_shown():
+    [shown] = blocks("docs/koala.md", "json")
+    server = Server("-c", ROOT / "examples/koala.conf")
+    lines = server.get("/dump/policy").text.splitlines(True)
+    assert (len(lines), lines[-1]) == (6, shown)
+    assert server.get("/dump/policy?rule_no=1201").text == shown
+    told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/koala.md").read_text()
+                          .split("## The loaded rules")[1].split("## ")[0], re.M))
+    assert told == {name for line in lines for name in json.loads(line)}
+    assert server.stop() == 0
 
 
 def test_every_link_leads_somewhere():

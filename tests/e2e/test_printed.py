@@ -5,9 +5,11 @@ import os
 import random
 import subprocess
 
-from harness import PATIENCE, WEIR
+from harness import PATIENCE, WEIR, one_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+pytestmark = one_thread
 
 DICTIONARIES = {"few.txt": "7\nask\n10.1.0.0/16\n", "more words.txt": "42\nx7\n2001:db8::/32\n10.*.1.3\n"}
 LIMITS = [
@@ -140,7 +142,7 @@ def decide(path, trace):
     return out.read_text(), [report[name] for name in ("allowed", "denied", "unlimited", "answered")]
 
 
-@settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 60)), deadline=None, print_blob=True,
+@settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 300)) // 5, deadline=None, print_blob=True,
           suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_file_that_is_printed_is_the_same_and_decides_the_same(tmp_path_factory, seed):
