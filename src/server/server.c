@@ -257,13 +257,16 @@ static void say_room(const struct server *server)
 	}
 }
 
-#define CONFIG_WARNING "config_warning"
+static void log_warning(struct log *log, const struct weir_config_remark *warning)
+{
+	log_remark(log, "config_warning", warning);
+}
 
 static void say_warning(void *context, const struct weir_config_remark *warning)
 {
 	const struct server *server = context;
 
-	log_remark(server->shared.log, CONFIG_WARNING, warning);
+	log_warning(server->shared.log, warning);
 }
 
 /* Warns of likely mistakes about stores. */
@@ -284,7 +287,10 @@ static void tell(void *context, const struct weir_config_remark *remark)
 {
 	struct teller *teller = context;
 
-	log_remark(teller->log, remark->is_error ? teller->event : CONFIG_WARNING, remark);
+	if (remark->is_error)
+		log_remark(teller->log, teller->event, remark);
+	else
+		log_warning(teller->log, remark);
 	teller->told |= remark->is_error;
 }
 
