@@ -6,14 +6,18 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "rules/spans.h"
+#include "rules/spans4.h"
 #include "rules/words.h"
 
 #define MASKS 16 /* which of the four bytes of an IPv4 address are free */
 
 struct dictionary {
-	struct words words; /* the addresses, too, each as its bytes */
-	struct spans spans;
-	uint32_t masks; /* of the addresses and patterns there are: one bit each */
+	struct words words;   /* also patterns, and addresses of IPv6, each as its bytes */
+	struct spans4 v4;     /* single addresses */
+	struct spans4 spans4; /* of IPv4, unless a range reaches beyond: */
+	struct spans spans;   /* of all others; then these have all */
+	bool is_mixed;
+	uint32_t masks; /* of the patterns there are: one bit each */
 	bool has_v6;    /* a single address of IPv6 */
 };
 
@@ -34,12 +38,10 @@ static struct address address_v4(const uint8_t bytes[4], unsigned mask)
 	return address;
 }
 
-static struct address address_of(const struct ip *ip)
+static struct address address_v6(const struct ip *ip)
 {
 	struct address address = {.len = sizeof ip->bytes};
 
-	if (ip_is_v4(ip))
-		return address_v4(ip->bytes + 12, MASKS - 1);
 	memcpy(address.bytes, ip->bytes, sizeof ip->bytes);
 	return address;
 }
@@ -50,7 +52,7 @@ static struct slice address_slice(const struct address *address)
 }
 
 struct entry {
-	enum { ENTRY_WORD, ENTRY_ADDRESS, ENTRY_RANGE } kind;
+	enum { ENTRY_WORD, ENTRY_V4, ENTRY_ADDRESS, ENTRY_RANGE } kind; /* V4: one of IPv4 */
 	struct slice word;
 	struct address address;
 	struct ip_range range;
@@ -72,16 +74,49 @@ static void entry_parse(struct slice word, struct entry *entry)
 	if (!may_be_address(word.data[0]))
 		return;
 	if (ip_range_parse(word, &entry->range)) {
-		entry->kind = memcmp(&entry->range.first, &entry->range.last, sizeof(struct ip)) == 0
-		                  ? ENTRY_ADDRESS
-		                  : ENTRY_RANGE;
-		entry->address = address_of(&entry->range.first);
+		if (memcmp(&entry->range.first, &entry->range.last, sizeof(struct ip)) != 0)
+			entry->kind = ENTRY_RANGE;
+		else
+			entry->kind = ip_is_v4(&entry->range.first) ? ENTRY_V4 : ENTRY_ADDRESS;
+		entry->address = address_v6(&entry->range.first);
 	} else if (ip_pattern_parse(word, &pattern)) {
 		for (unsigned i = 0; i < sizeof pattern.mask; i++)
 			mask |= (pattern.mask[i] & 1u) << i;
 		entry->kind = ENTRY_ADDRESS;
 		entry->address = address_v4(pattern.bytes, mask);
 	}
+}
+
+/* How many addresses of IPv4 there are, and ranges of each kind. */
+struct ranges {
+	size_t singles, v4, others;
+	bool is_mixed; /* one has addresses of both, or lies next to them: they might become one */
+};
+
+static bool is_v4(const struct ip_range *range)
+{
+	return ip_is_v4(&range->first) && ip_is_v4(&range->last);
+}
+
+static void count_range(struct ranges *ranges, const struct ip_range *range)
+{
+	static const struct ip before = {{[10] = 0xff, 0xfe, 0xff, 0xff, 0xff, 0xff}}, /* all of IPv4 */
+	    behind = {{[9] = 1}};
+
+	if (is_v4(range)) {
+		ranges->v4++;
+		return;
+	}
+	ranges->others++;
+	ranges->is_mixed |= memcmp(&range->first, &behind, sizeof behind) <= 0 &&
+	                    memcmp(&range->last, &before, sizeof before) >= 0;
+}
+
+static uint32_t number_of(const struct ip *ip)
+{
+	const uint8_t *bytes = ip->bytes + 12;
+
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
 static int check_word(struct slice word, const struct entry *entry, struct weir_error *error,
@@ -120,7 +155,7 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 }
 
 /* What is to be made room for, and whether it can be read at all. */
-static int expect(struct dictionary *dictionary, struct slice text, size_t *ranges,
+static int expect(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
                   const struct dictionary_teller *teller, struct weir_error *error)
 {
 	struct weir_error wrong;
@@ -143,9 +178,34 @@ static int expect(struct dictionary *dictionary, struct slice text, size_t *rang
 		} else if (entry.kind == ENTRY_ADDRESS) {
 			words_expect(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 		}
-		*ranges += entry.kind == ENTRY_RANGE;
+		ranges->singles += entry.kind == ENTRY_V4;
+		if (entry.kind == ENTRY_RANGE)
+			count_range(ranges, &entry.range);
 	}
 	return status;
+}
+
+static int make_room(struct dictionary *dictionary, const struct ranges *ranges)
+{
+	size_t v4 = ranges->is_mixed ? 0 : ranges->v4;
+	int status = words_make_room(&dictionary->words);
+
+	dictionary->is_mixed = ranges->is_mixed;
+	if (status == WEIR_OK)
+		status = spans4_open(&dictionary->v4, ranges->singles);
+	if (status == WEIR_OK)
+		status = spans4_open(&dictionary->spans4, v4);
+	if (status == WEIR_OK)
+		status = spans_open(&dictionary->spans, ranges->v4 - v4 + ranges->others);
+	return status;
+}
+
+static void put_range(struct dictionary *dictionary, const struct ip_range *range)
+{
+	if (is_v4(range) && !dictionary->is_mixed)
+		spans4_put(&dictionary->spans4, number_of(&range->first), number_of(&range->last));
+	else
+		spans_put(&dictionary->spans, range);
 }
 
 static void fill(struct dictionary *dictionary, struct slice text)
@@ -159,7 +219,10 @@ static void fill(struct dictionary *dictionary, struct slice text)
 		if (entry.kind == ENTRY_WORD) {
 			words_put(&dictionary->words, WORDS_TEXT, word);
 		} else if (entry.kind == ENTRY_RANGE) {
-			spans_put(&dictionary->spans, &entry.range);
+			put_range(dictionary, &entry.range);
+		} else if (entry.kind == ENTRY_V4) {
+			spans4_put(&dictionary->v4, number_of(&entry.range.first),
+			           number_of(&entry.range.first));
 		} else {
 			words_put(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 			if (entry.address.len == 16)
@@ -184,7 +247,7 @@ static size_t count_lines(struct slice text)
 static int read_words(struct dictionary *dictionary, struct slice text,
                       const struct dictionary_teller *teller, struct weir_error *error)
 {
-	size_t ranges = 0;
+	struct ranges ranges = {0};
 	int status = words_open(&dictionary->words, count_lines(text));
 
 	if (status == WEIR_OK)
@@ -192,13 +255,15 @@ static int read_words(struct dictionary *dictionary, struct slice text,
 	if (status == WEIR_EINVAL) /* it has said why */
 		return status;
 	if (status == WEIR_OK)
-		status = words_make_room(&dictionary->words);
-	if (status == WEIR_OK)
-		status = spans_open(&dictionary->spans, ranges);
+		status = make_room(dictionary, &ranges);
 	if (status == WEIR_OK) {
 		fill(dictionary, text);
-		status = spans_sort(&dictionary->spans);
+		status = spans4_sort(&dictionary->v4, SPANS4_APART);
 	}
+	if (status == WEIR_OK)
+		status = spans4_sort(&dictionary->spans4, SPANS4_JOIN);
+	if (status == WEIR_OK)
+		status = spans_sort(&dictionary->spans);
 	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
 }
 
@@ -239,46 +304,65 @@ void dictionary_close(struct dictionary *dictionary)
 	if (!dictionary)
 		return;
 	words_close(&dictionary->words);
+	spans4_close(&dictionary->v4);
+	spans4_close(&dictionary->spans4);
 	spans_close(&dictionary->spans);
 	free(dictionary);
 }
 
 bool dictionary_has_addresses(const struct dictionary *dictionary)
 {
-	return dictionary->masks != 0 || dictionary->has_v6 || dictionary->spans.count > 0;
+	return dictionary->v4.count > 0 || dictionary->masks != 0 || dictionary->has_v6 ||
+	       dictionary->spans4.count > 0 || dictionary->spans.count > 0;
 }
 
-static bool has_address(const struct dictionary *dictionary, const struct ip *ip)
+static bool has_v4(const struct dictionary *dictionary, const struct ip *ip)
 {
-	bool is_v4 = ip_is_v4(ip);
-	struct address address = address_of(ip);
-
-	if (!is_v4)
-		return dictionary->has_v6 &&
-		       words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address));
+	if (dictionary->v4.count > 0 && spans4_have(&dictionary->v4, number_of(ip)))
+		return true;
 	for (uint32_t rest = dictionary->masks; rest != 0; rest &= rest - 1) {
-		address = address_v4(ip->bytes + 12, (unsigned)__builtin_ctz(rest));
+		struct address address = address_v4(ip->bytes + 12, (unsigned)__builtin_ctz(rest));
+
 		if (words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address)))
 			return true;
 	}
 	return false;
 }
 
+static bool has_address(const struct dictionary *dictionary, const struct ip *ip)
+{
+	struct address address;
+
+	if (ip_is_v4(ip))
+		return has_v4(dictionary, ip);
+	address = address_v6(ip);
+	return dictionary->has_v6 &&
+	       words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address));
+}
+
+static bool has_range(const struct dictionary *dictionary, const struct ip *ip)
+{
+	if (dictionary->spans4.count > 0 && ip_is_v4(ip))
+		return spans4_have(&dictionary->spans4, number_of(ip));
+	return dictionary->spans.count > 0 && spans_have(&dictionary->spans, ip);
+}
+
 bool dictionary_has(const struct dictionary *dictionary, struct slice word, const struct ip *ip)
 {
 	if (!ip)
 		return words_have(&dictionary->words, WORDS_TEXT, word);
-	return has_address(dictionary, ip) ||
-	       (dictionary->spans.count > 0 && spans_have(&dictionary->spans, ip));
+	return has_address(dictionary, ip) || has_range(dictionary, ip);
 }
 
 size_t dictionary_count(const struct dictionary *dictionary)
 {
-	return dictionary->words.count + dictionary->spans.count;
+	return dictionary->words.count + dictionary->v4.count + dictionary->spans4.count +
+	       dictionary->spans.count;
 }
 
 size_t dictionary_size(const struct dictionary *dictionary)
 {
 	return sizeof *dictionary + dictionary->words.starts_size + dictionary->words.pool_size +
+	       spans4_size(&dictionary->v4) + spans4_size(&dictionary->spans4) +
 	       dictionary->spans.size + dictionary->spans.levels_size;
 }

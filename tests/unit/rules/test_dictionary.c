@@ -295,6 +295,88 @@ static void many_ranges_have_ends(void **state)
 	buffer_free(&text);
 }
 
+/* Ranges of IPv4 alone are kept apart from those that reach beyond; nobody sees that. */
+static void ranges_may_reach_beyond_ipv4(void **state)
+{
+	static const struct {
+		const char *lines, *in, *out;
+		size_t count;
+	} cases[] = {
+	    {"0.0.0.0/0", "255.255.255.255 0.0.0.0 10.1.2.3", "::1 ::fffe:ffff:ffff ::1:0:0:0", 1},
+	    {"0.0.0.0/0\n10.0.0.0/8", "255.255.255.255 11.0.0.0", "::1", 1},
+	    {"::/0\n10.0.0.0/8", "10.0.0.1 200.1.1.1 2001:db8::1", "", 1},
+	    {"::fffe:ffff:0/112\n0.0.0.0/8", "0.1.2.3 ::fffe:ffff:1", "1.0.0.0 ::fffe:fffe:ffff", 1},
+	    {"255.0.0.0/8\n::1:0:0:0/112", "255.255.255.255 ::1:0:0:5", "254.0.0.0 ::1:0:1:0", 1},
+	    {"::fffe:0:0/112\n0.0.0.0/8", "0.1.2.3 ::fffe:0:1", "1.0.0.0 ::ffff:1:0:0", 2},
+	    {"2001:db8::/32\n10.0.0.0/9\n10.128.0.0/9", "10.200.1.1 2001:db8::5", "11.0.0.0 ::", 2},
+	    {"255.255.255.255\n0.0.0.0\n0.0.0.1\n0.0.0.1", "255.255.255.255 0.0.0.0 0.0.0.1",
+	     "0.0.0.2 255.255.255.254 ::", 3},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct dictionary *dictionary = dictionary_of(cases[i].lines);
+		struct slice in = slice_of(cases[i].in), out = slice_of(cases[i].out);
+		char text[IP_TEXT_MAX + 1];
+
+		assert_int_equal(dictionary_count(dictionary), cases[i].count);
+		while (in.len > 0 || out.len > 0) {
+			bool holds = in.len > 0;
+			struct slice word = slice_cut(holds ? &in : &out, ' ');
+
+			snprintf(text, sizeof text, "%.*s", (int)word.len, word.data);
+			if (has(dictionary, text) != holds)
+				fail_msg("%s: expected %s to be %s", cases[i].lines, text, holds ? "in" : "out");
+		}
+		dictionary_close(dictionary);
+	}
+}
+
+/* Ranges of any size, many of them in a few networks, and each of their ends. */
+static void ranges_of_any_size_have_ends(void **state)
+{
+	enum { RANGES = 400, ROUNDS = 40 };
+
+	(void)state;
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		uint32_t first[RANGES], last[RANGES];
+		uint64_t seed = round * UINT64_C(0x9e3779b97f4a7c15);
+		struct dictionary *dictionary;
+		struct buffer text = {0};
+		size_t n = round * 10;
+
+		for (size_t i = 0; i < n; i++) {
+			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+			first[i] = (uint32_t)(seed >> 32) >> (seed >> 20) % 16;
+			last[i] = (uint32_t)u64_min(first[i] + ((seed >> 28) % 4096 >> (seed >> 24) % 16),
+			                            UINT32_MAX);
+			buffer_printf(&text, "%u.%u.%u.%u-%u.%u.%u.%u\n", first[i] >> 24, first[i] >> 16 & 255,
+			              first[i] >> 8 & 255, first[i] & 255, last[i] >> 24, last[i] >> 16 & 255,
+			              last[i] >> 8 & 255, last[i] & 255);
+		}
+		buffer_add(&text, "", 1);
+		dictionary = dictionary_of(text.data);
+		for (size_t i = 0; i < 4 * n; i++) {
+			uint32_t ends[] = {first[i / 4] - 1, first[i / 4], last[i / 4], last[i / 4] + 1},
+			         at = ends[i % 4];
+			struct ip ip = {{[10] = 0xff,
+			                 0xff,
+			                 (uint8_t)(at >> 24),
+			                 (uint8_t)(at >> 16),
+			                 (uint8_t)(at >> 8),
+			                 (uint8_t)at}};
+			bool holds = false;
+
+			for (size_t j = 0; j < n; j++)
+				holds |= first[j] <= at && at <= last[j];
+			if (dictionary_has(dictionary, SLICE("x"), &ip) != holds)
+				fail_msg("round %d: %08x: expected %d", (int)round, at, holds);
+		}
+		dictionary_close(dictionary);
+		buffer_free(&text);
+	}
+}
+
 /* Many more words than a bucket holds, and memory within what is promised. */
 static void many_words_take_little_room(void **state)
 {
@@ -327,6 +409,8 @@ int main(void)
 	    cmocka_unit_test(a_config_opens_a_file_once),
 	    cmocka_unit_test(random_dictionaries_have_what_their_lines_say),
 	    cmocka_unit_test(many_ranges_have_ends),
+	    cmocka_unit_test(ranges_may_reach_beyond_ipv4),
+	    cmocka_unit_test(ranges_of_any_size_have_ends),
 	    cmocka_unit_test(many_words_take_little_room),
 	};
 
