@@ -176,11 +176,34 @@ static void a_proxy_is_seen_in_each_message(void **state)
 	free(session);
 }
 
+/* What is kept of a message is kept up to the next one, which may have a body. */
+static void a_body_between_two_messages_changes_neither(void **state)
+{
+	static const char ask[] = "GET /auth HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\nHost: h\r\n\r\n";
+	static const char post[] =
+	    "POST /rule/browse HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na=b";
+	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct drive drive;
+
+	(void)state;
+	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_feed(&drive, slice_of(ask));
+	drive_feed(&drive, slice_of(post));
+	drive_feed(&drive, slice_of(ask));
+	assert_bytes(&drive.requests,
+	             "acquire rules method=GET path=/ host=h cost 1 for [1.2.3.4]\n"
+	             "peek browse a=b cost 1\n"
+	             "acquire rules method=GET path=/ host=h cost 1 for [1.2.3.4]\n",
+	             "requests");
+	drive_close(&drive);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(messages_mean_the_same_on_any_connection),
 	    cmocka_unit_test(bytes_of_a_target_mean_the_same),
+	    cmocka_unit_test(a_body_between_two_messages_changes_neither),
 	    cmocka_unit_test(a_proxy_is_seen_in_each_message),
 	};
 
