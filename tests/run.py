@@ -291,8 +291,6 @@ STEPS = [
     ("tsan e2e", "tsan", e2e),
     ("fuzz", "fuzz", fuzz),
     ("plain alone", "plain", alone),
-    ("asan alone", "asan", alone),
-    ("tsan alone", "tsan", alone),
 ]
 
 

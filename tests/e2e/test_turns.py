@@ -7,8 +7,10 @@ import signal
 import socket
 import time
 
-from harness import BUILD, Http, Wire, encode, until
+from harness import BUILD, Http, Wire, encode, one_thread, until
 from test_hostile import resident
+
+pytestmark = one_thread
 
 CONFIG = "limits: { one: { algorithm: token_bucket, rate: 1/h } }\n"
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
