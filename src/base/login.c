@@ -47,3 +47,11 @@ void login_hide(const char *text, char out[LOGIN_SHOWN_MAX])
 	snprintf(out, LOGIN_SHOWN_MAX, "%.*s%s%.*s%s", (int)scheme, text, place.login.data ? "…@" : "",
 	         (int)shown, place.rest.data, is_cut ? "…" : "");
 }
+
+void login_hide_in_other(const char *text, char out[LOGIN_SHOWN_MAX])
+{
+	if (strchr(text, '@') || login_may_be_in(text))
+		login_hide(text, out);
+	else
+		snprintf(out, LOGIN_SHOWN_MAX, "%s", text);
+}

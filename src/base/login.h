@@ -27,4 +27,7 @@ bool login_may_be_in(const char *path);
  */
 void login_hide(const char *text, char out[LOGIN_SHOWN_MAX]);
 
+/** The same of a text that should be no store at all; one that is no URL either is shown as it is. */
+void login_hide_in_other(const char *text, char out[LOGIN_SHOWN_MAX]);
+
 #endif

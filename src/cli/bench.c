@@ -146,7 +146,7 @@ static int set_flags(struct flags *flags, int argc, char **argv, struct weir_err
 			status = set_flag(flags, &table[option - 256], optarg, error);
 	}
 	if (status == WEIR_OK && optind < argc)
-		return error_set(error, WEIR_EINVAL, "expected an option, found '%.80s'", argv[optind]);
+		return command_no_option(argv[optind], error);
 	return status;
 }
 

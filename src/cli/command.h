@@ -16,6 +16,11 @@ void command_show(FILE *to, const char *text);
 int command_fail(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+struct weir_error;
+
+/** EINVAL, with words: `text` is no option, and maybe a URL of which no login is shown. */
+int command_no_option(const char *text, struct weir_error *error);
+
 command_run command_serve, command_lint, command_ask, command_store,
     command_bench, command_simulate;
 

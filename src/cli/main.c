@@ -4,6 +4,7 @@
 
 #include <weir/weir.h>
 
+#include "base/login.h"
 #include "cli/command.h"
 
 static const struct {
@@ -65,6 +66,7 @@ static int run(size_t command, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
+	char found[LOGIN_SHOWN_MAX];
 
 	if (!name)
 		return help(stderr, EXIT_USAGE);
@@ -77,6 +79,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		if (strcmp(name, commands[i].name) == 0)
 			return run(i, argc, argv);
-	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", name);
+	login_hide_in_other(name, found);
+	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", found);
 	return EXIT_USAGE;
 }

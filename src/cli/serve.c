@@ -21,11 +21,12 @@ static char *take_store(char *text)
 /* An option that is none may hold a URL, as in --stores=redis://… */
 static int refuse_argument(const char *text, bool lacks_value)
 {
-	char found[LOGIN_SHOWN_MAX];
+	struct weir_error error;
 
-	login_hide(text, found);
-	return lacks_value ? command_fail("serve", "expected a value behind %s, found none", found)
-	                   : command_fail("serve", "expected an option, found '%s'", found);
+	if (lacks_value)
+		return command_fail("serve", "expected a value behind %s, found none", text);
+	command_no_option(text, &error);
+	return command_fail("serve", "%s", error.message);
 }
 
 static int serve(int argc, char **argv, char **store)

@@ -83,7 +83,7 @@ static int set_flags(struct simulation *s, int argc, char **argv, struct weir_er
 	for (; s->limit_count > 0 && optind < argc; optind++)
 		s->limits[s->limit_count++] = argv[optind];
 	if (optind < argc)
-		return error_set(error, WEIR_EINVAL, "expected an option, found '%.80s'", argv[optind]);
+		return command_no_option(argv[optind], error);
 	if (!s->text[HELP] && !s->text[TRACE] == !s->text[PATTERN])
 		return error_set(error, WEIR_EINVAL, "expected --trace or --pattern, found %s",
 		                 s->text[TRACE] ? "both" : "neither");

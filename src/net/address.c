@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/login.h"
 #include "base/number.h"
 
 #define BACKLOG 1024
@@ -26,6 +27,16 @@ static void address_make(struct net_address *out, const struct ip *ip, uint16_t 
 		out->v6.sin6_port = htons(port);
 		memcpy(&out->v6.sin6_addr, ip->bytes, 16);
 	}
+}
+
+/* It may be the URL of a store. */
+static int refuse(struct slice text, struct weir_error *error)
+{
+	char copy[LOGIN_SHOWN_MAX], found[LOGIN_SHOWN_MAX];
+
+	snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
+	login_hide_in_other(text.len < sizeof copy ? copy : "a long text", found);
+	return error_set(error, WEIR_EINVAL, "expected HOST:PORT with a numeric host, found '%s'", found);
 }
 
 int net_address_parse(struct slice text, struct net_address *out, struct weir_error *error)
@@ -52,8 +63,7 @@ int net_address_parse(struct slice text, struct net_address *out, struct weir_er
 	address_make(out, &ip, (uint16_t)port);
 	return WEIR_OK;
 wrong:
-	return error_set(error, WEIR_EINVAL, "expected HOST:PORT with a numeric host, found '%.*s'",
-	                 (int)(text.len < 80 ? text.len : 80), text.data);
+	return refuse(text, error);
 }
 
 socklen_t net_address_size(const struct net_address *address)

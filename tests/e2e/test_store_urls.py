@@ -71,6 +71,15 @@ def test_a_url_that_is_no_option_is_refused_without_its_password(text):
     assert SECRET not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["bench"], ["simulate"], [], ["ask", "a", "k", "--server"],
+                                   ["bench", "--server"], ["serve", "--http"]], ids=" ".join)
+def test_a_url_in_the_place_of_something_else_is_refused_without_its_password(words):
+    for url in f"redis://me:{SECRET}@h", f"redis://me:{SECRET}", f"me:{SECRET}@h:1":
+        done = weir(*words, url)
+        assert done.returncode != 0 and "expected " in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("action", ["check", "dump", "repair"])
 def test_a_url_in_the_place_of_a_file_is_refused_without_its_password(action):
     for path in (f"redis://me:{SECRET}@h", f"redis:/me:{SECRET}", f"file:rediss://me:{SECRET}@h"):
