@@ -4,42 +4,13 @@
  */
 #include "paper.h"
 #include "steps.h"
+#include "../failing.h"
 
 #include "redis/inside.h"
 
 #define PORT       7000
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define CHAIN      3
-
-/* Of the allocations to come the one that fails; 0: none. */
-static unsigned failing;
-
-static bool fails(void)
-{
-	return failing > 0 && --failing == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	return fails() ? NULL : __real_realloc(memory, size);
-}
 
 /* How many keys each call has that was sent since, such as "63 2 ". */
 static const char *keys_sent(struct paper *p)

@@ -18,7 +18,7 @@
 #include "server/config.h"
 #include "server/worker.h"
 
-#include "failing.h"
+#include "../failing.h"
 #include "loopback.h"
 
 static const char text[] = "limits:\n"

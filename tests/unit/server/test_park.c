@@ -20,7 +20,7 @@
 #include "server/config.h"
 #include "server/worker.h"
 
-#include "failing.h"
+#include "../failing.h"
 #include "loopback.h"
 
 #define JOBS_MAX 4096

@@ -2,8 +2,8 @@
  * failing.h: of all that the program's own code allocates, one allocation fails. Its program is
  * linked with --wrap=malloc,--wrap=calloc,--wrap=realloc.
  */
-#ifndef TEST_SERVER_FAILING_H
-#define TEST_SERVER_FAILING_H
+#ifndef TEST_FAILING_H
+#define TEST_FAILING_H
 
 #include <stdbool.h>
 #include <stddef.h>
