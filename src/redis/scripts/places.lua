@@ -1,5 +1,5 @@
 -- concurrency: a list of uses (uses.lua), named by permits: those that carry none have no name.
--- Those that end together stand in the order in which they came.
+-- Those that end together may stand in any order: a new place goes to the end.
 
 local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
 
@@ -180,6 +180,11 @@ local function any_places()
   end
 end
 
+-- Of texts of uses that end together and have as many units.
+local function has_less_name(one, other)
+  return #one < #other or (#one == #other and one < other)
+end
+
 -- head; numbers: limit; how long a lease is: us and ns; block; and for each step: what to do, wanted,
 -- cost; the permit's name, or 0; for a refund when its lease ends, or 0: us and ns
 --
@@ -192,14 +197,14 @@ function kinds.places(a, first, last, dry)
   if ns >= 1000 then
     us, ns = us + 1, ns - 1000
   end
-  local at, is_whole, new_ends, fresh = #head + 1, now_ns == 0 and ns == 0, format('%d', us), {}
+  local at, is_whole, new_ends = #head + 1, now_ns == 0 and ns == 0, format('%d', us)
 
   while i <= last do
     local key, op, cost, name, told, is_plain, is_changed = keys[i], nil, nil, nil, nil, false, false
     -- What the first element says by now: its sums, and the end of the last use, with its name. Of
-    -- a long list the last group, which grows, and those before. And how many uses are not written.
+    -- a long list the last group, which grows, and those before. And uses that are not written yet.
     local n, units, bare, ends, ends_name, ends_us = 0, 0, 0, '', '', 0
-    local groups, size, size_units, size_bare, count = '', nil, nil, nil, 0
+    local groups, size, size_units, size_bare, fresh, count = '', nil, nil, nil, {}, 0
     local page = is_whole and pcall('LRANGE', key, '0', '1') or {}
     local text, oldest = page[1], page[2]
     local is_new = not text
@@ -236,7 +241,7 @@ function kinds.places(a, first, last, dry)
         elseif short then
           told = short
         else
-          oldest = oldest or call('LINDEX', key, '1') or fresh[3]
+          oldest = oldest or call('LINDEX', key, '1') or fresh[1]
           local own_ends, own_units = string.match(oldest, '^(%d+):(%d+)')
           told = head .. (own_ends ~= ends and own_ends .. ':' .. own_units .. ' ' or '') .. ends ..
             format(':%d', own_ends ~= ends and units - own_units or units)
@@ -255,7 +260,7 @@ function kinds.places(a, first, last, dry)
               name == '' and size_bare + more or size_bare
           end
           count, ends, ends_name, ends_us = count + 1, new_ends, name, us
-          fresh[count + 2] = ends .. (more == 1 and ':1' or format(':%d', more)) .. name
+          fresh[count] = ends .. (more == 1 and ':1' or format(':%d', more)) .. name
           is_changed, short = true, nil
         end
       elseif op == REFUND and not dry and not size then
@@ -290,14 +295,19 @@ function kinds.places(a, first, last, dry)
       i = i + 1
     end
 
+    if count > 1 then -- in the order of names, as servers of the version before look for them
+      table.sort(fresh, has_less_name)
+      ends_name = string.match(fresh[count], '^%d+:%d+(:?%d*)')
+    end
     if is_changed then
       text = head .. format('%05d:%05d:%05d ', n, units, bare) .. ends .. ends_name ..
         (size and groups .. format(' %05d:%05d:%05d', size, size_units, size_bare) or '')
-      fresh[1], fresh[2] = key, is_new and text or key
-      if count > 0 then
-        call('RPUSH', unpack(fresh, is_new and 1 or 2, count + 2))
-      end
-      if not is_new then
+      if is_new then
+        call('RPUSH', key, text, unpack(fresh))
+      else
+        if count > 0 then
+          call('RPUSH', key, unpack(fresh))
+        end
         call('LSET', key, '0', text)
       end
       if count > 0 and floor(us / block) ~= floor(before_us / block) then

@@ -172,12 +172,12 @@ static void steps_of_one_key_read_and_write_it_once(void **state)
 	expect_state();
 }
 
-/* In the form that servers of an earlier version read, too. */
-static void what_came_at_one_instant_stands_as_it_came(void **state)
+/* Servers of the version before look for permits in their order, where leases end together. */
+static void what_comes_in_one_call_is_in_the_order_of_permits(void **state)
 {
-	static const char *const expected[] = {"concurrency m 00004:00005:00002 1700000060000000:5",
-	                                       "1700000060000000:1:9", "1700000060000000:1:3",
-	                                       "1700000060000000:2", "1700000060000000:1:5"};
+	static const char *const expected[] = {"concurrency m 00004:00005:00002 1700000060000000:9",
+	                                       "1700000060000000:2", "1700000060000000:1:3",
+	                                       "1700000060000000:1:5", "1700000060000000:1:9"};
 	struct algo_call calls[] = {acquire_as(9), acquire_as(3), acquire_as(0), acquire_as(5)};
 	redisReply *list;
 
@@ -193,8 +193,7 @@ static void what_came_at_one_instant_stands_as_it_came(void **state)
 	expect_state();
 }
 
-/* Until then, uses that end together were in the order of permits, and those without one were one.
- */
+/* Where uses that end together are in the order of permits, and those without one are one. */
 static void values_of_the_version_before_are_read(void **state)
 {
 	uint64_t permits[3 * CALL];
@@ -276,7 +275,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(steps_of_one_key_read_and_write_it_once),
-	    cmocka_unit_test(what_came_at_one_instant_stands_as_it_came),
+	    cmocka_unit_test(what_comes_in_one_call_is_in_the_order_of_permits),
 	    cmocka_unit_test(values_of_the_version_before_are_read),
 	    cmocka_unit_test(a_place_among_thousands_that_end_together_is_found),
 	};
