@@ -187,6 +187,28 @@ static bool note_equal(const struct match *match, struct condition *condition, s
 	return true;
 }
 
+/* Makes room for the values that a rule could be filed under, each once: few lines of the cache. */
+static bool make_room(struct match *match, size_t most, struct arena *arena)
+{
+	struct arena scratch = {0};
+	size_t values = 0;
+
+	if (!slots_open(&match->values, most, &scratch))
+		return false;
+	for (size_t i = 0; i < match->rule_count; i++)
+		for (size_t j = 0; j < match->rules[i].condition_count; j++) {
+			const struct condition *condition = &match->rules[i].conditions[j];
+			struct probe probe;
+
+			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++)
+				value_slot(match, condition, k, &probe);
+		}
+	for (size_t i = 0; i <= match->values.mask; i++)
+		values += match->values.items[i].hash != 0;
+	arena_free(&scratch);
+	return slots_open(&match->values, values, arena);
+}
+
 /* Counts how many rules ask for each value that a rule could be filed under. */
 static bool count_values(struct match *match, struct arena *arena)
 {
@@ -291,12 +313,12 @@ static bool add_entry(struct match *match, size_t rule, struct slot *slot, struc
 	return true;
 }
 
-static bool file_all(struct match *match, struct arena *arena)
+static bool file_all(struct match *match, size_t most, struct arena *arena)
 {
 	size_t always = 0;
 	uint32_t entries = 0;
 
-	if (!count_values(match, arena) || !choose(match, arena))
+	if (!make_room(match, most, arena) || !count_values(match, arena) || !choose(match, arena))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		if (match->rules[i].filed == NOT_FILED)
@@ -322,9 +344,13 @@ static bool wants_variants(const struct weir_config *config, const struct rules_
 	       RULES_YES;
 }
 
-static bool allocate(struct match *match, const struct weir_config *config, struct arena *arena)
+/* *values: how many there are at most. */
+static bool allocate(struct match *match, const struct weir_config *config, size_t *values,
+                     struct arena *arena)
 {
-	size_t names = 0, values = 0;
+	size_t names = 0;
+
+	*values = 0;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
@@ -332,13 +358,12 @@ static bool allocate(struct match *match, const struct weir_config *config, stru
 
 		names += rule->condition_count + rule->key_count;
 		for (size_t j = 0; j < rule->condition_count; j++)
-			values += most * rule->conditions[j].value_count;
+			*values += most * rule->conditions[j].value_count;
 	}
 	match->attributes = arena_array(arena, names + 1, sizeof *match->attributes);
 	match->rules = arena_array(arena, config->rule_count, sizeof *match->rules);
 	match->rule_count = config->rule_count;
-	return slots_open(&match->names, names, arena) && slots_open(&match->values, values, arena) &&
-	       match->attributes && match->rules;
+	return slots_open(&match->names, names, arena) && match->attributes && match->rules;
 }
 
 static bool compile_rule(struct match *match, const struct rules_rule *from, struct rule *rule,
@@ -367,8 +392,9 @@ struct match *index_new(const struct weir_config *config, const struct hash_key 
                         struct arena *arena)
 {
 	struct match *match = arena_alloc(arena, sizeof *match);
+	size_t values;
 
-	if (!match || !allocate(match, config, arena))
+	if (!match || !allocate(match, config, &values, arena))
 		return NULL;
 	keyhash_init(&match->hash, key);
 	match->path = match->folded = -1;
@@ -377,5 +403,5 @@ struct match *index_new(const struct weir_config *config, const struct hash_key 
 		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena))
 			return NULL;
 	}
-	return file_all(match, arena) ? match : NULL;
+	return file_all(match, values, arena) ? match : NULL;
 }
