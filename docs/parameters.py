@@ -39,10 +39,14 @@ def default(parameter):
         return ""
     if value == "rate":
         return " (the rate's count)"
+    if value == "sleep":
+        return " (as `sleep`)"
     return f" (`{value}`)"
 
 
 def values(parameter):
+    if parameter["type"] == "percent":
+        return f", {parameter['min']}% to {parameter['max']}%"
     if parameter["type"] in ("number", "decimal"):
         return f", {parameter['min']} to {number(parameter['max'])}"
     if 0 < len(parameter["words"]) <= WORDS_MAX:

@@ -121,6 +121,8 @@ enum weir_algorithm {
 	                            (weir_report, weir_refund), or its lease is over */
 	WEIR_WARM_UP,          /**< its turn max(now, end of the last) is within max_wait_ns: a turn
 	                            takes T per unit, or up to cold T when the key has rested */
+	WEIR_BREAKER,          /**< the thing behind is healthy, as far as reports of permits tell, or
+	                            this is a probe that finds out, see struct weir_health_options */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -190,7 +192,7 @@ struct weir_limit_options {
 	                       algorithm and period (calendar: zone and week_start, too)
 	                       share their counts in one table. */
 	enum weir_algorithm algorithm;
-	struct weir_rate rate;        /**< required, but none with random and concurrency */
+	struct weir_rate rate;        /**< required, but none with random, concurrency and breaker */
 	uint64_t burst;               /**< buckets: burst or capacity, leaky_queue: how many may wait;
 	                                   1 to 2^32; 0: rate.count. At the rate 16 years at most. */
 	enum weir_align align;        /**< fixed_window; 0: calendar */
@@ -211,8 +213,8 @@ struct weir_limit_options {
 		double cold; /**< warm_up: how much longer than T a cold key's first turn takes, 1 to
 		                  10,000, to thousandths; 0: 3 */
 	};
-	uint64_t retry_ns;            /**< random, concurrency: `retry_after_ns` of the denied, a year
-	                                   at most; 0: 1 s */
+	uint64_t retry_ns;            /**< random, concurrency, breaker: `retry_after_ns` of the denied
+	                                   where nothing better is known, a year at most; 0: 1 s */
 	uint64_t base;                /**< base: what passes a day before the rate counts, which the
 	                                   last of it does; 1 to 2^32 + 1 - rate.count; required */
 	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
@@ -220,7 +222,7 @@ struct weir_limit_options {
 	                                   most; 0: none by itself, any number by *_acquire_wait */
 	uint64_t lease_ns;            /**< concurrency: how long a place is held at most, a year at
 	                                   most; 0: 30 s */
-	uint64_t keys;                /**< sliding ones, base, concurrency: how many keys a table is to
+	uint64_t keys;                /**< sliding ones, base, concurrency, breaker: how many keys a table is to
 	                                   have room for, 1 to 2^32, see weir_table_reserve; 0: as
 	                                   many as make its capacity of the smallest states */
 	const struct weir_health_options *health; /**< of limits that judge by outcomes; NULL: defaults */
@@ -533,8 +535,8 @@ WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, cons
 
 /**
  * Tells how the work ended, and how long it took: to concurrency that its places are
- * free, however that was; to any other limit it makes no difference, and the permit stays
- * as it is.
+ * free, however that was; to a breaker that a call ended so, after `latency_ns` (0: as long as the
+ * permit was held). To any other limit it makes no difference, and the permit stays as it is.
  * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome), ELONG.
  */
 WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void *key,

@@ -122,15 +122,28 @@ enum algo_op {
 	ALGO_RESET,
 };
 
+/* What else a reset does to a breaker. */
+enum algo_force {
+	ALGO_FORCE_NONE,
+	ALGO_FORCE_OPEN,   /* until call->until_ns, 0: for ever */
+	ALGO_FORCE_CLOSED, /* the same */
+	ALGO_FORCE_END,    /* it goes by its window again */
+};
+
 /* A question to a state. */
 struct algo_call {
 	enum algo_op op;
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */
 	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then;
 	                      0: current use */
-	uint64_t draw;     /* acquire from a random limit: 64 fair bits */
+	uint64_t draw;     /* acquire from a random limit: 64 fair bits; of others that draw now and
+	                      then, 0: they draw when they have to */
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; 64 random bits */
+	bool reports;              /* refund: its request has ended: so ... */
+	enum weir_outcome outcome;
+	uint64_t latency_ns;       /* and after so long; 0: as long as it was held */
+	enum algo_force force;     /* reset */
 	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
 	/*
 	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest

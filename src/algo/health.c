@@ -37,8 +37,11 @@ struct health_state health_at(const struct health_params *params, const struct h
 		return at;
 	}
 	/* Begun by a clock that has been set back since: it would last until that time comes again. */
-	if (health->since_ns > now_ns + ALGO_SKEW_NS || end_of(params, health) <= now_ns)
+	if (health->since_ns > now_ns + ALGO_SKEW_NS)
 		return (struct health_state){.phase = HEALTH_CLOSED};
+	/* With a beginning of its own: a window of before must not be taken for its. */
+	if (end_of(params, health) <= now_ns)
+		return (struct health_state){.phase = HEALTH_CLOSED, .since_ns = end_of(params, health)};
 	if (health->phase == HEALTH_RAMP && health->since_ns + params->ramp_ns <= now_ns)
 		at.phase = HEALTH_CLOSED;
 	return at;

@@ -5,9 +5,9 @@
  * All that such a limit decides is decided here, on a meaning; src/rows keeps it in cells. The
  * meaning has three parts, each of which changes by itself:
  *
- *     struct health_state         the phase, and in half-open how its probes fared
- *     struct health_tally   the calls in the window, and how many of them failed or were slow
- *     flights               permits that are not reported yet, by when their time is over
+ *     struct health_state    the phase, and in half-open how its probes fared
+ *     struct health_tally    the calls in the window, and how many of them failed or were slow
+ *     flights                permits that are not reported yet, by when their time is over
  *
  * since_ns, when the phase began, is all that tells permits of one phase from those of another: a
  * result counts if its permit was given no earlier. So a permit needs to know nothing but its
@@ -103,7 +103,7 @@ static inline bool health_has_part(const struct health_params *params, uint64_t 
 {
 	if (params->finished_only)
 		return part < now_part && part + params->parts >= now_part;
-	return part < now_part + params->parts && part + params->parts > now_part;
+	return part <= now_part && part + params->parts > now_part;
 }
 
 /** What may be in flight beside that. */

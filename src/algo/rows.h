@@ -26,6 +26,7 @@ enum algo_rows {
 	ALGO_ROWS_LOG,    /* append; entries leave as time goes on */
 	ALGO_ROWS_DAY,    /* a day's first units are free, all others count in a window */
 	ALGO_ROWS_PLACES, /* take a place and give it back */
+	ALGO_ROWS_HEALTH, /* permits whose outcomes count; see health.h */
 };
 
 struct slots_params {

@@ -149,30 +149,39 @@ static bool limiter_has(const struct weir_limiter *limiter, const struct weir_pe
 	return permit->id != 0 && permit->until_ns > algo_time_at(&limiter->limit.algo, at).now_ns;
 }
 
-int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
-                               uint64_t now_ns, struct weir_decision *decision)
+/* A refund of it, but for op and cost as `call` has it. */
+static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *permit,
+                        struct algo_call call, uint64_t now_ns, struct weir_decision *decision)
 {
 	struct moment at = limiter_moment(limiter, now_ns);
 	bool held = limiter_has(limiter, permit, at);
-	struct algo_call call = {ALGO_REFUND, held ? permit->cost : 0, permit->until_ns,
-	                         .permit = permit->id};
 
+	call.op = ALGO_REFUND;
+	call.cost = held ? permit->cost : 0;
+	call.until_ns = permit->until_ns;
+	call.permit = permit->id;
 	limiter_step(limiter, &call, at, decision);
 	waitlist_wake(&limiter->waiting, 0);
 	decision->allowed &= held;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
+int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
+                               uint64_t now_ns, struct weir_decision *decision)
+{
+	return limiter_give(limiter, permit, (struct algo_call){0}, now_ns, decision);
+}
+
 int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
                         enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
 {
+	struct algo_call report = {.reports = true, .outcome = outcome, .latency_ns = latency_ns};
 	struct weir_decision ignored;
 
-	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
-	if (algo_holds_places(&limiter->limit.algo))
-		return weir_limiter_refund_permit(limiter, permit, now_ns, &ignored);
+	if (algo_is_reported(&limiter->limit.algo))
+		return limiter_give(limiter, permit, report, now_ns, &ignored);
 	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
 }
 

@@ -142,12 +142,13 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 	struct call call;
 	int status;
 
-	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
 	status = open_permits(&call, engine, permits);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
+		call.plan.outcome = outcome & 3;
+		call.plan.latency_ns = latency_ns;
 		status = remote_report(&call.turn, &call.plan, &decision);
 		if (status == WEIR_OK && !decision.allowed)
 			status = WEIR_ENOTFOUND;

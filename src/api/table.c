@@ -195,11 +195,12 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	struct weir_decision decision;
 	struct turn turn;
 
-	(void)latency_ns; /* of no limit that is here */
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
 	if (status != WEIR_OK)
 		return status;
+	plan.outcome = outcome & 3;
+	plan.latency_ns = latency_ns;
 	turn = turn_of(table, limit, now_ns);
 	status = remote_report(&turn, &plan, &decision);
 	if (status != WEIR_OK)

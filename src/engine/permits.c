@@ -50,10 +50,10 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 	waitlist_wake(&turn->table->waiting, taken->charge.key);
 }
 
-bool engine_holds_places(const struct plan *plan)
+bool engine_is_reported(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (algo_holds_places(&plan->steps[i].limit->algo))
+		if (algo_is_reported(&plan->steps[i].limit->algo))
 			return true;
 	return false;
 }

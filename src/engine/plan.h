@@ -82,7 +82,8 @@ struct plan {
 	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
 	bool in_order : 1;          /* it may wait, and does not overtake */
 	bool wants_permit : 1;      /* see engine_want_permit */
-	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone */
+	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone; of a
+	                               report: what is judged by it */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool reports : 1;           /* by permit: the work has ended, and places alone are given */
@@ -95,10 +96,14 @@ struct plan {
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
 	                               says, from 1; 0: `cost` of each */
 	unsigned char passes_of : 3;   /* the passes of PLAN_TAKE that its steps are in: see stage.h */
+	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
 	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
-	uint64_t waits_at;    /* the hash of the key that it waits for, or waited for last */
+	union {
+		uint64_t waits_at;   /* the hash of the key that it waits for, or waited for last */
+		uint64_t latency_ns; /* of engine_report: how long it took; 0: as long as it was held */
+	};
 	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
 	struct step *refused; /* by this one; or it waits for its key; or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
@@ -291,8 +296,8 @@ size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
                       const struct engine_taken *taken);
 
-/** Whether it would hold places until it ends: then only a permit can tell that it has. */
-bool engine_holds_places(const struct plan *plan);
+/** Whether a limit wants to know when it ends: then only a permit can tell that it has. */
+bool engine_is_reported(const struct plan *plan);
 /**
  * Of a plan that was prepared: one that acquires shall get a permit, if it takes
  * anything. 0, or ELONG: it has more steps than a permit covers.
@@ -329,8 +334,9 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
                            struct plan *plan);
 
 /**
- * Instead of engine_run, for a refund by permit: the work has ended. `decision->allowed` says
- * whether the permit was held: its places are not any more.
+ * Instead of engine_run, for a refund by permit: the work has ended, as plan->outcome and
+ * plan->latency_ns say. `decision->allowed` says whether the permit was held: its places are not
+ * any more, and limits that judge by outcomes have counted it.
  */
 enum engine_state engine_report(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);

@@ -19,6 +19,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = plan->apart = false;
 	plan->by_order = false;
 	plan->erases = 0;
+	plan->outcome = 0;
 	plan->status = WEIR_OK;
 	plan->submission = NULL;
 }

@@ -14,8 +14,11 @@ static bool is_first_of(const struct plan *plan, uint64_t hash)
 /* Whether a refund by permit gives back what the step took. A remote store knows by itself. */
 static bool is_given(const struct plan *plan, const struct step *step)
 {
-	return algo_holds_places(&step->limit->algo) ||
-	       (!plan->reports && (plan->gives_rest || step->remote));
+	if (algo_holds_places(&step->limit->algo))
+		return true;
+	if (plan->reports)
+		return plan->gives_rest && algo_is_reported(&step->limit->algo);
+	return plan->gives_rest || step->remote;
 }
 
 static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
@@ -25,6 +28,9 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	if (stage_gives(plan->stage)) {
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
+		call.reports = plan->reports;
+		call.outcome = plan->outcome;
+		call.latency_ns = plan->reports ? plan->latency_ns : 0;
 		if (plan->stage == PLAN_REFUND && !is_given(plan, step))
 			call.cost = 0;
 		return call;
@@ -179,11 +185,11 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 			fold(plan, step, one, d);
 		break;
 	case PLAN_SHADOW:
-		/* Shadow rules give nothing back but places, which a request holds until it ends. */
+		/* Shadow rules give nothing back but what a request holds until it ends. */
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
 			deny_cost(step, one);
 		else
-			step->taken = takes && algo_holds_places(&step->limit->algo);
+			step->taken = takes && algo_is_reported(&step->limit->algo);
 		break;
 	case PLAN_REFUND:
 		fold_refund(plan, step, one, d);
@@ -536,15 +542,15 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 }
 
 /*
- * What it covers beside places stays taken, so that only these are to be given back. A remote store
- * is told that the rest is spent.
+ * What it covers beside what ends with its request stays taken, so that only that is to be given
+ * back. A remote store is told that the rest is spent.
  */
 static void leave_rest(struct plan *plan)
 {
 	plan->spends_rest = true;
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].taken &=
-		    plan->steps[i].remote || algo_holds_places(&plan->steps[i].limit->algo);
+		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
 enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)
@@ -554,8 +560,8 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan, stru
 	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
 	plan->reports = true;
 	permits_drop_ended(turn, plan);
-	if (engine_holds_places(plan)) {
-		permit_take(store, plan->permit, turn->at.now_ns);
+	if (engine_is_reported(plan)) {
+		plan->gives_rest = permit_take(store, plan->permit, turn->at.now_ns);
 		leave_rest(plan);
 	} else {
 		d->allowed = permit_is_held(store, plan->permit, turn->at.now_ns);

@@ -8,7 +8,7 @@
 
 /* Of later versions: known, so that nobody looks for a typing error. */
 static const char *const later_algorithms[] = {
-    "breaker", "throttle", "adaptive",
+    "throttle", "adaptive",
 };
 
 /* Kinds of limits, as keys tell them apart. */

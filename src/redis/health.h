@@ -1,6 +1,6 @@
 /*
- * health.h: whether a Redis is there, as all lanes know it. A breaker of one failure and one
- * probe a second, without a lock.
+ * health.h: whether a Redis is there, as all lanes know it: by one failure, and one probe a
+ * second, without a lock.
  *
  * It is up until a lane fails it. From then on no lane sends steps, until one that has claimed
  * a probe finds it back.

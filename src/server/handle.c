@@ -189,6 +189,10 @@ static void prepare_permit(struct worker *worker, struct work *work, const struc
 	int status = r->permit.data ? permit_prepare(worker, r, &work->plan, &error)
 	                            : permit_ask(r, &work->plan, &error);
 
+	if (status == WEIR_OK && r->kind == REQUEST_REPORT) {
+		work->plan.outcome = r->outcome & 3;
+		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
+	}
 	if (status != WEIR_OK)
 		run_fail(worker, work, status, slice_of(error.message));
 }

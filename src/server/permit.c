@@ -56,7 +56,7 @@ int permit_prepare(struct worker *worker, const struct request *r, struct plan *
 
 int permit_ask(const struct request *r, struct plan *plan, struct weir_error *error)
 {
-	if ((r->wants_permit || engine_holds_places(plan)) &&
+	if ((r->wants_permit || engine_is_reported(plan)) &&
 	    engine_want_permit(plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %u",

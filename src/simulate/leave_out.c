@@ -52,7 +52,7 @@ int leave_out(struct weir_config *config, const char *const *names, size_t n, FI
 		const struct weir_limit_options *options = &config->limits[i].options;
 		const struct algorithm *algorithm = algorithm_of(options->algorithm);
 
-		moved[i] = algorithm->rows == ALGO_ROWS_PLACES ? GONE : count;
+		moved[i] = algorithm->rows == ALGO_ROWS_PLACES || algorithm->judges ? GONE : count;
 		if (moved[i] != GONE)
 			kept[count++] = config->limits[i];
 		else if (is_named(options->name, names, n))

@@ -75,10 +75,10 @@ static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, 
 	return on.limit->quota - out.remaining;
 }
 
-/* Places that are held are no matter of weight: they are never evicted. */
+/* What is held is no matter of weight: it is never evicted. */
 static bool weighs(const struct algo_limit *limit)
 {
-	return !algo_holds_places(limit);
+	return !algo_is_reported(limit);
 }
 
 bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
@@ -269,6 +269,14 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 	return try_open(key->cell, &on, out, until_ns);
 }
 
+/* What is given back when requests end is no matter of one head. */
+static uint64_t apply_reported(const struct holder *holder, const struct algo_limit **by,
+                               const struct algo_call *call, uint64_t now_ns,
+                               struct algo_outcome *out)
+{
+	return (algo_holds_places(*by) ? places_apply : health_apply)(holder, by, call, now_ns, out);
+}
+
 uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
                     const struct store_key *key, const struct algo_call *call,
                     const struct algo_time *time, struct algo_outcome *out)
@@ -278,9 +286,9 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 	struct row_step on = {*by, &rest, time->now_ns, time->window_end_ns, .row = &state.at.row};
 	uint64_t until_ns;
 
-	if (algo_holds_places(*by))
-		return places_apply(&(struct holder){.store = store, .key = key}, by, call, time->now_ns,
-		                    out);
+	if (algo_is_reported(*by))
+		return apply_reported(&(struct holder){.store = store, .key = key}, by, call, time->now_ns,
+		                      out);
 	for (;; on.limit = *by) {
 		struct wide_table *wide = memory_newest(store, on.limit->identity);
 
@@ -314,8 +322,8 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 	                      row_head(alone), &state.at.row};
 	uint64_t until_ns;
 
-	if (algo_holds_places(limit))
-		return places_apply(&(struct holder){.alone = &state}, &limit, call, time->now_ns, out);
+	if (algo_is_reported(limit))
+		return apply_reported(&(struct holder){.alone = &state}, &limit, call, time->now_ns, out);
 	if (call->op == ALGO_ACQUIRE && !call->replaces &&
 	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
 	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))

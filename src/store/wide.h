@@ -32,7 +32,10 @@ struct holder {
 	const struct wide_state *alone;
 };
 
-/** wide_apply and wide_apply_cell for a limit of what is in flight. */
+/** wide_apply and wide_apply_cell for a limit that judges by outcomes, ... */
+uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
+/** and for one of what is in flight. */
 uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,
                       const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
 

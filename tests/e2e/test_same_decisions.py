@@ -39,12 +39,13 @@ LIMITS = {
     "sliding_counter": "rate: 3/s",
     "base": "base: 4, rate: 3/700ms",
     "concurrency": "max: 6, lease: 700ms",
+    "breaker": "max_concurrent: 6, permit_timeout: 700ms, minimum: 1000000",
 }
 LIMITS |= {algorithm["name"]: algorithm["sample"].replace("100/m", "11/1400ms")
            + (", max_wait: 191ms" if algorithm["paced"] else "")
            for algorithm in ALGORITHMS if algorithm["name"] not in LIMITS}
 # No log tells how long a request took: of these the library decides.
-NOT_SIMULATED = {algorithm["name"] for algorithm in ALGORITHMS if algorithm["holds_places"]}
+NOT_SIMULATED = {algorithm["name"] for algorithm in ALGORITHMS if algorithm["is_reported"]}
 
 
 @pytest.fixture

@@ -57,10 +57,10 @@ int main(void)
 	bool failed;
 
 	for (size_t i = 0; (algorithm = algorithm_listed(i)); i++) {
-		buffer_printf(&out, "%s{\"name\":\"%s\",\"value\":%d,\"paced\":%s,\"holds_places\":%s,",
+		buffer_printf(&out, "%s{\"name\":\"%s\",\"value\":%d,\"paced\":%s,\"is_reported\":%s,",
 		              i ? ",\n" : "[", algorithm->name, (int)algorithm->id,
 		              algorithm->paced ? "true" : "false",
-		              algorithm->rows == ALGO_ROWS_PLACES ? "true" : "false");
+		              algorithm->rows == ALGO_ROWS_PLACES || algorithm->judges ? "true" : "false");
 		buffer_printf(&out, "\"sample\":\"%s\",\"parameters\":[",
 		              algorithm->sample ? algorithm->sample : "");
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {

@@ -81,6 +81,14 @@ def in_seconds(count, seconds, start=NOW, **others):
     return limit(start, rate=rate(count, seconds, "s"), **others)
 
 
+def breaker(**others):
+    window = {} if "calls" in others else {"window_ns": 10 * zones.S}
+    return limit(**{"preset": "none", **window, "minimum": 20, "failure_rate": 50,
+                    "slow_rate": 100, "sleep_ns": 5 * zones.S, "probes": 1,
+                    "ramp_ns": 5 * zones.S, "permit_timeout_ns": 60 * zones.S,
+                    "retry_ns": zones.S, **others})
+
+
 # Name: (model of parameters, limits, and where limits follow the calendar: parameters to the
 # function from any time to the end of its window)
 ALGORITHMS = {
@@ -170,4 +178,15 @@ ALGORITHMS = {
          limit(max=1, lease_ns=1, retry_ns=1),
          limit(max=10000, lease_ns=zones.S, retry_ns=366 * zones.DAY),
          limit(max=2, lease_ns=366 * zones.DAY, retry_ns=1)]),
+    "breaker": (
+        models.Breaker,
+        [breaker(),
+         breaker(calls=20, minimum=7, failure_rate=40, probes=3, max_concurrent=4),
+         breaker(preset="hystrix", ramp_ns=0, max_concurrent=10),
+         breaker(preset="resilience4j", calls=100, minimum=100, probes=10, slow_ns=60 * zones.S,
+                 sleep_ns=60 * zones.S, ramp_ns=0),
+         breaker(slow_ns=zones.S, slow_rate=30, minimum=1, failure_rate=100, ramp_ns=zones.S,
+                 permit_timeout_ns=3 * zones.S),
+         breaker(window_ns=10**6 + 7, minimum=3, sleep_ns=10**6, permit_timeout_ns=10**6,
+                 ramp_ns=366 * zones.DAY, probes=100, retry_ns=1)]),
 }

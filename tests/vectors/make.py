@@ -18,6 +18,7 @@ from limits import ALGORITHMS, NOW  # noqa: E402
 
 FORMAT = 1
 SEED = 11  # of draws
+ROUNDS = 48  # of reports
 IDLE_NS = 400 * models.DAY_NS
 DECISION = ["allowed", "reason", "quota", "remaining", "retry_after_ns", "reset_after_ns", "wait_ns"]
 
@@ -41,18 +42,17 @@ class Trace:
         self.now += math.floor(ns)
         return self
 
-    def call(self, operation, cost=None, permit=None, **max_wait):
+    def call(self, operation, cost=None, permit=None, **others):
         step = {"operation": operation, "now_ns": self.now}
         if self.window_end:
             step["window_end_ns"] = self.window_end(self.now)
         if cost is not None:
             step["cost"] = cost
-        if self.draw and operation == "acquire" and cost:
-            step["draw"] = draw = self.draw()
-            self.model.draw = lambda: draw
-        if max_wait:
-            step["max_wait_ns"] = max_wait["max_wait"]
-        decision = self.model.call(operation, self.now, cost, permit, **max_wait)
+        if self.draw:
+            self.model.draw = lambda: step.setdefault("draw", self.draw())
+        step.update({"max_wait_ns" if name == "max_wait" else name: value
+                     for name, value in others.items()})
+        decision = self.model.call(operation, self.now, cost, permit, **others)
         if permit and "until_ns" in permit:  # it took something, or gives it back
             step["permit"] = dict(permit)
         # The model goes on from what is written, so what is written is all of the state.
@@ -240,17 +240,65 @@ def thresholds(trace, _):
             trace.acquire()
 
 
+def reports(trace, draw):
+    """Requests and what becomes of them: well, then badly, until it opens, and back."""
+    trace.draw = models.splitmix64(SEED)
+    healthy, flying = True, []
+    for _ in range(ROUNDS):
+        permit = {"id": trace.permits + 1}
+        answer = trace.call("acquire", 1, permit)
+        if answer["allowed"]:
+            trace.permits += 1
+            flying.append(permit)
+        else:
+            trace.after(answer["retry_after_ns"] - 1).peek()
+            trace.after(1)
+        trace.after([0, 1, 10**6, 10**8][draw() % 4])
+        if flying and draw() % 3:
+            permit = flying.pop(draw() % len(flying))
+            if draw() % 16 == 0:
+                trace.refund(1, permit)
+            elif draw() % 16:  # else nobody reports it
+                bad = ["failure", "failure", "timeout", "success"][draw() % 4]
+                trace.call("report", 1, permit, outcome="success" if healthy else bad,
+                           latency_ns=1 + draw() % (2 * 10**9))
+        healthy ^= draw() % 24 == 0
+    trace.after(trace.peek()["reset_after_ns"]).peek()
+
+
+def lost(trace, draw):
+    """Permits that nobody reports, and reports that come too late."""
+    trace.draw = models.splitmix64(SEED)
+    timeout, permits = trace.model.timeout, []
+    for _ in range(16):
+        permits.append(trace.permit())
+        trace.after(draw() % (timeout // 4))
+        if draw() % 3 == 0:
+            late = permits.pop(draw() % len(permits))
+            if "until_ns" in late:
+                trace.call("report", 1, late, outcome="success", latency_ns=0)
+    trace.after(timeout).peek()
+    trace.after(trace.model.p["sleep_ns"]).acquire()
+    trace.after(timeout - 1).peek()
+    trace.after(1).peek()
+    trace.refund(3)
+    trace.reset()
+    trace.acquire()
+
+
 def traces(make_model, limits, window_end=lambda parameters: None):
     for number, (start, parameters) in enumerate(limits):
         model = make_model(parameters)
         scenarios = SCENARIOS if number < THOROUGH else SCENARIOS[:FOR_EACH]
-        for scenario in [chance, thresholds] if isinstance(model, models.Random) else scenarios:
+        scenarios = {models.Random: [chance, thresholds],
+                     models.Breaker: [reports, lost]}.get(type(model), scenarios)
+        for scenario in scenarios:
             trace = Trace(make_model(parameters), start, window_end(parameters))
             scenario(trace, models.splitmix64(number))
             if not trace.lines:  # nothing of that kind in this algorithm
                 continue
             yield {"trace": f"{scenario.__name__} {number + 1}", "parameters": parameters,
-                   **({"seed": SEED} if scenario is chance else {})}
+                   **({"seed": SEED} if scenario in (chance, reports, lost) else {})}
             yield from trace.lines
 
 

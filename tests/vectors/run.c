@@ -15,6 +15,7 @@
 #include "algo/algorithm.h"
 #include "compare.h"
 #include "state.h"
+#include "rows/health.h"
 #include "store/step.h"
 #include "vector.h"
 
@@ -59,10 +60,18 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 	struct row row = {kept->row, limit->width, MEMORY_TAG, true};
 
 	kept->state.uses = (struct uses){.uses = kept->state.list};
-	if (limit->width > 0)
+	if (limit->algorithm->judges) {
+		struct health_look look;
+
+		health_row_look(limit, time->now_ns, &row, &look);
+		health_row_tally(limit, &row, &look, time->now_ns, &kept->state.tally);
+		kept->state.health = look.health;
+		kept->state.in_flight = look.in_flight;
+	} else if (limit->width > 0) {
 		rows_read(limit, time, kept->head, &row, &kept->state.uses);
-	else
+	} else {
 		kept->state.word = memory_unpack(kept->head, time->now_ns);
+	}
 }
 
 static void step_in_cells(struct run *run, const struct algo_limit *limit, struct kept *kept,
@@ -87,7 +96,8 @@ static void run_steps(struct run *run, const struct algo_limit *limit,
 	for (size_t i = 0; i < trace->count; i++) {
 		run->line = trace->steps[i].line;
 		run->how = "alone";
-		step_alone(run, limit, &trace->steps[i]);
+		if (!limit->algorithm->judges) /* of which a file has no whole state */
+			step_alone(run, limit, &trace->steps[i]);
 		run->how = "in cells";
 		if (!limit->algorithm->draws) /* which keeps no states */
 			step_in_cells(run, limit, &kept, &trace->steps[i]);
@@ -123,8 +133,14 @@ static int refund(struct replay *on, const struct vector_step *step, struct weir
 {
 	uint64_t cost = step->call.cost, now_ns = step->time.now_ns;
 	struct weir_permit permit = on->permits[step->call.permit];
+	enum weir_outcome outcome = step->call.outcome;
+	uint64_t latency_ns = step->call.latency_ns;
 
 	permit.cost = cost;
+	if (on->limiter && step->call.reports)
+		return weir_limiter_report(on->limiter, &permit, outcome, latency_ns, now_ns);
+	if (step->call.reports)
+		return weir_report(on->table, on->limit, KEY, &permit, outcome, latency_ns, now_ns);
 	if (on->limiter && step->call.permit)
 		return weir_limiter_refund_permit(on->limiter, &permit, now_ns, d);
 	if (on->limiter)
@@ -175,7 +191,8 @@ static bool replay_step(struct run *run, struct replay *on, const struct vector_
 		compare(run, "allowed", found.allowed, false);
 		return false;
 	}
-	compare_decisions(run, &found, &expected);
+	if (!step->call.reports) /* which answers by its status alone */
+		compare_decisions(run, &found, &expected);
 	return true;
 }
 

@@ -167,13 +167,38 @@ static json_t *write_day(const struct algo_limit *limit, const struct state *sta
 	                 units > free ? pair(window_ns, "count", units - free) : json_null());
 }
 
+/* What is written tells of a state, but is not all of it. */
+static json_t *write_health(const struct algo_limit *limit, const struct state *state,
+                            uint64_t now_ns)
+{
+	static const char *const phases[] = {"closed", "ramp", "open", "half_open"};
+	const struct health_state *health = &state->health;
+	json_t *written;
+
+	(void)limit;
+	(void)now_ns;
+	if (health->phase == HEALTH_CLOSED && state->tally.calls == 0 && state->in_flight == 0)
+		return json_null();
+	written = json_pack("{s:s, s:I, s:I, s:I, s:I}", "phase", phases[health->phase], "in_flight",
+	                    (json_int_t)state->in_flight, "calls", (json_int_t)state->tally.calls,
+	                    "failures", (json_int_t)state->tally.failures, "slow",
+	                    (json_int_t)state->tally.slow);
+	if (health->phase != HEALTH_CLOSED)
+		json_object_set_new(written, "since_ns", time_text(health->since_ns));
+	if (health->phase == HEALTH_HALF_OPEN)
+		json_object_set_new(written, "probes",
+		                    json_pack("{s:i, s:i, s:i, s:i}", "flying", health->flying, "good",
+		                              health->good, "bad", health->bad, "slow", health->slow));
+	return written;
+}
+
 static const struct form {
 	void (*read)(const struct algo_limit *limit, const json_t *written, struct state *state);
 	json_t *(*write)(const struct algo_limit *limit, const struct state *state, uint64_t now_ns);
 } forms[] = {
     [ALGO_ROWS_NONE] = {read_word, write_word},   [ALGO_ROWS_SLOTS] = {read_uses, write_uses},
     [ALGO_ROWS_LOG] = {read_uses, write_uses},    [ALGO_ROWS_DAY] = {read_day, write_day},
-    [ALGO_ROWS_PLACES] = {read_uses, write_uses},
+    [ALGO_ROWS_PLACES] = {read_uses, write_uses}, [ALGO_ROWS_HEALTH] = {NULL, write_health},
 };
 
 void state_read(const struct algo_limit *limit, const json_t *written, struct state *state)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "algo/health.h"
 #include "algo/uses.h"
 
 #define STATE_PERMITS_MAX 64 /* of a trace: ids are less */
@@ -11,6 +12,9 @@
 struct state {
 	struct algo_state word; /* of limits without rows, ... */
 	struct uses uses;       /* ... and of all others */
+	struct health_state health; /* but of those that judge by outcomes this, ... */
+	struct health_tally tally;  /* its window, ... */
+	uint64_t in_flight;         /* and its permits */
 	struct uses_entry list[ALGO_WIDTH_MOST + 1];
 	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0: none */
 };

@@ -178,12 +178,26 @@ static void begin_trace(const json_t *line, struct vector_file *file)
 		read_parameter(name, parameters, file->algorithm, &trace->options);
 }
 
+static enum weir_outcome outcome_of(const json_t *line)
+{
+	static const char *const outcomes[] = {
+#define OUTCOME(name, text) text,
+	    WEIR_OUTCOME_LIST(OUTCOME)
+#undef OUTCOME
+	};
+
+	return WORD(line, "outcome", outcomes);
+}
+
 static void add_step(const json_t *line, struct vector_trace *trace)
 {
+	enum { REPORT = ALGO_RESET + 1 };
 	static const char *const operations[] = {[ALGO_ACQUIRE] = "acquire",
 	                                         [ALGO_PEEK] = "peek",
 	                                         [ALGO_REFUND] = "refund",
-	                                         [ALGO_RESET] = "reset"};
+	                                         [ALGO_RESET] = "reset",
+	                                         [REPORT] = "report"};
+	unsigned operation = WORD(line, "operation", operations);
 	const json_t *permit = json_object_get(line, "permit");
 	bool bounded = json_object_get(line, "max_wait_ns") != NULL;
 	uint64_t max_wait_ns = number_or_0(line, "max_wait_ns");
@@ -193,7 +207,9 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	step = &trace->steps[trace->count];
 	*step = (struct vector_step){
 	    .line = reader.line,
-	    .call = {.op = WORD(line, "operation", operations),
+	    .call = {.op = operation == REPORT ? ALGO_REFUND : operation,
+	             .reports = operation == REPORT,
+	             .latency_ns = number_or_0(line, "latency_ns"),
 	             .cost = number_or_0(line, "cost"),
 	             .draw = number_or_0(line, "draw"),
 	             .permit = permit ? vector_number(permit, "id") : 0,
@@ -203,6 +219,8 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	    .after = field(line, "state"),
 	    .draws = json_object_get(line, "draw") != NULL,
 	};
+	if (step->call.reports)
+		step->call.outcome = outcome_of(line);
 	if (permit && step->call.op == ALGO_REFUND)
 		step->call.until_ns = vector_number(permit, "until_ns");
 	else if (permit)

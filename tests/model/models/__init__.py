@@ -8,6 +8,7 @@ A model gives its state out, and takes one in, as a plain dictionary: `save` and
 `load`. tests/vectors/README.md says what its fields mean.
 """
 
+from models.breaker import Breaker
 from models.concurrency import Concurrency
 from models.model import DAY_NS
 from models.random import Random, splitmix64

@@ -173,8 +173,11 @@ static void impossible_values_are_refused(void **state)
 	    {"limits: { a: { algorithm: bucket, rate: 5/s } }", 1, 27,
 	     "token_bucket, leaky_bucket, fixed_window, resetting_bucket, sliding_window, sliding_log, "
 	     "pacer, leaky_queue, random, …, found \"bucket\""},
-	    {"limits: { a: { algorithm: breaker, rate: 5/s } }", 1, 27,
-	     "found \"breaker\", which is not supported yet"},
+	    {"limits: { a: { algorithm: throttle, rate: 5/s } }", 1, 27,
+	     "found \"throttle\", which is not supported yet"},
+	    {"limits: { a: { algorithm: breaker, failure_rate: 0.5 } }", 1, 50,
+	     "a part of the calls from 1% to 100% such as 50%"},
+	    {"limits: { a: { algorithm: breaker, window: 1s, calls: 9 } }", 1, 44, "no window of calls"},
 	    {"limits: { a: { algorithm: concurrency } }", 1, 14, "max in concurrency, found none"},
 	    {"limits: { a: { algorithm: concurrency, max: 10001 } }", 1, 45,
 	     "a whole number from 1 to 10000, found \"10001\""},

@@ -319,7 +319,7 @@ static void limits_that_need_no_table_of_their_own_take_no_keys(void **state)
 	(void)state;
 	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_EINVAL);
 	assert_non_null(strstr(error.message, "keys: expected with sliding_window, sliding_log, "
-	                                      "sliding_counter, base, concurrency only"));
+	                                      "sliding_counter, base, concurrency, breaker only"));
 	options = sliding[0];
 	options.keys = WEIR_CAPACITY_MAX + 1;
 	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_ERANGE);

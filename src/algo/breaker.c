@@ -1,0 +1,117 @@
+/*
+ * breaker.c: lets no request pass to a thing that fails, until probes have passed well.
+ *
+ * Closed, all requests pass, and what becomes of them is counted over a window. When of `minimum`
+ * calls or more too many fail or are slow, it opens for `sleep`. Then it is half-open: the next
+ * requests, `probes` at most, find out. All well: closed, and over `ramp` calls come back from 10%
+ * to 100%; one not: open again. health.h has the rest.
+ *
+ * What permits count is calls, whatever a request's cost is.
+ */
+#include "algo/health.h"
+#include "base/error.h"
+
+#define PERMITS_DEFAULT_NS (60 * NS_PER_S)
+
+static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
+                                           {"hystrix", WEIR_PRESET_HYSTRIX},
+                                           {"resilience4j", WEIR_PRESET_RESILIENCE4J},
+                                           {0}};
+
+/* What a preset stands for beside the options that it fills in. */
+static const struct preset {
+	struct weir_health_options options;
+	uint32_t parts;
+	bool finished_only, together, refusals_fail;
+} presets[] = {
+    [WEIR_PRESET_NONE] = {.parts = 10},
+    [WEIR_PRESET_HYSTRIX] = {{.ramp_ns = WEIR_ZERO, .max_concurrent = 10},
+                             .parts = HEALTH_PARTS_MAX, .finished_only = true,
+                             .refusals_fail = true},
+    [WEIR_PRESET_RESILIENCE4J] = {{.calls = 100, .minimum = 100, .slow_ns = 60 * NS_PER_S,
+                                   .sleep_ns = 60 * NS_PER_S, .probes = 10, .ramp_ns = WEIR_ZERO},
+                                  .parts = 10, .together = true},
+};
+
+static const struct weir_health_options *preset(const struct weir_limit_options *options)
+{
+	return &presets[options->health->preset].options;
+}
+
+/* A window is one of time or one of calls. */
+static enum algo_use unless_calls(const struct weir_limit_options *options)
+{
+	return options->health && options->health->calls ? ALGO_REFUSED : ALGO_USED;
+}
+
+static enum algo_use unless_window(const struct weir_limit_options *options)
+{
+	return options->health && options->health->window_ns ? ALGO_REFUSED : ALGO_USED;
+}
+
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
+{
+	const struct weir_health_options *health = options->health;
+	const struct preset *named = &presets[health->preset];
+	uint32_t parts = health->calls ? 0 : named->parts;
+
+	(void)error;
+	limit->health = (struct health_params){
+	    .part_ns = parts ? health->window_ns / parts : 0,
+	    .slow_ns = health->slow_ns,
+	    .sleep_ns = health->sleep_ns,
+	    .ramp_ns = health->ramp_ns,
+	    .timeout_ns = health->permit_timeout_ns,
+	    .parts = parts,
+	    .calls = (uint32_t)health->calls,
+	    .minimum = (uint32_t)u64_min(health->minimum, health->calls ? health->calls : UINT32_MAX),
+	    .failure_percent = health->failure_percent,
+	    .slow_percent = health->slow_percent,
+	    .probes = health->probes,
+	    .max_concurrent = (uint32_t)health->max_concurrent,
+	    .finished_only = parts && named->finished_only,
+	    .together = named->together,
+	    .refusals_fail = named->refusals_fail,
+	};
+	limit->quota = health->max_concurrent ? health->max_concurrent : ALGO_COUNT_MAX;
+	limit->window_ns = health->calls ? 0 : health->window_ns;
+	limit->width = algo_width(1 + health_flight_cells(&limit->health) +
+	                          health_window_cells(&limit->health));
+	return WEIR_OK;
+}
+
+const struct algorithm algorithm_breaker = {
+    .name = "breaker",
+    .id = WEIR_BREAKER,
+    .parameters = {{"preset", ALGO_WORD, ALGO_HEALTH_FIELD(preset), .words = preset_words},
+                   {"window", ALGO_TIME, ALGO_HEALTH_FIELD(window_ns), .min = NS_PER_MS,
+                    .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
+                    .with = "no window of calls"},
+                   {"calls", ALGO_NUMBER, ALGO_HEALTH_FIELD(calls), .min = 1,
+                    .max = HEALTH_CALLS_MAX, .use = unless_window, .with = "no window of time"},
+                   {"minimum", ALGO_NUMBER, ALGO_HEALTH_FIELD(minimum), .min = 1,
+                    .max = 1000000, .otherwise = 20},
+                   {"failure_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(failure_percent), .min = 1,
+                    .max = 100, .otherwise = 50},
+                   {"slow", ALGO_TIME, ALGO_HEALTH_FIELD(slow_ns), .min = 1,
+                    .max = ALGO_PERIOD_MAX_NS},
+                   {"slow_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(slow_percent), .min = 1,
+                    .max = 100, .otherwise = 100},
+                   {"sleep", ALGO_TIME, ALGO_HEALTH_FIELD(sleep_ns), .min = NS_PER_MS,
+                    .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
+                   {"probes", ALGO_NUMBER, ALGO_HEALTH_FIELD(probes), .min = 1,
+                    .max = HEALTH_PROBES_MAX, .otherwise = 1},
+                   {"ramp", ALGO_TIME, ALGO_HEALTH_FIELD(ramp_ns), .max = ALGO_PERIOD_MAX_NS,
+                    .otherwise = ALGO_AS_SLEEP},
+                   {"max_concurrent", ALGO_NUMBER, ALGO_HEALTH_FIELD(max_concurrent), .min = 1,
+                    .max = ALGO_PERMITS_MAX},
+                   {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
+                    .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
+                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+    .rows = ALGO_ROWS_HEALTH,
+    .judges = true,
+    .guesses = true,
+    .preset = preset,
+    .init = init,
+};

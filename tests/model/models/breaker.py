@@ -1,0 +1,258 @@
+"""The health of the thing behind."""
+
+from models.model import DAY_NS, Model
+
+NONE = 2**32  # in flight, where nothing bounds it
+FLIGHT_PARTS = 8  # of a permit's time
+PRESETS = {"none": {"parts": 10}, "hystrix": {"parts": 20, "finished": True, "refusals": True},
+           "resilience4j": {"parts": 10, "together": True}}
+
+
+class Breaker(Model):
+    """breaker: closed, open, half-open, and a ramp back.
+
+    What time does is done when the next call finds it: permits whose time is over have failed at
+    that time, an open breaker goes half-open with the first request after its sleep.
+
+    Permits without a bound are counted together, in parts of an eighth of their time: all of a
+    part are over with the last of them, and their results count if its would.
+
+    A result counts if its permit was given since the phase began. So a window is of one phase.
+
+    What the model saves tells the state, but is not all of it: load takes nothing.
+    """
+
+    draw = None
+
+    def __init__(self, parameters):
+        p = self.p = {**parameters, **PRESETS[parameters["preset"]]}
+        self.most = p.get("max_concurrent", 0)
+        self.quota, self.retry = self.most or NONE, p["retry_ns"]
+        self.timeout = p["permit_timeout_ns"]
+        self.minimum = min(p["minimum"], p.get("calls", p["minimum"]))
+        self.slow = p.get("slow_ns", 0)
+        self.part = None if "calls" in p else p["window_ns"] // p["parts"]
+        self.flights = {}  # until: [permits, until] by part; with a bound a list under None
+        self.begin("closed", 0)
+
+    def begin(self, phase, since):
+        self.phase, self.since = phase, since
+        self.flying = self.good = self.bad = self.slow_probes = 0
+        self.results = []  # (when its call ended, failed, slow)
+
+    def load(self, saved):
+        pass
+
+    # Permits in flight
+
+    def key(self, start):
+        return start if self.most else start // (self.timeout // FLIGHT_PARTS + 1)
+
+    def give_permit(self, now):
+        start = max(now, self.since)
+        until, flight = start + self.timeout, self.flights.setdefault(self.key(start), [0, 0])
+        flight[0], flight[1] = flight[0] + 1, max(flight[1], until)
+        return until
+
+    def in_flight(self):
+        return sum(count for count, _ in self.flights.values())
+
+    def own(self):
+        return sum(count for count, until in self.flights.values()
+                   if until >= self.since + self.timeout)
+
+    # What time does
+
+    def counts(self, start):
+        return start >= self.since and self.phase in ("closed", "ramp", "half_open")
+
+    def settle(self, now):
+        p = self.p
+        if self.phase == "open" and self.since + p["sleep_ns"] + DAY_NS <= now:
+            self.begin("closed", self.since + p["sleep_ns"] + DAY_NS)
+        if self.phase == "half_open" and self.since + self.timeout + DAY_NS <= now:
+            self.begin("closed", self.since + self.timeout + DAY_NS)
+        if self.phase == "ramp" and self.since + p["ramp_ns"] <= now:
+            self.phase = "closed"
+        over = [(until, key) for key, (_, until) in self.flights.items() if until <= now]
+        lost = None
+        for until, key in sorted(over):
+            count, _ = self.flights.pop(key)
+            if not self.counts(until - self.timeout):
+                continue
+            if self.phase == "half_open":
+                lost = min(lost or until, until)
+            else:
+                self.count(now, until, "timeout", self.timeout, count)
+        if self.phase == "half_open" and self.flying > self.own():
+            self.tell(lost or now, "timeout", self.timeout, self.flying - self.own())
+            self.settle(now)
+        elif p.get("finished"):
+            self.judge(now)
+
+    # The window
+
+    def kept(self, now):
+        """The results that may count still, or will."""
+        if self.part is None:
+            return self.results[-self.p["calls"]:]
+        parts = self.p["parts"] + bool(self.p.get("finished"))
+        return [r for r in self.results if (r[0] // self.part + parts) * self.part > now]
+
+    def tally(self, now):
+        seen = self.kept(now)
+        if self.p.get("finished") and self.part:
+            seen = [r for r in seen if r[0] // self.part < now // self.part]
+        return [len(seen), sum(r[1] for r in seen), sum(r[2] for r in seen)]
+
+    def sick(self, calls, failures, slow):
+        return (100 * failures >= self.p["failure_rate"] * calls or
+                bool(self.slow) and 100 * slow >= self.p["slow_rate"] * calls)
+
+    def judge(self, now):
+        tally = self.tally(now)
+        if (self.phase in ("closed", "ramp") and tally[0] >= max(self.minimum, 1)
+                and self.sick(*tally)):
+            self.begin("open", max(now, self.since))
+
+    def count(self, now, ended, outcome, latency, n=1):
+        if outcome == "ignored":
+            return
+        slow = bool(self.slow) and latency > self.slow
+        self.results += n * [(ended, outcome != "success", slow)]
+        self.results = self.kept(now)
+        self.judge(now)
+
+    # Probes
+
+    def used(self):
+        return self.flying + self.good + self.bad
+
+    def tell(self, now, outcome, latency, n=1):
+        together = self.p.get("together")
+        slow = bool(self.slow) and latency > self.slow
+        failed = outcome != "success" or (slow and not together)
+        n = min(n, self.flying)
+        self.flying -= n
+        if outcome == "ignored" or not n:
+            return
+        self.bad, self.good = self.bad + n * failed, self.good + n * (not failed)
+        self.slow_probes += n * slow
+        at = max(now, self.since)
+        if failed and not together:
+            self.begin("open", at)
+        elif self.good + self.bad >= self.p["probes"]:
+            if together and self.sick(self.good + self.bad, self.bad, self.slow_probes):
+                self.begin("open", at)
+            else:
+                self.begin("ramp" if self.p["ramp_ns"] else "closed", at)
+
+    # Calls
+
+    def ask(self, now, takes):
+        """(reason, retry after); a probe is counted only if it passes."""
+        if self.phase == "ramp" and takes:
+            past = max(now - self.since, 0)
+            ramp = self.p["ramp_ns"]
+            if self.draw() >= 2**64 * (ramp + 9 * past) // (10 * ramp):
+                return "breaker_open", self.retry
+        if self.phase == "open" and now < self.since + self.p["sleep_ns"]:
+            return "breaker_open", self.since + self.p["sleep_ns"] - now
+        if self.phase == "half_open" and self.used() >= self.p["probes"]:
+            return "breaker_open", self.retry
+        if self.most and self.in_flight() >= self.most:
+            return "over_limit", min([self.retry, *(u - now for _, u in self.flights.values())])
+        return "ok", 0
+
+    def room(self, phase, used):
+        most = self.most - self.in_flight() if self.most else NONE
+        if phase == "open":
+            return 0
+        return min(most, self.p["probes"] - used) if phase == "half_open" else most
+
+    def call(self, operation, now, cost=1, permit=None, outcome=None, latency_ns=0):
+        self.settle(now)
+        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
+                  "wait_ns": 0}
+        refused = False
+        if operation in ("acquire", "peek"):
+            takes = operation == "acquire" and cost > 0
+            reason, retry = self.ask(now, takes)
+            if reason != "ok":
+                answer.update(allowed=False, reason=reason, retry_after_ns=retry, remaining=0)
+                refused = takes and reason == "over_limit" and self.p.get("refusals")
+            else:
+                probes = self.phase in ("open", "half_open")
+                if takes and probes:
+                    if not self.used():
+                        self.begin("half_open", max(now, self.since))
+                    self.flying += 1
+                phase = "half_open" if probes else self.phase
+                if takes:
+                    until = self.give_permit(now)
+                    if permit is not None:
+                        permit["until_ns"] = until
+                answer["remaining"] = self.room(phase, 0 if self.phase == "open" else self.used())
+        elif operation == "reset":
+            if self.ahead(now):
+                self.flights = {}
+                if self.phase != "closed" or self.kept(now):
+                    self.begin("closed", max(now, self.since + 1))
+        else:
+            answer["allowed"] = self.report(now, cost, permit, outcome or "ignored", latency_ns)
+            self.settle(now)
+        if "remaining" not in answer:
+            answer["remaining"] = self.room(self.phase, self.used())
+        answer["reset_after_ns"] = self.ahead(now)
+        if refused and self.phase in ("closed", "ramp"):
+            self.count(now, now, "failure", 0)
+        return answer
+
+    def report(self, now, cost, permit, outcome, latency):
+        if not permit:
+            for _ in range(cost):
+                if not self.flights:
+                    break
+                until = max(until for _, until in self.flights.values())
+                self.end(now, until, "ignored", 0)
+                self.settle(now)
+            return True
+        return cost > 0 and self.end(now, permit["until_ns"], outcome, latency)
+
+    def end(self, now, until, outcome, latency):
+        start = until - self.timeout
+        flight = self.flights.get(self.key(start))
+        if until <= now or not flight or flight[1] < until:
+            return False
+        flight[0] -= 1
+        if not flight[0]:
+            del self.flights[self.key(start)]
+        latency = latency or max(now - start, 0)
+        if self.counts(start):
+            if self.phase == "half_open":
+                self.tell(now, outcome, latency)
+            else:
+                self.count(now, now, outcome, latency)
+        return True
+
+    def ahead(self, now):
+        ends = [until - now for _, until in self.flights.values()]
+        kept = self.kept(now)
+        if kept:
+            parts = self.p["parts"] + bool(self.p.get("finished"))
+            ends.append(DAY_NS if self.part is None else
+                        (max(r[0] for r in kept) // self.part + parts) * self.part - now)
+        phase_end = {"closed": now, "ramp": self.since + self.p["ramp_ns"],
+                     "open": self.since + self.p["sleep_ns"] + DAY_NS,
+                     "half_open": self.since + self.timeout + DAY_NS}[self.phase]
+        return max(0, phase_end - now, *ends)
+
+    def save(self, now):
+        calls, failures, slow = self.tally(now)
+        if self.phase == "closed" and not calls and not self.in_flight():
+            return None
+        return {"phase": self.phase,
+                **({"since_ns": self.since} if self.phase != "closed" else {}),
+                **({"probes": {"flying": self.flying, "good": self.good, "bad": self.bad,
+                               "slow": self.slow_probes}} if self.phase == "half_open" else {}),
+                "in_flight": self.in_flight(), "calls": calls, "failures": failures, "slow": slow}

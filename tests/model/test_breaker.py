@@ -1,0 +1,299 @@
+"""Breakers: the library against the model over random histories, and the traps by name."""
+
+import ctypes
+
+import models
+import pytest
+import weir
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NOW = 1_700_000_000_123_456_789
+S = 10**9
+OUTCOMES = ["success", "failure", "timeout", "ignored"]
+PRESETS = ["none", "hystrix", "resilience4j"]
+DEFAULTS = {
+    "none": {"minimum": 20, "failure_rate": 50, "slow_rate": 100, "sleep_ns": 5 * S, "probes": 1,
+             "permit_timeout_ns": 60 * S},
+    "hystrix": {"ramp_ns": 0, "max_concurrent": 10},
+    "resilience4j": {"calls": 100, "minimum": 100, "slow_ns": 60 * S, "sleep_ns": 60 * S,
+                     "probes": 10, "ramp_ns": 0},
+}
+FIELDS = {"failure_rate": "failure_percent", "slow_rate": "slow_percent"}
+
+
+class Permit(ctypes.Structure):
+    _fields_ = [(name, weir.U64) for name in ("id", "until_ns", "cost", "reserved")]
+
+
+lib = weir.lib
+lib.weir_limiter_acquire_permit.argtypes = [
+    ctypes.c_void_p, weir.U64, weir.U64, ctypes.POINTER(weir.RawDecision), ctypes.POINTER(Permit)]
+lib.weir_limiter_refund_permit.argtypes = [
+    ctypes.c_void_p, ctypes.POINTER(Permit), weir.U64, ctypes.POINTER(weir.RawDecision)]
+lib.weir_limiter_report.argtypes = [
+    ctypes.c_void_p, ctypes.POINTER(Permit), ctypes.c_int, weir.U64, weir.U64]
+
+
+def breaker(preset="none", retry_ns=S, **given):
+    """The limiter, and the model of the same parameters, defaults filled in."""
+    health = weir.HealthOptions(preset=PRESETS.index(preset))
+    for name, value in given.items():
+        setattr(health, FIELDS.get(name, name), value or weir.ZERO)
+    limiter = weir.Limiter(weir.options(weir.BREAKER, retry_ns=retry_ns,
+                                        health=ctypes.pointer(health)))
+    full = {**DEFAULTS["none"], **DEFAULTS[preset], **given}
+    if "window_ns" in given:
+        full.pop("calls", None)
+    elif "calls" not in full:
+        full["window_ns"] = 10 * S
+    full.setdefault("ramp_ns", full["sleep_ns"])
+    return limiter, models.Breaker({"preset": preset, "retry_ns": retry_ns, **full})
+
+
+class Both:
+    """The library and the model, asked the same and compared."""
+
+    def __init__(self, *args, seed=5, **others):
+        self.limiter, self.model = breaker(*args, **others)
+        self.now, self.permits = NOW, []
+        weir.lib.weir_seed(seed)
+        self.model.draw = models.splitmix64(seed)
+
+    def acquire(self, after=0):
+        self.now += after
+        raw, permit = weir.RawDecision(), Permit()
+        assert lib.weir_limiter_acquire_permit(
+            self.limiter.handle, 1, self.now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        known = {"id": 1}
+        expected = self.model.call("acquire", self.now, 1, known)
+        assert weir._plain(raw) == expected
+        assert permit.until_ns == known.get("until_ns", 0)
+        if raw.allowed:
+            self.permits.append((permit, known))
+        return raw.allowed
+
+    def peek(self):
+        found = self.limiter.call("peek", self.now)
+        assert found == self.model.call("peek", self.now)
+        return found
+
+    def report(self, outcome="success", which=0, latency=0, after=0, keep=False):
+        """Whether the permit was held."""
+        self.now += after
+        permit, known = self.permits[which] if keep else self.permits.pop(which)
+        status = lib.weir_limiter_report(
+            self.limiter.handle, ctypes.byref(permit), OUTCOMES.index(outcome), latency, self.now)
+        expected = self.model.call("report", self.now, 1, known, outcome=outcome,
+                                   latency_ns=latency)
+        assert status == (weir.OK if expected["allowed"] else weir.ENOTFOUND)
+        return status == weir.OK
+
+    def refund(self, which=0):
+        permit, known = self.permits.pop(which)
+        raw = weir.RawDecision()
+        lib.weir_limiter_refund_permit(self.limiter.handle, ctypes.byref(permit), self.now,
+                                       ctypes.byref(raw))
+        assert weir._plain(raw) == self.model.call("refund", self.now, 1, known)
+
+    def reset(self):
+        assert self.limiter.call("reset", self.now) == self.model.call("reset", self.now)
+
+    def calls(self, n, outcome):
+        for _ in range(n):
+            assert self.acquire()
+            assert self.report(outcome, -1)
+
+    def open(self):
+        self.calls(self.model.minimum, "failure")
+        assert self.model.phase == "open"
+        return self
+
+
+@st.composite
+def parameters(draw):
+    preset = draw(st.sampled_from(PRESETS))
+    some = {
+        "minimum": st.integers(1, 8), "failure_rate": st.integers(1, 100),
+        "slow_ns": st.integers(1, 3 * S), "slow_rate": st.integers(1, 100),
+        "sleep_ns": st.integers(10**6, 20 * S), "probes": st.integers(1, 5),
+        "ramp_ns": st.integers(0, 10 * S), "max_concurrent": st.integers(1, 5),
+        "permit_timeout_ns": st.integers(10**6, 40 * S)}
+    window = draw(st.sampled_from([{}, {"window_ns": st.integers(10**6, 30 * S)},
+                                   {"calls": st.integers(1, 40)}]))
+    chosen = draw(st.sets(st.sampled_from(sorted(some))))
+    given = {name: draw({**some, **window}[name]) for name in [*sorted(chosen), *window]}
+    given.setdefault("minimum", draw(st.integers(1, 8)))
+    return preset, given
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_random_histories(data):
+    preset, given_parameters = data.draw(parameters())
+    both = Both(preset, seed=data.draw(st.integers(0, 2**64 - 1)), **given_parameters)
+    p = both.model.p
+    steps = st.sampled_from([0, 0, 0, 1, 10**6, S, p["sleep_ns"] - 1, p["sleep_ns"],
+                             p["ramp_ns"] // 2, both.model.timeout, both.model.timeout // 8,
+                             p.get("window_ns", S) // 10, 2 * models.DAY_NS]) | st.integers(0, 9 * S)
+    bad = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
+    for _ in range(data.draw(st.integers(1, 60))):
+        both.now += data.draw(steps)
+        what = data.draw(st.sampled_from(["acquire"] * 5 + ["report"] * 4 + ["peek", "refund",
+                                                                            "reset"]))
+        if what in ("report", "refund") and not both.permits:
+            what = "acquire"
+        which = data.draw(st.integers(0, max(len(both.permits) - 1, 0)))
+        if what == "report":
+            failed = data.draw(st.floats(0, 1)) < bad
+            outcome = data.draw(st.sampled_from(OUTCOMES[1:] if failed else ["success"]))
+            both.report(outcome, which, data.draw(st.sampled_from([0, 1, S, 2 * S])))
+        elif what == "refund":
+            both.refund(which)
+        elif what == "reset":
+            both.reset()
+            both.permits.clear()
+        elif what == "peek":
+            both.peek()
+        else:
+            both.acquire()
+
+
+def test_presets_have_the_defaults_of_what_they_are_named_after():
+    hystrix, resilience4j = Both("hystrix"), Both("resilience4j")
+    assert hystrix.peek()["quota"] == 10
+    hystrix.calls(19, "failure")
+    hystrix.now += S
+    assert hystrix.peek()["allowed"]
+    hystrix.calls(1, "failure")
+    assert hystrix.model.phase == "closed"  # the part of now does not count yet
+    assert not hystrix.acquire(after=S // 2)
+    resilience4j.calls(99, "failure")
+    resilience4j.calls(1, "success")
+    assert resilience4j.model.phase == "open"
+    assert resilience4j.peek()["retry_after_ns"] == 60 * S
+
+
+def test_half_open_is_not_stuck_after_an_ignored_probe():
+    both = Both(ramp_ns=0).open()
+    assert both.acquire(after=5 * S) and not both.acquire()
+    both.report("ignored")
+    assert both.acquire() and both.report("success")
+    assert both.model.phase == "closed"
+
+
+def test_half_open_is_not_stuck_after_a_lost_probe():
+    both = Both().open()
+    assert both.acquire(after=5 * S)
+    assert not both.acquire(after=60 * S - 1)
+    assert not both.acquire(after=1)  # it counts as failed: open again, since then
+    assert both.acquire(after=5 * S)
+
+
+def test_half_open_with_sparse_traffic_closes():
+    both = Both(probes=3, ramp_ns=0).open()
+    for _ in range(3):
+        assert both.acquire(after=3600 * S)
+        both.report("success", after=S)
+    assert both.model.phase == "closed"
+
+
+def test_a_lost_probe_of_sparse_traffic_costs_no_further_denial():
+    both = Both().open()
+    assert both.acquire(after=3600 * S)
+    assert both.acquire(after=3600 * S)  # it opened again when the probe's time was over
+
+
+def test_minimum_calls_above_permitted_probes_does_not_keep_it_half_open():
+    both = Both("resilience4j", probes=2, minimum=50)
+    both.calls(50, "failure")
+    assert both.acquire(after=60 * S) and both.acquire() and not both.acquire()
+    both.report("success")
+    both.report("success")
+    assert both.model.phase == "closed"
+
+
+def test_late_success_does_not_close_a_breaker_that_has_opened_again():
+    both = Both(probes=2).open()
+    assert both.acquire(after=5 * S) and both.acquire()
+    both.report("failure")
+    assert both.model.phase == "open"
+    assert both.report("success")  # its permit was held, and says nothing
+    assert both.model.phase == "open"
+    assert both.acquire(after=5 * S)
+    assert both.model.phase == "half_open"
+
+
+def test_results_from_before_a_transition_do_not_count_after_it():
+    both = Both(minimum=1, ramp_ns=0)
+    for _ in range(5):
+        assert both.acquire()
+    both.report("failure")
+    assert both.acquire(after=5 * S)
+    both.report("success", -1)
+    assert both.model.phase == "closed"
+    for _ in range(4):
+        assert both.report("failure")
+    assert both.acquire()
+
+
+def test_hung_calls_are_seen_by_a_breaker_that_counts_on_completion():
+    both = Both()
+    for _ in range(20):
+        assert both.acquire()
+    assert not both.acquire(after=60 * S)
+
+
+def test_its_own_refusals_are_no_failures():
+    both = Both(ramp_ns=0).open()
+    for _ in range(100):
+        assert not both.acquire()
+    assert both.acquire(after=5 * S)
+    both.report("success")
+    assert both.model.phase == "closed" and both.acquire()
+
+
+def test_probe_limit_holds_and_a_refunded_probe_is_free_again():
+    """As when a later rule refuses the request that would have been the probe."""
+    both = Both().open()
+    assert both.acquire(after=5 * S) and not both.acquire()
+    both.refund()
+    assert both.acquire()
+
+
+def test_after_closing_calls_come_back_bit_by_bit():
+    both = Both().open()
+    assert both.acquire(after=5 * S)
+    both.report("success")
+    passed = []
+    for _ in range(5):
+        passed.append(sum(both.acquire(after=10**6) for _ in range(1000)))
+        while both.permits:
+            both.report("success")
+    assert sorted(passed) == passed and passed[0] < 300 and passed[-1] > 800
+    assert both.acquire(after=S) and both.model.phase == "closed"
+
+
+def test_a_bulkhead_takes_back_what_is_lost():
+    both = Both(max_concurrent=3)
+    assert [both.acquire(after=S) for _ in range(4)] == [True, True, True, False]
+    assert both.peek()["reason"] == "over_limit"
+    both.report("success")
+    assert both.acquire() and not both.acquire()
+    both.now += 59 * S - 2 * S
+    assert not both.acquire() and both.acquire(after=S)
+
+
+def test_a_permit_that_is_reported_late_says_nothing():
+    both = Both(minimum=1)
+    assert both.acquire()
+    assert not both.report("success", after=60 * S)
+    assert not both.acquire()
+
+
+@pytest.mark.parametrize("changes", [{"window_ns": S, "calls": 5}, {"calls": 1001}, {"probes": 101},
+                                     {"failure_percent": 101}, {"sleep_ns": 1}, {"preset": 3}])
+def test_impossible_parameters_are_refused(changes):
+    health = weir.HealthOptions(**changes)
+    with pytest.raises(weir.WeirError):
+        weir.Limiter(weir.options(weir.BREAKER, health=ctypes.pointer(health)))
