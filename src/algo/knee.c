@@ -159,17 +159,19 @@ static void end_full(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee), waits = measured->waits, since, moved;
 
-	if (2 * (measured->flying - (int64_t)knee->knee) >= root && 4 * waits < root) {
-		knee->knee = (uint32_t)u64_min((uint64_t)measured->flying, ADAPTIVE_LIMIT_MAX * ONE);
-		knee->streak = longer(knee->streak);
-		knee->since += SELDOM / 4;
-	} else {
-		moved = measured->flying - (waits > 0 ? waits : 0) - (int64_t)knee->knee;
-		moved = part(knee, moved, measured->noise);
+	if (4 * waits >= root) {
+		moved = part(knee, measured->flying - waits - (int64_t)knee->knee, measured->noise);
 		move(knee, moved);
 		knee->streak = 0;
 		since = knee->since - moved * SELDOM / root;
 		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, SELDOM);
+	} else if (2 * (measured->flying - (int64_t)knee->knee) < root) {
+		move(knee, root / 2);
+		knee->streak = 0;
+	} else {
+		knee->knee = (uint32_t)u64_min((uint64_t)measured->flying, ADAPTIVE_LIMIT_MAX * ONE);
+		knee->streak = longer(knee->streak);
+		knee->since += SELDOM / 4;
 	}
 	knee->since++;
 	if (knee->since >= knee->wait) {

@@ -133,15 +133,18 @@ class Knee:
 
     def full(self, n, waits, noise):
         root = self.root()
-        if 2 * (n - self.knee) >= root and 4 * waits < root:
-            self.knee = min(n, LIMIT_MAX * ONE)
-            self.streak = min(self.streak + 1, STREAK_MAX)
-            self.since += SELDOM // 4
-        else:
-            moved = self.part(n - max(waits, 0) - self.knee, noise)
+        if 4 * waits >= root:
+            moved = self.part(n - waits - self.knee, noise)
             self.move(moved)
             self.streak = 0
             self.since = clamp(self.since - divide(moved * SELDOM, root), 0, SELDOM)
+        elif 2 * (n - self.knee) < root:
+            self.move(root // 2)
+            self.streak = 0
+        else:
+            self.knee = min(n, LIMIT_MAX * ONE)
+            self.streak = min(self.streak + 1, STREAK_MAX)
+            self.since += SELDOM // 4
         self.since += 1
         if self.since >= self.wait:
             self.phase, self.streak = PROBE, 0

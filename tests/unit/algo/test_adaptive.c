@@ -173,10 +173,10 @@ static void it_does_not_grow_without_load(void **unused)
 	serve(server, MANY * WINDOW);
 	assert_int_equal(most, least);
 	assert_int_equal(most, 24); /* as in the beginning: 20 and its root */
-	server.load = 60;
+	server.load = 60;           /* which scatters by its root */
 	serve(server, 20 * WINDOW);
 	serve(server, MANY * WINDOW);
-	assert_in_range(most, 60, 80);
+	assert_in_range(most, 75, 100);
 }
 
 static void it_does_not_grow_without_end_at_light_overload(void **unused)
