@@ -265,7 +265,11 @@ def test_a_permit_works_at_every_server(servers, limit, program):
 
 def commands_about_secret(redis):
     """Of which a server says one each time that it looks."""
-    return redis.client.info("commandstats").get("cmdstat_set", {}).get("calls", 0)
+    return calls_of(redis, "set")
+
+
+def calls_of(redis, command):
+    return redis.client.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
 
 
 def test_a_redis_that_forgets_is_told_the_secret_again(servers):
@@ -281,7 +285,7 @@ def test_a_redis_that_forgets_is_told_the_secret_again(servers):
 def test_another_value_in_the_place_of_the_secret_is_told_and_left_alone(servers, serve, kind):
     """Until it is deleted each server keeps to its own permits; no line repeats it."""
     redis, [one] = servers(1)
-    until(lambda: redis.client.get("weir:secret"), "the secret")
+    until(lambda: calls_of(redis, "pexpire"), "the secret to be there, and its lifetime to be renewed")
     redis.client.delete("weir:secret")
     value = {"text": "hunter2", "digits": "z" * 32}.get(kind)
     if value:
