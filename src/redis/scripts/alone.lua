@@ -2,4 +2,4 @@
 -- is cheap, but making one, as each call of a script does, costs as much as a command.
 values = values or call('MGET', unpack(keys))
 values[noted] = now
-local first, last, dry = 1, key_count, false
+local first, last, dry, ahead = 1, key_count, false, true

@@ -82,7 +82,7 @@ function kinds.bucket(a, first, last, dry)
     -- helpers
     for _, i in ipairs(rest) do
       local old = values[i]
-      if old == nil then
+      if not ahead then -- a key may have come before in this run
         old = read(i)
       end
       if old and sub(old, 1, length) ~= head then

@@ -69,7 +69,7 @@ function kinds.window(a, first, last, dry)
     end
     for _, i in ipairs(rest) do
       local old, count, kept = values[i], 0, false
-      if old == nil then
+      if not ahead then -- a key may have come before in this run
         old = read(i)
       end
       granted = wanted

@@ -364,6 +364,32 @@ static void a_permit_gives_back_once_and_in_one_call(void **state)
 	algo_limit_free(&mark);
 }
 
+/* Of two connections, more than there is in one call. */
+static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+		struct redis_step steps[2];
+		unsigned alone = 0, both = 0;
+
+		while (take(limit, "key", 1)->allowed)
+			alone++;
+		freeReplyObject(real_do(&real, "DEL key"));
+		for (size_t k = 0; k < 2; k++)
+			steps[k] = (struct redis_step){.limit = limit,
+			                               .key = SLICE("key"),
+			                               .call = {.op = ALGO_ACQUIRE, .cost = 1},
+			                               .repeat = 20,
+			                               .at = now()};
+		real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+		for (size_t k = 0; k < 40; k++)
+			both += ends[k / 20].outcomes[k % 20].allowed;
+		assert_int_equal(both, alone);
+		freeReplyObject(real_do(&real, "DEL key"));
+	}
+}
+
 /* The bounds that are sent are of our clock, but Redis's counts. */
 static void a_clock_ten_seconds_apart_is_put_right(void **state)
 {
@@ -596,6 +622,7 @@ int main(void)
 	    cmocka_unit_test(a_refund_takes_from_no_slot_that_is_over),
 	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
 	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
+	    cmocka_unit_test(a_key_that_comes_twice_in_a_call_is_granted_once),
 	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
 	    cmocka_unit_test(no_key_is_used_that_is_not_declared),
 	    cmocka_unit_test(an_ordinary_key_takes_160_bytes_at_most),
