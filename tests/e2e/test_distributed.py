@@ -399,7 +399,7 @@ def test_a_server_that_stops_gives_back_what_it_took_in_advance(servers, limit):
 
 def test_a_server_that_stops_answers_what_is_at_redis(servers):
     redis, [server] = servers(1, "limits: { ten: { algorithm: fixed_window, rate: 10/year, "
-                                 "on_store_failure: closed } }\nstore_timeout: 3s\n")
+                                 "on_store_failure: closed } }\nstore_timeout: 2s\n")
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "ten", "k")[0] == 1
         with redis.hung():
