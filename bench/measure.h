@@ -97,6 +97,14 @@ static inline int measure_ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Sorts them. */
+static inline void measure_print_median(const char *name, double ns[MEASURE_ROUNDS])
+{
+	qsort(ns, MEASURE_ROUNDS, sizeof *ns, measure_ascending);
+	printf("%s %.2f ns\n", name, ns[MEASURE_ROUNDS / 2]);
+	fflush(stdout);
+}
+
 /* Runs `measure`, which returns nanoseconds per operation, and prints the median. */
 static inline void measure_print(const char *name, double (*measure)(void *), void *context)
 {
@@ -104,9 +112,7 @@ static inline void measure_print(const char *name, double (*measure)(void *), vo
 
 	for (int round = 0; round < MEASURE_ROUNDS; round++)
 		ns[round] = measure(context);
-	qsort(ns, MEASURE_ROUNDS, sizeof *ns, measure_ascending);
-	printf("%s %.2f ns\n", name, ns[MEASURE_ROUNDS / 2]);
-	fflush(stdout);
+	measure_print_median(name, ns);
 }
 
 #endif
