@@ -98,7 +98,8 @@ void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const stru
 
 		if (!flies(cell, row->tag))
 			continue;
-		if (ahead_ns <= 0) {
+		/* Or a clock that was set back since has put it too far ahead. */
+		if (ahead_ns <= 0 || ahead_ns > (int64_t)(params->timeout_ns + ALGO_SKEW_NS)) {
 			look->overdue = i;
 			continue;
 		}

@@ -141,9 +141,10 @@ static void look_settled(struct watch *watch)
 			if (n == 0 || !health_counts(&after, until_ns - params->timeout_ns))
 				continue;
 			if (after.phase == HEALTH_HALF_OPEN)
-				watch->lost_ns = watch->lost_ns ? u64_min(watch->lost_ns, until_ns) : until_ns;
+				watch->lost_ns = u64_min(watch->lost_ns ? watch->lost_ns : watch->now_ns, until_ns);
 			else
-				count(watch, (struct health_ends){timed_out(watch), n, until_ns});
+				count(watch, (struct health_ends){timed_out(watch), n,
+				                                  u64_min(until_ns, watch->now_ns)});
 		} else if (after.phase == HEALTH_HALF_OPEN && after.flying > watch->seen.own) {
 			health_tell(params, &after, timed_out(watch),
 			            after.flying - (unsigned)watch->seen.own,

@@ -284,6 +284,13 @@ def test_a_bulkhead_takes_back_what_is_lost():
     assert not both.acquire() and both.acquire(after=S)
 
 
+def test_a_clock_that_was_set_back_locks_no_bulkhead():
+    limiter, _ = breaker(max_concurrent=1)
+    assert limiter.call("acquire", NOW)["allowed"]
+    assert not limiter.call("acquire", NOW - 3600 * S)["allowed"]
+    assert limiter.call("acquire", NOW - 30 * models.DAY_NS)["allowed"]
+
+
 def test_a_permit_that_is_reported_late_says_nothing():
     both = Both(minimum=1)
     assert both.acquire()
