@@ -248,6 +248,17 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
 
 
+def test_the_settings_that_need_a_restart_are_those_of_the_server():
+    source = (ROOT / "src/server/server.c").read_text()
+    table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("say_what_needs_a_restart("):], re.S)[1]
+    in_code = re.findall(r'\{"([\w.]+)",', table)
+    assert "store_timeout" in in_code
+    for document, part in (("docs/operations.md", r"These settings of the file change with a restart only[^.:]*(.*?)\n\n"),
+                           ("docs/rules.md", r"the old rules asked for\.(.*?) change with a restart only\.")):
+        told = re.search(part, (ROOT / document).read_text(), re.S)[1]
+        assert set(re.findall(r"`([\w.]+)`", told)) == set(in_code), document
+
+
 def test_the_design_tells_what_each_error_of_redis_means():
     source = (ROOT / "src/redis/call.c").read_text()
     means = {"SCRIPT": "the script has to be loaded", "MOVED": "another node has the slot",
