@@ -21,7 +21,7 @@ static const struct {
     {"lint", command_lint, "[--strict] [--to yaml] FILE...|-c FILE...",
      "check rule files, or print one as YAML"},
     {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
-     "get one decision from a server"},
+     "get one decision from a server; ADDR is its RESP address, 127.0.0.1:6380 if left out"},
     {"store", command_store, "check|dump FILE, repair [--owner USER] [--group GROUP] FILE",
      "look into a table's file, or mend it"},
     {"simulate", command_simulate,
