@@ -29,11 +29,33 @@ static bool are_apart(const struct rules_value *a, const struct rules_value *b)
 	return is_number && (range.last < a->numbers.first || range.first > a->numbers.last);
 }
 
+static bool same_value(const struct rules_value *a, const struct rules_value *b)
+{
+	return a->test == b->test && slice_equal(a->text, b->text);
+}
+
+/* Whether `names` has each value of `values`, in the same words. */
+static bool has_all(const struct rules_condition *names, const struct rules_condition *values,
+                    size_t *work)
+{
+	for (size_t i = 0; i < values->value_count; i++) {
+		bool found = false;
+
+		for (size_t j = 0; j < names->value_count && !found && ++*work <= WORK_MAX; j++)
+			found = same_value(&values->values[i], &names->values[j]);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 /* Two conditions on one attribute of which no value meets both. */
 static bool exclude(const struct rules_condition *a, const struct rules_condition *b, size_t *work)
 {
-	if (a->negated || b->negated || strcmp(a->attribute, b->attribute) != 0)
+	if ((a->negated && b->negated) || strcmp(a->attribute, b->attribute) != 0)
 		return false;
+	if (a->negated || b->negated)
+		return a->negated ? has_all(a, b, work) : has_all(b, a, work);
 	for (size_t i = 0; i < a->value_count; i++)
 		for (size_t j = 0; j < b->value_count; j++)
 			if (++*work > WORK_MAX || !are_apart(&a->values[i], &b->values[j]))
@@ -69,8 +91,7 @@ static bool same_condition(const struct rules_condition *a, const struct rules_c
 	    strcmp(a->attribute, b->attribute) != 0)
 		return false;
 	for (size_t i = 0; i < a->value_count; i++)
-		if (++*work > WORK_MAX || a->values[i].test != b->values[i].test ||
-		    !slice_equal(a->values[i].text, b->values[i].text))
+		if (++*work > WORK_MAX || !same_value(&a->values[i], &b->values[i]))
 			return false;
 	return true;
 }
@@ -116,8 +137,10 @@ int rules_warn_of_unmet(struct weir_config *config)
 
 		if (never)
 			status = remark_add(config, REMARK_WARNING(rule->file, never->line, never->column),
-			                    "expected conditions that a request can meet, found ones that "
-			                    "exclude each other in rule \"%s\"",
+			                    "expected conditions that a request can meet, found %s in rule "
+			                    "\"%s\"",
+			                    is_nothing(never) ? "one that no value meets"
+			                                      : "ones that exclude each other",
 			                    rule->name);
 		else if (config->order == RULES_FIRST && (first = answered_before(config, i, &work)))
 			status = remark_add(config, REMARK_WARNING(rule->file, rule->line, rule->column),

@@ -283,8 +283,8 @@ static void rules_that_decide_nothing_are_warned_of(void **state)
 	                    "rule : [direct] [_d=1] [] [result=2; return=9]",
 	                    "2:25: warning: expected conditions that a request can meet, found ones "
 	                    "that exclude each other in rule \"1\"\n"
-	                    "5:18: warning: expected conditions that a request can meet, found ones "
-	                    "that exclude each other in rule \"4\"\n"
+	                    "5:18: warning: expected conditions that a request can meet, found one that "
+	                    "no value meets in rule \"4\"\n"
 	                    "7:63: warning: expected rule \"6\" to be asked, found \"5\" before it, "
 	                    "which answers all that it is about\n"
 	                    "9:18: warning: expected conditions, found none: the rule applies to every "
@@ -293,6 +293,21 @@ static void rules_that_decide_nothing_are_warned_of(void **state)
 	                    "condition sees it\n"
 	                    "10:45: warning: expected rule \"9\" to be asked, found \"8\" before it, "
 	                    "which answers all that it is about\n");
+}
+
+static void conditions_that_take_away_what_others_ask_for_are_warned_of(void **state)
+{
+	(void)state;
+	assert_rule_remarks("rule : [direct] [a=1,x; a!=x,y,1] [] [result=2; return=1]\n"
+	                    "rule : [direct] [a!=10.0.0.0/8; a=10.0.0.0/8] [] [result=2; return=2]\n"
+	                    "rule : [direct] [a=1,2; a!=1] [] [result=2; return=3]\n"
+	                    "rule : [direct] [a=1; b!=1] [] [result=2; return=4]\n"
+	                    "rule : [direct] [a=+; a!=1] [] [result=2; return=5]\n"
+	                    "rule : [direct] [a!=1; a!=1] [] [result=2; return=6]",
+	                    "2:25: warning: expected conditions that a request can meet, found ones "
+	                    "that exclude each other in rule \"1\"\n"
+	                    "3:33: warning: expected conditions that a request can meet, found ones "
+	                    "that exclude each other in rule \"2\"\n");
 }
 
 /* `condition` of a rule has this warning, whose column is that of `value`. */
@@ -556,6 +571,7 @@ int main(void)
 	    cmocka_unit_test(thresholds_are_checked),
 	    cmocka_unit_test(codes_are_unique),
 	    cmocka_unit_test(rules_that_decide_nothing_are_warned_of),
+	    cmocka_unit_test(conditions_that_take_away_what_others_ask_for_are_warned_of),
 	    cmocka_unit_test(texts_that_are_surely_slips_are_warned_of),
 	    cmocka_unit_test(a_mistake_has_one_error_and_none_that_follows_from_it),
 	    cmocka_unit_test(a_file_without_rules_is_warned_of),
