@@ -132,9 +132,7 @@ static int ask(const char *server, const struct buffer *request, const char *lim
 	case READ_ERROR:
 		return command_fail("ask", "%s", answer.text + 1);
 	case READ_NONSENSE:
-		return command_fail("ask",
-		                    "--server: expected the RESP address of a Weir server (not that of HTTP), "
-		                    "found something else at %s",
+		return command_fail("ask", "--server: expected Weir's RESP address, not HTTP's; found %s",
 		                    server);
 	case READ_NOTHING:
 		break;

@@ -154,7 +154,7 @@ def test_ask_exits_2_on_an_error(server, key):
     assert ask(server, "login").returncode == 2
     assert weir("ask", "login", "k", "--server", "127.0.0.1:1").returncode == 2
     of_http = weir("ask", "login", "k", "--server", f"127.0.0.1:{server.http}")
-    assert of_http.returncode == 2 and "expected the RESP address" in of_http.stderr
+    assert of_http.returncode == 2 and "expected Weir's RESP address" in of_http.stderr
 
 
 HOSTILE = b"\x1b]0;owned\x07\x1b[2J\x9b1m\xff\r"
