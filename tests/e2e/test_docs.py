@@ -216,6 +216,22 @@ def test_conditions_of_koala_are_read_as_is_told(tmp_path):
         assert ": error: expected a range such as 1-5" in line
 
 
+def test_other_lines_of_a_dictionary_of_koala_are_words_as_is_told(tmp_path):
+    text = (ROOT / "docs/koala.md").read_text()
+    words = re.findall("`(.*?)`", re.search(r"meaning\. (.*?) are words there", text, re.S)[1])
+    assert len(words) == 6
+    (tmp_path / "dict").write_text("\n".join([*words, "10.0.24.*"]))
+    path = tmp_path / "rules.conf"
+    path.write_text("[dicts]\ndict : dict\n[rules]\nrule : [direct] [a @ dict] [] [result=2; return=2]\n"
+                    "[result]\n0:{}\n1:{}\n2:{}\n")
+    server = Server("-c", path, directory=tmp_path)
+    with Wire(server.resp) as wire:
+        for value, is_in in [*((word, True) for word in words), ("10.0.24.9", True), ("10.1.2.3", False),
+                             ("3", False), ("6", False), ("y", False)]:
+            assert wire.command("WEIR.CHECK", "a", value)[0] == (not is_in), value
+    assert server.stop() == 0
+
+
 def test_the_policy_of_koala_is_as_shown():
     [shown] = blocks("docs/koala.md", "json")
     server = Server("-c", ROOT / "examples/koala.conf")
