@@ -330,7 +330,8 @@ static enum http1_result feed(struct http1_reader *reader, struct slice data, si
 		return HTTP1_MORE;
 	data.len = end;
 	code = execute(reader, data, arena, &at);
-	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && is_raw(*at)) {
+	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && at < data.data + end &&
+	    is_raw(*at)) {
 		begin(reader); /* nothing behind the request line has been read */
 		reader->raw = true;
 		code = execute(reader, data, arena, &at);

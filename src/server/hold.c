@@ -333,7 +333,7 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 	count_held(worker); /* now that nothing of theirs is taken any more */
 }
 
-uint64_t hold_run(struct worker *worker)
+void hold_run(struct worker *worker)
 {
 	uint64_t now_ns = worker->holds.count > 0 ? os_monotonic_ns() : 0;
 	struct heap_node *first;
@@ -346,6 +346,12 @@ uint64_t hold_run(struct worker *worker)
 		else
 			held->kind->due(worker, held, now_ns);
 	}
+}
+
+uint64_t hold_due(const struct worker *worker)
+{
+	const struct heap_node *first = heap_first(&worker->holds);
+
 	return first && first->due != HOLD_NEVER ? first->due : 0;
 }
 

@@ -77,8 +77,10 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work,
  */
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
 
-/** Does what is due. Returns when the next is; 0: nothing is. */
-uint64_t hold_run(struct worker *worker);
+/** Does what is due. */
+void hold_run(struct worker *worker);
+/** When the next is due; 0: nothing is. */
+uint64_t hold_due(const struct worker *worker);
 
 /**
  * The client is gone, or is to be let go: its works end without an answer. What they took

@@ -340,12 +340,14 @@ static void on_turn(void *context)
 		lanes_stop(&worker->lanes);
 	}
 	stream_run(worker);
-	due_ns = earlier(hold_run(worker), worker->poll_ns);
+	hold_run(worker);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
 		later_resume_ready(worker);
 		lanes_flush(&worker->lanes);
 	}
+	/* By now all that waits is there: a store that is away has told at once. */
+	due_ns = earlier(hold_due(worker), worker->poll_ns);
 	crowd_let_in(worker);
 	if (stops)
 		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);

@@ -352,6 +352,7 @@ def test_a_master_that_dies_under_load_grants_no_more_than_it_had_not_passed_on(
     lost = keys_at(cluster.slots_of(dying)[0], "k", 10)
     keys = lost + [f"any-{number}" for number in range(50)]
     slots = set(cluster.slots_of(dying))
+    dying.pass_on(lost[0])  # its replica follows it by now
     with Load(servers, keys, "many") as load:
         load.go_on(10)
         dying.stop()

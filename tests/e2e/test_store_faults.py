@@ -222,6 +222,19 @@ def test_a_dead_redis_costs_one_timeout_and_not_one_a_request(start_redis, serve
     until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be back")
 
 
+def test_a_short_wait_is_short_while_redis_is_away(start_redis, serve, key):
+    redis = start_redis()
+    server = serve("--threads", "1", config=configuration(redis.url, timeout="1s"))
+    until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
+    with redis.hung(), Wire(server.resp) as wire:
+        while wire.command("WEIR.ACQUIRE", "places", key)[0]:
+            pass
+        waits = sorted(server.post("/v1/acquire", {"limit": "places", "key": key, "wait_ms": 10}).json["wait_ms"]
+                       for _ in range(15))
+    # They ended with the loop's next look at its timeouts, up to half a second later.
+    assert waits[0] >= 10 and waits[7] < 200, waits
+
+
 def test_what_waits_for_redis_is_given_up_when_its_client_leaves(start_redis, serve, key):
     redis = start_redis()
     server = serve(config=configuration(redis.url, timeout="1m"))

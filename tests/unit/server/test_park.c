@@ -23,7 +23,8 @@
 #include "../failing.h"
 #include "loopback.h"
 
-#define JOBS_MAX 4096
+/* As many as all clients of a test together: a worker that is late may submit them at once. */
+#define JOBS_MAX (1 << 16)
 
 static const char text[] =
     "limits:\n"
@@ -424,9 +425,10 @@ static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
 				forget(f, limits[j]);
 			ends += !ask(f, requests[i], nth, answer, sizeof answer);
 			errors += count_of(answer, "out of memory");
-			assert_int_equal(in_use(f, "far") + in_use(f, "near"),
-			                 count_of(answer, "*7\r\n:1\r\n:100\r\n"));
-			assert_int_equal(in_use(f, "places"), count_of(answer, "*7\r\n:1\r\n:2\r\n"));
+			/* What goes back does so in a turn behind the client's end. */
+			UNTIL(in_use(f, "far") + in_use(f, "near") ==
+			      count_of(answer, "*7\r\n:1\r\n:100\r\n"));
+			UNTIL(in_use(f, "places") == count_of(answer, "*7\r\n:1\r\n:2\r\n"));
 		}
 	assert_true(errors > 0 && ends > 0);
 }
