@@ -59,8 +59,11 @@ def switched(server):
 def test_a_switch_tells_who_and_when_and_ends_in_time(serve):
     server = serve(config=CONFIG.replace("deny: 0", "deny: 0.25"))
     assert switched(server) == (None, 0.25)
-    end = int(time.time()) + 2
-    answer = server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "until": end})
+    for left in (5, 20, 60):  # a machine that stands still may be past the end when it asks
+        end = int(time.time()) + left
+        answer = server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "until": end})
+        if answer.status == 200:
+            break
     assert (answer.status, answer.json) == (
         200, {"limit": "relief", "deny": 0.5, "until": utc(end)})
     by, share = switched(server)
