@@ -65,8 +65,7 @@ def weir_at(directory, server=None):
     if server:
         text = "store_timeout: 1s\n" + text.replace("CHUNK", "chunk: 5%").replace(
             "STORE", f"store: redis://127.0.0.1:{server.wait_for('resp')}, on_store_failure: closed")
-    own = tempfile.mkdtemp(dir=directory)
-    return weir(own, text.replace(", STORE", "").replace(", CHUNK", ""))
+    return weir(directory, text.replace(", STORE", "").replace(", CHUNK", ""))
 
 
 @dataclasses.dataclass

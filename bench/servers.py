@@ -13,6 +13,7 @@ import select
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -83,7 +84,8 @@ class Server:
 
 
 def weir(directory, rules=CONFIG, *flags):
-    config = pathlib.Path(directory, "bench.yaml")
+    # Of its own: a server reads its file again when that changes.
+    config = pathlib.Path(tempfile.mkdtemp(dir=directory), "bench.yaml")
     config.write_text(rules)
     return Server([built("weir"), "serve", "-c", str(config), "--threads", "1",
                    "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags])
