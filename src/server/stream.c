@@ -7,7 +7,6 @@
 struct stream {
 	struct held held;
 	struct stream *next, **link; /* of its worker's */
-	struct net_conn *conn;
 	uint64_t number; /* of the event that is next */
 };
 
@@ -32,8 +31,8 @@ static void send(struct worker *worker, struct stream *stream)
 	struct events *events = worker->shared->events;
 
 	if (hold_is_next(&stream->held) && stream->number != events_next(events))
-		stream->number = events_read(events, stream->number, net_conn_room(stream->conn),
-		                             net_conn_out(stream->conn));
+		stream->number = events_read(events, stream->number, net_conn_room(stream->held.conn),
+		                             net_conn_out(stream->held.conn));
 }
 
 static void beat(struct worker *worker, struct held *held, uint64_t now_ns)
@@ -42,7 +41,7 @@ static void beat(struct worker *worker, struct held *held, uint64_t now_ns)
 
 	send(worker, stream);
 	if (hold_is_next(held))
-		buffer_add(net_conn_out(stream->conn), ":\n\n", 3);
+		buffer_add(net_conn_out(stream->held.conn), ":\n\n", 3);
 	hold_put_off(worker, held, now_ns + STREAM_BEAT_NS);
 }
 
@@ -59,7 +58,6 @@ static void begin(struct worker *worker, struct net_conn *conn)
 	struct stream *stream = calloc(1, sizeof *stream);
 
 	if (stream) {
-		stream->conn = conn;
 		stream->number = client_of(conn)->event;
 		stream->held.size = sizeof *stream;
 	}

@@ -3,11 +3,10 @@
 import contextlib
 import json
 import re
-import socket
 
 import pytest
 
-from harness import PATIENCE, Wire, until
+from harness import Wire, until
 
 CONFIG = """
 limits:
@@ -17,22 +16,13 @@ limits:
 STREAMS = 64
 
 
-class Follower:
+class Follower(Wire):
     """A client that reads a stream of events by the rules of the HTML standard."""
 
     def __init__(self, server, last=None, before=b""):
-        self.socket = socket.create_connection(("127.0.0.1", server.http), timeout=PATIENCE)
+        super().__init__(server.http)
         header = f"Last-Event-ID: {last}\r\n" if last is not None else ""
-        self.socket.sendall(
-            before + f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
-        self.file = self.socket.makefile("rb")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.file.close()
-        self.socket.close()
+        self.send(before + f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
 
     def head(self):
         lines = []
@@ -82,7 +72,7 @@ def test_events_come_as_they_happen(serve):
         assert one.named("reload_failed")[2]["level"] == "error"
 
 
-def test_who_comes_back_goes_on_where_it_was(serve):
+def test_a_client_that_comes_back_goes_on_where_it_was(serve):
     server = serve(config=CONFIG)
     with Follower(server) as follower:
         follower.head()
@@ -103,7 +93,7 @@ def test_the_stream_comes_behind_the_answers_before_it_and_ends_the_requests(ser
     server = serve(config=CONFIG + "  queue: { algorithm: pacer, rate: 10/s, slack: 0 }\n")
     ask = f"GET /v1/acquire/queue?key={key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with Follower(server, before=2 * ask) as follower:
-        follower.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        follower.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         shed(server, 0.1)
         for _ in range(2):
             assert follower.head()[0] == "HTTP/1.1 200 OK"

@@ -63,7 +63,7 @@ static void what_does_not_fit_comes_later_and_whole(void **state)
 	events_close(events);
 }
 
-static void who_is_slow_is_told_how_many_it_has_missed(void **state)
+static void a_slow_client_is_told_how_many_it_has_missed(void **state)
 {
 	struct events *events = events_open();
 	uint64_t next = 3;
@@ -188,7 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_client_reads_from_where_it_is),
 	    cmocka_unit_test(what_does_not_fit_comes_later_and_whole),
-	    cmocka_unit_test(who_is_slow_is_told_how_many_it_has_missed),
+	    cmocka_unit_test(a_slow_client_is_told_how_many_it_has_missed),
 	    cmocka_unit_test(a_number_of_another_server_begins_anew),
 	    cmocka_unit_test(a_long_event_is_told_without_its_fields),
 	    cmocka_unit_test(so_many_may_follow),
