@@ -3,13 +3,13 @@
 BUILD = build
 PREFIX ?= /usr/local
 BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-dev libjansson-dev \
-	libhiredis-dev libssl-dev \
-	node-llhttp libjs-dygraphs tzdata ca-certificates
+	libhiredis-dev libssl-dev libcrypt-dev zlib1g-dev libzstd-dev \
+	libnghttp2-dev node-llhttp tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev redis-server redis-tools nginx wrk curl \
 	g++ libc6-dev-arm64-cross python3-venv spin libmicrohttpd-dev caddy haproxy chromium \
-	php-cli php-redis iproute2 libfaketime openssl \
+	php-cli php-redis iproute2 libfaketime openssl whois nghttp2-client \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
-	systemd $(DEB_PACKAGES)
+	systemd lintian man-db groff zsh fish zstd $(DEB_PACKAGES)
 DEB_PACKAGES = build-essential debhelper dpkg-dev
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.
@@ -46,6 +46,7 @@ fuzz: test-deps
 	@$(PYTHON) tests/run.py --only fuzz --fuzz-seconds $(or $(FUZZ_SECONDS),600)
 
 bench: test-deps build
+	@ninja -C $(BUILD) benches
 	@$(PYTHON) bench/run.py
 
 # make install PREFIX=~/weir, or DESTDIR=image PREFIX=/usr; needs root only where they do.

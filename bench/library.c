@@ -2,7 +2,7 @@
  * library: what a decision costs through the public interface of libweir.
  *
  * Prints `name value unit` lines, medians. Keys are 20 bytes, drawn at random,
- * made in registers so that fetching them is not measured.
+ * made in registers so that fetching them is not measured. With --breaker only breakers.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -123,7 +123,7 @@ static double keyed_batch(void *context)
 	return per_operation(context, start);
 }
 
-/* What `run` costs each of two threads on one table. */
+/* The cost of `run` for each of two threads on one table. */
 static double beside(struct bench *bench, void (*run)(void *))
 {
 	struct bench other = *bench;
@@ -167,6 +167,138 @@ static double hot_key_1_thread(void *context)
 static double hot_key_2_threads(void *context)
 {
 	return beside(context, hot_key);
+}
+
+/*
+ * A permit and its report. Time is given, or it is the library's own: then a permit and its report
+ * read a clock each.
+ */
+static inline void breaker(struct bench *bench, bool own_clock)
+{
+	struct weir_decision d;
+	struct weir_permit permit;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		uint64_t now_ns = own_clock ? WEIR_NOW : bench->now_ns++;
+
+		weir_limiter_acquire_permit(bench->limiter, 1, now_ns, &d, &permit);
+		bench->allowed += d.allowed;
+		weir_limiter_report(bench->limiter, &permit, WEIR_OUTCOME_SUCCESS, 1, now_ns);
+	}
+}
+
+static void breaker_given(void *context)
+{
+	breaker(context, false);
+}
+
+static double breaker_given_time(void *context)
+{
+	uint64_t start = measure_now_ns();
+
+	breaker(context, false);
+	return per_operation(context, start);
+}
+
+static double breaker_own_clock(void *context)
+{
+	uint64_t start = measure_now_ns();
+
+	breaker(context, true);
+	return per_operation(context, start);
+}
+
+static double breaker_2_threads(void *context)
+{
+	return beside(context, breaker_given);
+}
+
+/* The same on a key of a table, always the same one. */
+static void breaker_key_given(void *context)
+{
+	struct bench *bench = context;
+	struct weir_decision d;
+	struct weir_permit permit;
+
+	for (uint64_t i = 0; i < bench->operations; i++) {
+		uint64_t now_ns = bench->now_ns++;
+
+		weir_acquire_permit(bench->table, bench->hot, &any_key, sizeof any_key, 1, now_ns, &d,
+		                    &permit);
+		bench->allowed += d.allowed;
+		weir_report(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
+		            WEIR_OUTCOME_SUCCESS, 1, now_ns);
+	}
+}
+
+static double breaker_key_given_time(void *context)
+{
+	uint64_t start = measure_now_ns();
+
+	breaker_key_given(context);
+	return per_operation(context, start);
+}
+
+static double breaker_key_2_threads(void *context)
+{
+	return beside(context, breaker_key_given);
+}
+
+/* A breaker of two threads is compared with this: one line that both count on. */
+static struct {
+	_Alignas(128) uint64_t count;
+	uint64_t unused[15];
+} counter;
+
+static void count_up(void *context)
+{
+	struct bench *bench = context;
+
+	for (uint64_t i = 0; i < bench->operations; i++)
+		__atomic_fetch_add(&counter.count, 1, __ATOMIC_SEQ_CST);
+}
+
+static double counter_2_threads(void *context)
+{
+	return beside(context, count_up);
+}
+
+static double clock_reads(void *context)
+{
+	struct bench *bench = context;
+	uint64_t start = measure_now_ns(), sum = 0;
+
+	for (uint64_t i = 0; i < bench->operations; i++)
+		sum += measure_read(CLOCK_MONOTONIC) + measure_read(CLOCK_MONOTONIC);
+	bench->allowed += sum > 0;
+	return per_operation(bench, start);
+}
+
+/* Time that is given goes on in all of these: a breaker that reads its own comes before. */
+static bool measure_breaker(const struct bench *shared)
+{
+	const struct weir_limit_options options = {.name = "breaker", .algorithm = WEIR_BREAKER};
+	const struct weir_table_options small = {.capacity = 100000};
+	struct bench bench = *shared;
+
+	if (weir_limiter_open(&options, &bench.limiter, NULL) != 0 ||
+	    weir_limit_open(&options, &bench.hot, NULL) != 0 ||
+	    weir_table_open(&small, &bench.table, NULL) != 0)
+		return false;
+	measure_print("clock_read_twice", clock_reads, &bench);
+	measure_print("breaker_own_clock", breaker_own_clock, &bench);
+	weir_limiter_close(bench.limiter);
+	if (weir_limiter_open(&options, &bench.limiter, NULL) != 0)
+		return false;
+	measure_print("breaker_given_time", breaker_given_time, &bench);
+	measure_print("counter_2_threads", counter_2_threads, &bench);
+	measure_print("breaker_2_threads", breaker_2_threads, &bench);
+	measure_print("breaker_key_given_time", breaker_key_given_time, &bench);
+	measure_print("breaker_key_2_threads", breaker_key_2_threads, &bench);
+	weir_limiter_close(bench.limiter);
+	weir_limit_close(bench.hot);
+	weir_table_close(bench.table);
+	return true;
 }
 
 /* Every key is there before anything is measured. */
@@ -313,6 +445,7 @@ static bool measure_open(struct bench *bench)
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+	bool breaker_alone = argc > 1 && strcmp(argv[1], "--breaker") == 0;
 	/* A thousand an hour: keys stay live and most requests are allowed. */
 	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
 	const struct weir_limit_options always = {.rate = {1000000000}};
@@ -325,6 +458,10 @@ int main(int argc, char **argv)
 
 	clock_gettime(CLOCK_REALTIME, &now); /* where the library's own clock is, too */
 	bench.now_ns = (uint64_t)now.tv_sec * 1000000000;
+	if (!measure_breaker(&bench))
+		return 1;
+	if (breaker_alone)
+		return 0;
 	if (weir_limit_open(&often, &bench.limit, NULL) != 0 ||
 	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !measure_hot_key(&bench))
 		return 1;

@@ -25,10 +25,13 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
+import at_http2
 import at_redis
+import at_tls
 from servers import (BUILD, CONFIG, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, START_SECONDS, Missing, Server,
                      Table, built, filled, generate, redis, tool, weir)
 
@@ -59,6 +62,11 @@ YARDSTICKS = {
     "limiter_2_threads": "cas_16_2_threads",
     "hot_key_2_threads": "cas_16_2_threads",
     "hot_key_denied_2_threads": "hot_key_denied",
+    "breaker_own_clock": "clock_read_twice",
+    "breaker_given_time": "cas_16",
+    "breaker_2_threads": "counter_2_threads",
+    "breaker_key_given_time": "cas_16",
+    "breaker_key_2_threads": "counter_2_threads",
 }
 # How often as much two threads do as one: (what, of one thread, of each of two).
 SCALING = [
@@ -437,9 +445,18 @@ def main():
     parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
     parser.add_argument("--turns", action="store_true", help="nothing but answers that are held")
     parser.add_argument("--redis", action="store_true", help="what checks cost a Redis: minutes")
+    parser.add_argument("--tls", action="store_true", help="what TLS costs servers")
+    parser.add_argument("--http2", action="store_true", help="HTTP/2 beside a bare server")
+    parser.add_argument("--closed-loop", action="store_true",
+                        help="limits and breakers at a server that can be overloaded: minutes")
     arguments = parser.parse_args()
+    if arguments.closed_loop:
+        sys.exit(subprocess.call([sys.executable, ROOT / "bench/closed_loop/real.py",
+                                  "--json", BUILD / "closed_loop.json",
+                                  *(["--quick"] if arguments.quick else [])]))
     everything = not (arguments.servers or arguments.peers or arguments.attack
-                      or arguments.simulate or arguments.turns or arguments.redis)
+                      or arguments.simulate or arguments.turns or arguments.redis or arguments.tls
+                      or arguments.http2)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -458,6 +475,10 @@ def main():
         run_turns(table, 2 if quick else 10)
     if everything or arguments.redis:
         at_redis.run(table, 1 if quick else 5, quick)
+    if everything or arguments.tls:
+        at_tls.run(table, 1 if quick else 5, quick)
+    if everything or arguments.http2:
+        at_http2.run(table, 1 if quick else 7, quick)
     if not (everything or arguments.servers):
         return
     if quick:

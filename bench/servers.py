@@ -125,11 +125,11 @@ def generate(server, protocol, *flags):
     return said(load(server, protocol, *flags))
 
 
-def filled(server, command, keys):
+def filled(server, command, keys, *flags):
     """The server, once it has been asked for every key."""
     generate(server, "resp", "--command", command, "--pipeline", 100, "--connections", CONNECTIONS,
              "--keys", keys, "--key-length", KEY_BYTES, "--distribution", "sequential",
-             "--requests", keys)
+             "--requests", keys, *flags)
     return server
 
 

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -257,20 +258,25 @@ def alone(form):
     return pytest(form, ["tests/e2e"], "-m", "alone", name="alone")
 
 
-def fuzz(form, seconds):
-    """Every target for `seconds`, two at a time. Returns (passed, failed, log)."""
+def fuzz(form, seconds=None):
+    """Every target, two at a time: new inputs for `seconds`, or else those of one seed for as many as
+    ten seconds admit, so that a commit fails for what it changed and not by chance. Returns
+    (passed, failed, log)."""
     directory = FORMS[form][0]
     targets = sorted(p for p in (directory / "tests" / "fuzz").glob("fuzz_*") if p.is_file())
 
     def one(program):
         name = program.name.removeprefix("fuzz_")
         # What is found goes to the first directory; the tree's own corpus is only read.
-        found = directory / "corpus" / name
+        found = directory / ("corpus" if seconds else "seeded") / name
+        if not seconds:
+            shutil.rmtree(found, ignore_errors=True)
         found.mkdir(parents=True, exist_ok=True)
         return program.name, *run(
-            [program, f"-max_total_time={seconds}", "-max_len=4096", "-rss_limit_mb=1024",
+            [program, f"-max_total_time={seconds or 10}", f"-seed={0 if seconds else 1}",
+             "-max_len=4096", "-rss_limit_mb=1024",
              "-timeout=10", "-verbosity=0", f"-artifact_prefix={directory}/{name}-",
-             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=seconds + 120)
+             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or 10) + 120)
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(one, targets))
@@ -297,7 +303,8 @@ STEPS = [
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="run the steps whose name contains this, such as 'asan unit'")
-    parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
+    parser.add_argument("--fuzz-seconds", type=int,
+                        help="fuzz each target with new inputs for so long")
     options = parser.parse_args()
 
     steps = [step for step in STEPS if not options.only or options.only in step[0]]

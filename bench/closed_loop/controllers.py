@@ -12,6 +12,9 @@ class Controller:
     def limit(self, now):
         return self.value
 
+    def allows(self, now, in_flight, is_high):
+        return in_flight < self.limit(now)
+
     def acquired(self, now, in_flight):
         pass
 

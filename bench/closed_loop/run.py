@@ -41,6 +41,50 @@ class Ours(controllers.Controller):
             self.value = self.knee.limit
 
 
+class Apart(Ours):
+    """Requests of high priority may go `over` the limit, others stay `below` it: in roots of the limit."""
+
+    def __init__(self, workers, below, over):
+        super().__init__(workers)
+        self.below, self.over = below, over
+
+    def allows(self, now, in_flight, is_high):
+        return in_flight < self.value + (self.over if is_high else -self.below) * math.sqrt(self.value)
+
+
+class Moving(Ours):
+    """So far apart as denials of high priority make them: parts `below` and `over` of a headroom.
+
+    The headroom rises by one when a request of high priority is denied, up to `most` roots of the
+    limit, and falls by 1/400 when one is let through.
+    """
+
+    def __init__(self, workers, below, over, most):
+        super().__init__(workers)
+        self.below, self.over, self.most, self.headroom = below, over, most, 0.0
+
+    def allows(self, now, in_flight, is_high):
+        most = self.most * math.sqrt(self.value)
+        headroom = min(self.headroom, most)
+        allowed = in_flight < self.value + (self.over if is_high else -self.below) * headroom
+        if is_high:
+            headroom = max(0.0, headroom - 1 / 400) if allowed else min(most, headroom + 1)
+        self.headroom = headroom
+        return allowed
+
+
+# How knee may know priorities.
+WAYS = {
+    "first come, first served": Ours,
+    "two roots below": lambda workers: Apart(workers, 2, 0),
+    "two roots over": lambda workers: Apart(workers, 0, 2),
+    "a root below, two over": lambda workers: Apart(workers, 1, 2),
+    "moves, all below": lambda workers: Moving(workers, 1, 0, math.inf),
+    "moves, all over": lambda workers: Moving(workers, 0, 1, 4),
+    "moves, half below": lambda workers: Moving(workers, 0.5, 1, 2),
+}
+
+
 def bbr(workers):
     made = controllers.Bbr()
     made.workers = workers
@@ -155,6 +199,12 @@ def passed(done, from_s, to_s):
     return sum(run.passed[s] for run in done for s in spots) / sum(run.asked[s] for run in done for s in spots)
 
 
+def passed_high(done, from_s, to_s):
+    spots = range(int(from_s * SECOND // MEAN), int(to_s * SECOND // MEAN))
+    return (sum(run.high_passed[s] for run in done for s in spots) /
+            sum(run.high_asked[s] for run in done for s in spots))
+
+
 def quiet(limit, seeds):
     """What is let through although the server has room for all."""
     for load in (0.3, 0.7):
@@ -183,6 +233,20 @@ def lucky(limit, seeds):
     yield "one of 200", f"{goodput(done, phase):.1%}", f"{p99(done, phase):.2f}"
 
 
+def priorities(limit, seeds):
+    """Beside 12 requests of low priority for each of high priority, which alone would have room."""
+    if limit != "knee":
+        return
+    for way, made in WAYS.items():
+        for load in (0.5, 0.9):
+            for service in ("exponential", "constant", "bimodal"):
+                done = [simulation.run(Server(16, SERVICES[service], MEAN), made(16), 10 * SECOND,
+                                       13 * load, 13 * 100, seed, high=1 / 13) for seed in range(seeds)]
+                phase = Phase(4 * SECOND, 10 * SECOND, 16 * SECOND / MEAN, unloaded(service))
+                yield (f"{way}, {load}, {service}", f"{passed_high(done, 4, 10):.2%}",
+                       f"{goodput(done, phase):.1%}", f"{p99(done, phase):.2f}")
+
+
 EXPERIMENTS = {
     "collapse": (collapse, "3 x capacity", ("goodput", "p99")),
     "halves": (functools.partial(change, slower=False), "half of the workers go, and return",
@@ -193,6 +257,7 @@ EXPERIMENTS = {
     "quiet": (quiet, "there is room for all", ("passed",)),
     "drift": (drift, "three times slower, and not", ("slow", "fast")),
     "lucky": (lucky, "some take a thousandth", ("goodput", "p99")),
+    "priorities": (priorities, "12 of low priority for each of high", ("high", "goodput", "p99")),
 }
 
 

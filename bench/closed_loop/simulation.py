@@ -64,12 +64,14 @@ class Run:
         self.bin_ns = bin_ns
         bins = int(duration_ns // bin_ns) + 1
         self.asked, self.passed, self.answered = [0] * bins, [0] * bins, [0] * bins
+        self.high_asked, self.high_passed = [0] * bins, [0] * bins
         self.limit, self.latency_sum = [0.0] * bins, [0.0] * bins
         self.answers = []  # (when, latency)
 
 
-def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes=(), bin_ns=None):
-    """Runs it; `load` is of the server's first capacity."""
+def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes=(), bin_ns=None,
+        high=1.0):
+    """Runs it; `load` is of the server's first capacity, `high` the share of clients of high priority."""
     rng = random.Random(seed)
     mean = server.mean_ns
     capacity = server.workers / mean
@@ -84,8 +86,8 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
     for change in changes:
         push(events, (change.at_ns, order, 2, change))
         order += 1
-    for _ in range(clients):
-        push(events, (rng.random() * think, order, 0, None))
+    for client in range(clients):
+        push(events, (rng.random() * think, order, 0, client < high * clients))
         order += 1
     in_flight, bin_ns = 0, out.bin_ns
     draw = server.service
@@ -120,25 +122,27 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
         spot = int(now // bin_ns)
         if kind == 0:
             out.asked[spot] += 1
-            if in_flight < controller.limit(now):
+            out.high_asked[spot] += data
+            if controller.allows(now, in_flight, data):
                 out.passed[spot] += 1
+                out.high_passed[spot] += data
                 in_flight += 1
                 inside += 1
                 controller.acquired(now, in_flight)
                 if shares:
                     order += 1
-                    push(running, (progress + draw(rng) * mean, order, (now, in_flight)))
+                    push(running, (progress + draw(rng) * mean, order, (now, in_flight, data)))
                 elif busy < workers:
                     busy += 1
-                    begin(now, (now, in_flight))
+                    begin(now, (now, in_flight, data))
                 else:
-                    queue.append((now, in_flight))
+                    queue.append((now, in_flight, data))
             else:
                 controller.denied(now, in_flight)
                 order += 1
-                push(events, (now + rng.expovariate(1.0) * think, order, 0, None))
+                push(events, (now + rng.expovariate(1.0) * think, order, 0, data))
         elif kind == 1:
-            sent, then = data
+            sent, then, is_high = data
             latency = now - sent
             out.answered[spot] += 1
             out.latency_sum[spot] += latency
@@ -151,7 +155,7 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
                 busy += 1
                 begin(now, queue.popleft())
             order += 1
-            push(events, (now + rng.expovariate(1.0) * think, order, 0, None))
+            push(events, (now + rng.expovariate(1.0) * think, order, 0, is_high))
         else:
             if data.load is not None:  # also for those that think just then
                 ratio = clients / (data.load * capacity) / think

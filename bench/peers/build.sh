@@ -22,4 +22,12 @@ redis-cell) # beside it, what a program of Rust that is linked to shared parts n
 	ln -sf "$2"/target-redis-cell/release/deps/libredis_cell-*.so "$2/redis-cell"
 	ln -sfn "$(rustc --print target-libdir)" "$2/redis-cell-needs"
 	;;
+failsafe-go)
+	GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -o "$2/failsafe-go" .
+	;;
+java) # needs javac and Maven
+	mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+		-DoutputDirectory="$2/java/lib"
+	javac -Xlint:all -cp "$2/java/lib/*" -d "$2/java" src/Gate.java
+	;;
 esac

@@ -86,7 +86,7 @@ static void count_up(void *word)
 	}
 }
 
-/* What one such step costs each of two threads that take them on one word. */
+/* The cost of one such step for each of two threads that take them on one word. */
 static double cas_16_2_threads(void *context)
 {
 	/* A line of its own. */
@@ -126,7 +126,7 @@ static double prefetched_read(void *context)
 	return (double)(measure_now_ns() - start) / READS;
 }
 
-/* What one read costs each of two threads that read at once. */
+/* The cost of one read for each of two threads that read at once. */
 static double prefetched_read_2_threads(void *context)
 {
 	struct bench *bench = context;

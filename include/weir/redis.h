@@ -1,26 +1,27 @@
 /*
- * redis.h: tables whose limits count at Redis (libweir_redis). docs/distributed.md tells what is
- * exact there, and what is bounded.
+ * redis.h: tables whose limits count at Redis (libweir_redis). docs/distributed.md tells which
+ * counts are exact there, and the bounds of the others.
  *
  * Conventions as in weir.h, and:
  *
- *   blocking  A call with such a table blocks its thread for a round trip, at most
- *             `timeout_ns`; one a second that tries whether Redis is back, twice that. *_acquire_wait blocks longer, but at Redis for no longer at once.
- *             A batch is one round trip, and so is a request by rules whose limits lie at one
- *             node. No call repeats a request that Redis did not answer.
- *   errors    ESTORE where Redis did not answer, or could not do it: nobody knows whether it took
- *             anything. The decision is a denial then (WEIR_REASON_STORE_FAILURE), for callers that
- *             would rather not serve. A request by rules has no such error: its rules and
+ *   blocking  A call with such a table blocks its thread for one round trip, at most
+ *             `timeout_ns`. While Redis is away, one call a second tries to reach it, and takes
+ *             twice that at most. *_acquire_wait may make several such round trips. A batch is
+ *             one round trip, and so is a request by rules whose limits lie at one node. No call
+ *             repeats a request that Redis did not answer.
+ *   errors    ESTORE: Redis did not answer, or could not do it. Nobody knows whether it took
+ *             anything. The decision is then a denial (WEIR_REASON_STORE_FAILURE), for callers
+ *             that would rather not serve. A request by rules has no such error: its rules and
  *             limits say what happens instead (`on_store_failure`). After a timeout or a lost
- *             connection calls fail at once, until Redis answers again; they try once a second.
- *   permits   One of weir_acquire_permit is good for all tables at the same Redis. Those of rules
- *             are good for their table: it keeps the names of their keys, of the newest up to
- *             16 MiB of them.
- *   time      Redis's clock decides. A time that is passed in counts for limits in memory.
- *   threads   Each call that is under way has a connection of its own, which is kept for later
- *             ones. There are no threads behind them, but one for as long as a host's name is
- *             looked up. The child of a fork connects anew, and may use the table if no other
- *             thread was using it when it was forked.
+ *             connection calls fail at once until Redis answers again.
+ *   permits   A permit of weir_acquire_permit is valid for all tables at the same Redis. Permits
+ *             of rules are valid only for their table. It keeps the names of their keys, the
+ *             newest 16 MiB of them.
+ *   time      Redis's clock decides. A time that you pass in counts for limits in memory.
+ *   threads   Each call under way has its own connection, which is kept for later calls. The
+ *             library starts no threads, except one while it looks up a host's name. The child
+ *             of a fork connects anew; it may use the table if no other thread was using it at
+ *             the fork.
  */
 #ifndef WEIR_REDIS_H
 #define WEIR_REDIS_H
@@ -34,21 +35,21 @@ extern "C" {
 struct weir_redis_options {
 	const char *url;          /**< redis://, rediss://, redis-cluster:// or rediss-cluster://, see
 	                               docs/distributed.md; required */
-	const char *prefix;       /**< of every key; NULL: "weir:" */
+	const char *prefix;       /**< begins the name of every key; NULL: "weir:" */
 	uint64_t timeout_ns;      /**< of a call, 1 ms to a minute; 0: 20 ms */
-	uint64_t denied_cache_ns; /**< how long a denial may be repeated without asking Redis, a minute at
-	                               most; 0: 1 s, WEIR_ZERO: never */
-	uint64_t nodes;           /**< how many share the quota of a rule's limit that is `local` while
-	                               Redis is away; 0: as the rule file says */
+	uint64_t denied_cache_ns; /**< for this time a denial may be repeated without asking Redis, a
+	                               minute at most; 0: 1 s, WEIR_ZERO: never */
+	uint64_t nodes;           /**< servers that share the quota of a `local` limit while Redis is
+	                               away; 0: as the rule file says */
 	uint64_t capacity;        /**< keys of such limits in memory; 0: 1,000,000 */
 	uint64_t reserved[6];
 };
 
 /**
- * Opens a table whose limits count at a Redis, and connects to nothing yet: a Redis that is away
- * is as one that dies later. The calls of weir.h work on it; weir_table_close closes it,
- * and gives back what limits with a `chunk` have taken in advance, which blocks like a call.
- * weir_table_stats, weir_table_sync and weir_table_reserve tell of its memory alone.
+ * Opens a table whose limits count at a Redis. It does not connect yet, so a Redis that is away
+ * is no error here. The calls of weir.h work on the table. weir_table_close gives back what limits
+ * with a `chunk` have taken in advance, and so blocks like a call. weir_table_stats,
+ * weir_table_sync and weir_table_reserve concern only the table's memory.
  *
  *     weir_table *table;
  *     weir_redis_open(&(struct weir_redis_options){ .url = "redis://127.0.0.1" }, &table, NULL);
@@ -62,13 +63,13 @@ WEIR_API int weir_redis_open(const struct weir_redis_options *options, weir_tabl
                              struct weir_error *error);
 
 struct weir_redis_stats {
-	uint64_t up;       /**< 1, or 0 while calls fail at once */
-	uint64_t calls;    /**< sent to Redis so far, as all below */
-	uint64_t steps;    /**< of limits, in those calls */
-	uint64_t failed;   /**< steps that were not done, or nobody knows */
-	uint64_t timeouts; /**< calls that were not answered in time */
+	uint64_t up;       /**< 1; 0 while calls fail at once */
+	uint64_t calls;    /**< sent to Redis since the table was opened, as all below */
+	uint64_t steps;    /**< steps of limits in those calls */
+	uint64_t failed;   /**< steps that were not done, or may not have been */
+	uint64_t timeouts; /**< calls that Redis did not answer in time */
 	uint64_t switches; /**< times that Redis was found away */
-	uint64_t denied;   /**< steps answered by a denial that was known */
+	uint64_t denied;   /**< steps that a known denial answered, without Redis */
 	uint64_t reserved[5];
 };
 

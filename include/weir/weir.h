@@ -1,27 +1,26 @@
 /*
- * weir.h: decide, per request and per key, what may pass now.
+ * weir.h: decide for each request and key whether it may pass now.
  *
- * Conventions that hold for every function here:
+ * Conventions of every function here:
  *
  *   units     Durations and times are nanoseconds (`_ns`). `now_ns` is Unix time
- *             in nanoseconds, passed in by the caller, or WEIR_NOW to have the
- *             library read its clock once. Passing times in gives virtual
- *             time: the library then reads no clock at all. `cost` is in what the
- *             limit's rate counts: requests, bytes, ...
+ *             in nanoseconds: WEIR_NOW makes the library read its clock once. A
+ *             caller that passes a time gets virtual time: the library then reads
+ *             no clock. `cost` is in the unit that the limit's rate counts:
+ *             requests, bytes, ...
  *   errors    A function that can fail returns int: 0 or a negative
  *             enum weir_status, whose text is weir_strerror(). A denied
- *             request is not an error. Where a `struct weir_error *` is taken
- *             it may be NULL; otherwise it receives what was wrong in words.
- *             The library never prints, aborts or exits.
- *   memory    Handles are made by *_open and freed by *_close; *_close(NULL)
- *             does nothing. Strings and option structs passed in are copied.
- *             Results are written where the caller says; pointers may be NULL only
- *             where that is said. Deciding does not allocate, but by rules for a
- *             request that dozens of limits apply to, and where somebody waits.
- *   threads   Every function may be called from any thread on the same handle
- *             at once, except *_close, which must be the last call. Only
- *             *_acquire_wait and some of pools block. There are no threads but the
- *             workers of a pool, no global state.
+ *             request is not an error. A `struct weir_error *` receives the error
+ *             in words; it may be NULL. The library never prints, aborts or exits.
+ *   memory    *_open makes handles and *_close frees them; *_close(NULL) does
+ *             nothing. The library copies strings and option structs that it is
+ *             given. Pointers may be NULL only where the comment says so. Deciding
+ *             does not allocate, with two exceptions: a call that waits, and a
+ *             request by rules to which dozens of limits apply.
+ *   threads   Several threads may use one handle at once. Only *_close must be
+ *             the last call. Only *_acquire_wait, a `deadline_ns` in struct weir_ask,
+ *             weir_table_sync and some calls of pools block. The library has no
+ *             global state, and no threads except the workers of a pool.
  *   options   In option structs zero means the default, so
  *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket
  *             of five a second. `reserved` fields must be zero.
@@ -47,10 +46,10 @@ extern "C" {
 #define WEIR_API
 #endif
 
-/** In place of a time: the library reads its own clock, once. */
+/** Instead of a time: the library reads its own clock, once. */
 #define WEIR_NOW UINT64_MAX
 
-/** As a deadline: none. */
+/** No deadline. */
 #define WEIR_FOREVER (UINT64_MAX - 1)
 
 /** An explicit 0 in options where 0 means the default. */
@@ -75,7 +74,8 @@ extern "C" {
 	X(ESTOPPED, -11, "stopped")                                                \
 	X(ETIMEDOUT, -12, "not done in time")                                      \
 	X(EPERM, -13, "not permitted")                                             \
-	X(ESTORE, -14, "the store did not answer")
+	X(ESTORE, -14, "the store did not answer")                                 \
+	X(EAUTH, -15, "no known user")
 
 enum weir_status {
 #define WEIR_STATUS_ENUM(name, value, text) WEIR_##name = (value),
@@ -83,7 +83,7 @@ enum weir_status {
 #undef WEIR_STATUS_ENUM
 };
 
-/** What went wrong and where. `line` and `column` start at 1; 0: not known. */
+/** An error in words and its place. `line` and `column` start at 1; 0: unknown. */
 struct weir_error {
 	int status;
 	unsigned line;
@@ -91,38 +91,47 @@ struct weir_error {
 	char message[240];
 };
 
-/** Text of a status, never NULL, static. */
+/** Text of a status: static, never NULL. */
 WEIR_API const char *weir_strerror(int status);
 
-/** The version of the library that is linked, as "MAJOR.MINOR.PATCH". */
+/** The version of the linked library, as "MAJOR.MINOR.PATCH". */
 WEIR_API const char *weir_version(void);
 
 /* ------------------------------------------------------------------------- */
 /* Limits                                                                    */
 
-/** When a request passes; T = period / rate.count. */
+/** A request passes when the following holds; T = period / rate.count. */
 enum weir_algorithm {
-	WEIR_TOKEN_BUCKET = 0, /**< `cost` tokens are there of at most `burst`, one more each T (GCRA,
-	                            ITU-T I.371: max(TAT, now) + cost T - now <= burst T) */
-	WEIR_LEAKY_BUCKET,     /**< level + cost <= burst, where one leaks each T: decides the same */
+	WEIR_TOKEN_BUCKET = 0, /**< the bucket has `cost` tokens; it holds `burst` at most and gains
+	                            one each T (GCRA, ITU-T I.371:
+	                            max(TAT, now) + cost T - now <= burst T) */
+	WEIR_LEAKY_BUCKET,     /**< level + cost <= burst, and one unit leaks each T; decides as
+	                            token_bucket does */
 	WEIR_FIXED_WINDOW,     /**< count + cost <= rate.count in the window, see `align` */
-	WEIR_RESETTING_BUCKET, /**< fixed_window, each window from its first request on */
-	WEIR_SLIDING_WINDOW,   /**< the same for the slot of now and the slots - 1 before it; they are
-	                            aligned to the Unix epoch */
-	WEIR_SLIDING_LOG,      /**< the same for (now - period, now], exactly; rate.count <= 10,000 */
-	WEIR_PACER,            /**< its turn max(last turn + T, now - slack T) is within max_wait_ns:
-	                            until then it waits, see `wait_ns` */
-	WEIR_LEAKY_QUEUE,      /**< the same, turn max(last turn + T, now), and at most `burst` wait */
-	WEIR_RANDOM,           /**< a fair draw says so, with 1 - deny; keeps no counts */
-	WEIR_SLIDING_COUNTER,  /**< previous (1 - elapsed / period) + current + cost <= rate.count, the
-	                            counts of two windows, which are aligned to the Unix epoch */
-	WEIR_BASE,             /**< fewer than `base` today, or the window of the rate has room */
-	WEIR_CONCURRENCY,      /**< in flight + cost <= max: each holds a place until it is given back
-	                            (weir_report, weir_refund), or its lease is over */
-	WEIR_WARM_UP,          /**< its turn max(now, end of the last) is within max_wait_ns: a turn
-	                            takes T per unit, or up to cold T when the key has rested */
-	WEIR_BREAKER,          /**< the thing behind is healthy, as far as reports of permits tell, or
-	                            this is a probe that finds out, see struct weir_health_options */
+	WEIR_RESETTING_BUCKET, /**< as fixed_window; the first request of a key opens the window */
+	WEIR_SLIDING_WINDOW,   /**< as fixed_window, over the current slot and the slots - 1 before it;
+	                            slots are aligned to the Unix epoch */
+	WEIR_SLIDING_LOG,      /**< as fixed_window, exactly over (now - period, now]; rate.count is
+	                            10,000 at most */
+	WEIR_PACER,            /**< its turn, max(last turn + T, now - slack T), comes within
+	                            max_wait_ns; the request waits for it, see `wait_ns` */
+	WEIR_LEAKY_QUEUE,      /**< as pacer, with the turn max(last turn + T, now), and fewer than
+	                            `burst` requests wait */
+	WEIR_RANDOM,           /**< a fair draw lets it, with probability 1 - deny; keeps no counts */
+	WEIR_SLIDING_COUNTER,  /**< previous (1 - elapsed / period) + current + cost <= rate.count: the
+	                            counts of two windows that are aligned to the Unix epoch */
+	WEIR_BASE,             /**< the key had fewer than `base` today, or the window of the rate has
+	                            room */
+	WEIR_CONCURRENCY,      /**< in flight + cost <= max; a request holds its place until the caller
+	                            gives it back (weir_report, weir_refund) or its lease ends */
+	WEIR_WARM_UP,          /**< its turn, max(now, end of the last), comes within max_wait_ns; a
+	                            turn takes T per unit, and up to cold T after the key has rested */
+	WEIR_BREAKER,          /**< reports of permits say that the backend is healthy, or this request
+	                            is a probe, see struct weir_health_options */
+	WEIR_THROTTLE,         /**< a draw lets it; the fewer successes the last requests reported, the
+	                            more the draw denies, see struct weir_health_options */
+	WEIR_ADAPTIVE,         /**< fewer requests are in flight than the measured limit, which follows
+	                            reports of permits and stays between `min` and `max` */
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
@@ -141,12 +150,12 @@ enum weir_unit {
 /** `count` per `period` units: 5/s is { 5 }, 10 per 100 ms { 10, 100, WEIR_MILLISECOND }. */
 struct weir_rate {
 	uint64_t count;      /**< 1 to 2^32 */
-	uint64_t period;     /**< number of units; 0 means 1; a year in all at most */
+	uint64_t period;     /**< number of units, a year in all at most; 0: 1 */
 	enum weir_unit unit;
 };
 
 enum weir_align {
-	WEIR_ALIGN_CALENDAR = 0,  /**< windows of the calendar in `timezone` */
+	WEIR_ALIGN_CALENDAR = 0,  /**< windows follow the calendar in `timezone` */
 	WEIR_ALIGN_FIRST_REQUEST, /**< a window opens at its first allowed request */
 };
 
@@ -160,79 +169,109 @@ enum weir_weekday {
 	WEIR_SUNDAY,
 };
 
-/** Whose defaults a limit that judges by outcomes takes. */
+/** The defaults of a breaker or throttle. */
 enum weir_preset {
 	WEIR_PRESET_NONE = 0,
 	WEIR_PRESET_HYSTRIX,      /**< as Netflix's Hystrix */
 	WEIR_PRESET_RESILIENCE4J, /**< as resilience4j */
+	WEIR_PRESET_KRATOS,       /**< as the circuit breaker of kratos */
+	WEIR_PRESET_GO_ZERO,      /**< as the breaker of go-zero */
 };
 
-/** Of limits that judge the thing behind them by the outcomes of permits; 0: the preset's default. */
+/** How an adaptive limit is measured. The numbers are the method's `min` and `max`. */
+enum weir_method {
+	WEIR_METHOD_KNEE = 0,  /**< the point where more in flight only wait longer; 1 to 1,000 */
+	WEIR_METHOD_GRADIENT2, /**< a long average of latencies over each latency; 20 to 200 */
+	WEIR_METHOD_VEGAS,     /**< the queue, estimated from the least latency; 1 to 1,000 */
+	WEIR_METHOD_AIMD,      /**< one more while calls are in time, a tenth fewer when one is late;
+	                            20 to 200 */
+	WEIR_METHOD_BBR,       /**< most passes x least latency while processors are busy; 1 to 10,000 */
+};
+
+/** Limits that judge a backend by the outcomes of permits; 0: the preset's default. */
 struct weir_health_options {
 	enum weir_preset preset;
-	uint32_t failure_percent;  /**< of the calls in the window; 1 to 100; 0: 50 */
-	uint32_t slow_percent;     /**< the same of slow calls; 0: 100 */
-	uint32_t probes;           /**< half-open: as many calls decide; 1 to 100; 0: 1 */
-	uint64_t window_ns;        /**< 1 ms to a year; 0: 10 s */
-	uint64_t calls;            /**< instead, the window is the last so many; 1 to 1,000; 0: by time */
-	uint64_t minimum;          /**< below so many calls in the window nothing is judged; 0: 20 */
+	uint32_t failure_percent;  /**< opens at this share of failed calls; 1 to 100; 0: 50 */
+	uint32_t slow_percent;     /**< opens at this share of slow calls; 1 to 100; 0: 100 */
+	uint32_t probes;           /**< half-open: this many calls decide; 1 to 100; 0: 1 */
+	uint64_t window_ns;        /**< 1 ms to a year; 0: 10 s, throttle: 2 min */
+	uint64_t calls;            /**< the window is the last so many calls instead; 1 to 1,000;
+	                                0: by time */
+	uint64_t minimum;          /**< judges only a window with this many calls; 0: 20, throttle:
+	                                any number */
 	uint64_t slow_ns;          /**< longer calls are slow, a year at most; 0: none is */
-	uint64_t sleep_ns;         /**< how long it stays open, 1 ms to a year; 0: 5 s */
-	uint64_t ramp_ns;          /**< after it closed, in this time calls go from 10% to 100%; a year
-	                                at most; 0: sleep_ns; WEIR_ZERO: all at once */
+	uint64_t sleep_ns;         /**< time that it stays open, 1 ms to a year; 0: 5 s */
+	uint64_t ramp_ns;          /**< once closed, it goes from 10% to 100% of calls in this time; a
+	                                year at most; 0: sleep_ns; WEIR_ZERO: all at once */
 	uint64_t max_concurrent;   /**< calls in flight, 1 to 10,000; 0: any number */
-	uint64_t permit_timeout_ns; /**< a permit that was not reported in that time counts as failed;
+	uint64_t permit_timeout_ns; /**< a permit without a report counts as failed after this time;
 	                                 1 ms to a year; 0: 60 s */
-	uint64_t reserved[8];
+	double k;                  /**< throttle: passes up to k times as many requests as succeeded;
+	                                1 to 1,000, to millionths; 0: 2 */
+	uint64_t quorum;           /**< opens when this many servers that share Redis see a failure; 1
+	                                to 1,000; 0: each server decides for itself. No effect in the
+	                                library. */
+	enum weir_method method;   /**< adaptive */
+	uint32_t initial;          /**< adaptive: the limit at first, from min to max; 0: the nearest to
+	                                20 */
+	uint64_t min;              /**< adaptive: the least limit, 1 to 10,000; 0: the method's */
+	uint64_t reserved[4];
 };
 
-/** What does not belong to the algorithm must be 0, or is refused. */
+/** Fields that the algorithm does not use must be 0. */
 struct weir_limit_options {
-	const char *name; /**< 1 to 64 bytes; NULL: "default". Limits of the same name,
-	                       algorithm and period (calendar: zone and week_start, too)
-	                       share their counts in one table. */
+	const char *name; /**< 1 to 64 bytes; NULL: "default". In one table, limits of the
+	                       same name, algorithm and period share their counts (calendar
+	                       windows: also of the same zone and week_start). */
 	enum weir_algorithm algorithm;
-	struct weir_rate rate;        /**< required, but none with random, concurrency and breaker */
+	struct weir_rate rate;        /**< required; not used by random, concurrency, breaker,
+	                                   throttle and adaptive */
 	uint64_t burst;               /**< buckets: burst or capacity, leaky_queue: how many may wait;
-	                                   1 to 2^32; 0: rate.count. At the rate 16 years at most. */
+	                                   1 to 2^32; 0: rate.count. burst / rate: 16 years at most */
 	enum weir_align align;        /**< fixed_window; 0: calendar */
 	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks; 0: monday */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
 	union {
-		uint64_t slack;      /**< pacer: turns that idle time saves up, less than 2^32, at the
-		                          rate 16 years at most; 0: 10, WEIR_ZERO: none */
-		uint64_t warm_up_ns; /**< warm_up: how long a cold key is used until it is warm, 1 ms to
-		                          a year, at most 2^32 requests; 0: 10 s */
+		uint64_t slack;      /**< pacer: turns that idle time saves up, less than 2^32; slack /
+		                          rate is 16 years at most; 0: 10, WEIR_ZERO: none */
+		uint64_t warm_up_ns; /**< warm_up: a cold key is warm after this time of use, 1 ms to a
+		                          year, and at most 2^32 requests; 0: 10 s */
 	};
-	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency: a year at most; 0: 30 s.
-	                                   leaky_queue: the same; 0: as long as there is room.
+	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency, adaptive: a year at most;
+	                                   0: 30 s.
+	                                   leaky_queue: a year at most; 0: as long as there is room.
 	                                   WEIR_ZERO: no wait */
 	union {
 		double deny; /**< random: the share that is denied, 0 to 1; 0: none */
-		double cold; /**< warm_up: how much longer than T a cold key's first turn takes, 1 to
-		                  10,000, to thousandths; 0: 3 */
+		double cold; /**< warm_up: a cold key's first turn takes this many T, 1 to 10,000, to
+		                  thousandths; 0: 3 */
 	};
-	uint64_t retry_ns;            /**< random, concurrency, breaker: `retry_after_ns` of the denied
-	                                   where nothing better is known, a year at most; 0: 1 s */
-	uint64_t base;                /**< base: what passes a day before the rate counts, which the
-	                                   last of it does; 1 to 2^32 + 1 - rate.count; required */
-	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
-	uint64_t queue;               /**< concurrency: how many may wait for a key's place, 1,000,000 at
-	                                   most; 0: none by itself, any number by *_acquire_wait */
-	uint64_t lease_ns;            /**< concurrency: how long a place is held at most, a year at
-	                                   most; 0: 30 s */
-	uint64_t keys;                /**< sliding ones, base, concurrency, breaker: how many keys a table is to
-	                                   have room for, 1 to 2^32, see weir_table_reserve; 0: as
-	                                   many as make its capacity of the smallest states */
-	const struct weir_health_options *health; /**< of limits that judge by outcomes; NULL: defaults */
+	uint64_t retry_ns;            /**< random, concurrency, breaker, throttle, adaptive:
+	                                   `retry_after_ns` of a denial where nothing better is known, a
+	                                   year at most; 0: 1 s */
+	uint64_t base;                /**< base: requests a day before `rate` limits the rest; the last
+	                                   of them counts in `rate` too; 1 to 2^32 + 1 - rate.count;
+	                                   required */
+	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required.
+	                                   adaptive: the greatest limit, 1 to 10,000; 0: the method's */
+	uint64_t queue;               /**< concurrency, adaptive: how many may wait for a place of a
+	                                   key, 1,000,000 at most; 0: only *_acquire_wait waits, any
+	                                   number of threads */
+	uint64_t lease_ns;            /**< concurrency: a place is held for this time at most, a year
+	                                   at most; 0: 30 s */
+	uint64_t keys;                /**< sliding limits, base, concurrency, breaker, throttle,
+	                                   adaptive: keys that a table has room for, 1 to 2^32, see
+	                                   weir_table_reserve; 0: as `capacity` of struct
+	                                   weir_table_options says */
+	const struct weir_health_options *health; /**< breaker, throttle, adaptive; NULL: defaults */
 };
 
-/** A validated limit: parameters only, no counts. Immutable, but for weir_limit_shed. */
+/** A validated limit: parameters only, no counts. Only weir_limit_shed changes it. */
 typedef struct weir_limit weir_limit;
 
 /**
- * Checks `options` and makes a limit of them.
+ * Checks `options` and makes a limit from them.
  * Errors: EINVAL (impossible or missing value), ERANGE (does not fit),
  * ENOTFOUND (no such time zone), ENOMEM. On error *out is NULL.
  */
@@ -241,16 +280,15 @@ WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limi
 WEIR_API void weir_limit_close(weir_limit *limit);
 
 /**
- * Changes the share of requests that a random limit denies, from here on: for
- * one made by weir_limit_open, and one of an engine (weir_engine_limit), where
- * it stays until a reload brings another `deny`.
+ * Changes the share of requests that a random limit denies from now on. For a limit
+ * of an engine (weir_engine_limit) the share stays until a reload brings another `deny`.
  * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
  */
 WEIR_API int weir_limit_shed(const weir_limit *limit, double deny);
 
 /**
- * What this thread draws from now on follows from `seed`: for tests and
- * simulations. Without, each thread is seeded by the system.
+ * Makes the draws of this thread follow from `seed`, for tests and simulations.
+ * Without this call, the system seeds each thread.
  */
 WEIR_API void weir_seed(uint64_t seed);
 
@@ -280,62 +318,62 @@ enum weir_reason {
 	WEIR_REASON_COUNT
 };
 
-/** Text of a reason, never NULL, static. */
+/** Text of a reason: static, never NULL. */
 WEIR_API const char *weir_reason_text(enum weir_reason reason);
 
 /** The answer to one request, with its explanation. */
 struct weir_decision {
 	bool allowed;
-	bool paced;              /**< a limit that makes requests wait was asked */
+	bool paced;              /**< the limit is one that makes requests wait */
 	enum weir_reason reason;
-	uint64_t quota;          /**< what the limit grants at once: burst, capacity or count; of
-	                              one that makes wait, those that wait included */
+	uint64_t quota;          /**< units that the limit grants at once: burst, capacity or
+	                              count; requests that may wait are included */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
-	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: the same request
-	                              would pass then if nothing else came; with random and
-	                              concurrency a guess */
-	uint64_t reset_after_ns; /**< until the key is as if never used */
-	uint64_t window_ns;      /**< the limit's period; of buckets burst / rate, of concurrency
-	                              the lease, of random 0: it has no quota to speak of */
-	const char *limit;       /**< name of the limit that decided, or NULL where no rule
-	                              applied; lives as long as the limit or engine */
+	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: by then the same request
+	                              would pass if no other came; a guess with random and
+	                              concurrency */
+	uint64_t reset_after_ns; /**< by then the key is as if never used */
+	uint64_t window_ns;      /**< the limit's period; buckets: burst / rate; concurrency: the
+	                              lease; random: 0, it has no quota */
+	const char *limit;       /**< name of the limit that decided, NULL if no rule applied;
+	                              lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
-	uint64_t wait_ns;        /**< allowed, but act only after so long: nothing here sleeps.
-	                              Who leaves instead refunds. Of *_acquire_wait: so long it
-	                              took, act now */
+	uint64_t wait_ns;        /**< if allowed: wait this long before you act, or refund if you
+	                              leave instead; the library does not sleep. From
+	                              *_acquire_wait: the time that it took; act now */
 	uint64_t reserved[2];    /**< 0 */
 };
 
 /**
- * What an allowed request holds or may give back, once: plain bytes, the caller's
- * to copy, keep or drop. Good for the limit and key, and the table or limiter,
- * that it came from.
+ * Names the units that an allowed request took, to give them back once. These are
+ * plain bytes: copy, keep or drop them. A permit is valid for the limit, the key, and
+ * the table or limiter that issued it.
  */
 struct weir_permit {
-	uint64_t id;       /**< 0: none, since the request was denied or its cost 0 */
+	uint64_t id;       /**< 0: none, because the request was denied or its cost was 0 */
 	uint64_t until_ns; /**< after that there is nothing left to give back */
-	uint64_t cost;     /**< may be lowered by who gives only so much back */
+	uint64_t cost;     /**< lower it to give back only a part */
 	uint64_t reserved; /**< 0 */
 };
 
-/** The most limits that a request by rules may be charged by, if it is to have permits. */
+/** The most limits that may charge a request by rules that asks for permits. */
 #define WEIR_PERMITS_MAX 16
 
-/** What a request took of one limit. The library's: good for nothing but to be kept. */
+/** The units that a request took from one limit. Only the library reads these fields. */
 struct weir_charge {
 	uint64_t limit;
 	uint64_t key;
-	uint64_t until_ns; /**< after that there is nothing left of it to give back */
+	uint64_t until_ns; /**< after that there is nothing left to give back */
 };
 
 /**
- * What a request by rules took, of all limits together: as struct weir_permit, good for
- * every engine of the table that it came from, whatever its rules are by then.
+ * As struct weir_permit, for all units that a request by rules took. Valid for every
+ * engine of the same table, even with other rules.
  */
 struct weir_permits {
-	uint64_t id;          /**< 0: none, since nothing was taken */
-	uint64_t cost;        /**< may be lowered by who gives only so much back */
+	uint64_t id;          /**< 0: none, because nothing was taken */
+	uint64_t cost;        /**< lower it to give back only a part */
 	uint64_t count;       /**< of `charges` */
 	uint64_t reserved[3]; /**< 0 */
 	struct weir_charge charges[WEIR_PERMITS_MAX];
@@ -355,14 +393,41 @@ enum weir_outcome {
 	WEIR_OUTCOME_COUNT
 };
 
+/** Overrides the window of a breaker. */
+enum weir_force {
+	WEIR_FORCE_AUTO = 0, /**< ends a force; the window begins anew */
+	WEIR_FORCE_OPEN,     /**< denies all */
+	WEIR_FORCE_CLOSED,   /**< lets all pass, within max_concurrent */
+};
+
+/** Priorities are 0, the highest, to this. */
+#define WEIR_PRIORITY_LOWEST 9
+
+/**
+ * All options of a request to acquire; zero means the default. The *_ask functions take and answer
+ * as weir_limiter_acquire, weir_acquire and weir_engine_acquire do.
+ */
+struct weir_ask {
+	uint64_t cost;        /**< 0: 1; WEIR_ZERO: 0, to take nothing */
+	uint64_t priority;    /**< 0, the highest, to WEIR_PRIORITY_LOWEST. A limit that sheds a share
+	                           (random, throttle) takes it from the lowest priorities of the last
+	                           10 s. A measured limit (adaptive) has room for the higher ones. A
+	                           full `queue` drops its newest waiter of the lowest priority for a
+	                           higher one (WEIR_REASON_QUEUE_FULL). A rule's own priority wins. */
+	uint64_t now_ns;      /**< 0 or WEIR_NOW: the library reads its clock */
+	uint64_t deadline_ns; /**< 0: decide at once. Otherwise block the thread as weir_acquire_wait
+	                           does; now_ns must then be 0 or WEIR_NOW */
+	uint64_t reserved[4];
+};
+
 /* ------------------------------------------------------------------------- */
 /* One limit without keys                                                    */
 
-/** One limit and its one count. */
+/** One limit with one count. */
 typedef struct weir_limiter weir_limiter;
 
 /**
- * Errors as weir_limit_open.
+ * Makes a limiter. Errors as weir_limit_open.
  *
  *     weir_limiter *limiter;
  *     struct weir_decision d;
@@ -375,25 +440,28 @@ WEIR_API int weir_limiter_open(const struct weir_limit_options *options, weir_li
 WEIR_API void weir_limiter_close(weir_limiter *limiter);
 
 /**
- * Takes `cost` if the limit grants it now, and explains. A denied request
- * consumes nothing. Cost 0 consumes nothing and answers whether 1 would pass.
- * Errors: ECOST when `cost` is more than the limit could ever grant.
+ * Takes `cost` if the limit grants it now, and explains the decision. A denied
+ * request consumes nothing. Cost 0 consumes nothing and tells whether 1 would pass.
+ * Errors: ECOST (`cost` is more than the limit could ever grant).
  */
 WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                   struct weir_decision *decision);
-/** Answers as acquire would, and consumes nothing. Errors: ECOST. */
+/** Answers as weir_limiter_acquire would, and consumes nothing. Errors: ECOST. */
 WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                struct weir_decision *decision);
-/** Gives back up to `cost` of what is in use now, never below zero; of turns the newest. */
+/** Gives back up to `cost` units that are in use now. Of turns it gives back the newest. */
 WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                  struct weir_decision *decision);
 /** Forgets all use. */
 WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
                                 struct weir_decision *decision);
 /**
- * As weir_acquire_permit, weir_refund_permit and weir_report. But a limiter keeps no
- * list of permits: whoever refunds one twice gets ENOTFOUND only once its time is over, but
- * for places and a log's entries.
+ * As weir_acquire_permit, weir_refund_permit and weir_report, with one difference: a limiter
+ * recognizes a second refund (ENOTFOUND) only of places and of a log's entries. It keeps no list
+ * of other permits, so a caller must not refund or report one twice before its time is over. A
+ * throttle counts each such report as another outcome. A breaker and an adaptive limit may take it
+ * for the report of another permit that was given at about the same time, else say ENOTFOUND. A
+ * table recognizes all of them.
  */
 WEIR_API int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                          struct weir_decision *decision,
@@ -405,93 +473,104 @@ WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit
 /** As weir_acquire_wait. */
 WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
                                        struct weir_decision *decision, struct weir_permit *permit);
+/**
+ * Acquires as `ask` says. `permit` may be NULL; otherwise it is filled as by weir_acquire_permit.
+ *
+ *     weir_limiter_ask(limiter, &(struct weir_ask){ .priority = 9 }, &d, NULL);
+ *
+ * Errors: ECOST, EINVAL (reserved; a time and a deadline), ERANGE (no such priority), ENOMEM.
+ */
+WEIR_API int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
+                              struct weir_decision *decision, struct weir_permit *permit);
 /** As weir_limit_shed. */
 WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
+/** As weir_force. */
+WEIR_API int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t until_ns,
+                                uint64_t now_ns);
 
 /* ------------------------------------------------------------------------- */
 /* Keyed tables                                                              */
 
-/** Counts of many keys, bounded in memory. */
+/** The counts of many keys, in bounded memory. */
 typedef struct weir_table weir_table;
 
 struct weir_table_options {
-	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. 20 bytes each, whatever the
-	                            length of their names. When more are live, the one that
-	                            would be forgotten soonest makes room. Besides these, keys
-	                            of sliding limits, base and concurrency have room of their
-	                            own, in four sizes by their limit: for up to 12 slots or
-	                            permits (11 in a log) as many as this, for up to 128, 1,024
-	                            and 10,240 a 10th, an 85th and an 853rd, 40 at least. It
-	                            takes memory when it is used: 265 bytes a key of the first
-	                            size, 1.1 KB in all four. */
-	const uint8_t *secret; /**< 16 bytes that key the hash, or NULL: from the system's
-	                            random source */
-	const char *path;      /**< a file to keep the table in, shared by all processes that
-	                            open it, made (mode 0600) when it is missing; NULL: this
-	                            process's memory */
-	uint64_t owner;        /**< of an existing file: the number of a user who may own it, beside
-	                            root and the process's own; 0: nobody else. A file that
-	                            others may write is refused. */
-	uint64_t group;        /**< of a file: the number of a group whose members may read and write
-	                            it, too (a new one is made so, mode 0660); 0: none */
+	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. A key takes 20 bytes, however
+	                            long its name. When more are live, the key that would be
+	                            forgotten soonest makes room. A limit with wide states has a
+	                            table of its own, see weir_table_reserve. Unless its `keys`
+	                            says otherwise, that takes up to 265 bytes for each key of
+	                            this capacity, and holds as many keys as fit, 40 at least:
+	                            all for 10 slots, an 11th for a log of 100 */
+	const uint8_t *secret; /**< 16 bytes that key the hash; NULL: from the system's random
+	                            source */
+	const char *path;      /**< a file that holds the table. All processes that open it share
+	                            it; the first makes it (mode 0600). NULL: this process's
+	                            memory */
+	uint64_t owner;        /**< number of a user who may own an existing file, besides root and
+	                            the process's own user; 0: nobody else. A file that others may
+	                            write is refused. */
+	uint64_t group;        /**< number of a group whose members may also read and write the
+	                            file; a new file is made so (mode 0660); 0: none */
 	uint64_t reserved[3];
 };
 
-/** The most keys that a table can be asked to hold. */
+/** The greatest `capacity` of a table. */
 #define WEIR_CAPACITY_MAX (UINT64_C(1) << 32)
 
-/** Keys longer than this are refused with ELONG. */
+/** Longer keys are refused with ELONG. */
 #define WEIR_KEY_MAX 1024
 
 /**
- * `options` may be NULL. An existing file keeps its capacity and secret: those
- * given must be the same. A file that holds no table that fits, or that somebody else
- * owns or may write, is refused, never written to; so is a symbolic link.
+ * Opens a table. `options` may be NULL. An existing file keeps its capacity and secret:
+ * if you give them, they must be the same. The library refuses, and never writes to, a
+ * symbolic link, a file without a table that fits, and one that somebody else owns or may
+ * write.
  * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no
- * random bytes; the file cannot be opened, made, locked or mapped), EFULL (its disk has no
- * room for it), ENOTFOUND (it is gone again), ENOMEM.
+ * random bytes; the file cannot be opened, made, locked or mapped), EFULL (no room on the
+ * disk), ENOTFOUND (the file has gone again), ENOMEM.
  */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);
 WEIR_API void weir_table_close(weir_table *table);
 
 /**
- * Writes what has changed in a table's file out to the disk, and returns when it
- * is there: what was granted before the call outlives a power loss. Others go on
- * deciding meanwhile. It may take seconds. In memory there is nothing to write.
+ * Writes the changes of a table's file to the disk: decisions before this call then
+ * outlive a power loss. This may take seconds; other calls go on meanwhile. Does nothing
+ * for a table in memory.
  * Errors: EIO.
  */
 WEIR_API int weir_table_sync(weir_table *table);
 
 /**
- * Makes the room that the limit's keys take now; without it, the first call with the limit
- * does. The states of sliding_window, sliding_counter, sliding_log, base and concurrency are
- * wider than others, so each such limit has its own table beside that of all others, for as many
- * keys as its `keys` say: in memory that is address space until keys come, in a file it is
- * room on the disk. The keys of one limit take no room from another's. Where the limit asks for
- * more keys or wider states than the table has, a larger one takes over; calls with the limit
- * do so for wider states only. At most 1,024 such tables are made. It may take as long as the
- * disk does.
+ * Makes the room for the keys of a limit now. Without this call, the first call with the
+ * limit makes it.
+ * The states of sliding_window, sliding_counter, sliding_log, base, concurrency, breaker,
+ * throttle and adaptive are wide, so each such limit has its own table, for as many keys as
+ * its `keys` says. In memory that takes only address space until keys come; in a file it takes
+ * room on the disk. The keys of one such limit take no room from another's. If the limit now
+ * asks for more keys or wider states, a larger table takes over; without this call, only for
+ * wider states. A table holds at most 1,024 of these. This call may wait for the disk.
  *
  *     if (weir_table_reserve(table, limit, &error) != 0)
  *         puts(error.message); // how many bytes there are, and how many it takes
  *
- * Errors: ENOMEM, EFULL (no room on the disk, or for one more table), EIO and EINVAL as
- * weir_table_open (the file).
+ * Errors: ENOMEM, EFULL (no room on the disk, or for one more table), EIO and EINVAL (the file,
+ * as weir_table_open).
  */
 WEIR_API int weir_table_reserve(weir_table *table, const weir_limit *limit,
                                 struct weir_error *error);
 
 /**
- * As weir_limiter_acquire, for one key of one limit. A key is any bytes; a key
- * never seen is one that has long been idle. `key` is only read.
- * Errors: ECOST, ELONG. All calls with a table and a limit: ENOMEM, EFULL, EIO, EINVAL
- * where the limit's own table is not there yet and can't be made (weir_table_reserve).
+ * As weir_limiter_acquire, for one key of one limit. A key may be any bytes; a new key
+ * starts as one that has long been idle. `key` is only read.
+ * Errors: ECOST, ELONG. Every call with a table and a limit may have to make the limit's own
+ * table, and then fail as weir_table_reserve: ENOMEM, EFULL, EIO, EINVAL.
  */
 WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
                           size_t key_len, uint64_t cost, uint64_t now_ns,
                           struct weir_decision *decision);
-/** These as the calls on a limiter, for one key of one limit. Errors: ELONG, of peek ECOST. */
+/** As the calls on a limiter, for one key of one limit. Errors: ELONG, and ECOST of weir_peek. */
 WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,
@@ -501,10 +580,10 @@ WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, const void *
                         uint64_t now_ns, struct weir_decision *decision);
 
 /**
- * As weir_acquire, and makes *permit of what it took, 0 where that is nothing.
- * Until it is given back or its time is over, a permit takes the room of a key (of
- * concurrency, that of its place). Where that had to make room for others, the permit is
- * as good as given back.
+ * As weir_acquire, and fills *permit for the units that it took, with `id` 0 if it took none.
+ * Until you give it back or its time is over, a permit takes the room of a key; a permit of
+ * concurrency takes only its place. If that room had to go to others, the permit counts as
+ * given back.
  *
  *     weir_acquire_permit(table, at_once, key, len, 1, WEIR_NOW, &d, &permit);
  *     if (d.allowed) {
@@ -519,9 +598,9 @@ WEIR_API int weir_acquire_permit(weir_table *table, const weir_limit *limit, con
                                  struct weir_decision *decision, struct weir_permit *permit);
 
 /**
- * Gives back what the permit took, once, to the very window, slot, entry or turn
- * that it came from: of a bucket what has not leaked since, of turns the newest only.
- * `decision` tells how the key stands, on ENOTFOUND too.
+ * Gives back the units of a permit, once, to the very window, slot, entry or turn that they
+ * came from. A bucket takes back what has not leaked since; of turns only the newest returns.
+ * `decision` tells the state of the key, on ENOTFOUND too.
  *
  *     weir_acquire_permit(table, limit, key, len, 1, WEIR_NOW, &d, &permit);
  *     if (d.allowed && !serve())
@@ -534,9 +613,9 @@ WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, cons
                                 struct weir_decision *decision);
 
 /**
- * Tells how the work ended, and how long it took: to concurrency that its places are
- * free, however that was; to a breaker that a call ended so, after `latency_ns` (0: as long as the
- * permit was held). To any other limit it makes no difference, and the permit stays as it is.
+ * Reports how the work of a permit ended. Concurrency frees its places, whatever the outcome. A
+ * breaker, throttle or adaptive limit counts the outcome and `latency_ns` (0: as long as the permit
+ * was held). For any other limit this does nothing, and the permit stays valid.
  * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome), ELONG.
  */
 WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void *key,
@@ -544,10 +623,24 @@ WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void 
                          enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
 
 /**
- * weir_acquire that blocks its thread until the request passes, at `deadline_ns` at
- * the latest: a time of the system's clock, WEIR_NOW for no waiting, WEIR_FOREVER. Denied
- * at once where it can't be before the deadline (WEIR_REASON_WAIT_TOO_LONG), else at the
- * deadline. `wait_ns` tells how long it took.
+ * Forces the breaker of a key, for all processes that share the table, until `until_ns` (as
+ * `now_ns`; 0 or more than 16 years ahead: for ever) or until the next force. weir_reset does not
+ * end it. Reports made meanwhile count for nothing, and the key is never evicted. At the end the
+ * breaker is closed, and its window begins anew.
+ *
+ *     weir_force(table, payments, key, len, WEIR_FORCE_OPEN, now_ns + 600000000000, now_ns);
+ *
+ * Errors: EINVAL (a limit that is no breaker, or no such `force`), ERANGE (until_ns has passed),
+ * EFULL (no room for the key), ELONG.
+ */
+WEIR_API int weir_force(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                        enum weir_force force, uint64_t until_ns, uint64_t now_ns);
+
+/**
+ * weir_acquire that blocks its thread until the request passes or `deadline_ns` comes.
+ * The deadline is a time of the system's clock, WEIR_NOW (do not wait) or WEIR_FOREVER. A request
+ * that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG); if that is not known
+ * before, it is denied at the deadline. `wait_ns` tells how long the call took.
  *
  *     clock_gettime(CLOCK_REALTIME, &t);
  *     deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
@@ -555,18 +648,26 @@ WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void 
  *     if (d.allowed)
  *         serve();
  *
- * Who waits for a key of a limit is served in the order of the calls, in this process;
- * calls of other processes, and those that do not wait, may come in between. What is
- * refunded or reset here is given to the first at once. Waiting takes no processor time,
- * and goes on over steps of the clock and signals. `permit` may be NULL; otherwise it is
- * filled as by weir_acquire_permit. It waits no longer than the limit's own `max_wait_ns`
- * where that has one, and at most `queue` threads wait for a place of what is in flight,
- * if that is set (WEIR_REASON_QUEUE_FULL).
+ * In one process, the threads that wait for a key of a limit are served in the order of their
+ * calls. Calls that do not wait, and those of other processes, may come in between. The first
+ * thread gets what this process refunds or resets at once. Waiting takes no processor time, and
+ * goes on through signals and steps of the clock. The call waits no longer than the limit's own
+ * `max_wait_ns`. Where the limit sets `queue`, at most so many threads wait
+ * (WEIR_REASON_QUEUE_FULL). `permit` may be NULL; otherwise it is filled as by
+ * weir_acquire_permit.
  * Errors: ECOST, ELONG, ENOMEM.
  */
 WEIR_API int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key,
                                size_t key_len, uint64_t cost, uint64_t deadline_ns,
                                struct weir_decision *decision, struct weir_permit *permit);
+
+/**
+ * Acquires as `ask` says. `permit` may be NULL; otherwise it is filled as by weir_acquire_permit.
+ * Errors: as weir_limiter_ask; ELONG.
+ */
+WEIR_API int weir_ask(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                      const struct weir_ask *ask, struct weir_decision *decision,
+                      struct weir_permit *permit);
 
 /** One request of a batch. */
 struct weir_request {
@@ -578,20 +679,20 @@ struct weir_request {
 };
 
 /**
- * weir_acquire for `n` requests in order, at one time, with their memory
- * fetched ahead: several times as fast as one by one on a large table.
- * Each request's `status` tells its own error; the others are decided all the
- * same. Returns 0, or the first error.
+ * weir_acquire for `n` requests in order, at one time. On a large table this is several
+ * times as fast as single calls, because their memory is fetched ahead. Each request's
+ * `status` tells its own error; the others are decided all the same. Returns 0, or the
+ * first error.
  */
 WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n,
                                 uint64_t now_ns, struct weir_decision *decisions);
 
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
-	uint64_t cells;     /**< places there are, those of limits' own tables with them once used */
+	uint64_t cells;     /**< places for keys, with those of limits' own tables once used */
 	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
-	uint64_t bytes;     /**< memory of the table at most, and of those */
+	uint64_t bytes;     /**< the most memory that the table and limits' own tables take */
 	uint64_t reserved[3];
 };
 
@@ -602,13 +703,13 @@ WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
 /* Rules                                                                     */
 
 /**
- * Rules over a table: which limits apply to a request by its attributes.
- * Configurations are read by <weir/rules.h>.
+ * Rules over a table: a request's attributes tell which limits apply to it.
+ * <weir/rules.h> reads configurations.
  */
 typedef struct weir_engine weir_engine;
 typedef struct weir_config weir_config;
 
-/** After the engines that were made of it. */
+/** Close the engines that use it first. */
 WEIR_API void weir_config_close(weir_config *config);
 
 struct weir_attribute {
@@ -617,15 +718,15 @@ struct weir_attribute {
 	size_t value_len;
 };
 
-/** Requests with more attributes are refused with ELONG. */
+/** More attributes in a request are refused with ELONG. */
 #define WEIR_ATTRIBUTES_MAX 64
 
 /**
- * Compiles `config` for deciding, and makes the room that its limits take, of all or of
- * none. `config` and `table` must outlive the engine. Limits count where the table does; on a
- * table at Redis (<weir/redis.h>) those whose `store` is `memory` count in this process.
- * Errors: as weir_limit_open and weir_table_reserve; EUNSUPPORTED (the `store` of a limit is
- * neither).
+ * Compiles `config` for deciding, and makes the room for all of its limits, or for none.
+ * `config` and `table` must outlive the engine. Limits count where the table does. On a
+ * table at Redis (<weir/redis.h>), limits whose `store` is `memory` count in this process.
+ * Errors: as weir_limit_open and weir_table_reserve; EUNSUPPORTED (a limit names another
+ * `store`).
  */
 WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
                               struct weir_error *error);
@@ -633,10 +734,10 @@ WEIR_API void weir_engine_close(weir_engine *engine);
 
 /**
  * Decides a request by all rules that apply to it, all or nothing: a denied
- * request consumes from none of the enforced limits. Where no rule applies the
- * request is allowed. An allowed answer reports the tightest limit, a denied
- * one the first that denied. Places of `concurrency` are held until their leases end;
- * weir_engine_acquire gives them back before.
+ * request consumes from none of the enforced limits. A request is allowed if no rule
+ * applies. An allowed answer reports the tightest limit, a denied one the first that
+ * denied. Places of `concurrency` stay held until their leases end; to give them back
+ * before, use weir_engine_acquire.
  * Errors: ECOST, ELONG (too many attributes, too long a key), ENOMEM.
  */
 WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes,
@@ -644,8 +745,8 @@ WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute 
                                struct weir_decision *decision);
 
 /**
- * weir_engine_check that tells in *permits what was taken, so that all of it can be given
- * back together. `permits` may be NULL; otherwise it is filled whatever the outcome.
+ * weir_engine_check that also fills *permits, with which you give back all that was taken.
+ * `permits` may be NULL; otherwise it is filled whatever the outcome.
  *
  *     struct weir_permits permits;
  *     weir_engine_acquire(engine, attributes, n, 1, WEIR_NOW, &d, &permits);
@@ -659,8 +760,8 @@ WEIR_API int weir_engine_acquire(weir_engine *engine, const struct weir_attribut
                                  struct weir_decision *decision, struct weir_permits *permits);
 
 /**
- * weir_engine_acquire that blocks its thread, as weir_acquire_wait: for the key that denies
- * it, then for the next that does, and at last for the latest turn of all.
+ * weir_engine_acquire that blocks its thread as weir_acquire_wait does: it waits for the key
+ * that denies the request, then for the next that denies it, and last for the latest turn.
  * Errors: as weir_engine_acquire.
  */
 WEIR_API int weir_engine_acquire_wait(weir_engine *engine,
@@ -670,9 +771,16 @@ WEIR_API int weir_engine_acquire_wait(weir_engine *engine,
                                       struct weir_permits *permits);
 
 /**
- * As weir_refund_permit, of all that the permits cover together. `decision` tells how
- * the tightest of these limits stands. What limits took that `engine` has no more is
- * left out.
+ * weir_engine_acquire as `ask` says. `permits` may be NULL.
+ * Errors: as weir_engine_acquire; EINVAL and ERANGE as weir_limiter_ask.
+ */
+WEIR_API int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
+                             const struct weir_ask *ask, struct weir_decision *decision,
+                             struct weir_permits *permits);
+
+/**
+ * As weir_refund_permit, for all limits of the permits. `decision` tells the state of the
+ * tightest of them. Limits that `engine` no longer has are left out.
  * Errors: ENOTFOUND (given back before, its time is over, or there is none), EINVAL (no
  * such `count`), ENOMEM.
  */
@@ -680,14 +788,14 @@ WEIR_API int weir_engine_refund(weir_engine *engine, const struct weir_permits *
                                 uint64_t now_ns, struct weir_decision *decision);
 
 /**
- * As weir_report: places are free, all else stays taken. With places the permits have
- * ended; others stay as they are.
+ * As weir_report, for all limits of the permits. It frees places; all else stays taken.
+ * Permits with places end; others stay valid.
  * Errors: ENOTFOUND as weir_engine_refund, EINVAL (no such outcome or `count`), ENOMEM.
  */
 WEIR_API int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
                                 enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
 
-/** The engine's limit of that name, or NULL; lives as long as the engine. */
+/** The engine's limit with this name, or NULL; lives as long as the engine. */
 WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,
                                              size_t name_len);
 
@@ -695,7 +803,7 @@ WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const ch
 /* Worker pools                                                              */
 
 /**
- * Workers that run tasks out of a bounded bucket, first in first out: each as soon
+ * Workers that run tasks from a bounded bucket, first in first out. A task starts as soon
  * as a worker is free, or at a fixed rate.
  *
  *     static void *twice(void *number) { ... return number; }
@@ -704,49 +812,48 @@ WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const ch
  *     weir_pool_ticket *ticket;
  *     weir_pool_open(&(struct weir_pool_options){ .workers = 4, .bucket = 100 }, &pool, NULL);
  *     if (weir_pool_submit(pool, twice, &number, &ticket) == 0) {
- *         weir_pool_wait(ticket, 1000000000, &result);
+ *         weir_pool_wait(ticket, WEIR_FOREVER, &result);
  *         weir_pool_ticket_close(ticket);
  *     }
  *     weir_pool_close(pool);
  */
 typedef struct weir_pool weir_pool;
 
-/** What will become of one task. */
+/** Tells the fate of one task. */
 typedef struct weir_pool_ticket weir_pool_ticket;
 
-/** A task, run by a worker; what it returns is its result. `argument` stays the caller's. */
+/** A task that a worker runs; returns its result. `argument` stays the caller's. */
 typedef void *weir_pool_run(void *argument);
 
-/** Receives a task that will not be run. Must not stop or close the pool. */
+/** Receives a task that the pool will not run. Must not stop or close the pool. */
 typedef void weir_pool_return(void *context, weir_pool_run *run, void *argument);
 
 struct weir_pool_options {
 	uint32_t workers;      /**< threads, 1 to 1,024; 0: one for each processor online */
 	uint32_t bucket;       /**< tasks that may wait while all workers are busy, 1 to 2^24;
 	                            0: 1,000. 24 bytes each. */
-	struct weir_rate rate; /**< count 0: none. Else tasks start evenly spaced, by the monotonic
-	                            clock and never early. Where the system or all workers were
-	                            late, the turns of the last 100 ms are caught up at once, those
-	                            before are lost. Idle time saves up none. */
+	struct weir_rate rate; /**< count 0: none. Otherwise tasks start evenly spaced, never early,
+	                            by the monotonic clock. If the system or all workers were late,
+	                            the pool catches up the turns of the last 100 ms at once and
+	                            loses older ones. Idle time saves up no turns. */
 	uint64_t reserved[5];
 };
 
 /**
- * Starts the workers. Signals sent to the process are left to its other threads. The
- * child of a fork has no workers, and must not use the pool.
- * `options` may be NULL.
- * Errors: ERANGE, EINVAL (as weir_limit_open's of the rate; reserved), ENOMEM (threads, too).
+ * Starts the workers. They block signals, so the process's other threads get them. The
+ * child of a fork has no workers, and must not use the pool. `options` may be NULL.
+ * Errors: ERANGE and EINVAL (the rate, as weir_limit_open; reserved), ENOMEM (threads, too).
  */
 WEIR_API int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
                             struct weir_error *error);
-/** weir_pool_stop, running all that was accepted; then frees the pool. Not from a task. */
+/** Runs all accepted tasks as weir_pool_stop does, then frees the pool. Not from a task. */
 WEIR_API void weir_pool_close(weir_pool *pool);
 
 /**
- * Puts a task into the bucket, and never waits: refused with EFULL while `bucket` +
- * `workers` tasks are unfinished. What was accepted is run or returned, once.
- * `ticket` may be NULL when nobody will ask for the result; otherwise *ticket is the
- * caller's to close, NULL on error.
+ * Puts a task into the bucket and never waits: while `bucket` + `workers` tasks are
+ * unfinished, it refuses with EFULL. An accepted task is run or returned, once.
+ * `ticket` may be NULL if nobody will ask for the result. Otherwise the caller closes
+ * *ticket, which is NULL on error.
  * Tasks may submit tasks. A task that waits for another holds its worker meanwhile.
  * Errors: EFULL, ESTOPPED, EINVAL (no function), ENOMEM (only with a ticket).
  */
@@ -754,21 +861,21 @@ WEIR_API int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argumen
                               weir_pool_ticket **ticket);
 
 /**
- * Waits for a task to finish, at most `timeout_ns`: 0 only looks, UINT64_MAX is for
- * ever. The task goes on however this ends, and may be waited for again. *result is
- * set on success only; `result` may be NULL.
- * Errors: ETIMEDOUT, ESTOPPED (it was returned by weir_pool_stop, not run).
+ * Waits until a task has finished or `deadline_ns` comes: as in weir_acquire_wait a time of the
+ * system's clock, WEIR_NOW (only look) or WEIR_FOREVER. The task goes on after a timeout, and you
+ * may wait for it again. Only success sets *result; `result` may be NULL.
+ * Errors: ETIMEDOUT, ESTOPPED (weir_pool_stop returned the task instead of running it).
  */
-WEIR_API int weir_pool_wait(weir_pool_ticket *ticket, uint64_t timeout_ns, void **result);
-/** At any time, also before the task is finished or after the pool is closed. */
+WEIR_API int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result);
+/** Allowed at any time, also before the task has finished or after the pool is closed. */
 WEIR_API void weir_pool_ticket_close(weir_pool_ticket *ticket);
 
 /**
- * Accepts no more tasks, and returns when all that were accepted are run, at the
- * pool's rate. With `give_back`, those not yet started are passed to it with
- * `context`, in order, on this thread; then it waits for the others. May be called
+ * Accepts no more tasks, and returns when all accepted tasks have run, at the pool's
+ * rate. With `give_back`, it first passes the tasks not yet started to it, with
+ * `context`, in order, on this thread; then it waits for the others. You may call it
  * again; a second call with `give_back` cuts a first one short.
- * Errors: EINVAL (from a task of this pool, which it would wait for).
+ * Errors: EINVAL (a task of this pool calls it, and it would wait for that task).
  */
 WEIR_API int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context);
 
@@ -777,11 +884,11 @@ struct weir_pool_stats {
 	uint64_t bucket;       /**< as opened */
 	uint64_t waiting;      /**< tasks not yet started */
 	uint64_t unfinished;   /**< tasks waiting, running, or being given back */
-	uint64_t accepted;     /**< ever, as all below */
+	uint64_t accepted;     /**< since the pool was opened, as all below */
 	uint64_t refused;      /**< with EFULL */
 	uint64_t finished;     /**< run to their end */
 	uint64_t returned;     /**< given back */
-	uint64_t missed_turns; /**< of the rate: lost, since they were not taken in time */
+	uint64_t missed_turns; /**< turns of the rate that were lost because none took them in time */
 	uint64_t reserved[3];  /**< 0 */
 };
 

@@ -1,190 +1,85 @@
 /*
- * adaptive.c: the published estimators. They are here to compare with, and for users who move over
- * with their settings; docs/design/adaptive.md says how each fares.
+ * adaptive.c: measures how many requests in flight a backend can bear, and lets so many pass.
+ *
+ * Each request has a permit, and its report says how long it took. From these latencies an
+ * estimator (estimators.h, estimate.h) computes the limit, between `min` and `max`. Permits count
+ * requests, whatever their cost.
  */
-#include "algo/adaptive.h"
+#include "algo/estimate.h"
 
-#include "base/number.h"
+#include "algo/algo.h"
+#include "base/cpu.h"
+#include "base/error.h"
 
-static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+#define PERMITS_DEFAULT_NS (60 * NS_PER_S)
+#define INITIAL_DEFAULT    20
+
+static const struct word method_words[] = {
+    {"knee", WEIR_METHOD_KNEE},   {"gradient2", WEIR_METHOD_GRADIENT2},
+    {"vegas", WEIR_METHOD_VEGAS}, {"aimd", WEIR_METHOD_AIMD},
+    {"bbr", WEIR_METHOD_BBR},     {0}};
+
+/* The options that are given, and the method's bounds for the others, moved as near as needed. */
+static struct adaptive_bounds bounds_of(const struct weir_limit_options *options)
 {
-	return value < least ? least : u64_min(value, most);
+	const struct weir_health_options *health = options->health;
+	struct adaptive_bounds bounds = estimate_bounds(health->method);
+	uint32_t min = (uint32_t)health->min, max = (uint32_t)options->max, initial = health->initial;
+
+	if (max)
+		bounds.least = (uint32_t)u64_min(bounds.least, max);
+	if (initial)
+		bounds.least = (uint32_t)u64_min(bounds.least, initial);
+	bounds.least = min ? min : bounds.least;
+	bounds.most = max ? max : (uint32_t)u64_max(bounds.most, u64_max(bounds.least, initial));
+	bounds.initial = initial ? initial
+	                         : (uint32_t)u64_max(bounds.least, u64_min(INITIAL_DEFAULT, bounds.most));
+	return bounds;
 }
 
-static uint64_t latency_of(const struct adaptive_sample *sample)
+static int init(struct algo_limit *limit, const struct weir_limit_options *options,
+                struct weir_error *error)
 {
-	return clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS);
+	const struct weir_health_options *health = options->health;
+	struct adaptive_bounds bounds = bounds_of(options);
+
+	if (bounds.least > bounds.most)
+		return error_set(error, WEIR_EINVAL, "min: expected at most max, which is %u, found %u",
+		                 bounds.most, bounds.least);
+	if (bounds.initial < bounds.least || bounds.initial > bounds.most)
+		return error_set(error, WEIR_EINVAL, "initial: expected %u to %u (min to max), found %u",
+		                 bounds.least, bounds.most, bounds.initial);
+	limit->flying = (struct flying_params){bounds, health->method, health->permit_timeout_ns,
+	                                       health->permit_timeout_ns / (FLYING_PARTS - 1) + 1 +
+	                                           FLYING_START_NS};
+	limit->quota = bounds.most;
+	limit->is_measured = true;
+	limit->window_ns = health->permit_timeout_ns;
+	/* A state of another method, or of another length of permits, counts for nothing here. */
+	limit->period_ns = health->permit_timeout_ns * 8 + health->method;
+	limit->width = algo_width(FLYING_CELLS + estimate_cells(health->method));
+	if (!estimate_has_cpu(health->method))
+		return WEIR_OK;
+	limit->cpu = cpu_open("");
+	return limit->cpu ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-/* gradient2: the limit is multiplied by 3/2 x the long average / this latency, at most by 1. */
-
-#define LONG_WARM  10
-#define LONG_AGE   600
-#define LONG_PARTS 256
-
-void gradient2_begin(struct gradient2 *gradient, const struct adaptive_bounds *bounds)
-{
-	*gradient = (struct gradient2){.limit_parts = (uint64_t)bounds->initial * GRADIENT2_LIMIT_ONE};
-}
-
-void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *bounds,
-                      const struct adaptive_sample *sample)
-{
-	const uint64_t one = GRADIENT2_LIMIT_ONE;
-	uint64_t now = latency_of(sample) * LONG_PARTS, limit = gradient->limit_parts, slope;
-
-	if (gradient->count < LONG_WARM) {
-		gradient->long_parts =
-		    (gradient->long_parts * gradient->count + now) / (gradient->count + 1);
-		gradient->count++;
-	} else {
-		gradient->long_parts +=
-		    (uint64_t)(((int64_t)now - (int64_t)gradient->long_parts) * 2 / (LONG_AGE + 1));
-	}
-	if (gradient->long_parts > 2 * now)
-		gradient->long_parts = gradient->long_parts * 95 / 100;
-	if (sample->in_flight < ceil_div(limit / one, 2))
-		return;
-	slope = sat_u64((u128)3 * gradient->long_parts * one / (2 * now));
-	limit = (4 * limit + limit * clamp(slope, one / 2, one) / one + 4 * one) / 5;
-	gradient->limit_parts = clamp(limit, bounds->least * one, bounds->most * one);
-}
-
-/* vegas: the queue is what would not be in flight if all took the least latency. */
-
-void vegas_begin(struct vegas *vegas, const struct adaptive_bounds *bounds)
-{
-	*vegas = (struct vegas){.limit = bounds->initial, .jitter = UINT16_MAX};
-}
-
-/* log10, rounded down, at least 1. */
-static uint64_t log10_of(uint64_t limit)
-{
-	uint64_t log = 1;
-
-	for (limit /= 100; limit > 0; limit /= 10)
-		log++;
-	return log;
-}
-
-/* Whether the least latency is to be found anew: after 15 to 30 samples for each of the limit. */
-static bool starts_anew(struct vegas *vegas, const struct adaptive_sample *sample)
-{
-	vegas->count++;
-	if ((u128)vegas->count << 17 <= (u128)30 * vegas->limit * (65536 + (uint64_t)vegas->jitter))
-		return false;
-	vegas->count = 0;
-	vegas->jitter = sample->draw;
-	vegas->least_ns = latency_of(sample);
-	return true;
-}
-
-void vegas_sample(struct vegas *vegas, const struct adaptive_bounds *bounds,
-                  const struct adaptive_sample *sample)
-{
-	uint64_t latency_ns = latency_of(sample), limit = vegas->limit, step = log10_of(limit), queue;
-
-	if (starts_anew(vegas, sample))
-		return;
-	if (vegas->least_ns == 0 || latency_ns < vegas->least_ns) {
-		vegas->least_ns = latency_ns;
-		if (!sample->dropped)
-			return;
-	}
-	queue = ceil_div(limit * (latency_ns - vegas->least_ns), latency_ns);
-	if (sample->dropped)
-		limit = sat_sub(limit, step);
-	else if (sample->in_flight < ceil_div(limit, 2))
-		return;
-	else if (queue <= step)
-		limit += 6 * step;
-	else if (queue < 3 * step)
-		limit += step;
-	else if (queue > 6 * step)
-		limit = sat_sub(limit, step);
-	vegas->limit = (uint32_t)clamp(limit, bounds->least, bounds->most);
-}
-
-/* aimd */
-
-#define LATE_NS (5 * NS_PER_S)
-
-void aimd_begin(struct aimd *aimd, const struct adaptive_bounds *bounds)
-{
-	aimd->limit = bounds->initial;
-}
-
-void aimd_sample(struct aimd *aimd, const struct adaptive_bounds *bounds,
-                 const struct adaptive_sample *sample)
-{
-	uint64_t limit = aimd->limit;
-
-	if (sample->dropped || latency_of(sample) > LATE_NS)
-		limit = limit * 9 / 10;
-	else if (sample->in_flight >= ceil_div(limit, 2))
-		limit++;
-	aimd->limit = (uint32_t)clamp(limit, bounds->least, bounds->most);
-}
-
-/* bbr: most passes of a finished part x the least mean latency of one. */
-
-#define HOT          800000 /* millionths */
-#define COOL_NS      NS_PER_S
-#define CPU_EVERY_NS (500 * NS_PER_MS)
-
-void bbr_begin(struct bbr *bbr)
-{
-	*bbr = (struct bbr){0};
-}
-
-void bbr_sample(struct bbr *bbr, const struct adaptive_sample *sample, uint64_t now_ns)
-{
-	uint64_t number = now_ns / BBR_PART_NS;
-	struct bbr_part *part = &bbr->parts[number % BBR_PARTS];
-
-	if (part->number != number)
-		*part = (struct bbr_part){.number = number};
-	part->passes++;
-	part->sum_ns += latency_of(sample);
-}
-
-void bbr_busy(struct bbr *bbr, unsigned thousandths, uint64_t now_ns)
-{
-	if (now_ns - bbr->cpu_at_ns < CPU_EVERY_NS)
-		return;
-	bbr->cpu = (uint32_t)((95 * (uint64_t)bbr->cpu + UINT64_C(5) * 1000 * thousandths) / 100);
-	bbr->cpu_at_ns = now_ns;
-}
-
-uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns)
-{
-	uint64_t now = now_ns / BBR_PART_NS, most = 0, least_ns = ADAPTIVE_LATENCY_MAX_NS, a_second_ns;
-
-	for (unsigned i = 0; i < BBR_PARTS; i++) {
-		const struct bbr_part *part = &bbr->parts[i];
-
-		if (part->passes == 0 || part->number >= now || now - part->number >= BBR_PARTS)
-			continue;
-		most = u64_max(most, part->passes);
-		least_ns = u64_min(least_ns, part->sum_ns / part->passes);
-	}
-	if (most == 0)
-		return bounds->initial;
-	a_second_ns = sat_u64((u128)most * u64_max(least_ns, NS_PER_MS) * (NS_PER_S / BBR_PART_NS));
-	return clamp(sat_add(a_second_ns, NS_PER_S / 2) / NS_PER_S, bounds->least, bounds->most);
-}
-
-bool bbr_allows(struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t in_flight,
-                uint64_t now_ns)
-{
-	bool over = in_flight > 1 && in_flight > bbr_limit(bbr, bounds, now_ns);
-
-	if (bbr->cpu >= HOT) {
-		if (over && bbr->denied_ns == 0)
-			bbr->denied_ns = now_ns;
-		return !over;
-	}
-	if (bbr->denied_ns != 0 && now_ns - bbr->denied_ns > COOL_NS)
-		bbr->denied_ns = 0;
-	return bbr->denied_ns == 0 || !over;
-}
+const struct algorithm algorithm_adaptive = {
+    .name = "adaptive",
+    .id = WEIR_ADAPTIVE,
+    .parameters = {{"method", ALGO_WORD, ALGO_HEALTH_FIELD(method), .words = method_words},
+                   {"initial", ALGO_NUMBER, ALGO_HEALTH_FIELD(initial), .min = 1,
+                    .max = ALGO_PERMITS_MAX},
+                   {"min", ALGO_NUMBER, ALGO_HEALTH_FIELD(min), .min = 1,
+                    .max = ALGO_PERMITS_MAX},
+                   {"max", ALGO_NUMBER, ALGO_FIELD(max), .min = 1, .max = ALGO_PERMITS_MAX},
+                   ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS),
+                   {"queue", ALGO_NUMBER, ALGO_FIELD(queue), .max = 1000000},
+                   {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
+                    .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
+                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+    .rows = ALGO_ROWS_FLYING,
+    .judges = true,
+    .guesses = true,
+    .init = init,
+};

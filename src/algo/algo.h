@@ -47,6 +47,7 @@
 
 struct zone;
 struct algo_cache;
+struct demand;
 
 struct algo_state {
 	uint64_t until_ns; /* 0 in a state never used */
@@ -88,6 +89,7 @@ struct algo_limit {
 	uint16_t generation;     /* of these parameters; store/history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
 	bool is_adhoc;           /* it travels in requests: all such limits share their states */
+	bool is_measured;        /* its quota changes: an outcome says what it is */
 	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
 	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
@@ -102,6 +104,8 @@ struct algo_limit {
 		struct day_params day;
 		struct places_params places;
 		struct health_params health;
+		struct accepts_params accepts;
+		struct flying_params flying;
 		uint64_t own[ALGO_OWN_WORDS];
 	};
 	enum algo_rows rows;  /* the algorithm's, ... */
@@ -112,8 +116,17 @@ struct algo_limit {
 	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
 	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
 	struct calendar calendar; /* aligned windows and days only, as is the cache */
+	struct cpu *cpu;          /* how busy the processors are; NULL: it makes no difference */
 	struct algo_cache *cache; /* the calendar's window last asked for */
+	struct demand *demand;    /* of limits that shed a share by priority; owned by the limit */
 };
+
+/*
+ * The highest bits of a permit's id tell in which stripe its thread counts: what is counted apart in
+ * each stripe, threads change without meeting.
+ */
+#define ALGO_STRIPES      4
+#define ALGO_STRIPE_SHIFT 62
 
 enum algo_op {
 	ALGO_ACQUIRE,
@@ -122,13 +135,48 @@ enum algo_op {
 	ALGO_RESET,
 };
 
-/* What else a reset does to a breaker. */
+/* Other effects of a reset on a breaker. */
 enum algo_force {
 	ALGO_FORCE_NONE,
 	ALGO_FORCE_OPEN,   /* until call->until_ns, 0: for ever */
 	ALGO_FORCE_CLOSED, /* the same */
-	ALGO_FORCE_END,    /* it goes by its window again */
+	ALGO_FORCE_END,    /* if it was forced, it goes by its window again */
+	/* The fleet's word, unless an operator has forced the breaker: */
+	ALGO_FLEET_OPEN,   /* since call->until_ns */
+	ALGO_FLEET_CLOSED,
+	ALGO_FLEET_PROBES, /* half-open, with `cost` probes more */
+	ALGO_FLEET_LAPSE,  /* probes that no request has used go back: algo_told.freed */
 };
+
+/*
+ * A limit's report to the fleet that decides it: the probes that have ended, and the requests that
+ * follow.
+ */
+struct algo_told {
+	uint64_t since_ns; /* when the phase began that the probes are of */
+	uint32_t good, bad, slow, freed; /* slow ones are good or bad as well */
+	bool trips;  /* its window says that it is to open */
+	bool asks;   /* a request was denied for want of a probe */
+	bool resets; /* it was reset */
+	bool rejoins; /* an operator forces it no more */
+};
+
+/** For one of enum weir_force; ALGO_FORCE_NONE: that is none. */
+static inline enum algo_force algo_force_of(enum weir_force force)
+{
+	static const enum algo_force forces[] = {[WEIR_FORCE_AUTO] = ALGO_FORCE_END,
+	                                         [WEIR_FORCE_OPEN] = ALGO_FORCE_OPEN,
+	                                         [WEIR_FORCE_CLOSED] = ALGO_FORCE_CLOSED};
+
+	return (unsigned)force < sizeof forces / sizeof *forces ? forces[force] : ALGO_FORCE_NONE;
+}
+
+/** Whether it says anything. */
+static inline bool algo_tells(const struct algo_told *told)
+{
+	return told->trips || told->asks || told->resets || told->rejoins ||
+	       (told->good | told->bad | told->freed) != 0;
+}
 
 /* A question to a state. */
 struct algo_call {
@@ -139,11 +187,14 @@ struct algo_call {
 	uint64_t draw;     /* acquire from a random limit: 64 fair bits; of others that draw now and
 	                      then, 0: they draw when they have to */
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
-	                      which permit; 64 random bits */
+	                      which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
+	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST; priority.h */
 	bool reports;              /* refund: its request has ended: so ... */
 	enum weir_outcome outcome;
 	uint64_t latency_ns;       /* and after so long; 0: as long as it was held */
+	bool untold; /* refund: nobody reads how the key stands then; only `allowed` says something */
 	enum algo_force force;     /* reset */
+	struct algo_told *told;    /* out: of a limit that a fleet decides; NULL: it decides by itself */
 	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
 	/*
 	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest
@@ -161,13 +212,41 @@ struct algo_time {
 	uint64_t window_end_ns; /* of the calendar window that now lies in; 0 without calendar */
 };
 
+/* Why a breaker has gone from one phase to another. */
+enum algo_cause {
+	ALGO_BY_NOTHING,
+	ALGO_BY_FAILURES, /* too many calls of the window failed */
+	ALGO_BY_SLOWNESS, /* or were slow */
+	ALGO_BY_BAD_PROBE,
+	ALGO_BY_GOOD_PROBES,
+	ALGO_BY_SLEEP, /* which is over */
+	ALGO_BY_TIME,  /* a ramp or force was over; no call turns it then, so none tells of that */
+	ALGO_BY_FORCE, /* somebody has told it to */
+	ALGO_BY_RESET,
+	ALGO_BY_FLEET, /* so many servers say so, or their probes */
+	ALGO_CAUSE_COUNT,
+};
+
+/* That it has; the phases are those of algo/health.h. */
+struct algo_turn {
+	uint8_t from, to;
+	uint8_t cause; /* enum algo_cause */
+};
+
+/* One call seldom turns it twice. More would be told as two, the last of which goes further. */
+#define ALGO_TURNS_MAX 2
+
 struct algo_outcome {
 	bool allowed;
+	uint8_t phase;  /* of a breaker: enum health_phase, as it is now; as is ... */
+	uint8_t turned; /* how many `turns` there are; of other limits both may be anything */
 	enum weir_reason reason;
 	uint64_t remaining;
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
 	uint64_t wait_ns; /* allowed, but only after so long */
+	uint64_t quota;   /* of a limit that is measured */
+	struct algo_turn turns[ALGO_TURNS_MAX];
 };
 
 /* Allowed, ok, and no wait. */
@@ -282,6 +361,12 @@ void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 static inline bool algo_holds_places(const struct algo_limit *limit)
 {
 	return limit->rows == ALGO_ROWS_PLACES;
+}
+
+/** Whether its keys have the phases of a breaker, which can be forced. */
+static inline bool algo_has_phases(const struct algo_limit *limit)
+{
+	return limit->rows == ALGO_ROWS_HEALTH;
 }
 
 /** Whether its requests are to be reported when they end, and so get permits unasked. */

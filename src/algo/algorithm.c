@@ -87,7 +87,7 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
-/* What is not given, and may be, is as the preset has it. */
+/* The preset fills in the options that are not given. */
 static void resolve_preset(const struct algorithm *algorithm, struct weir_limit_options *options)
 {
 	const struct weir_limit_options preset = {.health = algorithm->preset(options)};

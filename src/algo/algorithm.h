@@ -23,7 +23,7 @@ struct algo_outcome;
 struct algo_state;
 struct algo_time;
 
-#define ALGO_PARAMETERS_MAX 14
+#define ALGO_PARAMETERS_MAX 16
 
 /* The pure step of an algorithm, see algo_step. */
 typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -47,6 +47,7 @@ struct algorithm {
 	bool judges;         /* by outcomes: it has health options, and its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */
 	bool guesses;        /* retry_after_ns is not exact */
+	bool unordered;      /* a higher rate may deny a request that a lower one allows */
 
 	/**
 	 * From options in which defaults are filled in, and numbers are in their ranges (an explicit
@@ -60,7 +61,7 @@ struct algorithm {
 	/** Optional: what the options name as a preset, as the options that it stands for. */
 	const struct weir_health_options *(*preset)(const struct weir_limit_options *options);
 
-	/* Of states that are one time and one word, see algo_step. */
+	/* For states of one time and one word, see algo_step. */
 	algorithm_step *step;
 	const char *word;   /* what the word counts, NULL: nothing; tests/vectors/README.md */
 	unsigned word_less; /* and how much less than that it is */
@@ -106,7 +107,7 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
  */
 void algorithm_resolve(struct weir_limit_options *options, struct weir_health_options *health);
 
-/* Of a limit that denies every request and keeps no state. */
+/* The options of a limit that denies every request and keeps no state. */
 extern const struct weir_limit_options algorithm_denies_all;
 
 /* For `init` of algorithms. */

@@ -1,24 +1,25 @@
 /*
- * breaker.c: lets no request pass to a thing that fails, until probes have passed well.
+ * breaker.c: keeps requests from a backend that fails, until probes have gone well.
  *
- * Closed, all requests pass, and what becomes of them is counted over a window. When of `minimum`
- * calls or more too many fail or are slow, it opens for `sleep`. Then it is half-open: the next
- * requests, `probes` at most, find out. All well: closed, and over `ramp` calls come back from 10%
- * to 100%; one not: open again. health.h has the rest.
+ * While it is closed, all requests pass, and it counts their outcomes over a window. If too many of
+ * at least `minimum` calls fail or are slow, it opens for `sleep`. Then it is half-open: the next
+ * requests, `probes` at most, find out. If all go well, it closes, and over `ramp` lets 10% to 100%
+ * of calls pass; if one fails, it opens again. health.h has the rest.
  *
- * What permits count is calls, whatever a request's cost is.
+ * Permits count calls, whatever the cost of a request.
  */
 #include "algo/health.h"
 #include "base/error.h"
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
+#define QUORUM_MAX         1000 /* servers */
 
 static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
                                            {"hystrix", WEIR_PRESET_HYSTRIX},
                                            {"resilience4j", WEIR_PRESET_RESILIENCE4J},
                                            {0}};
 
-/* What a preset stands for beside the options that it fills in. */
+/* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
 	struct weir_health_options options;
 	uint32_t parts;
@@ -49,6 +50,28 @@ static enum algo_use unless_window(const struct weir_limit_options *options)
 	return options->health && options->health->window_ns ? ALGO_REFUSED : ALGO_USED;
 }
 
+static uint32_t mix(uint64_t seal, uint64_t value)
+{
+	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+}
+
+/* Computes the parameters that follow from the others. */
+static void prepare(struct health_params *params)
+{
+	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
+	                              params->failure_percent, params->slow_ns, params->slow_percent,
+	                              params->timeout_ns, params->max_concurrent, params->finished_only};
+
+	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
+		params->seal = mix(params->seal, judged_by[i]);
+	params->flight_mark =
+	    (uint8_t)(mix(mix(params->timeout_ns, params->max_concurrent), health_stripes(params)) >> 28);
+	if (params->part_ns)
+		params->part_inverse = health_inverse(params->part_ns);
+	params->flight_inverse = health_inverse(health_flight_ns(params));
+	params->place_inverse = health_inverse(health_window_cells(params));
+}
+
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {
@@ -70,14 +93,15 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .slow_percent = health->slow_percent,
 	    .probes = health->probes,
 	    .max_concurrent = (uint32_t)health->max_concurrent,
+	    .quorum = (uint32_t)health->quorum,
 	    .finished_only = parts && named->finished_only,
 	    .together = named->together,
 	    .refusals_fail = named->refusals_fail,
 	};
+	prepare(&limit->health);
 	limit->quota = health->max_concurrent ? health->max_concurrent : ALGO_COUNT_MAX;
 	limit->window_ns = health->calls ? 0 : health->window_ns;
-	limit->width = algo_width(1 + health_flight_cells(&limit->health) +
-	                          health_window_cells(&limit->health));
+	limit->width = algo_width(health_cells(&limit->health));
 	return WEIR_OK;
 }
 
@@ -108,6 +132,7 @@ const struct algorithm algorithm_breaker = {
                     .max = ALGO_PERMITS_MAX},
                    {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
+                   {"quorum", ALGO_NUMBER, ALGO_HEALTH_FIELD(quorum), .max = QUORUM_MAX},
                    ALGO_RETRY_ROW, ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_HEALTH,
     .judges = true,

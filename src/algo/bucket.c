@@ -135,7 +135,7 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
  * refunds can save up is the idle time in between: still no more passes, less what was
  * given back, than the burst and what has leaked since the bucket was idle.
  *
- * Of turns only the newest can be given to the next who comes.
+ * Only the newest turn can go to the next request.
  */
 static bool refund(const struct bucket_params *params, const struct algo_call *call,
                    struct algo_state *state, struct bucket_time *ahead, uint64_t now_ns)
@@ -162,7 +162,7 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 	return true;
 }
 
-/* Of a paced limit the low bits of the burst, which only have to tell parameters apart. */
+/* A paced limit notes the low bits of its burst, just to tell its parameters from others. */
 struct algo_note bucket_note(const struct algo_limit *limit)
 {
 	return (struct algo_note){(uint32_t)(limit->bucket.count - 1),

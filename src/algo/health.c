@@ -3,6 +3,34 @@
 /* An open breaker of nobody's is forgotten so long after its sleep, and one that is half-open. */
 #define FORGOTTEN_NS NS_PER_DAY
 
+const char *health_phase_text(enum health_phase phase)
+{
+	static const char *const texts[HEALTH_PHASE_COUNT] = {
+	    [HEALTH_CLOSED] = "closed",           [HEALTH_RAMP] = "ramp",
+	    [HEALTH_OPEN] = "open",               [HEALTH_HALF_OPEN] = "half_open",
+	    [HEALTH_FORCED_OPEN] = "forced_open", [HEALTH_FORCED_CLOSED] = "forced_closed"};
+
+	return texts[phase];
+}
+
+const char *health_cause_text(enum algo_cause cause)
+{
+	static const char *const texts[ALGO_CAUSE_COUNT] = {
+	    [ALGO_BY_NOTHING] = "none",
+	    [ALGO_BY_FAILURES] = "failure_rate",
+	    [ALGO_BY_SLOWNESS] = "slow_rate",
+	    [ALGO_BY_BAD_PROBE] = "probe_failed",
+	    [ALGO_BY_GOOD_PROBES] = "probes_passed",
+	    [ALGO_BY_SLEEP] = "sleep_over",
+	    [ALGO_BY_TIME] = "time_over",
+	    [ALGO_BY_FORCE] = "forced",
+	    [ALGO_BY_RESET] = "reset",
+	    [ALGO_BY_FLEET] = "fleet",
+	};
+
+	return texts[cause];
+}
+
 struct health_result health_result_of(const struct health_params *params, enum weir_outcome outcome,
                                       uint64_t latency_ns)
 {
@@ -62,16 +90,24 @@ static unsigned used(const struct health_state *health)
 	return health->flying + health->good + health->bad;
 }
 
+/* A request has come for which the fleet has given no probe. */
+static bool wish_probe(const struct health_request *request)
+{
+	request->told->asks |= request->draw != NULL;
+	return false;
+}
+
 /* Whether the phase lets a request pass, and else for how long not. */
 static bool phase_passes(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
-                         const uint64_t *draw, uint64_t *retry_ns)
+                         const struct health_request *request, uint64_t *retry_ns)
 {
 	const struct health_params *params = &limit->health;
+	bool is_lost;
 
 	*retry_ns = limit->retry_ns;
 	switch (health->phase) {
 	case HEALTH_RAMP:
-		return !draw || ramp_passes(params, health, now_ns, *draw);
+		return !request->draw || ramp_passes(params, health, now_ns, *request->draw);
 	case HEALTH_FORCED_OPEN:
 		if (health->since_ns != HEALTH_FOR_EVER)
 			*retry_ns = health->since_ns - now_ns;
@@ -81,16 +117,23 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 			*retry_ns = health->since_ns + params->sleep_ns - now_ns;
 			return false;
 		}
+		if (request->told)
+			return wish_probe(request);
 		break;
 	case HEALTH_HALF_OPEN:
-		if (used(health) > 0)
+		if (request->told)
+			return used(health) < params->probes || wish_probe(request);
+		/* The fleet that would end it is not there any more. */
+		is_lost = health->flying == 0 && used(health) >= params->probes;
+		if (used(health) > 0 && !is_lost)
 			return used(health) < params->probes;
 		break; /* nothing says when it began: it begins anew */
 	default:
 		return true;
 	}
 	*health = (struct health_state){.phase = HEALTH_HALF_OPEN,
-	                          .since_ns = u64_max(now_ns, health->since_ns)};
+	                                .since_ns = u64_max(now_ns, health->since_ns),
+	                                .ended = health->ended};
 	return true;
 }
 
@@ -112,21 +155,22 @@ uint64_t health_room(const struct health_params *params, const struct health_sta
 }
 
 bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
-                const uint64_t *draw, uint64_t in_flight, struct algo_outcome *out)
+                const struct health_request *request, struct algo_outcome *out)
 {
 	const struct health_params *params = &limit->health;
 	struct health_state after = *health;
 	uint64_t retry_ns;
-	bool full = params->max_concurrent && in_flight >= params->max_concurrent;
+	bool full = params->max_concurrent && request->in_flight >= params->max_concurrent;
 
 	algo_outcome_open(out);
 	out->remaining = 0;
-	if (!phase_passes(limit, &after, now_ns, draw, &retry_ns))
+	if (!phase_passes(limit, &after, now_ns, request, &retry_ns))
 		return algo_outcome_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
 	if (full)
 		return algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
-	after.flying += after.phase == HEALTH_HALF_OPEN && draw;
-	out->remaining = health_room(params, &after, in_flight + (draw && params->max_concurrent));
+	after.flying += after.phase == HEALTH_HALF_OPEN && request->draw;
+	out->remaining = health_room(params, &after, request->in_flight +
+	                                                 (request->draw && params->max_concurrent));
 	*health = after;
 	return true;
 }
@@ -141,26 +185,91 @@ void health_open(struct health_state *health, uint64_t now_ns)
 	begin(health, HEALTH_OPEN, now_ns);
 }
 
-/* Of a tally as long as is needed. */
-static bool is_sick(const struct health_params *params, const struct health_tally *tally)
+/* For a tally as long as is needed. */
+static enum algo_cause sickness(const struct health_params *params,
+                                const struct health_tally *tally)
 {
-	return tally->failures * 100 >= tally->calls * params->failure_percent ||
-	       (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent);
+	if (tally->failures * 100 >= tally->calls * params->failure_percent)
+		return ALGO_BY_FAILURES;
+	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
+		return ALGO_BY_SLOWNESS;
+	return ALGO_BY_NOTHING;
 }
 
-bool health_trips(const struct health_params *params, const struct health_tally *tally)
+enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally)
 {
-	return tally->calls > 0 && tally->calls >= params->minimum && is_sick(params, tally);
+	if (tally->calls == 0 || tally->calls < params->minimum)
+		return ALGO_BY_NOTHING;
+	return sickness(params, tally);
+}
+
+/* Spent is spent: what it found is the fleet's to judge. */
+static void tell_fleet(struct health_state *health, struct health_result result, bool failed,
+                       unsigned count, struct algo_told *told)
+{
+	if (told->since_ns != health->since_ns)
+		*told = (struct algo_told){.since_ns = health->since_ns};
+	health->good += count;
+	*(result.ignored ? &told->freed : failed ? &told->bad : &told->good) += count;
+	told->slow += result.slow && !result.ignored ? count : 0;
+}
+
+/* So many of the probes have not been used. */
+static unsigned unused(const struct health_params *params, const struct health_state *health)
+{
+	unsigned of = used(health);
+
+	return of < params->probes ? params->probes - of : 0;
+}
+
+bool health_obey(const struct health_params *params, struct health_state *health,
+                 const struct algo_call *call, uint64_t now_ns)
+{
+	unsigned more = (unsigned)u64_min(call->cost, params->probes);
+
+	if (health->phase >= HEALTH_FORCED_OPEN)
+		return false;
+	switch (call->force) {
+	case ALGO_FLEET_OPEN:
+		*health = (struct health_state){.phase = HEALTH_OPEN, .since_ns = call->until_ns};
+		return true;
+	case ALGO_FLEET_CLOSED:
+		if (health->phase <= HEALTH_RAMP)
+			return false;
+		begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+		return true;
+	case ALGO_FLEET_PROBES:
+		if (health->phase == HEALTH_HALF_OPEN)
+			more += unused(params, health);
+		else
+			begin(health, HEALTH_HALF_OPEN, now_ns);
+		health->bad = 0;
+		/* As if spent: those that others have. */
+		health->good = sat_sub(params->probes, health->flying + more);
+		return true;
+	case ALGO_FLEET_LAPSE:
+		more = health->phase == HEALTH_HALF_OPEN ? unused(params, health) : 0;
+		tell_fleet(health, (struct health_result){.ignored = true}, false, more, call->told);
+		return more > 0;
+	default:
+		return false;
+	}
 }
 
 void health_tell(const struct health_params *params, struct health_state *health,
-                 struct health_result result, unsigned count, uint64_t now_ns)
+                 struct health_result result, unsigned count, uint64_t now_ns,
+                 struct algo_told *told)
 {
 	bool failed = result.failed || (result.slow && !params->together);
 
 	if (count > health->flying)
 		count = health->flying;
 	health->flying -= count;
+	health->ended = (health->ended + 1) % HEALTH_ENDED;
+	if (told) {
+		tell_fleet(health, result, failed, count, told);
+		return;
+	}
 	if (result.ignored || count == 0)
 		return;
 	*(failed ? &health->bad : &health->good) += count;
@@ -170,7 +279,7 @@ void health_tell(const struct health_params *params, struct health_state *health
 	} else if (health->good + health->bad >= params->probes) {
 		struct health_tally tally = {health->good + health->bad, health->bad, health->slow};
 
-		if (params->together && is_sick(params, &tally))
+		if (params->together && sickness(params, &tally))
 			health_open(health, now_ns);
 		else
 			begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);

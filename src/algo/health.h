@@ -30,19 +30,39 @@ enum health_phase {
 	HEALTH_HALF_OPEN,
 	HEALTH_FORCED_OPEN,
 	HEALTH_FORCED_CLOSED,
+	HEALTH_PHASE_COUNT,
 };
+
+/** The names of both for people, static. */
+const char *health_phase_text(enum health_phase phase);
+const char *health_cause_text(enum algo_cause cause);
 
 /* As an end. */
 #define HEALTH_FOR_EVER UINT64_MAX
+
+/*
+ * A probe whose result is ignored takes nothing with it but `flying`, and the next probe would bring
+ * back the state that was before. Whoever has seen that state must not take it for the same one:
+ * since then others flew. So the state counts how often probes ended.
+ */
+#define HEALTH_ENDED 8
 
 struct health_state {
 	enum health_phase phase;
 	uint64_t since_ns; /* when it began; of a forced phase when it ends, or HEALTH_FOR_EVER */
 	unsigned flying, good, bad, slow; /* half-open: probes; slow ones are good or bad as well */
+	unsigned ended; /* half-open: steps by which probes ended, modulo HEALTH_ENDED */
 };
 
 struct health_tally {
 	uint64_t calls, failures, slow;
+};
+
+/* A caller's report of a permit. */
+struct health_report {
+	uint64_t until_ns, permit;
+	uint64_t latency_ns; /* 0: as long as it was held */
+	enum weir_outcome outcome;
 };
 
 /* How a call ended. */
@@ -52,21 +72,27 @@ struct health_result {
 	bool slow;
 };
 
-/** What a report says, of a call that took so long. */
+/** The meaning of a report about a call that took so long. */
 struct health_result health_result_of(const struct health_params *params, enum weir_outcome outcome,
                                       uint64_t latency_ns);
 
-/** What time alone has made of it by now. */
+/** Brings it to `now`, as time alone does. */
 struct health_state health_at(const struct health_params *params, const struct health_state *health,
                         uint64_t now_ns);
 
+/* How a request asks. */
+struct health_request {
+	const uint64_t *draw;   /* 64 fair bits; NULL: it only asks */
+	struct algo_told *told; /* here and below: a fleet decides, see algo_told; or NULL */
+	uint64_t in_flight;     /* others, where max_concurrent counts */
+};
+
 /**
- * Whether a request passes; `health` is of now, and is then as it is with the request. `draw` is 64
- * fair bits, or NULL for what only asks. `in_flight` counts where max_concurrent does. All of `out`
+ * Whether a request passes; `health` is of now, and is then as it is with the request. All of `out`
  * is set but reset_after_ns.
  */
 bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
-                const uint64_t *draw, uint64_t in_flight, struct algo_outcome *out);
+                const struct health_request *request, struct algo_outcome *out);
 
 /** Whether ask would look at a draw. */
 static inline bool health_draws(const struct health_state *health)
@@ -87,12 +113,20 @@ static inline bool health_counts(const struct health_state *health, uint64_t sta
 	       (health->phase <= HEALTH_RAMP || health->phase == HEALTH_HALF_OPEN);
 }
 
-/** Half-open: `count` of the probes that fly have ended so. */
+/**
+ * Half-open: `count` of the probes that fly have ended so. Those of a fleet are spent, and it is
+ * told.
+ */
 void health_tell(const struct health_params *params, struct health_state *health,
-                 struct health_result result, unsigned count, uint64_t now_ns);
+                 struct health_result result, unsigned count, uint64_t now_ns,
+                 struct algo_told *told);
 
-/** Closed: whether such a window opens it. */
-bool health_trips(const struct health_params *params, const struct health_tally *tally);
+/** Does what a fleet says (ALGO_FLEET_OPEN and on). False: it is so, or nothing may change it. */
+bool health_obey(const struct health_params *params, struct health_state *health,
+                 const struct algo_call *call, uint64_t now_ns);
+
+/** Closed: why such a window opens it; ALGO_BY_NOTHING: it does not. */
+enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally);
 
 /** It opens now. */
 void health_open(struct health_state *health, uint64_t now_ns);
@@ -106,7 +140,7 @@ static inline bool health_has_part(const struct health_params *params, uint64_t 
 	return part <= now_part && part + params->parts > now_part;
 }
 
-/** What may be in flight beside that. */
+/** How many more may be in flight. */
 uint64_t health_room(const struct health_params *params, const struct health_state *health,
                      uint64_t in_flight);
 
@@ -116,10 +150,10 @@ static inline uint64_t health_part_end_ns(const struct health_params *params, ui
 	return (part + params->parts + params->finished_only) * params->part_ns;
 }
 
-/* Of a window of calls so many outcomes stand together in a cell. */
+/* A cell holds so many outcomes of a window of calls. */
 #define HEALTH_BLOCK 16
 
-/** How many cells a row needs: for the phase, flights, and the window with room for one more. */
+/** How many cells a stripe needs: for flights, and for the window with room for one more. */
 static inline unsigned health_flight_cells(const struct health_params *params)
 {
 	return params->max_concurrent ? params->max_concurrent : HEALTH_FLIGHT_PARTS;
@@ -130,6 +164,38 @@ static inline unsigned health_window_cells(const struct health_params *params)
 	return 1 + (params->part_ns ? params->parts : (params->calls + HEALTH_BLOCK - 1) / HEALTH_BLOCK);
 }
 
+/**
+ * What can be added up stands in stripes: all but the places of max_concurrent, and calls in their
+ * order.
+ */
+static inline unsigned health_stripes(const struct health_params *params)
+{
+	return params->max_concurrent || params->part_ns == 0 ? 1 : ALGO_STRIPES;
+}
+
+/* Cells of two lines, since processors fetch lines in pairs. */
+#define HEALTH_LINES 8
+
+/* Before the stripes, what threads only read. */
+#define HEALTH_FIRST_STRIPE HEALTH_LINES
+
+/** Cells from one stripe to the next. */
+static inline unsigned health_stride(const struct health_params *params)
+{
+	unsigned cells = health_flight_cells(params) + health_window_cells(params);
+
+	return (cells + HEALTH_LINES - 1) / HEALTH_LINES * HEALTH_LINES;
+}
+
+/** How many cells a row needs. */
+static inline unsigned health_cells(const struct health_params *params)
+{
+	unsigned more = health_stripes(params) - 1;
+
+	return HEALTH_FIRST_STRIPE + more * health_stride(params) + health_flight_cells(params) +
+	       health_window_cells(params);
+}
+
 /** How long the phase says something yet; 0 when it is as good as none. */
 uint64_t health_ahead_ns(const struct health_params *params, const struct health_state *health,
                          uint64_t now_ns);
@@ -138,6 +204,32 @@ uint64_t health_ahead_ns(const struct health_params *params, const struct health
 static inline uint64_t health_flight_ns(const struct health_params *params)
 {
 	return params->timeout_ns / (HEALTH_FLIGHT_PARTS - 2) + 1;
+}
+
+/** 2^64 / n rounded down, or one less, for n > 1. */
+static inline uint64_t health_inverse(uint64_t n)
+{
+	return UINT64_MAX / n;
+}
+
+/** x / n by that: a division by the processor takes four times as long. */
+static inline uint64_t health_divide(uint64_t x, uint64_t n, uint64_t inverse)
+{
+	uint64_t least = (uint64_t)((u128)x * inverse >> 64); /* at most 1 too small */
+
+	return least + (x - least * n >= n);
+}
+
+/** The part of the window that a time is in, ... */
+static inline uint64_t health_part(const struct health_params *params, uint64_t ns)
+{
+	return health_divide(ns, params->part_ns, params->part_inverse);
+}
+
+/** and the part of those in which permits are counted. */
+static inline uint64_t health_flight(const struct health_params *params, uint64_t ns)
+{
+	return health_divide(ns, health_flight_ns(params), params->flight_inverse);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * knee.c: how many requests the thing behind holds before they wait.
+ * knee.c: the number of requests that a backend holds before they wait.
  *
  * With n in flight and a mean latency R, where B is the mean latency without waiting (the
  * baseline), n B / R of them are being worked on and the others wait. That is the knee, K. The
@@ -11,13 +11,13 @@
  * it was too low, fewer in flight are as slow as before, so it rises, and K with it. A lasting
  * overload cannot raise it.
  *
- * A latency counts as 3 B at most, so that a few long ones do not move the mean. What a window says
- * is believed as far as it stands out of the noise that its own variance implies (part()). The
- * first answers of a window are let by: they were let through under the limit before.
+ * A latency counts as 3 B at most, so that a few long ones do not move the mean. A window's change
+ * counts only as far as it stands out of the noise that its own variance implies (part()). The
+ * first answers of a window are ignored: these requests started under the limit before.
  *
  * tests/model/models/adaptive.py has the same operations on whole numbers.
  */
-#include "algo/adaptive.h"
+#include "algo/estimators.h"
 #include "base/number.h"
 
 #define ONE        KNEE_ONE
@@ -27,7 +27,7 @@
 #define SELDOM     32
 #define STREAK_MAX 5
 
-/* Of one window. */
+/* The measurements of one window. */
 struct measured {
 	int64_t mean;   /* of samples; BASE: as long as the baseline */
 	int64_t flying; /* in flight: ONE each, as are the next */
@@ -76,8 +76,8 @@ static uint32_t limit_of(const struct knee *knee, const struct adaptive_bounds *
 void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
 {
 	*knee = (struct knee){
-	    .flying = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START, .wait = 1};
-	knee->limit = limit_of(knee, bounds);
+	    .flying = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START,
+	    .limit = bounds->initial, .wait = 1};
 }
 
 /* As much of it as a cell keeps. */
@@ -104,7 +104,7 @@ static void move(struct knee *knee, int64_t by)
 	knee->knee = (uint32_t)clamp(moved > 0 ? (uint64_t)moved : 0, ONE, ADAPTIVE_LIMIT_MAX * ONE);
 }
 
-/* Of a change, as much as stands out of the noise. */
+/* The part of a change that stands out of the noise. */
 static int64_t part(const struct knee *knee, int64_t change, int64_t noise)
 {
 	int64_t tells = 2 * noise + root_of(knee) / 4;
@@ -209,14 +209,15 @@ static void end_window(struct knee *knee)
 	}
 }
 
-void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
-                 const struct adaptive_sample *sample, uint8_t window)
+bool knee_is_full(const struct knee *knee)
+{
+	return knee->count >= clamp(knee->limit, KNEE_LEAST, KNEE_MOST);
+}
+
+void knee_add(struct knee *knee, const struct adaptive_sample *sample)
 {
 	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
-	uint64_t in_flight = u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
 
-	if ((uint8_t)(knee->window - window) > 1)
-		return;
 	if (knee->count == 0 && knee->flying > 0) { /* it was let through under another limit */
 		knee->flying--;
 		return;
@@ -227,13 +228,31 @@ void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
 	knee->count++;
 	knee->sum += (uint32_t)x;
 	knee->squares += (uint32_t)((x / 4) * (x / 4));
-	knee->flying += (uint32_t)in_flight;
-	if (knee->count < clamp(knee->limit, KNEE_LEAST, KNEE_MOST))
-		return;
+	knee->flying += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
+}
+
+void knee_end(struct knee *knee, const struct adaptive_bounds *bounds)
+{
 	end_window(knee);
-	knee->count = 0;
-	knee->sum = knee->squares = 0;
-	knee->flying = (uint32_t)sat_sub(in_flight, 1);
 	knee->window++;
 	knee->limit = limit_of(knee, bounds);
+}
+
+void knee_next(struct knee *knee, uint64_t in_flight)
+{
+	knee->count = 0;
+	knee->sum = knee->squares = 0;
+	knee->flying = (uint32_t)sat_sub(u64_min(in_flight, ADAPTIVE_LIMIT_MAX), 1);
+}
+
+void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
+                 const struct adaptive_sample *sample, uint8_t window)
+{
+	if (knee_is_late(knee, window))
+		return;
+	knee_add(knee, sample);
+	if (!knee_is_full(knee))
+		return;
+	knee_end(knee, bounds);
+	knee_next(knee, sample->in_flight);
 }

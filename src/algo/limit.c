@@ -6,6 +6,8 @@
 
 #include "algo/bucket.h"
 #include "algo/calendar.h"
+#include "algo/demand.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/zone.h"
 
@@ -82,11 +84,21 @@ int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit)
 	atomic_init(&copy->successor, NULL);
 	copy->calendar.zone = NULL;
 	copy->cache = NULL;
+	copy->demand = NULL;
+	copy->cpu = NULL;
 	if (limit->calendar.zone)
 		status = zone_open(zone_name(limit->calendar.zone), &copy->calendar.zone, NULL);
 	if (status == WEIR_OK && limit->cache) {
 		copy->cache = calloc(1, sizeof *copy->cache);
 		status = copy->cache ? WEIR_OK : WEIR_ENOMEM;
+	}
+	if (status == WEIR_OK && limit->demand) {
+		copy->demand = demand_open();
+		status = copy->demand ? WEIR_OK : WEIR_ENOMEM;
+	}
+	if (status == WEIR_OK && limit->cpu) {
+		copy->cpu = cpu_open("");
+		status = copy->cpu ? WEIR_OK : WEIR_ENOMEM;
 	}
 	if (status != WEIR_OK)
 		algo_limit_free(copy);
@@ -97,8 +109,12 @@ void algo_limit_free(struct algo_limit *limit)
 {
 	zone_close(limit->calendar.zone);
 	free(limit->cache);
+	demand_close(limit->demand);
+	cpu_close(limit->cpu);
+	limit->cpu = NULL;
 	limit->calendar.zone = NULL;
 	limit->cache = NULL;
+	limit->demand = NULL;
 }
 
 bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step)

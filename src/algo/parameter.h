@@ -1,8 +1,8 @@
 /*
  * parameter.h: the parameters of limits as rows: where a value is, what it may be.
  *
- * A row says all that is known of a parameter, so whoever checks, reads or shows
- * parameters goes through rows and knows no name.
+ * A row has all facts about a parameter, so code that checks, reads or shows parameters
+ * goes through rows and knows no names.
  */
 #ifndef ALGO_PARAMETER_H
 #define ALGO_PARAMETER_H
@@ -36,7 +36,7 @@ enum algo_type {
 
 /* As a default: what the rate's count is. */
 #define ALGO_AS_RATE UINT64_MAX
-/* What `sleep` is, a row before. */
+/* As a default: the value of `sleep`, one row before. */
 #define ALGO_AS_SLEEP (UINT64_MAX - 1)
 
 /* The effect of a parameter in a limit with certain others. */
@@ -53,8 +53,8 @@ struct algo_parameter {
 	bool in_health;        /* or in struct weir_health_options */
 	bool required;
 	/*
-	 * Of numbers, decimals and times (from 0, 1 or a millisecond), of a rate's count, of a text's
-	 * bytes. A default of 0 needs no WEIR_ZERO to be given.
+	 * The range of a number, a decimal, a time (from 0, 1 or a millisecond), a rate's count, or a
+	 * text's bytes. If the default is 0, 0 may be given without WEIR_ZERO.
 	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
@@ -65,7 +65,7 @@ struct algo_parameter {
 	const char *with;
 };
 
-/* Where a parameter is. */
+/* The place of a parameter. */
 #define ALGO_FIELD(field)                                                                          \
 	.offset = offsetof(struct weir_limit_options, field),                                          \
 	.size = sizeof((struct weir_limit_options *)0)->field
@@ -97,7 +97,7 @@ struct algo_parameter {
 	"expected a period of fixed length, found months or years, which only calendar windows "       \
 	"(fixed_window) have"
 
-/** Where its value is; NULL: nothing is given of its kind. */
+/** The place of its value; NULL: no option of its kind is given. */
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options);
 /** The same to write to: options->health is the caller's own. */

@@ -3,15 +3,18 @@
  *
  * The draw is part of the call, so the step stays pure. A share is a threshold
  * of 2^63 draws: 0 denies none, 2^63 all, and any double from 0 to 1 that is at
- * least 2^-10 is exact. There is no state, and what only asks draws nothing: a
- * peek passes unless all are denied.
+ * least 2^-10 is exact. There is no state, and a peek draws nothing: it passes
+ * unless all are denied.
+ *
+ * If requests have priorities, the total share stays, and is taken from the lowest.
+ * For this the limit counts its recent demand, not that of each key.
  */
 #include "algo/algo.h"
-
-#define ALL (UINT64_C(1) << 63)
+#include "algo/demand.h"
+#include "base/error.h"
 
 struct random_params {
-	uint64_t deny;             /* of ALL draws so many are denied: as given, ... */
+	uint64_t deny;             /* of PRIORITY_ALL draws so many are denied: as given, ... */
 	_Atomic uint64_t deny_now; /* and as it has been changed since */
 };
 
@@ -26,7 +29,7 @@ static struct random_params *params_of(const struct algo_limit *limit)
 
 static uint64_t threshold(double deny)
 {
-	return (uint64_t)(deny * (double)ALL);
+	return (uint64_t)(deny * (double)PRIORITY_ALL);
 }
 
 /* It has no period. Where one is needed, such as to tell rates, that is a second. */
@@ -35,23 +38,21 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 {
 	uint64_t deny = threshold(options->deny);
 
-	(void)error;
 	*params_of(limit) = (struct random_params){deny, deny};
 	limit->quota = ALGO_COUNT_MAX;
 	limit->window_ns = 0;
-	return WEIR_OK;
+	limit->demand = demand_open();
+	return limit->demand ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-static bool step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+static inline bool decide(const struct algo_limit *limit, const struct algo_call *call,
+                          uint64_t deny, struct algo_outcome *out)
 {
-	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 	bool draws = call->op == ALGO_ACQUIRE && call->cost > 0;
 
-	(void)time;
-	(void)state;
-	out->remaining = deny == ALL ? 0 : ALGO_COUNT_MAX;
-	if (call->op <= ALGO_PEEK && (draws ? call->draw >> 1 < deny : deny == ALL)) {
+	out->remaining = deny == PRIORITY_ALL ? 0 : ALGO_COUNT_MAX;
+	if (call->op <= ALGO_PEEK &&
+	    (draws ? priority_is_in(deny, call->draw) : deny == PRIORITY_ALL)) {
 		algo_outcome_deny(out, WEIR_REASON_SHED, limit->retry_ns);
 		out->remaining = 0;
 	}
@@ -59,9 +60,38 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 	return false;
 }
 
+/* Apart, and called last, so that it costs nothing where there are no priorities. */
+__attribute__((noinline)) static bool decide_by_priority(const struct algo_limit *limit,
+                                                         const struct algo_call *call,
+                                                         uint64_t now_ns, uint64_t deny,
+                                                         struct algo_outcome *out)
+{
+	bool counts = call->op == ALGO_ACQUIRE && call->cost > 0;
+	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
+	                                       : demand_with(limit->demand, call->priority, now_ns);
+
+	return decide(limit, call, priority_share(deny, &demand, call->priority), out);
+}
+
+static bool step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
+
+	(void)state;
+	if (demand_matters(limit->demand, call->priority, time->now_ns))
+		return decide_by_priority(limit, call, time->now_ns, deny, out);
+	return decide(limit, call, deny, out);
+}
+
 static void set_share(const struct algo_limit *limit, double share)
 {
 	atomic_store(&params_of(limit)->deny_now, threshold(share));
+}
+
+static void join(const struct algo_limit *limit, struct algo_limit *next)
+{
+	demand_copy(next->demand, limit->demand);
 }
 
 /*
@@ -81,7 +111,7 @@ static void amend(const struct algo_limit *limit, struct weir_limit_options *opt
 {
 	uint64_t now = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 
-	options->deny = (double)now / (double)ALL;
+	options->deny = (double)now / (double)PRIORITY_ALL;
 }
 
 const struct weir_limit_options algorithm_denies_all = {
@@ -96,6 +126,7 @@ const struct algorithm algorithm_random = {
     .guesses = true,
     .init = init,
     .step = step,
+    .join = join,
     .inherit = inherit,
     .set_share = set_share,
     .amend = amend,

@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <weir/weir.h>
+
+#include "algo/estimators.h"
 #include "base/number.h"
 
 /* Cells of the narrowest rows and of the widest. */
@@ -27,6 +30,8 @@ enum algo_rows {
 	ALGO_ROWS_DAY,    /* a day's first units are free, all others count in a window */
 	ALGO_ROWS_PLACES, /* take a place and give it back */
 	ALGO_ROWS_HEALTH, /* permits whose outcomes count; see health.h */
+	ALGO_ROWS_ACCEPTS, /* requests, and how many of them were accepted; see accepts.h */
+	ALGO_ROWS_FLYING, /* permits in flight, at most as many as their reports let; see estimate.h */
 };
 
 struct slots_params {
@@ -66,6 +71,7 @@ struct places_params {
 
 struct health_params {
 	uint64_t part_ns; /* of the window; 0: it counts calls */
+	uint64_t part_inverse, flight_inverse, place_inverse; /* of health_divide */
 	uint64_t slow_ns; /* 0: no call is slow */
 	uint64_t sleep_ns;
 	uint64_t ramp_ns;
@@ -75,9 +81,47 @@ struct health_params {
 	uint32_t failure_percent, slow_percent;
 	uint32_t probes;
 	uint32_t max_concurrent; /* 0: any number */
+	uint32_t quorum; /* of servers that say that it is to open; 0: it is not shared */
+	uint32_t seal;           /* tells parameters by which a window is judged from others */
+	uint8_t flight_mark;     /* the same of where permits are counted, 0 to 15 */
 	bool finished_only;      /* the part of now does not count yet */
 	bool together;           /* probes are judged when all are back, as a window is */
 	bool refusals_fail;      /* a request that max_concurrent refuses counts as failed */
+};
+
+#define ACCEPTS_PARTS_MAX 40 /* of a window */
+#define ACCEPTS_UNIT      1000000
+
+struct accepts_params {
+	uint64_t part_ns;    /* of the window */
+	uint64_t timeout_ns; /* of permits */
+	uint32_t parts;
+	uint32_t minimum; /* with fewer requests in the window nothing is shed */
+	uint32_t spared;  /* so many requests are not held against anybody */
+	uint32_t k;       /* how many requests are fine for one that was accepted, in ACCEPTS_UNIT, ... */
+	uint32_t k_least; /* and how many when all parts fail */
+	bool recovers;    /* the more of the last parts work, the less is shed */
+	uint32_t demand_parts; /* demand by priority is counted together in so many parts, ... */
+	uint32_t demand_slots; /* and the last so many of these are the demand of late */
+};
+
+/*
+ * Permits in flight are counted together by when they were given, in parts of a fifth of their
+ * time. A part is over when as many later ones have begun.
+ */
+#define FLYING_PARTS 6
+
+/* Cells of a row beside those of the estimator. */
+#define FLYING_CELLS 3
+
+/* A permit says to this when it was given, so that its time has room for a window. */
+#define FLYING_START_NS UINT64_C(256)
+
+struct flying_params {
+	struct adaptive_bounds bounds;
+	enum weir_method method;
+	uint64_t timeout_ns; /* of permits, ... */
+	uint64_t part_ns;    /* and a fifth of it, rounded up */
 };
 
 /*

@@ -8,8 +8,8 @@ void sliding_init(struct algo_limit *limit)
 }
 
 /*
- * Of two numbers of slots that follow one another the generations differ, as those of the
- * two forms always do.
+ * After a change of the number of slots, the generation differs from the one before. The two forms
+ * always have different generations.
  */
 void sliding_join(const struct algo_limit *limit, struct algo_limit *next)
 {

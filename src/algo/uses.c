@@ -155,7 +155,7 @@ static uint64_t refundable(const struct view *view, const struct algo_call *call
 	}
 }
 
-/* Of the newest uses first. Returns the units given back. */
+/* Gives back the newest uses first. Returns the units given back. */
 static uint64_t give_back(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;

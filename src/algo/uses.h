@@ -1,5 +1,5 @@
 /*
- * uses.h: what a state of more than one word means, and the step on that.
+ * uses.h: the meaning of a state of more than one word, and the step on it.
  *
  * A state is a list of uses: so many units, until a time. It does not say how they are kept:
  * src/rows keeps them in cells, another store may keep them as it likes. For equal states the
@@ -35,8 +35,8 @@ struct uses {
 void uses_add(struct uses *uses, struct uses_entry use);
 
 /**
- * What tells a day's window from the day among its uses: its end, or a nanosecond more where both
- * end together.
+ * The name of a day's window among its uses, which tells it from the day: its end, or a nanosecond
+ * more if both end together.
  */
 static inline uint64_t uses_day_id(uint64_t window_ns, uint64_t day_ns)
 {

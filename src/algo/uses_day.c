@@ -90,7 +90,7 @@ static uint64_t take(const struct day_params *day, uint64_t cost, uint64_t now_n
 	return view->count > 0 ? view->window_ns : view->end_ns;
 }
 
-/* Of the window first. The day names its units, or the window while it is open. */
+/* Gives back the window's units first. The day names them, or the window while it is open. */
 static bool give_back(const struct algo_call *call, struct view *view)
 {
 	uint64_t back = u64_min(call->cost, view->free + view->count);

@@ -166,7 +166,7 @@ static int64_t cooling_ns(const struct warm_up *warm, uint64_t parts, u128 taken
 	return ns_of(warm, (i128)(warm_up_grains(warm) - taken - excess - rest));
 }
 
-/* Of a state that says something. */
+/* The use that a state with a meaning has. */
 static struct use use_of(const struct warm_up *warm, const struct algo_state *state,
                          uint64_t now_ns)
 {
@@ -499,6 +499,7 @@ const struct algorithm algorithm_warm_up = {
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S},
                    {"cold", ALGO_DECIMAL, ALGO_FIELD(cold), .min = 1, .max = 10000, .otherwise = 3},
                    ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS)},
+    .unordered = true, /* it warms up by its own rate */
     .sample = "rate: 100/m",
     .paced = true,
     .init = init,

@@ -120,7 +120,7 @@ __attribute__((noinline, flatten)) static void decide(void *context, size_t star
 	}
 }
 
-/* Of a table whose limits are remote: a request's plan, and how it stands. */
+/* The plan of a request and its state, at a table with remote limits. */
 struct remote_item {
 	struct plan plan;
 	enum engine_state state;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/ask.h"
 #include "base/error.h"
 #include "engine/plan.h"
 #include "wait/sleep.h"
@@ -62,7 +63,7 @@ limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct mo
 	uint64_t until_ns;
 
 	if (step.limit->algorithm->draws) {
-		limit_draw(&limiter->limit, &call, d);
+		limit_draw(&limiter->limit, &call, at, d);
 		return 0;
 	}
 	until_ns = store_alone_run(&limiter->state, &step, &outcome);
@@ -129,17 +130,38 @@ int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decis
 	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
 }
 
+static inline int acquire_now(struct weir_limiter *limiter, const struct algo_call *call, uint64_t now_ns,
+                       struct weir_decision *decision, struct weir_permit *permit)
+{
+	uint64_t until_ns;
+
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, call->cost))
+		return WEIR_ECOST;
+	until_ns = limiter_step(limiter, call, limiter_moment(limiter, now_ns), decision);
+	if (permit)
+		*permit = engine_permit_of(decision->allowed && call->cost > 0 ? call->permit : 0, until_ns,
+		                           call->cost);
+	return WEIR_OK;
+}
+
 int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                                 struct weir_decision *decision, struct weir_permit *permit)
 {
-	struct algo_call call = {ALGO_ACQUIRE, cost, .permit = permit_draw()};
-	uint64_t until_ns;
+	uint64_t id = permit_number();
 
-	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
-		return WEIR_ECOST;
-	until_ns = limiter_step(limiter, &call, limiter_moment(limiter, now_ns), decision);
-	*permit = engine_permit_of(decision->allowed && cost > 0 ? call.permit : 0, until_ns, cost);
-	return WEIR_OK;
+	if (limiter->limit.algo.algorithm->judges && cost > 0 && cost <= limiter->limit.algo.quota) {
+		uint64_t at_ns = limiter_moment(limiter, now_ns).now_ns, until_ns;
+		struct algo_outcome outcome;
+
+		until_ns = store_alone_try_permit(&limiter->state, &limiter->limit.algo, id, at_ns, &outcome);
+		if (__builtin_expect(until_ns != 0, 1)) {
+			limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, decision);
+			*permit = engine_permit_of(id, until_ns, cost);
+			return WEIR_OK;
+		}
+	}
+	return acquire_now(limiter, &(struct algo_call){ALGO_ACQUIRE, cost, .permit = id}, now_ns,
+	                   decision, permit);
 }
 
 /* Whether there may be something of it to give back. */
@@ -172,24 +194,43 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	return limiter_give(limiter, permit, (struct algo_call){0}, now_ns, decision);
 }
 
+/* Reports at a limiter that is not calm, or judges nothing. */
+__attribute__((noinline)) static int report_slowly(struct weir_limiter *limiter,
+                                                   const struct weir_permit *permit,
+                                                   enum weir_outcome outcome, uint64_t latency_ns,
+                                                   uint64_t now_ns)
+{
+	struct weir_decision ignored;
+
+	if (algo_is_reported(&limiter->limit.algo))
+		return limiter_give(limiter, permit,
+		                    (struct algo_call){.reports = true, .outcome = outcome,
+		                                       .latency_ns = latency_ns, .untold = true},
+		                    now_ns, &ignored);
+	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
+}
+
 int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
                         enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
 {
-	struct algo_call report = {.reports = true, .outcome = outcome, .latency_ns = latency_ns};
-	struct weir_decision ignored;
-
 	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
 		return WEIR_EINVAL;
-	if (algo_is_reported(&limiter->limit.algo))
-		return limiter_give(limiter, permit, report, now_ns, &ignored);
-	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
+	if (limiter->limit.algo.algorithm->judges && permit->id != 0) {
+		const struct health_report report = {permit->until_ns, permit->id, latency_ns, outcome};
+
+		if (store_alone_try_report(&limiter->state, &limiter->limit.algo, &report,
+		                           limiter_moment(limiter, now_ns).now_ns)) {
+			waitlist_wake(&limiter->waiting, 0);
+			return WEIR_OK;
+		}
+	}
+	return report_slowly(limiter, permit, outcome, latency_ns, now_ns);
 }
 
 struct limiter_wait {
 	struct wait wait; /* first */
 	struct weir_limiter *limiter;
-	uint64_t cost;
-	uint64_t permit; /* its id, or 0 */
+	struct algo_call call; /* to acquire */
 	uint64_t until_ns;
 };
 
@@ -199,14 +240,16 @@ static bool decide_limiter(struct wait *wait, enum wait_position position, uint6
 {
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
 	struct weir_limiter *limiter = waiting->limiter;
-	bool is_behind = waiting->cost > 0 && position < WAIT_FIRST &&
+	struct algo_call call = waiting->call;
+	bool is_behind = call.cost > 0 && position < WAIT_FIRST &&
 	                 waitlist_has(waitlist_at(&limiter->waiting), wait->hash);
-	struct algo_call call = {is_behind ? ALGO_PEEK : ALGO_ACQUIRE, waiting->cost,
-	                         .permit = waiting->permit, .max_wait_ns = max_wait_ns};
 	enum weir_reason reason;
 
+	if (is_behind)
+		call.op = ALGO_PEEK;
+	call.max_wait_ns = max_wait_ns;
 	waiting->until_ns = limiter_step(limiter, &call, at, d);
-	if (waiting->cost == 0 || (d->allowed && !is_behind))
+	if (call.cost == 0 || (d->allowed && !is_behind))
 		return true;
 	reason = wait_refusal(wait->limit, position, max_wait_ns, d);
 	if (reason != WEIR_REASON_OK)
@@ -222,31 +265,70 @@ static void deny_limiter(struct wait *wait, enum weir_reason reason, struct mome
 	wait_deny(d, reason);
 }
 
-int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
-                              struct weir_decision *decision, struct weir_permit *permit)
+static int acquire_in_time(struct weir_limiter *limiter, const struct algo_call *call,
+                           uint64_t deadline_ns, struct weir_decision *decision,
+                           struct weir_permit *permit)
 {
 	struct limiter_wait waiting = {
 	    .wait = {.clock = &limiter->clock,
 	             .list = &limiter->waiting,
 	             .decide = decide_limiter,
 	             .deny = deny_limiter,
-	             .limit = &limiter->limit.algo},
+	             .limit = &limiter->limit.algo,
+	             .priority = call->priority},
 	    .limiter = limiter,
-	    .cost = cost,
-	    .permit = permit ? permit_draw() : 0,
+	    .call = *call,
 	};
 	int status;
 
-	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, cost))
+	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, call->cost))
 		return WEIR_ECOST;
 	status = wait_sleep(&waiting.wait, deadline_ns, decision);
 	if (status == WEIR_OK && permit)
-		*permit = engine_permit_of(decision->allowed && cost > 0 ? waiting.permit : 0,
-		                           waiting.until_ns, cost);
+		*permit = engine_permit_of(decision->allowed && call->cost > 0 ? call->permit : 0,
+		                           waiting.until_ns, call->cost);
 	return status;
+}
+
+int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
+                              struct weir_decision *decision, struct weir_permit *permit)
+{
+	const struct algo_call call = {ALGO_ACQUIRE, cost, .permit = permit ? permit_number() : 0};
+
+	return acquire_in_time(limiter, &call, deadline_ns, decision, permit);
+}
+
+int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
+                     struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct ask asked;
+	int status = ask_read(ask, &asked);
+
+	if (status != WEIR_OK)
+		return status;
+	asked.call.permit = permit ? permit_number() : 0;
+	return (asked.waits ? acquire_in_time : acquire_now)(limiter, &asked.call, asked.time_ns,
+	                                                    decision, permit);
 }
 
 int weir_limiter_shed(weir_limiter *limiter, double deny)
 {
 	return weir_limit_shed(&limiter->limit, deny);
+}
+
+int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t until_ns,
+                       uint64_t now_ns)
+{
+	struct algo_call call = {
+	    .op = ALGO_RESET, .until_ns = until_ns, .force = algo_force_of(force)};
+	struct moment at = limiter_moment(limiter, now_ns);
+	struct weir_decision ignored;
+
+	if (!algo_has_phases(&limiter->limit.algo) || call.force == ALGO_FORCE_NONE)
+		return WEIR_EINVAL;
+	if (until_ns != 0 && until_ns <= at.now_ns)
+		return WEIR_ERANGE;
+	limiter_step_slow(limiter, call, at, &ignored);
+	waitlist_wake(&limiter->waiting, 0);
+	return WEIR_OK;
 }

@@ -5,7 +5,7 @@
 
 #define BUCKETS 4096 /* a power of two */
 
-/* Of one permit. */
+/* The names of one permit. */
 struct entry {
 	struct entry *next;           /* in its bucket */
 	struct entry *older, *newer;

@@ -1,9 +1,9 @@
 /*
- * names.h: the names of the keys that permits are of, by permit.
+ * names.h: the names of the keys of permits, by permit.
  *
- * A remote store has to be told a key's name to give back, and struct weir_permits has room for a
- * hash. So a table keeps the names of what its remote limits have handed out: the newest, up
- * to NAMES_MAX bytes. What has no name any more ends by itself.
+ * To give back, a remote store needs a key's name, but struct weir_permits has room only for a
+ * hash. So a table keeps the names of its remote permits, the newest up to NAMES_MAX bytes. A
+ * permit without a name ends by itself.
  */
 #ifndef API_NAMES_H
 #define API_NAMES_H

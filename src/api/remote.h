@@ -25,7 +25,7 @@ int remote_begin(struct remote *remote, struct turn *turn, bool is_needed);
 enum engine_state remote_finish(struct remote *remote, const struct turn *turn,
                                 enum engine_state state, struct plan *plan,
                                 struct weir_decision *decision);
-/** Of several plans, which the caller resumes: until none is at the store any more. */
+/** Waits until none of several plans is at the store. The caller resumes them. */
 void remote_wait(struct remote *remote, const struct turn *turn);
 void remote_end(struct remote *remote, const struct turn *turn);
 

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "engine/engine.h"
+#include "api/ask.h"
 #include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
@@ -32,13 +33,13 @@ static void set_time(struct call *call, uint64_t now_ns)
 
 /* `permits`, or NULL, covers nothing where this fails. */
 static int open_acquire(struct call *call, const struct weir_engine *engine,
-                        const struct weir_attribute *attributes, size_t n, uint64_t cost,
-                        struct weir_permits *permits)
+                        const struct weir_attribute *attributes, size_t n,
+                        const struct algo_call *asked, struct weir_permits *permits)
 {
 	int status;
 
 	open_call(call, engine);
-	status = engine_prepare_rules(engine, &(struct algo_call){ALGO_ACQUIRE, cost},
+	status = engine_prepare_rules(engine, asked,
 	                              &(struct engine_attributes){attributes, n, WEIR_KEY_MAX},
 	                              &call->arena, &call->plan);
 	if (permits) {
@@ -59,27 +60,51 @@ static void tell_permits(const struct call *call, struct weir_permits *permits)
 		names_keep(names, permits, &of, os_wall_ns());
 }
 
-static int close_acquire(struct call *call, int status, struct weir_permits *permits)
+static int decide_now(struct call *call, uint64_t now_ns, struct weir_decision *decision)
 {
+	engine_fetch(call->turn.table, &call->plan);
+	set_time(call, now_ns);
+	return remote_decide(&call->turn, &call->plan, false, decision);
+}
+
+static int ask_rules(const struct weir_engine *engine, const struct weir_attribute *attributes,
+                     size_t n, const struct ask *ask, struct weir_decision *decision,
+                     struct weir_permits *permits)
+{
+	struct call call;
+	int status = open_acquire(&call, engine, attributes, n, &ask->call, permits);
+
+	if (status == WEIR_OK)
+		status = ask->waits
+		             ? wait_request(call.turn.table, &call.plan, false, ask->time_ns, decision)
+		             : decide_now(&call, ask->time_ns, decision);
 	if (status == WEIR_OK && permits)
-		tell_permits(call, permits);
-	arena_free(&call->arena);
+		tell_permits(&call, permits);
+	arena_free(&call.arena);
 	return status;
+}
+
+int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
+                    const struct weir_ask *ask, struct weir_decision *decision,
+                    struct weir_permits *permits)
+{
+	struct ask asked;
+	int status = ask_read(ask, &asked);
+
+	if (permits)
+		*permits = (struct weir_permits){0};
+	if (status != WEIR_OK)
+		return status;
+	return ask_rules(engine, attributes, n, &asked, decision, permits);
 }
 
 int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
                         uint64_t cost, uint64_t now_ns, struct weir_decision *decision,
                         struct weir_permits *permits)
 {
-	struct call call;
-	int status = open_acquire(&call, engine, attributes, n, cost, permits);
+	const struct ask ask = {{ALGO_ACQUIRE, cost}, false, now_ns};
 
-	if (status == WEIR_OK) {
-		engine_fetch(call.turn.table, &call.plan);
-		set_time(&call, now_ns);
-		status = remote_decide(&call.turn, &call.plan, false, decision);
-	}
-	return close_acquire(&call, status, permits);
+	return ask_rules(engine, attributes, n, &ask, decision, permits);
 }
 
 int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
@@ -92,12 +117,9 @@ int weir_engine_acquire_wait(weir_engine *engine, const struct weir_attribute *a
                              size_t n, uint64_t cost, uint64_t deadline_ns,
                              struct weir_decision *decision, struct weir_permits *permits)
 {
-	struct call call;
-	int status = open_acquire(&call, engine, attributes, n, cost, permits);
+	const struct ask ask = {{ALGO_ACQUIRE, cost}, true, deadline_ns};
 
-	if (status == WEIR_OK)
-		status = wait_request(call.turn.table, &call.plan, false, deadline_ns, decision);
-	return close_acquire(&call, status, permits);
+	return ask_rules(engine, attributes, n, &ask, decision, permits);
 }
 
 static int open_permits(struct call *call, const struct weir_engine *engine,

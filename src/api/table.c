@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "api/ask.h"
 #include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
@@ -134,23 +135,58 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
 	                   now_ns, decision);
 }
 
+/* `permit` may be NULL. */
+static int ask_table(struct weir_table *table, const struct weir_limit *limit, struct slice key,
+                     const struct ask *ask, struct weir_decision *decision,
+                     struct weir_permit *permit)
+{
+	struct turn turn;
+	struct plan plan;
+	int status = engine_prepare_limit(table, limit, &ask->call, key, &plan);
+
+	if (status == WEIR_OK && permit)
+		status = engine_want_permit(&plan);
+	if (status != WEIR_OK)
+		return status;
+	if (ask->waits) {
+		status = wait_request(table, &plan, true, ask->time_ns, decision);
+	} else {
+		turn = turn_of(table, limit, ask->time_ns);
+		status = remote_decide(&turn, &plan, true, decision);
+	}
+	if (permit)
+		*permit = engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns,
+		                           ask->call.cost);
+	return status;
+}
+
+int weir_ask(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+             const struct weir_ask *ask, struct weir_decision *decision, struct weir_permit *permit)
+{
+	struct ask asked;
+	int status = ask_read(ask, &asked);
+
+	if (status != WEIR_OK)
+		return status;
+	return ask_table(table, limit, (struct slice){key, key_len}, &asked, decision, permit);
+}
+
 int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
                         size_t key_len, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision, struct weir_permit *permit)
 {
-	struct turn turn;
-	struct plan plan;
-	int status = engine_prepare_limit(table, limit, &(struct algo_call){ALGO_ACQUIRE, cost},
-	                                  (struct slice){key, key_len}, &plan);
+	const struct ask ask = {{ALGO_ACQUIRE, cost}, false, now_ns};
 
-	if (status == WEIR_OK)
-		status = engine_want_permit(&plan);
-	if (status != WEIR_OK)
-		return status;
-	turn = turn_of(table, limit, now_ns);
-	status = remote_decide(&turn, &plan, true, decision);
-	*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
-	return status;
+	return ask_table(table, limit, (struct slice){key, key_len}, &ask, decision, permit);
+}
+
+int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+                      uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
+                      struct weir_permit *permit)
+{
+	const struct ask ask = {{ALGO_ACQUIRE, cost}, true, deadline_ns};
+
+	return ask_table(table, limit, (struct slice){key, key_len}, &ask, decision, permit);
 }
 
 /* A refund of the permit; of nothing where there is none. */
@@ -208,24 +244,15 @@ int weir_report(weir_table *table, const weir_limit *limit, const void *key, siz
 	return permit->id != 0 && decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
-int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                      uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
-                      struct weir_permit *permit)
-{
-	struct plan plan;
-	int status = engine_prepare_limit(table, limit, &(struct algo_call){ALGO_ACQUIRE, cost},
-	                                  (struct slice){key, key_len}, &plan);
-
-	if (status == WEIR_OK && permit)
-		status = engine_want_permit(&plan);
-	if (status == WEIR_OK)
-		status = wait_request(table, &plan, true, deadline_ns, decision);
-	if (status == WEIR_OK && permit)
-		*permit = engine_permit_of(plan.permit.id, plan.only.until_ns, cost);
-	return status;
-}
-
 void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_table_stats *stats)
 {
 	store_stats(table->store, now_ns == WEIR_NOW ? clock_now(engine_clock(table)) : now_ns, stats);
+}
+
+int weir_force(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+               enum weir_force force, uint64_t until_ns, uint64_t now_ns)
+{
+	struct turn turn = turn_of(table, limit, now_ns);
+
+	return engine_force(&turn, limit, (struct slice){key, key_len}, algo_force_of(force), until_ns);
 }

@@ -1,9 +1,9 @@
 /*
  * answer.h: the fields of a decision's answer in JSON.
  *
- * The writer of answers can't name a field that is not listed here. A rule's `result` is
- * written behind them and can't have one of these names: most readers keep the last of two
- * equal ones, so that a denial would read as they please.
+ * The writer of answers uses only fields that are listed here. A rule's `result` comes after them
+ * and can't have one of their names: most readers keep the last of two equal fields, so a result
+ * could turn a denial into a grant.
  */
 #ifndef BASE_ANSWER_H
 #define BASE_ANSWER_H

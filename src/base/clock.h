@@ -5,12 +5,12 @@
  * counted since. Steps of the wall do not reach it. Calendar windows follow the wall, so a
  * reading carries both times; where the caller passes a time in, both are that time.
  *
- * It follows CLOCK_MONOTONIC, and not a coarse or raw clock: that one is slewed to true seconds,
- * the same for all processes, and never goes back. But the system reads the processor's counter
- * in order with all loads before, so memory that one check waits for would not be fetched beside
- * that of the next. Where the system itself trusts the counter, this clock reads the counter
- * plainly and follows the monotonic clock on a line through two pairs of (counter, clock). The
- * reading that finds the line at its end draws the next; docs/design/clock.md has the bound.
+ * It follows CLOCK_MONOTONIC, and not a coarse or raw clock: CLOCK_MONOTONIC is slewed to true
+ * seconds, is the same for all processes, and never goes back. But the system reads the processor's
+ * counter only after all earlier loads, so the memory of two checks could not be fetched side by
+ * side. If the system trusts the counter, this clock reads it plainly, and follows the monotonic
+ * clock on a line through two pairs of (counter, clock). The reading that finds the line at its end
+ * draws the next line; docs/design/clock.md has the bound.
  *
  * Two words, `begun` and `done`, differ while a line is being written. No reading waits for
  * that: meanwhile the system tells the time.

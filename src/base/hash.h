@@ -8,12 +8,19 @@
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct hash_key {
 	uint64_t k0, k1;
 };
+
+/** In a time that does not depend on where they differ. */
+static inline bool hash_key_equal(struct hash_key a, struct hash_key b)
+{
+	return ((a.k0 ^ b.k0) | (a.k1 ^ b.k1)) == 0;
+}
 
 /** The hash of `salt` (eight bytes, little-endian) followed by `data`. */
 uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data, size_t len);

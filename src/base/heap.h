@@ -1,8 +1,8 @@
 /*
- * heap.h: finds, of many, the one that is due first.
+ * heap.h: finds the first of many that are due.
  *
- * A binary heap of nodes that stand in their owners' structs. Adding and removing take
- * logarithmic time, or constant among those that are due last; memory is a pointer a node.
+ * A binary heap of nodes that stand in their owners' structs. Adding and removing take logarithmic
+ * time, and constant time for nodes that are due last. Memory is a pointer a node.
  */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H
@@ -22,7 +22,7 @@ struct heap {
 	size_t count, capacity;
 };
 
-/** Of those due at once, any may come first. */
+/** If several are due at the same time, any of them may come first. */
 static inline struct heap_node *heap_first(const struct heap *heap)
 {
 	return heap->count > 0 ? heap->nodes[0] : NULL;

@@ -1,7 +1,7 @@
 /*
- * login.h: the login in the text of a store, which may be a URL, or what was meant as one.
+ * login.h: hides the login in the text of a store, which may be a URL or a failed attempt at one.
  *
- * No message, listing or log shows a text of a store but through these.
+ * Messages, listings and logs show the text of a store only through these functions.
  */
 #ifndef BASE_LOGIN_H
 #define BASE_LOGIN_H
@@ -22,8 +22,9 @@ bool login_may_be_in(const char *path);
 #define LOGIN_SHOWN_MAX 96
 
 /**
- * What may be shown of a text that is no valid URL: nothing before an @, nor behind a question mark;
- * without an @ nothing behind a colon, where a password may stand. Cut where it is long.
+ * Writes the part of an invalid URL that may be shown: nothing before an @ and nothing after a
+ * question mark. Without an @, nothing after a colon, because a password may stand there. Cuts long
+ * texts.
  */
 void login_hide(const char *text, char out[LOGIN_SHOWN_MAX]);
 

@@ -24,8 +24,9 @@ bool parse_i64(struct slice text, int64_t *out)
 	bool minus = text.len > 0 && text.data[0] == '-';
 	uint64_t magnitude;
 
-	if (!parse_u64((struct slice){text.data + minus, text.len - minus}, &magnitude) ||
-	    magnitude > (uint64_t)INT64_MAX + minus)
+	if (minus)
+		text = (struct slice){text.data + 1, text.len - 1};
+	if (!parse_u64(text, &magnitude) || magnitude > (uint64_t)INT64_MAX + minus)
 		return false;
 	*out = minus ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
 	return true;

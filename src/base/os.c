@@ -65,9 +65,9 @@ void *os_pages_reserve(size_t size)
 	return pages == MAP_FAILED ? NULL : pages;
 }
 
-void os_pages_forget_in_child(void *pages, size_t size)
+bool os_pages_forget_in_child(void *pages, size_t size)
 {
-	madvise(pages, size, MADV_WIPEONFORK);
+	return madvise(pages, size, MADV_WIPEONFORK) == 0;
 }
 
 void os_pages_unmap(void *pages, size_t size)

@@ -19,7 +19,7 @@ void os_pages_scatter(void *pages, size_t size);
 /** Zeroed pages without memory until they are touched; NULL: no addresses left. */
 void *os_pages_reserve(size_t size);
 /** The child of a fork finds them zeroed, where the system can do that (Linux 4.14). */
-void os_pages_forget_in_child(void *pages, size_t size);
+bool os_pages_forget_in_child(void *pages, size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
 /** Waits until written pages of a file are on its disk; 0 or WEIR_EIO. */

@@ -14,8 +14,8 @@
 size_t path_decode(struct slice path, char *to);
 
 /**
- * Of a decoded path: takes out "." and ".." segments and double slashes, as proxies do before they
- * choose where a request goes: /a/../login and //login are /login. 0 or ENOMEM.
+ * Removes "." and ".." segments and double slashes from a decoded path, as proxies do before they
+ * route a request: /a/../login and //login become /login. 0 or ENOMEM.
  */
 int path_normalize(struct arena *arena, struct slice path, struct slice *out);
 /** The same of a path that begins with a slash, in its own memory. Returns the length. */

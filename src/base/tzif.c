@@ -14,7 +14,7 @@
 
 /* Years that a rule is written out for: a cycle, and two more on either side. */
 #define RULE_YEARS (CIVIL_CYCLE_YEARS + 4)
-/* Where the rule begins in a file that has no transition before it. */
+/* If a file has no transition before its rule, the rule begins here. */
 #define RULE_FROM_YEAR 1900
 
 /* A day of each year, in the three ways that POSIX writes it. */
@@ -226,7 +226,7 @@ static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t of
 	return n * DAY_S + day->time_s - offset_s;
 }
 
-/* Of two changes at one instant the later one counts; a change before the last span is void. */
+/* If two changes share an instant, the later one counts. A change before the last span is void. */
 static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 {
 	if (start_s < zone->spans[zone->n - 1].start_s)

@@ -1,4 +1,4 @@
-/* until.h: waits for a condition, until a time of the monotonic clock. */
+/* until.h: deadlines, and waits for a condition until a time of the monotonic clock. */
 #ifndef BASE_UNTIL_H
 #define BASE_UNTIL_H
 
@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <time.h>
 
+#include <weir/weir.h>
+
 #include "base/number.h"
+#include "base/os.h"
 
 static inline void until_init(pthread_cond_t *cond)
 {
@@ -24,6 +27,12 @@ static inline int until_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64
 	struct timespec until = {(time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S)};
 
 	return pthread_cond_timedwait(cond, lock, &until);
+}
+
+/** How long it is until a caller's deadline: WEIR_NOW, WEIR_FOREVER, or a time of the system's clock. */
+static inline uint64_t until_left_ns(uint64_t deadline_ns)
+{
+	return deadline_ns != WEIR_NOW ? sat_sub(deadline_ns, os_wall_ns()) : 0;
 }
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * when.h: times as people write them, as nanoseconds since 1970.
  *
- * Read digit by digit, never through a float. What is finer than a nanosecond
- * is cut off. Times before 1970 or after 2262 are refused.
+ * Reads digit by digit, never through a float, and cuts off digits finer than a
+ * nanosecond. Refuses times before 1970 or after 2262.
  */
 #ifndef BASE_WHEN_H
 #define BASE_WHEN_H

@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +8,19 @@
 #include "base/number.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/trust.h"
 #include "load/load.h"
 
 #define EXIT_TROUBLE    2
 #define DEFAULT_COMMAND "CL.THROTTLE key:{key} 15 1000 1"
 
 /* The values of the flags, before they are put together. */
-struct flags {
+struct given {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
+	struct trust trust;
 	uint64_t key_len, pid;
-	bool json, help;
+	bool json;
 };
 
 static bool parse_text(const char *text, void *out)
@@ -38,7 +39,10 @@ static bool parse_duration(const char *text, void *out)
 	static const struct {
 		const char *name;
 		uint64_t ns;
-	} units[] = {{"us", 1000}, {"ms", NS_PER_MS}, {"s", NS_PER_S}, {"m", 60 * NS_PER_S},
+	} units[] = {{"us", 1000},
+	             {"ms", NS_PER_MS},
+	             {"s", NS_PER_S},
+	             {"m", 60 * NS_PER_S},
 	             {"h", 3600 * NS_PER_S}};
 	size_t digits = strspn(text, "0123456789");
 	uint64_t *ns = out, count;
@@ -64,95 +68,101 @@ static const struct {
     [TIME] = {parse_duration, "a time such as 500ms, 10s or 1m"},
 };
 
-/* Numbers and times have bounds; a time's are in nanoseconds. */
-static const struct flag {
-	const char *name;
+/* X(name, value, help; member, kind, least, most): a time's bounds are in nanoseconds. */
+#define FLAG_LIST(X)                                                                               \
+	X("server", "ADDR", "address of the server (127.0.0.1:6380; for HTTP port 8080)", server,      \
+	  TEXT, 0, 0)                                                                                  \
+	X("protocol", "NAME", "resp or http (resp; http with --path)", protocol, TEXT, 0, 0)           \
+	X("command", "TEXT", "RESP command to send (\"CL.THROTTLE key:{key} 15 1000 1\")", command,    \
+	  TEXT, 0, 0)                                                                                  \
+	X("limit", "NAME", "limit to ask for, with key {key}", limit, TEXT, 0, 0)                      \
+	X("path", "PATH", "path of an HTTP GET, such as /v1/acquire/NAME?key={key}", path, TEXT, 0, 0) \
+	X("connections", "N", "connections (50)", load.connections, COUNT, 1, LOAD_CONNECTIONS_MAX)    \
+	X("pipeline", "N", "requests sent at once on each connection (1)", load.pipeline, COUNT, 1,    \
+	  LOAD_PIPELINE_MAX)                                                                           \
+	X("threads", "N", "threads that send (1)", load.threads, COUNT, 1, LOAD_THREADS_MAX)           \
+	X("requests", "N", "requests to send, instead of --duration", load.requests, COUNT, 1,         \
+	  UINT64_MAX / 2)                                                                              \
+	X("duration", "TIME", "how long to send (10s)", load.duration_ns, TIME, 1,                     \
+	  LOAD_DURATION_MAX_NS)                                                                        \
+	X("warmup", "TIME", "how long to send before measuring (1s; with --requests 0s)",              \
+	  load.warmup_ns, TIME, 0, LOAD_DURATION_MAX_NS)                                               \
+	X("timeout", "TIME", "end the run if the server is silent for this long (10s)",                \
+	  load.timeout_ns, TIME, 1, LOAD_DURATION_MAX_NS)                                              \
+	X("rate", "N", "send so many requests a second (as fast as answers come)", load.rate, COUNT,   \
+	  1, LOAD_RATE_MAX)                                                                            \
+	X("keys", "N", "different keys (1000000)", load.keys.count, COUNT, 1, KEYS_MAX)                \
+	X("distribution", "NAME",                                                                      \
+	  "how keys are chosen: uniform, zipf:S, sequential or single (uniform)", distribution, TEXT,  \
+	  0, 0)                                                                                        \
+	X("key-length", "N", "bytes of a key (as many as needed)", key_len, COUNT, 1, WEIR_KEY_MAX)    \
+	X("seed", "N", "seed of the choice of keys (1)", load.seed, COUNT, 0, UINT64_MAX)              \
+	X("pid", "PID", "the server's process on this machine, to show its CPU time", pid, COUNT, 1,   \
+	  INT32_MAX)
+
+/* How each is read. */
+static const struct input {
 	size_t at;
 	enum kind kind;
 	uint64_t min, max;
-	const char *help;
-} table[] = {
-#define AT(member) offsetof(struct flags, member)
-    {"server", AT(server), TEXT, 0, 0, "ADDR: 127.0.0.1:6380, or :8080 for http"},
-    {"protocol", AT(protocol), TEXT, 0, 0, "resp or http: resp, unless --path is given"},
-    {"command", AT(command), TEXT, 0, 0, "of RESP: \"CL.THROTTLE key:{key} 15 1000 1\""},
-    {"limit", AT(limit), TEXT, 0, 0, "NAME: a limit of the server's file, by its key {key}"},
-    {"path", AT(path), TEXT, 0, 0, "of an HTTP GET: /v1/acquire/NAME?key={key}"},
-    {"connections", AT(load.connections), COUNT, 1, LOAD_CONNECTIONS_MAX, "N: 50"},
-    {"pipeline", AT(load.pipeline), COUNT, 1, LOAD_PIPELINE_MAX, "N requests at once on each: 1"},
-    {"threads", AT(load.threads), COUNT, 1, LOAD_THREADS_MAX, "N: 1"},
-    {"requests", AT(load.requests), COUNT, 1, UINT64_MAX / 2, "N, instead of a duration"},
-    {"duration", AT(load.duration_ns), TIME, 1, LOAD_DURATION_MAX_NS, "TIME: 10s"},
-    {"warmup", AT(load.warmup_ns), TIME, 0, LOAD_DURATION_MAX_NS,
-     "TIME before anything counts: 1s, or 0s with --requests"},
-    {"timeout", AT(load.timeout_ns), TIME, 1, LOAD_DURATION_MAX_NS,
-     "TIME of a server's silence that ends the run: 10s"},
-    {"rate", AT(load.rate), COUNT, 1, LOAD_RATE_MAX, "N a second: an open loop"},
-    {"keys", AT(load.keys.count), COUNT, 1, KEYS_MAX, "N: 1000000"},
-    {"distribution", AT(distribution), TEXT, 0, 0, "uniform, zipf:1.1, sequential or single"},
-    {"key-length", AT(key_len), COUNT, 1, WEIR_KEY_MAX, "N bytes: as many as the keys need"},
-    {"seed", AT(load.seed), COUNT, 0, UINT64_MAX, "N: 1"},
-    {"pid", AT(pid), COUNT, 1, INT32_MAX, "PID of a server here, for its CPU time"},
-#undef AT
+} inputs[] = {
+#define INPUT(name, value, help, member, kind, min, max)                                           \
+	{offsetof(struct given, member), kind, min, max},
+    FLAG_LIST(INPUT)
+#undef INPUT
 };
 
-#define FLAG_COUNT (sizeof table / sizeof *table)
-#define FLAG_JSON  (256 + (int)FLAG_COUNT)
-#define FLAG_HELP  (FLAG_JSON + 1)
+#define INPUT_COUNT (sizeof inputs / sizeof *inputs)
 
-static int help(void)
+static const struct flag flags[] = {
+#define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
+    FLAG_LIST(FLAG)
+#undef FLAG
+        [INPUT_COUNT] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
+    TRUST_FLAGS,
+};
+
+static int set_flag(struct given *given, int flag, const char *text, struct weir_error *error)
 {
-	puts("usage: weir bench [OPTION]...\n");
-	for (size_t i = 0; i < FLAG_COUNT; i++)
-		printf("  --%-13s %s\n", table[i].name, table[i].help);
-	puts("  --json          one JSON object instead of text");
-	return 0;
-}
+	const struct input *input = &inputs[flag];
+	const char *name = flags[flag].name;
+	void *out = (char *)given + input->at;
 
-static int set_flag(struct flags *flags, const struct flag *flag, const char *text,
-                    struct weir_error *error)
-{
-	void *out = (char *)flags + flag->at;
-
-	if (!kinds[flag->kind].parse(text, out))
-		return error_set(error, WEIR_EINVAL, "--%s: expected %s, found '%.80s'", flag->name,
-		                 kinds[flag->kind].expected, text);
-	if (flag->kind == COUNT && (*(uint64_t *)out < flag->min || *(uint64_t *)out > flag->max))
-		return error_set(error, WEIR_EINVAL, "--%s: expected %llu to %llu, found %.80s", flag->name,
-		                 (unsigned long long)flag->min, (unsigned long long)flag->max, text);
-	if (flag->kind == TIME && (*(uint64_t *)out < flag->min || *(uint64_t *)out > flag->max))
-		return error_set(error, WEIR_EINVAL, "--%s: expected a time %sof at most a day, found %.80s",
-		                 flag->name, flag->min > 0 ? "above zero and " : "", text);
+	if (!kinds[input->kind].parse(text, out))
+		return error_set(error, WEIR_EINVAL, "--%s: expected %s, found '%.80s'", name,
+		                 kinds[input->kind].expected, text);
+	if (input->kind == COUNT && (*(uint64_t *)out < input->min || *(uint64_t *)out > input->max))
+		return error_set(error, WEIR_EINVAL, "--%s: expected %llu to %llu, found %.80s", name,
+		                 (unsigned long long)input->min, (unsigned long long)input->max, text);
+	if (input->kind == TIME && (*(uint64_t *)out < input->min || *(uint64_t *)out > input->max))
+		return error_set(error, WEIR_EINVAL,
+		                 "--%s: expected a time %sof at most a day, found %.80s", name,
+		                 input->min > 0 ? "above zero and " : "", text);
 	return WEIR_OK;
 }
 
-static int set_flags(struct flags *flags, int argc, char **argv, struct weir_error *error)
+static int read_flags(struct given *given, int argc, char **argv, struct weir_error *error)
 {
-	struct option options[FLAG_COUNT + 3] = {0};
-	int option, status = WEIR_OK;
+	struct arguments arguments;
+	int flag, status = WEIR_OK;
 
-	for (size_t i = 0; i < FLAG_COUNT; i++)
-		options[i] = (struct option){table[i].name, required_argument, NULL, 256 + (int)i};
-	options[FLAG_COUNT] = (struct option){"json", no_argument, NULL, FLAG_JSON};
-	options[FLAG_COUNT + 1] = (struct option){"help", no_argument, NULL, FLAG_HELP};
-	while (status == WEIR_OK && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == '?')
-			return error_set(error, WEIR_EINVAL, "see weir bench --help");
-		if (option == FLAG_JSON)
-			flags->json = true;
-		else if (option == FLAG_HELP)
-			flags->help = true;
+	arguments_begin(&arguments, &command_bench, argc, argv);
+	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
+		if (flag > (int)INPUT_COUNT)
+			trust_set(&given->trust, flag - (int)INPUT_COUNT - 1, arguments.value);
+		else if (flag == INPUT_COUNT)
+			given->json = true;
 		else
-			status = set_flag(flags, &table[option - 256], optarg, error);
+			status = set_flag(given, flag, arguments.value, error);
 	}
 	if (status == WEIR_OK && optind < argc)
-		return command_no_option(argv[optind], error);
+		exit(arguments_refuse(&command_bench, argv[optind]));
 	return status;
 }
 
-static int resolve_loop(struct flags *flags, struct weir_error *error)
+static int resolve_loop(struct given *given, struct weir_error *error)
 {
-	struct load_options *load = &flags->load;
+	struct load_options *load = &given->load;
 
 	if (load->requests > 0 && load->duration_ns > 0)
 		return error_set(error, WEIR_EINVAL, "expected --requests or --duration, found both");
@@ -160,7 +170,7 @@ static int resolve_loop(struct flags *flags, struct weir_error *error)
 		load->duration_ns = 10 * NS_PER_S;
 	if (load->warmup_ns == UINT64_MAX)
 		load->warmup_ns = load->requests > 0 ? 0 : NS_PER_S;
-	load->server_pid = (pid_t)flags->pid;
+	load->server_pid = (pid_t)given->pid;
 	if (load->connections < load->threads)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected a connection for each of %zu threads, found %zu", load->threads,
@@ -168,84 +178,94 @@ static int resolve_loop(struct flags *flags, struct weir_error *error)
 	return WEIR_OK;
 }
 
-static int resolve_keys(struct flags *flags, size_t *digits, struct weir_error *error)
+static int resolve_keys(struct given *given, size_t *digits, struct weir_error *error)
 {
 	char text[20];
-	int status = keys_parse_distribution(slice_of(flags->distribution), &flags->load.keys, error);
+	int status = keys_parse_distribution(slice_of(given->distribution), &given->load.keys, error);
 
 	if (status != WEIR_OK)
 		return status;
-	*digits = (size_t)(format_u64(text, flags->load.keys.count - 1) - text);
-	if (flags->key_len == 0)
-		flags->key_len = *digits;
-	if (flags->key_len < *digits)
+	*digits = (size_t)(format_u64(text, given->load.keys.count - 1) - text);
+	if (given->key_len == 0)
+		given->key_len = *digits;
+	if (given->key_len < *digits)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected --key-length of at least %zu for %llu keys, found %llu", *digits,
-		                 (unsigned long long)flags->load.keys.count,
-		                 (unsigned long long)flags->key_len);
+		                 (unsigned long long)given->load.keys.count,
+		                 (unsigned long long)given->key_len);
 	return WEIR_OK;
 }
 
 /* The one flag that says what to ask for, as a command or a path. */
-static int resolve_protocol(struct flags *flags, struct weir_error *error)
+static int resolve_protocol(struct given *given, struct weir_error *error)
 {
 	bool http;
 
-	if (!flags->protocol)
-		flags->protocol = flags->path ? "http" : "resp";
-	http = strcmp(flags->protocol, "http") == 0;
-	if (!http && strcmp(flags->protocol, "resp") != 0)
+	if (!given->protocol)
+		given->protocol = given->path ? "http" : "resp";
+	http = strcmp(given->protocol, "http") == 0;
+	if (!http && strcmp(given->protocol, "resp") != 0)
 		return error_set(error, WEIR_EINVAL, "--protocol: expected resp or http, found '%.80s'",
-		                 flags->protocol);
-	if (!!flags->command + !!flags->limit + !!flags->path > 1)
+		                 given->protocol);
+	if (!!given->command + !!given->limit + !!given->path > 1)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected one of --command, --limit and --path, found several");
-	if (http ? flags->command != NULL : flags->path != NULL)
+	if (http ? given->command != NULL : given->path != NULL)
 		return error_set(error, WEIR_EINVAL, "expected --%s with --protocol %s, found --%s",
-		                 http ? "path" : "command", flags->protocol, http ? "command" : "path");
-	if (http && !flags->limit && !flags->path)
+		                 http ? "path" : "command", given->protocol, http ? "command" : "path");
+	if (http && !given->limit && !given->path)
 		return error_set(error, WEIR_EINVAL, "expected --limit or --path with --protocol http");
-	if (!flags->server)
-		flags->server = http ? "127.0.0.1:8080" : "127.0.0.1:6380";
-	return net_address_parse(slice_of(flags->server), &flags->load.server, error);
+	if (!given->server)
+		given->server = http ? "127.0.0.1:8080" : "127.0.0.1:6380";
+	return net_address_parse(slice_of(given->server), &given->load.server, error);
 }
 
-static int resolve_request(struct flags *flags, size_t digits, struct template *request,
+static int resolve_request(struct given *given, size_t digits, struct template *request,
                            struct weir_error *error)
 {
-	bool http = strcmp(flags->protocol, "http") == 0;
-	const char *plain = http ? flags->path : flags->command ? flags->command : DEFAULT_COMMAND;
+	bool http = strcmp(given->protocol, "http") == 0;
+	const char *plain = http ? given->path : given->command ? given->command : DEFAULT_COMMAND;
+	/* A Unix socket has no name that a server would know. */
+	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
 	struct buffer text = {0};
 	int status;
 
-	if (flags->limit)
+	if (given->limit)
 		buffer_printf(&text, http ? "/v1/acquire/%s?key={key}" : "WEIR.ACQUIRE %s {key}",
-		              flags->limit);
+		              given->limit);
 	else
 		buffer_add_text(&text, plain);
 	buffer_add(&text, "", 1);
 	if (text.failed)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	else if (http)
-		status = template_http(request, text.data, flags->server, flags->key_len, digits, error);
+		status = template_http(request, text.data, host, given->key_len, digits, error);
 	else
-		status = template_resp(request, text.data, flags->key_len, digits, error);
+		status = template_resp(request, text.data, given->key_len, digits, error);
 	if (status == WEIR_OK) {
 		const char *word = text.data + strspn(text.data, " \t");
 
-		flags->load.replies =
+		given->load.replies =
 		    http ? scan_http() : scan_resp((struct slice){word, strcspn(word, " \t")});
-		flags->load.request = request;
+		given->load.request = request;
 	}
 	buffer_free(&text);
 	return status;
 }
 
-static int run(const struct flags *flags)
+static int resolve_trust(struct given *given, struct weir_error *error)
+{
+	int status = trust_open(&given->trust, given->server, &given->load.server, error);
+
+	given->load.trust = given->trust.dial;
+	return status;
+}
+
+static int run(const struct given *given)
 {
 	struct load_result *result = malloc(sizeof *result);
-	const struct load_options *load = &flags->load;
-	bench_report *report = flags->json ? bench_report_json : bench_report_text;
+	const struct load_options *load = &given->load;
+	bench_report *report = given->json ? bench_report_json : bench_report_text;
 	struct weir_error error = {0};
 	int status = EXIT_TROUBLE;
 
@@ -254,7 +274,7 @@ static int run(const struct flags *flags)
 	if (load_run(load, result, &error) != WEIR_OK) {
 		command_fail("bench", "%s", error.message);
 	} else {
-		bool told = report(stdout, load, flags->protocol, flags->distribution, result);
+		bool told = report(stdout, load, given->protocol, given->distribution, result);
 
 		fflush(stdout);
 		if (!told)
@@ -266,25 +286,37 @@ static int run(const struct flags *flags)
 	return status;
 }
 
-int command_bench(int argc, char **argv)
+static int bench(int argc, char **argv)
 {
-	struct flags flags = {
-	    .load = {.keys.count = 1000000, .seed = 1, .warmup_ns = UINT64_MAX,
-	             .timeout_ns = 10 * NS_PER_S, .connections = 50, .pipeline = 1, .threads = 1},
+	struct given given = {
+	    .load = {.keys.count = 1000000,
+	             .seed = 1,
+	             .warmup_ns = UINT64_MAX,
+	             .timeout_ns = 10 * NS_PER_S,
+	             .connections = 50,
+	             .pipeline = 1,
+	             .threads = 1},
 	    .distribution = "uniform",
 	};
 	struct template request = {0};
 	struct weir_error error = {0};
 	size_t digits;
-	int status = set_flags(&flags, argc, argv, &error);
+	int status = read_flags(&given, argc, argv, &error) ?: resolve_loop(&given, &error) ?:
+	             resolve_keys(&given, &digits, &error) ?: resolve_protocol(&given, &error) ?:
+	             resolve_request(&given, digits, &request, &error) ?: resolve_trust(&given, &error);
 
-	if (status == WEIR_OK && flags.help)
-		return help();
-	if (status == WEIR_OK)
-		status = resolve_loop(&flags, &error) ?: resolve_keys(&flags, &digits, &error) ?:
-		         resolve_protocol(&flags, &error) ?:
-		         resolve_request(&flags, digits, &request, &error);
-	status = status == WEIR_OK ? run(&flags) : command_fail("bench", "%s", error.message);
+	status = status == WEIR_OK ? run(&given) : command_fail("bench", "%s", error.message);
 	template_free(&request);
+	trust_close(&given.trust);
 	return status;
 }
+
+const struct command command_bench = {
+    .name = "bench",
+    .summary = "Load a server and measure its answers.",
+    .uses = {"[--server ADDR] [--rate N] [--duration TIME] [FLAG]...",
+             "--tls [--cacert FILE] [FLAG]..."},
+    .exits = "0, 2 if the load could not run as asked",
+    COMMAND_FLAGS(flags),
+    .run = bench,
+};

@@ -83,12 +83,12 @@ static void print_loop(FILE *to, const struct load_options *options)
 {
 	if (options->rate > 0)
 		fprintf(to,
-		        "open loop, %" PRIu64 " a second: latency counts from when a request was due,\n"
-		        "sent or not; from_send, from when it was sent\n\n",
+		        "open loop, %" PRIu64 " a second: latency counts from the time a request was due,\n"
+		        "from_send from the time it was sent\n\n",
 		        options->rate);
 	else
-		fputs("closed loop: a connection sends when its replies are there, so a stall holds back\n"
-		      "requests, and what these would have waited is in no latency; see --rate\n\n",
+		fputs("closed loop: a connection sends when its replies have come. A stall holds back requests,\n"
+		      "and no latency shows how long these would have waited; see --rate\n\n",
 		      to);
 }
 

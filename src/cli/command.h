@@ -1,13 +1,71 @@
-/* command.h: what a subcommand is to main.c. */
+/* command.h: what a subcommand is to main.c, to its help and to the manual. */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
+#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #define EXIT_USAGE 2
 
+/* Takes an array whose size is known. */
+#define COMMAND_FLAGS(table) .flags = (table), .flag_count = sizeof(table) / sizeof *(table)
+
+struct flag {
+	const char *name;     /* as in --NAME */
+	const char *value;    /* what it takes, such as FILE; NULL: nothing */
+	const char *help;     /* what it does, and its default */
+	char letter;          /* as in -c; 0: none */
+	const char *variable; /* the environment's, which counts if there is no flag; NULL: none */
+};
+
 /* Takes its own name as argv[0], returns the exit status. */
 typedef int command_run(int argc, char **argv);
+
+#define COMMAND_USES_MAX 4
+
+struct command {
+	const char *name, *summary;
+	const char *uses[COMMAND_USES_MAX + 1]; /* ways to call it: what stands behind its name */
+	const char *exits;                      /* what its exit status says */
+	const struct flag *flags;
+	size_t flag_count;
+	command_run *run;
+};
+
+extern const struct command command_serve, command_lint, command_ask, command_store,
+    command_simulate, command_bench, command_passwd;
+
+#define COMMAND_FLAGS_MAX 24
+
+/* The arguments of a command, flag by flag. */
+struct arguments {
+	const struct command *command;
+	int argc;
+	char **argv;
+	const char *value; /* of the flag that was found */
+	struct option options[COMMAND_FLAGS_MAX + 2];
+	char letters[2 * COMMAND_FLAGS_MAX + 3];
+};
+
+void arguments_begin(struct arguments *arguments, const struct command *command, int argc,
+                     char **argv);
+
+/**
+ * The next flag, as its place in the command's table. Negative: what is left stands in argv from
+ * optind on. Ends the program once it has told the help (0), or what is wrong (EXIT_USAGE).
+ */
+int arguments_next(struct arguments *arguments);
+
+/** Tells that an argument is one too many; returns EXIT_USAGE. */
+int arguments_refuse(const struct command *command, const char *argument);
+
+/** `weir help COMMAND`. */
+void command_help(const struct command *command, FILE *to);
+
+/** All commands and flags as JSON: what the manual and completions are made from. Returns the exit
+ * status. */
+int command_list_json(const struct command *const *commands, size_t count, FILE *to);
 
 /** Prints `text`, which may be a server's or a key, such that no terminal obeys it. */
 void command_show(FILE *to, const char *text);
@@ -15,13 +73,5 @@ void command_show(FILE *to, const char *text);
 /** Tells on stderr, by command_show, why `weir COMMAND` failed, and returns EXIT_USAGE. */
 int command_fail(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-struct weir_error;
-
-/** EINVAL, with words: `text` is no option, and maybe a URL of which no login is shown. */
-int command_no_option(const char *text, struct weir_error *error);
-
-command_run command_serve, command_lint, command_ask, command_store,
-    command_bench, command_simulate;
 
 #endif

@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -138,25 +137,31 @@ static int check_each(struct check *check, char *const *paths, int count)
 	return result;
 }
 
-int command_lint(int argc, char **argv)
-{
-	static const struct option options[] = {
-	    {"strict", no_argument, NULL, 's'}, {"to", required_argument, NULL, 't'}, {0}};
-	struct settings settings = {0};
-	struct check check = {0};
-	int option;
+enum { CONFIG, STRICT, TO };
 
-	while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (option == '?')
-			return EXIT_USAGE;
-		if (option == 'c')
-			settings_add(&settings, SETTING_CONFIG, optarg);
-		else if (option == 's')
+static const struct flag flags[] = {
+    [CONFIG] = {"config", "FILE", "check these files together, as one configuration", 'c', NULL},
+    [STRICT] = {"strict", NULL, "exit with 1 on a warning, too", 0, NULL},
+    [TO] = {"to", "yaml", "print the file in Weir's own language", 0, NULL},
+};
+
+static int run(int argc, char **argv)
+{
+	struct settings settings = {0};
+	struct arguments arguments;
+	struct check check = {0};
+	int flag;
+
+	arguments_begin(&arguments, &command_lint, argc, argv);
+	while ((flag = arguments_next(&arguments)) >= 0) {
+		if (flag == CONFIG)
+			settings_add(&settings, SETTING_CONFIG, arguments.value);
+		else if (flag == STRICT)
 			check.strict = true;
-		else if (strcmp(optarg, "yaml") == 0)
+		else if (strcmp(arguments.value, "yaml") == 0)
 			check.to_yaml = true;
 		else
-			return command_fail("lint", "--to: expected yaml, found '%s'", optarg);
+			return command_fail("lint", "--to: expected yaml, found '%s'", arguments.value);
 	}
 	if (settings.file_count > SETTINGS_FILES_MAX)
 		return command_fail("lint", "expected at most %d files, found more", SETTINGS_FILES_MAX);
@@ -171,3 +176,12 @@ int command_lint(int argc, char **argv)
 	check.count = settings.file_count;
 	return check_files(&check) ? 0 : 1;
 }
+
+const struct command command_lint = {
+    .name = "lint",
+    .summary = "Check rule files, or print one in Weir's own language.",
+    .uses = {"[--strict] FILE...", "[--strict] -c FILE...", "--to yaml FILE"},
+    .exits = "0 if all is well, 1 on errors (with --strict on warnings), 2 for a wrong argument",
+    COMMAND_FLAGS(flags),
+    .run = run,
+};

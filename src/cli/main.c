@@ -5,81 +5,83 @@
 #include <weir/weir.h>
 
 #include "base/login.h"
+#include "base/near.h"
 #include "cli/command.h"
 
-static const struct {
-	const char *name;
-	command_run *run;
-	const char *usage;
-	const char *help;
-	bool tells_more; /* by its own --help */
-} commands[] = {
-    {"serve", command_serve, "[-c FILE]... [--http ADDR] [--resp ADDR] [--store URL]\n"
-                             "             [--capacity N] [--sync TIME] [--threads N]\n"
-                             "             [--log-format text|json]",
-     "decide for others, over HTTP and RESP"},
-    {"lint", command_lint, "[--strict] [--to yaml] FILE...|-c FILE...",
-     "check rule files, or print one as YAML"},
-    {"ask", command_ask, "LIMIT KEY [--cost N] [--peek] [--server ADDR]",
-     "get one decision from a server; ADDR is its RESP address, 127.0.0.1:6380 if left out"},
-    {"store", command_store, "check|dump FILE, repair [--owner USER] [--group GROUP] FILE",
-     "look into a table's file, or mend it"},
-    {"simulate", command_simulate,
-     "[-c FILE]... --trace FILE|--pattern NAME [--limit NAME...] [--key FIELD]\n"
-     "             [--format NAME] [--html FILE] [--json] [--decisions FILE]",
-     "replay a log through limits; see weir simulate --help", true},
-    {"bench", command_bench, "[--server ADDR] [--rate R] [--duration TIME] [OPTION]...",
-     "load a server and measure its answers; see weir bench --help", true},
-};
+static const struct command *const commands[] = {
+    &command_serve, &command_lint,  &command_ask,   &command_simulate,
+    &command_bench, &command_store, &command_passwd};
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
 static int help(FILE *to, int status)
 {
-	fputs("usage: weir COMMAND\n\n", to);
+	fputs("usage: weir COMMAND [ARGUMENT]...\n\n", to);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		fprintf(to, "  weir %s %s\n             %s\n", commands[i].name, commands[i].usage,
-		        commands[i].help);
-	fputs("\n  weir --help, weir --version\n", to);
+		fprintf(to, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("\nweir help COMMAND shows its flags, weir --version the version.\n", to);
 	return status;
 }
 
-/* `argv` is that of main, whose argv[1] is the command's name. */
-static int run(size_t command, int argc, char **argv)
+static const struct command *find(const char *name)
 {
-	static char long_help[] = "--help";
-	bool help = argc > 2 && (strcmp(argv[2], long_help) == 0 || strcmp(argv[2], "-h") == 0);
-	char title[32]; /* what getopt calls the program */
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (strcmp(name, commands[i]->name) == 0)
+			return commands[i];
+	return NULL;
+}
 
-	if (help && !commands[command].tells_more) {
-		printf("usage: weir %s %s\n\n%s\n", argv[1], commands[command].usage,
-		       commands[command].help);
-		return 0;
-	}
-	if (help)
-		argv[2] = long_help;
-	snprintf(title, sizeof title, "weir %s", argv[1]);
-	argv[1] = title;
-	return commands[command].run(argc - 1, argv + 1);
+static int refuse(const char *name)
+{
+	char found[LOGIN_SHOWN_MAX];
+
+	login_hide_in_other(name, found);
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (near_is(slice_of(name), slice_of(commands[i]->name))) {
+			fprintf(stderr, "weir: expected a command, found '%s': did you mean %s?\n", found,
+			        commands[i]->name);
+			return EXIT_USAGE;
+		}
+	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", found);
+	return EXIT_USAGE;
+}
+
+/* `name` is the command's, or NULL. */
+static int help_with(const char *name)
+{
+	const struct command *command = name ? find(name) : NULL;
+
+	if (!name)
+		return help(stdout, 0);
+	if (strcmp(name, "--json") == 0)
+		return command_list_json(commands, COMMAND_COUNT, stdout);
+	if (!command)
+		return refuse(name);
+	command_help(command, stdout);
+	return 0;
+}
+
+static bool is_either(const char *text, const char *one, const char *other)
+{
+	return strcmp(text, one) == 0 || strcmp(text, other) == 0;
 }
 
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	char found[LOGIN_SHOWN_MAX];
+	const struct command *command = name ? find(name) : NULL;
 
+	if (command)
+		return command->run(argc - 1, argv + 1);
 	if (!name)
 		return help(stderr, EXIT_USAGE);
-	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+	if (is_either(name, "--help", "-h"))
 		return help(stdout, 0);
-	if (strcmp(name, "--version") == 0) {
+	if (strcmp(name, "help") == 0)
+		return help_with(argv[2]);
+	if (is_either(name, "--version", "-V")) {
 		printf("weir %s\n", weir_version());
 		return 0;
 	}
-	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(name, commands[i].name) == 0)
-			return run(i, argc, argv);
-	login_hide_in_other(name, found);
-	fprintf(stderr, "weir: expected a command, found '%s'; see weir --help\n", found);
-	return EXIT_USAGE;
+	return refuse(name);
 }

@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,33 +17,38 @@ static char *take_store(char *text)
 	return copy;
 }
 
-/* An option that is none may hold a URL, as in --stores=redis://… */
-static int refuse_argument(const char *text, bool lacks_value)
-{
-	struct weir_error error;
-
-	if (lacks_value)
-		return command_fail("serve", "expected a value behind %s, found none", text);
-	command_no_option(text, &error);
-	return command_fail("serve", "%s", error.message);
-}
+/* In the order of settings. */
+static const struct flag flags[] = {
+    [SETTING_CONFIG] = {"config", "FILE", "a configuration file; repeat for several", 'c',
+                        "WEIR_CONFIG"},
+    [SETTING_HTTP] = {"http", "ADDR", "address for HTTP (127.0.0.1:8080)", 0, "WEIR_HTTP"},
+    [SETTING_RESP] = {"resp", "ADDR", "address for RESP (127.0.0.1:6380)", 0, "WEIR_RESP"},
+    [SETTING_GRPC] = {"grpc", "ADDR", "not supported yet", 0, "WEIR_GRPC"},
+    [SETTING_STORE] = {"store", "URL",
+                       "where to keep counts: memory, file:PATH or redis://HOST:PORT (memory)", 0,
+                       "WEIR_STORE"},
+    [SETTING_CAPACITY] = {"capacity", "N",
+                          "keys to count at once (1000000, or as the file store has)", 0,
+                          "WEIR_CAPACITY"},
+    [SETTING_SYNC] = {"sync", "TIME",
+                      "how often to write a file store to the disk (only at the end)", 0,
+                      "WEIR_SYNC"},
+    [SETTING_THREADS] = {"threads", "N", "threads that decide (one for each processor)", 0,
+                         "WEIR_THREADS"},
+    [SETTING_LOG_FORMAT] = {"log-format", "FORMAT", "form of the log: text or json (text)", 0,
+                            "WEIR_LOG_FORMAT"},
+};
 
 static int serve(int argc, char **argv, char **store)
 {
-	static const struct option options[] = {
-#define SETTING_OPTION(name, flag, variable) {flag, required_argument, NULL, 256 + SETTING_##name},
-	    SETTING_LIST(SETTING_OPTION)
-#undef SETTING_OPTION
-	    {0}};
 	struct settings settings = {0};
-	int option;
+	struct arguments arguments;
+	int flag;
 
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":c:", options, NULL)) != -1) {
-		if (option == '?' || option == ':')
-			return refuse_argument(argv[optind - 1], option == ':');
-		settings_add(&settings, option == 'c' ? SETTING_CONFIG : option - 256, optarg);
-		if (option - 256 != SETTING_STORE)
+	arguments_begin(&arguments, &command_serve, argc, argv);
+	while ((flag = arguments_next(&arguments)) >= 0) {
+		settings_add(&settings, (enum setting)flag, arguments.value);
+		if (flag != SETTING_STORE)
 			continue;
 		free(*store);
 		*store = take_store(optarg);
@@ -54,10 +58,10 @@ static int serve(int argc, char **argv, char **store)
 	}
 	if (settings.file_count > SETTINGS_FILES_MAX)
 		return command_fail("serve", "expected at most %d files, found more", SETTINGS_FILES_MAX);
-	return optind < argc ? refuse_argument(argv[optind], false) : server_run(&settings);
+	return optind < argc ? arguments_refuse(&command_serve, argv[optind]) : server_run(&settings);
 }
 
-int command_serve(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	char *store = NULL;
 	int result = serve(argc, argv, &store);
@@ -65,3 +69,12 @@ int command_serve(int argc, char **argv)
 	free(store);
 	return result;
 }
+
+const struct command command_serve = {
+    .name = "serve",
+    .summary = "Serve decisions over HTTP and RESP.",
+    .uses = {"[-c FILE]... [FLAG]..."},
+    .exits = "0 after SIGTERM or SIGINT, 1 if it can't start, 2 for a wrong argument",
+    COMMAND_FLAGS(flags),
+    .run = run,
+};

@@ -2,8 +2,6 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "base/error.h"
-#include "base/login.h"
 #include "cli/command.h"
 
 void command_show(FILE *to, const char *text)
@@ -27,12 +25,4 @@ int command_fail(const char *command, const char *format, ...)
 	free(text);
 	fputc('\n', stderr);
 	return EXIT_USAGE;
-}
-
-int command_no_option(const char *text, struct weir_error *error)
-{
-	char found[LOGIN_SHOWN_MAX];
-
-	login_hide_in_other(text, found);
-	return error_set(error, WEIR_EINVAL, "expected an option, found '%s'", found);
 }

@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +7,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "rules/model.h"
-#include "server/settings.h"
+#include "cli/simulate_limits.h"
+#include "cli/simulate_suggest.h"
 #include "simulate/leave_out.h"
 #include "simulate/pattern.h"
 #include "simulate/report.h"
@@ -19,137 +18,105 @@
 #define BAR          30
 #define CLEAR_LINE   "\r\033[K"
 
-enum { TRACE, FORMAT, PATTERN, LIMIT, KEY, CAPACITY, HTML, JSON, DECISIONS, HELP, FLAG_COUNT };
+enum {
+	CONFIG,
+	TRACE,
+	FORMAT,
+	PATTERN,
+	LIMIT,
+	TRY,
+	SUGGEST,
+	DENY,
+	BY,
+	KEY,
+	CAPACITY,
+	HTML,
+	JSON,
+	DECISIONS,
+	FLAG_COUNT
+};
 
-static const struct {
-	const char *name, *value, *help;
-} flags[FLAG_COUNT] = {
-    [TRACE] = {"trace", "FILE", "a log; - is standard input"},
-    [FORMAT] = {"format", "NAME", FORMAT_NAMES ": guessed from the first line"},
-    [PATTERN] = {"pattern", "NAME", "instead, made up traffic: " PATTERN_NAMES},
-    [LIMIT] = {"limit", "NAME...", "these by themselves, side by side, and not the rules"},
-    [KEY] = {"key", "FIELD", "of every limit: that of its first rule, or ip"},
-    [CAPACITY] = {"capacity", "N", "keys of a table: the file's, or 1000000"},
-    [HTML] = {"html", "FILE", "a page with charts to zoom into"},
-    [JSON] = {"json", NULL, "one object instead of a table"},
-    [DECISIONS] = {"decisions", "FILE", "a JSON line for each request and limit"},
-    [HELP] = {"help", NULL, "this"},
+static const struct flag flags[] = {
+    [CONFIG] = {"config", "FILE", "the limits and rules to try; once for each file", 'c',
+                "WEIR_CONFIG"},
+    [TRACE] = {"trace", "FILE", "the log to replay, plain, gzip or zstd; - is standard input", 0, NULL},
+    [FORMAT] = {"format", "NAME", "form of the log: " FORMAT_NAMES " (guessed from its first line)",
+                0, NULL},
+    [PATTERN] = {"pattern", "NAME", "made-up traffic instead of a log: " PATTERN_NAMES, 0, NULL},
+    [LIMIT] = {"limit", "NAME...", "try these limits side by side, without the rules", 0, NULL},
+    [TRY] = {"try", "'NAME: {...}'", "try a limit that is written as in a file; repeatable", 0,
+             NULL},
+    [SUGGEST] = {"suggest", "ALGORITHM/PERIOD",
+                 "find the smallest limit that denies few enough, and try it", 0, NULL},
+    [DENY] = {"deny", "SHARE", "the most that it may deny, such as 0.5% (" SUGGEST_DENY ")", 0,
+              NULL},
+    [BY] = {"by", "WHAT", "a share of what: keys, hit by any denial, or requests (keys)", 0, NULL},
+    [KEY] = {"key", "FIELD", "key of every limit (that of its first rule, or ip)", 0, NULL},
+    [CAPACITY] = {"capacity", "N",
+                  "keys that are counted at once (the configuration's, or 1000000)", 0,
+                  "WEIR_CAPACITY"},
+    [HTML] = {"html", "FILE", "write a page with charts", 0, NULL},
+    [JSON] = {"json", NULL, "print one JSON object instead of a table", 0, NULL},
+    [DECISIONS] = {"decisions", "FILE", "write a JSON line for each request and limit", 0, NULL},
 };
 
 struct simulation {
 	const char *text[FLAG_COUNT]; /* as given; NULL: not given */
-	struct settings settings;
-	const char **limits;
-	size_t limit_count;
-
-	weir_config *config;
-	uint64_t capacity;
+	struct simulate_limits limits;
 	struct lane *lanes;
 	struct replay replay;
 	struct trace trace;
 	FILE *page; /* NULL: not wanted */
 	struct pattern pattern;
+	struct suggest suggest;
 };
 
-static int help(void)
+/* 0, or what the command returns. */
+static int set_suggest(struct simulation *s)
 {
-	puts("usage: weir simulate -c FILE... --trace FILE [OPTION]...\n"
-	     "       weir simulate [-c FILE] --pattern NAME [OPTION]...\n");
-	for (size_t i = 0; i < FLAG_COUNT; i++)
-		printf("  --%-9s %-8s %s\n", flags[i].name, flags[i].value ? flags[i].value : "",
-		       flags[i].help);
+	struct weir_error error;
+
+	s->suggest.what = s->text[SUGGEST];
+	s->suggest.deny = s->text[DENY];
+	s->suggest.by = s->text[BY];
+	s->suggest.key = s->text[KEY];
+	s->suggest.path = s->text[TRACE];
+	s->limits.may_be_none = s->text[SUGGEST];
+	if (!s->text[SUGGEST] && (s->text[DENY] || s->text[BY]))
+		return command_fail("simulate", "expected --suggest with --deny and --by, found none");
+	if (s->text[SUGGEST] && !s->text[TRACE])
+		return command_fail("simulate", "expected --trace with --suggest, found --pattern");
+	if (s->text[SUGGEST] && suggest_check(&s->suggest, &error) != WEIR_OK)
+		return command_fail("simulate", "%s", error.message);
 	return 0;
 }
 
-static int set_flags(struct simulation *s, int argc, char **argv, struct weir_error *error)
+/* 0, or what the command returns. */
+static int set_flags(struct simulation *s, int argc, char **argv)
 {
-	struct option options[FLAG_COUNT + 1] = {0};
-	int option;
+	struct arguments arguments;
+	int flag;
 
-	for (int i = 0; i < FLAG_COUNT; i++)
-		options[i] = (struct option){
-		    flags[i].name, flags[i].value ? required_argument : no_argument, NULL, 256 + i};
-	while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (option == '?')
-			return error_set(error, WEIR_EINVAL, "see weir simulate --help");
-		if (option == 'c')
-			settings_add(&s->settings, SETTING_CONFIG, optarg);
+	arguments_begin(&arguments, &command_simulate, argc, argv);
+	while ((flag = arguments_next(&arguments)) >= 0) {
+		if (flag == CONFIG)
+			settings_add(&s->limits.settings, SETTING_CONFIG, arguments.value);
 		else
-			s->text[option - 256] = optarg ? optarg : "";
-		if (option == 256 + LIMIT)
-			s->limits[s->limit_count++] = optarg;
+			s->text[flag] = arguments.value ? arguments.value : "";
+		if (flag == LIMIT)
+			s->limits.names[s->limits.name_count++] = arguments.value;
+		if (flag == TRY)
+			s->limits.tried[s->limits.tried_count++] = arguments.value;
 	}
 	/* --limit a b is --limit a --limit b. */
-	for (; s->limit_count > 0 && optind < argc; optind++)
-		s->limits[s->limit_count++] = argv[optind];
+	for (; s->limits.name_count > 0 && optind < argc; optind++)
+		s->limits.names[s->limits.name_count++] = argv[optind];
 	if (optind < argc)
-		return command_no_option(argv[optind], error);
-	if (!s->text[HELP] && !s->text[TRACE] == !s->text[PATTERN])
-		return error_set(error, WEIR_EINVAL, "expected --trace or --pattern, found %s",
-		                 s->text[TRACE] ? "both" : "neither");
-	return WEIR_OK;
-}
-
-static int read_pattern_limits(struct weir_config **config, struct weir_error *error)
-{
-	struct buffer yaml = {0};
-	int status;
-
-	pattern_add_limits(&yaml);
-	status = yaml.failed ? error_set(error, WEIR_ENOMEM, "out of memory")
-	                     : weir_config_read_yaml(yaml.data, yaml.len, NULL, config, error);
-	buffer_free(&yaml);
-	return status;
-}
-
-static void say_error(void *context, const struct weir_config_remark *remark)
-{
-	bool *said = context;
-	struct buffer line = {0};
-
-	if (!remark->is_error)
-		return;
-	log_add_remark(&line, remark);
-	buffer_add(&line, "", 1);
-	command_fail("simulate", "%s", line.failed ? remark->text : line.data);
-	buffer_free(&line);
-	*said = true;
-}
-
-/* Errors of files are told at once, and `error` has no message then. */
-static int read_files(struct simulation *s, struct weir_error *error)
-{
-	struct settings *settings = &s->settings;
-	bool said = false;
-	int status;
-
-	if (settings->file_count > SETTINGS_FILES_MAX)
-		return error_set(error, WEIR_EINVAL, "expected at most %d files, found more",
-		                 SETTINGS_FILES_MAX);
-	if (settings->file_count > 0)
-		status = weir_config_read_files(
-		    &(struct weir_config_files){.paths = settings->files,
-		                                .count = settings->file_count,
-		                                .say = say_error,
-		                                .context = &said},
-		    &s->config, error);
-	else if (s->text[PATTERN])
-		status = read_pattern_limits(&s->config, error);
-	else
-		return error_set(error, WEIR_EINVAL, "expected -c FILE with the limits to try");
-	return said ? error_set(error, status, "%s", "") : status;
-}
-
-static int read_config(struct simulation *s, struct weir_error *error)
-{
-	struct settings_plan plan;
-	int status;
-
-	s->settings.text[SETTING_CAPACITY] = s->text[CAPACITY];
-	settings_add_environment(&s->settings, getenv);
-	status = read_files(s, error) ?: settings_resolve(&s->settings, s->config, &plan, error);
-	s->capacity = status == WEIR_OK && plan.capacity ? plan.capacity : 1000000;
-	return status;
+		return arguments_refuse(&command_simulate, argv[optind]);
+	if (!s->text[TRACE] == !s->text[PATTERN])
+		return command_fail("simulate", "expected --trace or --pattern, found %s",
+		                    s->text[TRACE] ? "both" : "neither");
+	return set_suggest(s);
 }
 
 static int limit_index(const struct weir_config *config, const char *name, size_t *out,
@@ -162,14 +129,40 @@ static int limit_index(const struct weir_config *config, const char *name, size_
 	                 name);
 }
 
-/* The rules; or each limit by itself where limits or a key are named, or there are no rules. */
+/* The rules, unless something asks for limits by themselves, or there are no rules to meet. */
+static bool goes_by_rules(const struct simulation *s)
+{
+	return s->limits.name_count == 0 && s->limits.tried_count == 0 && !s->text[SUGGEST] &&
+	       !s->text[PATTERN] && !s->text[KEY] && s->limits.config->rule_count > 0;
+}
+
+/* Finds the i-th limit that is tried by itself. */
+static int find_limit(const struct simulate_limits *limits, size_t i, size_t *out,
+                      struct weir_error *error)
+{
+	*out = i;
+	if (limits->name_count == 0)
+		return WEIR_OK;
+	for (size_t j = 0; j < i; j++)
+		if (strcmp(limits->names[i], limits->names[j]) == 0)
+			return error_set(error, WEIR_EINVAL,
+			                 "--limit: expected each limit once, found '%.64s' twice",
+			                 limits->names[i]);
+	return limit_index(limits->config, limits->names[i], out, error);
+}
+
+/* The rules, or each limit by itself. */
 static int open_lanes(struct simulation *s, struct weir_error *error)
 {
-	bool as_rules = s->limit_count == 0 && !s->text[KEY] && s->config->rule_count > 0;
-	size_t n = as_rules ? 1 : s->limit_count ? s->limit_count : s->config->limit_count;
+	const struct simulate_limits *limits = &s->limits;
+	const struct weir_config *config = limits->config;
+	bool as_rules = goes_by_rules(s);
+	/* Made-up clients have an address, and none of what the keys of rules are made of. */
+	const char *key = s->text[KEY] ? s->text[KEY] : s->text[PATTERN] ? "ip" : NULL;
+	size_t n = as_rules ? 1 : limits->name_count ? limits->name_count : config->limit_count;
 	int status = WEIR_OK;
 
-	if (s->config->limit_count == 0 && !(as_rules && s->text[TRACE]))
+	if (config->limit_count == 0 && !as_rules)
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
 	if (s->text[KEY] && format_target(&s->replay.fields, slice_of(s->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
@@ -179,46 +172,22 @@ static int open_lanes(struct simulation *s, struct weir_error *error)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
 		struct lane *lane = &s->lanes[s->replay.lane_count++];
-		size_t limit = i;
+		size_t limit;
 
-		if (s->limit_count > 0)
-			status = limit_index(s->config, s->limits[i], &limit, error);
-		for (size_t j = 0; j < i && status == WEIR_OK && s->limit_count > 0; j++)
-			if (strcmp(s->limits[i], s->limits[j]) == 0)
-				status = error_set(error, WEIR_EINVAL,
-				                   "--limit: expected each limit once, found '%.64s' twice",
-				                   s->limits[i]);
-		if (status == WEIR_OK)
-			status = as_rules ? lane_open_rules(lane, s->config, s->capacity, error)
-			                  : lane_open_limit(lane, s->config, limit, s->text[KEY], s->capacity,
-			                                    error);
+		status = as_rules ? lane_open_rules(lane, config, limits->capacity, error)
+		                  : find_limit(limits, i, &limit, error) ?:
+		                    lane_open_limit(lane, config, limit, key, limits->capacity, error);
 		if (status == WEIR_OK)
 			status = lane_fields(lane, &s->replay.fields, error);
 	}
 	return status;
 }
 
-static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
-{
-	const struct tally *first = &s->lanes[0].tallies[0];
-	const struct format *format = NULL;
-
-	if (s->text[PATTERN]) {
-		*source = (struct source){pattern_next, &s->pattern};
-		return pattern_open(&s->pattern, s->text[PATTERN], first->limit,
-		                    first->declared->options.rate.count, &s->replay.fields, error);
-	}
-	*source = (struct source){trace_next, &s->trace};
-	if (s->text[FORMAT] && !(format = format_named(s->text[FORMAT])))
-		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
-		                 s->text[FORMAT]);
-	return trace_open(&s->trace, s->text[TRACE], format, &s->replay.fields, stderr, error);
-}
-
 static void show_progress(void *context, uint64_t requests)
 {
 	const struct simulation *s = context;
-	uint64_t percent = s->trace.size ? s->trace.lines.consumed * 100 / s->trace.size : 0;
+	uint64_t percent =
+	    s->trace.size ? unpack_consumed(s->trace.lines.unpack) * 100 / s->trace.size : 0;
 	int bars = (int)(u64_min(percent, 100) * BAR / 100);
 	struct winsize window = {0};
 
@@ -230,6 +199,63 @@ static void show_progress(void *context, uint64_t requests)
 	if (s->trace.size)
 		fprintf(stderr, " %3llu%%", (unsigned long long)percent);
 	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
+}
+
+/* The limit that is found is one more to try. */
+static int suggest(struct simulation *s, const struct format *format, struct weir_error *error)
+{
+	int status;
+
+	s->suggest.format = format;
+	s->suggest.capacity = s->limits.capacity;
+	if (isatty(STDERR_FILENO)) {
+		s->suggest.progress = show_progress;
+		s->suggest.progress_context = s;
+	}
+	status = suggest_run(&s->suggest, error);
+	return status == WEIR_OK
+	           ? simulate_limits_add(&s->limits, "--suggest", s->suggest.found.limit, error)
+	           : status;
+}
+
+/* And leaves out the limits that it cannot show. Made up traffic does not tell how long it takes.
+ */
+static int open_log(struct simulation *s, struct weir_error *error)
+{
+	const struct format *format = NULL;
+	int status = WEIR_OK;
+
+	if (s->text[TRACE] && s->text[FORMAT] && !(format = format_named(s->text[FORMAT])))
+		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
+		                 s->text[FORMAT]);
+	if (s->text[SUGGEST])
+		status = suggest(s, format, error);
+	if (s->text[SUGGEST] && status == WEIR_OK) {
+		int fd = kept_again(&s->suggest.log, s->text[TRACE], error);
+
+		s->trace.path = s->text[TRACE];
+		status = fd < 0 ? fd
+		                : trace_take(&s->trace, fd, format, &s->replay.fields,
+		                             stderr, error);
+	} else if (s->text[TRACE] && status == WEIR_OK)
+		status = trace_open(&s->trace, s->text[TRACE], format, &s->replay.fields, stderr, error);
+	if (status != WEIR_OK || (s->text[TRACE] && trace_tells_latency(&s->trace)))
+		return status;
+	return leave_out(s->limits.config, s->limits.names, s->limits.name_count, stderr, error);
+}
+
+static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
+{
+	const struct tally *first = &s->lanes[0].tallies[0];
+
+	for (size_t i = 1; i < s->replay.lane_count && first->declared->options.rate.count == 0; i++)
+		first = &s->lanes[i].tallies[0];
+	*source = (struct source){trace_next, &s->trace};
+	if (!s->text[PATTERN])
+		return WEIR_OK;
+	*source = (struct source){pattern_next, &s->pattern};
+	return pattern_open(&s->pattern, s->text[PATTERN], first->limit,
+	                    first->declared->options.rate.count, &s->replay.fields, error);
 }
 
 /* Before the replay, which should not be for nothing; and never over the log itself. */
@@ -283,17 +309,22 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	    .source = s->text[TRACE] ? s->text[TRACE] : s->text[PATTERN],
 	    .malformed = s->trace.malformed,
 	    .as_rules = s->lanes[0].own == NULL,
+	    .suggestion = s->text[SUGGEST] ? &s->suggest.found : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");
 	struct buffer out = {0}, page = {0};
 	int status = WEIR_OK;
 
+	/* The page first: its bars refine when zoomed, and what is wide can't be made narrow. */
+	if (s->page) {
+		replay_widen(&s->replay, report_html_intervals(&s->replay));
+		report_html(&report, &page);
+	}
+	replay_widen(&s->replay, TIMELINE_SHOWN);
 	if (s->text[JSON])
 		report_json(&report, &out);
 	else
 		report_text(&report, !isatty(STDOUT_FILENO) || (no_color && *no_color), &out);
-	if (s->page)
-		report_html(&report, &page);
 	if (out.failed || page.failed)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	if (status == WEIR_OK && s->page)
@@ -309,10 +340,12 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 static int run(struct simulation *s, struct weir_error *error)
 {
 	struct source source;
-	int status = read_config(s, error) ?:
-	             leave_out(s->config, s->limits, s->limit_count, stderr, error) ?:
-	             open_lanes(s, error) ?: open_source(s, &source, error) ?: open_outputs(s, error);
+	int status;
 
+	s->limits.settings.text[SETTING_CAPACITY] = s->text[CAPACITY];
+	status = simulate_limits_read(&s->limits, s->text[PATTERN], error) ?:
+	             open_log(s, error) ?: open_lanes(s, error) ?:
+	             open_source(s, &source, error) ?: open_outputs(s, error);
 	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
 		s->replay.progress = show_progress;
 		s->replay.progress_context = s;
@@ -334,29 +367,35 @@ static int run(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-int command_simulate(int argc, char **argv)
+static int simulate(int argc, char **argv)
 {
 	struct simulation s = {0};
 	struct weir_error error = {0};
-	int result = 0;
+	int result = simulate_limits_open(&s.limits, argc) == WEIR_OK
+	                 ? set_flags(&s, argc, argv)
+	                 : command_fail("simulate", "out of memory");
 
-	s.limits = calloc((size_t)argc, sizeof *s.limits);
-	if (!s.limits) {
-		result = command_fail("simulate", "out of memory");
-	} else if (set_flags(&s, argc, argv, &error) != WEIR_OK) {
-		result = command_fail("simulate", "%s", error.message);
-	} else if (s.text[HELP]) {
-		result = help();
-	} else if (run(&s, &error) != WEIR_OK) {
+	if (result == 0 && run(&s, &error) != WEIR_OK) {
 		if (*error.message)
 			command_fail("simulate", "%s", error.message);
 		result = EXIT_TROUBLE;
 	}
 	trace_close(&s.trace);
+	suggest_close(&s.suggest);
 	for (size_t i = 0; i < s.replay.lane_count; i++)
 		lane_close(&s.lanes[i]);
 	free(s.lanes);
-	weir_config_close(s.config);
-	free(s.limits);
+	simulate_limits_close(&s.limits);
 	return result;
 }
+
+const struct command command_simulate = {
+    .name = "simulate",
+    .summary = "Replay a log, or made-up traffic, through limits.",
+    .uses = {"-c FILE... --trace FILE [FLAG]...", "--try 'NAME: {...}' --trace FILE [FLAG]...",
+             "--suggest ALGORITHM/PERIOD --trace FILE [FLAG]...",
+             "[-c FILE] --pattern NAME [FLAG]..."},
+    .exits = "0, 1 if it can't replay it, 2 for a wrong argument",
+    COMMAND_FLAGS(flags),
+    .run = simulate,
+};

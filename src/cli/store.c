@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,11 +5,24 @@
 #include <unistd.h>
 
 #include "algo/algo.h"
+#include "base/error.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "cli/command.h"
+#include "cli/tables.h"
 #include "server/account.h"
-#include "store/file.h"
-#include "store/section.h"
+
+enum { OWNER, GROUP, CAPACITY };
+
+/* The flags by which an action that writes knows whose file it may write. */
+#define WHOSE (1U << OWNER | 1U << GROUP)
+
+/* The values of the flags. */
+struct request {
+	struct file_trust trust;
+	uint64_t capacity;
+	unsigned given; /* a bit for each flag */
+};
 
 static int fail(const struct weir_error *error)
 {
@@ -57,17 +69,6 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 	return wall_ns;
 }
 
-/* All tables of a store. */
-struct tables {
-	size_t count;
-	uint64_t end; /* of the last section */
-	struct {
-		uint64_t offset;
-		struct section section;
-		struct table table; /* as far as the file reaches */
-	} found[1 + SECTION_MAX];
-};
-
 static void view_table(const struct file_map *map, const struct section_walk *walk,
                        struct tables *tables)
 {
@@ -81,8 +82,7 @@ static void view_table(const struct file_map *map, const struct section_walk *wa
 		memcpy(memory, &walk->header, sizeof walk->header);
 	tables->found[i].offset = walk->offset;
 	tables->found[i].section = walk->section;
-	table_view(&tables->found[i].table, memory,
-	           u64_min(sets, table_sets(walk->section.capacity)));
+	table_view(&tables->found[i].table, memory, u64_min(sets, table_sets(walk->section.capacity)));
 }
 
 /*
@@ -153,23 +153,31 @@ static int map_copy(const char *path, struct file_map *map, struct weir_error *e
 }
 
 /*
- * Cells are looked at even under damaged headers, if those can be saved, which is seen in
- * a private mapping: of a file cut short those that are left.
+ * Tells all defects, and counts them. Cells are looked at even under damaged headers, if those
+ * can be saved, which is seen in a private mapping: of a file cut short those that are left.
  */
-static int check(char *path, const struct file_trust *trust, struct tables *tables)
+static uint64_t count_defects(const struct file_map *map, char *path, struct tables *tables,
+                              uint64_t *now_ns)
+{
+	uint64_t defects = section_check(map->memory, map->size, say, path);
+
+	if (find_tables(map, path, false, tables)) {
+		*now_ns = time_of(&tables->found[0].table, path, &defects);
+		defects += check_cells(path, tables, *now_ns, false);
+	}
+	return defects;
+}
+
+static int check(char *path, const struct request *request, struct tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
 	uint64_t defects, now_ns;
 
-	(void)trust;
+	(void)request;
 	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
-	defects = section_check(map.memory, map.size, say, path);
-	if (find_tables(&map, path, false, tables)) {
-		now_ns = time_of(&tables->found[0].table, path, &defects);
-		defects += check_cells(path, tables, now_ns, false);
-	}
+	defects = count_defects(&map, path, tables, &now_ns);
 	os_pages_unmap(map.memory, map.size);
 	if (defects == 0)
 		printf("%s: ok\n", path);
@@ -189,14 +197,14 @@ static void print_cell(const struct section *section, uint64_t offset, uint64_t 
 	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->row_cells);
 }
 
-static int dump(char *path, const struct file_trust *trust, struct tables *tables)
+static int dump(char *path, const struct request *request, struct tables *tables)
 {
 	struct clock clock;
 	struct weir_error error;
 	struct file_map map;
 	uint64_t now_ns;
 
-	(void)trust;
+	(void)request;
 	if (map_copy(path, &map, &error) != WEIR_OK)
 		return fail(&error);
 	/* Looked for anew: somebody may have written to the file in between. */
@@ -272,28 +280,86 @@ static int repair_opened(int fd, char *path, struct tables *tables)
 	return mend(fd, path, wrong_clocks == 0, tables);
 }
 
-static int repair(char *path, const struct file_trust *trust, struct tables *tables)
+/* The file, which no program uses until `fd` is closed. */
+static int open_alone(const char *path, const struct request *request, int *fd,
+                      struct weir_error *error)
+{
+	int status = file_open(path, FILE_SHARED, &request->trust, fd, error);
+
+	if (status != WEIR_OK)
+		return status;
+	status = file_use_alone(*fd, path, error);
+	if (status == WEIR_OK && !file_is_at(*fd, path))
+		status = error_set(error, WEIR_EIO, "%.120s: expected a file that stays, found it replaced",
+		                   path);
+	if (status != WEIR_OK)
+		close(*fd);
+	return status;
+}
+
+static int repair(char *path, const struct request *request, struct tables *tables)
 {
 	struct weir_error error;
 	int fd, result;
 
-	if (file_open(path, FILE_SHARED, trust, &fd, &error) != WEIR_OK)
+	if (open_alone(path, request, &fd, &error) != WEIR_OK)
 		return fail(&error);
-	if (file_lock(fd, path, &error) == WEIR_OK) {
-		result = repair_opened(fd, path, tables);
-		file_unlock(fd);
-	} else {
-		result = fail(&error);
+	result = repair_opened(fd, path, tables);
+	close(fd);
+	return result;
+}
+
+static int resize_sound(int fd, char *path, uint64_t capacity, struct tables *tables,
+                        uint64_t now_ns)
+{
+	uint64_t found = tables->found[0].section.capacity;
+	struct weir_error error;
+
+	if (capacity < found) {
+		fprintf(stderr,
+		        "%s: capacity: expected at least %" PRIu64 ", found %" PRIu64
+		        ": names of keys are not in the file, so it can't become smaller\n",
+		        path, found, capacity);
+		return 1;
 	}
+	if (capacity > found && enlarge(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
+		return fail(&error);
+	printf("%s: ok, capacity %" PRIu64 "\n", path, capacity);
+	return 0;
+}
+
+static int resize(char *path, const struct request *request, struct tables *tables)
+{
+	struct weir_error error;
+	struct file_map map;
+	uint64_t now_ns;
+	int fd, result = 1;
+
+	if (open_alone(path, request, &fd, &error) != WEIR_OK)
+		return fail(&error);
+	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK) {
+		close(fd);
+		return fail(&error);
+	}
+	if (count_defects(&map, path, tables, &now_ns) == 0)
+		result = resize_sound(fd, path, request->capacity, tables, now_ns);
+	else
+		say(path, "not resized: expected a file without defects");
+	os_pages_unmap(map.memory, map.size);
 	close(fd);
 	return result;
 }
 
 static const struct action {
 	const char *name;
-	int (*run)(char *path, const struct file_trust *trust, struct tables *tables);
-	bool writes; /* so that it matters whose the file is */
-} actions[] = {{"check", check, false}, {"dump", dump, false}, {"repair", repair, true}};
+	int (*run)(char *path, const struct request *request, struct tables *tables);
+	unsigned flags; /* that it takes */
+} actions[] = {
+    {"check", check, 0},
+    {"dump", dump, 0},
+    {"repair", repair, WHOSE},
+    {"resize", resize, WHOSE | 1 << CAPACITY},
+};
 
 static const struct action *find_action(const char *name)
 {
@@ -303,28 +369,47 @@ static const struct action *find_action(const char *name)
 	return NULL;
 }
 
-/* The options of an action that writes. */
-static bool read_trust(int argc, char **argv, struct file_trust *trust)
-{
-	static const struct option options[] = {{"owner", required_argument, NULL, 'o'},
-	                                        {"group", required_argument, NULL, 'g'},
-	                                        {0}};
-	bool known = true;
-	int option;
+static const struct flag flags[] = {
+    [OWNER] = {"owner", "USER",
+               "with repair and resize: accept this user's file, besides your own and root's", 0,
+               NULL},
+    [GROUP] = {"group", "GROUP", "with repair and resize: accept a file that this group may write",
+               0, NULL},
+    [CAPACITY] = {"capacity", "N", "with resize: keys that the file has room for from now on", 0,
+                  NULL},
+};
 
-	while (known && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == '?')
-			return false;
-		known = option == 'o' ? account_user(optarg, &trust->owner)
-		                      : account_group(optarg, &trust->group);
-		if (!known)
-			fprintf(stderr, "weir store: --%s: expected a %s of this system, found '%s'\n",
-			        option == 'o' ? "owner" : "group", option == 'o' ? "user" : "group", optarg);
+static int read_flag(int flag, const char *text, struct request *request)
+{
+	request->given |= 1U << flag;
+	if (flag == CAPACITY) {
+		if (parse_u64(slice_of(text), &request->capacity) && table_size(request->capacity) > 0)
+			return 0;
+		return command_fail("store", "--capacity: expected 1 to %" PRIu64 ", found '%s'",
+		                    (uint64_t)WEIR_CAPACITY_MAX, text);
 	}
-	return known;
+	if (flag == OWNER ? account_user(text, &request->trust.owner)
+	                  : account_group(text, &request->trust.group))
+		return 0;
+	return command_fail("store", "--%s: expected a %s of this system, found '%s'", flags[flag].name,
+	                    flag == OWNER ? "user" : "group", text);
 }
 
-static int run(const struct action *action, char *path, const struct file_trust *trust)
+/* The flags that were given, against those that the action takes. */
+static int check_flags(const struct action *action, const struct request *request)
+{
+	unsigned more = request->given & ~action->flags;
+
+	if (more != 0)
+		return command_fail("store", "expected --%s with %s, found %s",
+		                    flags[__builtin_ctz(more)].name,
+		                    more & WHOSE ? "repair or resize" : "resize", action->name);
+	if (action->run == resize && request->capacity == 0)
+		return command_fail("store", "expected --capacity N with resize, found none");
+	return 0;
+}
+
+static int run_action(const struct action *action, char *path, const struct request *request)
 {
 	struct tables *tables = malloc(sizeof *tables);
 	int result;
@@ -333,21 +418,37 @@ static int run(const struct action *action, char *path, const struct file_trust 
 		fputs("weir store: out of memory\n", stderr);
 		return 1;
 	}
-	result = action->run(path, trust, tables);
+	result = action->run(path, request, tables);
 	free(tables);
 	return result;
 }
 
-int command_store(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-	const struct action *action = argc > 2 ? find_action(argv[1]) : NULL;
-	struct file_trust trust = {0};
+	struct request request = {0};
+	struct arguments arguments;
+	const struct action *action;
+	int flag, status = 0;
 
-	argv[argc > 1] = argv[0]; /* what getopt calls the program */
-	if (action && action->writes && !read_trust(argc - 1, argv + 1, &trust))
-		return EXIT_USAGE;
-	if (action && (action->writes ? optind == argc - 2 : argc == 3))
-		return run(action, argv[argc - 1], &trust);
-	fputs("weir store: expected check, dump or repair and a FILE\n", stderr);
-	return EXIT_USAGE;
+	arguments_begin(&arguments, &command_store, argc, argv);
+	while (status == 0 && (flag = arguments_next(&arguments)) >= 0)
+		status = read_flag(flag, arguments.value, &request);
+	if (status != 0)
+		return status;
+	action = argc - optind == 2 ? find_action(argv[optind]) : NULL;
+	if (!action)
+		return command_fail("store", "expected check, dump, repair or resize and a FILE%s%s",
+		                    optind < argc ? ", found " : "", optind < argc ? argv[optind] : "");
+	status = check_flags(action, &request);
+	return status == 0 ? run_action(action, argv[optind + 1], &request) : status;
 }
+
+const struct command command_store = {
+    .name = "store",
+    .summary = "Inspect a file store, mend it, or enlarge it.",
+    .uses = {"check FILE", "dump FILE", "repair [--owner USER] [--group GROUP] FILE",
+             "resize FILE --capacity N [--owner USER] [--group GROUP]"},
+    .exits = "0, 1 for a file with defects or that can't be used, 2 for a wrong argument",
+    COMMAND_FLAGS(flags),
+    .run = run,
+};

@@ -1,5 +1,4 @@
 #include "engine/apply.h"
-#include "engine/plan.h"
 #include "wait/waitlist.h"
 
 __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *limit,
@@ -11,7 +10,9 @@ __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *lim
 	uint64_t until_ns;
 
 	if (by->algorithm->draws) {
-		limit_draw(limit, &step->call, decision);
+		struct algo_call call = step->call;
+
+		limit_draw(limit, &call, step->at, decision);
 		return 0;
 	}
 	until_ns = store_run(step, &by, &outcome);
@@ -45,6 +46,82 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 		return 0;
 	limit_explain(limit, &limit->algo, &outcome, decision);
 	return until_ns;
+}
+
+static uint64_t run_told(const struct turn *turn, const struct step *step,
+                           const struct algo_call *call, const struct algo_limit **by,
+                           struct algo_outcome *outcome)
+{
+	struct store_step whole = {turn->table->store, &step->limit->algo, step->key, *call, turn->at};
+	const struct limit_fleet *fleet = turn->told ? step->limit->fleet : NULL;
+	struct algo_told told;
+	uint64_t until_ns;
+
+	*by = whole.limit;
+	if (fleet && !call->told && atomic_load_explicit(&fleet->is_up, memory_order_relaxed)) {
+		told = (struct algo_told){0};
+		whole.call.told = &told;
+	}
+	until_ns = store_run(&whole, by, outcome);
+	if (whole.call.told == &told && algo_tells(&told))
+		turn->told(turn->context, step, &told);
+	if (turn->phased && algo_has_phases(&step->limit->algo))
+		turn->phased(turn->context, step, outcome);
+	return until_ns;
+}
+
+uint64_t engine_apply_told(const struct turn *turn, const struct step *step,
+                             const struct algo_call *call, struct weir_decision *decision)
+{
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+	uint64_t until_ns = run_told(turn, step, call, &by, &outcome);
+
+	limit_explain(step->limit, by, &outcome, decision);
+	return until_ns;
+}
+
+int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
+                 enum algo_force force, uint64_t until_ns)
+{
+	struct algo_call call = {.op = ALGO_RESET, .until_ns = until_ns, .force = force};
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+	struct plan plan;
+	int status;
+
+	if (!algo_has_phases(&limit->algo) || force == ALGO_FORCE_NONE)
+		return WEIR_EINVAL;
+	if (until_ns != 0 && until_ns <= turn->at.now_ns)
+		return WEIR_ERANGE;
+	status = engine_prepare_limit(turn->table, limit, &call, key, &plan);
+	if (status != WEIR_OK)
+		return status;
+	run_told(turn, &plan.only, &call, &by, &outcome);
+	waitlist_wake(&turn->table->waiting, plan.only.key.hash);
+	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
+}
+
+bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 const struct algo_call *call)
+{
+	struct step step = {.limit = limit};
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+
+	if (store_admit(turn->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
+		return false;
+	run_told(turn, &step, call, &by, &outcome);
+	return outcome.allowed;
+}
+
+void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 struct algo_outcome *outcome)
+{
+	struct step step = {.limit = limit, .key = store_key(turn->table->store, &limit->algo, hash)};
+	const struct algo_limit *by;
+
+	run_told(turn, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
 }
 
 bool engine_forget(const struct turn *turn, const struct plan *plan)

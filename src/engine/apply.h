@@ -2,7 +2,7 @@
 #ifndef ENGINE_APPLY_H
 #define ENGINE_APPLY_H
 
-#include "engine/limit.h"
+#include "engine/plan.h"
 #include "store/store.h"
 
 /** Any step of `limit`. Returns as store_run. */
@@ -20,7 +20,13 @@ __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit
                                                   uint64_t now_ns,
                                                   struct weir_decision *decision);
 
-/** Where it is done at once, on a key that was seen. False: nothing has happened. */
+/** Any step of a limit that does not draw. Tells turn->phased. Returns as store_run. */
+__attribute__((noinline)) uint64_t engine_apply_told(const struct turn *turn,
+                                                       const struct step *step,
+                                                       const struct algo_call *call,
+                                                       struct weir_decision *decision);
+
+/** Does a step at once on a key that was found before. False: it has done nothing. */
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
                               struct weir_decision *decision, uint64_t *until_ns)
 {

@@ -53,7 +53,9 @@ bool stage_arrange(struct plan *plan)
 		if (!step->shadow)
 			last = step;
 	}
-	/* Where those before it would pass it is taken first: if it is refused, nothing was taken. */
+	/*
+	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
+	 */
 	if (asks && plan->op == ALGO_ACQUIRE && !plan->listed && !plan->remote &&
 	    can_be_unasked(plan, last)) {
 		last->pass = TAKE_UNASKED;

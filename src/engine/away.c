@@ -3,7 +3,7 @@
 #include "engine/apply.h"
 #include "wait/waitlist.h"
 
-/* What stands in for the step's limit, or NULL. */
+/* The limit that stands in for the step's limit, or NULL. */
 static const struct weir_limit *local_of(const struct turn *turn, const struct step *step)
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;

@@ -5,8 +5,8 @@
 #include "engine/plan.h"
 
 /**
- * What happens where the store of a step could not do it. The `local` of a limit that came along is
- * made here.
+ * Chooses what happens if the store of a step could not do it. Makes the `local` of a limit that
+ * came from a former configuration.
  */
 enum rules_failure away_policy(const struct turn *turn, const struct step *step);
 

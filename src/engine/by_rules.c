@@ -17,6 +17,7 @@ struct source {
 	struct match_value *values;
 	struct arena *arena;
 	size_t key_max;
+	uint8_t priority; /* the caller's */
 };
 
 /*
@@ -97,6 +98,7 @@ static int add_step(const struct source *source, size_t number, const struct wei
 	    .shadow = rule->mode == RULES_SHADOW,
 	    .secret = engine->keys[number].secret,
 	    .remote = engine_remote_store(engine->table, limit) != NULL,
+	    .priority = rule->has_priority ? (uint8_t)rule->priority : source->priority,
 	};
 	plan->remote |= step->remote;
 	return step->shadow || limit_cost_fits(limit, plan->op, plan->cost) ? WEIR_OK : WEIR_ECOST;
@@ -165,7 +167,7 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan)
 {
-	struct source source = {engine, NULL, arena, attributes->key_max};
+	struct source source = {engine, NULL, arena, attributes->key_max, call->priority};
 
 	engine_prepare_none(call, plan);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
@@ -214,7 +216,7 @@ int engine_prepare_each(const struct weir_engine *engine, const struct engine_ea
                         const struct engine_attributes *attributes, struct arena *arena,
                         struct plan *plan)
 {
-	struct source source = {engine, NULL, arena, attributes->key_max};
+	struct source source = {engine, NULL, arena, attributes->key_max, 0};
 
 	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
 	plan->apart = true;
@@ -234,7 +236,8 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan)
 {
-	struct source source = {engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX};
+	struct source source = {engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX,
+	                        call->priority};
 
 	engine_prepare_none(call, plan);
 	for (size_t i = 0; source.values && i < values->count; i++)

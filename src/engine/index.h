@@ -35,8 +35,8 @@ struct slots {
 
 struct condition {
 	int attribute;
-	/* Where it is one whole value: 1 + its slot. A request has looked its own value up once, so two
-	 * numbers are compared then, and no text that is not in the cache. 0: it is something else. */
+	/* 1 + the slot of a single whole value; 0: it is something else. A request looks its own value
+	 * up once, so this compares two numbers and no text that is outside the cache. */
 	uint32_t equal;
 	const struct rules_condition *rule;
 };

@@ -74,7 +74,7 @@ static void share(uint64_t *value, uint64_t nodes)
 		*value = u64_max(1, *value / nodes);
 }
 
-/* What keeps its counts apart from those of `origin`. */
+/* Keeps its counts apart from those of `origin`. */
 static void stand_in(struct weir_limit *limit, const struct weir_limit *origin, struct store *store)
 {
 	static const char suffix[] = "local";
@@ -102,7 +102,7 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	} else if (error) {
 		struct weir_error why = *error;
 
-		error_set(error, status, "the part of one of %llu nodes: %s", (unsigned long long)nodes,
+		error_set(error, status, "limit for one of %llu nodes: %s", (unsigned long long)nodes,
 		          why.message);
 	}
 	return status;
@@ -152,18 +152,17 @@ void weir_seed(uint64_t seed)
 	draw_seed(seed);
 }
 
-void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
+void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
                 struct weir_decision *d)
 {
 	const struct algo_limit *algo = algo_current(&limit->algo);
-	struct algo_call drawn = *call;
-	struct algo_time time = {0};
+	struct algo_time time = {at.now_ns, 0};
 	struct algo_state none = {0};
 	struct algo_outcome outcome;
 
 	if (call->op == ALGO_ACQUIRE && call->cost > 0)
-		drawn.draw = draw_next();
-	algo_step(algo, &drawn, &time, &none, &outcome);
+		call->draw = draw_next();
+	algo_step(algo, call, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);
 }
 

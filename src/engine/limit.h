@@ -9,17 +9,23 @@
 #include "algo/algo.h"
 #include "rules/model.h"
 
+/* Servers that decide a limit together: whether this one is among them now. */
+struct limit_fleet {
+	_Atomic bool is_up;
+};
+
 struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
 	struct store *store; /* where its states are; NULL: where the table says */
 	enum rules_failure on_store_failure;
 	/*
-	 * What counts in the table's memory while the store is away, by this server's share of the
-	 * quota: with counts, and an identity, of its own. NULL: there is none.
+	 * The limit that counts in the table's memory while the store is away, with this server's
+	 * share of the quota. It has its own counts and identity. NULL: there is none.
 	 */
 	const struct weir_limit *local;
 	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */
+	struct limit_fleet *fleet; /* others that decide with this server, told of by turn->told; NULL */
 };
 
 /** As weir_limit_open, in place. Free with limit_free. */
@@ -88,7 +94,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	d->allowed = outcome->allowed;
 	d->paced = algo->paced;
 	d->reason = outcome->reason;
-	d->quota = algo->quota;
+	d->quota = __builtin_expect(algo->is_measured, 0) ? outcome->quota : algo->quota;
 	d->remaining = outcome->remaining;
 	d->retry_after_ns = outcome->retry_after_ns;
 	d->reset_after_ns = outcome->reset_after_ns;
@@ -100,8 +106,8 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	memset(d->reserved, 0, sizeof d->reserved);
 }
 
-/** One step of a limit that draws, which no table has anything to say to. */
-void limit_draw(const struct weir_limit *limit, const struct algo_call *call,
+/** One step of a limit that draws, which no table has anything to say to. Sets the call's draw. */
+void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
                 struct weir_decision *d);
 
 #endif

@@ -3,9 +3,9 @@
  *
  * Every rule whose conditions allow it is filed under one of them, the one whose values the fewest
  * rules share: its values are hashed (whole, or as prefixes of text or of an address), and a
- * request looks its own values up. What is found is then verified in full, so a hash that collides
- * costs time and nothing else. Rules that can't be filed are verified for each request. So the time
- * grows with the rules that are found, and not with those that there are.
+ * request looks its own values up. It then verifies each rule that it finds in full, so colliding
+ * hashes cost only time. Rules that can't be filed are verified for each request. So the time grows
+ * with the number of rules found, not with the number of all rules.
  */
 #ifndef ENGINE_MATCH_H
 #define ENGINE_MATCH_H

@@ -1,9 +1,9 @@
 /*
- * permits.c: permits: what a plan took, and its way back.
+ * permits.c: permits: the units that a plan took, and their way back.
  *
- * Places that a request holds are given back by the step that knows them. All else that
- * a permit covers is given back by the thread that takes the permit itself off the list of
- * those held (store/permit.h), before anything is given back.
+ * A step that knows the places of a request gives them back. All else that a permit covers goes
+ * back by one thread: the one that first takes the permit off the list of those held
+ * (store/permit.h).
  */
 #include "engine/apply.h"
 #include "engine/engine.h"
@@ -37,16 +37,14 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 
 	if (!limit)
 		return;
-	engine_apply_slow(limit, &(struct store_step){
-	    .store = store,
-	    .limit = &limit->algo,
-	    .key = store_key(store, &limit->algo, taken->charge.key),
-	    .call = {.op = ALGO_REFUND,
-	             .cost = taken->cost,
-	             .until_ns = taken->charge.until_ns,
-	             .permit = taken->permit},
-	    .at = turn->at,
-	}, &ignored);
+	engine_apply_told(turn,
+	                  &(struct step){.limit = limit,
+	                                 .key = store_key(store, &limit->algo, taken->charge.key)},
+	                  &(struct algo_call){.op = ALGO_REFUND,
+	                                      .cost = taken->cost,
+	                                      .until_ns = taken->charge.until_ns,
+	                                      .permit = taken->permit},
+	                  &ignored);
 	waitlist_wake(&turn->table->waiting, taken->charge.key);
 }
 
@@ -79,7 +77,8 @@ void engine_permits(const struct plan *plan, struct weir_permits *permits,
 		if (!step->taken)
 			continue;
 		if (names)
-			names->of[permits->count] = step->remote ? step->key_name : (struct slice){NULL, 0};
+			names->of[permits->count] =
+			    step->remote || step->limit->fleet ? step->key_name : (struct slice){NULL, 0};
 		permits->charges[permits->count++] = charge_of(step);
 	}
 }

@@ -1,9 +1,9 @@
 /*
- * pipeline.h: requests on their way through stages, in each of which they need memory that they
- * asked for in the one before.
+ * pipeline.h: requests on their way through stages. Each stage needs memory that the stage before
+ * has asked for.
  *
- * They go in blocks, each a stage behind the block before it, so that memory is never idle.
- * Where all are one block, a stage is a pass over all. The last stage decides, in their order.
+ * Requests go in blocks, each one stage behind the block before it, so that memory is never idle.
+ * If all are one block, a stage is a pass over all. The last stage decides, in their order.
  */
 #ifndef ENGINE_PIPELINE_H
 #define ENGINE_PIPELINE_H
@@ -12,7 +12,7 @@
 
 #define PIPELINE_STAGES 4
 
-/* Of the requests from `start` up to `end`. */
+/* Runs a stage for the requests from `start` up to `end`. */
 typedef void pipeline_stage(void *context, size_t start, size_t end);
 
 struct pipeline {

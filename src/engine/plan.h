@@ -1,15 +1,15 @@
 /*
- * plan.h: the steps of a request, and where it stands.
+ * plan.h: the steps of a request, and its state.
  *
- * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs.
- * It peeks first at all enforced steps in memory but the last, so that a plan that one of them
- * refuses touches none. Then it takes, from remote stores first, and in memory from the last step
- * first. If a step is refused after all, the plan gives back what it has taken. Never more than a
- * limit passes; what a plan holds that is about to give back may deny others, by its cost at most.
+ * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs. First
+ * it peeks at all enforced steps in memory except the last: a plan that one of them refuses
+ * touches none. Then it takes, from remote stores first, and in memory from the last step first.
+ * If a step is refused after all, the plan gives back what it has taken. No limit ever passes more
+ * than it may. Until a plan has given back, it may deny others, by its cost at most.
  *
- * Where the order of rules decides, the first step that is refused denies, or allows where its rule
- * says so; then nothing is taken. If none is, a rule that answers by itself does so, and nothing is
- * taken either. Only without one the plan takes.
+ * If the order of rules decides, the first refused step denies, or allows if its rule says so. If
+ * no step is refused, a rule that answers by itself does so. In both cases the plan takes nothing;
+ * otherwise it takes.
  *
  * A remote store completes steps later. The steps that a stage has there go as one chain for
  * each store, before the stage's steps in memory, which are done at once. A step that its store
@@ -21,9 +21,8 @@
  *
  * A turn puts all plans that it has read through a pipeline (pipeline.h): engine_fetch starts
  * fetching their cells, engine_locate looks which are where they should be, engine_run runs the
- * steps. `fetch` is a pass of its own, with nothing between one and the next: a large table costs a
- * walk through the page tables for each cell, and walks overlap only where the next one is
- * near.
+ * steps. `fetch` is a pass of its own without other work: a large table costs a walk through the
+ * page tables for each cell, and walks overlap only if they follow one another closely.
  */
 #ifndef ENGINE_PLAN_H
 #define ENGINE_PLAN_H
@@ -54,6 +53,7 @@ struct step {
 	bool remote; /* at a store that completes it later */
 	unsigned char reason; /* enum weir_reason */
 	unsigned char pass;   /* of PLAN_TAKE, in which it is taken: see stage.h */
+	uint8_t priority;     /* the rule's, else the caller's */
 };
 
 /* The stages of a plan. */
@@ -108,7 +108,7 @@ struct plan {
 	struct step *refused; /* by this one; or it waits for its key; or NULL */
 	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
 	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused.
-	 * Where preparing ended in ELONG: the rule whose key is too long, or NULL. */
+	 * If preparing ended in ELONG: the rule whose key is too long, or NULL. */
 	const struct rules_rule *listed;
 	struct step only;
 };
@@ -138,6 +138,13 @@ struct turn {
 	 * of what could not be given back. Or NULL.
 	 */
 	void (*failed)(void *context, const struct step *step, enum rules_failure policy);
+	/*
+	 * Told of each step of a limit that has phases, with what became of the phase: for events and
+	 * metrics. Or NULL.
+	 */
+	void (*phased)(void *context, const struct step *step, const struct algo_outcome *outcome);
+	/* Told of each step of a limit whose fleet is to be told something. Or NULL. */
+	void (*told)(void *context, const struct step *step, const struct algo_told *told);
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
@@ -154,7 +161,10 @@ struct submit_spares {
 /** Frees them. */
 void submit_free_spares(struct submit_spares *spares);
 
-/** Of `call` all these take op and cost: a plan of no steps, which is allowed. */
+/**
+ * Prepares a plan of no steps, which is allowed. All of these take op, cost and priority from
+ * `call`.
+ */
 void engine_prepare_none(const struct algo_call *call, struct plan *plan);
 
 /** A direct call. 0 or ECOST, ELONG, and errors of weir_table_reserve. */
@@ -173,7 +183,7 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan);
 
-/* What is asked of all rules that apply, of each by itself. */
+/* A question to each rule that applies, separately. */
 struct engine_each {
 	enum algo_op op;
 	unsigned erases;               /* a refund: see struct plan */
@@ -249,8 +259,8 @@ enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Of a plan that waits: whether requests of other servers, too, take from that key and give
- * back. Nobody tells of that, so it is to be tried now and then, even before its retry_after_ns.
+ * Whether other servers also take from the key that a plan waits for. They don't tell what they
+ * give back, so try the plan now and then, even before its retry_after_ns.
  */
 bool engine_polls(const struct plan *plan);
 
@@ -264,7 +274,7 @@ size_t engine_extent(const struct plan *plan);
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
 /**
- * Of a plan that waits, before it resumes where `now` has taken over from its engine: forgets
+ * Call this before a waiting plan resumes after `now` has taken over from its engine. It forgets
  * the steps whose limits `now` does not have. False: it was a direct call of such a limit.
  */
 bool engine_adapt(struct plan *plan, const struct weir_engine *now);
@@ -274,9 +284,9 @@ enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum w
                               struct weir_decision *decision);
 
 /**
- * Of a plan in any state, whose client has left or whose answer cannot be given: gives back
- * what it has taken, the newest first. Its permit is void. A plan that is at a store is still
- * to be resumed when it is ready.
+ * Cancels a plan in any state, because its client has left or its answer can't be given. Gives
+ * back what it has taken, the newest first, and voids its permit. A plan that is at a store must
+ * still be resumed when it is ready.
  */
 enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
 
@@ -299,8 +309,8 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 /** Whether a limit wants to know when it ends: then only a permit can tell that it has. */
 bool engine_is_reported(const struct plan *plan);
 /**
- * Of a plan that was prepared: one that acquires shall get a permit, if it takes
- * anything. 0, or ELONG: it has more steps than a permit covers.
+ * Asks for a permit for a prepared plan that acquires, if it takes anything. 0, or ELONG: the
+ * plan has more steps than a permit covers.
  */
 int engine_want_permit(struct plan *plan);
 
@@ -348,8 +358,25 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan,
 bool engine_forget(const struct turn *turn, const struct plan *plan);
 
 /**
- * Of permits.c, when a plan with a permit was allowed: it is held from now on, if the plan
- * took anything.
+ * Forces a key into a phase, or ends that (ALGO_FORCE_END), as struct algo_call says of `force`
+ * and `until_ns`. Errors: EINVAL (the limit has no phases), ERANGE (until_ns is over), EFULL (the
+ * table has no room for the key), and those of engine_prepare_limit.
+ */
+int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
+                 enum algo_force force, uint64_t until_ns);
+/**
+ * Does what a fleet says of a key (ALGO_FLEET_OPEN and on), by its hash; `told` as in struct
+ * algo_call. False: an operator has forced it, or there is no room.
+ */
+bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 const struct algo_call *call);
+/** Looks at a key, by its hash: its phase (algo/health.h), and the turns that were due. */
+void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 struct algo_outcome *outcome);
+
+/**
+ * In permits.c. Call this when a plan with a permit was allowed: the permit is held from now on,
+ * if the plan took anything.
  */
 void permits_hold(const struct turn *turn, struct plan *plan);
 /** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */

@@ -30,7 +30,8 @@ static void prepare_direct(const struct weir_limit *limit, const struct algo_cal
 	engine_prepare_none(call, plan);
 	plan->steps = &plan->only;
 	plan->step_count = 1;
-	plan->only = (struct step){.limit = limit, .key = wanted, .key_name = key};
+	plan->only = (struct step){
+	    .limit = limit, .key = wanted, .key_name = key, .priority = call->priority};
 }
 
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,

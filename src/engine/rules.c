@@ -29,8 +29,8 @@ static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
 	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
 	if (status != WEIR_OK)
 		return error_set(error, status,
-		                 "expected a limit of which each of %llu servers can grant a part while Redis is "
-		                 "away, found one of which they can't: %s",
+		                 "expected a limit that %llu servers can divide while Redis is away, found "
+		                 "one that they can't: %s",
 		                 (unsigned long long)nodes, inner.message);
 	engine->local_count++;
 	store_join(engine->table->store, &local->algo);

@@ -28,7 +28,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	if (stage_gives(plan->stage)) {
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
-		call.reports = plan->reports;
+		call.reports = call.untold = plan->reports;
 		call.outcome = plan->outcome;
 		call.latency_ns = plan->reports ? plan->latency_ns : 0;
 		if (plan->stage == PLAN_REFUND && !is_given(plan, step))
@@ -37,6 +37,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	}
 	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
+	call.priority = step->priority;
 	if (__builtin_expect(plan->apart, 0)) {
 		if (plan->erases)
 			call.cost = step->rule->feedback[plan->erases - 1];
@@ -81,7 +82,12 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
                                            struct step *step, const struct algo_call *call,
                                            struct weir_decision *d)
 {
-	record(turn, plan, step, engine_apply(step->limit, store_step_of(turn, step, call), d), d);
+	uint64_t until_ns =
+	    __builtin_expect(algo_has_phases(&step->limit->algo), 0)
+	        ? engine_apply_told(turn, step, call, d)
+	        : engine_apply(step->limit, store_step_of(turn, step, call), d);
+
+	record(turn, plan, step, until_ns, d);
 }
 
 /* Whether the step has a part in the plan's stage. */
@@ -304,7 +310,7 @@ static void answer_listed(const struct rules_rule *rule, struct weir_decision *d
 	};
 }
 
-/* Of a plan that is refused, if only because others wait before it. */
+/* Decides whether a refused plan waits. It may be refused only because others wait before it. */
 static bool waits(struct plan *plan, struct weir_decision *d)
 {
 	const struct rules_rule *rule = answering(plan);
@@ -542,8 +548,8 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 }
 
 /*
- * What it covers beside what ends with its request stays taken, so that only that is to be given
- * back. A remote store is told that the rest is spent.
+ * Gives back only what ends with the request; all else that the permit covers stays taken. A
+ * remote store is told that the rest is spent.
  */
 static void leave_rest(struct plan *plan)
 {

@@ -13,7 +13,7 @@ static inline bool stage_gives(enum plan_stage stage)
 /** Whether the step has a part in the stage. */
 bool stage_has(const struct plan *plan, const struct step *step);
 
-/** What it is to do there. */
+/** The call that the step makes to its store. */
 struct algo_call stage_call(const struct plan *plan, const struct step *step);
 
 /**
@@ -41,7 +41,7 @@ enum {
 #define STAGE_ANY_PASS   (~0u) /* of other stages */
 
 /**
- * Of arrange.c, when the plan starts: when each step is taken. Whether to peek before anything is
+ * In arrange.c. Orders the steps when the plan starts. Returns whether to peek before anything is
  * taken.
  */
 bool stage_arrange(struct plan *plan);

@@ -35,6 +35,16 @@ static inline struct store *engine_remote_store(const struct weir_table *table,
 	return engine_named_store(table, limit);
 }
 
+/** The remote store at which servers decide a limit together, or NULL: each by itself. */
+static inline struct store *engine_fleet_store(const struct weir_table *table,
+                                               const struct weir_limit *limit)
+{
+	struct store *store = limit->store ? limit->store : table->remote;
+	bool shares = algo_has_phases(&limit->algo) && limit->algo.health.quorum > 0;
+
+	return shares && store && store->kind ? store : NULL;
+}
+
 static inline const struct clock *engine_clock(const struct weir_table *table)
 {
 	return store_clock(table->store);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "load/dial.h"
 #include "load/keys.h"
 #include "load/scan.h"
 #include "load/template.h"
@@ -19,6 +20,7 @@
 
 struct load_options {
 	struct net_address server;
+	struct dial_trust trust; /* its context is shared by all connections */
 	const struct template *request;
 	struct scan_rules replies;
 	struct keys_options keys;

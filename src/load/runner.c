@@ -33,7 +33,8 @@ struct flight {
 };
 
 struct runner_conn {
-	int fd; /* -1: lost */
+	int fd;          /* -1: lost */
+	struct tls *tls; /* NULL: without */
 	bool in_ring;
 	struct scan scan;
 	struct buffer rest;     /* bytes that the socket did not take */
@@ -52,19 +53,21 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 	struct runner_conn *conn = &runner->conns[runner->conn_count];
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
 	char address[NET_ADDRESS_TEXT_MAX];
+	struct weir_error why = {0};
 
 	conn->fd = -1;
 	conn->flights = calloc(options->pipeline, sizeof *conn->flights);
 	if (!conn->flights)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	conn->fd = net_address_dial(&options->server, CONNECT_S);
-	if (conn->fd < 0 || fcntl(conn->fd, F_SETFL, O_NONBLOCK) != 0 ||
-	    epoll_ctl(runner->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
-		net_address_format(&options->server, address);
-		return error_set(error, WEIR_EIO, "can't reach %s (connection %zu): %s", address,
-		                 runner->conn_count + 1, strerror(errno));
-	}
-	return WEIR_OK;
+	conn->fd = dial_open(&options->server, &options->trust, CONNECT_S, &conn->tls, &why);
+	if (conn->fd >= 0 && (fcntl(conn->fd, F_SETFL, O_NONBLOCK) != 0 ||
+	                      epoll_ctl(runner->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0))
+		error_set(&why, WEIR_EIO, "%s", strerror(errno));
+	if (!why.message[0])
+		return WEIR_OK;
+	net_address_format(&options->server, address);
+	return error_set(error, WEIR_EIO, "can't reach %s (connection %zu): %s", address,
+	                 runner->conn_count + 1, why.message);
 }
 
 static void offer(struct runner *runner, struct runner_conn *conn)
@@ -126,6 +129,7 @@ void runner_close(struct runner *runner)
 
 		if (conn->fd >= 0)
 			close(conn->fd);
+		tls_close(conn->tls);
 		buffer_free(&conn->rest);
 		free(conn->flights);
 	}
@@ -135,6 +139,8 @@ void runner_close(struct runner *runner)
 	free(runner->free);
 	free(runner->out);
 	free(runner->in);
+	buffer_free(&runner->wire);
+	buffer_free(&runner->plain);
 }
 
 /* When this runner's request number i is due: the runners take turns in one schedule. */
@@ -285,6 +291,27 @@ static void send_bytes(struct runner *runner, struct runner_conn *conn, const ch
 		watch(runner, conn, EPOLLIN | EPOLLOUT);
 }
 
+/* With TLS, all of it in one record, or as few as hold it. */
+static void send_plain(struct runner *runner, struct runner_conn *conn, struct slice bytes)
+{
+	struct buffer *wire = &runner->wire;
+
+	if (!conn->tls) {
+		send_bytes(runner, conn, bytes.data, bytes.len);
+		return;
+	}
+	wire->len = 0;
+	if (tls_write(conn->tls, bytes) != WEIR_OK) {
+		lose(runner, conn, "connection lost: ", tls_error(conn->tls));
+		return;
+	}
+	tls_out(conn->tls, wire);
+	if (wire->failed)
+		lose(runner, conn, "out of memory", "");
+	else
+		send_bytes(runner, conn, wire->data, wire->len);
+}
+
 static void send_rest(struct runner *runner, struct runner_conn *conn)
 {
 	buffer_consume(&conn->rest, send_some(runner, conn, conn->rest.data, conn->rest.len));
@@ -309,7 +336,7 @@ static void send_requests(struct runner *runner, struct runner_conn *conn, size_
 	if (runner->in_flight == 0)
 		runner->heard_ns = now;
 	runner->in_flight += n;
-	send_bytes(runner, conn, runner->out, n * len);
+	send_plain(runner, conn, (struct slice){runner->out, n * len});
 }
 
 /* Spreads the requests that may be sent over the connections with room, one send each. */
@@ -334,21 +361,38 @@ static void dispatch(struct runner *runner)
 	}
 }
 
+/* Takes the result of a read, `len` bytes; none is the end. False: the connection is lost. */
+static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
+                    struct slice *bytes)
+{
+	*bytes = (struct slice){runner->in, len};
+	if (conn->tls) {
+		runner->plain.len = 0;
+		if (tls_in(conn->tls, *bytes, &runner->plain) != WEIR_OK) {
+			lose(runner, conn, "connection lost: ", tls_error(conn->tls));
+			return false;
+		}
+		*bytes = (struct slice){runner->plain.data, runner->plain.len};
+	}
+	if (len == 0 || (conn->tls && bytes->len == 0 && tls_has_ended(conn->tls))) {
+		lose(runner, conn, "connection closed by the server", "");
+		return false;
+	}
+	return true;
+}
+
 static void read_replies(struct runner *runner, struct runner_conn *conn)
 {
 	const struct load_options *options = runner->plan->options;
 	ssize_t got = recv(conn->fd, runner->in, IN_SIZE, 0);
-	struct slice bytes = {runner->in, got > 0 ? (size_t)got : 0};
+	struct slice bytes;
 	enum scan_result result;
 	uint64_t now;
 
-	if (got <= 0) {
-		if (got == 0)
-			lose(runner, conn, "connection closed by the server", "");
-		else if (errno != EAGAIN && errno != EINTR)
-			lose(runner, conn, "connection lost: ", strerror(errno));
+	if (got < 0 && errno != EAGAIN && errno != EINTR)
+		lose(runner, conn, "connection lost: ", strerror(errno));
+	if (got < 0 || !decrypt(runner, conn, (size_t)got, &bytes))
 		return;
-	}
 	now = os_monotonic_ns();
 	runner->heard_ns = now;
 	if (runner->measuring)
@@ -364,9 +408,9 @@ static void read_replies(struct runner *runner, struct runner_conn *conn)
 		}
 	}
 	if (result == SCAN_BROKEN)
-		lose(runner, conn, "a reply that is not understood: ", conn->scan.text);
+		lose(runner, conn, "can't understand a reply: ", conn->scan.text);
 	else if (result == SCAN_REPLY)
-		lose(runner, conn, "a reply to no request", "");
+		lose(runner, conn, "a reply without a request", "");
 	else if (has_room(runner, conn))
 		offer(runner, conn);
 }

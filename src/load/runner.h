@@ -35,6 +35,8 @@ struct runner {
 	size_t free_first, free_count;
 	char *out;              /* `pipeline` copies of the request */
 	char *in;               /* the bytes of one read */
+	struct buffer wire;     /* with TLS: one write, encrypted */
+	struct buffer plain;    /* with TLS: one read, decrypted */
 	uint64_t sent;          /* with those of the warm-up: also the number of the next in its
 	                           schedule */
 	uint64_t limit;         /* of `sent` */

@@ -1,17 +1,22 @@
 #include "net/address.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/endpoint.h"
 #include "base/error.h"
-#include "base/login.h"
-#include "base/number.h"
 
-#define BACKLOG 1024
+#define BACKLOG     1024
+#define SOCKET_MODE 0600
+
+_Static_assert(sizeof((struct sockaddr_un *)NULL)->sun_path == ENDPOINT_PATH_MAX + 1,
+               "a path and its NUL fill the kernel's room");
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:a.b.c.d */
 
@@ -29,52 +34,46 @@ static void address_make(struct net_address *out, const struct ip *ip, uint16_t 
 	}
 }
 
-/* It may be the URL of a store. */
-static int refuse(struct slice text, struct weir_error *error)
+static void address_make_unix(struct net_address *out, struct slice path)
 {
-	char copy[LOGIN_SHOWN_MAX], found[LOGIN_SHOWN_MAX];
-
-	snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
-	login_hide_in_other(text.len < sizeof copy ? copy : "a long text", found);
-	return error_set(error, WEIR_EINVAL, "expected HOST:PORT with a numeric host, found '%s'", found);
+	memset(out, 0, sizeof *out);
+	out->local.sun_family = AF_UNIX;
+	memcpy(out->local.sun_path, path.data, path.len);
 }
 
 int net_address_parse(struct slice text, struct net_address *out, struct weir_error *error)
 {
-	static const struct ip everywhere;
-	const char *colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
-	struct slice host, port_text;
-	struct ip ip = everywhere;
-	uint64_t port;
+	struct endpoint endpoint;
+	int status = endpoint_parse(text, &endpoint, error);
 
-	if (!colon)
-		goto wrong;
-	host = (struct slice){text.data, (size_t)(colon - text.data)};
-	port_text = (struct slice){colon + 1, text.len - host.len - 1};
-	if (!parse_u64(port_text, &port) || port > UINT16_MAX)
-		goto wrong;
-	if (slice_equal_nocase(host, SLICE("localhost")))
-		host = SLICE("127.0.0.1");
-	/* An IPv6 address without brackets would take its last group for the port. */
-	if (memchr(host.data, ':', host.len) && host.data[0] != '[')
-		goto wrong;
-	if (host.len > 0 && !slice_equal(host, SLICE("*")) && !ip_parse(host, &ip))
-		goto wrong;
-	address_make(out, &ip, (uint16_t)port);
+	if (status != WEIR_OK)
+		return status;
+	if (endpoint.path.data)
+		address_make_unix(out, endpoint.path);
+	else
+		address_make(out, &endpoint.ip, endpoint.port);
+	out->plain = endpoint.plain;
 	return WEIR_OK;
-wrong:
-	return refuse(text, error);
 }
 
 socklen_t net_address_size(const struct net_address *address)
 {
-	return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
+	switch (address->any.sa_family) {
+	case AF_UNIX:
+		return sizeof address->local;
+	case AF_INET:
+		return sizeof address->v4;
+	default:
+		return sizeof address->v6;
+	}
 }
 
 struct ip net_address_ip(const struct net_address *address)
 {
-	struct ip ip;
+	struct ip ip = {{[10] = 0xff, [11] = 0xff, 127, 0, 0, 1}};
 
+	if (net_address_is_unix(address))
+		return ip;
 	if (address->any.sa_family == AF_INET) {
 		memcpy(ip.bytes, mapped, sizeof mapped);
 		memcpy(ip.bytes + 12, &address->v4.sin_addr, 4);
@@ -91,6 +90,10 @@ void net_address_format(const struct net_address *address, char *out)
 	char host[IP_TEXT_MAX];
 	size_t len = ip_format(&ip, host);
 
+	if (net_address_is_unix(address)) {
+		snprintf(out, NET_ADDRESS_TEXT_MAX, ENDPOINT_UNIX "%s", address->local.sun_path);
+		return;
+	}
 	snprintf(out, NET_ADDRESS_TEXT_MAX, v4 ? "%.*s:%u" : "[%.*s]:%u", (int)len, host,
 	         ntohs(v4 ? address->v4.sin_port : address->v6.sin6_port));
 }
@@ -147,7 +150,8 @@ int net_address_dial(const struct net_address *address, unsigned timeout_s)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-	net_address_tune(fd);
+	if (!net_address_is_unix(address))
+		net_address_tune(fd);
 	if (connect(fd, &address->any, net_address_size(address)) == 0)
 		return fd;
 	saved = errno;
@@ -161,10 +165,18 @@ static bool is_everywhere_v6(const struct net_address *address)
 	return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-int net_address_listen(struct net_address *address, int *sockets, size_t count,
-                       struct weir_error *error)
+static void close_all(const int *sockets, size_t count)
 {
-	char text[NET_ADDRESS_TEXT_MAX];
+	int saved = errno;
+
+	while (count > 0)
+		close(sockets[--count]);
+	errno = saved;
+}
+
+/* Returns the reason of failure; NULL: done. */
+static const char *listen_tcp(struct net_address *address, int *sockets, size_t count)
+{
 	size_t bound;
 
 	for (bound = 0; bound < count; bound++) {
@@ -182,11 +194,112 @@ int net_address_listen(struct net_address *address, int *sockets, size_t count,
 	for (size_t i = 0; i < count; i++)
 		if (listen(sockets[i], BACKLOG))
 			goto failed;
-	return WEIR_OK;
+	return NULL;
 failed:
+	close_all(sockets, bound);
+	return strerror(errno);
+}
+
+/* The kernel refuses a connection to a file whose socket is closed. */
+static const char *remove_stale(const struct net_address *address)
+{
+	const char *path = address->local.sun_path;
+	struct stat found;
+	int fd, failure;
+
+	if (lstat(path, &found) == 0 && !S_ISSOCK(found.st_mode))
+		return "it is a file, and no socket";
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return strerror(errno);
+	failure = connect(fd, &address->any, net_address_size(address)) ? errno : 0;
+	close(fd);
+	if (failure == 0 || failure == EAGAIN || failure == EPROTOTYPE)
+		return "another program listens on it";
+	if (failure == ENOENT || (failure == ECONNREFUSED && unlink(path) == 0))
+		return NULL;
+	return strerror(failure == ECONNREFUSED ? errno : failure);
+}
+
+/* Before the socket listens nobody can connect, so this is in time. */
+static const char *admit(const struct net_address *address)
+{
+	const char *path = address->local.sun_path;
+	uid_t owner = address->owner ? address->owner : (uid_t)-1;
+	gid_t group = address->group ? address->group : (gid_t)-1;
+
+	if ((address->owner || address->group) && lchown(path, owner, group))
+		return errno == EPERM ? "this process may not give it to its owner or group"
+		                      : strerror(errno);
+	return chmod(path, address->mode ? address->mode : SOCKET_MODE) ? strerror(errno) : NULL;
+}
+
+static const char *make_file(struct net_address *address, int fd)
+{
+	const char *path = address->local.sun_path, *why;
+	struct stat made;
+
+	if (bind(fd, &address->any, net_address_size(address))) {
+		if (errno != EADDRINUSE)
+			return strerror(errno);
+		why = remove_stale(address);
+		if (why)
+			return why;
+		if (bind(fd, &address->any, net_address_size(address)))
+			return strerror(errno);
+	}
+	if (lstat(path, &made))
+		return strerror(errno);
+	address->device = made.st_dev;
+	address->inode = made.st_ino;
+	return admit(address);
+}
+
+/* A file has one socket, of which each loop gets a descriptor. */
+static const char *listen_unix(struct net_address *address, int *sockets, size_t count)
+{
+	const char *why;
+	size_t made = 0;
+
+	address->inode = 0;
+	sockets[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (sockets[0] < 0)
+		return strerror(errno);
+	why = make_file(address, sockets[0]);
+	for (made = 1; !why && made < count; made++) {
+		sockets[made] = fcntl(sockets[0], F_DUPFD_CLOEXEC, 0);
+		if (sockets[made] < 0) {
+			why = strerror(errno);
+			break;
+		}
+	}
+	if (!why && listen(sockets[0], BACKLOG))
+		why = strerror(errno);
+	if (!why)
+		return NULL;
+	net_address_remove(address);
+	close_all(sockets, made);
+	return why;
+}
+
+int net_address_listen(struct net_address *address, int *sockets, size_t count,
+                       struct weir_error *error)
+{
+	const char *why = (net_address_is_unix(address) ? listen_unix : listen_tcp)(address, sockets,
+	                                                                             count);
+	char text[NET_ADDRESS_TEXT_MAX];
+
+	if (!why)
+		return WEIR_OK;
 	net_address_format(address, text);
-	error_set(error, WEIR_EIO, "can't listen on %s: %s", text, strerror(errno));
-	while (bound > 0)
-		close(sockets[--bound]);
-	return WEIR_EIO;
+	return error_set(error, WEIR_EIO, "can't listen on %s: %s", text, why);
+}
+
+void net_address_remove(const struct net_address *address)
+{
+	struct stat found;
+
+	if (address->inode != 0 && lstat(address->local.sun_path, &found) == 0 &&
+	    found.st_dev == address->device && found.st_ino == address->inode)
+		unlink(address->local.sun_path);
 }

@@ -1,7 +1,6 @@
 #include "net/internal.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -432,6 +431,13 @@ const char *net_conn_error(const struct net_conn *conn)
 	return conn->error ? uv_strerror(conn->error) : NULL;
 }
 
+void net_conn_part(struct net_conn *conn, uint64_t part)
+{
+	if (part != conn->part)
+		conn->part_ms = conn_now_ms(conn);
+	conn->part = part;
+}
+
 void net_conn_hold(struct net_conn *conn, size_t bytes)
 {
 	conn->held++;
@@ -451,18 +457,14 @@ void net_conn_release(struct net_conn *conn, size_t bytes)
 	conn_touch(conn);
 }
 
-/* TCP knows whether the peer has ended, even behind input that was not read. */
+/* The kernel knows whether the peer has ended, even behind input that was not read. */
 bool net_conn_is_gone(const struct net_conn *conn)
 {
-	struct tcp_info info;
-	socklen_t len = sizeof info;
-	int fd;
+	struct pollfd ended = {.events = POLLRDHUP};
 
 	if (conn->eof || conn->state == CONN_DEAD)
 		return true;
-	return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
-	       getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-	       info.tcpi_state != TCP_ESTABLISHED;
+	return uv_fileno((const uv_handle_t *)&conn->tcp, &ended.fd) == 0 && poll(&ended, 1, 0) > 0;
 }
 
 bool conn_is_idle(const struct net_conn *conn)
@@ -504,7 +506,11 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 	} else if (conn->held > 0 || conn->kept) {
 		if (conn->held > 0 && conn->paused && net_conn_is_gone(conn))
 			conn_kill(conn);
+		conn->part_ms = now;
 		return;
+	} else if (conn->part) {
+		since = conn->part_ms;
+		limit = options->request_timeout_ms;
 	} else if (conn->in.len > 0 || filter_keeps(conn->filter)) {
 		since = conn->since_ms;
 		limit = options->request_timeout_ms;
@@ -526,4 +532,23 @@ const void *net_conn_tag(const struct net_conn *conn)
 const struct ip *net_conn_peer(const struct net_conn *conn)
 {
 	return &conn->peer;
+}
+
+void *net_conn_filter(struct net_conn *conn)
+{
+	return conn->filter ? conn->filter->data : NULL;
+}
+
+bool net_conn_account(struct net_conn *conn, uint64_t *user)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer, domain_size = sizeof(int);
+	int fd, domain;
+
+	if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) != 0 || domain != AF_UNIX ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+		return false;
+	*user = peer.uid;
+	return true;
 }

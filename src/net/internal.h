@@ -95,7 +95,7 @@ struct conn_filter {
 };
 
 struct net_conn {
-	uv_tcp_t tcp;
+	uv_tcp_t tcp; /* or a Unix socket: libuv reads and writes both alike */
 	struct net_loop *loop;
 	const struct net_kind *kind;
 	struct conn_filter *filter;    /* NULL: none */
@@ -127,6 +127,8 @@ struct net_conn {
 	uint64_t opened_ms;
 	uint64_t round;     /* the last round in which it was handed over or read */
 	uint64_t since_ms;  /* when the first byte of the unfinished request came */
+	bool stop_is_told;
+	uint64_t part, part_ms; /* the same of one that its owner has the beginning of, see net_conn_part */
 	uint64_t active_ms; /* when the last byte came or went */
 	alignas(max_align_t) unsigned char data[];
 };

@@ -76,7 +76,7 @@ static bool accept_one(struct listen_handle *handle)
 {
 	struct net_loop *loop = handle->loop;
 	struct net_address peer;
-	socklen_t size = sizeof peer;
+	socklen_t size = sizeof peer.local; /* the longest */
 	int fd = accept4(handle->listener.socket, &peer.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct ip ip;
 

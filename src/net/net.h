@@ -35,10 +35,10 @@
  * Memory: an idle connection has no buffers. `input_max` bounds the input that is not
  * consumed; a filter may pass it by READ_MAX, the longest read. NET_OUT_MAX and one turn's
  * replies bound the output that the peer does not read and the memory kept for answers;
- * NET_HELD_MAX bounds that memory for all connections of a loop together, but for one answer
- * of each. Past a bound the connection is not handed over until it drains or an answer has
- * come. It is not read either, but for so little that the end of a peer that waits for an
- * answer is seen; else TCP is asked.
+ * NET_HELD_MAX bounds that memory for all connections of a loop together, except one answer of
+ * each. Past a bound the connection is not handed over until it drains or an answer has come.
+ * The loop then reads only enough to see that a peer that waits for an answer has gone;
+ * otherwise it asks the kernel.
  *
  * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
  * net_loop_stop may be called by others.
@@ -97,7 +97,7 @@ struct net_options {
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
-/* Where a filter stands. */
+/* The state of a filter. */
 enum net_filter_state {
 	NET_FILTER_READY,    /* it passes bytes on in both ways, and keeps none */
 	NET_FILTER_PARTIAL,  /* the same, but it keeps the beginning of something */
@@ -133,6 +133,11 @@ struct net_kind {
 	void (*open)(void *context, struct net_conn *conn);
 	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
 	void (*close)(void *context, struct net_conn *conn);
+	/*
+	 * The loop was stopped, and all that the connection has sent is answered: it ends when what is
+	 * appended to its output is written. Once for each. Returns whether that is anything. NULL: never.
+	 */
+	bool (*stop)(void *context, struct net_conn *conn);
 	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
 	const void *tag;  /* the owner's, see net_conn_tag */
 	const struct net_filter *filter; /* NULL: none */
@@ -213,7 +218,7 @@ void net_loop_keep(struct net_loop *loop, bool keep);
 /** Ends accepting; what was received is answered and written, then the loop ends. */
 void net_loop_stop(struct net_loop *loop);
 
-/** Where replies are appended, until the next call for another connection. */
+/** Append replies to this buffer, until the next call for another connection. */
 struct buffer *net_conn_out(struct net_conn *conn);
 /** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
 void net_loop_flush(struct net_loop *loop);
@@ -251,6 +256,12 @@ bool net_conn_enter(struct net_conn *conn);
 /** Counts a request that was refused for want of room. */
 void net_conn_reject(struct net_conn *conn);
 
+/**
+ * The owner has consumed the beginning of a request that does not end yet, of this number; 0: of none. It
+ * has as much time as input that is not consumed, from when its number was told first.
+ */
+void net_conn_part(struct net_conn *conn, uint64_t part);
+
 /** One more answer comes in a later turn, and takes `bytes` of memory until then. */
 void net_conn_hold(struct net_conn *conn, size_t bytes);
 /** That answer is in net_conn_out, or will not come. */
@@ -262,5 +273,9 @@ bool net_conn_is_gone(const struct net_conn *conn);
 void *net_conn_data(struct net_conn *conn);
 const void *net_conn_tag(const struct net_conn *conn);
 const struct ip *net_conn_peer(const struct net_conn *conn);
+/** The state of its filter, or NULL. */
+void *net_conn_filter(struct net_conn *conn);
+/** The account of the program at the other end of a Unix socket. False: it is none. */
+bool net_conn_account(struct net_conn *conn, uint64_t *user);
 
 #endif

@@ -363,9 +363,9 @@ void weir_pool_ticket_close(weir_pool_ticket *ticket)
 	let_go(ticket);
 }
 
-int weir_pool_wait(weir_pool_ticket *ticket, uint64_t timeout_ns, void **result)
+int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result)
 {
-	uint64_t until_ns = sat_add(os_monotonic_ns(), timeout_ns);
+	uint64_t until_ns = sat_add(os_monotonic_ns(), until_left_ns(deadline_ns));
 	int status;
 
 	pthread_mutex_lock(&ticket->lock);

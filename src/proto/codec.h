@@ -44,8 +44,15 @@ enum codec_result {
 struct codec {
 	const char *name;
 	size_t session_size;
-	/* Its answers tell which request they are to, so they may come in any order. */
-	bool streams;
+	/* Whether its answers tell which request they are to, so they may come in any order. NULL: no. */
+	bool (*streams)(const void *session);
+	/*
+	 * The number of the oldest request whose beginning was consumed, and whose end was not: another for
+	 * each request of the session. 0: there is none. NULL: there never is.
+	 */
+	uint64_t (*unfinished)(const void *session);
+	/* Appends what the peer is to know when the server stops. NULL: it sees that by the end alone. */
+	void (*stop)(void *session, struct buffer *out);
 	/* `id` is another for every connection of the process, and not 0. */
 	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);
 	/* Frees what the session holds besides itself; NULL: nothing. */
@@ -54,12 +61,16 @@ struct codec {
 	 * Reads one request from `data`: all bytes of the connection that no
 	 * request has consumed. After CODEC_MORE the next call gets the same
 	 * bytes, at any address, and more behind them. Never needs more than
-	 * header_max + request_max + 1 KiB bytes to say something else. A request
-	 * for a page whose bytes are not dropped then is read again by the next call. Not to be
-	 * called again after a request with `close`.
+	 * header_max + request_max + 1 KiB bytes to say something else. Not to be called again
+	 * after a request with `close`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
 	                           struct arena *arena, struct request *request);
+	/*
+	 * The request that parse gave last is not taken, and its bytes stay: the next call gives it
+	 * again. NULL: those bytes tell all.
+	 */
+	void (*put_back)(void *session);
 	/* How many requests the next one may bring, those of a transaction; NULL: one. */
 	size_t (*queued)(const void *session);
 	/*
@@ -69,6 +80,11 @@ struct codec {
 	 */
 	void (*reply)(void *session, const struct request *request, const struct reply *reply,
 	              struct buffer *out);
+	/*
+	 * Of a session that streams: appends what goes to the peer, now, for `answers` that `reply`
+	 * has made, one behind the other. Also called without any: it may have something of its own.
+	 */
+	void (*send)(void *session, struct slice answers, struct buffer *out);
 };
 
 extern const struct codec resp_codec;

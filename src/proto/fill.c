@@ -36,6 +36,19 @@ int fill_wait(struct fill *fill, struct slice text)
 	return 0;
 }
 
+int fill_priority(struct fill *fill, struct slice text)
+{
+	uint64_t priority;
+
+	if (!parse_u64(text, &priority) || priority > WEIR_PRIORITY_LOWEST)
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected priority to be a whole number from 0, the highest, to %d, "
+		                 "found '%.*s'",
+		                 WEIR_PRIORITY_LOWEST, FILL_QUOTE(text));
+	fill->request->priority = (uint8_t)priority;
+	return 0;
+}
+
 int fill_deny(struct fill *fill, struct slice text)
 {
 	if (!parse_share(text, &fill->request->deny))
@@ -79,9 +92,10 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value)
 	size_t n = fill->request->attribute_count;
 
 	if (name.len == 0 || memchr(name.data, '\0', name.len))
-		return error_set(&fill->error, WEIR_EINVAL,
-		                 "expected an attribute's name to have bytes, none of them NUL, found '%.*s'",
-		                 FILL_QUOTE(name));
+		return error_set(
+		    &fill->error, WEIR_EINVAL,
+		    "expected the name of an attribute, not empty and without NUL, found '%.*s'",
+		    FILL_QUOTE(name));
 	for (size_t i = 0; i < n; i++)
 		if (slice_equal(slice_of(fill->attributes[i].name), name))
 			return error_set(&fill->error, WEIR_EINVAL,
@@ -148,6 +162,26 @@ int fill_latency(struct fill *fill, struct slice text)
 	return 0;
 }
 
+static const struct slice forces[] = {[WEIR_FORCE_AUTO] = SLICE("auto"),
+                                      [WEIR_FORCE_OPEN] = SLICE("open"),
+                                      [WEIR_FORCE_CLOSED] = SLICE("closed")};
+
+struct slice fill_force_text(unsigned force)
+{
+	return forces[force];
+}
+
+static int fill_state(struct fill *fill, struct slice text)
+{
+	for (size_t i = 0; i < sizeof forces / sizeof *forces; i++)
+		if (slice_equal(text, forces[i])) {
+			fill->request->force = (unsigned char)i;
+			return 0;
+		}
+	return error_set(&fill->error, WEIR_EINVAL,
+	                 "expected state to be open, closed or auto, found '%.*s'", FILL_QUOTE(text));
+}
+
 static int fill_until(struct fill *fill, struct slice text)
 {
 	if (!when_parse(text, &fill->request->until_ns))
@@ -163,10 +197,12 @@ enum field {
 	FIELD_KEY,
 	FIELD_COST,
 	FIELD_WAIT,
+	FIELD_PRIORITY,
 	FIELD_PERMIT,
 	FIELD_OUTCOME,
 	FIELD_LATENCY,
 	FIELD_DENY,
+	FIELD_STATE,
 	FIELD_UNTIL,
 	FIELD_COUNT
 };
@@ -180,10 +216,12 @@ static const struct {
     [FIELD_KEY] = {SLICE("key"), false, fill_key},
     [FIELD_COST] = {SLICE("cost"), true, fill_cost},
     [FIELD_WAIT] = {SLICE("wait_ms"), true, fill_wait},
+    [FIELD_PRIORITY] = {SLICE("priority"), true, fill_priority},
     [FIELD_PERMIT] = {SLICE("permit"), false, fill_permit_field},
     [FIELD_OUTCOME] = {SLICE("outcome"), false, fill_outcome},
     [FIELD_LATENCY] = {SLICE("latency_ms"), true, fill_latency},
     [FIELD_DENY] = {SLICE("deny"), true, fill_deny},
+    [FIELD_STATE] = {SLICE("state"), false, fill_state},
     [FIELD_UNTIL] = {SLICE("until"), false, fill_until},
 };
 
@@ -202,7 +240,8 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 		return fields[i].set(fill, text);
 	}
 	return error_set(&fill->error, WEIR_EINVAL,
-	                 "expected one of limit, key, cost, wait_ms, permit, attributes, found '%.*s'",
+	                 "expected one of limit, key, cost, wait_ms, priority, permit, attributes, "
+	                 "found '%.*s'",
 	                 FILL_QUOTE(name));
 }
 
@@ -213,7 +252,18 @@ static int finish_special(struct fill *fill, unsigned needs, unsigned takes, con
 {
 	if ((fill->seen & needs) == needs && !(fill->seen & ~takes) && !fill->attributes)
 		return 0;
-	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and nothing else", expected);
+	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and no other field", expected);
+}
+
+/* The end of a force is no state that ends. */
+static int finish_force(struct fill *fill)
+{
+	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
+
+	if (fill->seen & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
+		return error_set(&fill->error, WEIR_EINVAL, "expected no until with state auto");
+	return finish_special(fill, needs, needs | BIT(UNTIL),
+	                      "limit, key, state and optionally until");
 }
 
 int fill_finish(struct fill *fill)
@@ -223,13 +273,16 @@ int fill_finish(struct fill *fill)
 
 	if (request->kind == REQUEST_SHED)
 		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
-		                      "limit, deny and maybe until");
+		                      "limit, deny and optionally until");
+	if (request->kind == REQUEST_FORCE)
+		return finish_force(fill);
 	if (request->kind == REQUEST_REPORT)
 		return finish_special(fill, BIT(PERMIT) | BIT(OUTCOME),
 		                      BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
-		                      "permit, outcome and maybe latency_ms");
-	if (fill->seen & (BIT(DENY) | BIT(UNTIL)))
-		return error_set(&fill->error, WEIR_EINVAL, "expected deny and until at /v1/shed only");
+		                      "permit, outcome and optionally latency_ms");
+	if (fill->seen & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected deny, state and until at /v1/shed and /v1/breaker only");
 	if (fill->seen & (BIT(OUTCOME) | BIT(LATENCY)))
 		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
 	if (fill->attributes || (request->permit.data && direct == 0)) {

@@ -36,9 +36,13 @@ int fill_key(struct fill *fill, struct slice key);
 int fill_cost(struct fill *fill, struct slice text);
 /** Milliseconds, FILL_WAIT_MAX_MS at most. */
 int fill_wait(struct fill *fill, struct slice text);
+/** Into request->priority. */
+int fill_priority(struct fill *fill, struct slice text);
 int fill_deny(struct fill *fill, struct slice text);
-/** Of a refund or report: of all that it covers, unless there is a cost. A caller who has it may ask. */
+/** Reads the permit of a refund or report. It covers all units, unless a cost is given. */
 int fill_permit(struct fill *fill, struct slice text);
+/** The text of an enum weir_force. */
+struct slice fill_force_text(unsigned force);
 int fill_outcome(struct fill *fill, struct slice text);
 int fill_latency(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
@@ -49,14 +53,14 @@ int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
- * A field of a request in JSON, or of a query: limit, key, cost, wait_ms,
- * permit, outcome, latency_ms, deny, until. `quoted`: it was a string where there are
+ * A field of a request in JSON, or of a query: limit, key, cost, wait_ms, priority,
+ * permit, outcome, latency_ms, deny, state, until. `quoted`: it was a string where there are
  * numbers, too. Unknown fields and those given twice are refused.
  */
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
 /**
  * After the last one: is it a limit and a key, attributes, or a permit? Sets the request's
- * kind, but of one to shed or report, which take other fields.
+ * kind, but of one to shed, force or report, which take other fields.
  */
 int fill_finish(struct fill *fill);
 

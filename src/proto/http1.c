@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 
-static void span_extend(const struct http1_reader *reader, struct http1_span *span, const char *at,
+static void span_extend(const struct http1_reader *reader, struct http_span *span, const char *at,
                         size_t len)
 {
 	size_t end = (size_t)(at - reader->base) + len;
@@ -38,67 +38,9 @@ static int on_value(llhttp_t *parser, const char *at, size_t len)
 	return HPE_OK;
 }
 
-static struct slice span_slice(struct http1_span span, const char *base)
+static struct slice span_slice(struct http_span span, const char *base)
 {
 	return (struct slice){base + span.at, span.len};
-}
-
-/* Quickly leaves out most names of a request: no name that we look for begins like them. */
-static bool may_matter(struct slice name)
-{
-#define LETTER(c) 1u << ((c) - 'a')
-#define X(name, text) | LETTER(*text)
-	const unsigned letters = LETTER('f') | LETTER('v') | LETTER('x') HTTP1_FIELD_LIST(X);
-#undef X
-	unsigned letter = name.len > 0 ? (*name.data | 32u) - 'a' : 26;
-
-	return letter < 26 && (letters & 1u << letter);
-#undef LETTER
-}
-
-static enum http1_field find_field(struct slice name)
-{
-	static const struct slice names[] = {
-#define X(name, text) SLICE(text),
-	    HTTP1_FIELD_LIST(X)
-#undef X
-	};
-	enum http1_field field = 0;
-
-	while (field < HTTP1_FIELD_COUNT && !slice_equal_nocase(name, names[field]))
-		field++;
-	return field;
-}
-
-/* Whether proxies add a field of that name. */
-static bool is_forwarded(struct slice name)
-{
-	/* Whole, or where they end in '-' the beginnings of names. */
-	static const struct slice names[] = {SLICE("x-forwarded-"), SLICE("x-real-ip"),
-	                                     SLICE("forwarded"), SLICE("via")};
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		struct slice found = name, mark = names[i];
-
-		if (mark.data[mark.len - 1] == '-' && found.len > mark.len)
-			found.len = mark.len;
-		if (slice_equal_nocase(found, mark))
-			return true;
-	}
-	return false;
-}
-
-static void keep(struct http1_reader *reader, struct slice name)
-{
-	enum http1_field field = find_field(name);
-
-	reader->forwarded = reader->forwarded || is_forwarded(name);
-	if (field == HTTP1_FIELD_COUNT)
-		return;
-	if (reader->line_count == HTTP1_LINES_MAX)
-		reader->too_many = true;
-	else
-		reader->lines[reader->line_count++] = (struct http1_line){field, reader->value};
 }
 
 static int on_value_complete(llhttp_t *parser)
@@ -108,9 +50,8 @@ static int on_value_complete(llhttp_t *parser)
 
 	if (reader->head_len > 0)
 		return HPE_OK; /* a trailer */
-	if (may_matter(name))
-		keep(reader, name);
-	reader->name = reader->value = (struct http1_span){0, 0};
+	http_fields_add(&reader->fields, name, reader->value);
+	reader->name = reader->value = (struct http_span){0, 0};
 	return HPE_OK;
 }
 
@@ -148,9 +89,9 @@ void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max)
 void http1_next(struct http1_reader *reader)
 {
 	reader->fed = reader->head_len = 0;
-	reader->target = reader->name = reader->value = (struct http1_span){0, 0};
-	reader->line_count = 0;
-	reader->continued = reader->too_many = reader->forwarded = reader->raw = false;
+	reader->target = reader->name = reader->value = (struct http_span){0, 0};
+	http_fields_clear(&reader->fields);
+	reader->continued = reader->raw = false;
 }
 
 /* Begins to read the message by llhttp, which forgets the one before. */
@@ -166,39 +107,13 @@ size_t http1_len(const struct http1_reader *reader)
 	return reader->fed;
 }
 
-struct slice http1_line(const struct http1_reader *reader, struct slice data, unsigned index)
-{
-	return slice_trim(span_slice(reader->lines[index].value, data.data));
-}
-
 /* Lines are what llhttp took for such: check_head has seen that all end in CRLF. */
-struct slice http1_fields(const struct http1_reader *reader, struct slice data)
+struct slice http1_head_lines(const struct http1_reader *reader, struct slice data)
 {
 	struct slice fields = {data.data, reader->head_len};
 
 	slice_cut(&fields, '\n');
 	return fields;
-}
-
-bool http1_next_field(struct slice *fields, struct slice *name, struct slice *value)
-{
-	struct slice line = slice_cut(fields, '\n');
-
-	if (line.len <= 1) /* the empty line's CR */
-		return false;
-	line.len--;
-	*name = slice_cut(&line, ':');
-	*value = slice_trim(line);
-	return true;
-}
-
-struct slice http1_value(const struct http1_reader *reader, struct slice data,
-                         enum http1_field field, unsigned nth)
-{
-	for (unsigned i = 0; i < reader->line_count; i++)
-		if (reader->lines[i].field == field && nth-- == 0)
-			return http1_line(reader, data, i);
-	return (struct slice){NULL, 0};
 }
 
 static enum http1_result bad(struct http1_message *message, const char *error, size_t at)
@@ -233,7 +148,7 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
                                     struct http1_message *message)
 {
 	const llhttp_t *parser = &reader->parser;
-	struct slice coding = http1_value(reader, data, HTTP1_TRANSFER_ENCODING, 0);
+	struct slice coding = http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 0);
 	bool http_1_0 = parser->http_minor == 0;
 
 	if (parser->http_major != 1 || parser->http_minor > 1)
@@ -241,18 +156,18 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 	if (!lines_strict(data.data, reader->head_len))
 		return bad(message, "expected every line to end in CRLF and none to be folded",
 		           reader->head_len);
-	if (reader->too_many)
+	if (reader->fields.too_many)
 		return HTTP1_HEADER_LONG;
-	if (http1_value(reader, data, HTTP1_HOST, 1).data)
+	if (http_fields_value(&reader->fields, data.data, HTTP_FIELD_HOST, 1).data)
 		return bad(message, "expected one Host, found several", reader->head_len);
-	if (!http_1_0 && !http1_value(reader, data, HTTP1_HOST, 0).data)
+	if (!http_1_0 && !http_fields_value(&reader->fields, data.data, HTTP_FIELD_HOST, 0).data)
 		return bad(message, "expected a Host in a request of HTTP/1.1", reader->head_len);
 	if (coding.data) {
 		if (http_1_0 || (parser->flags & F_CONTENT_LENGTH))
 			return bad(message, "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length",
 			           reader->head_len);
 		if (!slice_equal_nocase(coding, SLICE("chunked")) ||
-		    http1_value(reader, data, HTTP1_TRANSFER_ENCODING, 1).data)
+		    http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 1).data)
 			return HTTP1_BAD_CODING;
 	}
 	if ((parser->flags & F_CONTENT_LENGTH) && parser->content_length > reader->body_max)
@@ -399,7 +314,7 @@ static bool gather_chunks(const struct http1_reader *reader, struct slice data, 
 static bool awaits_continue(const struct http1_reader *reader, struct slice data)
 {
 	return !reader->continued && reader->parser.http_minor == 1 && data.len == reader->head_len &&
-	       slice_equal_nocase(http1_value(reader, data, HTTP1_EXPECT, 0), SLICE("100-continue"));
+	       slice_equal_nocase(http_fields_value(&reader->fields, data.data, HTTP_FIELD_EXPECT, 0), SLICE("100-continue"));
 }
 
 static enum http1_result read_head(struct http1_reader *reader, struct slice data,
@@ -443,15 +358,15 @@ static enum http1_result read_body(struct http1_reader *reader, struct slice dat
 	return HTTP1_MESSAGE;
 }
 
-/* What the next message has in common with this one if it has its form: without a body. */
+/* Keeps the form of this message, if it has no body: the next message is likely the same. */
 static void learn(struct http1_reader *reader, struct slice data, struct slice target)
 {
 	if (reader->fed > reader->head_len || !reader->keep_alive)
 		return;
 	http1_form_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
 	reader->former_target_len = reader->target.len;
-	reader->former_line_count = reader->line_count;
-	reader->former_forwarded = reader->forwarded;
+	reader->former_line_count = reader->fields.count;
+	reader->former_forwarded = reader->fields.forwarded;
 }
 
 /* Whether the message has the form of the one before: then it is read. */
@@ -464,11 +379,11 @@ static bool recognize(struct http1_reader *reader, struct slice data)
 	if (!target.data)
 		return false;
 	for (unsigned i = 0; i < reader->former_line_count; i++) /* modulo 2^32 */
-		reader->lines[i].value.at += len - reader->former_target_len;
+		reader->fields.lines[i].value.at += len - reader->former_target_len;
 	reader->former_target_len = len;
-	reader->line_count = reader->former_line_count;
-	reader->forwarded = reader->former_forwarded;
-	reader->target = (struct http1_span){reader->form.before, len};
+	reader->fields.count = reader->former_line_count;
+	reader->fields.forwarded = reader->former_forwarded;
+	reader->target = (struct http_span){reader->form.before, len};
 	reader->head_len = reader->fed = http1_form_len(&reader->form, len);
 	return true;
 }

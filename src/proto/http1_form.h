@@ -1,5 +1,5 @@
 /*
- * http1_form.h: a message that is the one before it, but for its target.
+ * http1_form.h: a message that differs from the one before it only in its target.
  *
  * Most clients send one head again and again, in which only the target changes. A message without a
  * body whose bytes before and behind the target are those of the message before means the same,

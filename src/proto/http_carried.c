@@ -43,7 +43,7 @@ static void take_lines(struct search *search, struct slice fields, take_line *ta
 {
 	struct slice name, value;
 
-	while (http1_next_field(&fields, &name, &value))
+	while (http_next_line(&fields, &name, &value))
 		for (size_t i = 0; i < search->wanted->count; i++)
 			if (search->wanted->items[i].in == CARRIED_HEADER &&
 			    slice_equal_nocase(search->wanted->items[i].name, name))
@@ -85,7 +85,7 @@ static void find_cookies(struct search *search, struct slice fields)
 {
 	struct slice name, pairs;
 
-	while (http1_next_field(&fields, &name, &pairs)) {
+	while (http_next_line(&fields, &name, &pairs)) {
 		if (!slice_equal_nocase(name, SLICE("cookie")))
 			continue;
 		while (pairs.len > 0) {

@@ -1,452 +1,7 @@
-#include "proto/http_call.h"
-
 #include "base/error.h"
 #include "base/number.h"
-#include "proto/fill.h"
-#include "proto/json.h"
-#include "proto/query.h"
-
-static int out_of_memory(struct http_call *call)
-{
-	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
-}
-
-static int read_body(struct http_call *call)
-{
-	return json_read(&call->fill, call->message.body);
-}
-
-/* ?key=K&cost=N */
-static int read_query(struct http_call *call)
-{
-	struct fill *fill = &call->fill;
-	struct slice name, value;
-	bool coded = query_is_coded(call->query);
-	int status = 0;
-
-	while (status == 0 && query_next(&call->query, &name, &value)) {
-		if (coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
-		              (status = query_decode(fill->arena, value, &value)) != 0))
-			return error_set(&fill->error, status, "expected two hex digits behind every %%");
-		status = fill_field(fill, name, value, false);
-	}
-	return status == 0 ? fill_finish(fill) : status;
-}
-
-/* /v1/acquire/LIMIT?key=K&cost=N */
-static int read_limit_query(struct http_call *call)
-{
-	struct fill *fill = &call->fill;
-	struct slice value;
-	int status;
-
-	if (query_decode_path(fill->arena, call->rest, &value) != 0)
-		return out_of_memory(call);
-	status = fill_field(fill, SLICE("limit"), value, false);
-	return status == 0 ? read_query(call) : status;
-}
-
-/* "http://host/path" as "/path": requests to proxies name the whole URL. */
-static struct slice without_authority(struct slice target)
-{
-	const char *end = target.data + target.len, *p = target.data;
-
-	if (target.len == 0 || *p == '/')
-		return target;
-	p = memmem(p, target.len, "://", 3);
-	p = p ? memchr(p + 3, '/', (size_t)(end - p) - 3) : NULL;
-	return p ? (struct slice){p, (size_t)(end - p)} : target;
-}
-
-/* Splits at the first '?'; a fragment has no business here and is dropped. */
-static void split_target(struct slice target, struct slice *path, struct slice *query)
-{
-	const char *mark;
-
-	*path = without_authority(target);
-	*query = (struct slice){NULL, 0};
-	mark = path->len ? memchr(path->data, '#', path->len) : NULL;
-	if (mark)
-		path->len = (size_t)(mark - path->data);
-	mark = path->len ? memchr(path->data, '?', path->len) : NULL;
-	if (mark) {
-		*query = (struct slice){mark + 1, (size_t)(path->data + path->len - mark) - 1};
-		path->len = (size_t)(mark - path->data);
-	}
-}
-
-/*
- * Reads a value that the proxy gives in one of two fields; without either `*value` stays. One
- * of them may come from the client, through a proxy that sets only the other: if they differ,
- * Weir believes none.
- */
-static int proxy_says(struct http_call *call, enum http1_field a, enum http1_field b,
-                      const char *what, struct slice *value)
-{
-	bool found = false;
-
-	for (unsigned i = 0; i < call->reader->line_count; i++) {
-		enum http1_field field = call->reader->lines[i].field;
-		struct slice said;
-
-		if (field != a && field != b)
-			continue;
-		said = http1_line(call->reader, call->data, i);
-		if (said.len == 0)
-			continue;
-		if (found && !slice_equal(said, *value))
-			return error_set(&call->fill.error, WEIR_EINVAL,
-			                 "expected the X-Forwarded and X-Original headers to agree on the %s, "
-			                 "found '%.*s' and '%.*s'",
-			                 what, FILL_QUOTE(*value), FILL_QUOTE(said));
-		*value = said;
-		found = true;
-	}
-	return 0;
-}
-
-/* All of X-Forwarded-For, in the order in which proxies appended to it. */
-static int join_forwarded_for(struct http_call *call)
-{
-	struct slice *joined = &call->fill.request->forwarded_for;
-	struct slice line;
-	char *to = NULL;
-
-	*joined = http1_value(call->reader, call->data, HTTP1_FORWARDED_FOR, 0);
-	for (unsigned nth = 1;
-	     (line = http1_value(call->reader, call->data, HTTP1_FORWARDED_FOR, nth)).data; nth++) {
-		to = arena_alloc(call->fill.arena, joined->len + 1 + line.len);
-		if (!to)
-			return out_of_memory(call);
-		memcpy(to, joined->data, joined->len);
-		to[joined->len] = ',';
-		memcpy(to + joined->len + 1, line.data, line.len);
-		*joined = (struct slice){to, joined->len + 1 + line.len};
-	}
-	return 0;
-}
-
-/* "Login.Example.com.:8080" as "Login.Example.com". */
-static struct slice without_port(struct slice host)
-{
-	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
-
-	if (colon && !memchr(colon, ']', (size_t)(host.data + host.len - colon)))
-		host.len = (size_t)(colon - host.data);
-	if (host.len > 0 && host.data[host.len - 1] == '.')
-		host.len--;
-	return host;
-}
-
-/* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
-static int plain_host(struct http_call *call, struct slice *host)
-{
-	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
-	char *copy;
-
-	if (mark)
-		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
-	*host = without_port(slice_trim(*host));
-	copy = arena_copy(call->fill.arena, *host);
-	if (!copy)
-		return out_of_memory(call);
-	for (size_t i = 0; i < host->len; i++)
-		if (copy[i] >= 'A' && copy[i] <= 'Z')
-			copy[i] |= 32;
-	host->data = copy;
-	return 0;
-}
-
-/*
- * A proxy asks on behalf of another request: its attributes but the address. `path` and
- * `query` are the visitor's unless the proxy says otherwise.
- */
-static int read_proxied(struct http_call *call, struct slice path, struct slice *query)
-{
-	struct slice method = slice_of(call->message.method), uri = {NULL, 0};
-	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
-	const struct {
-		enum http1_field a, b;
-		const char *what;
-		struct slice *value;
-	} told[] = {
-	    {HTTP1_FORWARDED_METHOD, HTTP1_ORIGINAL_METHOD, "method", &method},
-	    {HTTP1_FORWARDED_URI, HTTP1_ORIGINAL_URI, "URI", &uri},
-	    {HTTP1_FORWARDED_HOST, HTTP1_FORWARDED_HOST, "host", &host},
-	};
-	struct fill *fill = &call->fill;
-	const struct carried_list *wanted = fill->limits->carried;
-	int status = 0;
-
-	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
-		status = proxy_says(call, told[i].a, told[i].b, told[i].what, told[i].value);
-	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
-	    (status = join_forwarded_for(call)) != 0)
-		return status;
-	if (uri.data)
-		split_target(uri, &path, query);
-	if (query_normalize(fill->arena, path, &path) != 0)
-		return out_of_memory(call);
-	fill->request->from_proxy = true;
-	if ((status = fill_attribute_room(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
-	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
-	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
-	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
-		return status;
-	return http_carried(fill, wanted, http1_fields(call->reader, call->data), *query);
-}
-
-/* /auth?deny=403 */
-static int read_auth(struct http_call *call)
-{
-	struct slice asked = {NULL, 0}, name, value;
-	uint64_t code;
-	int status = read_proxied(call, SLICE("/"), &asked);
-
-	/* Caddy replaces the path alone: a query that the client sent is none of ours. */
-	if (status != 0 || slice_equal(call->query, asked))
-		return status;
-	while (query_next(&call->query, &name, &value)) {
-		if (!slice_equal(name, SLICE("deny")))
-			return error_set(&call->fill.error, WEIR_EINVAL,
-			                 "expected no parameter but deny, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &code) || code < 400 || code > 599)
-			return error_set(&call->fill.error, WEIR_EINVAL,
-			                 "expected deny to be a status from 400 to 599, found '%.*s'",
-			                 FILL_QUOTE(value));
-		call->fill.request->detail = (int)code;
-	}
-	return 0;
-}
-
-/*
- * Envoy puts a prefix before the path it asks about; the query is the client's, then. It takes
- * any 5xx for a failure of ours, and may let the request pass, so no denial is told as one.
- */
-static int read_auth_below(struct http_call *call)
-{
-	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
-
-	call->fill.request->detail = 429;
-	return read_proxied(call, path, &query);
-}
-
-/* To be answered by `error`, in the words of fill->error. */
-static void refuse_as(struct fill *fill, enum http_verb error)
-{
-	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
-
-	fill->request->kind = REQUEST_LOCAL;
-	fill->request->class = REQUEST_FREE;
-	fill->request->status = (signed char)fill->error.status;
-	fill->request->verb = error;
-	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
-}
-
-void http_refuse(struct fill *fill)
-{
-	int status = fill->error.status;
-
-	refuse_as(fill, fill->request->flags & HTTP_CRAB ? http_crab_error_of(status)
-	                                                 : http_error_of(status));
-}
-
-static int read_batch(struct http_call *call)
-{
-	int status = json_read_items(&call->fill, call->message.body, http_refuse);
-
-	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
-	return status;
-}
-
-/* /v1/top?n=10 */
-static int read_top(struct http_call *call)
-{
-	struct request *request = call->fill.request;
-	struct slice name, value;
-
-	request->top = 10;
-	while (query_next(&call->query, &name, &value)) {
-		if (!slice_equal(name, SLICE("n")))
-			return error_set(&call->fill.error, WEIR_EINVAL,
-			                 "expected no parameter but n, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &request->top) || request->top < 1 ||
-		    request->top > REQUEST_TOP_MAX)
-			return error_set(&call->fill.error, WEIR_EINVAL,
-			                 "expected n to be a number from 1 to %d, found '%.*s'",
-			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
-	}
-	return 0;
-}
-
-/* A number that is not ours, as of another server, is none. */
-static int read_events(struct http_call *call)
-{
-	struct request *request = call->fill.request;
-	struct slice last = http1_value(call->reader, call->data, HTTP1_LAST_EVENT_ID, 0);
-
-	if (!last.data || !parse_u64(last, &request->after))
-		request->after = 0;
-	request->close = true; /* the stream ends with the connection */
-	return 0;
-}
-
-static int read_throttle(struct http_call *call)
-{
-	call->fill.request->flags |= HTTP_CRAB;
-	return json_read_throttle(&call->fill, call->message.body);
-}
-
-static int read_health(struct http_call *call)
-{
-	call->fill.request->text = SLICE("OK");
-	return 0;
-}
-
-static int read_nothing(struct http_call *call)
-{
-	(void)call;
-	return 0;
-}
-
-static const struct http_route routes[] = {
-#define ROUTE(path, class, methods, kind, op, read)                                                \
-	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read}
-    ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
-    ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
-    ROUTE("/v1/acquire/", ASK, GET, LIMIT, ACQUIRE, limit_query),
-    ROUTE("/auth/", ASK, ANY, RULES, ACQUIRE, auth_below),
-    ROUTE("/v1/peek", ASK, POST, LIMIT, PEEK, body),
-    ROUTE("/v1/peek/", ASK, READ, LIMIT, PEEK, limit_query),
-    ROUTE("/v1/refund", CHANGE, POST, LIMIT, REFUND, body),
-    ROUTE("/v1/reset", CHANGE, POST, LIMIT, RESET, body),
-    ROUTE("/v1/report", ASK, POST, REPORT, ACQUIRE, body),
-    ROUTE("/v1/shed", ADMIN, POST, SHED, ACQUIRE, body),
-    ROUTE("/v1/batch", ASK, POST, BATCH, ACQUIRE, batch), /* its items have classes of their own */
-    ROUTE("/throttle", ASK, POST, ADHOC, ACQUIRE, throttle),
-    ROUTE("/health", FREE, READ, HEALTH, ACQUIRE, health),
-    ROUTE("/healthz", FREE, READ, HEALTH, ACQUIRE, nothing),
-    ROUTE("/readyz", FREE, READ, READY, ACQUIRE, nothing),
-    ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),
-    ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
-    ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
-    ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
-#undef ROUTE
-#define ROUTE(path, class, methods, kind, op, read)                                                \
-	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, http_read_##read}
-    ROUTE("/rule/browse", ASK, FORM, BROWSE, PEEK, browse),
-    ROUTE("/rule/update", ASK, FORM, EACH, ACQUIRE, each),
-    ROUTE("/rule/browse_complete", ASK, FORM, EACH, PEEK, each),
-    ROUTE("/rule/feedback", CHANGE, FORM, EACH, REFUND, feedback),
-    ROUTE("/rule/value", ASK, FORM, VALUE, PEEK, value),
-    ROUTE("/multi/browse", ASK, FORM, BATCH, ACQUIRE, browses),
-    ROUTE("/monitor/alive", FREE, READ_FORM, ALIVE, ACQUIRE, alive),
-    ROUTE("/dump/policy", ADMIN, READ_FORM, POLICY, ACQUIRE, dump),
-    ROUTE("/dump/counter", ADMIN, READ_FORM, COUNTERS, ACQUIRE, dump),
-#undef ROUTE
-};
-
-#define ROUTE_COUNT (sizeof routes / sizeof *routes)
-
-const struct http_route *http_routes(size_t *n)
-{
-	*n = ROUTE_COUNT;
-	return routes;
-}
-
-static const struct http_route *find_route(struct slice path)
-{
-	for (size_t i = 0; i < ROUTE_COUNT; i++) {
-		struct slice want = routes[i].path;
-		bool begins = want.data[want.len - 1] == '/';
-
-		if ((begins ? path.len >= want.len : path.len == want.len) &&
-		    memcmp(path.data, want.data, want.len) == 0)
-			return &routes[i];
-	}
-	return NULL;
-}
-
-static unsigned method_of(const char *method)
-{
-	return strcmp(method, "GET") == 0    ? METHOD_GET
-	       : strcmp(method, "HEAD") == 0 ? METHOD_HEAD
-	       : strcmp(method, "POST") == 0 ? METHOD_POST
-	                                     : METHOD_OTHER;
-}
-
-/* By the set of methods that a route has. */
-static const char *const method_names[] = {
-    [METHOD_GET] = "GET",
-    [METHOD_READ] = "GET or HEAD",
-    [METHOD_POST] = "POST",
-    [METHOD_FORM] = "GET or POST",
-    [METHOD_READ_FORM] = "GET, HEAD or POST",
-};
-
-/* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
-static bool is_foreign(struct slice origin, struct slice host)
-{
-	const char *mark = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
-
-	if (!mark)
-		return true;
-	mark += 3;
-	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)}, host);
-}
-
-/* The sender, by fields of the header that no browser lets a page write. */
-static int read_origin(struct http_call *call)
-{
-	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);
-	struct slice host = http1_value(call->reader, call->data, HTTP1_HOST, 0);
-
-	if (!origin)
-		return out_of_memory(call);
-	*origin = (struct request_origin){.forwarded = call->reader->forwarded};
-	if (host.len > 0)
-		origin->host = without_port(host);
-	for (unsigned i = 0; i < call->reader->line_count; i++) {
-		enum http1_field field = call->reader->lines[i].field;
-		struct slice value = http1_line(call->reader, call->data, i);
-
-		if (field == HTTP1_ORIGIN)
-			origin->foreign |= is_foreign(value, host);
-		else if (field == HTTP1_FETCH_SITE)
-			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
-	}
-	call->fill.request->origin = origin;
-	return 0;
-}
-
-static void read_message(struct http_call *call)
-{
-	struct fill *fill = &call->fill;
-	const struct http_route *route;
-	struct slice path;
-
-	split_target(call->message.target, &path, &call->query);
-	route = find_route(path);
-	if (!route) {
-		error_set(&fill->error, WEIR_ENOTFOUND, "nothing is found at '%.*s'", FILL_QUOTE(path));
-		refuse_as(fill, HTTP_ERROR_NOT_FOUND);
-		return;
-	}
-	if (!(route->methods & method_of(call->message.method))) {
-		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
-		          method_names[route->methods], call->message.method);
-		refuse_as(fill, HTTP_ERROR_METHOD);
-		fill->request->detail = (int)route->methods;
-		return;
-	}
-	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
-	fill->request->kind = route->kind;
-	fill->request->op = route->op;
-	fill->request->class = route->class;
-	/* Where a proxy asks, the header is that of another request. */
-	if (route->read(call) != 0 || (!fill->request->from_proxy && read_origin(call) != 0))
-		http_refuse(fill);
-}
+#include "proto/http2.h"
+#include "proto/http_call.h"
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */
 static const struct {
@@ -457,20 +12,45 @@ static const struct {
     [HTTP1_TARGET_LONG] = {HTTP_ERROR_TARGET_LONG, "the request line is longer than accepted"},
     [HTTP1_HEADER_LONG] = {HTTP_ERROR_HEADER_LONG, "the header is longer than accepted"},
     [HTTP1_BODY_LONG] = {HTTP_ERROR_BODY_LONG, "the body is longer than accepted"},
-    [HTTP1_BAD_CODING] = {HTTP_ERROR_CODING, "expected no transfer coding but chunked"},
+    [HTTP1_BAD_CODING] = {HTTP_ERROR_CODING, "expected only the transfer coding chunked"},
     [HTTP1_BAD_VERSION] = {HTTP_ERROR_VERSION, "expected HTTP/1.0 or HTTP/1.1"},
 };
 
-static enum codec_result parse(void *state, struct slice data, size_t *consumed,
-                               struct arena *arena, struct request *request)
+void http_refuse_framing(struct fill *fill, enum http1_result result, const char *what, size_t at)
 {
-	struct http_session *session = state;
+	if (result == HTTP1_BAD)
+		error_set(&fill->error, WEIR_ESYNTAX, "%s, at byte %zu of the request", what, at);
+	else
+		error_set(&fill->error, WEIR_ESYNTAX, "%s", framing_errors[result].message);
+	http_refuse_as(fill, framing_errors[result].error);
+}
+
+static void read_message(struct http_call *call, const struct http1_reader *reader,
+                         struct slice data, const struct http1_message *message)
+{
+	struct request *request = call->fill.request;
+
+	call->fields = &reader->fields;
+	call->base = data.data;
+	call->lines = http1_head_lines(reader, data);
+	call->method = message->method;
+	call->target = message->target;
+	call->body = message->body;
+	request->close = !message->keep_alive;
+	if (message->http_1_0 && message->keep_alive)
+		request->flags |= HTTP_KEEP_ALIVE;
+	http_read(call);
+}
+
+static enum codec_result parse_http1(struct http_session *session, struct slice data,
+                                     size_t *consumed, struct arena *arena,
+                                     struct request *request)
+{
+	struct http1_message message;
+	enum http1_result result = http1_read(&session->reader, data, arena, &message);
 	struct http_call call = {
 	    .fill = {.request = request, .limits = &session->limits, .arena = arena},
-	    .reader = &session->reader,
-	    .data = data,
 	};
-	enum http1_result result = http1_read(&session->reader, data, arena, &call.message);
 
 	if (result == HTTP1_MORE)
 		return CODEC_MORE;
@@ -479,25 +59,93 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 		request->kind = REQUEST_INTERIM;
 		*consumed = 0;
 	} else if (result == HTTP1_MESSAGE) {
-		request->close = !call.message.keep_alive;
-		if (strcmp(call.message.method, "HEAD") == 0)
-			request->flags |= HTTP_NO_BODY;
-		if (call.message.http_1_0 && call.message.keep_alive)
-			request->flags |= HTTP_KEEP_ALIVE;
-		read_message(&call);
+		read_message(&call, &session->reader, data, &message);
 		*consumed = http1_len(&session->reader);
 		http1_next(&session->reader);
 	} else {
-		if (result == HTTP1_BAD)
-			error_set(&call.fill.error, WEIR_ESYNTAX, "%s, at byte %zu of the request",
-			          call.message.error, call.message.error_at);
-		else
-			error_set(&call.fill.error, WEIR_ESYNTAX, "%s", framing_errors[result].message);
-		refuse_as(&call.fill, framing_errors[result].error);
+		http_refuse_framing(&call.fill, result, message.error, message.error_at);
 		request->close = true;
 		*consumed = data.len;
 	}
 	return CODEC_REQUEST;
+}
+
+/* The preface of HTTP/2, or what there is of it. Without memory HTTP/1 refuses it. */
+static bool begins_http2(struct http_session *session, struct slice data)
+{
+	size_t len = u64_min(data.len, HTTP2_PREFACE.len);
+
+	if (memcmp(data.data, HTTP2_PREFACE.data, len) != 0)
+		return false;
+	if (len < HTTP2_PREFACE.len)
+		return true;
+	session->http2 = http2_open(&session->limits);
+	return session->http2;
+}
+
+static enum codec_result parse(void *state, struct slice data, size_t *consumed,
+                               struct arena *arena, struct request *request)
+{
+	struct http_session *session = state;
+
+	if (__builtin_expect(!session->is_http1, 0)) {
+		if (data.len == 0)
+			return CODEC_MORE;
+		if (session->http2 || begins_http2(session, data))
+			return session->http2 ? http2_parse(session->http2, data, consumed, arena, request)
+			                      : CODEC_MORE;
+		session->is_http1 = true;
+	}
+	return parse_http1(session, data, consumed, arena, request);
+}
+
+static void put_back(void *state)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_put_back(session->http2);
+}
+
+static uint64_t unfinished(const void *state)
+{
+	const struct http_session *session = state;
+
+	return session->http2 ? http2_unfinished(session->http2) : 0;
+}
+
+static void stop(void *state, struct buffer *out)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_stop(session->http2, out);
+}
+
+static bool streams(const void *state)
+{
+	return ((const struct http_session *)state)->http2;
+}
+
+static void reply_to(void *state, const struct request *request, const struct reply *reply,
+                     struct buffer *out)
+{
+	struct http_session *session = state;
+
+	if (__builtin_expect(session->http2 != NULL, 0))
+		http2_reply(request, reply, out);
+	else
+		http_reply(request, reply, out);
+}
+
+static void send(void *state, struct slice answers, struct buffer *out)
+{
+	http2_send(((struct http_session *)state)->http2, answers, out);
+}
+
+static void close_session(void *state)
+{
+	http2_close(((struct http_session *)state)->http2);
 }
 
 static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
@@ -505,6 +153,8 @@ static void open_session(void *state, const struct codec_limits *limits, uint64_
 	struct http_session *session = state;
 
 	(void)id;
+	session->is_http1 = false;
+	session->http2 = NULL;
 	session->limits = *limits;
 	http1_open(&session->reader, limits->header_max, limits->request_max);
 }
@@ -513,6 +163,12 @@ const struct codec http_codec = {
     .name = "http",
     .session_size = sizeof(struct http_session),
     .open = open_session,
+    .streams = streams,
+    .close = close_session,
     .parse = parse,
-    .reply = http_reply,
+    .put_back = put_back,
+    .unfinished = unfinished,
+    .stop = stop,
+    .reply = reply_to,
+    .send = send,
 };

@@ -1,10 +1,10 @@
 /*
  * http_koala.c: the requests of Koala's callers.
  *
- * Parameters come in the query, and in a form behind it, mostly of a POST: in that order the first
- * of a name counts. Those that begin with '_' ask for something, all others are attributes. A visitor
- * chooses values and sometimes names, so nothing that is odd about one parameter, such as a
- * missing '=' or an escape that is none, takes another one away.
+ * Parameters come in the query, and then in a form, mostly of a POST; the first of a name counts.
+ * Names that begin with '_' ask for something; all others are attributes. A visitor chooses values
+ * and sometimes names, so an odd parameter, such as one without '=' or with a bad escape, never
+ * hides another.
  */
 #include "base/error.h"
 #include "base/number.h"
@@ -30,12 +30,12 @@ static int out_of_memory(struct fill *fill)
 	return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 }
 
-/* Of the head's line of that name, the value; data NULL: there is none. */
+/* The value of the header field with this name; data NULL: the head has none. */
 static struct slice head_value(const struct http_call *call, struct slice wanted)
 {
-	struct slice fields = http1_fields(call->reader, call->data), name, value;
+	struct slice fields = call->lines, name, value;
 
-	while (http1_next_field(&fields, &name, &value))
+	while (http_next_line(&fields, &name, &value))
 		if (slice_equal_nocase(name, wanted))
 			return value;
 	return (struct slice){NULL, 0};
@@ -47,7 +47,7 @@ static int find_body(struct http_call *call, struct slice *body)
 	struct slice type;
 
 	*body = (struct slice){NULL, 0};
-	if (call->message.body.len == 0)
+	if (call->body.len == 0)
 		return 0;
 	type = head_value(call, SLICE("content-type"));
 	type = slice_trim(slice_cut(&type, ';'));
@@ -55,7 +55,7 @@ static int find_body(struct http_call *call, struct slice *body)
 		return error_set(&call->fill.error, WEIR_EUNSUPPORTED,
 		                 "expected a body of application/x-www-form-urlencoded, found '%.*s'",
 		                 FILL_QUOTE(type));
-	*body = call->message.body;
+	*body = call->body;
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "base/when.h"
 #include "proto/adhoc.h"
+#include "proto/fill.h"
 
 /* Holds any head: limits' names have 64 bytes at most. */
 #define HEAD_MAX 1024
@@ -28,6 +29,7 @@ enum http_verb http_error_of(int status)
 	    [-WEIR_EFULL] = HTTP_ERROR_CROWDED,
 	    [-WEIR_EPERM] = HTTP_ERROR_FORBIDDEN,
 	    [-WEIR_ESTORE] = HTTP_ERROR_STORE,
+	    [-WEIR_EAUTH] = HTTP_ERROR_UNAUTHORIZED,
 	};
 	size_t index = (size_t)-status;
 
@@ -280,6 +282,9 @@ static bool is_error(const struct request *request, const struct reply *reply,
 		return false;
 	*error = request->flags & HTTP_CRAB ? http_crab_error_of(reply->status)
 	                                    : http_error_of(reply->status);
+	/* A browser would ask its user for the password that a 401 of Weir's is about. */
+	if ((reply->status == WEIR_EAUTH || reply->status == WEIR_EPERM) && request->from_proxy)
+		*error = HTTP_ERROR_PROXY;
 	if (reply->status == WEIR_ENOTFOUND && request->kind == REQUEST_REPORT)
 		*error = HTTP_ERROR_PERMIT;
 	if (reply->status == WEIR_ENOTFOUND && request->flags & HTTP_KOALA)
@@ -315,6 +320,8 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	head_start(&head, request, status, JSON_TYPE, out->len - body);
 	if (error == HTTP_ERROR_METHOD)
 		buffer_add_text(&head, allow[request->detail]);
+	if (error == HTTP_ERROR_UNAUTHORIZED)
+		buffer_add_text(&head, "WWW-Authenticate: Bearer, Basic realm=\"weir\", charset=\"UTF-8\"\r\n");
 	head_finish(&head, request, out, body);
 }
 
@@ -350,17 +357,34 @@ static void reply_crab(const struct request *request, const struct reply *reply,
 	head_finish(&head, request, out, body);
 }
 
-static void reply_shed(const struct request *request, struct buffer *out)
+static void add_force(const struct request *request, struct buffer *out)
 {
-	char room[HEAD_MAX], deny[DECIMAL_TEXT_MAX];
+	buffer_add_text(out, "\",\"key\":\"");
+	buffer_add_json(out, request->key);
+	buffer_add_text(out, "\",\"state\":\"");
+	buffer_add_slice(out, fill_force_text(request->force));
+	buffer_add(out, "\"", 1);
+}
+
+static void add_share(const struct request *request, struct buffer *out)
+{
+	char deny[DECIMAL_TEXT_MAX];
+
+	format_decimal(deny, request->deny);
+	buffer_add_text(out, "\",\"deny\":");
+	buffer_add_text(out, deny);
+}
+
+/* Repeats the switch that was made. */
+static void reply_switch(const struct request *request, struct buffer *out)
+{
+	char room[HEAD_MAX];
 	struct buffer head = head_open(room);
 	size_t body = out->len;
 
 	buffer_add_text(out, "{\"limit\":\"");
 	buffer_add_json(out, request->limit);
-	format_decimal(deny, request->deny);
-	buffer_add_text(out, "\",\"deny\":");
-	buffer_add_text(out, deny);
+	(request->kind == REQUEST_FORCE ? add_force : add_share)(request, out);
 	if (request->until_ns != 0) {
 		buffer_add_text(out, ",\"until\":\"");
 		when_add_date(out, request->until_ns);
@@ -428,8 +452,7 @@ static void reply_events(struct buffer *out)
 	                     "Connection: close\r\n\r\n:\n\n");
 }
 
-void http_reply(void *session, const struct request *request, const struct reply *reply,
-                struct buffer *out)
+void http_reply(const struct request *request, const struct reply *reply, struct buffer *out)
 {
 	static const char *const page_types[REQUEST_KIND_COUNT] = {
 	    [REQUEST_METRICS] = "text/plain; version=0.0.4; charset=utf-8",
@@ -439,7 +462,6 @@ void http_reply(void *session, const struct request *request, const struct reply
 	enum http_verb error;
 	struct slice message;
 
-	(void)session;
 	if (request->kind == REQUEST_INTERIM)
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
 	else if (is_error(request, reply, &error, &message))
@@ -448,8 +470,8 @@ void http_reply(void *session, const struct request *request, const struct reply
 		reply_crab(request, reply, out);
 	else if (request->kind == REQUEST_EVENTS)
 		reply_events(out);
-	else if (request->kind == REQUEST_SHED)
-		reply_shed(request, out);
+	else if (request->kind == REQUEST_SHED || request->kind == REQUEST_FORCE)
+		reply_switch(request, out);
 	else if (request->kind == REQUEST_REPORT)
 		reply_text(request, "200 OK", JSON_TYPE, SLICE("{\"ok\":true}"), out);
 	else if (request->kind == REQUEST_BATCH)

@@ -1,4 +1,4 @@
-/* http_session.h: a connection that speaks HTTP/1, and how its answers are told apart. */
+/* http_session.h: a connection that speaks HTTP, and how its answers are told apart. */
 #ifndef PROTO_HTTP_SESSION_H
 #define PROTO_HTTP_SESSION_H
 
@@ -7,8 +7,12 @@
 #include "proto/http1.h"
 #include "proto/http_route.h"
 
+struct http2;
+
 struct http_session {
 	struct codec_limits limits;
+	bool is_http1; /* its first bytes have told */
+	struct http2 *http2;
 	struct http1_reader reader;
 };
 
@@ -18,6 +22,7 @@ struct http_session {
 	X(COST, "400 Bad Request", "cost_too_large")                                                   \
 	X(TOO_LONG, "400 Bad Request", "too_long")                                                     \
 	X(UNSUPPORTED, "400 Bad Request", "unsupported")                                               \
+	X(UNAUTHORIZED, "401 Unauthorized", "unauthorized")                                            \
 	X(NOT_FOUND, "404 Not Found", "not_found")                                                     \
 	X(UNKNOWN_LIMIT, "404 Not Found", "unknown_limit")                                             \
 	X(UNKNOWN_RULE, "400 Bad Request", "unknown_rule")                                             \
@@ -28,6 +33,7 @@ struct http_session {
 	X(TARGET_LONG, "414 URI Too Long", "target_too_long")                                          \
 	X(HEADER_LONG, "431 Request Header Fields Too Large", "header_too_large")                      \
 	X(FIELDS, "422 Unprocessable Content", "bad_request")                                          \
+	X(PROXY, "500 Internal Server Error", "forbidden") /* a proxy that may not ask */              \
 	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
 	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
 	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
@@ -56,8 +62,8 @@ enum {
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
 
 /**
- * Fills in the attributes of `wanted` that a proxied request has: from `fields`, as
- * http1_fields gives them, and the `query` of the URL that the visitor asked for.
+ * Fills in the attributes of `wanted` that a proxied request has: from `fields`, the
+ * lines of a head, and the `query` of the URL that the visitor asked for.
  */
 int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
                  struct slice query);
@@ -67,15 +73,18 @@ enum http_verb http_error_of(int status);
 /** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
 enum http_verb http_crab_error_of(int status);
 
-/* Of http_koala_reply.c: adds the body of an answer to one of Koala's callers; returns its status. */
+/*
+ * In http_koala_reply.c. Adds the body of an answer to a caller of Koala's routes; returns its
+ * status.
+ */
 const char *http_koala_body(const struct request *request, const struct reply *reply,
                             struct buffer *out);
 /** The body of an error. */
 void http_koala_error(struct buffer *out, enum http_verb error, struct slice message);
-/** What stands before the body of an item's answer; a brace follows that. */
+/** Adds the text before the body of an item's answer. A brace follows the body. */
 void http_koala_item(struct buffer *out, const struct request *item);
 
-void http_reply(void *session, const struct request *request, const struct reply *reply,
-                struct buffer *out);
+/** In the form of HTTP/1. */
+void http_reply(const struct request *request, const struct reply *reply, struct buffer *out);
 
 #endif

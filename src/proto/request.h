@@ -27,6 +27,7 @@ enum request_kind {
 	REQUEST_COUNTERS, /* /dump/counter; the last page */
 	REQUEST_EVENTS,  /* /v1/events: all events from now on; the reply begins a stream of them */
 	REQUEST_SHED,    /* the share that a limit denies from now on */
+	REQUEST_FORCE,   /* the phase that a key is in from now on, whatever its window says */
 	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
 	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
 	REQUEST_BATCH,   /* several requests, decided together; batches may be among them */
@@ -34,6 +35,8 @@ enum request_kind {
 	REQUEST_EACH,    /* `op` on each limit of each rule that applies, by itself */
 	REQUEST_VALUE,   /* what is used of the limit of one rule */
 	REQUEST_ALIVE,   /* whether all stores can be reached */
+	REQUEST_LOGIN,   /* from now on the connection's requests are those of the login's user; without
+	                    a login, of the user that the connection had when it began */
 	REQUEST_KIND_COUNT
 };
 
@@ -45,11 +48,18 @@ enum request_class {
 	REQUEST_ADMIN,  /* how limits behave, and whom they deny */
 };
 
+/* How a client shows who it is. Nothing is known of either text. */
+struct request_login {
+	struct slice user;   /* NULL: the secret alone tells */
+	struct slice secret; /* NULL: there is no login */
+};
+
 /* How a request came here, as far as its protocol tells. */
 struct request_origin {
 	struct slice host; /* the name or address that its sender has for this server; NULL: not told */
 	bool foreign;      /* a browser sends it for a page of another origin, or so it seems */
 	bool forwarded;    /* a proxy sends it for somebody else */
+	struct request_login login; /* of this request; of REQUEST_LOGIN, of those that follow too */
 };
 
 enum request_op {
@@ -73,19 +83,25 @@ struct request_adhoc {
  * The answer to a decided request needs this part of it; the rest is needed until its plan is
  * prepared. `verb`, `flags` and `detail` are the codec's own: which of its answers, and how.
  */
+#define REQUEST_STREAM_BITS 13
 #define REQUEST_HEAD                                                                               \
-	unsigned char kind; /* enum request_kind */                                                    \
-	unsigned char op;   /* enum request_op */                                                      \
+	unsigned char kind : 6; /* enum request_kind */                                                \
+	unsigned char op : 2;   /* enum request_op */                                                  \
 	signed char verb;                                                                              \
 	unsigned char flags;                                                                           \
+	signed char status; /* of the error that answers it, or 0 */                                   \
 	short detail;                                                                                  \
+	unsigned short stream : REQUEST_STREAM_BITS; /* the codec's: which of a connection's requests */ \
 	bool close : 1;      /* close the connection after the reply */                                \
 	bool from_proxy : 1; /* /auth: the address comes from forwarded_for and the peer */            \
-	signed char status   /* of the error that answers it, or 0 */
+	bool refused : 1     /* the server's: nothing is done but to tell `status` */
 
 struct request_head {
 	REQUEST_HEAD;
 };
+
+_Static_assert(sizeof(struct request_head) == 8, "it stands in each work");
+_Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into the head");
 
 /* Whether the answer to a request of this kind needs no more than the head. */
 #define REQUEST_HEAD_KINDS                                                                         \
@@ -104,17 +120,23 @@ struct request {
 	enum request_class class;
 	enum weir_outcome outcome; /* REQUEST_REPORT */
 	bool wants_permit;         /* REQUEST_ACQUIRE: asks for one */
+	uint8_t priority;          /* 0, the highest, to WEIR_PRIORITY_LOWEST */
 	unsigned char erases;      /* REQUEST_EACH, a refund: by which of the rules' feedback, from 1 */
+	unsigned char force;       /* REQUEST_FORCE: enum weir_force */
 	const struct request_origin *origin; /* NULL: nothing is known of it */
 	struct slice limit;
-	struct slice name; /* of the rule it is about; of an item of a batch, what its sender calls it */
+	/*
+	 * Of the rule it is about; of an item of a batch, what its sender calls it. Of a whole batch and of
+	 * REQUEST_LOCAL the server sets it to the name of the user, NULL for none.
+	 */
+	struct slice name;
 	struct slice key;
 	uint64_t cost;
 	uint64_t wait_ns;    /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
 	struct slice permit; /* REQUEST_REPORT, _REFUND: as the client had it; else NULL */
 	union {
 		uint64_t latency_ms; /* REQUEST_REPORT; 0: not told */
-		uint64_t until_ns;   /* REQUEST_SHED: Unix time; 0: for good */
+		uint64_t until_ns;   /* REQUEST_SHED, _FORCE: Unix time; 0: for good */
 	};
 	double deny;         /* REQUEST_SHED */
 	const struct weir_attribute *attributes;

@@ -66,7 +66,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 	if (reader->at + 2 > data.len)
 		return RESP_MORE;
 	if (data.data[reader->at] != '\r' || data.data[reader->at + 1] != '\n')
-		return broken(command, "expected CRLF behind an argument");
+		return broken(command, "expected CRLF after an argument");
 	reader->at += 2;
 	reader->payload = false;
 	reader->left--;

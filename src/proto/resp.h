@@ -21,7 +21,7 @@
 #define RESP_ELEMENTS_MAX (1u << 20)
 #define RESP_BULK_MAX     (512u << 20)
 
-/* Where reading stands within one command. Zero at its start. */
+/* The place of the reader within one command. Zero at its start. */
 struct resp_reader {
 	size_t at;      /* bytes understood; past the end of the data inside a payload */
 	uint32_t count; /* elements announced */

@@ -4,7 +4,7 @@
 
 #include "proto/resp_session.h"
 
-/* Whose commands are spoken; clients choose their ways by it. */
+/* Weir speaks the commands of this version; clients choose their ways by it. */
 #define RESP_REDIS_VERSION "7.2.0"
 
 /* A command whose turn has come. */
@@ -12,6 +12,7 @@ struct resp_call {
 	struct resp_session *session;
 	const struct slice *args; /* its words, the name among them */
 	size_t count;
+	struct slice user; /* the name; NULL: none is known */
 	struct buffer *out;
 };
 

@@ -2,11 +2,12 @@
 #include "proto/resp_call.h"
 
 #include <limits.h>
-#include <stdio.h>
 
+#include "base/error.h"
 #include "base/number.h"
 
-static bool set_name(const struct resp_call *call, struct slice name)
+/* Whether it can be the name of a client. If not, it is answered by an error. */
+static bool check_name(const struct resp_call *call, struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++) {
 		if (name.data[i] >= '!' && name.data[i] <= '~')
@@ -20,29 +21,37 @@ static bool set_name(const struct resp_call *call, struct slice name)
 		                RESP_NAME_MAX, name.len);
 		return false;
 	}
-	memcpy(call->session->name, name.data, name.len);
-	call->session->name_len = name.len;
 	return true;
 }
 
-/* There is one user, without a password: as in a Redis that was never given one. */
-static bool check_user(const struct resp_call *call, struct slice user)
+static void set_name(const struct resp_call *call, struct slice name)
 {
-	if (slice_equal(user, SLICE("default")))
-		return true;
-	resp_write_error(call->out, "WRONGPASS",
-	                 SLICE("invalid username-password pair or user is disabled."));
-	return false;
+	memcpy(call->session->name, name.data, name.len);
+	call->session->name_len = name.len;
 }
 
-void resp_run_auth(const struct resp_call *call)
+static int add_login(struct fill *fill, struct request_login login)
 {
-	if (call->count == 2)
-		resp_call_error(call,
-		                "AUTH <password> called without any password configured for the default "
-		                "user. Are you sure your configuration is correct?");
-	else if (check_user(call, call->args[1]))
-		resp_call_ok(call);
+	struct request_origin *origin = arena_alloc(fill->arena, sizeof *origin);
+
+	if (!origin)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	origin->login = login;
+	fill->request->origin = origin;
+	fill->request->kind = REQUEST_LOGIN;
+	return 0;
+}
+
+/* AUTH [user] secret */
+int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n)
+{
+	struct request_login login = {.secret = args[n - 1]};
+
+	(void)spec;
+	if (n == 3)
+		login.user = args[1];
+	return add_login(fill, login);
 }
 
 static void write_greeting(const struct resp_call *call)
@@ -64,35 +73,64 @@ static void write_greeting(const struct resp_call *call)
 	resp_write_head(call->out, '*', 0);
 }
 
-/* HELLO [version [AUTH user password] [SETNAME name]]: all of it, or an error and nothing. */
-void resp_run_hello(const struct resp_call *call)
-{
-	uint64_t version = (uint64_t)call->session->protocol;
-	const struct slice *name = NULL;
+struct hello {
+	uint64_t version;
+	struct request_login login;
+	struct slice name; /* data NULL: not set */
+};
 
-	if (call->count > 1 && !parse_u64(call->args[1], &version)) {
+/* HELLO [version [AUTH user password] [SETNAME name]]. False: it is answered by an error. */
+static bool read_hello(const struct resp_call *call, struct hello *hello)
+{
+	hello->version = (uint64_t)call->session->protocol;
+	if (call->count > 1 && !parse_u64(call->args[1], &hello->version)) {
 		resp_call_error(call, "Protocol version is not an integer or out of range");
-		return;
+		return false;
 	}
-	if (version != 2 && version != 3) {
+	if (hello->version != 2 && hello->version != 3) {
 		resp_write_error(call->out, "NOPROTO", SLICE("unsupported protocol version"));
-		return;
+		return false;
 	}
 	for (size_t i = 2; i < call->count; i++) {
 		if (slice_equal_nocase(call->args[i], SLICE("AUTH")) && i + 2 < call->count) {
-			if (!check_user(call, call->args[i + 1]))
-				return;
+			hello->login = (struct request_login){call->args[i + 1], call->args[i + 2]};
 			i += 2;
 		} else if (slice_equal_nocase(call->args[i], SLICE("SETNAME")) && i + 1 < call->count) {
-			name = &call->args[++i];
+			hello->name = call->args[++i];
 		} else {
 			resp_call_error(call, "Syntax error in HELLO option '%.*s'", FILL_QUOTE(call->args[i]));
-			return;
+			return false;
 		}
 	}
-	if (name && !set_name(call, *name))
+	return !hello->name.data || check_name(call, hello->name);
+}
+
+/* With a login that is free of other errors it is one: all of HELLO is done, or nothing. */
+int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                    size_t n)
+{
+	struct resp_session any = {.protocol = 2};
+	struct buffer error = {0};
+	struct hello hello = {0};
+	bool valid = read_hello(&(struct resp_call){&any, args, n, {0}, &error}, &hello);
+	int status = resp_keep_words(fill, args, n);
+
+	(void)spec;
+	buffer_free(&error);
+	if (status != 0 || !valid || !hello.login.secret.data)
+		return status;
+	return add_login(fill, hello.login);
+}
+
+void resp_run_hello(const struct resp_call *call)
+{
+	struct hello hello = {0};
+
+	if (!read_hello(call, &hello))
 		return;
-	call->session->protocol = (int)version;
+	if (hello.name.data)
+		set_name(call, hello.name);
+	call->session->protocol = (int)hello.version;
 	write_greeting(call);
 }
 
@@ -119,8 +157,10 @@ void resp_run_reset(const struct resp_call *call)
 
 static void client_setname(const struct resp_call *call)
 {
-	if (set_name(call, call->args[2]))
-		resp_call_ok(call);
+	if (!check_name(call, call->args[2]))
+		return;
+	set_name(call, call->args[2]);
+	resp_call_ok(call);
 }
 
 static void client_getname(const struct resp_call *call)
@@ -139,12 +179,13 @@ static void client_id(const struct resp_call *call)
 static void client_info(const struct resp_call *call)
 {
 	const struct resp_session *session = call->session;
-	char text[RESP_NAME_MAX + 96];
-	int len = snprintf(text, sizeof text, "id=%llu name=%.*s db=0 user=default resp=%d\n",
-	                   (unsigned long long)session->id, (int)session->name_len, session->name,
-	                   session->protocol);
+	struct buffer text = {0};
 
-	resp_call_verbatim(call, (struct slice){text, (size_t)len});
+	buffer_printf(&text, "id=%llu name=%.*s db=0 user=%.*s resp=%d\n",
+	              (unsigned long long)session->id, (int)session->name_len, session->name,
+	              (int)call->user.len, call->user.data, session->protocol);
+	resp_call_verbatim(call, (struct slice){text.data, text.len});
+	buffer_free(&text);
 }
 
 /*
@@ -200,7 +241,7 @@ static bool read_tracking(const struct resp_call *call, unsigned *flags)
 	return true;
 }
 
-/* Which of the options contradict each other, or those of before; NULL: none. */
+/* Names options that contradict each other or the earlier ones; NULL: none do. */
 static const char *tracking_conflict(unsigned before, unsigned flags)
 {
 	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))

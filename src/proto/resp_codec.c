@@ -26,15 +26,16 @@ static const struct {
     {SLICE("PERMIT"), ON(ACQUIRE), 1, ask_permit},
     {SLICE("PERMIT"), ON(REFUND), 2, fill_permit},
     {SLICE("WAIT"), ON(ACQUIRE), 2, fill_wait},
+    {SLICE("PRIORITY"), ON(ACQUIRE), 2, fill_priority},
 };
 
 static const char *const option_list[] = {
-    [REQUEST_ACQUIRE] = "COST n, WAIT ms or PERMIT",
+    [REQUEST_ACQUIRE] = "COST n, WAIT ms, PRIORITY n or PERMIT",
     [REQUEST_PEEK] = "COST n",
     [REQUEST_REFUND] = "COST n or PERMIT p",
 };
 
-/* Of the first of `n` words. Sets how many it takes. */
+/* Reads the option at the first of `n` words. Sets the number of words that it takes. */
 static int read_option(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                        size_t n, size_t *words)
 {
@@ -46,7 +47,7 @@ static int read_option(struct fill *fill, const struct resp_spec *spec, const st
 		return options[i].set(fill, args[*words - 1]);
 	}
 	return error_set(&fill->error, WEIR_ESYNTAX,
-	                 "syntax error: expected %s behind the key of %s, found '%.*s'",
+	                 "syntax error: expected %s after the key of %s, found '%.*s'",
 	                 option_list[spec->op], spec->name.data, FILL_QUOTE(args[0]));
 }
 
@@ -84,7 +85,7 @@ static int read_check(struct fill *fill, const struct resp_spec *spec, const str
 
 	if (n % 2 == 0)
 		return error_set(&fill->error, WEIR_ESYNTAX,
-		                 "expected pairs of attribute and value behind %s, found %zu words",
+		                 "expected pairs of attribute and value after %s, found %zu words",
 		                 spec->name.data, n - 1);
 	status = fill_attribute_room(fill, n / 2);
 	for (size_t i = 1; status == 0 && i < n; i += 2)
@@ -175,9 +176,9 @@ static const struct resp_spec specs[] = {
     KEY("PTTL", ASK, PEEK, pttl),
 #undef KEY
 #undef KEYS
-#define RUN(text, least, most, reply, ...)                                                         \
+#define RUN(text, least, most, what, reply, ...)                                                         \
 	{                                                                                              \
-		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
+		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_##what,                    \
 		.run = resp_run_##reply, __VA_ARGS__                                                       \
 	}
 #define TAKE(text, least, most, how)                                                               \
@@ -185,22 +186,22 @@ static const struct resp_spec specs[] = {
 		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
 		.take = resp_take_##how,                                                                   \
 	}
-    RUN("PING", 1, 2, ping),
+    RUN("PING", 1, 2, LOCAL, ping),
     TAKE("MULTI", 1, 1, multi),
     TAKE("EXEC", 1, 1, exec),
     TAKE("DISCARD", 1, 1, discard),
     TAKE("WATCH", 2, RESP_ARGS_ANY, watch),
-    RUN("UNWATCH", 1, 1, ok),
-    RUN("ECHO", 2, 2, echo),
-    RUN("HELLO", 1, RESP_ARGS_ANY, hello),
-    RUN("AUTH", 2, 3, auth),
-    RUN("SELECT", 2, 2, select),
-    RUN("CLIENT", 2, RESP_ARGS_ANY, client),
-    RUN("ACL", 2, RESP_ARGS_ANY, acl),
-    RUN("COMMAND", 1, RESP_ARGS_ANY, command, .take = resp_take_alone),
-    RUN("INFO", 1, RESP_ARGS_ANY, info),
-    RUN("CONFIG", 2, RESP_ARGS_ANY, config),
-    RUN("RESET", 1, 1, reset, .take = resp_take_reset),
+    RUN("UNWATCH", 1, 1, LOCAL, ok),
+    RUN("ECHO", 2, 2, LOCAL, echo),
+    RUN("HELLO", 1, RESP_ARGS_ANY, LOCAL, hello, .read = resp_read_hello),
+    RUN("AUTH", 2, 3, LOGIN, ok, .read = resp_read_auth, .take = resp_take_alone),
+    RUN("SELECT", 2, 2, LOCAL, select),
+    RUN("CLIENT", 2, RESP_ARGS_ANY, LOCAL, client),
+    RUN("ACL", 2, RESP_ARGS_ANY, LOCAL, acl),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command, .take = resp_take_alone),
+    RUN("INFO", 1, RESP_ARGS_ANY, LOCAL, info),
+    RUN("CONFIG", 2, RESP_ARGS_ANY, LOCAL, config),
+    RUN("RESET", 1, 1, LOGIN, reset, .take = resp_take_reset),
     TAKE("QUIT", 1, RESP_ARGS_ANY, quit),
 #undef RUN
 #undef TAKE
@@ -237,6 +238,18 @@ static size_t reply_size(const struct resp_spec *spec, const struct slice *args,
 	return size;
 }
 
+int resp_keep_words(struct fill *fill, const struct slice *args, size_t n)
+{
+	struct slice *copy = arena_array(fill->arena, n, sizeof *copy);
+
+	if (!copy)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	memcpy(copy, args, n * sizeof *copy);
+	fill->request->args = copy;
+	fill->request->arg_count = n;
+	return 0;
+}
+
 /* NULL, and an error: there is no such command, or not with so many words. */
 static const struct resp_spec *find_spec(struct fill *fill, const struct slice *args, size_t n)
 {
@@ -266,18 +279,10 @@ static void set_spec(struct fill *fill, const struct resp_spec *spec)
 static int read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                         size_t n)
 {
-	struct slice *copy;
-
 	if (spec->read)
 		return spec->read(fill, spec, args, n);
-	copy = arena_array(fill->arena, n, sizeof *copy);
-	if (!copy)
-		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	memcpy(copy, args, n * sizeof *copy);
-	fill->request->args = copy;
-	fill->request->arg_count = n;
 	fill->request->reply_size = reply_size(spec, args, n);
-	return 0;
+	return resp_keep_words(fill, args, n);
 }
 
 /* To be answered by fill->error. */
@@ -301,6 +306,11 @@ void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
 		set_spec(fill, spec);
 	if (!spec || read_command(fill, spec, args, n) != 0)
 		refuse(fill);
+	/* A password takes its time, and the commands behind it would have to wait. */
+	if (fill->request->kind == REQUEST_LOGIN) {
+		error_set(&fill->error, WEIR_EUNSUPPORTED, "a login inside MULTI is not allowed");
+		refuse(fill);
+	}
 }
 
 /* One that came just now: it is queued, or done. */
@@ -372,13 +382,19 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	return parse_slow(session, data, consumed, arena, request);
 }
 
-static void write_status(const struct reply *reply, struct buffer *out)
+static void write_status(const struct request *request, const struct reply *reply,
+                         struct buffer *out)
 {
-	resp_write_error(out, reply->status == WEIR_EPERM ? "NOPERM" : "ERR",
+	const char *code = reply->status == WEIR_EPERM             ? "NOPERM"
+	                   : reply->status != WEIR_EAUTH           ? "ERR"
+	                   : request->kind == REQUEST_LOGIN ? "WRONGPASS"
+	                                                    : "NOAUTH";
+
+	resp_write_error(out, code,
 	                 slice_of(reply->message ? reply->message : weir_strerror(reply->status)));
 }
 
-/* Of how many keys there is, or was, something to say. */
+/* Writes the number of keys that have, or had, a state. */
 static void write_known(const struct request *request, const struct reply *answer,
                         struct buffer *out)
 {
@@ -386,7 +402,7 @@ static void write_known(const struct request *request, const struct reply *answe
 
 	for (size_t i = 0; i < request->item_count; i++) {
 		if (answer->items[i].status != 0) {
-			write_status(&answer->items[i], out);
+			write_status(&request->items[i], &answer->items[i], out);
 			return;
 		}
 		known += answer->items[i].known;
@@ -394,8 +410,8 @@ static void write_known(const struct request *request, const struct reply *answe
 	resp_write_integer(out, known);
 }
 
-static void reply(void *state, const struct request *request, const struct reply *answer,
-                  struct buffer *out);
+static void reply_to(void *state, const struct request *request, const struct reply *answer,
+                     struct slice user, struct buffer *out);
 
 /* An EXEC's. */
 static void reply_all(void *state, const struct request *request, const struct reply *answer,
@@ -403,11 +419,11 @@ static void reply_all(void *state, const struct request *request, const struct r
 {
 	resp_write_head(out, '*', request->item_count);
 	for (size_t i = 0; i < request->item_count; i++)
-		reply(state, &request->items[i], &answer->items[i], out);
+		reply_to(state, &request->items[i], &answer->items[i], request->name, out);
 }
 
-static void reply(void *state, const struct request *request, const struct reply *answer,
-                  struct buffer *out)
+static void reply_to(void *state, const struct request *request, const struct reply *answer,
+                     struct slice user, struct buffer *out)
 {
 	const struct resp_spec *spec;
 
@@ -419,17 +435,23 @@ static void reply(void *state, const struct request *request, const struct reply
 		return;
 	}
 	spec = &specs[request->verb];
-	if (spec->run)
-		spec->run(&(struct resp_call){state, request->args, request->arg_count, out});
-	else if (answer->status != 0 &&
-	         !(request->kind == REQUEST_ADHOC && adhoc_is_decided(answer)))
-		write_status(answer, out);
+	if (answer->status != 0 && request->kind != REQUEST_LOCAL &&
+	    !(request->kind == REQUEST_ADHOC && adhoc_is_decided(answer)))
+		write_status(request, answer, out);
+	else if (spec->run)
+		spec->run(&(struct resp_call){state, request->args, request->arg_count, user, out});
 	else if (spec->write)
 		spec->write(answer, out);
 	else if (spec->keys)
 		write_known(request, answer, out);
 	else
 		reply_all(state, request, answer, out);
+}
+
+static void reply(void *state, const struct request *request, const struct reply *answer,
+                  struct buffer *out)
+{
+	reply_to(state, request, answer, request->name, out);
 }
 
 static void open_session(void *state, const struct codec_limits *limits, uint64_t id)

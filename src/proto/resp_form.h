@@ -1,5 +1,5 @@
 /*
- * resp_form.h: a command that is the one before it, but for its key.
+ * resp_form.h: a command that differs from the one before it only in its key.
  *
  * Most clients send one command with one set of parameters, and only the key
  * changes. RESP says how long each part is, so bytes that are the same before

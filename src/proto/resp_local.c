@@ -90,7 +90,7 @@ static void command_list(const struct resp_call *call)
 		write_lower(call->out, specs[i].name);
 }
 
-/* Of no command: redis-cli then completes by the names that COMMAND gave. */
+/* Documents no command: redis-cli then completes by the names that COMMAND gave. */
 static void command_docs(const struct resp_call *call)
 {
 	resp_call_map(call, 0);
@@ -168,10 +168,12 @@ void resp_run_config(const struct resp_call *call)
 	RESP_CALL_SUBCOMMAND(table);
 }
 
-/* There is one user, as in a Redis that was never given another. */
 static void acl_whoami(const struct resp_call *call)
 {
-	resp_write_bulk(call->out, SLICE("default"));
+	if (call->user.data)
+		resp_write_bulk(call->out, call->user);
+	else
+		resp_write_error(call->out, "NOAUTH", SLICE("Authentication required."));
 }
 
 void resp_run_acl(const struct resp_call *call)

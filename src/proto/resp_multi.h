@@ -20,9 +20,9 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
                    const struct slice *args, size_t n);
 /** How many requests EXEC would decide. */
 size_t resp_multi_requests(const struct resp_session *session);
-/** Where a transaction is open: EXEC will refuse it. */
+/** If a transaction is open, EXEC will refuse it. */
 void resp_multi_break(struct resp_session *session);
-/** Where a transaction is open: forgets it. */
+/** Forgets an open transaction, if any. */
 void resp_multi_end(struct resp_session *session);
 
 /* The commands that act at once, even in a transaction. */
@@ -32,7 +32,7 @@ void resp_take_discard(struct resp_session *session, struct fill *fill);
 void resp_take_watch(struct resp_session *session, struct fill *fill);
 void resp_take_reset(struct resp_session *session, struct fill *fill);
 void resp_take_quit(struct resp_session *session, struct fill *fill);
-/** Of what has a large reply: refused in a transaction. */
+/** Takes a command with a large reply: a transaction refuses it. */
 void resp_take_alone(struct resp_session *session, struct fill *fill);
 
 #endif

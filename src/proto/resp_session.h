@@ -74,6 +74,13 @@ const struct resp_spec *resp_spec_find(struct slice name);
 /** Makes fill->request of one command's words, or of the error in them. */
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
 
+/** Keeps the words for the reply, which `run` gives. 0 or ENOMEM. */
+int resp_keep_words(struct fill *fill, const struct slice *args, size_t n);
+
+int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n);
+int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                    size_t n);
 int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n);
 int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
@@ -92,7 +99,6 @@ void resp_run_echo(const struct resp_call *call);
 void resp_run_ok(const struct resp_call *call);
 void resp_run_acl(const struct resp_call *call);
 void resp_run_hello(const struct resp_call *call);
-void resp_run_auth(const struct resp_call *call);
 void resp_run_select(const struct resp_call *call);
 void resp_run_client(const struct resp_call *call);
 void resp_run_command(const struct resp_call *call);

@@ -1,6 +1,46 @@
 /* attribute.c: names of attributes. */
+#include "base/near.h"
 #include "readers/read.h"
 #include "rules/attribute.h"
+
+/* Every request at /auth has these, and so does every request that a proxy asks about. */
+static const char *const common[] = {"method", "host", "path", "ip"};
+
+/* A name that somebody may have meant, or that says it is right (then *known). */
+static const char *look_for(const struct weir_config *config, const char *name, bool *known)
+{
+	size_t count = sizeof common / sizeof *common;
+	const char *near = NULL;
+
+	*known = false;
+	for (size_t i = 0; i < count + config->attribute_count && !*known; i++) {
+		const char *other = i < count ? common[i] : config->attributes[i - count];
+
+		*known = strcmp(name, other) == 0;
+		if (!near && near_is(slice_of(name), slice_of(other)))
+			near = other;
+	}
+	return near;
+}
+
+static int doubt(struct reader *reader, const yaml_node_t *node, const char *name)
+{
+	const struct weir_config *config = reader->config;
+	struct carried carried;
+	bool known;
+	const char *near = look_for(config, name, &known);
+
+	if (known || carried_parse(name, &carried))
+		return WEIR_OK;
+	if (near)
+		return node_warning(reader, node, "expected an attribute that callers send, found %s",
+		                    node_found_near(node, near).text);
+	if (config->attribute_count > 0)
+		return node_warning(reader, node,
+		                    "expected method, host, path, ip or one of `attributes`, found %s",
+		                    node_found(node).text);
+	return WEIR_OK;
+}
 
 int read_attribute(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                    void *element)
@@ -14,5 +54,7 @@ int read_attribute(struct reader *reader, struct node_name *name, const yaml_nod
 		status = attribute_use(reader->config, *out, &error);
 	if (error.status == WEIR_ENOMEM)
 		return node_no_memory(reader);
-	return error.status ? node_error(reader, node, "%s", error.message) : status;
+	if (error.status)
+		return node_error(reader, node, "%s", error.message);
+	return status ?: doubt(reader, node, *out);
 }

@@ -110,7 +110,7 @@ static bool read_text(struct compact *compact, struct buffer *text)
 		}
 	}
 	if (compact->rest.len == 0)
-		return fail(compact, "a quote behind the text");
+		return fail(compact, "a quote after the text");
 	skip(compact, 1);
 	return true;
 }
@@ -236,7 +236,7 @@ static bool copy_name(struct compact *compact, struct names *names, bool *wanted
 		size_t len = compact->out.len - begin;
 
 		if (names->count == COMPACT_FIELDS_MAX)
-			good = fail(compact, "fewer fields of an object");
+			good = fail(compact, "fewer fields in an object");
 		else if (name.len > COMPACT_NAME_MAX)
 			good = fail(compact, "a shorter name of a field");
 		else if (!is_new(compact, names, begin, len))
@@ -250,7 +250,7 @@ static bool copy_name(struct compact *compact, struct names *names, bool *wanted
 	}
 	*wanted = compact->depth == 1 && slice_equal(name, compact->wanted);
 	buffer_free(&raw);
-	return good && (copy(compact, ':') || fail(compact, "a colon behind the name of a field"));
+	return good && (copy(compact, ':') || fail(compact, "a colon after the name of a field"));
 }
 
 static bool copy_fields(struct compact *compact)
@@ -288,7 +288,7 @@ static bool copy_value(struct compact *compact)
 	if (c != '{' && c != '[')
 		return copy_scalar(compact);
 	if (compact->depth == COMPACT_DEPTH_MAX)
-		return fail(compact, "fewer objects and lists in each other");
+		return fail(compact, "objects and lists nested less deep");
 	compact->depth++;
 	read = c == '{' ? copy_fields(compact) : copy_items(compact);
 	compact->depth--;

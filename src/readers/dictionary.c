@@ -25,26 +25,6 @@ static void tell(void *context, const struct weir_error *error)
 		remarks->no_memory = true;
 }
 
-/* Beside the file that names it, or in the working directory. NULL: no memory. */
-static const char *path_of(struct weir_config *config, const char *directory, struct slice name)
-{
-	bool is_beside = directory && directory[0] != '\0' && name.data[0] != '/';
-	size_t before = is_beside ? strlen(directory) + 1 : 0;
-	char *path = arena_alloc(&config->arena, before + name.len + 1);
-
-	if (!path)
-		return NULL;
-	if (is_beside) {
-		memcpy(path, directory, before - 1);
-		path[before - 1] = '/';
-	}
-	memcpy(path + before, name.data, name.len);
-	path[before + name.len] = '\0';
-	if (is_beside && access(path, F_OK) != 0 && access(path + before, F_OK) == 0)
-		path += before;
-	return path;
-}
-
 /* NULL: it was not opened yet. */
 static const struct rules_dictionary *find(const struct weir_config *config, const char *path)
 {
@@ -55,7 +35,7 @@ static const struct rules_dictionary *find(const struct weir_config *config, con
 	return item;
 }
 
-/* What is said of a file as a whole. */
+/* Adds the remarks about the file as a whole. */
 static void tell_of_all(struct remarks *remarks)
 {
 	const struct rules_dictionary *item = find(remarks->config, remarks->path);
@@ -63,12 +43,12 @@ static void tell_of_all(struct remarks *remarks)
 
 	if (remarks->wrong > SOURCE_WRONG_LINES_MAX)
 		status = remark_add(remarks->config, REMARK_ERROR(remarks->path, 0, 0),
-		                    "expected fewer lines that are wrong, found %zu more",
+		                    "expected fewer wrong lines, found %zu more",
 		                    remarks->wrong - SOURCE_WRONG_LINES_MAX);
 	else if (item && item->dictionary && item->count == 0)
 		status = remark_add(remarks->config, REMARK_WARNING(remarks->path, 0, 0),
-		                    "expected words or addresses, one to a line, found none: no value is "
-		                    "in this dictionary");
+		                    "expected a word or an address on each line, found none: this "
+		                    "dictionary matches no value");
 	remarks->no_memory |= status != WEIR_OK;
 }
 
@@ -89,7 +69,7 @@ static int cannot_read(struct slice name, const struct weir_error *why, size_t w
 int read_dictionary_file(struct weir_config *config, const char *directory, struct slice name,
                          const struct dictionary **out, struct weir_error *error)
 {
-	struct remarks remarks = {.config = config, .path = path_of(config, directory, name)};
+	struct remarks remarks = {.config = config, .path = source_path(config, directory, name)};
 	const struct dictionary_teller teller = {tell, &remarks};
 	struct weir_error why = {0};
 	int status = WEIR_ENOMEM;

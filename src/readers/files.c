@@ -41,7 +41,7 @@ static int read_source(struct weir_config *config, const struct source *source)
 		status = koala_read(config, source);
 	else
 		status = yaml_read(config, source, &error);
-	if (status != WEIR_OK && status != WEIR_ENOMEM &&
+	if (status != WEIR_OK && status != WEIR_ENOMEM && *error.message &&
 	    remark_add(config, REMARK_ERROR(source->file, error.line, error.column), "%s",
 	               error.message) != WEIR_OK)
 		return WEIR_ENOMEM;
@@ -74,7 +74,7 @@ static int read_path(struct weir_config *config, const char *path)
 	return status;
 }
 
-/* What our own file says of rules, until theirs are behind those of files before it. */
+/* The rules of the YAML file, kept until the rules of the files before it are in place. */
 struct own {
 	const char *path; /* NULL: there is none */
 	const struct rules_rule *rules;
@@ -93,8 +93,7 @@ static int second_file(struct weir_config *config, const char *path)
 	if (!copy)
 		return WEIR_ENOMEM;
 	return remark_add(config, REMARK_ERROR(copy, 0, 0),
-	                  "expected one file of ours at most, found another one beside %s",
-	                  config->file)
+	                  "expected at most one YAML file, found another beside %s", config->file)
 	           ?: WEIR_EINVAL;
 }
 

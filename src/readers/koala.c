@@ -258,7 +258,7 @@ static void read_line(struct koala *koala, struct slice line, enum section secti
 	}
 }
 
-/* Where `line` has a byte that no text has: no UTF-8, or a control character. NULL: nowhere. */
+/* Finds the first byte of `line` that is no UTF-8 or a control character. NULL: there is none. */
 static const char *find_strange(struct slice line)
 {
 	const char *p = line.data, *end = p + line.len;
@@ -327,7 +327,7 @@ const struct koala_result *koala_result(const struct koala *koala, uint64_t numb
 	return NULL;
 }
 
-/* What a browse answers that no rule denies. */
+/* Takes the results that answer a browse which no rule denies. */
 static void take_results(struct koala *koala)
 {
 	const char **const fields[] = {&koala->config->koala.unmatched,
@@ -379,7 +379,7 @@ static void warn_of_unused(struct koala *koala)
 	for (size_t i = 0; i < count; i++)
 		if (!all[i].is_used && !koala->lost_conditions &&
 		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
-		               "expected a rule that asks the dictionary %s, found none",
+		               "expected a rule that uses the dictionary %s, found none",
 		               phrase_quote(all[i].name).text) != WEIR_OK)
 			koala->no_memory = true;
 }

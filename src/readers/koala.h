@@ -31,7 +31,7 @@ struct koala_rule {
 	unsigned result_line, result_column;
 };
 
-/* What an answer says: JSON, cut where a rule puts its code. */
+/* The JSON of an answer, cut at the place where a rule puts its code. */
 struct koala_result {
 	uint64_t number;
 	const char *whole;       /* as it is */
@@ -46,7 +46,7 @@ struct koala {
 	unsigned rules_line, result_line;           /* where these sections begin; 0: nowhere yet */
 	struct buffer dictionaries, rules, results; /* arrays of these structs */
 	bool no_memory;
-	/* Of what could not be read nothing is said that follows from its absence. */
+	/* If a part can't be read, no remark says that it is missing. */
 	bool has_strays;      /* lines before the first section */
 	bool has_rules;       /* lines of that section */
 	bool lost_conditions; /* of a rule */
@@ -88,7 +88,7 @@ char *koala_copy(struct koala *koala, struct slice text);
 /** Whether there is nothing more on a line, or a comment. */
 bool koala_ends(struct slice rest);
 
-/** Of that name or number, or NULL. */
+/** The one with that name or number, or NULL. */
 struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name);
 const struct koala_result *koala_result(const struct koala *koala, uint64_t number);
 

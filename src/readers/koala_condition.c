@@ -141,9 +141,10 @@ static const char *read_name(struct koala *koala, struct slice name)
 		return NULL;
 	}
 	if (*name.data == '_')
-		koala_warning(koala, name.data,
-		              "expected a parameter without _ in front, found %s: no condition sees it",
-		              phrase_quote(name).text);
+		koala_warning(
+		    koala, name.data,
+		    "expected a parameter that does not begin with _, found %s: no condition can match it",
+		    phrase_quote(name).text);
 	copy = koala_copy(koala, name);
 	if (copy && attribute_use(koala->config, copy, &error) != WEIR_OK)
 		koala_error(koala, name.data, "%s", error.message);
@@ -182,7 +183,9 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Of the attributes of conditions, each once and in alphabetical order, without the combined. */
+/*
+ * The key has each attribute of the conditions once, in alphabetical order, except combined ones.
+ */
 static void make_key(struct koala *koala, struct rules_rule *rule, const bool *combined)
 {
 	const char **key = arena_array(&koala->config->arena, rule->condition_count, sizeof *key);

@@ -198,7 +198,7 @@ static const struct {
 } doubts[] = {
     {begins_with_operator, "one operator"},
     {is_form_with_blanks, "a range without blanks"},
-    {has_half_a_mark, "{~} behind the last value of a condition, or nowhere"},
+    {has_half_a_mark, "{~} after the last value of a condition, or nowhere"},
     {is_star, "+ for any value"},
     {is_quoted, "a value without quotes"},
     {has_a_condition, "a semicolon before the next condition"},
@@ -220,9 +220,9 @@ bool koala_doubt(struct koala *koala, struct slice text, bool is_first,
 	if (found && doubt.meant.len > 0)
 		meant = phrase_quote((struct slice){doubt.meant.data, doubt.meant.len});
 	if (found)
-		koala_warning(koala, text.data, "expected %s, found %s, which is taken as text%s%s%s",
-		              doubts[i - 1].expected, phrase_quote(text).text, meant.len ? ": was " : "",
-		              meant.text, meant.len ? " meant?" : "");
+		koala_warning(koala, text.data, "expected %s, found %s, which Weir reads as text%s%s%s",
+		              doubts[i - 1].expected, phrase_quote(text).text,
+		              meant.len ? ": did you mean " : "", meant.text, meant.len ? "?" : "");
 	koala->no_memory |= doubt.meant.failed;
 	buffer_free(&doubt.meant);
 	return found;

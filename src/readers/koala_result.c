@@ -13,7 +13,7 @@ static bool may_have(struct slice name)
 	return !reserved_field(name);
 }
 
-/* What was wrong. */
+/* Reports the error. */
 static void say(struct koala *koala, const struct compact *compact)
 {
 	if (compact->out.failed)
@@ -85,7 +85,7 @@ void koala_read_result(struct koala *koala, struct slice text)
 		           sizeof(struct koala_result));
 	} else {
 		if (!koala_ends(compact.rest))
-			koala_expected(koala, slice_trim(compact.rest), "the end of the line behind a result");
+			koala_expected(koala, slice_trim(compact.rest), "the end of the line after a result");
 		take(koala, number, &compact);
 	}
 	buffer_free(&compact.out);

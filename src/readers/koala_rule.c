@@ -96,12 +96,13 @@ static bool optional(struct koala *koala, struct reading *rule, enum number numb
 static void idle(struct koala *koala, struct reading *rule, enum number number)
 {
 	if (optional(koala, rule, number, UINT64_MAX) && rule->text[number].data)
-		koala_warning(koala, rule->text[number].data,
-		              "expected no %s in the thresholds of this method, found it: it says nothing",
-		              numbers[number].name);
+		koala_warning(
+		    koala, rule->text[number].data,
+		    "expected no %s in the thresholds of this method, found it: the method ignores it",
+		    numbers[number].name);
 }
 
-/* What the algorithm itself says of options that are in their ranges. */
+/* Asks the algorithm about options that are in their ranges. */
 static bool check_limit(struct koala *koala, const struct reading *rule,
                         const struct weir_limit_options *options)
 {
@@ -229,7 +230,7 @@ static bool cut_parts(struct koala *koala, struct slice text, struct reading *ru
 	}
 	if (koala_ends(text))
 		return true;
-	koala_expected(koala, slice_trim(text), "the end of the line behind the four parts of a rule");
+	koala_expected(koala, slice_trim(text), "the end of the line after the four parts of a rule");
 	return false;
 }
 

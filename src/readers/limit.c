@@ -6,13 +6,14 @@
 #include "rules/rate.h"
 #include "rules/show.h"
 
-/* Of later versions: known, so that nobody looks for a typing error. */
-static const char *const later_algorithms[] = {
-    "throttle", "adaptive",
-};
-
 /* Kinds of limits, as keys tell them apart. */
 enum { NO_STATES = 1, WITH_STATES = 2, IN_CHUNKS = 4 };
+
+/* "5/s" for 5/sec and its like, or NULL. */
+static const char *meant_rate(const yaml_node_t *value, char text[RATE_TEXT_MAX])
+{
+	return value->type == YAML_SCALAR_NODE && rate_meant(node_slice(value), text) ? text : NULL;
+}
 
 static int read_parameter(struct reader *reader, const struct algo_parameter *parameter,
                           const yaml_node_t *value, struct weir_limit_options *options)
@@ -20,6 +21,7 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 	struct node_key key = {.name = parameter->name, .words = parameter->words,
 	                       .min = parameter->min, .max = parameter->max};
 	void *field = parameter_place(parameter, options);
+	char text[RATE_TEXT_MAX];
 	uint64_t number;
 	int status;
 
@@ -28,8 +30,10 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 	case ALGO_CALENDAR_RATE:
 		if (value->type == YAML_SCALAR_NODE && rate_parse(node_slice(value), field))
 			return WEIR_OK;
-		return node_expected(reader, value,
-		                     "a rate of whole numbers from 1 such as 5/s, 10/100ms or 100/month");
+		return node_error(reader, value,
+		                  "expected a rate of whole numbers from 1 with a unit of " RATE_UNITS
+		                  ", such as 5/s, 10/100ms or 100/month, found %s",
+		                  node_found_near(value, meant_rate(value, text)).text);
 	case ALGO_DECIMAL:
 		return node_decimal(reader, &key, value, field);
 	case ALGO_WORD:
@@ -58,20 +62,9 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 {
 	const struct node_key key = {"algorithm", .words = algorithm_words()};
 	const yaml_node_t *value = node_find(reader, limit, key.name);
-	struct phrase known = {0};
 
 	if (!value)
 		return node_error(reader, limit, "expected algorithm in a limit, found none");
-	for (size_t i = 0; i < sizeof later_algorithms / sizeof *later_algorithms; i++) {
-		if (value->type != YAML_SCALAR_NODE ||
-		    !slice_equal(node_slice(value), slice_of(later_algorithms[i])))
-			continue;
-		for (const struct word *word = key.words; word->name; word++)
-			phrase_add(&known, slice_of(word->name));
-		return node_error(reader, value,
-		                  "expected algorithm to be one of %s, found \"%s\", which is not "
-		                  "supported yet", known.text, later_algorithms[i]);
-	}
 	return node_word(reader, &key, value, &options->algorithm);
 }
 
@@ -161,10 +154,11 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	if (algorithm->judges && !limit->options.health)
 		return node_no_memory(reader);
 	status = node_mapping(reader, node, &keys.table, store_variant(algorithm), limit, keys.values);
-	for (size_t i = 0; algorithm->parameters[i].name && status == WEIR_OK; i++)
+	for (size_t i = 0; algorithm->parameters[i].name && status != WEIR_ENOMEM; i++)
 		if (keys.values[i + 1])
-			status = read_parameter(reader, &algorithm->parameters[i], keys.values[i + 1],
-			                        &limit->options);
+			status = node_both(reader, status,
+			                   read_parameter(reader, &algorithm->parameters[i],
+			                                  keys.values[i + 1], &limit->options));
 	return status == WEIR_OK ? check_limit(reader, &limit->options, node, &keys) : status;
 }
 
@@ -178,7 +172,8 @@ static int read_limit(struct reader *reader, struct node_name *name, const yaml_
 	limit->line = (unsigned)name->node->start_mark.line + 1;
 	limit->column = (unsigned)name->node->start_mark.column + 1;
 	if (status == WEIR_OK && rules_reserved_name(slice_of(limit->options.name)))
-		return node_error(reader, name->node, "expected a name that is no command's, found \"%s\"",
+		return node_error(reader, name->node,
+		                  "expected a name other than a command's, found \"%s\"",
 		                  limit->options.name);
 	return status ?: node_expect(reader, node, YAML_MAPPING_NODE,
 	                             "a limit such as { algorithm: NAME, rate: 5/s }") ?:
@@ -193,12 +188,13 @@ int read_limits(struct reader *reader, const struct node_key *key, const yaml_no
 	                                         .size = sizeof(struct rules_limit),
 	                                         .read = read_limit};
 	struct node_array *array = field;
-	struct node_name *names;
+	struct node_name *names = NULL;
 	int status = node_items(reader, value, &limits, array, &names);
 
 	(void)key;
-	if (status != WEIR_OK)
-		return status;
 	reader->limits = names;
-	return node_names_sort(reader, names, array->count, "limit");
+	reader->limits_unknown = !names;
+	return names && status != WEIR_ENOMEM
+	           ? node_both(reader, status, node_names_sort(reader, names, array->count, "limit"))
+	           : status;
 }

@@ -10,7 +10,7 @@
 
 #define LITERAL "; write a backslash in front for the text itself"
 
-/* Of a mapping. A text that begins like one is hardly meant as text. */
+/* Keys of a mapping. A text that begins like a mapping is hardly meant as text. */
 enum { KEY_IN, KEY_NOT_IN, KEY_NOT, KEY_ALL };
 
 static const struct node_key keys[] = {
@@ -64,6 +64,35 @@ static int check_path(struct reader *reader, const yaml_node_t *node,
 	                    node_found(node).text);
 }
 
+/* Warns of a method that no request has. */
+static int check_method(struct reader *reader, const yaml_node_t *node,
+                        const struct rules_value *value)
+{
+	for (size_t i = 0; i < value->text.len; i++)
+		if (value->text.data[i] >= 'a' && value->text.data[i] <= 'z')
+			return node_warning(reader, node,
+			                    "expected a method in capital letters, found %s: no request at "
+			                    "/auth has it", node_found(node).text);
+	return WEIR_OK;
+}
+
+/* Warns of a network's address that goes on behind its prefix: 10.0.0.1/8. */
+static int check_prefix(struct reader *reader, const yaml_node_t *node,
+                        const struct rules_value *value)
+{
+	struct slice address = value->text, prefix = address;
+	struct ip first;
+
+	address = slice_cut(&prefix, '/');
+	if (address.len == value->text.len || !ip_parse(address, &first) ||
+	    memcmp(&first, &value->range.first, sizeof first) == 0)
+		return WEIR_OK;
+	return node_warning(
+	    reader, node,
+	    "expected the first address of a network, found %s: only its first %.*s bits count",
+	    node_found(node).text, (int)prefix.len, prefix.data);
+}
+
 /* A number behind > or <. */
 static int read_bound(struct reader *reader, const yaml_node_t *node, struct rules_value *out)
 {
@@ -73,7 +102,7 @@ static int read_bound(struct reader *reader, const yaml_node_t *node, struct rul
 
 	if (read)
 		return WEIR_OK;
-	return node_error(reader, node, "expected a whole number of 64 bits behind %c, found %s" LITERAL,
+	return node_error(reader, node, "expected a whole number of 64 bits after %c, found %s" LITERAL,
 	                  out->text.data[0], node_found(node).text);
 }
 
@@ -98,6 +127,13 @@ static int read_plain(struct reader *reader, bool is_path, const yaml_node_t *no
 	return is_path ? check_path(reader, node, out) : WEIR_OK;
 }
 
+static int check_text(struct reader *reader, const char *attribute, const yaml_node_t *node,
+                      struct rules_value *out)
+{
+	return read_plain(reader, strcmp(attribute, "path") == 0, node, out) ?:
+	       strcmp(attribute, "method") == 0 ? check_method(reader, node, out) : WEIR_OK;
+}
+
 static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
                      struct rules_value *out)
 {
@@ -118,8 +154,9 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 		                  node_found(node).text);
 	if (is_ip && (form == FORM_TEXT || out->test == RULES_NUMBERS))
 		return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
-	return form == FORM_READ ? WEIR_OK
-	                          : read_plain(reader, strcmp(attribute, "path") == 0, node, out);
+	if (form == FORM_READ)
+		return out->test == RULES_IP_RANGE ? check_prefix(reader, node, out) : WEIR_OK;
+	return check_text(reader, attribute, node, out);
 }
 
 /* "!*" is a form of its own, which negates nothing. */
@@ -140,7 +177,7 @@ static int read_value(struct reader *reader, const char *attribute, const yaml_n
 	if (!copy)
 		return node_no_memory(reader);
 	if (negations > 0 && (text.len == 0 || text.data[0] == '!'))
-		return node_expected(reader, node, "a value behind !");
+		return node_expected(reader, node, "a value after !");
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, text.len}};
 	if (text.len > 0 && text.data[0] == '\\') {
 		out->text = (struct slice){copy + 1, text.len - 1};
@@ -166,7 +203,7 @@ static int read_dictionary(struct reader *reader, const yaml_node_t *node, struc
 	return status == WEIR_OK ? status : node_error(reader, node, "%s", why.message);
 }
 
-/* What the values of a condition are, and what stands before each. */
+/* The kinds of values of a condition, by the sign before each. */
 enum values { VALUES_PLAIN, VALUES_NEGATED, VALUES_IN_NOT, VALUES_FILES };
 
 static int read_item(struct reader *reader, const char *attribute, const yaml_node_t *node,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/near.h"
 #include "base/number.h"
 #include "rules/rate.h"
 #include "rules/remark.h"
@@ -20,6 +21,15 @@ struct phrase node_found(const yaml_node_t *node)
 	phrase_add(&found, node->type == YAML_MAPPING_NODE    ? SLICE("a mapping")
 	                   : node->type == YAML_SEQUENCE_NODE ? SLICE("a list")
 	                                                      : SLICE("nothing"));
+	return found;
+}
+
+struct phrase node_found_near(const yaml_node_t *node, const char *meant)
+{
+	struct phrase found = node_found(node);
+
+	if (meant && found.len + strlen(meant) + sizeof ": did you mean \"\"?" < sizeof found.text)
+		found.len += (size_t)sprintf(found.text + found.len, ": did you mean \"%s\"?", meant);
 	return found;
 }
 
@@ -54,70 +64,122 @@ const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, con
 	return NULL;
 }
 
+/*
+ * The status with which a mapping or a list goes on behind a part of it: a mistake is told now, and
+ * noted. Anything else ends it.
+ */
+static int go_on(struct reader *reader, int status, bool *mistaken)
+{
+	struct weir_error *error = reader->error;
+
+	if (status == WEIR_OK || status == WEIR_ENOMEM)
+		return status;
+	*mistaken = true;
+	if (!*error->message) /* its own parts have told it */
+		return WEIR_OK;
+	status = remark_add(reader->config, REMARK_ERROR(reader->file, error->line, error->column), "%s",
+	                    error->message);
+	*error = (struct weir_error){0};
+	return status == WEIR_OK ? WEIR_OK : node_no_memory(reader);
+}
+
+int node_both(struct reader *reader, int first, int second)
+{
+	bool mistaken = first != WEIR_OK;
+	int status = go_on(reader, second, &mistaken);
+
+	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
+}
+
 static bool has_key(const struct node_key *key, unsigned variant)
 {
 	return key->variants == 0 || (key->variants & variant);
 }
 
-static int unknown_key(struct reader *reader, const yaml_node_t *node,
-                       const struct node_table *table, unsigned variant)
-{
-	struct phrase known = {0};
+/* A mapping's pairs in the order of its table, of whose rows an object of that kind has some. */
+struct pairs {
+	const struct node_table *table;
+	unsigned variant;
+	const yaml_node_t *keys[NODE_KEYS_MAX], *values[NODE_KEYS_MAX]; /* NULL: not there */
+	bool meant[NODE_KEYS_MAX]; /* another key is there that was probably to be this one */
+};
 
-	for (size_t i = 0; i < table->count; i++)
-		if (has_key(&table->keys[i], variant))
-			phrase_add(&known, slice_of(table->keys[i].name));
+static int unknown_key(struct reader *reader, const yaml_node_t *node, struct pairs *pairs)
+{
+	const struct node_table *table = pairs->table;
+	struct phrase known = {0};
+	const char *near = NULL;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const char *name = table->keys[i].name;
+
+		if (!has_key(&table->keys[i], pairs->variant))
+			continue;
+		phrase_add(&known, slice_of(name));
+		if (!near && near_is(node_slice(node), slice_of(name))) {
+			near = name;
+			pairs->meant[i] = true;
+		}
+	}
 	return node_error(reader, node, "expected a key of %s (%s), found %s", table->what, known.text,
-	                  node_found(node).text);
+	                  node_found_near(node, near).text);
 }
 
-static int sort_values(struct reader *reader, const yaml_node_t *node,
-                       const struct node_table *table, unsigned variant,
-                       const yaml_node_t *values[NODE_KEYS_MAX])
+static int sort_pair(struct reader *reader, const yaml_node_pair_t *pair, struct pairs *pairs)
 {
-	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+	const struct node_table *table = pairs->table;
+	const yaml_node_t *key = node_at(reader, pair->key);
+	size_t row = 0;
 
-	for (size_t i = 0; i < node_pair_count(node); i++) {
-		const yaml_node_t *key = node_at(reader, pairs[i].key);
-		size_t row = 0;
+	while (row < table->count && !(has_key(&table->keys[row], pairs->variant) &&
+	                               slice_equal(node_slice(key), slice_of(table->keys[row].name))))
+		row++;
+	if (row == table->count)
+		return unknown_key(reader, key, pairs);
+	if (pairs->values[row])
+		return node_error(reader, key,
+		                  "expected each key of %s once, found \"%s\" again: the first is in line %u",
+		                  table->what, table->keys[row].name,
+		                  (unsigned)pairs->keys[row]->start_mark.line + 1);
+	pairs->keys[row] = key;
+	pairs->values[row] = node_at(reader, pair->value);
+	return WEIR_OK;
+}
 
-		while (row < table->count &&
-		       !(has_key(&table->keys[row], variant) &&
-		         slice_equal(node_slice(key), slice_of(table->keys[row].name))))
-			row++;
-		if (row == table->count)
-			return unknown_key(reader, key, table, variant);
-		if (values[row])
-			return node_error(reader, key, "expected each key of %s once, found \"%s\" again",
-			                  table->what, table->keys[row].name);
-		values[row] = node_at(reader, pairs[i].value);
-	}
+static int read_key(struct reader *reader, const yaml_node_t *node, const struct pairs *pairs,
+                    size_t row, void *object)
+{
+	const struct node_key *key = &pairs->table->keys[row];
+
+	if (pairs->values[row])
+		return key->read ? key->read(reader, key, pairs->values[row], (char *)object + key->offset)
+		                 : WEIR_OK;
+	if (key->required && has_key(key, pairs->variant) && !pairs->meant[row])
+		return node_error(reader, node, "expected %s in %s, found none", key->name,
+		                  pairs->table->what);
 	return WEIR_OK;
 }
 
 int node_mapping(struct reader *reader, const yaml_node_t *node, const struct node_table *table,
                  unsigned variant, void *object, const yaml_node_t *values[NODE_KEYS_MAX])
 {
-	const yaml_node_t *own[NODE_KEYS_MAX] = {0};
+	struct pairs pairs = {.table = table, .variant = variant};
+	bool mistaken = false;
 	char expected[64];
 	int status;
 
 	snprintf(expected, sizeof expected, "%s as a mapping", table->what);
 	status = node_expect(reader, node, YAML_MAPPING_NODE, expected);
-	if (status == WEIR_OK)
-		status = sort_values(reader, node, table, variant, own);
-	for (size_t i = 0; i < table->count && status == WEIR_OK; i++) {
-		const struct node_key *key = &table->keys[i];
-
-		if (own[i] && key->read)
-			status = key->read(reader, key, own[i], (char *)object + key->offset);
-		else if (!own[i] && key->required && has_key(key, variant))
-			status =
-			    node_error(reader, node, "expected %s in %s, found none", key->name, table->what);
-	}
+	if (status != WEIR_OK)
+		return status;
+	for (size_t i = 0; i < node_pair_count(node) && status == WEIR_OK; i++)
+		status = go_on(reader, sort_pair(reader, &node->data.mapping.pairs.start[i], &pairs),
+		               &mistaken);
+	for (size_t i = 0; i < table->count && status == WEIR_OK; i++)
+		status = go_on(reader, read_key(reader, node, &pairs, i, object), &mistaken);
 	if (values)
-		memcpy(values, own, sizeof own);
-	return status;
+		memcpy(values, pairs.values, sizeof pairs.values);
+	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
 }
 
 static bool is_clean(struct slice text)
@@ -197,18 +259,21 @@ int node_duration(struct reader *reader, const struct node_key *key, const yaml_
 int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field)
 {
+	bool scalar = value->type == YAML_SCALAR_NODE;
 	struct phrase known = {0};
+	const char *near = NULL;
 
 	for (const struct word *word = key->words; word->name; word++) {
-		if (value->type == YAML_SCALAR_NODE &&
-		    slice_equal(node_slice(value), slice_of(word->name))) {
+		if (scalar && slice_equal(node_slice(value), slice_of(word->name))) {
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
+		if (scalar && !near && near_is(node_slice(value), slice_of(word->name)))
+			near = word->name;
 		phrase_add(&known, slice_of(word->name));
 	}
 	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
-	                  node_found(value).text);
+	                  node_found_near(value, near).text);
 }
 
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
@@ -262,13 +327,23 @@ static int compare_names(const void *a, const void *b)
 
 int node_names_sort(struct reader *reader, struct node_name *names, size_t count, const char *what)
 {
+	bool mistaken = false;
+	int status = WEIR_OK;
+
 	if (count > 0)
 		qsort(names, count, sizeof *names, compare_names);
-	for (size_t i = 1; i < count; i++)
-		if (slice_equal(names[i - 1].text, names[i].text))
-			return node_error(reader, names[i].node, "expected each %s once, found \"%.*s\" again",
-			                  what, (int)names[i].text.len, names[i].text.data);
-	return WEIR_OK;
+	for (size_t i = 1, first = 0; i < count && status == WEIR_OK; i++) {
+		if (!slice_equal(names[first].text, names[i].text))
+			first = i;
+		else
+			status = go_on(reader,
+			               node_error(reader, names[i].node,
+			                          "expected each %s once, found \"%.*s\" again: the first is in "
+			                          "line %u", what, (int)names[i].text.len, names[i].text.data,
+			                          (unsigned)names[first].node->start_mark.line + 1),
+			               &mistaken);
+	}
+	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
 }
 
 const struct node_name *node_names_find(const struct node_name *names, size_t count,
@@ -296,6 +371,7 @@ int node_items(struct reader *reader, const yaml_node_t *node, const struct node
 	struct arena *arena = &reader->config->arena;
 	bool pairs = items->type == YAML_MAPPING_NODE;
 	struct node_name *own;
+	bool mistaken = false;
 	int status = node_expect(reader, node, items->type, items->expected);
 
 	if (status != WEIR_OK)
@@ -316,13 +392,15 @@ int node_items(struct reader *reader, const yaml_node_t *node, const struct node
 		own[i] = (struct node_name){.node = pairs ? node_at(reader, pair->key) : value, .index = i};
 		if (own[i].node->type == YAML_SCALAR_NODE)
 			own[i].text = node_slice(own[i].node);
-		status = items->read(reader, &own[i], value, (char *)out->elements + i * items->size);
+		status = go_on(
+		    reader, items->read(reader, &own[i], value, (char *)out->elements + i * items->size),
+		    &mistaken);
 	}
 	if (names)
 		*names = own;
-	else if (status == WEIR_OK && items->each)
+	else if (status == WEIR_OK && !mistaken && items->each)
 		status = node_names_sort(reader, own, out->count, items->each);
-	return status;
+	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
 }
 
 int node_list(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

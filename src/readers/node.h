@@ -7,6 +7,10 @@
  *
  * Functions that return int return 0 or a negative status, with the reader's
  * error filled in. Text and arrays come from the config's arena.
+ *
+ * A mistake in a key of a mapping or in an item of a list does not keep its neighbours from being
+ * read: it becomes a remark of the config, and the status of the whole says that there was one,
+ * with no message in the reader's error then.
  */
 #ifndef READERS_NODE_H
 #define READERS_NODE_H
@@ -18,7 +22,7 @@
 #include "readers/phrase.h"
 #include "rules/model.h"
 
-#define NODE_KEYS_MAX  24 /* rows of a table */
+#define NODE_KEYS_MAX  32 /* rows of a table */
 #define RULES_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 
@@ -35,6 +39,7 @@ struct reader {
 	const char *directory;          /* that names of files are relative to; NULL: the working one */
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
+	bool limits_unknown;            /* for they could not be read at all */
 	const char *file;               /* that the text is of; NULL: none */
 };
 
@@ -125,6 +130,8 @@ const struct node_name *node_names_find(const struct node_name *names, size_t co
 /** Fails unless `node` has that type; `what` says what was expected. */
 int node_expect(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
                 const char *what);
+/** The status of two parts of one thing: a mistake in the first keeps the second from nothing. */
+int node_both(struct reader *reader, int first, int second);
 /** The value of `name` in the mapping `node`, or NULL. */
 const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, const char *name);
 const yaml_node_t *node_at(struct reader *reader, int id);
@@ -163,6 +170,8 @@ struct phrase node_found(const yaml_node_t *node);
 /** A warning about `node`, which keeps nothing from being read. 0 or ENOMEM. */
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/** Adds `found` to a message that says what a name may be, and which of these was probably meant. */
+struct phrase node_found_near(const yaml_node_t *node, const char *meant);
 /** "expected WHAT, found …" */
 int node_expected(struct reader *reader, const yaml_node_t *node, const char *what);
 int node_no_memory(struct reader *reader);

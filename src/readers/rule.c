@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "algo/parameter.h"
+#include "algo/priority.h"
+#include "base/near.h"
 #include "readers/read.h"
 #include "rules/show.h"
 
@@ -28,11 +30,18 @@ static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
 static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 {
 	struct phrase known = {0};
+	char near[RULES_NAME_MAX + 1] = "";
 
-	for (size_t i = 0; i < reader->config->limit_count; i++)
-		phrase_add(&known, reader->limits[i].text);
+	for (size_t i = 0; i < reader->config->limit_count; i++) {
+		struct slice name = reader->limits[i].text;
+
+		phrase_add(&known, name);
+		if (!*near && name.len < sizeof near && near_is(node_slice(node), name))
+			snprintf(near, sizeof near, "%.*s", (int)name.len, name.data);
+	}
 	return node_error(reader, node, "expected the name of a limit (%s), found %s",
-	                  known.len ? known.text : "there are none", node_found(node).text);
+	                  known.len ? known.text : "there are none",
+	                  node_found_near(node, *near ? near : NULL).text);
 }
 
 /* Into the limit's index. */
@@ -43,7 +52,7 @@ static int read_limit_name(struct reader *reader, struct node_name *name, const 
 	int status = node_name(reader, node, &text);
 	const struct node_name *limit;
 
-	if (status != WEIR_OK)
+	if (status != WEIR_OK || reader->limits_unknown)
 		return status;
 	limit = node_names_find(reader->limits, reader->config->limit_count, name->text);
 	if (!limit)
@@ -81,7 +90,8 @@ static int read_feedback(struct reader *reader, const struct node_key *key,
 	return status;
 }
 
-enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS, RULE_ANSWER };
+enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS, RULE_ANSWER,
+       RULE_PRIORITY };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct rules_rule, elements, count)
@@ -95,6 +105,7 @@ static const struct node_key rule_keys[] = {
     [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),
                             .words = read_switches},
     [RULE_ANSWER] = {"answer", node_word, FIELD(answer), BY_ANSWER | BY_BOTH, .words = answers},
+    [RULE_PRIORITY] = {"priority", node_number, FIELD(priority), COUNTS, .max = PRIORITY_LOWEST},
     {"match", read_match, ARRAY(conditions, condition_count)},
     {"key", node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
     {"limits", node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
@@ -136,14 +147,27 @@ static int check_companions(struct reader *reader, const struct rules_rule *rule
 	return WEIR_OK;
 }
 
-/* Of a rule with both the answer counts as a mistake, unless the order gives it a meaning. */
+static bool has_near(struct reader *reader, const yaml_node_t *node, const char *name)
+{
+	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+
+	for (size_t i = 0; i < node_pair_count(node); i++)
+		if (near_is(node_slice(node_at(reader, pairs[i].key)), slice_of(name)))
+			return true;
+	return false;
+}
+
+/*
+ * In a rule with limits and an answer, the answer is a mistake unless `order` gives it a meaning.
+ */
 static unsigned kind_of(struct reader *reader, const yaml_node_t *node)
 {
 	bool answer = node_find(reader, node, "answer"), counts = node_find(reader, node, "limits");
 
 	if (answer && counts && reader->config->order == RULES_FIRST)
 		return BY_BOTH;
-	return answer ? BY_ANSWER : counts ? BY_LIMITS : 0;
+	/* A slip of the name is told as such. */
+	return answer ? BY_ANSWER : counts || has_near(reader, node, "limits") ? BY_LIMITS : 0;
 }
 
 static int read_rule(struct reader *reader, struct node_name *name, const yaml_node_t *node,
@@ -170,6 +194,7 @@ static int read_rule(struct reader *reader, struct node_name *name, const yaml_n
 	if (status != WEIR_OK)
 		return status;
 	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;
+	rule->has_priority = values[RULE_PRIORITY] != NULL;
 	if (!rule->name) {
 		snprintf(unnamed, sizeof unnamed, "rule-%zu", name->index + 1);
 		rule->name = arena_copy(&reader->config->arena, slice_of(unnamed));
@@ -193,9 +218,10 @@ int read_rules(struct reader *reader, const struct node_key *key, const yaml_nod
 	                                        .read = read_rule};
 	struct node_array *array = field;
 	struct node_name *names;
+	int status = node_items(reader, value, &rules, array, &names);
 
 	(void)key;
-	return node_items(reader, value, &rules, array, &names) ?:
-	       read_shared_limits(reader, names) ?:
-	       node_names_sort(reader, names, array->count, "rule");
+	if (status == WEIR_OK && !reader->limits_unknown) /* else rules have no limits' indexes */
+		status = read_shared_limits(reader, names) ?: read_unused_limits(reader);
+	return status != WEIR_OK ? status : node_names_sort(reader, names, array->count, "rule");
 }

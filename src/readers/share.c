@@ -1,5 +1,5 @@
 /*
- * share.c: limits that rules with different keys share.
+ * share.c: limits that rules with different keys share, or that none uses.
  *
  * A count belongs to a limit and a key's bytes. Where one rule counts API keys and another one
  * addresses, a visitor whose API key reads like an address uses up that address's count.
@@ -70,5 +70,25 @@ int read_shared_limits(struct reader *reader, const struct node_name *names)
 			}
 		}
 	}
+	return status;
+}
+
+int read_unused_limits(struct reader *reader)
+{
+	const struct weir_config *config = reader->config;
+	bool *used = arena_array(&reader->config->arena, config->limit_count, sizeof *used);
+	int status = WEIR_OK;
+
+	if (!used)
+		return node_no_memory(reader);
+	for (size_t i = 0; i < config->rule_count; i++)
+		for (size_t j = 0; j < config->rules[i].limit_count; j++)
+			used[config->rules[i].limits[j]] = true;
+	for (size_t i = 0; i < config->limit_count && config->rule_count > 0 && status == WEIR_OK; i++)
+		if (!used[reader->limits[i].index])
+			status = node_warning(reader, reader->limits[i].node,
+			                      "expected a rule that uses the limit \"%.*s\", found none: only calls "
+			                      "that name it count there",
+			                      (int)reader->limits[i].text.len, reader->limits[i].text.data);
 	return status;
 }

@@ -20,4 +20,10 @@ struct source {
 int read_dictionary_file(struct weir_config *config, const char *directory, struct slice name,
                          const struct dictionary **out, struct weir_error *error);
 
+/**
+ * The path of a file that another one names: beside that, in `directory`, or in the working
+ * directory. NULL: no memory.
+ */
+const char *source_path(struct weir_config *config, const char *directory, struct slice name);
+
 #endif

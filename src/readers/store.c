@@ -7,7 +7,7 @@
 #define PREFIX_MAX 64
 
 /* No message quotes the text, which may hold a password, but those of rules_place_read. */
-static int read_place(struct reader *reader, const yaml_node_t *value, struct rules_store *out,
+static int read_place(struct reader *reader, const yaml_node_t *value, struct rules_text *out,
                       enum rules_place *place)
 {
 	struct weir_error error = {0};
@@ -20,7 +20,7 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 	if (text.len > STORE_MAX || memchr(text.data, '\0', text.len))
 		return node_error(reader, value, "expected at most %d bytes without a NUL, found others",
 		                  STORE_MAX);
-	*out = (struct rules_store){arena_copy(&reader->config->arena, text), reader->file,
+	*out = (struct rules_text){arena_copy(&reader->config->arena, text), reader->file,
 	                            (unsigned)value->start_mark.line + 1,
 	                            (unsigned)value->start_mark.column + 1};
 	if (!out->text)

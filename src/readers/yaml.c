@@ -7,13 +7,13 @@
  * keys that are not text, a second document, and deep nesting, for which
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
+#include "base/error.h"
 #include "base/zone.h"
 #include "rules/rate.h"
 #include "readers/read.h"
 
 #define NODES_MAX    65536
 #define CONNECTIONS_MAX 10000000
-#define TEXT_MAX     4096
 #define SHORT_MAX_NS (60 * NS_PER_S)
 
 #define SHORT_EXPECTED "a time from 1ms to a minute such as 20ms"
@@ -22,9 +22,10 @@
 #define ARRAY(elements, count) NODE_ARRAY(struct weir_config, elements, count)
 
 static const struct node_key listen_keys[] = {
-    {"http", node_text, FIELD(listen_http), .min = 1, .max = TEXT_MAX},
-    {"resp", node_text, FIELD(listen_resp), .min = 1, .max = TEXT_MAX},
-    {"grpc", node_text, FIELD(listen_grpc), .min = 1, .max = TEXT_MAX},
+    {"http", read_listen, FIELD(listen_http)},
+    {"resp", read_listen, FIELD(listen_resp)},
+    {"grpc", read_listen, FIELD(listen_grpc)},
+    {"admin", read_listen, FIELD(listen_admin)},
 };
 
 static const struct node_table listen_table = {"listen", listen_keys,
@@ -87,6 +88,19 @@ static const struct node_items hosts = {.type = YAML_SEQUENCE_NODE,
                                         .size = sizeof(const char *),
                                         .read = read_host};
 
+static int read_attribute_name(struct reader *reader, struct node_name *name,
+                               const yaml_node_t *node, void *element)
+{
+	(void)name;
+	return node_name(reader, node, element);
+}
+
+static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
+                                             .expected = "a list of attributes such as [tenant]",
+                                             .each = "attribute",
+                                             .size = sizeof(const char *),
+                                             .read = read_attribute_name};
+
 static const struct node_key idle_keys[] = {
     {"http", node_duration, FIELD(idle_http_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
     {"resp", node_duration, FIELD(idle_resp_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
@@ -131,7 +145,7 @@ static const struct node_table koala_table = {"koala", koala_keys,
 
 static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST}, {0}};
 
-/* What rules depend on before them, whatever their order in the file. */
+/* Rules depend on other keys, so these are read first, whatever the order in the file. */
 static const struct node_key file_keys[] = {
     {"listen", node_nested, .nested = &listen_table},
     {"store", read_store, FIELD(store)},
@@ -142,6 +156,7 @@ static const struct node_key file_keys[] = {
      .max = UINT64_MAX},
     {"order", node_word, FIELD(order), .words = orders},
     {"koala", node_nested, .nested = &koala_table},
+    {"attributes", node_list, ARRAY(attributes, attribute_count), .items = &attributes},
     {"limits", read_limits, ARRAY(limits, limit_count)},
     {"rules", read_rules, ARRAY(rules, rule_count)},
     {"nodes", read_nodes, FIELD(nodes), .min = 1, .max = NODES_MAX},
@@ -159,6 +174,8 @@ static const struct node_key file_keys[] = {
     {"connections", node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
     {"idle", node_nested, .nested = &idle_table},
     {"hosts", node_list, ARRAY(hosts, host_count), .items = &hosts},
+    {"tls", read_tls, FIELD(tls)},
+    {"users", read_users, ARRAY(users, user_count)},
     {"protected", read_protected, ARRAY(protected, protected_count)},
 };
 
@@ -178,17 +195,32 @@ static int encoding_error(const yaml_parser_t *parser, struct slice text, struct
 	                    parser->problem);
 }
 
+/* The letter at a place that libyaml has marked, which counts letters. */
+static char letter_at(struct slice text, const yaml_mark_t *mark)
+{
+	size_t at = 0;
+
+	for (size_t letters = 0; at < text.len; at++)
+		if ((text.data[at] & 0xc0) != 0x80 && letters++ == mark->index)
+			return text.data[at];
+	return '\0';
+}
+
 static int yaml_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
 {
+	const yaml_mark_t *mark = &parser->problem_mark;
 	const char *context = parser->context;
 
 	if (parser->error == YAML_MEMORY_ERROR)
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 	if (parser->error == YAML_READER_ERROR)
 		return encoding_error(parser, text, error);
-	return error_set_at(error, WEIR_ESYNTAX, (unsigned)parser->problem_mark.line + 1,
-	                    (unsigned)parser->problem_mark.column + 1, "expected YAML, found: %s%s%s",
-	                    parser->problem, context ? " " : "", context ? context : "");
+	if (letter_at(text, mark) == '\t')
+		return error_set_at(error, WEIR_ESYNTAX, (unsigned)mark->line + 1, (unsigned)mark->column + 1,
+		                    "expected blanks to indent by, found a tab");
+	return error_set_at(error, WEIR_ESYNTAX, (unsigned)mark->line + 1, (unsigned)mark->column + 1,
+	                    "expected YAML, found: %s%s%s", parser->problem, context ? " " : "",
+	                    context ? context : "");
 }
 
 static bool parser_open(yaml_parser_t *parser, struct slice text)
@@ -210,6 +242,7 @@ struct nesting {
 	bool document_seen;
 };
 
+/* Neither a tag nor an alias is shown: the text may be a password that begins with such a letter. */
 static int check_node(struct reader *reader, const yaml_event_t *event, const yaml_char_t *tag,
                       struct nesting *nesting)
 {
@@ -217,9 +250,7 @@ static int check_node(struct reader *reader, const yaml_event_t *event, const ya
 	bool is_key = mapping && !nesting->level[nesting->depth].value_next;
 
 	if (tag)
-		return node_error(reader, event,
-		                  "expected no tag, found %.40s; quote text that begins with !",
-		                  (const char *)tag);
+		return node_error(reader, event, "expected no tag, found one; quote text that begins with !");
 	if (is_key && event->type != YAML_SCALAR_EVENT)
 		return node_error(reader, event, "expected a name, found a list or mapping");
 	nesting->level[nesting->depth].value_next = is_key;
@@ -242,8 +273,8 @@ static int check_event(struct reader *reader, const yaml_event_t *event, struct 
 		nesting->document_seen = true;
 		return WEIR_OK;
 	case YAML_ALIAS_EVENT:
-		return node_error(reader, event, "expected values written out, found the alias *%.40s",
-		                  (const char *)event->data.alias.anchor);
+		return node_error(reader, event,
+		                  "expected values written out, found an alias; quote text that begins with *");
 	case YAML_SCALAR_EVENT:
 		return check_node(reader, event, event->data.scalar.tag, nesting);
 	case YAML_SEQUENCE_START_EVENT:

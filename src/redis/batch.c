@@ -5,6 +5,7 @@
 #include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
+#include "redis/exchange.h"
 #include "redis/known.h"
 #include "redis/slots.h"
 
@@ -267,7 +268,10 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 
 	if (!task)
 		return NULL;
-	step_key(&task->name, lane->store->prefix, job->key_name, job->limit_name);
+	if (algo_has_phases(step->limit))
+		exchange_key(&task->name, lane->store->prefix, job->limit_name);
+	else
+		step_key(&task->name, lane->store->prefix, job->key_name, job->limit_name);
 	if (task->name.failed) {
 		buffer_free(&task->name);
 		task_close(lane, task);
@@ -281,8 +285,10 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 	    .at = step->at,
 	    .is_given = lane->store->options.given_time,
 	    .turn = lane->turn,
+	    .exchange = algo_has_phases(step->limit) ? (struct exchange *)job : NULL,
 	    .turn_us = (uint32_t)(u64_min(lane->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
 	};
+	task->is_alone = task->step.exchange != NULL;
 	task->last = &task->jobs;
 	append(task, job);
 	task_list_clear(&task->followers);
@@ -400,7 +406,7 @@ static bool gather(struct redis_lane *lane, struct store_job *job)
 	bool ended;
 
 	job->status = WEIR_OK;
-	/* What was submitted before it may change what is known. */
+	/* Jobs submitted before this one may change what is known. */
 	ended = !gathered && !slow && !job->together && known_answer(lane, job);
 	if (ended || (!slow && find_units(lane, job, &ended)) || join_any(lane, gathered, slow, job))
 		return ended;

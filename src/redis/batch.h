@@ -1,12 +1,12 @@
 /*
  * batch.h: jobs become tasks.
  *
- * Requests of a turn that are alike (of one key and limit, with the same cost) become one task
- * that repeats its step. Jobs that are all or nothing become a group of tasks.
+ * Equal requests of a turn (of one key and limit, with the same cost) become one task that repeats
+ * its step. Jobs that are all or nothing become a group of tasks.
  *
- * Two jobs of one key keep their order: calls and their steps are carried out as they were sent,
- * and what comes behind a task that may have to be made again follows when that has ended. Chains
- * that are all or nothing do not wait so.
+ * Two jobs of one key keep their order: Redis carries out calls and their steps as they were sent.
+ * If a task may have to be made again, later tasks of its key follow when it has ended. Chains that
+ * are all or nothing do not wait for it.
  */
 #ifndef REDIS_BATCH_H
 #define REDIS_BATCH_H

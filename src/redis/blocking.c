@@ -239,7 +239,7 @@ static void tell_lost(struct line *line)
 	redis_node_lost(line->node, text);
 }
 
-/* What the kernel takes now. */
+/* Writes as much as the kernel takes now. */
 static void write_line(struct line *line)
 {
 	struct link *link = redis_node_link(line->node);

@@ -1,7 +1,7 @@
 /*
  * blocking.h: the port of a lane that blocks its thread, for calls of the library.
  *
- * Between calls nobody looks after its connections. blocking_look, before a call, finds those that
+ * Between calls no thread looks at its connections. blocking_look, before a call, finds those that
  * have ended meanwhile.
  */
 #ifndef REDIS_BLOCKING_H

@@ -47,7 +47,7 @@ static struct slice without_place(struct slice text)
 	return (struct slice){code, text.len - (size_t)(code - text.data)};
 }
 
-/* What Redis says where its user may not run a command of the script, which then names no code. */
+/* Redis says this if its user may not run a command of the script. It then gives no code. */
 static const char *const within[] = {
     "The user executing the script can't",
     "ACL failure in script",

@@ -4,7 +4,7 @@
 
 #include "redis/inside.h"
 
-/* What an error of Redis says of the calls that will follow. */
+/* The meaning of an error of Redis for later calls. */
 enum call_error {
 	CALL_ERROR_OWN,    /* nothing: it is of this call */
 	CALL_ERROR_SCRIPT, /* the script has to be loaded */
@@ -15,7 +15,7 @@ enum call_error {
 	CALL_ERROR_LOST,   /* as AWAY, and it will not change on this connection */
 };
 
-/** Which of them an error's text says. */
+/** Reads the kind of an error from its text. */
 enum call_error call_error_of(struct slice text);
 
 /**

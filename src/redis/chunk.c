@@ -22,7 +22,7 @@ enum state {
 	HELD,
 };
 
-/* What gives units back. */
+/* A job that gives units back. */
 struct back {
 	struct store_job job; /* first */
 	char texts[];         /* key, and name of the limit */
@@ -184,7 +184,7 @@ static struct chunk *place_for(struct set *set, struct chunk_name name, uint64_t
 
 /* Units */
 
-/* Of so many units of a bucket the length, rounded up. */
+/* The time that so many units of a bucket take, rounded up. */
 static uint64_t length_of(const struct algo_limit *limit, uint64_t units)
 {
 	const struct bucket_params *params = &limit->bucket;
@@ -391,7 +391,7 @@ void chunk_forget(struct chunks *chunks, uint64_t key)
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* What gives it back, or NULL: it is spent by itself. It is seen from then on. */
+/* The job that gives the chunk back; NULL: time has spent it. The chunk is SEEN from then on. */
 static struct store_job *give_back(struct chunk *chunk, uint64_t now_ns)
 {
 	struct back *back = chunk->back;

@@ -1,19 +1,19 @@
 /*
  * chunk.h: units of limits that this process has taken from Redis in advance. Shared by lanes.
  *
- * A key that is asked for again soon takes a chunk of its limit's quota with one step; requests are
- * then granted from it without asking, until it is used up, its window ends, or it has not been
- * used for a while: then what is left is given back.
+ * When a key is asked for again soon, one step takes a chunk of its limit's quota. The chunk then
+ * grants requests without asking Redis, until it is used up, its window ends, or it was not used
+ * for a while. What is left then goes back.
  *
- * Never more passes than the limit lets pass. For Redis the units are in use from when they were
- * taken. Of a window they are good until it ends. A bucket leaks them as it leaks all: they are the
- * last of what it leaks until TAT, its time when they were taken, so at `now` no more are good than
- * (TAT - now) / T, at the interval T. Chunks lie behind one another in that queue, so together they
- * are never more than what is in it, and they and what the bucket could still grant are no more
- * than its burst. Only the last of them is given back to a bucket: without it, another that lies
- * behind would leak earlier than its owner knows.
+ * No more passes than the limit allows. For Redis the units are in use from the time they were
+ * taken. Units of a window are good until it ends. A bucket leaks them as it leaks all units: they
+ * are the last that it leaks until TAT, its time when they were taken. So at `now`, at the
+ * interval T, (TAT - now) / T of them are good at most. Chunks lie behind one another in that
+ * queue, so together they are never more than the queue holds; with the units that the bucket
+ * could still grant they are no more than its burst. A bucket takes back only the last chunk:
+ * without an earlier one, the chunks behind it would leak earlier than their owners know.
  *
- * All times but those of Redis are of one local clock, from when Redis was asked.
+ * All times except those of Redis are of one local clock, and count from when Redis was asked.
  *
  * A fixed number of keys has chunks; others ask for each request.
  */
@@ -26,7 +26,7 @@
 
 struct chunks;
 
-/* Which chunk: of a key (a keyed hash), and of a limit by all its parameters. */
+/* A chunk belongs to a key (a keyed hash) and to a limit with all its parameters. */
 struct chunk_name {
 	uint64_t key, which;
 };
@@ -53,7 +53,7 @@ enum chunk_answer chunk_take(struct chunks *chunks, struct store_job *job, uint6
 /** After CHUNK_ASK. False: no memory, and it is as if it had never been. */
 bool chunk_ask(struct chunks *chunks, const struct store_job *job, void *task);
 
-/* What Redis has granted. */
+/* A grant of Redis. */
 struct chunk_got {
 	uint64_t units;
 	uint64_t until_ns, clock_ns; /* by Redis's clock: the state's end, and when */

@@ -79,8 +79,8 @@ static bool is_bucket(const struct algo_limit *limit)
 }
 
 /*
- * Of rows, which leave one by one, only a request of one unit stays denied in the same words
- * until it passes; of what lends, only one that leaves the patience to the limit.
+ * Uses in rows leave one by one, so only a request of one unit gets the same denial until it
+ * passes. At a limit that lends turns, only a request that leaves the patience to the limit does.
  */
 bool denied_applies(const struct algo_limit *limit, const struct algo_call *call)
 {
@@ -99,7 +99,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Of one kind of limit, so the words that tell it from others with the same counts. */
+/* Two kinds of limits may have the same counts; these words tell them apart. */
 struct denied_question denied_question(const struct algo_limit *limit, const struct algo_call *call,
                                        uint64_t key)
 {

@@ -1,13 +1,12 @@
 /*
  * denied.h: the denials of a store that need not be asked for again. Shared by lanes.
  *
- * A table of fixed size, in sets of four. A denial is found by its key, and by the parameters and
- * the cost that were asked with; it is never kept longer than it holds. Of a full set the one
- * leaves that ends soonest.
+ * A table of fixed size, in sets of four. The key, the parameters and the cost of the question
+ * find a denial, which is never kept longer than it holds. A full set drops the denial that ends
+ * soonest.
  *
- * A refund or a reset of a key forgets all its denials, and those that were asked for before:
- * it raises a count that the key shares with others, and a denial comes with the count from before
- * it was asked for.
+ * A refund or a reset of a key forgets all its denials, also those still on their way. It raises a
+ * count that the key shares with others; a denial carries the count from before its question.
  *
  * Reading takes no lock; writers of one set take turns, for a few stores each.
  */
@@ -18,7 +17,7 @@
 
 struct denied;
 
-/* What was asked. */
+/* A question that Redis answered. */
 struct denied_question {
 	uint64_t key;   /* a keyed hash */
 	uint64_t which; /* a hash of the rest */
@@ -40,7 +39,7 @@ void denied_close(struct denied *denied);
 
 /** Whether a request is of a kind whose denials can be repeated without asking. */
 bool denied_applies(const struct algo_limit *limit, const struct algo_call *call);
-/** Of one that is. `key` is its keyed hash. */
+/** The question of a call for which denied_applies holds. `key` is its keyed hash. */
 struct denied_question denied_question(const struct algo_limit *limit, const struct algo_call *call,
                                        uint64_t key);
 
@@ -48,7 +47,7 @@ struct denied_question denied_question(const struct algo_limit *limit, const str
 bool denied_find(const struct denied *denied, const struct algo_limit *limit,
                  const struct algo_call *call, const struct denied_question *question,
                  uint64_t now_ns, struct algo_outcome *out);
-/** What the key has been made to forget so far. */
+/** How often the key was made to forget so far. */
 uint32_t denied_count(const struct denied *denied, uint64_t key);
 /** Keeps a denial; `count` is denied_count from before it was asked for. */
 void denied_note(struct denied *denied, const struct denied_question *question, uint32_t count,

@@ -9,10 +9,10 @@
 /* The longest wait for clients that were answered: as long as they waited, and at most this. */
 #define LONGEST_NS NS_PER_MS
 
-/* Of waits in vain each lets twice as many go by as the last one did, at most so many. */
+/* After each wait in vain, twice as many calls go by before the next, at most so many. */
 #define REST_MAX 64
 
-/* Of a wait for clients. */
+/* Ends a wait for clients. */
 static void end(struct redis_lane *lane)
 {
 	struct gather *gather = &lane->gather;

@@ -1,11 +1,11 @@
 /*
- * gather.h: how long a lane gathers before it sends.
+ * gather.h: decides how long a lane gathers requests before it sends.
  *
- * A call costs Redis as much as several steps do, and requests of one key in a call are one step. So
- * while calls are on their way, what comes is gathered until they are answered; but few requests
- * are sent at once, for they would wait for little. When many have been answered, their clients
- * often ask again at once: then a lane gathers a little longer, as long as that pays. At rest
- * nothing waits.
+ * A call costs Redis as much as several steps, and requests of one key in a call are one step. So
+ * while calls are under way, a lane gathers new requests until these are answered. It sends a few
+ * requests at once, because waiting would gain little. When it has answered many clients, they
+ * often ask again at once: it then gathers a little longer, as long as that pays. At rest nothing
+ * waits.
  *
  * Nodes of a cluster do not wait for one another, so there nothing is gathered.
  */

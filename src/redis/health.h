@@ -1,9 +1,9 @@
 /*
- * health.h: whether a Redis is there, as all lanes know it: by one failure, and one probe a
- * second, without a lock.
+ * health.h: tells all lanes whether a Redis is there: by one failure, and one probe a second,
+ * without a lock.
  *
- * It is up until a lane fails it. From then on no lane sends steps, until one that has claimed
- * a probe finds it back.
+ * It is up until a lane reports a failure. From then on no lane sends steps, until a lane that has
+ * claimed a probe finds it back.
  */
 #ifndef REDIS_HEALTH_H
 #define REDIS_HEALTH_H

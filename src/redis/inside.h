@@ -20,7 +20,9 @@
 #include "redis/redis.h"
 #include "redis/step.h"
 
-/* What a lane keeps at most. A chain beyond, if not the only one, fails with ESTORE, all of it. */
+/*
+ * A lane keeps at most so many. A whole chain beyond fails with ESTORE, unless it is the only one.
+ */
 #define LANE_JOBS_MAX ((size_t)64 << 10)
 
 /*
@@ -34,7 +36,7 @@
 /* So long a connection may take until Redis has accepted the greeting. */
 #define NODE_DIAL_NS UINT64_C(1000000000)
 
-/* What a lane has counted. Written by its thread alone, read by any. */
+/* The counts of a lane. Only its thread writes them; any thread reads them. */
 struct lane_counts {
 	_Atomic uint64_t calls, steps, failed, timeouts, switches, denied, chunk;
 	_Atomic uint64_t times[REDIS_TIMES], time_ns;
@@ -73,7 +75,7 @@ struct task {
 	unsigned loads;       /* times that its script had to be loaded */
 	unsigned redirects;   /* times that another node was named for it */
 	uint64_t deadline_ns; /* 0: it was never handed to a node */
-	/* Of one that may have to be made again: */
+	/* For a step that may have to be made again: */
 	bool is_slow;
 	struct task *slow_next;
 	struct task_list followers; /* of the same key, to be sent behind it */
@@ -81,7 +83,7 @@ struct task {
 	bool takes_chunk; /* it asks for units in advance, and its jobs wait for some of them */
 	struct chunk_name chunk;
 	struct store_job *unserved; /* for which there were none left */
-	/* Of known.c: */
+	/* For known.c: */
 	bool is_question; /* its denial may be repeated without asking */
 	uint32_t forgotten;
 	struct denied_question question;
@@ -134,7 +136,7 @@ struct redis_node {
 
 #define BATCH_SPOTS 256 /* a power of two */
 
-/* Where the batch's newest task of a key is. */
+/* The place of the batch's newest task for a key. */
 struct spot {
 	uint64_t turn; /* another one than the batch's: empty */
 	struct task *task;
@@ -148,7 +150,7 @@ struct batch {
 	struct spot spots[BATCH_SPOTS];
 };
 
-/* Of gather.c. */
+/* The state of gather.c. */
 struct gather {
 	uint64_t newest_key;    /* the hash of the last one that was sent */
 	uint64_t answered;      /* jobs, since calls were on their way */
@@ -195,9 +197,9 @@ struct redis_lane {
 	struct lane_counts counts;
 };
 
-/** Of store.c: adds what a lane has counted. */
+/** In store.c. Adds the counts of a lane. */
 void store_add_counts(struct redis_stats *stats, const struct lane_counts *counts);
-/** Of lane.c: the store's kind. */
+/** In lane.c. The store's kind. */
 void redis_lane_submit(struct store_lane *lane, struct store_job *chain);
 
 static inline void count_more(_Atomic uint64_t *count, uint64_t n)

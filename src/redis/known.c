@@ -158,7 +158,7 @@ void known_ask(const struct redis_lane *lane, struct task *task, const struct st
 	task->forgotten = denied_count(denied, step->key.hash);
 }
 
-/* What is still true is not known so far: Redis is asked after now. */
+/* Notes the time: Redis is asked after it. */
 void known_asked(struct redis_lane *lane, struct task *task)
 {
 	task->asked_ns = time_of(lane, task->step.at);

@@ -1,6 +1,6 @@
 /*
- * known.h: what a lane's jobs need not ask Redis for: denials that are known (denied.h), and
- * requests that a chunk covers (chunk.h).
+ * known.h: the jobs of a lane that need not ask Redis: known denials (denied.h), and requests that
+ * a chunk covers (chunk.h).
  */
 #ifndef REDIS_KNOWN_H
 #define REDIS_KNOWN_H
@@ -9,7 +9,7 @@
 
 /** Whether the job was answered: all is set but that `done` is to be called. */
 bool known_answer(struct redis_lane *lane, struct store_job *job);
-/** Of the jobs of a chain that is all or nothing, whether one is denied: as known_answer, of all.
+/** Whether a known denial holds for a job of an all-or-nothing chain. Answers all, as known_answer.
  */
 bool known_answer_all(struct redis_lane *lane, struct store_job *jobs);
 

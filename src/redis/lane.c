@@ -56,7 +56,7 @@ void redis_lane_submit(struct store_lane *store_lane, struct store_job *chain)
 	}
 }
 
-/* What it has taken from Redis in advance, and nobody uses. */
+/* Gives back units that the lane took from Redis in advance and nobody uses. */
 static void give_back(struct redis_lane *lane)
 {
 	struct store_job *jobs = known_idle(lane);

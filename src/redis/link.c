@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/number.h"
-#include "redis/tls.h"
+#include "tls/tls.h"
 
 /* The commands of a greeting. */
 enum { GREETING_AUTH, GREETING_SELECT, GREETING_PING, GREETINGS };
@@ -59,7 +59,7 @@ __attribute__((format(printf, 2, 3))) static int fail(struct link *link, const c
 
 /* Replies */
 
-/* Where the value of a task belongs; NULL: there are too many. */
+/* The place for the value of a task; NULL: there are too many. */
 static struct redis_reply *place_of(const redisReadTask *task)
 {
 	struct link *link = task->privdata;
@@ -187,7 +187,7 @@ static int read_replies(struct link *link, struct slice bytes)
 		void *reply;
 
 		if (redisReaderGetReply(reader, &reply) != REDIS_OK)
-			return fail(link, "expected a reply of Redis: %s", reader->errstr);
+			return fail(link, "expected a reply from Redis: %s", reader->errstr);
 		if (!reply)
 			return check_rest(link);
 		deliver(link);
@@ -271,7 +271,7 @@ void link_sent(struct link *link, struct link_call *call)
 	await(link, call);
 }
 
-/* What is left of a buffer to be sent. */
+/* The part of a buffer that is still to be sent. */
 static struct slice rest_of(const struct link *link, const struct buffer *buffer)
 {
 	return (struct slice){buffer->data ? buffer->data + link->gone : NULL,

@@ -1,13 +1,13 @@
 /*
  * link.h: one connection to a Redis, without input and output: commands become bytes, bytes
- * become replies. Of one thread.
+ * become replies. One thread uses it.
  *
  * A link greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Commands may
  * be added at once; they are sent when Redis has accepted the greeting, so none is carried out
  * by a Redis that refuses the password or is loading. Replies come in the order of the commands.
  *
- * A link fails when Redis says that all commands would fare alike (NOAUTH, LOADING, MASTERDOWN,
- * READONLY): the call is told first. An error that is of one command leaves the link as it is.
+ * A link fails when an error of Redis would meet all commands (NOAUTH, LOADING, MASTERDOWN,
+ * READONLY); it tells the call first. An error of one command leaves the link as it is.
  */
 #ifndef REDIS_LINK_H
 #define REDIS_LINK_H
@@ -40,7 +40,7 @@ int link_open(struct link **out, const struct redis_url *url, const char *host);
 /** Its calls are told NULL first. */
 void link_close(struct link *link);
 
-/** Where the caller appends one whole command; link_sent follows, before anything else. */
+/** Append one whole command to this buffer, then call link_sent before anything else. */
 struct buffer *link_command(struct link *link);
 /** Its reply goes to `call`. */
 void link_sent(struct link *link, struct link_call *call);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of two that share it, the one that comes last frees it. */
+/* Two threads share it; the last one frees it. */
 struct lookup {
 	struct redis_host host;
 	char port[6];

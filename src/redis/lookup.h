@@ -1,6 +1,6 @@
 /*
- * lookup.h: the addresses of a host. Each name is looked up by a thread of its own, which ends with
- * it, so that a name service that hangs keeps nobody longer than they like.
+ * lookup.h: the addresses of a host. A thread of its own looks up each name and then ends, so a
+ * name service that hangs blocks no other thread.
  */
 #ifndef REDIS_LOOKUP_H
 #define REDIS_LOOKUP_H

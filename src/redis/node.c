@@ -83,7 +83,7 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 	error = reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
 	node->is_lost |= error == CALL_ERROR_LOST;
 	if (node->is_lost)
-		snprintf(node->trouble, sizeof node->trouble, "it is not to be written to");
+		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
 	else if (!node->probe.may_not &&
 	         (error == CALL_ERROR_OWN ||
@@ -103,7 +103,7 @@ static void told_whether_it_may(struct link_call *link, const struct redis_reply
 	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
 }
 
-/* What follows says whether it was done. */
+/* The later replies say whether it was done. */
 static void told_of_load(struct link_call *link, const struct redis_reply *reply)
 {
 	(void)link;
@@ -529,7 +529,7 @@ struct link *redis_node_link(struct redis_node *node)
 	return node->link;
 }
 
-/* What comes into a node, until the lane may be used again. */
+/* Takes in a node's bytes. The lane may be used again afterwards. */
 static void take_in(struct redis_node *node, struct slice bytes)
 {
 	struct redis_lane *lane = node->lane;
@@ -559,7 +559,7 @@ static void take_in(struct redis_node *node, struct slice bytes)
 	}
 }
 
-/* What has to be sent again, and what has waited for answers. */
+/* Sends what must be sent again, and what has waited for answers. */
 static void send_on(struct redis_lane *lane)
 {
 	nodes_send(lane, NULL);

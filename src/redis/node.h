@@ -1,9 +1,9 @@
 /*
  * node.h: a lane's Redis servers: connections, calls on their way, deadlines, probes.
  *
- * A node is dialled when it has something to send, and dropped when it fails: it can't be said
- * of a connection without an answer what Redis will still carry out, but what was never written
- * is certainly not carried out.
+ * A node is dialled when it has something to send, and dropped when it fails. Redis may still carry
+ * out commands of a connection that did not answer; it certainly does not carry out what was never
+ * written.
  */
 #ifndef REDIS_NODE_H
 #define REDIS_NODE_H

@@ -1,8 +1,8 @@
 /*
  * pool.h: the lanes that blocking calls borrow, each with its own connections.
  *
- * A lane is lent to one call at a time; the one that came back last goes first. One that a fork
- * has copied is the parent's, and is dropped.
+ * A lane is lent to one call at a time; the lane that came back last goes first. After a fork, the
+ * child drops its parent's lanes.
  */
 #ifndef REDIS_POOL_H
 #define REDIS_POOL_H

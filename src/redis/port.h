@@ -1,6 +1,6 @@
 /*
- * port.h: how a lane reaches the network. The event loop of a server brings one, and so does a
- * call of the library, which blocks.
+ * port.h: a lane's way to the network. The event loop of a server has one, and so has a call of the
+ * library, which blocks.
  */
 #ifndef REDIS_PORT_H
 #define REDIS_PORT_H
@@ -27,7 +27,7 @@ struct redis_port_kind {
 	void (*hang_up)(struct redis_port *port, void *line);
 	/* Call redis_lane_tick then (of the monotonic clock; 0: not any more). The last call counts. */
 	void (*alarm)(struct redis_port *port, uint64_t at_ns);
-	/* What it answers goes to clients, which may ask again at once. */
+	/* Its answers go to clients, which may ask again at once. */
 	bool has_clients;
 };
 

@@ -1,9 +1,8 @@
 /*
  * redis.h: a store on Redis.
  *
- * The store is shared by all threads: its settings, what is known of its nodes and their health,
- * the denials that need not be asked again, the chunks that were taken. Each thread reaches it by
- * a lane of its own.
+ * All threads share the store: its settings, its nodes and their health, the denials that need not
+ * be asked again, and the chunks that were taken. Each thread reaches it by a lane of its own.
  */
 #ifndef REDIS_REDIS_H
 #define REDIS_REDIS_H
@@ -28,7 +27,7 @@ struct redis_options {
 /** Up to which time a bucket goes, but for the last. */
 uint64_t redis_time_ns(size_t bucket);
 
-/* What has happened so far; each value only grows but for is_up. */
+/* Counts since the store was opened. All only grow, except is_up. */
 struct redis_stats {
 	bool is_up;
 	uint64_t calls, steps; /* that were sent */

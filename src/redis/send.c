@@ -215,7 +215,7 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	call_fail(node->lane, call);
 }
 
-/* What is no reply of a script says that replies are out of step, or that this is no Redis. */
+/* A reply that no script gives means that replies are out of step, or that this is no Redis. */
 static void call_answered_by_nonsense(struct redis_node *node, struct call *call,
                                       const struct redis_reply *reply)
 {
@@ -224,8 +224,8 @@ static void call_answered_by_nonsense(struct redis_node *node, struct call *call
 
 	if (reply->type == REDIS_ARRAY)
 		snprintf(node->trouble, sizeof node->trouble,
-		         "expected %zu values and a time from a script, found %zu without", call->count,
-		         reply->count);
+		         "expected %zu values and a time from a script, found %zu values and no time",
+		         call->count, reply->count);
 	else
 		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
 		         names[reply->type]);
@@ -285,14 +285,15 @@ static bool go_together(const struct task *first, const struct task *task)
 }
 
 /*
- * What a step costs Redis, in requests for a bucket: a full call of any steps is to keep it no longer
- * than one of these. Slots are all read and written; a group is tried before it is done.
+ * The cost of a step for Redis, in requests for a bucket. A full call of any steps then keeps Redis
+ * no longer than a full call of these. Redis reads and writes all slots; it tries a group before it
+ * does it.
  */
 static size_t weight_of(const struct task *task)
 {
 	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
 	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
-	                                        [ALGO_ROWS_PLACES] = 4};
+	                                        [ALGO_ROWS_PLACES] = 4, [ALGO_ROWS_HEALTH] = 16};
 	const struct redis_step *step = &task->step;
 	const struct algo_limit *limit = step->limit;
 	size_t weight = weights[limit->rows];
@@ -357,7 +358,7 @@ static uint64_t last_ns(const struct redis_lane *lane, const struct task *task)
 	return task->deadline_ns - lane->store->options.timeout_ns / 2;
 }
 
-/* What has waited too long behind calls that are on their way. */
+/* Fails the tasks that have waited too long behind calls under way. */
 static void fail_late(struct redis_node *node)
 {
 	struct redis_lane *lane = node->lane;

@@ -1,9 +1,8 @@
 /*
  * send.h: the calls of one node: written, sent, replied to.
  *
- * A call that Redis refuses without having done any of it is made again: where another node is
- * named, there; where a script is missing, behind it. Its tasks wait in the lane until the caller
- * hands them out anew.
+ * If Redis refuses a whole call, it is made again: at another node that Redis names, or after a
+ * script that Redis misses. Its tasks wait in the lane until the caller hands them out anew.
  */
 #ifndef REDIS_SEND_H
 #define REDIS_SEND_H

@@ -1,5 +1,5 @@
 /*
- * slots.h: what Redis Cluster says of its slots.
+ * slots.h: the slots of a Redis Cluster, as it reports them.
  *
  * Each key lies in one of SLOTS slots, and each slot is served by one master. CLUSTER SLOTS lists
  * them (every version has it; CLUSTER SHARDS only came with 7.0), and an error redirects a

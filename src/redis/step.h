@@ -27,6 +27,7 @@ struct redis_step {
 	uint32_t turn;      /* the server's number in lines of those whose swaps meet; 0: it takes no
 	                       turns */
 	uint32_t turn_us;   /* how long a turn of its is at most, by Redis's clock */
+	struct exchange *exchange; /* it is what a server says of a limit that a fleet decides; or NULL */
 	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {
 		unsigned char tries, kind;

@@ -4,7 +4,7 @@
 
 #include "redis/step.h"
 
-/* What a step is in a call. */
+/* The role of a step in a call. */
 enum step_kind {
 	STEP_ASK,    /* the value is read, and C knows the answer */
 	STEP_PASS,   /* the same in a group, once it is known to pass */

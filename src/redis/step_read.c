@@ -1,5 +1,5 @@
 /*
- * step_read.c: what a script has seen, and what that means: outcomes, by the steps of `algo`.
+ * step_read.c: turns the values that a script has seen into outcomes, by the steps of `algo`.
  *
  * A reply comes from outside and may be anything.
  */
@@ -9,6 +9,7 @@
 
 #include "algo/algorithm.h"
 #include "base/number.h"
+#include "redis/exchange.h"
 #include "redis/step_own.h"
 #include "redis/value.h"
 
@@ -133,7 +134,7 @@ static bool read_number(const struct redis_step *step, uint64_t number, struct s
 	return true;
 }
 
-/* What a script says of the value: the text, a number, or none, for which 0 stands, too. */
+/* Reads a script's answer about the value: the text, a number, or none (0 also means none). */
 static bool read_found(const struct redis_step *step, const struct redis_reply *found,
                        struct seen *seen)
 {
@@ -155,7 +156,9 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 	}
 }
 
-/* Of `n` steps the i-th. False: nonsense, or no memory. Free with value_free in any case. */
+/*
+ * Looks at the i-th of `n` steps. False: nonsense, or no memory. Free with value_free in any case.
+ */
 static bool look(const struct redis_step *step, size_t n, size_t i,
                  const struct redis_reply *reply, struct seen *seen)
 {
@@ -327,7 +330,7 @@ static bool plan_swap(struct redis_step *step, const struct seen *seen, bool has
 	return swap != NULL;
 }
 
-/* What comes next is `otherwise`, unless others wait for a swap of this step. */
+/* Returns `otherwise`, unless others wait for a swap of this step. */
 static enum step_end leave(struct redis_step *step, enum step_end otherwise)
 {
 	if (!step->own.in_line)
@@ -337,7 +340,7 @@ static enum step_end leave(struct redis_step *step, enum step_end otherwise)
 	return STEP_AGAIN;
 }
 
-/* What has to be known or written for the next try. */
+/* Tells what the next try must read or write. */
 static enum step_end again(struct redis_step *step, struct seen *seen, enum verdict own,
                            struct algo_outcome *outcomes, uint64_t *until_ns)
 {
@@ -488,6 +491,11 @@ enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
 	struct seen seen;
 	enum step_end end = STEP_FAILED;
 
+	if (steps[i]->exchange) {
+		outcomes[0] = (struct algo_outcome){.allowed = true};
+		until_ns[0] = 0;
+		return exchange_heard(steps[i]->exchange, reply) ? STEP_DONE : STEP_FAILED;
+	}
 	if (look(steps[i], n, i, reply, &seen)) {
 		enum verdict all = steps[i]->group ? judge_group(steps, n, i, reply) : GRANTED;
 

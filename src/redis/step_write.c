@@ -1,7 +1,7 @@
 /*
  * step_write.c: steps as calls of scripts.
  *
- * Steps in a row that differ by nothing but their keys are one run, whose parameters stand once.
+ * Consecutive steps that differ only in their keys are one run, whose parameters stand once.
  */
 #include "redis/step.h"
 
@@ -11,6 +11,7 @@
 #include "algo/bucket.h"
 #include "algo/window.h"
 #include "base/number.h"
+#include "redis/exchange.h"
 #include "redis/step_own.h"
 #include "redis/step_words.h"
 #include "redis/value.h"
@@ -31,7 +32,7 @@ void step_end(struct redis_step *step)
 
 /* Kinds */
 
-/* Of shorter slots a call would too often come too late for the one that it was written for. */
+/* With shorter slots, a call would too often come after the slot that it was written for. */
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
 /* Whether a script decides it. */
@@ -98,7 +99,7 @@ static u128 parts_of(struct bucket_time time, uint64_t q)
 	return (u128)time.ns * q - time.under;
 }
 
-/* What may be in use after the request: less if it would not wait as long as others. */
+/* The most that may be in use after the request: less if it would not wait as long as others. */
 static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
 {
 	u128 depth = parts_of(params->depth, params->q);
@@ -216,7 +217,7 @@ static uint64_t list_block_us(uint64_t life_ns)
 	return u64_max(life_ns / 8, NS_PER_S) / 1000;
 }
 
-/* What is asked of a list. */
+/* Writes the question to a list. */
 static void put_question(struct numbers *numbers, const struct redis_step *step)
 {
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
@@ -226,7 +227,7 @@ static void put_question(struct numbers *numbers, const struct redis_step *step)
 	put(numbers, u64_max(step->call.cost, 1));
 }
 
-/* Of a list: what may be in use, and how long a use counts. */
+/* For a list: the most that may be in use, and the time that a use counts. */
 static void put_life(struct numbers *numbers, const struct redis_step *step, uint64_t life_ns)
 {
 	put(numbers, step->limit->quota);
@@ -297,7 +298,7 @@ static void add_slots_refund(struct buffer *out, const struct redis_step *step)
 	add_numbers(out, &numbers);
 }
 
-/* Of a refund, too. */
+/* Adds the day, also for a refund. */
 static void add_day(struct buffer *out, const struct redis_step *step)
 {
 	const struct day_params *day = &step->limit->day;
@@ -341,7 +342,7 @@ static const struct kind {
 	unsigned arguments;
 	void (*add)(struct buffer *out, const struct redis_step *step);
 	enum script script;
-	/* What each step of a run has of its own, besides its key; NULL: nothing. */
+	/* Writes the numbers of one step of a run, besides its key; NULL: there are none. */
 	void (*put)(struct numbers *numbers, const struct redis_step *step);
 } kinds[STEP_KINDS] = {
     [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},       [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
@@ -522,14 +523,36 @@ const struct step_call *step_probe(void)
 	return &script_probe;
 }
 
+/* A call of its own, by three keys. */
+static void add_exchange(const struct redis_step *step, struct buffer *out)
+{
+	buffer_add_text(out, "*");
+	buffer_add_u64(out, 6 + step->is_given + exchange_words(step->exchange));
+	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
+	add_slice(out, slice_of(script_fleet.sha));
+	add_number(out, 3);
+	exchange_write_keys(step->key, out);
+	add_time(out, step);
+	exchange_write(step->exchange, out);
+}
+
 int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call)
 {
 	size_t start = out->len;
 	const struct kind *kind;
 	enum script script;
-	bool ahead = can_read_ahead(steps, n), alone;
+	bool ahead, alone;
 
+	if (steps[0]->exchange) {
+		*call = script_fleet;
+		add_exchange(steps[0], out);
+		if (!out->failed)
+			return WEIR_OK;
+		out->len = start;
+		return WEIR_ENOMEM;
+	}
+	ahead = can_read_ahead(steps, n);
 	for (size_t i = 0; i < n; i++)
 		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
 	kind = &kinds[steps[0]->own.kind];

@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "base/slice.h"
-#include "redis/tls.h"
+#include "tls/tls.h"
 
 static const struct scheme {
 	const char *prefix;
@@ -106,7 +106,7 @@ static int read_host(struct slice text, struct redis_host *host, struct weir_err
 	if (text.len > 0 && (!slice_skip(&text, SLICE(":")) || !parse_u64(text, &port) || port == 0 ||
 	                     port > UINT16_MAX))
 		return error_set(error, WEIR_EINVAL,
-		                 "expected a port from 1 to 65535 behind the host of a Redis");
+		                 "expected a port from 1 to 65535 after the host of a Redis");
 	memcpy(host->name, name.data, name.len);
 	host->name[name.len] = '\0';
 	host->port = (uint16_t)port;
@@ -121,7 +121,7 @@ static int read_hosts(struct slice text, struct redis_url *out, struct weir_erro
 		count += text.data[i] == ',';
 	if (count > 1 && !out->cluster)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected one host, found %zu: nodes of a cluster are redis-cluster://…",
+		                 "expected one host, found %zu: for a cluster write redis-cluster://…",
 		                 count);
 	if (count > REDIS_HOSTS_MAX)
 		return error_set(error, WEIR_ERANGE, "expected at most %d hosts, found %zu",
@@ -144,12 +144,12 @@ static int read_database(struct slice text, struct redis_url *out, struct weir_e
 
 	if (text.len > 0 && !parse_u64(text, &database))
 		return error_set(error, WEIR_EINVAL,
-		                 "expected the number of a database behind the host of a Redis");
+		                 "expected the number of a database after the host of a Redis");
 	if (database > INT_MAX)
 		return error_set(error, WEIR_ERANGE, "expected a database up to %d", INT_MAX);
 	if (database > 0 && out->cluster)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected no database, for a Redis Cluster has database 0 alone");
+		                 "expected no database: a Redis Cluster has only database 0");
 	out->database = (unsigned)database;
 	return WEIR_OK;
 }
@@ -175,13 +175,13 @@ static int read_files(struct slice text, struct redis_url *out, struct weir_erro
 			i++;
 		if (i == 3 || !out->tls || *known[i].file || one.len == 0)
 			status = error_set(error, WEIR_EINVAL,
-			                   "expected ca=FILE, cert=FILE and key=FILE, each once, behind the ? of "
-			                   "a rediss:// URL");
+			                   "expected ca=FILE, cert=FILE and key=FILE, each once, after the ? "
+			                   "of a rediss:// URL");
 		else
 			status = copy_decoded(one, known[i].file, error);
 	}
 	if (status == WEIR_OK && out->tls)
-		status = tls_trust_open(&out->trust, &files, error);
+		status = tls_context_open(&out->trust, &files, error);
 	for (size_t i = 0; i < 3; i++)
 		free(*known[i].file);
 	return status;
@@ -210,8 +210,8 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 	}
 	if (out->cluster && names_nodes(place.login))
 		return error_set(error, WEIR_EINVAL,
-		                 "expected user:password once, before the first node of a cluster; an @ of a "
-		                 "password is %%40");
+		                 "expected user:password once, before the first node of a cluster; write "
+		                 "an @ in a password as %%40");
 	status = place.login.data ? read_login(place.login, out, error) : WEIR_OK;
 	if (status == WEIR_OK)
 		status = read_hosts(hosts, out, error);
@@ -246,7 +246,7 @@ void redis_url_free(struct redis_url *url)
 {
 	free_secret(url->user);
 	free_secret(url->password);
-	tls_trust_close(url->trust);
+	tls_context_close(url->trust);
 	free(url->hosts);
 	free(url->shown);
 	*url = (struct redis_url){0};

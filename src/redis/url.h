@@ -22,7 +22,7 @@
 #define REDIS_HOST_MAX  255
 #define REDIS_HOSTS_MAX 64
 
-struct tls_trust;
+struct tls_context;
 
 struct redis_host {
 	char name[REDIS_HOST_MAX + 1]; /* an address or a name; of IPv6 without brackets */
@@ -34,7 +34,7 @@ struct redis_url {
 	bool cluster;
 	unsigned database;        /* 0 in a cluster */
 	char *user, *password;    /* NULL: none; never one without a password */
-	struct tls_trust *trust;  /* with `tls`: by which certificates are verified; else NULL */
+	struct tls_context *trust;  /* with `tls`: by which certificates are verified; else NULL */
 	struct redis_host *hosts; /* one, or some nodes of the cluster */
 	size_t host_count;
 	char *shown; /* the URL without user and password: for logs, listings and errors */

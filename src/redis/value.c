@@ -43,7 +43,7 @@ static char *add_period(char *at, uint64_t ns)
 	return add_text(at, units[i].name);
 }
 
-/* Of windows that follow the calendar: their length in its units, the zone, and a week's start. */
+/* Adds a calendar window's length in its units, its zone, and its week's start. */
 static char *add_calendar(char *at, const struct algo_limit *limit)
 {
 	static const char *const units[] = {
@@ -219,7 +219,7 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
 }
 
-/* What the state says besides its uses, as a use of no units. */
+/* The rest of the state besides its uses, as a use of no units. */
 static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
 {
 	if (limit->rows == ALGO_ROWS_PLACES)
@@ -254,7 +254,7 @@ static bool read_uses(const struct algo_limit *limit, struct slice text, struct 
 	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
 }
 
-/* Of slots and days; lists of uses are written by scripts alone. */
+/* Writes slots and days. Only scripts write lists of uses. */
 static uint64_t write_uses(const struct uses *uses, struct buffer *out)
 {
 	uint64_t last_ns = 0, until_ns = uses->until_ns;

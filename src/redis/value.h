@@ -5,9 +5,9 @@
  *
  *     ALGORITHM 5/s 10 1700000000123456
  *
- * The head says of which algorithm and period the state is, and of which zone where windows
- * follow a calendar; then all parameters without which it can't be read. A value with another head
- * is converted (other parameters), or it is not a state of this limit at all.
+ * The head names the algorithm and the period, the zone of calendar windows, and all parameters
+ * that a reader needs. A value with another head is converted (other parameters), or it is no
+ * state of this limit at all.
  *
  * A time has 16 digits, microseconds of Unix time, or 19, nanoseconds.
  */

@@ -89,7 +89,9 @@ static struct view view_of(const struct row_step *on)
 	} else {
 		view.written = cell_word(on->head);
 	}
-	/* Where more are free than were, units of the window, even if it is over, are the first. */
+	/*
+	 * If more units are free than before, the window's units fill them first, even if it is over.
+	 */
 	view.free = u64_min(view.written, params->free);
 	more = u64_min(view.count, params->free - view.free);
 	view.free += more;
@@ -188,7 +190,7 @@ static void take(const struct row_step *on, uint64_t cost, struct view *view,
 		change->name_ns = on->now_ns + view->window_ns;
 }
 
-/* Of the window first. Units that were counted in a window are given back while it lasts. */
+/* Gives back the window's units first, and only while it lasts. */
 static void refund(const struct row_step *on, struct view *view, struct row_change *change)
 {
 	uint64_t back = u64_min(on->call->cost, view->free + view->count);

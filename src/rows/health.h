@@ -4,15 +4,31 @@
  * The key's head counts nothing: it is there so that the row stays the key's, and it is HELD, so
  * never evicted, while the phase is one that must not be forgotten. The row has
  *
- *     the phase       tag 32 | slow 7 | bad 7 | good 7 | flying 7 | phase 3   since 60 | for ever 1
- *     flights         tag 32 | count 32                                       until 60
- *     parts           tag 32 | name 32                  calls 21 | failures 21 | slow 21
- *     or blocks       tag 32 | name 32                  number 27 | count 5 | outcomes 2 each
+ *     the phase       tag 32 | slow 7 | bad 7 | good 7 | flying 7 | phase 3
+ *                                                           since 60 | ended 3 | for ever 1
+ *     calm            name 32 | span 32                                       from 64
+ *
+ * and then stripes, all alike, each of which has
+ *
+ *     flights         tag 32 | 0 | count 31                                   until 60 | mark 4
+ *     parts           tag 32 | 1 | name 31              calls 21 | failures 21 | slow 21
+ *     or blocks       tag 32 | 1 | name 31              number 27 | count 5 | outcomes 2 each
+ *
+ * The sum over stripes counts. A permit is counted in one stripe, which its id tells, from its flight
+ * to its result. So threads change lines of their own, and only read those of others.
+ *
+ * While it is *calm*, from such a time and for such a span, the phase is closed, the window has its
+ * minimum of calls and does not trip, and no part begins or ends, nor does a flight. So nothing
+ * changes by time alone, nor by a call that ends well, and nobody need look at more than a few cells.
  *
  * A flight counts permits that were given near each other, until the time of the last is over; with
  * max_concurrent each has its own, and there are no more. A part counts results in so much time, a
  * block has HEALTH_BLOCK of them in their order. Their names tell of which phase they are: what
  * another phase has counted is not seen, so nothing has to be cleaned.
+ *
+ * A reload may give the places of a row another meaning. So flights and names differ by a bit, and a
+ * flight has a mark of the parameters by which permits have their places and times: with others it
+ * says nothing, and its place is free. Marks of one reload in 16 are alike.
  *
  * Each change is a compare-and-swap of one cell. docs/design/health.md says in which order they
  * come, and what is left when a process dies between two of them.
@@ -23,7 +39,13 @@
 #include "algo/health.h"
 #include "rows/rows.h"
 
-/* What a look at phase and flights has found. */
+#define HEALTH_LEAST_NS NS_PER_DAY /* that a window of calls is kept at least */
+
+/* Names begin with this bit, which no flight counts up to: neither is read as the other. */
+#define HEALTH_NAME_BIT    (UINT32_C(1) << 31)
+#define HEALTH_FLIGHTS_MAX (HEALTH_NAME_BIT - 1)
+
+/* The phase and the flights that a look has found. */
 struct health_look {
 	struct cell phase;          /* as it is kept, ... */
 	struct health_state health; /* and what time has made of it */
@@ -34,24 +56,39 @@ struct health_look {
 	unsigned overdue; /* the place of a flight whose time is over; 0: there is none */
 };
 
-/* Where a flight may be. */
+/* The places in which a flight may be. */
 struct health_permit {
 	uint64_t start_ns, until_ns;
+	unsigned stripe;
+	bool has_no_id; /* so it may be in any later stripe as well */
 };
 
 /* So many calls ended at at_ns, with the same result. */
 struct health_ends {
 	struct health_result result;
 	uint64_t count, at_ns;
+	unsigned stripe; /* where they are counted */
 };
 
 enum health_taken { HEALTH_TAKEN, HEALTH_FULL, HEALTH_AGAIN };
 
 static inline struct health_permit health_permit_of(const struct health_params *params,
-                                                    uint64_t until_ns)
+                                                    uint64_t until_ns, uint64_t id)
 {
-	return (struct health_permit){until_ns - params->timeout_ns, until_ns};
+	return (struct health_permit){
+	    .start_ns = until_ns - params->timeout_ns,
+	    .until_ns = until_ns,
+	    .stripe = health_stripes(params) > 1 ? (unsigned)(id >> ALGO_STRIPE_SHIFT) : 0,
+	    .has_no_id = id == 0,
+	};
 }
+
+/** Whether it is calm; `look` then has the phase. */
+bool health_row_is_calm(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
+                        struct health_look *look);
+/** Makes it calm, after a look that found nothing overdue, and a window that does not trip. */
+void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
+                     const struct health_look *look, uint64_t now_ns);
 
 /** A row without cells is that of a key which has none yet. */
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
@@ -65,9 +102,9 @@ void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const str
 bool health_row_turn(const struct row_state *at, const struct health_look *look,
                      const struct health_state *after);
 
-/** Another permit in flight. */
+/** Another permit in flight. *last_ns is when the last is over of those counted with it. */
 enum health_taken health_row_take(const struct algo_limit *limit, const struct row_state *at,
-                                  struct health_permit permit, uint64_t now_ns);
+                                  struct health_permit permit, uint64_t now_ns, uint64_t *last_ns);
 /** Whether it seems to be in flight. */
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
                     struct health_permit permit);
@@ -75,8 +112,12 @@ bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
 bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
                      struct health_permit permit);
 /** Ends the flight at a place; how many permits that were, and until when. */
-uint64_t health_row_end(const struct row_state *at, unsigned place, uint64_t now_ns,
-                        uint64_t *until_ns);
+uint64_t health_row_end(const struct health_params *params, const struct row_state *at,
+                        unsigned place, uint64_t now_ns, uint64_t *until_ns);
+
+/** Ends all. */
+void health_row_end_all(const struct algo_limit *limit, const struct row_state *at,
+                        uint64_t now_ns);
 
 /** Counts results in the phase of the look. */
 void health_row_count(const struct algo_limit *limit, const struct row_state *at,
@@ -88,11 +129,37 @@ uint64_t health_row_tally(const struct algo_limit *limit, const struct row *row,
                           const struct health_look *look, uint64_t now_ns,
                           struct health_tally *tally);
 
+/** The same where something counts in the part of now. */
+static inline uint64_t health_row_ahead_ns(const struct health_params *params, uint64_t now_ns)
+{
+	if (params->part_ns == 0)
+		return HEALTH_LEAST_NS;
+	return health_part_end_ns(params, health_part(params, now_ns)) - now_ns;
+}
+
 /** Whether the head keeps the row long enough, and is HELD if it has to be. */
 bool health_row_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
                      const struct health_state *health, uint64_t now_ns);
 /** A head that does. */
 struct cell health_row_head(const struct algo_limit *limit, uint32_t tag,
                             const struct health_state *health, uint64_t now_ns);
+
+/* Allowed, closed as before, and what remains yet to be said. */
+static inline void health_calm_outcome(struct algo_outcome *out)
+{
+	algo_outcome_open(out);
+	out->phase = HEALTH_CLOSED;
+	out->turned = 0;
+}
+
+/**
+ * An acquire while the row is calm: when its permit ends, with all of `out` set. 0: it is not calm, or
+ * somebody was faster; nothing has changed.
+ */
+uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at, uint64_t id,
+                        uint64_t now_ns, struct algo_outcome *out);
+/** A report that is good, likewise. False: nothing has changed. */
+bool health_row_try_report(const struct algo_limit *limit, const struct row_state *at,
+                           const struct health_report *report, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * log.c: exactly what was taken in (now - period, now].
+ * log.c: counts exactly the units taken in (now - period, now].
  *
  * log.h says what the cells are. The oldest live entry is found from the newest by
  * the spans on the way: where it was when the head was written, or a little after. Beside

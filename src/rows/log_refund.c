@@ -1,8 +1,8 @@
 /*
- * log_refund.c: to take an entry out of a log.
+ * log_refund.c: takes an entry out of a log.
  *
- * To give back an entry behind others is to take it out of the row. It is marked
- * GONE, which nobody does twice, and counts until those after it have moved one
+ * A refund of an entry behind others takes it out of the row. It marks the entry GONE,
+ * which only one thread can do. The entry counts until those after it have moved one
  * place each, and the head, whose swap gives the cost back. See want_move.
  */
 #include "rows/log.h"
@@ -186,7 +186,7 @@ bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row
 	return true;
 }
 
-/* Of one entry of the row, whole, or less of the newest. */
+/* Refunds one entry of the row: a whole one, or a part of the newest. */
 static void refund_entry(const struct algo_call *call, const struct log_view *view, unsigned back,
                          struct cell cell, struct row_change *change)
 {

@@ -1,14 +1,14 @@
 /*
  * log_try.c: most acquires from a narrow log, without log.c's general step.
  *
- * That reads one thing after the other, of any row and for any operation: 500
- * instructions. A head of a narrow row tells all places at once.
+ * The general step handles any row and operation, reads one thing after the other,
+ * and takes 500 instructions. A head of a narrow row tells all places at once.
  *
  * Times are compared as they stand in cells, in sixteenths of a nanosecond.
  */
 #include "rows/log.h"
 
-/* Of a cell's `high`, without the generation. */
+/* The time in a cell's `high`, without the generation. */
 #define TIME (~UINT64_C(15))
 
 /* The cell `back` places before `place`. */

@@ -1,22 +1,21 @@
 /*
- * places.h: how many are in flight, as places that are held.
+ * places.h: requests in flight, as places that are held.
  *
- * A limit of `max` has so many places in a key's row. A permit of a cost holds as
- * many of them, each a cell with the key's tag, the end of the lease and the low
- * half of the permit's id; so no more than `max` are in flight, for there are no
- * more places. A place is taken by a compare-and-swap from free to held, and freed by one from
- * exactly what was taken. docs/design/wide-states.md says why that is exact.
+ * A limit of `max` has `max` places in a key's row, so no more than `max` are in flight. A
+ * permit holds as many places as its cost. Each is a cell with the key's tag, the end of the
+ * lease and the low half of the permit's id. A compare-and-swap takes a place from free to
+ * held; another frees exactly the value that was taken. docs/design/wide-states.md says why
+ * that is exact.
  *
  * The key's head counts nothing. While places are held it is there, of the
  * generation CELL_HELD, its `until` at or after the end of every lease, its word
  *
  *     version 17 | closing 1 | span 14
  *
- * where all places that are held lie before span, each release raises the version
- * (so who found no place free and then the same head, was right), and closing says
- * that somebody looks whether none is held any more. To release is (1) to free places; (2) to
- * look, and count a release in the head, which is closing if none is held; (3) then, if again none
- * is held, to let it go.
+ * All held places lie before span. Each release raises the version, so a request that found no
+ * free place and then the same head was right. Closing says that a thread looks whether any place
+ * is still held. A release (1) frees places; (2) looks, and counts itself in the head, which is
+ * closing if none is held; (3) then, if again none is held, lets the head go.
  */
 #ifndef ROWS_PLACES_H
 #define ROWS_PLACES_H
@@ -32,7 +31,7 @@ struct places_use {
 	bool far; /* some end further ahead than the limit lets them: the clock was set back */
 };
 
-/* Which held places are meant. */
+/* Chooses held places. */
 struct places_match {
 	uint64_t until_ns; /* when their lease ends; 0: whenever */
 	uint32_t word;     /* places_word's */

@@ -32,7 +32,7 @@ struct row {
 	bool load_is_atomic;
 };
 
-/* Where a head is, as what it was found, and its row. */
+/* A head: its place, its value when it was found, and its row. */
 struct row_state {
 	struct cell *cell; /* NULL: there is none */
 	struct cell head;

@@ -371,7 +371,7 @@ static int find_slot(const struct row_step *on, uint64_t until_ns, struct cell *
 	return place;
 }
 
-/* Of the head's own slot. */
+/* Refunds from the head's own slot. */
 static void refund_head(const struct row_step *on, uint64_t cost, struct view *view,
                         struct row_change *change)
 {
@@ -404,8 +404,8 @@ static void settle(const struct row_step *on, const struct view *view, struct ro
 }
 
 /*
- * Of the slot that ends at `until_ns`, or with 0 of the newest that has a count; a sealed
- * head is completed before. One that has nothing left to give back settles.
+ * Refunds from the slot that ends at `until_ns`, or with 0 from the newest that has a count. Before
+ * that, completes a sealed head. If nothing is left to give back, settles.
  */
 static void refund(const struct row_step *on, struct view *view, struct row_change *change)
 {

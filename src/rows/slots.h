@@ -1,5 +1,5 @@
 /*
- * slots.h: the cells of slots, see slots.c, and what is decided at once.
+ * slots.h: the cells of slots, see slots.c, and decisions at once.
  */
 #ifndef ROWS_SLOTS_H
 #define ROWS_SLOTS_H

@@ -154,7 +154,7 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 	return false;
 }
 
-/* What is to be made room for, and whether it can be read at all. */
+/* Counts the entries that need room, and checks that the text can be read. */
 static int expect(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
                   const struct dictionary_teller *teller, struct weir_error *error)
 {

@@ -66,17 +66,24 @@ struct rules_condition {
 	unsigned line, column; /* where it stands in the rule's file; 0: in none */
 };
 
-/* The value of `store`, and where it stands. */
-struct rules_store {
+/* A text of a file, such as a store, and where it stands. */
+struct rules_text {
 	const char *text; /* a URL may hold a password; NULL: not given */
 	const char *file; /* where it stands */
 	unsigned line, column;
 };
 
+/* An address to listen on. The rest is for the file of a Unix socket. */
+struct rules_listen {
+	struct rules_text address;
+	unsigned mode;             /* 0: not given */
+	const char *owner, *group; /* NULL: not given */
+};
+
 struct rules_limit {
 	struct weir_limit_options options; /* strings in the arena */
 	enum rules_failure on_store_failure;
-	struct rules_store store; /* "memory" is the server's own table; NULL: the config's */
+	struct rules_text store; /* "memory" is the server's own table; NULL: the config's */
 	unsigned chunk_percent;   /* of its quota that a server takes at once; 0: each request asks */
 	const char *file;         /* where it stands, for errors found later; NULL: in no file */
 	unsigned line, column;
@@ -103,7 +110,51 @@ struct rules_rule {
 	uint64_t feedback[2];
 	enum rules_failure on_store_failure;
 	bool has_on_store_failure;
+	uint64_t priority; /* of its requests, which beats what the caller says of them, ... */
+	bool has_priority; /* where the file gives one */
 	const char *result; /* JSON object, or NULL */
+};
+
+/* Whether clients show a certificate. */
+enum rules_clients {
+	RULES_CLIENTS_NONE,
+	RULES_CLIENTS_OPTIONAL,
+	RULES_CLIENTS_REQUIRED,
+};
+
+/* TLS of the listeners. Files are in PEM. */
+struct rules_tls {
+	const char *cert;       /* NULL: there is no TLS */
+	const char *key;        /* NULL: in the file of `cert` */
+	const char *ca;         /* of the certificates of clients; NULL: not given */
+	enum rules_clients clients;
+	unsigned minimum; /* version: 12, the least, or 13; 0: not given */
+	unsigned line, column;
+};
+
+/* How a user shows who it is. */
+enum rules_proof {
+	RULES_TOKEN,
+	RULES_PASSWORD,
+	RULES_CERTIFICATE, /* that a client shows over TLS */
+	RULES_UNIX,        /* the account of a client at a unix socket */
+};
+
+/* What a user may do. */
+enum {
+	RULES_MAY_ASK = 1,
+	RULES_MAY_CHANGE = 2,
+	RULES_MAY_ADMIN = 4,
+};
+
+struct rules_user {
+	const char *name;
+	enum rules_proof proof;
+	const char *secret; /* a hash, as `weir passwd` prints it; a certificate's name; an account */
+	unsigned may;       /* a set of RULES_MAY_ */
+	const char *const *limits; /* patterns of names, in which '*' stands for any text; none: all */
+	size_t limit_count;
+	unsigned line, column;
 };
 
 /* A provider gives each customer a network of this size or larger, so keys count by it. */
@@ -114,7 +165,9 @@ struct rules_remark {
 	struct rules_remark *next;
 };
 
-/* What was found wrong, or unlikely meant. Of a configuration that is complete, warnings only. */
+/*
+ * Errors, and warnings of text that is unlikely meant. A complete configuration has only warnings.
+ */
 struct rules_remarks {
 	struct rules_remark *first, *last; /* NULL: none */
 	size_t count, errors;
@@ -157,8 +210,8 @@ struct rules_dictionary {
 
 struct weir_config {
 	struct arena arena;
-	const char *listen_http, *listen_resp, *listen_grpc; /* NULL: not given */
-	struct rules_store store;
+	struct rules_listen listen_http, listen_resp, listen_grpc, listen_admin;
+	struct rules_text store;
 	uint64_t capacity;                     /* 0: not given */
 	const char *store_owner, *store_group; /* NULL: not given */
 	uint64_t sync_ns;                      /* 0: not given */
@@ -173,6 +226,8 @@ struct weir_config {
 	double retry_jitter;                 /* 0 */
 	uint64_t connections;                /* RULES_CONNECTIONS */
 	uint64_t idle_http_ns, idle_resp_ns; /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
+	const char *const *attributes; /* what callers send besides what rules use */
+	size_t attribute_count;
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
 	const char *const *hosts; /* names that requests over HTTP may have for the server */
@@ -180,6 +235,9 @@ struct weir_config {
 	bool unprotected;                 /* every peer may change and administrate */
 	const struct ip_range *protected; /* else the networks that may, beside loopback */
 	size_t protected_count;
+	struct rules_tls tls;
+	const struct rules_user *users; /* none: `protected` tells who may do what */
+	size_t user_count;
 	const struct rules_limit *limits;
 	size_t limit_count;
 	const struct rules_rule *rules;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "algo/algorithm.h"
+#include "base/endpoint.h"
 #include "rules/form.h"
 #include "rules/rate.h"
 #include "rules/scalar.h"
@@ -32,6 +33,37 @@ static bool print_text(struct buffer *out, const void *field, const void *otherw
 	if (!text || (old && strcmp(text, old) == 0))
 		return false;
 	add_text(out, text);
+	return true;
+}
+
+/* A mapping only for what the text of an address can't say. */
+static bool print_listen(struct buffer *out, const void *field, const void *otherwise)
+{
+	const struct rules_listen *listen = field;
+	struct slice path;
+
+	(void)otherwise;
+	if (!listen->address.text)
+		return false;
+	path = slice_of(listen->address.text);
+	if ((!listen->mode && !listen->owner && !listen->group) ||
+	    !slice_skip(&path, SLICE(ENDPOINT_UNIX))) {
+		scalar_add(out, path);
+		return true;
+	}
+	buffer_add_text(out, "{ path: ");
+	scalar_add(out, path);
+	if (listen->mode)
+		buffer_printf(out, ", mode: \"%04o\"", listen->mode);
+	if (listen->owner) {
+		buffer_add_text(out, ", owner: ");
+		add_text(out, listen->owner);
+	}
+	if (listen->group) {
+		buffer_add_text(out, ", group: ");
+		add_text(out, listen->group);
+	}
+	buffer_add_text(out, " }");
 	return true;
 }
 
@@ -91,9 +123,10 @@ static bool print_json(struct buffer *out, const void *field, const void *otherw
 }
 
 static const struct row listen_rows[] = {
-    {"http", FIELD(listen_http), print_text},
-    {"resp", FIELD(listen_resp), print_text},
-    {"grpc", FIELD(listen_grpc), print_text},
+    {"http", FIELD(listen_http), print_listen},
+    {"resp", FIELD(listen_resp), print_listen},
+    {"grpc", FIELD(listen_grpc), print_listen},
+    {"admin", FIELD(listen_admin), print_listen},
     {0},
 };
 
@@ -201,6 +234,39 @@ static void add_names(struct buffer *out, const char *const *names, size_t count
 	buffer_add(out, "]", 1);
 }
 
+static void print_names(struct buffer *out, const char *name, const char *const *names, size_t count)
+{
+	if (count == 0)
+		return;
+	buffer_printf(out, "%s: ", name);
+	add_names(out, names, count);
+	buffer_add(out, "\n", 1);
+}
+
+static void print_tls(const struct rules_tls *tls, struct buffer *out)
+{
+	static const char *const clients[] = {
+	    [RULES_CLIENTS_NONE] = "none",
+	    [RULES_CLIENTS_OPTIONAL] = "optional",
+	    [RULES_CLIENTS_REQUIRED] = "required",
+	};
+
+	buffer_add_text(out, "tls: { cert: ");
+	add_text(out, tls->cert);
+	if (tls->key) {
+		buffer_add_text(out, ", key: ");
+		add_text(out, tls->key);
+	}
+	if (tls->ca) {
+		buffer_add_text(out, ", ca: ");
+		add_text(out, tls->ca);
+	}
+	buffer_printf(out, ", clients: %s", clients[tls->clients]);
+	if (tls->minimum)
+		buffer_printf(out, ", minimum: \"1.%u\"", tls->minimum % 10);
+	buffer_add_text(out, " }\n");
+}
+
 static void print_top(const struct print *print)
 {
 	const struct weir_config *config = print->config;
@@ -218,12 +284,48 @@ static void print_top(const struct print *print)
 		print_ranges(out, "protected", config->protected, config->protected_count);
 	if (config->unprotected)
 		buffer_add_text(out, "protected: no\n");
-	if (config->host_count) {
-		buffer_add_text(out, "hosts: ");
-		add_names(out, config->hosts, config->host_count);
-		buffer_add(out, "\n", 1);
-	}
+	print_names(out, "hosts", config->hosts, config->host_count);
+	print_names(out, "attributes", config->attributes, config->attribute_count);
 	print_rows(print, "koala", koala_rows);
+	if (config->tls.cert)
+		print_tls(&config->tls, out);
+}
+
+static void print_user(const struct rules_user *user, struct buffer *out)
+{
+	static const char *const proofs[] = {
+	    [RULES_TOKEN] = "token",
+	    [RULES_PASSWORD] = "password",
+	    [RULES_CERTIFICATE] = "certificate",
+	    [RULES_UNIX] = "unix",
+	};
+	static const char *const rights[] = {"ask", "change", "admin"};
+	const char *between = "";
+
+	buffer_add_text(out, "  - { name: ");
+	add_text(out, user->name);
+	buffer_printf(out, ", %s: ", proofs[user->proof]);
+	add_text(out, user->secret);
+	buffer_add_text(out, ", may: [");
+	for (unsigned i = 0; i < sizeof rights / sizeof *rights; i++)
+		if (user->may & 1u << i) {
+			buffer_printf(out, "%s%s", between, rights[i]);
+			between = ", ";
+		}
+	buffer_add_text(out, "]");
+	if (user->limit_count > 0) {
+		buffer_add_text(out, ", limits: ");
+		add_names(out, user->limits, user->limit_count);
+	}
+	buffer_add_text(out, " }\n");
+}
+
+static void print_users(const struct weir_config *config, struct buffer *out)
+{
+	if (config->user_count > 0)
+		buffer_add_text(out, "users:\n");
+	for (size_t i = 0; i < config->user_count; i++)
+		print_user(&config->users[i], out);
 }
 
 static void print_limit(const struct rules_limit *limit, struct buffer *out)
@@ -381,6 +483,8 @@ static void print_rule(const struct weir_config *config, const struct rules_rule
 	if (rule->feedback[0] || rule->feedback[1])
 		buffer_printf(out, "    feedback: [%llu, %llu]\n", (unsigned long long)rule->feedback[0],
 		              (unsigned long long)rule->feedback[1]);
+	if (rule->has_priority)
+		buffer_printf(out, "    priority: %llu\n", (unsigned long long)rule->priority);
 	if (rule->ipv6_prefix)
 		buffer_printf(out, "    ipv6_prefix: %llu\n", (unsigned long long)rule->ipv6_prefix);
 	if (rule->path_variants != RULES_UNSET)
@@ -402,6 +506,7 @@ void rules_print(const struct weir_config *config, const struct weir_config *def
                  struct buffer *out)
 {
 	print_top(&(struct print){config, defaults, out});
+	print_users(config, out);
 	if (config->limit_count)
 		buffer_add_text(out, "limits:\n");
 	for (size_t i = 0; i < config->limit_count; i++)

@@ -1,5 +1,7 @@
 #include "rules/rate.h"
 
+#include <stdio.h>
+
 #include "algo/algo.h"
 #include "base/number.h"
 
@@ -53,6 +55,56 @@ bool rate_parse(struct slice text, struct weir_rate *out)
 		return false;
 	out->unit = units[unit].unit;
 	return true;
+}
+
+/* Words for units that people write, each also with an s behind it. */
+static const struct {
+	const char *word, *unit;
+} spelled[] = {
+    {"millisecond", "ms"},
+    {"milli", "ms"},
+    {"msec", "ms"},
+    {"second", "s"},
+    {"sec", "s"},
+    {"minute", "m"},
+    {"min", "m"},
+    {"hour", "h"},
+    {"hr", "h"},
+    {"day", "d"},
+    {"week", "w"},
+    {"wk", "w"},
+    {"mon", "month"},
+    {"month", "month"},
+    {"year", "year"},
+    {"yr", "year"},
+    {"s", "s"},
+    {"m", "m"},
+    {"h", "h"},
+    {"d", "d"},
+    {"w", "w"},
+    {"ms", "ms"},
+};
+
+bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
+{
+	struct slice whole = text, count = slice_trim(slice_cut(&text, '/'));
+	struct slice rest = slice_trim(text), period = digits_cut(&rest);
+	struct weir_rate rate;
+
+	if (count.len == 0 || whole.len >= RATE_TEXT_MAX / 2)
+		return false;
+	rest = slice_trim(rest);
+	for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
+		size_t len = strlen(spelled[i].word);
+		bool many = rest.len == len + 1 && (rest.data[len] | 32) == 's';
+
+		if ((rest.len != len && !many) || strncasecmp(rest.data, spelled[i].word, len) != 0)
+			continue;
+		snprintf(out, RATE_TEXT_MAX, "%.*s/%.*s%s", (int)count.len, count.data, (int)period.len,
+		         period.data, spelled[i].unit);
+		return rate_parse(slice_of(out), &rate);
+	}
+	return false;
 }
 
 bool duration_parse(struct slice text, uint64_t *ns)

@@ -14,6 +14,12 @@
  */
 bool rate_parse(struct slice text, struct weir_rate *out);
 
+#define RATE_UNITS    "ms s m h d w month year"
+#define RATE_TEXT_MAX 48
+
+/** Guesses the rate that a wrong text means, as "5/s" for "5/sec"; false: no guess. */
+bool rate_meant(struct slice text, char out[RATE_TEXT_MAX]);
+
 #define DURATION_EXPECTED "a number and one of ms s m h d w, such as 1s"
 
 /** NUMBER and one of ms s m h d w: "1s", "250ms", "0s". A year at most. */

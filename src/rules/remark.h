@@ -4,7 +4,7 @@
 
 #include "rules/model.h"
 
-/* Of one configuration; then the rest is left out. */
+/* A configuration keeps this many remarks and leaves out the rest. */
 #define REMARKS_MAX 1000
 
 /** Adds a remark; `about` is all of it but its text. 0 or ENOMEM. */

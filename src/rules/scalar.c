@@ -2,7 +2,7 @@
 
 #include <ctype.h>
 
-/* Of letters, digits and what means nothing there, at the beginning or behind it. */
+/* Whether the text has only letters, digits, and signs that mean nothing at their place. */
 static bool is_plain(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)

@@ -167,6 +167,8 @@ void rules_show_rule(const struct weir_config *config, const struct rules_rule *
 	if (rule->feedback[0] || rule->feedback[1])
 		buffer_printf(out, ",\"feedback\":[%llu,%llu]", (unsigned long long)rule->feedback[0],
 		              (unsigned long long)rule->feedback[1]);
+	if (rule->has_priority)
+		buffer_printf(out, ",\"priority\":%llu", (unsigned long long)rule->priority);
 	if (rule->has_on_store_failure)
 		buffer_printf(out, ",\"on_store_failure\":\"%s\"",
 		              rules_word(rules_failures, rule->on_store_failure));

@@ -25,7 +25,7 @@ int rules_place_read(const char *text, enum rules_place *out, struct weir_error 
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			return error_set(error, WEIR_EINVAL,
 			                 "expected a store without control characters, "
-			                 "found character %zu to be one",
+			                 "found one at character %zu",
 			                 (size_t)(c - text) + 1);
 	*out = RULES_MEMORY;
 	if (strcmp(text, "memory") == 0)

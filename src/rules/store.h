@@ -13,7 +13,7 @@ enum rules_place {
 #define RULES_FILE_PREFIX "file:"
 
 /**
- * What kind of store `text` names. Errors: EINVAL with "expected …, found …", which never
+ * Reads the kind of store that `text` names. Errors: EINVAL with "expected …, found …", which never
  * repeats a password.
  */
 int rules_place_read(const char *text, enum rules_place *out, struct weir_error *error);

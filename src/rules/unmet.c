@@ -144,8 +144,8 @@ int rules_warn_of_unmet(struct weir_config *config)
 			                    rule->name);
 		else if (config->order == RULES_FIRST && (first = answered_before(config, i, &work)))
 			status = remark_add(config, REMARK_WARNING(rule->file, rule->line, rule->column),
-			                    "expected rule \"%s\" to be asked, found \"%s\" before it, which "
-			                    "answers all that it is about",
+			                    "expected requests to reach rule \"%s\", found \"%s\" before it, "
+			                    "which answers all of them",
 			                    rule->name, first->name);
 	}
 	return status;

@@ -31,7 +31,7 @@ struct words {
 
 /** Room for the buckets of up to `most` texts. 0, EIO or ENOMEM. */
 int words_open(struct words *words, size_t most);
-/** Of 1 to WORDS_LENGTH_MAX bytes. */
+/** Makes room for a text of 1 to WORDS_LENGTH_MAX bytes. */
 void words_expect(struct words *words, enum words_kind kind, struct slice text);
 /** 0 or ENOMEM. */
 int words_make_room(struct words *words);

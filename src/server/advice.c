@@ -34,21 +34,25 @@ __attribute__((format(printf, 3, 4))) static void advise(const struct advice *ad
 	                .path = spot.file, .line = spot.line, .column = spot.column, .text = text});
 }
 
-/* Where a limit names its Redis; NULL: it counts in the table, or not at all. */
-static const struct rules_store *redis_of(const struct advice *advice, size_t limit)
+/*
+ * The place in the file that names the limit's Redis; NULL: it counts in the table, or not at all.
+ */
+static const struct rules_text *redis_of(const struct advice *advice, size_t limit)
 {
 	const struct rules_limit *from = &advice->config->limits[limit];
 
-	if (algorithm_of(from->options.algorithm)->draws || !rules_store(from, advice->plan->redis))
+	const struct algorithm *algorithm = algorithm_of(from->options.algorithm);
+
+	if (algorithm->draws || algorithm->judges || !rules_store(from, advice->plan->redis))
 		return NULL;
 	return from->store.text ? &from->store : &advice->config->store;
 }
 
 /* The Redis of a limit that each server would grant whole; NULL: there is none. */
-static const struct rules_store *local_redis(const struct advice *advice)
+static const struct rules_text *local_redis(const struct advice *advice)
 {
 	const struct weir_config *config = advice->config;
-	const struct rules_store *redis = NULL;
+	const struct rules_text *redis = NULL;
 
 	for (size_t i = 0; i < config->limit_count && !redis; i++)
 		if (config->limits[i].on_store_failure == RULES_LOCAL)
@@ -66,7 +70,7 @@ static const struct rules_store *local_redis(const struct advice *advice)
 
 static void check_nodes(const struct advice *advice)
 {
-	const struct rules_store *store = advice->config->has_nodes ? NULL : local_redis(advice);
+	const struct rules_text *store = advice->config->has_nodes ? NULL : local_redis(advice);
 	bool in_file = store && store->text &&
 	               (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
 
@@ -86,9 +90,8 @@ static void check_chunk(const struct advice *advice, const struct rules_limit *l
 
 	if (!rules_store(limit, advice->plan->redis))
 		advise(advice, spot,
-		       "expected a store at Redis beside chunk, found none: limit \"%s\" is in this "
-		       "server's own "
-		       "table",
+		       "expected a store at Redis beside chunk, found none: limit \"%s\" is counted in "
+		       "this server's own table",
 		       limit->options.name);
 	else if (units < 2)
 		advise(
@@ -97,12 +100,37 @@ static void check_chunk(const struct advice *advice, const struct rules_limit *l
 		    "each request",
 		    limit->chunk_percent, (unsigned long long)quota, limit->options.name);
 	else if (nodes * limit->chunk_percent > 100)
-		advise(
-		    advice, spot,
-		    "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: limit "
-		    "\"%s\" may deny at one server what another one holds unused",
-		    (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
-		    limit->options.name);
+		advise(advice, spot,
+		       "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: one "
+		       "server may deny units of limit \"%s\" that another holds unused",
+		       (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
+		       limit->options.name);
+}
+
+/* Settings of a limit that judges by outcomes which change nothing. */
+static void check_health(const struct advice *advice, const struct rules_limit *limit)
+{
+	const struct weir_health_options *given = limit->options.health;
+	struct weir_limit_options all = limit->options;
+	struct weir_health_options health;
+	struct spot spot = {limit->file, limit->line, limit->column};
+
+	algorithm_resolve(&all, &health);
+	if (health.quorum && !rules_store(limit, advice->plan->redis))
+		advise(advice, spot,
+		       "expected a store at Redis beside quorum, found none: this server alone judges "
+		       "limit \"%s\"",
+		       limit->options.name);
+	if (given->slow_percent && health.slow_ns == 0)
+		advise(advice, spot,
+		       "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
+		       limit->options.name);
+	if (given->minimum && health.calls && given->minimum > health.calls)
+		advise(advice, spot,
+		       "expected a minimum of at most the %llu calls of the window, found %llu: limit "
+		       "\"%s\" is judged from %llu calls on",
+		       (unsigned long long)health.calls, (unsigned long long)given->minimum,
+		       limit->options.name, (unsigned long long)health.calls);
 }
 
 static void check_limit(const struct advice *advice, const struct rules_limit *limit,
@@ -110,14 +138,15 @@ static void check_limit(const struct advice *advice, const struct rules_limit *l
 {
 	bool in_file = *advice->plan->path != '\0';
 
+	if (limit->options.health)
+		check_health(advice, limit);
 	if (limit->chunk_percent)
 		check_chunk(advice, limit, compiled->algo.quota);
 	if (in_file && limit->store.text && !rules_store(limit, NULL))
-		advise(
-		    advice, (struct spot){limit->store.file, limit->store.line, limit->store.column},
-		    "expected no memory beside a store in a file, found it: limit \"%s\" is in the file as "
-		    "all limits that are not at Redis",
-		    limit->options.name);
+		advise(advice, (struct spot){limit->store.file, limit->store.line, limit->store.column},
+		       "expected no `store: memory` beside a store in a file, found it: limit \"%s\" is in "
+		       "the file, like all limits that are not at Redis",
+		       limit->options.name);
 }
 
 void advice_give(const struct weir_config *config, const weir_engine *engine,

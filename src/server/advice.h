@@ -1,4 +1,4 @@
-/* advice.h: warnings about stores of a configuration that are legal, but unlikely meant. */
+/* advice.h: warnings about a configuration's stores and settings that are legal, but unlikely meant. */
 #ifndef SERVER_ADVICE_H
 #define SERVER_ADVICE_H
 

@@ -70,7 +70,7 @@ static int find_stores(const struct weir_config *rules, weir_table *table, struc
                        struct store **out, struct weir_error *error)
 {
 	for (size_t i = 0; i < rules->limit_count; i++) {
-		const struct rules_store *named = &rules->limits[i].store;
+		const struct rules_text *named = &rules->limits[i].store;
 		const char *url = rules_store(&rules->limits[i], NULL);
 		int status;
 
@@ -101,8 +101,32 @@ int server_config_engine(const struct weir_config *rules, weir_table *table, str
 	return status;
 }
 
-int server_config_compile(struct server_config *config, weir_table *table, struct stores *stores,
-                          struct metrics *metrics, struct weir_error *error)
+/* Listeners that have TLS keep it until a restart. */
+static int open_tls(struct server_config *config, const struct server_config *before,
+                    struct weir_error *error)
+{
+	const struct rules_tls *rules = &config->rules->tls;
+	const struct tls_server server = {
+	    .files = {.ca = (char *)rules->ca, .cert = (char *)rules->cert, .key = (char *)rules->key},
+	    .clients = (enum tls_clients)rules->clients,
+	    .only_1_3 = rules->minimum == 13,
+	};
+	struct weir_error inner = {0};
+	int status;
+
+	if (!rules->cert) {
+		config->tls = before ? tls_context_take(before->tls) : NULL;
+		return WEIR_OK;
+	}
+	status = tls_context_open_server(&config->tls, &server, &inner);
+	if (status != WEIR_OK)
+		error_set_at(error, status, rules->line, rules->column, "tls: %s", inner.message);
+	return status;
+}
+
+int server_config_compile(struct server_config *config, const struct server_config *before,
+                          weir_table *table, struct stores *stores, struct metrics *metrics,
+                          struct weir_error *error)
 {
 	const struct weir_config *rules = config->rules;
 	int status = server_config_engine(rules, table, stores, &config->engine, error);
@@ -113,6 +137,11 @@ int server_config_compile(struct server_config *config, weir_table *table, struc
 
 		config->stores |= store ? UINT64_C(1) << store->index : 0;
 	}
+	if (status != WEIR_OK)
+		return status;
+	status = users_open(&config->users, rules, config->engine, before ? before->users : NULL, error);
+	if (status == WEIR_OK)
+		status = open_tls(config, before, error);
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
 }
 
@@ -120,6 +149,8 @@ static void close_config(struct server_config *config)
 {
 	free(config->metrics);
 	free(config->answers);
+	users_close(config->users);
+	tls_context_close(config->tls);
 	weir_engine_close(config->engine);
 	weir_config_close(config->rules);
 	free(config);

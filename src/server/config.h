@@ -1,10 +1,10 @@
 /*
- * config.h: all that a reload replaces, as one immutable thing with a counted reference.
+ * config.h: all that a reload replaces, in one immutable object with a counted reference.
  *
  * The server's thread owns a reference to the newest configuration, each worker one to the
- * newest that it has seen. A configuration also owns a reference to its successor, so
- * whoever holds one finds the newest without a lock, and no reload waits for a worker. The
- * last reference frees it, on whatever thread.
+ * newest that it has seen. A configuration also owns a reference to its successor. So a
+ * thread that holds one finds the newest without a lock, and no reload waits for a worker.
+ * The thread that drops the last reference frees it.
  */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
@@ -16,12 +16,16 @@
 
 #include "server/metrics.h"
 #include "server/stores.h"
+#include "server/users.h"
+#include "tls/tls.h"
 
 struct server_config {
 	_Atomic size_t references;
 	struct server_config *_Atomic successor; /* once another has taken over */
 	struct weir_config *rules;
 	weir_engine *engine;
+	struct users *users;    /* NULL: there are none */
+	struct tls_context *tls; /* of its listeners; NULL: they have none */
 	struct named **metrics; /* as the limits of `engine` */
 	struct named **answers; /* as the rules of `rules` */
 	size_t metric_adhoc;            /* the index of those that requests bring along */
@@ -45,10 +49,12 @@ int server_config_engine(const struct weir_config *rules, weir_table *table, str
 
 /**
  * Compiles what server_config_open has read, for one table, and opens the stores that its limits
- * name. Errors as engine_open and stores_open.
+ * name. `before` is the configuration whose users may stay known, or NULL. Errors as engine_open and
+ * stores_open.
  */
-int server_config_compile(struct server_config *config, weir_table *table, struct stores *stores,
-                          struct metrics *metrics, struct weir_error *error);
+int server_config_compile(struct server_config *config, const struct server_config *before,
+                          weir_table *table, struct stores *stores, struct metrics *metrics,
+                          struct weir_error *error);
 
 /** Another reference to a configuration that the caller has one of. */
 struct server_config *server_config_take(struct server_config *config);

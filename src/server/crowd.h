@@ -1,10 +1,10 @@
 /*
- * crowd.h: clients that wait until stores have come to what they were given.
+ * crowd.h: clients that wait until stores have done earlier requests.
  *
- * A store does what it is asked in order, and many clients can ask for more than it does within its
- * timeout. So while a loop has CROWD_STEPS at stores, it takes one short request of a client, and
- * nothing of one that has an answer to come, or a long request. Such clients form a queue, and have
- * leave one after another when stores have room. Clients with limits in memory alone go on.
+ * A store works in order, and many clients can ask for more than it does within its timeout. So
+ * while a loop has CROWD_STEPS at stores, it takes one short request of each client, and none of a
+ * client that waits for an answer or sends a long request. Such clients form a queue, and go on one
+ * after another when stores have room. Clients that use only limits in memory never wait here.
  */
 #ifndef SERVER_CROWD_H
 #define SERVER_CROWD_H

@@ -24,12 +24,15 @@ static bool is_let_in(const struct weir_config *config, const struct ip *peer)
 	return ip_is_loopback(peer);
 }
 
-static int check_peer(const struct weir_config *config, const struct ip *peer, bool forwarded,
-                      struct weir_error *error)
+int door_check_peer(const struct weir_config *config, const struct ip *peer,
+                    enum request_class class, const struct request_origin *from,
+                    struct weir_error *error)
 {
 	char text[IP_TEXT_MAX];
 
-	if (forwarded)
+	if (class <= REQUEST_ASK || config->unprotected)
+		return WEIR_OK;
+	if (from && from->forwarded)
 		return error_set(error, WEIR_EPERM,
 		                 "expected a caller on this server's machine, found a request that a proxy "
 		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
@@ -40,8 +43,9 @@ static int check_peer(const struct weir_config *config, const struct ip *peer, b
 	                 (int)ip_format(peer, text), text);
 }
 
-int door_check(const struct weir_config *config, const struct ip *peer, enum request_class class,
-               const struct request_origin *from, struct weir_error *error)
+int door_check_origin(const struct weir_config *config, const struct ip *peer,
+                      enum request_class class, const struct request_origin *from,
+                      struct weir_error *error)
 {
 	static const struct request_origin unknown;
 	const struct request_origin *origin = from ? from : &unknown;
@@ -49,15 +53,22 @@ int door_check(const struct weir_config *config, const struct ip *peer, enum req
 
 	if (origin->foreign)
 		return error_set(error, WEIR_EPERM,
-		                 "expected no request of another site's page, found one by its Origin or "
-		                 "Sec-Fetch-Site");
+		                 "expected no request from another site's page, found one (see its Origin "
+		                 "or Sec-Fetch-Site)");
 	if (origin->host.data && (!only_asks || ip_is_loopback(peer)) &&
 	    !knows_host(config, origin->host))
 		return error_set(error, WEIR_EPERM,
 		                 "expected a Host that is an address, localhost or one of `hosts`, found "
 		                 "'%.*s'",
 		                 FILL_QUOTE(origin->host));
-	if (only_asks || config->unprotected)
+	return WEIR_OK;
+}
+
+int door_check_listener(bool is_admin, enum request_class class, struct weir_error *error)
+{
+	if (class < REQUEST_ADMIN || is_admin)
 		return WEIR_OK;
-	return check_peer(config, peer, origin->forwarded, error);
+	return error_set(error, WEIR_EPERM,
+	                 "expected an admin call at the listener for them (`listen.admin`), found it at "
+	                 "another");
 }

@@ -1,10 +1,10 @@
 /*
- * door.h: whether a request may come in, by its class, its peer and how it came.
+ * door.h: decides whether a request may come in, by its class, its peer and its way here.
  *
- * Every caller that reaches a port may ask. To take from others, or to see them, is for the
- * machine's own programs, unless the configuration lets others in (`protected`).
- * Browsers run on that machine too, and do what any page says, so their requests
- * are told by their header: see docs/security.md.
+ * Every caller that reaches a port may ask. Only the machine's own programs may take from
+ * others or see them, unless the configuration lets others in (`protected`). Browsers also
+ * run on that machine and do what any page says, so their headers tell their requests
+ * apart: see docs/security.md.
  */
 #ifndef SERVER_DOOR_H
 #define SERVER_DOOR_H
@@ -18,8 +18,16 @@ static inline bool door_matters(enum request_class class, const struct request_o
 	return class > REQUEST_ASK || origin;
 }
 
-/** WEIR_OK, or EPERM with words for the sender. */
-int door_check(const struct weir_config *config, const struct ip *peer, enum request_class class,
-               const struct request_origin *origin, struct weir_error *error);
+/** What a page in a browser may send: WEIR_OK, or EPERM with words for the sender. */
+int door_check_origin(const struct weir_config *config, const struct ip *peer,
+                      enum request_class class, const struct request_origin *origin,
+                      struct weir_error *error);
+/** What the peer may do where there are no users: as above. */
+int door_check_peer(const struct weir_config *config, const struct ip *peer,
+                    enum request_class class, const struct request_origin *origin,
+                    struct weir_error *error);
+
+/** Where admin calls have a listener of their own (`is_admin`): the same of which one it came by. */
+int door_check_listener(bool is_admin, enum request_class class, struct weir_error *error);
 
 #endif

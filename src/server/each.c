@@ -43,7 +43,7 @@ void each_finish_value(struct worker *worker, struct work *work, struct reply *r
 	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_decide))
 		return;
 	reply->used = d->limit ? d->quota - d->remaining : 0;
-	/* What is let pass without its store has nothing left. */
+	/* A request that passes without its store has nothing left. */
 	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
 		run_check(work, WEIR_ESTORE);
 }

@@ -8,11 +8,13 @@
 #include "rules/model.h"
 #include "server/client_ip.h"
 #include "server/count.h"
-#include "server/door.h"
 #include "server/each.h"
 #include "server/koala.h"
+#include "server/login.h"
+#include "server/operate.h"
 #include "server/page.h"
 #include "server/permit.h"
+#include "server/rights.h"
 #include "server/run.h"
 
 static void prepare(struct worker *worker, struct work *work, const struct request *r,
@@ -73,16 +75,6 @@ void handle_deny(struct worker *worker, struct work *work, enum weir_reason reas
 		koala_tell(worker, &work->plan, reply);
 }
 
-/* NULL: there is none of that name, and the reply says so. */
-static const weir_limit *find_limit(struct worker *worker, struct work *work, struct slice name)
-{
-	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
-
-	if (!limit)
-		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
-	return limit;
-}
-
 static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
 {
 	run_check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
@@ -137,34 +129,18 @@ static void prepare_reserved(struct worker *worker, struct work *work, const str
 		return;
 	}
 	len = snprintf(message, sizeof message,
-	               "expected a limit of the rule file, found '%.*s', which is a command: peek by "
-	               "quantity 0", (int)name.len, name.data);
+	               "expected a limit of the rule file, found '%.*s', which is a command: to peek, "
+	               "send quantity 0",
+	               (int)name.len, name.data);
 	run_fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
-static void finish_shed(struct worker *worker, struct work *work, struct reply *reply)
+/* The stream ends when its user loses the right. */
+static void prepare_events(struct worker *worker, struct work *work, const struct request *r)
 {
-	const struct request *request = work->whole;
-	const weir_limit *limit = find_limit(worker, work, request->limit);
-	struct switched switched = {request->deny, "", os_wall_ns(), request->until_ns};
-	int status;
-
-	(void)reply;
-	if (!limit)
-		return;
-	if (switched.until_ns != 0 && switched.until_ns <= switched.at_ns) {
-		run_fail(worker, work, WEIR_EINVAL,
-		         SLICE("expected until to be a time to come, found one that is over"));
-		return;
-	}
-	ip_format(net_conn_peer(work->conn), switched.by);
-	status = switches_shed(&worker->shared->switches, limit, &switched);
-	if (status == WEIR_OK)
-		waitlist_wake_all(&worker->shared->table->waiting);
-	else if (status == WEIR_EINVAL)
-		run_fail_name(worker, work, status, "a limit with a share to deny", request->limit);
-	else
-		run_check(work, status);
+	(void)r;
+	if (worker->config->users)
+		login_keep(worker, work->conn, worker->user != NULL);
 }
 
 /* The answer begins a stream (stream.h). */
@@ -199,15 +175,17 @@ static void prepare_permit(struct worker *worker, struct work *work, const struc
 
 static void prepare_limit(struct worker *worker, struct work *work, const struct request *r)
 {
-	const weir_limit *limit = find_limit(worker, work, r->limit);
+	const weir_limit *limit = run_find_limit(worker, work, r->limit);
 
 	if (!limit) {
 		if (rules_reserved_name(r->limit))
 			prepare_reserved(worker, work, r);
 		return;
 	}
-	run_check(work, engine_prepare_limit(worker->shared->table, limit,
-	                                 &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan));
+	run_check(work, engine_prepare_limit(
+	                    worker->shared->table, limit,
+	                    &(struct algo_call){run_op(r->op), r->cost, .priority = r->priority}, r->key,
+	                    &work->plan));
 	work->plan.max_wait_ns = r->wait_ns;
 	if (work->status == WEIR_OK)
 		prepare_permit(worker, work, r);
@@ -248,7 +226,8 @@ static void prepare_rules(struct worker *worker, struct work *work, const struct
 
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(worker->config->engine,
-		                              &(struct algo_call){run_op(r->op), r->cost}, &attributes,
+		                              &(struct algo_call){run_op(r->op), r->cost, .priority = r->priority},
+		                              &attributes,
 		                              &worker->arena, &work->plan);
 	work->plan.max_wait_ns = r->wait_ns;
 	run_check_rules(worker, work, status, r);
@@ -325,6 +304,34 @@ static void finish_report(struct worker *worker, struct work *work, struct reply
 	if (!held)
 		run_fail(worker, work, WEIR_ENOTFOUND,
 		     SLICE("the permit is not held: it was given back before, or its time is over"));
+}
+
+static void keep_login(struct worker *worker, struct work *work, const struct request *r)
+{
+	if (worker->refusal.status == WEIR_OK)
+		login_keep(worker, work->conn, r->origin != NULL);
+	else
+		run_fail(worker, work, worker->refusal.status, slice_of(worker->refusal.message));
+}
+
+/* There is one user, without a password: as in a Redis that was never given one. */
+static void prepare_login(struct worker *worker, struct work *work, const struct request *r)
+{
+	const struct request_login *login = r->origin ? &r->origin->login : NULL;
+
+	if (worker->config->users) {
+		keep_login(worker, work, r);
+		return;
+	}
+	if (!login || slice_equal(login->user, SLICE("default")))
+		return;
+	if (login->user.data)
+		run_fail(worker, work, WEIR_EAUTH,
+		         SLICE("invalid username-password pair or user is disabled."));
+	else
+		run_fail(worker, work, WEIR_EINVAL,
+		         SLICE("AUTH <password> called without any password configured for the default "
+		               "user. Are you sure your configuration is correct?"));
 }
 
 static void prepare_nothing(struct worker *worker, struct work *work, const struct request *r)
@@ -445,8 +452,9 @@ static const struct {
     [REQUEST_TOP] = {prepare_nothing, page_finish},
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
-    [REQUEST_EVENTS] = {prepare_nothing, finish_events},
-    [REQUEST_SHED] = {prepare_nothing, finish_shed},
+    [REQUEST_EVENTS] = {prepare_events, finish_events},
+    [REQUEST_SHED] = {prepare_nothing, operate_shed},
+    [REQUEST_FORCE] = {prepare_nothing, operate_force},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {prepare_key, finish_key},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
@@ -454,21 +462,8 @@ static const struct {
     [REQUEST_EACH] = {each_prepare, each_finish},
     [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
     [REQUEST_ALIVE] = {each_prepare_alive, each_finish_alive},
+    [REQUEST_LOGIN] = {prepare_login, finish_nothing},
 };
-
-/* Else the reply says why not. Apart: the hot path needs no room for words. */
-__attribute__((noinline)) static bool passes_door(struct worker *worker, struct work *work,
-                                                  const struct request *r,
-                                                  const struct request_origin *origin)
-{
-	struct weir_error error;
-	int status = door_check(worker->config->rules, net_conn_peer(work->conn), r->class, origin,
-	                        &error);
-
-	if (status != WEIR_OK)
-		run_fail(worker, work, status, slice_of(error.message));
-	return status == WEIR_OK;
-}
 
 static void prepare(struct worker *worker, struct work *work, const struct request *r,
                     const struct request_origin *origin)
@@ -481,8 +476,10 @@ static void prepare(struct worker *worker, struct work *work, const struct reque
 	work->plan.stage = PLAN_PREPARED;
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
-	if (!door_matters(r->class, origin) || passes_door(worker, work, r, origin))
+	if (rights_are_plain(worker, r->class, origin) || rights_check(worker, work, r, origin))
 		kinds[r->kind].prepare(worker, work, r);
+	if (__builtin_expect(worker->config->users != NULL, 0) && work->status == WEIR_OK)
+		rights_check_limits(worker, work, r);
 	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_HEAD_KINDS))
 		work->whole = r;
 }
@@ -490,11 +487,6 @@ static void prepare(struct worker *worker, struct work *work, const struct reque
 void handle_prepare(struct worker *worker, struct work *work, const struct request *request)
 {
 	prepare(worker, work, request, request->origin);
-}
-
-static bool is_refused(const struct work *work)
-{
-	return work->status == WEIR_EPERM || work->status == WEIR_EFULL;
 }
 
 bool handle_may_wait(const struct work *work)
@@ -549,7 +541,7 @@ void handle_finish(struct worker *worker, struct work *work, struct reply *reply
 	reply->permit = (struct slice){NULL, 0};
 	reply->waits = reply->at_store = false;
 	reply->wait_ns = 0;
-	if (!is_refused(work))
+	if (!work->refused)
 		kinds[work->kind].finish(worker, work, reply);
 	if (__builtin_expect(reply->at_store, 0))
 		return;

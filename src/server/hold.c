@@ -94,7 +94,7 @@ void hold_remove(struct worker *worker, struct held *held)
 
 bool hold_is_next(const struct held *held)
 {
-	return protocol_of(held->conn)->codec->streams || client_of(held->conn)->first == held;
+	return client_of(held->conn)->first == held || conn_streams(held->conn);
 }
 
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
@@ -104,9 +104,17 @@ void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
 	heap_add(&worker->holds, &held->node); /* where it just was there is room */
 }
 
+void hold_send(struct net_conn *conn, struct slice answers)
+{
+	if (__builtin_expect(conn_streams(conn), 0))
+		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_out(conn));
+	else if (answers.len > 0)
+		buffer_add_slice(net_conn_out(conn), answers);
+}
+
 static void write_answer(struct held *held)
 {
-	buffer_add(net_conn_out(held->conn), held->reply.data, held->reply.len);
+	hold_send(held->conn, (struct slice){held->reply.data, held->reply.len});
 	unlink_held(held);
 	hold_free(held);
 }
@@ -116,7 +124,7 @@ static void write_done(struct held *held)
 {
 	struct client *client = client_of(held->conn);
 
-	if (protocol_of(held->conn)->codec->streams) {
+	if (conn_streams(held->conn)) {
 		write_answer(held);
 		return;
 	}
@@ -125,8 +133,8 @@ static void write_done(struct held *held)
 }
 
 /*
- * Of a batch that waits what its waiting items took, and those whose permits no client knows
- * yet: the others had their starts.
+ * Of a waiting batch, returns what its waiting items took, and items whose permits no client
+ * knows yet. The other items have started.
  */
 static size_t taken_of(const struct work *work, const struct reply *reply,
                        struct engine_taken *taken)
@@ -191,7 +199,7 @@ static void let_go(struct worker *worker, struct net_conn *conn)
 	net_conn_finish(conn);
 }
 
-/* What was not answered yet goes back when the client is let go. */
+/* let_go gives back what was not answered yet. */
 static void fail(struct worker *worker, struct held *held, struct work *work)
 {
 	if (!keeps_plan(held))
@@ -199,7 +207,7 @@ static void fail(struct worker *worker, struct held *held, struct work *work)
 	let_go(worker, held->conn);
 }
 
-/* What it keeps by now counts. */
+/* Counts the memory that it keeps now. */
 static void resize(struct held *held, size_t size)
 {
 	net_conn_release(held->conn, held->size);
@@ -226,7 +234,7 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work,
                   struct reply *reply)
 {
 	count_request(worker, work);
-	if (reply->wait_ns == 0 && hold_is_next(held)) {
+	if (reply->wait_ns == 0 && client_of(held->conn)->first == held && !conn_streams(held->conn)) {
 		if (!write_now(worker, held, work, reply)) {
 			fail(worker, held, work);
 			return;
@@ -272,8 +280,7 @@ static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 {
-	const struct codec *codec = protocol_of(work->conn)->codec;
-	bool behind = client_of(work->conn)->first && !codec->streams;
+	bool behind = client_of(work->conn)->first && !conn_streams(work->conn);
 	size_t len;
 
 	count_request(worker, work);

@@ -1,14 +1,14 @@
 /*
  * hold.h: answers in the order of requests, and answers that come later.
  *
- * A request may have to wait, for its start or for a key; those behind it on the connection
- * are decided when they come. So each client has a list of the works that are not answered
- * yet, oldest first: the first of them waits, and each of the others waits, too, or is done
- * and has its answer here. When the first is done, it is written with all that are done
- * behind it. A codec that `streams` needs no order: each answer is written when it is done.
+ * A request may wait for its start or for a key; the requests behind it on the connection are
+ * decided when they come. So each client has a list of the works without an answer, oldest first.
+ * The first of them waits; each other waits too, or is done and keeps its answer here. When the
+ * first is done, its answer is written with all finished answers behind it. A codec that
+ * `streams` needs no order: each answer is written when it is done.
  *
- * One heap and one alarm a worker: a work that waits costs memory alone. The network counts
- * that memory, and hands over nothing more of a connection that has its share of it.
+ * A worker has one heap and one alarm, so a waiting work costs only memory. The network counts
+ * that memory, and hands over nothing more of a connection that has used its share.
  *
  * Each owns a reference to the configuration that it was prepared by.
  */
@@ -31,7 +31,7 @@ struct held_kind {
 	void (*cancel)(struct worker *worker, struct held *held);
 };
 
-/* Whose memory it is. */
+/* The owner of its memory. */
 struct held_owner {
 	/* Gives back what it took, as its plan knows. NULL: `taken` tells. */
 	void (*give_back)(struct worker *worker, struct held *held);
@@ -76,6 +76,9 @@ void hold_decided(struct worker *worker, struct held *held, struct work *work,
  * worker->out if that is now.
  */
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
+
+/** Hands answers, as the codec made them, to the network. */
+void hold_send(struct net_conn *conn, struct slice answers);
 
 /** Does what is due. */
 void hold_run(struct worker *worker);

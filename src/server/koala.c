@@ -8,7 +8,7 @@
 	"\"Str_reason\":\"" reason "\",\"Need_vcode\":0,\"Vcode_len\":0,\"Vcode_type\":0,"            \
 	"\"Other\":\"\",\"Version\":0}"
 
-/* Where the configuration has none. */
+/* For configurations without results. */
 static const char unmatched[] = RESULT(0, 0, "Allow"), unexceeded[] = RESULT(1, 0, "Allow"),
                   denied[] = RESULT(2, 10, "Deny");
 
@@ -26,7 +26,7 @@ static struct slice result_of(const struct weir_config *config, const struct rul
 	return or_else(config->koala.unexceeded, unexceeded);
 }
 
-/* Of a request that no rule refuses. */
+/* The result for a request that no rule refuses. */
 static struct slice result_of_none(const struct weir_config *config, bool any)
 {
 	return any ? or_else(config->koala.unexceeded, unexceeded)

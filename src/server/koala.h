@@ -7,8 +7,8 @@
 /** The result that a decided REQUEST_BROWSE is answered by, which counts for its rules. */
 void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply);
 /**
- * Of a decided REQUEST_EACH the results of rules that refused, or the one that says that none did.
- * 0, ENOMEM, or ESTORE: a store could not be asked, and its limit's policy is to be closed.
+ * Answers a decided REQUEST_EACH with the results of the rules that refused it, or with the result
+ * for no refusal. 0, ENOMEM, or ESTORE: a store could not be asked, and its limit fails closed.
  */
 int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply *reply);
 /** Whether the stores of all limits can be reached. */

@@ -2,8 +2,8 @@
  * lanes.h: one worker's ways to the stores that complete steps later, over connections of its
  * loop.
  *
- * Lanes are opened by the thread of the server, before any configuration with their stores is
- * seen by the worker; all else is done by the worker.
+ * The server's thread opens lanes, before the worker sees a configuration with their stores. The
+ * worker does all else.
  */
 #ifndef SERVER_LANES_H
 #define SERVER_LANES_H

@@ -7,7 +7,7 @@
 #include "server/queue.h"
 #include "server/undo.h"
 
-/* What of the worker is another while it runs a parked work. */
+/* The worker's fields that differ while it runs a parked work. */
 struct scene {
 	struct server_config *config;
 	size_t *at_store;
@@ -19,6 +19,11 @@ struct scene {
 static void observe(void *context, const struct step *step)
 {
 	count_step(((struct parked *)context)->worker, step);
+}
+
+static void see_phase(void *context, const struct step *step, const struct algo_outcome *outcome)
+{
+	count_phase(((struct parked *)context)->worker, step, outcome);
 }
 
 static void fail(void *context, const struct step *step, enum rules_failure policy)
@@ -60,6 +65,7 @@ static void enter(struct worker *worker, struct parked *parked, struct scene *sa
 	parked->was_told = false;
 	worker->turn.context = parked;
 	worker->turn.observe = observe;
+	worker->turn.phased = see_phase;
 	worker->turn.failed = fail;
 	worker->turn.ready = become_ready;
 	if (parked->work.kind == REQUEST_BATCH)
@@ -76,6 +82,7 @@ static void leave(struct worker *worker, struct parked *parked, const struct sce
 	worker->at_store = saved->at_store;
 	worker->turn.context = saved->context;
 	worker->turn.observe = saved->observe;
+	worker->turn.phased = count_phase;
 	if (parked->held.at_store > 1 || !parked->was_told)
 		parked->held.at_store--;
 	else
@@ -143,7 +150,7 @@ static void give_back(struct worker *worker, struct held *held)
 	leave(worker, parked, &saved);
 }
 
-/* Of one that has been at a store its plan knows what it took. */
+/* The plan of a work that has been at a store knows what it took. */
 static const struct held_owner of_store = {give_back, park_release},
                                of_memory = {NULL, park_release};
 
@@ -198,7 +205,10 @@ void later_run(struct worker *worker, struct work *work)
 		answer_now(worker, parked, &reply);
 }
 
-/* Of one whose client has left, or has an answer. Each plan goes on until it has given back all. */
+/*
+ * Ends a work whose client has left or has its answer. Each plan goes on until it has given back
+ * all.
+ */
 static void end(struct worker *worker, struct parked *parked)
 {
 	struct scene saved;

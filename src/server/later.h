@@ -1,12 +1,12 @@
 /*
- * later.h: works that outlive their turn (park.h): they wait for a key, or stores that complete
- * steps later have steps of them.
+ * later.h: works that outlive their turn (park.h): they wait for a key, or for steps at stores that
+ * complete them later.
  *
- * A work with steps at a store is parked before it runs, for the store knows its plan by its
- * address. When the store has told of all that it had, the work is ready. It goes on at the end of
- * the turn's reading, with all others that are ready: maybe to the store again, maybe to wait for
- * a key, else to its answer. Its memory lasts until the store has told, whatever becomes of its
- * client; what it took goes back by its plan.
+ * A work with steps at a store is parked before it runs, because the store knows its plan by its
+ * address. When the store has answered all of them, the work is ready. It goes on after the turn's
+ * reading, with all others that are ready: to the store again, to wait for a key, or to its answer.
+ * Its memory lasts until the store has answered, even if its client leaves; its plan gives back
+ * what it took.
  */
 #ifndef SERVER_LATER_H
 #define SERVER_LATER_H

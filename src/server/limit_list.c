@@ -46,7 +46,7 @@ static void add_room(const struct weir_table *table, const struct weir_limit *li
 	              room.is_shared ? "true" : "false");
 }
 
-/* Of a limit that counts elsewhere. */
+/* Adds the store of a limit that counts elsewhere. */
 static void add_store(const struct weir_table *table, const struct weir_limit *limit,
                       struct buffer *out)
 {
@@ -59,28 +59,73 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 	buffer_add(out, "\"", 1);
 }
 
-/* Who has switched it, when, and until when. */
-static void add_switched(struct switches *switches, const struct weir_limit *limit,
-                         struct buffer *out)
+/* Adds the operator that switched it, the time, and the end. */
+static void add_switched(const struct switched *switched, struct buffer *out)
 {
-	struct switched switched;
-
-	if (!limit->algo.algorithm->set_share || !switches_find(switches, limit->name, &switched))
-		return;
-	buffer_printf(out, ",\"switched\":{\"by\":\"%s\",\"at\":\"", switched.by);
-	when_add_date(out, switched.at_ns);
-	if (switched.until_ns != 0) {
+	buffer_printf(out, ",\"switched\":{\"by\":\"%s\",\"at\":\"", switched->by);
+	when_add_date(out, switched->at_ns);
+	if (switched->until_ns != 0) {
 		buffer_add_text(out, "\",\"until\":\"");
-		when_add_date(out, switched.until_ns);
+		when_add_date(out, switched->until_ns);
 	}
 	buffer_add(out, "\"}", 2);
 }
 
-int limit_list_render(const struct server_config *config, struct switches *switches,
-                      struct arena *arena, struct buffer *out)
+static void add_share(struct switches *switches, const struct weir_limit *limit, struct buffer *out)
 {
+	struct switched switched;
+
+	if (limit->algo.algorithm->set_share && switches_find(switches, limit->name, &switched))
+		add_switched(&switched, out);
+}
+
+/* A key as it stands now: nothing, if it is closed. */
+static void add_phase(struct worker *worker, const struct weir_limit *limit,
+                      const struct phased_key *key, bool first, struct buffer *out)
+{
+	struct algo_outcome outcome;
+	struct switched switched;
+
+	engine_look(&worker->turn, limit, key->hash, &outcome);
+	if (outcome.phase == HEALTH_CLOSED)
+		return;
+	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");
+	buffer_add_json(out, (struct slice){key->name, key->len});
+	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
+	              health_phase_text(outcome.phase));
+	if (outcome.phase >= HEALTH_FORCED_OPEN &&
+	    forced_find(&worker->shared->forced, key->hash, &switched))
+		add_switched(&switched, out);
+	buffer_add(out, "}", 1);
+}
+
+/* The keys that are not closed: all that were forced here, and some of the others. */
+static int add_phases(struct worker *worker, const struct weir_limit *limit, struct buffer *out)
+{
+	struct forced *all = &worker->shared->forced;
+	struct phased_key *keys = arena_array(&worker->arena, FORCED_MAX + LIMIT_LIST_PHASES, sizeof *keys);
+	struct switched switched;
+	size_t forced, n, begin;
+
+	if (!keys)
+		return WEIR_ENOMEM;
+	forced = forced_list(all, limit->algo.identity, keys);
+	n = forced + phased_list(worker->shared->phases, limit->algo.identity, &keys[forced],
+	                         LIMIT_LIST_PHASES);
+	buffer_add_text(out, ",\"breakers\":[");
+	begin = out->len;
+	for (size_t i = 0; i < n; i++)
+		if (i < forced || !forced_find(all, keys[i].hash, &switched))
+			add_phase(worker, limit, &keys[i], out->len == begin, out);
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}
+
+int limit_list_render(struct worker *worker, struct buffer *out)
+{
+	const struct server_config *config = worker->config;
 	const struct weir_config *rules = config->rules;
-	const struct use **uses = find_uses(rules, arena);
+	const struct use **uses = find_uses(rules, &worker->arena);
 
 	if (!uses)
 		return WEIR_ENOMEM;
@@ -96,7 +141,9 @@ int limit_list_render(const struct server_config *config, struct switches *switc
 		if (limit->algo.algorithm->amend)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
-		add_switched(switches, limit, out);
+		add_share(&worker->shared->switches, limit, out);
+		if (algo_has_phases(&limit->algo) && add_phases(worker, limit, out) != WEIR_OK)
+			return WEIR_ENOMEM;
 		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);

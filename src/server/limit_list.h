@@ -2,13 +2,12 @@
 #ifndef SERVER_LIMIT_LIST_H
 #define SERVER_LIMIT_LIST_H
 
-#include "base/arena.h"
-#include "base/buffer.h"
-#include "server/config.h"
-#include "server/switches.h"
+#include "server/work.h"
+
+/* The list shows so many keys of a limit that are not closed, besides the forced ones. */
+#define LIMIT_LIST_PHASES 100
 
 /** Appends a JSON array, in the order of the file. 0 or ENOMEM. */
-int limit_list_render(const struct server_config *config, struct switches *switches,
-                      struct arena *arena, struct buffer *out);
+int limit_list_render(struct worker *worker, struct buffer *out);
 
 #endif

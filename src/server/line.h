@@ -21,7 +21,7 @@ struct line_owner {
  */
 struct line *line_open(struct net_loop *loop, struct link *link, const struct redis_host *host,
                        const struct line_owner *owner, void *context);
-/** What the link has to send, now or when it is connected. */
+/** Sends the link's bytes now, or when the line is connected. */
 void line_send(struct line *line);
 /** `lost` is not called. */
 void line_close(struct line *line);

@@ -66,7 +66,7 @@ void log_plain(struct log *log, const char *line);
 void log_error(struct log *log, const char *event, const char *path,
                const struct weir_error *error);
 
-/** What was found in a file: an error as log_error, a warning with its place in fields. */
+/** Logs a remark about a file: an error as log_error, a warning with its place in fields. */
 void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark);
 
 /** Waits until all lines are written, `timeout_ms` at most. False: some are not. */

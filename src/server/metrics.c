@@ -24,7 +24,7 @@ static const struct {
 	} bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
 } histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
-                          "From a request's bytes being read to its reply written, or held.", true,
+                          "Time from reading a request to writing its reply, or to holding it.", true,
                           {{5000, "0.000005"}, {10000, "0.00001"}, {25000, "0.000025"},
                            {50000, "0.00005"}, {100000, "0.0001"}, {250000, "0.00025"},
                            {500000, "0.0005"}, {1000000, "0.001"}, {2500000, "0.0025"},
@@ -185,7 +185,7 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 	static const char *const names[] = {"weir_decisions_total", "weir_shadow_decisions_total"};
 	static const char *const helps[] = {
 	    "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
-	    "Decisions of rules in shadow mode, which were not acted on."};
+	    "Decisions of rules in shadow mode, which change no answer."};
 
 	for (int shadow = 0; shadow < 2; shadow++) {
 		add_head(out, names[shadow], "counter", helps[shadow]);
@@ -194,13 +194,13 @@ static void add_decisions(struct metrics *metrics, struct buffer *out)
 	}
 }
 
-/* Of enforced rules, direct calls and shadow rules together: the same remedy is for all. */
+/* Counts enforced rules, direct calls and shadow rules together: the remedy is the same. */
 static void add_no_room(struct metrics *metrics, struct buffer *out)
 {
 	struct named *limit = named_first(&metrics->limits);
 
 	add_head(out, "weir_no_room_total", "counter",
-	         "Denials for want of room: all places of the limit's own table were held.");
+	         "Denials because all places of the limit's own table were held.");
 	for (; limit; limit = limit->next) {
 		uint64_t value = 0;
 
@@ -222,7 +222,7 @@ static void add_failures(struct metrics *metrics, struct buffer *out)
 	struct named *limit = named_first(&metrics->limits);
 
 	add_head(out, "weir_store_failures_total", "counter",
-	         "Steps of limits that their Redis could not do, by what was done instead.");
+	         "Steps of limits that their Redis could not do, by what Weir did instead.");
 	for (; limit; limit = limit->next)
 		for (int p = 0; p < METRICS_FAILURE_COUNT; p++) {
 			uint64_t value = 0;
@@ -237,6 +237,36 @@ static void add_failures(struct metrics *metrics, struct buffer *out)
 		}
 }
 
+static void add_phase(const char *name, const char *label, const struct metrics_phases *of,
+                      enum health_phase phase, uint64_t value, struct buffer *out)
+{
+	buffer_printf(out, "%s{limit=\"", name);
+	add_label_value(out, of->limit->name);
+	buffer_printf(out, "\",%s=\"%s\"} %llu\n", label, health_phase_text(phase),
+	              (unsigned long long)value);
+}
+
+/* No series for each key: callers make as many keys as they like. */
+static void add_phases(const struct metrics *metrics, const struct metrics_now *now,
+                       struct buffer *out)
+{
+	static const char breakers[] = "weir_breakers", turns[] = "weir_breaker_transitions_total";
+
+	add_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
+	for (size_t i = 0; i < now->phases_count; i++)
+		for (int phase = HEALTH_CLOSED + 1; phase < HEALTH_PHASE_COUNT; phase++)
+			add_phase(breakers, "phase", &now->phases[i], phase, now->phases[i].counts[phase], out);
+	add_head(out, turns, "counter", "Keys that changed their phase, by the new phase.");
+	for (size_t i = 0; i < now->phases_count; i++)
+		for (int phase = HEALTH_CLOSED; phase < HEALTH_PHASE_COUNT; phase++) {
+			uint64_t value = 0;
+
+			for (size_t l = 0; l < metrics->loop_count; l++)
+				value += read_counter(&metrics_counts_of(now->phases[i].limit, l)->turns[phase]);
+			add_phase(turns, "to", &now->phases[i], phase, value, out);
+		}
+}
+
 static void add_stores(const struct metrics_now *now, struct buffer *out)
 {
 #define OF_STORE(field) offsetof(struct redis_stats, field)
@@ -246,11 +276,11 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	} counters[] = {
 	    {"weir_store_calls_total", "Calls to a Redis.", OF_STORE(calls)},
 	    {"weir_store_steps_total", "Steps of limits in these calls.", OF_STORE(steps)},
-	    {"weir_store_failed_steps_total", "Steps that were not done, or nobody knows.",
+	    {"weir_store_failed_steps_total", "Steps that were not done, or may not have been.",
 	     OF_STORE(failed)},
 	    {"weir_store_timeouts_total", "Calls without an answer in time.", OF_STORE(timeouts)},
-	    {"weir_store_switches_total", "Times that it was found away.", OF_STORE(switches)},
-	    {"weir_store_denied_hits_total", "Steps answered by a denial that was known.",
+	    {"weir_store_switches_total", "Times that Redis was found away.", OF_STORE(switches)},
+	    {"weir_store_denied_hits_total", "Steps answered by a known denial.",
 	     OF_STORE(denied)},
 	    {"weir_store_chunk_hits_total", "Steps answered from a chunk that was taken before.",
 	     OF_STORE(chunk)},
@@ -288,7 +318,7 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 {
 	const char *name = "weir_store_call_duration_seconds";
 
-	add_head(out, name, "histogram", "From a call to a Redis being sent to its answer.");
+	add_head(out, name, "histogram", "Time from sending a call to a Redis to its answer.");
 	for (size_t i = 0; i < now->store_count; i++) {
 		const struct metrics_store *store = &now->stores[i];
 		uint64_t count = 0;
@@ -309,7 +339,7 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 	}
 }
 
-/* Of the counter at this offset in each loop. */
+/* Sums the counter at this offset in each loop. */
 static uint64_t sum_at(const struct metrics *metrics, size_t offset)
 {
 	uint64_t sum = 0;
@@ -335,7 +365,7 @@ static void add_requests(struct metrics *metrics, struct buffer *out)
 static void add_errors(struct metrics *metrics, struct buffer *out)
 {
 	add_head(out, "weir_errors_total", "counter",
-	         "Requests, and elements of batches, answered by an error.");
+	         "Requests, and elements of batches, answered with an error.");
 	for (int pair = 0; pair < METRICS_PROTOCOL_COUNT * METRICS_STATUS_COUNT; pair++) {
 		int p = pair / METRICS_STATUS_COUNT, status = pair % METRICS_STATUS_COUNT;
 		uint64_t value = 0;
@@ -359,7 +389,7 @@ static void add_permits(struct metrics *metrics, struct buffer *out)
 	};
 
 	add_head(out, "weir_permits_total", "counter",
-	         "Permits by what became of them; not_held: refunded or reported too late, or again.");
+	         "Permits by their fate; not_held: refunded or reported too late, or twice.");
 	for (int e = 0; e < METRICS_PERMIT_COUNT; e++) {
 		uint64_t value = 0;
 
@@ -412,9 +442,9 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	     "When the running configuration was loaded, in Unix time.",
 	     read_counter(&metrics->loaded_ns), true},
 	    {"weir_connections", "gauge", "Open connections.", now->connections, false},
-	    {"weir_connections_max", "gauge", "How many may be open, but for the reserve.",
+	    {"weir_connections_max", "gauge", "Connections that may be open, without the reserve.",
 	     now->connections_max, false},
-	    {"weir_connections_reserved", "gauge", "Those beyond, in the reserve for operators.",
+	    {"weir_connections_reserved", "gauge", "Further connections that only operators may use.",
 	     now->connections_reserved, false},
 	    {"weir_connections_rejected_total", "counter",
 	     "Connections closed or refused because too many were open.", now->connections_rejected,
@@ -458,6 +488,7 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 	add_decisions(metrics, out);
 	add_no_room(metrics, out);
 	add_failures(metrics, out);
+	add_phases(metrics, now, out);
 	add_stores(now, out);
 	add_times(now, out);
 	add_requests(metrics, out);

@@ -1,9 +1,9 @@
 /*
  * metrics.h: counters, and the page that Prometheus reads.
  *
- * Each loop counts on its own cache lines, with plain relaxed loads and stores,
- * for it is their only writer; a scrape sums them up. A limit's counters belong
- * to its name, so they survive reloads.
+ * Each loop is the only writer of its own cache lines, so it counts with plain relaxed
+ * loads and stores; a scrape sums them up. A limit's counters belong to its name, so they
+ * survive reloads.
  */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
@@ -16,6 +16,7 @@
 
 #include <weir/weir.h>
 
+#include "algo/health.h"
 #include "base/buffer.h"
 #include "base/os.h"
 #include "redis/redis.h"
@@ -48,7 +49,7 @@ enum {
 #undef METRICS_ONE
 };
 
-/* Of one loop. */
+/* The counters of one loop. */
 struct metrics_loop {
 	alignas(64) _Atomic uint64_t requests[METRICS_PROTOCOL_COUNT];
 	_Atomic uint64_t errors[METRICS_PROTOCOL_COUNT][METRICS_STATUS_COUNT]; /* by -status */
@@ -64,13 +65,14 @@ struct metrics_loop {
 
 #define METRICS_FAILURE_COUNT 3 /* enum rules_failure */
 
-/* Of one limit in one loop. */
+/* The counters of one limit in one loop. */
 struct metrics_counts {
 	alignas(64) _Atomic uint64_t decisions[2][2][WEIR_REASON_COUNT]; /* [shadow][allowed][reason] */
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
+	_Atomic uint64_t turns[HEALTH_PHASE_COUNT];       /* of its keys, by the phase they came to */
 };
 
-/* Of one rule in one loop: what it decided, or passed, for Koala's callers. */
+/* The answers of one rule in one loop to Koala's callers: decided, or passed on. */
 struct metrics_answers {
 	alignas(64) _Atomic uint64_t answers[2]; /* [allowed] */
 };
@@ -83,6 +85,12 @@ struct metrics_store {
 	struct redis_stats stats;
 };
 
+/* For a limit with phases: the number of keys in each phase now. */
+struct metrics_phases {
+	const struct named *limit;
+	uint64_t counts[HEALTH_PHASE_COUNT];
+};
+
 /* Figures that are not counted here but known at the time of a scrape. */
 struct metrics_now {
 	size_t connections, connections_reserved, connections_max;
@@ -93,6 +101,8 @@ struct metrics_now {
 	struct os_usage usage;
 	const struct metrics_store *stores;
 	size_t store_count;
+	const struct metrics_phases *phases;
+	size_t phases_count;
 };
 
 struct metrics *metrics_open(size_t loops); /* NULL: out of memory */

@@ -1,5 +1,6 @@
 #include "server/page.h"
 
+#include "engine/engine.h"
 #include "server/koala.h"
 #include "server/limit_list.h"
 #include "server/run.h"
@@ -35,6 +36,26 @@ static bool find_stores(struct worker *worker, struct metrics_now *now)
 	return true;
 }
 
+static bool find_phases(struct worker *worker, struct metrics_now *now)
+{
+	const struct weir_engine *engine = worker->config->engine;
+	size_t n = engine_limit_count(engine);
+	struct metrics_phases *found = arena_array(&worker->arena, n, sizeof *found);
+
+	for (size_t i = 0; found && i < n; i++) {
+		const weir_limit *limit = engine_limit_at(engine, i);
+		struct metrics_phases *of = &found[now->phases_count];
+
+		if (!algo_has_phases(&limit->algo))
+			continue;
+		of->limit = worker->config->metrics[i];
+		store_phases(worker->shared->table->store, &limit->algo, worker->turn.at.now_ns, of->counts);
+		now->phases_count++;
+	}
+	now->phases = found;
+	return found;
+}
+
 static int render_metrics(struct worker *worker, struct buffer *out)
 {
 	struct worker_shared *shared = worker->shared;
@@ -49,7 +70,7 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 	    .usage = os_usage(),
 	};
 
-	if (!find_stores(worker, &now))
+	if (!find_stores(worker, &now) || !find_phases(worker, &now))
 		return WEIR_ENOMEM;
 	weir_table_stats(shared->table, worker->turn.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
@@ -58,7 +79,7 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 
 static int render_limits(struct worker *worker, struct buffer *out)
 {
-	return limit_list_render(worker->config, &worker->shared->switches, &worker->arena, out);
+	return limit_list_render(worker, out);
 }
 
 static int render_top(struct worker *worker, struct buffer *out)

@@ -1,7 +1,7 @@
 /*
- * page.h: long answers that do not depend on who asks: metrics, limits, denied keys.
+ * page.h: long answers that are the same for all clients: metrics, limits, denied keys.
  *
- * Many may ask at once, so a page is rendered once a batch and given to each of them.
+ * Many clients may ask at once, so a worker renders a page once a batch, for all of them.
  */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H

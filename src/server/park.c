@@ -38,7 +38,7 @@ static void copy_text(struct pack *pack, struct slice *text)
 		text->data = copy(pack, text->data, text->len);
 }
 
-/* What its answer needs; the rest was needed until its plan was prepared. */
+/* Copies the fields that the answer needs. The others were needed only to prepare the plan. */
 static void copy_request(struct pack *pack, const struct request *from, struct request *to)
 {
 	struct slice *args = copy(pack, from->args, from->arg_count * sizeof *from->args);
@@ -113,7 +113,7 @@ static void copy_plan(const struct worker *worker, struct pack *pack, const stru
 		engine_suspend(worker->shared->table, &to->plan, &from->plan, memory);
 }
 
-/* Where its plan was not prepared, that is not read. */
+/* If the plan was not prepared, nothing reads it. */
 static bool has_plan(const struct work *work)
 {
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
@@ -144,7 +144,7 @@ bool park_is_needed(const struct work *work)
 	return has_plan(work) && engine_is_remote(&work->plan);
 }
 
-/* Where its plans are at stores. */
+/* The memory of a work whose plans are at stores. */
 static size_t size_elsewhere(const struct work *work)
 {
 	size_t n;

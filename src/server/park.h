@@ -15,6 +15,7 @@ struct queue_place {
 	bool is_first;  /* as its own loop knows */
 	bool has_moved; /* from one key's queue to another's */
 	bool was_woken; /* while a store had steps of it */
+	bool is_dropped; /* under the worker's lock: it was, for a waiter of a higher priority */
 	struct waiter waiter;
 	struct parked *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
 	struct parked *next_poll, **poll_link; /* likewise; NULL when it does not look */

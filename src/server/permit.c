@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "server/permit_text.h"
 
-/* Of a hash of the limit and the key; or, since hashes of other servers differ, of both. */
+/* Compares a hash of limit and key, or both as text, because hashes of other servers differ. */
 static bool is_charge_of(const struct step *step, const struct weir_charge *charge,
                          struct slice name)
 {
@@ -43,10 +43,10 @@ int permit_prepare(struct worker *worker, const struct request *r, struct plan *
 	struct engine_names names;
 
 	if (!read_text(worker, r->permit, &permits, &names))
-		return error_set(error, WEIR_EINVAL, "expected a permit as it was handed out here");
+		return error_set(error, WEIR_EINVAL, "expected a permit that this server issued");
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
-		                 "expected the limit and the key that the permit is of, found others");
+		                 "expected the limit and the key of the permit, found others");
 	permits.cost = u64_min(permits.cost, r->cost);
 	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, plan) !=
 	    WEIR_OK)

@@ -3,12 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/base64.h"
+
 #define WORDS_HEAD   2
 #define WORDS_CHARGE 3
 #define WORDS_NAMES  ((2 * WEIR_PERMITS_MAX + PERMIT_NAMES_MAX) / 8)
 #define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES)
 
-/* Of the count of charges, in the word of the cost. */
+/* The count of charges stands here in the word of the cost. */
 #define COUNT_SHIFT 56
 
 /* The bytes that are encoded. */
@@ -41,50 +43,6 @@ static void apply_stream(struct sealed *sealed, size_t words, const struct hash_
 		if (i + 1 < words)
 			sealed->words[i + 1] ^= stream.k1;
 	}
-}
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/* Base64url without padding (RFC 4648). Returns how many characters; there is room for them. */
-static size_t encode(const uint8_t *bytes, size_t len, char *text)
-{
-	size_t n = 0;
-	uint32_t bits = 0;
-	unsigned held = 0;
-
-	for (size_t i = 0; i < len; i++) {
-		bits = bits << 8 | bytes[i];
-		for (held += 8; held >= 6; held -= 6)
-			text[n++] = digits[bits >> (held - 6) & 63];
-	}
-	if (held > 0)
-		text[n++] = digits[bits << (6 - held) & 63];
-	return n;
-}
-
-/* Returns how many bytes; 0 when it is no such text, or of more than `room`. */
-static size_t decode(struct slice text, uint8_t *bytes, size_t room)
-{
-	size_t n = 0;
-	uint32_t bits = 0;
-	unsigned held = 0;
-
-	for (size_t i = 0; i < text.len; i++) {
-		const char *digit = memchr(digits, text.data[i], sizeof digits - 1);
-
-		if (!digit)
-			return 0;
-		bits = bits << 6 | (uint32_t)(digit - digits);
-		held += 6;
-		if (held >= 8) {
-			held -= 8;
-			if (n == room)
-				return 0;
-			bytes[n++] = (uint8_t)(bits >> held);
-		}
-	}
-	/* One text for each permit: nothing is left over. */
-	return held < 6 && (bits & ((1u << held) - 1)) == 0 ? n : 0;
 }
 
 static bool has_names(const struct weir_permits *permits, const struct engine_names *names)
@@ -165,14 +123,14 @@ struct slice permit_text_write(const struct weir_permits *permits,
 	apply_stream(&sealed, words, &keys.stream);
 	len = offsetof(struct sealed, words[words]);
 	text = arena_alloc(arena, len * 4 / 3 + 4);
-	return (struct slice){text, text ? encode((const uint8_t *)&sealed, len, text) : 0};
+	return (struct slice){text, text ? base64_url_encode((const uint8_t *)&sealed, len, text) : 0};
 }
 
 /* How many words there are, decrypted; 0: they were not written under this secret. */
 static size_t unseal(struct slice text, const struct hash_key *secret, struct sealed *sealed)
 {
 	struct keys keys = keys_of(secret);
-	size_t len = decode(text, (uint8_t *)sealed, sizeof *sealed), words;
+	size_t len = base64_url_decode(text, (uint8_t *)sealed, sizeof *sealed), words;
 	struct hash_key tag;
 
 	if (len < offsetof(struct sealed, words[WORDS_HEAD + WORDS_CHARGE]) ||

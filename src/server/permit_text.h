@@ -9,13 +9,13 @@
  *
  * The tag is SipHash-2-4's 128 bits of the words, and the words are xored with those of
  * the tag and a counter, under two keys derived from the table's secret. So the tag
- * proves that they came from here, and is all the nonce there is: ids differ, so tags do
- * (the construction of RFC 5297). Encrypted, since who sees hashes of keys finds keys
- * that share a cell. With the secret in a table's file permits outlive a restart.
+ * proves that the words came from here, and it is the only nonce: ids differ, so tags do
+ * (the construction of RFC 5297). The words are encrypted because hashes of keys would
+ * show which keys share a cell. With the secret in a table's file permits outlive a restart.
  *
- * Why SipHash-2-4: a keyed function with no attack better than trying all keys, where
- * a forger has one try a request; 1-3, which keys are hashed by, is argued for outputs
- * that nobody sees. A library of ciphers for 56 bytes would be our only such dependency.
+ * Why SipHash-2-4: no attack on it is better than trying all keys, and a forger has one
+ * try a request. The case for 1-3, which hashes keys, rests on outputs that nobody sees. A
+ * library of ciphers for 56 bytes would be our only such dependency.
  */
 #ifndef SERVER_PERMIT_TEXT_H
 #define SERVER_PERMIT_TEXT_H
@@ -27,7 +27,7 @@
 /* Bytes of names. Behind a proxy keys may be longer: those are left out. */
 #define PERMIT_NAMES_MAX 4096
 
-/** Of one charge or more. NULL in it: no memory. */
+/** Writes permits of one charge or more. NULL in the slice: no memory. */
 struct slice permit_text_write(const struct weir_permits *permits,
                                const struct engine_names *names, const struct hash_key *secret,
                                struct arena *arena);

@@ -19,6 +19,7 @@ static void wake(struct waiter *waiter)
 	struct worker *worker = parked->worker;
 
 	pthread_mutex_lock(&worker->lock);
+	place->is_dropped |= waiter->is_dropped;
 	if (!place->woken_link) {
 		place->next_woken = worker->woken;
 		place->woken_link = &worker->woken;
@@ -57,7 +58,9 @@ static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
 	if (!list)
 		return false;
 	place->end_ns = place->has_moved ? u64_min(place->end_ns, end_ns) : end_ns;
-	place->waiter = (struct waiter){.hash = plan->waits_at, .wake = wake};
+	place->waiter = (struct waiter){
+	    .hash = plan->waits_at, .wake = wake, .priority = plan->refused->priority};
+	place->is_dropped = false;
 	joined = waitlist_join(list, &place->waiter, wait_queue_max(limit));
 	place->is_taken = joined != WAITLIST_FULL;
 	place->is_first = joined == WAITLIST_FIRST;
@@ -134,7 +137,7 @@ void queue_run(struct worker *worker)
 	pthread_mutex_lock(&worker->lock);
 	while ((parked = worker->woken)) {
 		forget_woken(&parked->place);
-		parked->place.is_first = true;
+		parked->place.is_first = !parked->place.is_dropped;
 		if (parked->held.at_store > 0)
 			parked->place.was_woken = true;
 		else
@@ -142,6 +145,17 @@ void queue_run(struct worker *worker)
 	}
 	pthread_mutex_unlock(&worker->lock);
 	run_polls(worker);
+}
+
+/* Its place is another's now. */
+static bool is_dropped(struct worker *worker, const struct parked *parked)
+{
+	bool is_dropped;
+
+	pthread_mutex_lock(&worker->lock);
+	is_dropped = parked->place.is_dropped;
+	pthread_mutex_unlock(&worker->lock);
+	return is_dropped;
 }
 
 /* When the first of a queue tries again. */
@@ -194,7 +208,8 @@ uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply 
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
 	bool stays = place->is_taken && parked->work.plan.waits_at == place->waiter.hash;
 
-	if (reply->waits && !stays && !move(worker, parked, now_ns))
+	if (reply->waits &&
+	    (is_dropped(worker, parked) || (!stays && !move(worker, parked, now_ns))))
 		handle_deny(worker, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->waits) {
 		queue_leave(worker, parked);

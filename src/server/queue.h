@@ -1,9 +1,9 @@
 /*
- * queue.h: requests that wait for their key, on whatever loop they came.
+ * queue.h: requests that wait for their key, from any loop.
  *
- * Its work is parked, since what its plan points to lives for a turn only, and waits in the
- * waitlist of the table. The plan resumes when the first of its key's queue is due or woken,
- * which happens on its own loop. A limit that a reload took away is forgotten then.
+ * A waiting work is parked, because its plan points to memory that lives for one turn. It waits in
+ * the waitlist of the table. When it is the first of its key's queue and due or woken, its plan
+ * resumes on its own loop. It then forgets limits that a reload took away.
  */
 #ifndef SERVER_QUEUE_H
 #define SERVER_QUEUE_H
@@ -11,9 +11,10 @@
 #include "server/work.h"
 
 /**
- * Of a parked work whose `reply` tells how it stands: if it waits, for the same key as before or
- * for the one that denied it now, returns when it is to be tried again. Else it has left the queue;
- * and where the queue that it was to join has no room, `reply` says so.
+ * Keeps a parked work in the queue, if its `reply` says that it waits: for the same key as before,
+ * or for the one that denied it now. Returns when to try it again. Otherwise it has left the
+ * queue. If the queue that it should join has no room, or its own queue dropped it for a waiter of
+ * a higher priority, `reply` says so.
  */
 uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply);
 /** It leaves the queue that it stands in, if any. */

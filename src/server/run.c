@@ -9,6 +9,22 @@ void run_fail(struct worker *worker, struct work *work, int status, struct slice
 	run_refuse(work, status, copy ? copy : weir_strerror(status));
 }
 
+void run_turn_away(struct worker *worker, struct work *work, int status, struct slice message)
+{
+	run_fail(worker, work, status, message);
+	work->refused = work->kind != REQUEST_LOCAL;
+}
+
+bool run_may_log(uint64_t *quiet_ns)
+{
+	uint64_t now_ns = os_monotonic_ns();
+
+	if (now_ns < *quiet_ns)
+		return false;
+	*quiet_ns = now_ns + RUN_QUIET_NS;
+	return true;
+}
+
 /* The message is freed. */
 static void fail_with(struct worker *worker, struct work *work, int status, struct buffer *message)
 {
@@ -57,4 +73,13 @@ void run_check_rules(struct worker *worker, struct work *work, int status, const
 	              "'%s' has %zu",
 	              WEIR_KEY_MAX, rule->name, part->name, part->value_len);
 	fail_with(worker, work, status, &message);
+}
+
+const weir_limit *run_find_limit(struct worker *worker, struct work *work, struct slice name)
+{
+	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
+
+	if (!limit)
+		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
+	return limit;
 }

@@ -5,7 +5,9 @@
 #include "server/undo.h"
 #include "server/work.h"
 
-/** What the engine is to do for an enum request_op. */
+#define RUN_QUIET_NS (10 * NS_PER_S)
+
+/** The engine's operation for an enum request_op. */
 static inline enum algo_op run_op(unsigned op)
 {
 	static const enum algo_op ops[] = {
@@ -27,7 +29,7 @@ static inline void run_refuse(struct work *work, int status, const char *message
 	work->message = status != WEIR_OK ? message : NULL;
 }
 
-/** Of `status` as the engine's functions return it, which may be 0. */
+/** Takes `status` as the engine's functions return it; it may be 0. */
 static inline void run_check(struct work *work, int status)
 {
 	run_refuse(work, status, weir_strerror(status));
@@ -35,9 +37,19 @@ static inline void run_check(struct work *work, int status)
 
 /** The message is copied. */
 void run_fail(struct worker *worker, struct work *work, int status, struct slice message);
+/** The same of a request that its sender may not make: nothing of it is done. */
+void run_turn_away(struct worker *worker, struct work *work, int status, struct slice message);
+/**
+ * Whether to log what clients can cause as often as they like: once in RUN_QUIET_NS, so that nobody can
+ * fill the disk. *quiet_ns keeps until when not.
+ */
+bool run_may_log(uint64_t *quiet_ns);
 /** "expected …, found 'NAME'". */
 void run_fail_name(struct worker *worker, struct work *work, int status, const char *expected,
                    struct slice name);
+
+/** The limit of that name. NULL: there is none, and the answer says so. */
+const weir_limit *run_find_limit(struct worker *worker, struct work *work, struct slice name);
 
 /** As run_check, of a request that was prepared by the rules. */
 void run_check_rules(struct worker *worker, struct work *work, int status, const struct request *r);

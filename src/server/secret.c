@@ -141,9 +141,8 @@ static void warn(struct secret_keeper *keeper, const char *found)
 		return;
 	keeper->warned_ns = now_ns;
 	snprintf(message, sizeof message,
-	         "expected %d hexadecimal digits, found %s: until the key is deleted, or `prefix` is "
-	         "another, a server that starts shares no permits with others; those that share them "
-	         "already go on",
+	         "expected %d hexadecimal digits, found %s: servers that start now share no permits "
+	         "with others, until you delete the key or change `prefix`",
 	         DIGITS, found);
 	log_say(keeper->log, LOG_WARNING, "secret_unusable", {"store", redis_store_name(keeper->store)},
 	        {"key", keeper->key}, {"times", .number = keeper->foreign}, {"message", message});

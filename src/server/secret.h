@@ -1,10 +1,9 @@
 /*
  * secret.h: the secrets under which permits are written and read.
  *
- * Servers on one Redis share a secret that lies there, under PREFIXsecret as 32 hexadecimal
- * digits: the first server that comes makes it, and each renews its lifetime, and puts it back
- * where it is gone. So a permit works at every server. Until it is known, and where no limit is
- * at a Redis, the secret of the table serves.
+ * Servers on one Redis share a secret there, under PREFIXsecret as 32 hexadecimal digits. The first
+ * server makes it; each renews its lifetime, and puts it back if it is gone. So a permit works at
+ * every server. Until a server knows it, and if no limit is at a Redis, the table's secret serves.
  *
  * One worker keeps it; all read it.
  */
@@ -18,7 +17,7 @@
 #include "redis/url.h"
 #include "server/stores.h"
 
-/* Of Redis; a Redis that forgets makes servers that start meanwhile agree on another. */
+/* Secrets at Redis. If a Redis forgets its secret, servers that start then agree on another. */
 #define SECRETS_MAX 8
 
 struct secrets {
@@ -34,7 +33,7 @@ const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
 
 struct secret_keeper;
 
-/** Of the first of the stores. NULL: no memory. */
+/** Keeps the secret at the first of the stores. NULL: no memory. */
 struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
                                          struct net_loop *loop);
 /** Behind the end of the loop. NULL does nothing. */

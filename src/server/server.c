@@ -14,6 +14,8 @@
 #include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/advice.h"
+#include "server/fleet.h"
+#include "server/listener.h"
 #include "server/notify.h"
 #include "server/watch.h"
 #include "server/worker.h"
@@ -33,13 +35,6 @@ struct server {
 	struct worker *workers;
 	size_t worker_count; /* of them opened */
 	struct watch watch;  /* of all files that it reads */
-};
-
-/* A listener: its name, its address, its protocol. */
-struct listener {
-	const char *name;
-	struct net_address *address;
-	const struct worker_protocol *protocol;
 };
 
 /* How many descriptors the system lets us have: as many as it can be asked for. */
@@ -77,27 +72,6 @@ static void apply_connections(struct server *server)
 	                      memory_order_relaxed);
 }
 
-static int listen_all(struct server *server, const struct listener *listener,
-                      struct weir_error *error)
-{
-	int *sockets = calloc(server->worker_count, sizeof *sockets);
-	int status;
-
-	if (!sockets)
-		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = net_address_listen(listener->address, sockets, server->worker_count, error);
-	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
-		status = worker_listen(&server->workers[i], listener->protocol, sockets[i]);
-		if (status == WEIR_OK)
-			continue;
-		error_set(error, status, "%s: %s", listener->name, weir_strerror(status));
-		while (++i < server->worker_count)
-			close(sockets[i]);
-	}
-	free(sockets);
-	return status;
-}
-
 static int open_workers(struct server *server, struct weir_error *error)
 {
 	size_t n = server->plan.threads;
@@ -120,7 +94,7 @@ static int open_workers(struct server *server, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* Of limits that name none. The plan keeps its URL, for the configuration won't last. */
+/* The store of limits that name none. The plan keeps its URL: it outlives the configuration. */
 static int open_main_store(struct server *server, struct weir_error *error)
 {
 	struct stores *stores = &server->shared.stores;
@@ -148,6 +122,27 @@ static void wake_all(void *context)
 		net_loop_wake(server->workers[i].loop);
 }
 
+static int join_fleets(struct server *server, const struct server_config *config,
+                       struct weir_error *error)
+{
+	int status = fleets_join(&server->shared.fleets, config->engine);
+
+	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
+}
+
+/* `before`: the one that it is to succeed, or NULL. */
+static int compile_config(struct server *server, struct server_config *config,
+                          const struct server_config *before, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	int status = server_config_compile(config, before, shared->table, &shared->stores,
+	                                   shared->metrics, error);
+
+	if (status == WEIR_OK && config->users && logins_open(&shared->logins) != WEIR_OK)
+		status = error_set(error, WEIR_ENOMEM, "users: out of memory");
+	return status == WEIR_OK ? join_fleets(server, config, error) : status;
+}
+
 static int open_server(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
@@ -158,12 +153,14 @@ static int open_server(struct server *server, struct weir_error *error)
 		return status;
 	if (switches_open(&shared->switches, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
+	forced_open(&shared->forced, &shared->switches);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = server->plan.threads;
 	apply_connections(server);
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
-	if (!shared->metrics || !shared->top)
+	shared->phases = phased_open();
+	if (!shared->metrics || !shared->top || !shared->phases)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	options = (struct weir_table_options){
 	    .capacity = server->plan.capacity,
@@ -175,8 +172,7 @@ static int open_server(struct server *server, struct weir_error *error)
 	if (status == WEIR_OK)
 		status = open_main_store(server, error);
 	if (status == WEIR_OK)
-		status = server_config_compile(server->config, shared->table, &shared->stores,
-		                               shared->metrics, error);
+		status = compile_config(server, server->config, NULL, error);
 	if (status == WEIR_OK)
 		status = open_workers(server, error);
 	if (status == WEIR_OK)
@@ -187,14 +183,18 @@ static int open_server(struct server *server, struct weir_error *error)
 static void close_server(struct server *server)
 {
 	events_wake(server->shared.events, NULL, NULL);
+	logins_close(&server->shared.logins);
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
 	free(server->workers);
+	fleets_close(&server->shared.fleets);
 	server_config_drop(server->config);
 	stores_close(&server->shared.stores);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
+	phased_close(server->shared.phases);
+	forced_close(&server->shared.forced);
 	switches_close(&server->shared.switches);
 	watch_close(&server->watch);
 	log_close(server->shared.log);
@@ -207,7 +207,8 @@ static bool same_address(const struct net_address *a, const struct net_address *
 
 	net_address_format(a, left);
 	net_address_format(b, right);
-	return strcmp(left, right) == 0;
+	return a->any.sa_family == b->any.sa_family && strcmp(left, right) == 0 && a->mode == b->mode &&
+	       a->owner == b->owner && a->group == b->group && a->plain == b->plain;
 }
 
 /* Either may be NULL. */
@@ -228,6 +229,8 @@ static void say_what_needs_a_restart(const struct server *server, const struct w
 	} fixed[] = {
 	    {"listen.http", same_address(&now->http, &wanted->http)},
 	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
+	    {"listen.admin", same_address(&now->admin, &wanted->admin)},
+	    {"tls", now->tls == wanted->tls},
 	    {"store", strcmp(now->path, wanted->path) == 0 && same_text(now->redis, wanted->redis)},
 	    {"store_owner", now->owner == wanted->owner},
 	    {"store_group", now->group == wanted->group},
@@ -328,8 +331,7 @@ static int reload_config(struct server *server, struct server_config *config,
 	int status = settings_resolve(&server->settings, config->rules, &wanted, error);
 
 	if (status == WEIR_OK)
-		status = server_config_compile(config, shared->table, &shared->stores, shared->metrics,
-		                               error);
+		status = compile_config(server, config, server->config, error);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++)
 		if (worker_reach(&server->workers[i]) != WEIR_OK)
 			status = error_set(error, WEIR_ENOMEM, "out of memory");
@@ -389,7 +391,9 @@ static void sync_table(struct server *server)
 /* Switches end by the wall clock, which may be set meanwhile. */
 static uint64_t end_switches(struct server *server)
 {
-	uint64_t left_ns = switches_end(&server->shared.switches, server->config, os_wall_ns());
+	uint64_t now_ns = os_wall_ns();
+	uint64_t left_ns = u64_min(switches_end(&server->shared.switches, server->config, now_ns),
+	                           forced_end(&server->shared.forced, server->config, now_ns));
 
 	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
 }
@@ -450,42 +454,11 @@ static void say_started(struct server *server)
 }
 
 /* Whatever the format of the log: those who start a server wait for these lines. */
-static void say_listening(const struct server *server, const struct listener *listener,
-                          const char *address)
-{
-	char line[2 * NET_ADDRESS_TEXT_MAX + 64];
-
-	snprintf(line, sizeof line, "listening: %s %s\n", listener->name, address);
-	log_plain(server->shared.log, line);
-}
-
-/* Every caller that reaches a listener may use it: there are no users yet. */
-static void warn_if_exposed(const struct server *server, const struct listener *listener,
-                            const char *address)
-{
-	static const char *const messages[] = {
-	    [false] = "every caller that reaches it may ask; `protected` says who may change and "
-	              "administrate: see docs/security.md",
-	    [true] = "every caller that reaches it may ask, change and administrate, since `protected` "
-	             "is no: see docs/security.md",
-	};
-	const struct ip ip = net_address_ip(listener->address);
-
-	if (!ip_is_loopback(&ip))
-		log_say(server->shared.log, LOG_WARNING, "exposed", {"listener", listener->name},
-		        {"address", address},
-		        {"message", messages[server->config->rules->unprotected]});
-}
-
 static int serve(struct server *server, struct weir_error *error)
 {
-	const struct listener listeners[] = {
-	    {"http", &server->plan.http, &worker_http},
-	    {"resp", &server->plan.resp, &worker_resp},
-	};
-	enum { LISTENERS = sizeof listeners / sizeof *listeners };
-	struct settings_plan asked = server->plan;
-	char address[LISTENERS][NET_ADDRESS_TEXT_MAX];
+	const struct weir_config *rules = server->config->rules;
+	struct listener listeners[LISTENERS];
+	size_t count;
 	int status = WEIR_OK, caught;
 	sigset_t signals;
 
@@ -495,13 +468,12 @@ static int serve(struct server *server, struct weir_error *error)
 	sigaddset(&signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++) {
-		status = listen_all(server, &listeners[i], error);
-		net_address_format(listeners[i].address, address[i]);
-	}
-	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
-		warn_if_exposed(server, &listeners[i], address[i]);
-	server->plan = asked; /* so that a reload compares what was asked for: port 0 stays 0 */
+	count = listeners_name(listeners, &server->settings, &server->plan, rules);
+	server->shared.has_admin = count > LISTENER_ADMIN;
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		status = listener_open(&listeners[i], server->workers, server->worker_count, error);
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		listener_warn(&listeners[i], rules, server->shared.log);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
 		status = worker_start(&server->workers[i]);
 		if (status != WEIR_OK)
@@ -509,8 +481,8 @@ static int serve(struct server *server, struct weir_error *error)
 	}
 	if (status == WEIR_OK)
 		say_started(server);
-	for (size_t i = 0; status == WEIR_OK && i < LISTENERS; i++)
-		say_listening(server, &listeners[i], address[i]);
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		listener_say(&listeners[i], server->shared.log);
 	if (status == WEIR_OK) {
 		notify("READY=1");
 		caught = wait_for_signals(server, &signals);
@@ -518,6 +490,8 @@ static int serve(struct server *server, struct weir_error *error)
 		log_say(server->shared.log, LOG_INFO, "stopping",
 		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
 	}
+	for (size_t i = 0; i < count; i++)
+		listener_remove(&listeners[i]);
 	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
 	for (size_t i = 0; i < server->worker_count; i++)
 		net_loop_stop(server->workers[i].loop);

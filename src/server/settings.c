@@ -71,15 +71,6 @@ static const char *first(const char *given, const char *file, const char *otherw
 	return given ? given : file ? file : otherwise;
 }
 
-static int read_address(const char *name, const char *text, struct net_address *out,
-                        struct weir_error *error)
-{
-	struct weir_error inner;
-	int status = net_address_parse(slice_of(text), out, &inner);
-
-	return status == WEIR_OK ? status : error_set(error, status, "%s: %s", name, inner.message);
-}
-
 static int read_number(const char *name, const char *text, uint64_t max, uint64_t *out,
                        struct weir_error *error)
 {
@@ -118,7 +109,7 @@ static int read_store(const char *text, struct settings_plan *out, struct weir_e
 }
 
 /* Whether a URL can be that of a Redis, and names files of TLS that there are. */
-static int check_url(const char *url, const struct rules_store *place, struct weir_error *error)
+static int check_url(const char *url, const struct rules_text *place, struct weir_error *error)
 {
 	struct weir_error inner = {0};
 	struct redis_url read;
@@ -161,6 +152,43 @@ static int read_account(const char *name, const char *text, const char *expected
 	return WEIR_OK;
 }
 
+static int place_error(const struct rules_text *place, const char *name, int status,
+                       const char *message, struct weir_error *error)
+{
+	return error_set_at(error, status, place ? place->line : 0, place ? place->column : 0,
+	                    "%s: %s", name, message);
+}
+
+/* The file of a Unix socket. */
+static int read_access(const char *name, const struct rules_listen *listen, struct net_address *out,
+                       struct weir_error *error)
+{
+	struct weir_error inner;
+	uint64_t owner, group;
+	int status = read_account("owner", listen->owner, "user", account_user, &owner, &inner);
+
+	if (status == WEIR_OK)
+		status = read_account("group", listen->group, "group", account_group, &group, &inner);
+	if (status != WEIR_OK)
+		return place_error(&listen->address, name, status, inner.message, error);
+	out->mode = listen->mode;
+	out->owner = (uid_t)owner;
+	out->group = (gid_t)group;
+	return WEIR_OK;
+}
+
+static int read_address(const char *name, const char *given, const struct rules_listen *file,
+                        const char *otherwise, struct net_address *out, struct weir_error *error)
+{
+	const char *text = first(given, file->address.text, otherwise);
+	struct weir_error inner;
+	int status = net_address_parse(slice_of(text), out, &inner);
+
+	if (status != WEIR_OK)
+		return place_error(given ? NULL : &file->address, name, status, inner.message, error);
+	return given ? WEIR_OK : read_access(name, file, out, error);
+}
+
 static uint64_t cpu_count(void)
 {
 	cpu_set_t cpus;
@@ -176,9 +204,10 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	const char *const *text = settings->text;
 	int status;
 
-	if (first(text[SETTING_GRPC], config->listen_grpc, NULL))
+	if (first(text[SETTING_GRPC], config->listen_grpc.address.text, NULL))
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
+	out->tls = config->tls.cert != NULL;
 	status = read_store(first(text[SETTING_STORE], config->store.text, "memory"), out, error);
 	if (status == WEIR_OK)
 		status = check_urls(config, out->redis, error);
@@ -191,11 +220,14 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	/* A file that is there already has a capacity of its own. */
 	out->capacity = config->capacity || *out->path ? config->capacity : SETTINGS_CAPACITY_DEFAULT;
 	if (status == WEIR_OK)
-		status = read_address("http", first(text[SETTING_HTTP], config->listen_http, DEFAULT_HTTP),
+		status = read_address("http", text[SETTING_HTTP], &config->listen_http, DEFAULT_HTTP,
 		                      &out->http, error);
 	if (status == WEIR_OK)
-		status = read_address("resp", first(text[SETTING_RESP], config->listen_resp, DEFAULT_RESP),
+		status = read_address("resp", text[SETTING_RESP], &config->listen_resp, DEFAULT_RESP,
 		                      &out->resp, error);
+	out->admin = (struct net_address){0};
+	if (status == WEIR_OK && config->listen_admin.address.text)
+		status = read_address("admin", NULL, &config->listen_admin, NULL, &out->admin, error);
 	if (status == WEIR_OK && text[SETTING_CAPACITY])
 		status = read_number("capacity", text[SETTING_CAPACITY], UINT64_MAX, &out->capacity, error);
 	out->sync_ns = config->sync_ns;

@@ -40,6 +40,8 @@ struct settings {
 /* The same, understood. */
 struct settings_plan {
 	struct net_address http, resp;
+	struct net_address admin; /* without a family: none */
+	bool tls; /* for those that are not `plain` */
 	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
 	const char *redis;            /* where limits are that name no store: a URL; NULL: the table */
 	uint64_t owner, group;        /* of that file, as struct weir_table_options has them */

@@ -1,10 +1,10 @@
 /*
  * stores.h: the stores of a server that complete steps later.
  *
- * They are opened for the configurations that name them, each once, and last as long as the
- * server: others may still decide by an old configuration. One of the same URL that is to be
- * used otherwise (another prefix or timeout) is another store. By the thread of the server alone;
- * workers read what was there when their lanes were opened.
+ * Configurations name stores. The server opens each once, and keeps it to its end: a worker may
+ * still decide by an old configuration. The same URL with another prefix or timeout is another
+ * store. Only the server's thread changes this; workers read the stores that existed when their
+ * lanes were opened.
  */
 #ifndef SERVER_STORES_H
 #define SERVER_STORES_H

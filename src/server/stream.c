@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/hold.h"
+#include "server/login.h"
 
 struct stream {
 	struct held held;
@@ -26,10 +27,26 @@ static void link_stream(struct stream *stream, struct stream **list)
 	*list = stream;
 }
 
+/* Whether a reload has left it the right. */
+static bool may_follow(struct worker *worker, struct net_conn *conn)
+{
+	const struct user *user;
+	struct weir_error error;
+
+	if (!worker->config->users)
+		return true;
+	user = login_user(worker, conn);
+	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
+}
+
 static void send(struct worker *worker, struct stream *stream)
 {
 	struct events *events = worker->shared->events;
 
+	if (!may_follow(worker, stream->held.conn)) {
+		net_conn_abort(stream->held.conn);
+		return;
+	}
 	if (hold_is_next(&stream->held) && stream->number != events_next(events))
 		stream->number = events_read(events, stream->number, net_conn_room(stream->held.conn),
 		                             net_conn_out(stream->held.conn));

@@ -2,8 +2,8 @@
  * stream.h: clients that follow events (events.h), by answers that have no end.
  *
  * Such an answer is held (hold.h) behind all others of its connection, which takes no further
- * requests. What fits into the connection's share of output is written after each event; a
- * comment every STREAM_BEAT_NS shows that the server is there, and finds peers that are gone.
+ * requests. After each event the loop writes as much as fits into the connection's share of output.
+ * A comment every STREAM_BEAT_NS shows that the server is there, and finds peers that are gone.
  */
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H

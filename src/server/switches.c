@@ -36,7 +36,7 @@ void switches_close(struct switches *switches)
 		close(switches->fd);
 }
 
-/* Where the limit's switch is, or would be. */
+/* The place of the limit's switch, present or not. */
 static struct switches_item **find(struct switches *switches, const char *limit)
 {
 	struct switches_item **at = &switches->items;

@@ -1,9 +1,9 @@
 /*
- * switches.h: what an operator has switched while the server runs: who did, when, until when.
+ * switches.h: the switches that operators set while the server runs: by whom, when, until when.
  *
- * One switch a limit: the last one counts. At its end the limit denies again the share that
- * its file says; a reload that brings another share ends it, too. Any thread may switch; the
- * server's thread, which reads files, ends what is over.
+ * A limit has one switch: the last one counts. At its end the limit denies the share of its file
+ * again. A reload that brings another share also ends it. Any thread may switch; the server's
+ * thread, which reads files, ends switches that are over. forced.h has those of keys.
  */
 #ifndef SERVER_SWITCHES_H
 #define SERVER_SWITCHES_H
@@ -18,7 +18,10 @@
 #include "server/log.h"
 
 struct switched {
-	double deny;
+	union {
+		double deny;           /* of a limit */
+		enum weir_force force; /* of a key */
+	};
 	char by[IP_TEXT_MAX + 1]; /* the address that asked */
 	uint64_t at_ns;           /* Unix time, as is ... */
 	uint64_t until_ns;        /* 0: until it is switched again */

@@ -11,7 +11,7 @@ static void cancel(struct worker *worker, struct plan *plan)
 		undo_at_store(worker, state);
 }
 
-/* Of a batch all items: none of them has an answer. */
+/* Undoes all items of a batch: none of them has an answer. */
 static void undo(struct worker *worker, struct work *work)
 {
 	size_t n;

@@ -16,9 +16,9 @@ static inline bool undo_at_store(struct worker *worker, enum engine_state state)
 /** After the last pass: there is no memory for the reply, and its answer is that error. */
 void undo_all(struct worker *worker, struct work *work);
 /**
- * Of a work that was run: gives back what it took, but what has been told of a batch that waited
- * `wait_ns`: its items that did not wait had their starts. What is at a store goes back when that
- * has told: undo_go_on then.
+ * Gives back what a work took that was run. A batch that waited `wait_ns` keeps what its items
+ * without a wait took: they have started. A plan that is at a store gives back when the store has
+ * answered: call undo_go_on then.
  */
 void undo_untold(struct worker *worker, struct work *work, uint64_t wait_ns);
 void undo_go_on(struct worker *worker, struct work *work);

@@ -84,7 +84,7 @@ static void drop(struct watch *watch, int directory)
 	watch->count = kept;
 }
 
-/* Of a directory that is not there, the first one above it that is: it may come. */
+/* If a directory is missing, watches the first existing one above it: the directory may come. */
 static bool add_name(struct watch *watch, const char *path)
 {
 	char directory[PATH_MAX], name[NAME_MAX + 1];

@@ -1,9 +1,9 @@
 /*
  * watch.h: tells when files change that a configuration was read from.
  *
- * Editors write a new file and rename it, and mounted configurations swap a symbolic link. So it is
- * directories that are watched: that of each file, and that of each link on the way to it. A change
- * counts once all is quiet for a moment and no program has such a file open for writing.
+ * Editors write a new file and rename it, and mounted configurations swap a symbolic link. So this
+ * watches directories: that of each file, and that of each link on the way to it. A change counts
+ * when all is quiet for a moment and no program has such a file open for writing.
  */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H

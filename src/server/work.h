@@ -1,7 +1,7 @@
 /*
- * work.h: what a loop works on: the requests of its turn, their clients, what it keeps.
+ * work.h: the data of a loop: the requests of its turn, their clients, and its own state.
  *
- * It is data alone: each file of this folder may see it, and it sees none of those that
+ * It is only data. Each file of this folder may see it, and it sees none of the files that
  * decide (handle.h), wait (queue.h), answer (hold.h) or run the loop (worker.h).
  */
 #ifndef SERVER_WORK_H
@@ -19,28 +19,39 @@
 #include "server/adhoc.h"
 #include "server/config.h"
 #include "server/events.h"
+#include "server/fleets.h"
+#include "server/forced.h"
 #include "server/lanes.h"
 #include "server/log.h"
+#include "server/logins.h"
 #include "server/metrics.h"
+#include "server/phased.h"
 #include "server/secret.h"
 #include "server/switches.h"
+#include "server/users.h"
 #include "stats/top.h"
 
 struct worker_protocol {
 	const struct codec *codec;
 	enum metrics_protocol metric;
+	bool is_admin; /* its listener is the one for admin calls */
 };
 
 /* All workers share this. */
 struct worker_shared {
+	bool has_admin; /* a listener takes the admin calls away from the others */
 	weir_table *table;
 	struct metrics *metrics;
 	struct top *top;
+	struct phased *phases;
 	struct log *log;
 	struct events *events; /* the log's */
 	struct stores stores;
 	struct secrets secrets; /* of permits */
 	struct switches switches;
+	struct fleets fleets;
+	struct forced forced;
+	struct logins logins;
 	struct net_gate gate;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;
@@ -52,6 +63,21 @@ struct held;
 struct parked;
 struct stream;
 
+struct login_job;
+
+/* The users of a connection, all of the configuration `serial`. See login.h. */
+struct client_login {
+	uint64_t serial;
+	const struct user *user; /* of requests without a login; NULL: nobody */
+	struct hash_key kept;    /* that user's id, if a login ... */
+	bool is_kept;            /* ... was sent for the connection */
+	const struct user *proved; /* of the last login that was right; NULL: none */
+	uint64_t tag;              /* that login, see users_tag */
+	struct hash_key mark;      /* of the last login whose hash was computed, ... */
+	int status;                /* ... if it is refused, why, once */
+	struct login_job *job;     /* that computes its hash; or NULL */
+};
+
 /* The server's part of a connection. */
 struct client {
 	struct client *next, **link; /* of those that wait for stores, see crowd.h; link NULL: none */
@@ -61,6 +87,7 @@ struct client {
 	struct held *first, **last; /* its works that are not answered, see hold.h */
 	uint64_t event;             /* the number of the first one that it is told of, if it follows */
 	size_t coming;              /* about how many bytes of replies the batch has for it */
+	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
 
@@ -103,6 +130,7 @@ struct page {
 
 struct worker {
 	struct worker_shared *shared;
+	struct net_filter secure; /* of its listeners with TLS */
 	struct net_loop *loop;
 	size_t index;
 	uint64_t opened; /* connections so far */
@@ -119,6 +147,9 @@ struct worker {
 	struct request *parsing; /* that, or one in the arena since that is a work's whole; or NULL */
 	struct request blank;    /* of which only the head is ever set */
 	struct adhoc adhoc;
+	const struct user *user;   /* of the request that is read; NULL: nobody, or there are none */
+	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
+	const char *forced_by; /* the address that asks for what the worker forces now, or NULL */
 	struct work *batch;
 	struct buffer out; /* the batch's answers, as they were rendered */
 	size_t count;
@@ -141,8 +172,11 @@ struct worker {
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
+	uint64_t refused_quiet_ns; /* the same of proxy_refused */
+	uint64_t insecure_quiet_ns; /* and of tls_failed */
 	pthread_mutex_t lock;
 	struct parked *woken; /* under the lock; see queue.c */
+	struct login_job *logins; /* likewise: whose passwords were computed */
 	struct page pages[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };
@@ -155,6 +189,14 @@ static inline const struct worker_protocol *protocol_of(const struct net_conn *c
 static inline struct client *client_of(struct net_conn *conn)
 {
 	return net_conn_data(conn);
+}
+
+/* Whether its answers may come in any order; codec->send makes of them what goes to the peer. */
+static inline bool conn_streams(struct net_conn *conn)
+{
+	const struct codec *codec = protocol_of(conn)->codec;
+
+	return codec->streams && codec->streams(client_of(conn)->session);
 }
 
 /* Its items, as many as its whole has; of what is no batch, and of an error, none. */

@@ -7,22 +7,24 @@
 #include "rules/model.h"
 #include "server/count.h"
 #include "server/crowd.h"
+#include "server/fleet.h"
 #include "server/handle.h"
 #include "server/hold.h"
 #include "server/later.h"
+#include "server/login.h"
 #include "server/page.h"
 #include "server/park.h"
 #include "server/queue.h"
 #include "server/run.h"
+#include "server/secure.h"
 #include "server/stream.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE   256
 
-#define FOREIGN_QUIET_NS (10 * NS_PER_S)
-
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
+const struct worker_protocol worker_admin = {&http_codec, METRICS_HTTP, .is_admin = true};
 
 /* Nothing refers to the batch's memory any more. */
 static void reset(struct worker *worker)
@@ -45,8 +47,7 @@ static void hand_over(struct worker *worker)
 
 		if (i + 1 < worker->count && worker->batch[i + 1].conn == conn)
 			continue;
-		if (end > from)
-			buffer_add(net_conn_out(conn), worker->out.data + from, end - from);
+		hold_send(conn, (struct slice){worker->out.data + from, end - from});
 		from = end;
 	}
 	net_loop_flush(worker->loop);
@@ -160,36 +161,43 @@ static inline size_t dear_as(const struct request *request)
 }
 
 /*
- * Where RESP was expected; an HTTP request that is merely refused is none of these. Told
- * once in FOREIGN_QUIET_NS, so that nobody fills the disk with it.
+ * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
+ * run_may_log.
  */
 static void log_foreign(struct worker *worker, const struct work *work)
 {
-	uint64_t now_ns = os_monotonic_ns();
 	char peer[IP_TEXT_MAX + 1];
 
-	if (now_ns < worker->foreign_quiet_ns)
+	if (!run_may_log(&worker->foreign_quiet_ns))
 		return;
-	worker->foreign_quiet_ns = now_ns + FOREIGN_QUIET_NS;
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
 	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
 	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
-	        {"message", "closed: HTTP was sent, maybe by a page in a browser"});
+	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
 }
 
 /*
  * A connection in the reserve is for health, metrics and what an operator does. Its
  * first request is its last, but for greetings.
  */
-static void use_reserve(struct work *work, struct request *r)
+static void use_reserve(struct worker *worker, struct work *work, struct request *r)
 {
-	bool greets = r->kind == REQUEST_LOCAL && r->status == WEIR_OK;
+	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
+	              r->kind == REQUEST_INTERIM;
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
-		run_refuse(work, WEIR_EFULL, "max number of clients reached");
+		run_turn_away(worker, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_reject(work->conn);
 	}
 	work->close = r->close |= !greets;
+}
+
+/* NULL: nobody's. */
+static struct slice user_name(const struct worker *worker)
+{
+	if (!worker->config->users)
+		return SLICE("default");
+	return worker->user ? slice_of(worker->user->rule->name) : (struct slice){NULL, 0};
 }
 
 /* Adds the request to the batch. False: no more of its connection now. */
@@ -201,16 +209,18 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	size_t reply = REPLY_SIZE + request->reply_size + page;
 
 	work->conn = feed->conn;
+	if (request->kind == REQUEST_LOCAL || request->kind == REQUEST_BATCH)
+		request->name = user_name(worker);
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
-		use_reserve(work, request);
+		use_reserve(worker, work, request);
 	if (__builtin_expect(worker->config->stores != 0, 0) && park_is_needed(work))
 		reply += park_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
 		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
-	if (request->kind == REQUEST_LOCAL && request->origin)
+	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
 		log_foreign(worker, work);
 	if (work->whole == request)
 		worker->parsing = arena_alloc(&worker->arena, sizeof *request);
@@ -219,6 +229,14 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	else if (page > 0)
 		net_conn_yield(work->conn);
 	return !work->close && page == 0;
+}
+
+static void put_back(struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	if (codec->put_back)
+		codec->put_back(feed->client->session);
 }
 
 /* Takes the next request of a connection. False: no more of it now. */
@@ -237,10 +255,16 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	case CODEC_REQUEST:
 		break;
 	}
+	if (__builtin_expect(worker->config->users != NULL, 0) &&
+	    !login_take(worker, feed->conn, request)) {
+		put_back(feed);
+		return false;
+	}
 	if (page_is_asked(request)) {
 		page = page_size(worker, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
 			net_conn_yield(feed->conn);
+			put_back(feed);
 			return false;
 		}
 	}
@@ -301,10 +325,12 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	begin_turn(worker);
 	while ((room = crowd_room(worker, conn, feed.rest.len)) > 0 && take_all(worker, &feed, room))
 		answer(worker);
+	if (feed.protocol->codec->unfinished)
+		net_conn_part(conn, feed.protocol->codec->unfinished(feed.client->session));
 	return bytes.len - feed.rest.len;
 }
 
-/* Of two times where 0 is never. */
+/* The earlier of two times; 0 is never. */
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
 	return u64_min(a - 1, b - 1) + 1;
@@ -326,10 +352,11 @@ static void on_turn(void *context)
 {
 	struct worker *worker = context;
 	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
-	uint64_t due_ns;
+	uint64_t due_ns, fleet_ns;
 
 	lanes_tick(&worker->lanes);
 	later_resume_ready(worker);
+	login_resume(worker);
 	answer(worker);
 	if (worker->holds.count > 0) {
 		begin_turn(worker);
@@ -341,6 +368,7 @@ static void on_turn(void *context)
 	}
 	stream_run(worker);
 	hold_run(worker);
+	fleet_ns = fleets_tick(worker);
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
 		later_resume_ready(worker);
@@ -352,6 +380,7 @@ static void on_turn(void *context)
 	if (stops)
 		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
 	due_ns = earlier(due_ns, keep_secret(worker));
+	due_ns = earlier(due_ns, fleet_ns);
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;
 	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
@@ -364,12 +393,29 @@ static void on_close(void *context, struct net_conn *conn)
 	struct client *client = net_conn_data(conn);
 
 	crowd_leave(worker, client);
+	login_cancel(conn);
+	if (net_conn_error(conn))
+		secure_tell(worker, conn);
 	if (client->first) {
 		hold_cancel(worker, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
 	}
 	if (codec->close)
 		codec->close(client->session);
+}
+
+static bool on_stop(void *context, struct net_conn *conn)
+{
+	struct buffer words = {0};
+	bool any;
+
+	(void)context;
+	protocol_of(conn)->codec->stop(client_of(conn)->session, &words);
+	any = words.len > 0;
+	if (any)
+		buffer_add_slice(net_conn_out(conn), (struct slice){words.data, words.len});
+	buffer_free(&words);
+	return any;
 }
 
 static void on_trouble(void *context, const char *what, const char *why)
@@ -396,10 +442,13 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
                 struct server_config *config)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
+	int status;
 
 	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
 	                          .config = server_config_take(config),
+	                          .secure = secure_filter(),
 	                          .turn = {.table = shared->table, .observe = count_step,
+	                                   .phased = count_phase, .told = fleets_told,
 	                                   .context = worker},
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
@@ -417,18 +466,24 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->batch = calloc(WORKER_BATCH, sizeof *worker->batch);
 	if (!worker->batch)
 		return WEIR_ENOMEM;
-	return net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
+	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
+	if (index == 0)
+		shared->fleets.loop = worker->loop;
+	return status;
 }
 
-int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket)
+int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
+                  int socket)
 {
 	struct net_kind kind = {
 	    .open = on_open,
 	    .data = on_data,
 	    .close = on_close,
+	    .stop = protocol->codec->stop ? on_stop : NULL,
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
 	    .tag = protocol,
+	    .filter = secure ? &worker->secure : NULL,
 	};
 
 	return net_loop_listen(worker->loop, &(struct net_listener){socket, kind});
@@ -465,10 +520,13 @@ void worker_join(struct worker *worker)
 
 void worker_close(struct worker *worker)
 {
+	if (worker->index == 0)
+		worker->shared->fleets.loop = NULL;
 	net_loop_close(worker->loop);
 	lanes_close(&worker->lanes);
 	secret_keeper_close(worker->keeper);
 	later_close(worker);
+	login_close(worker);
 	submit_free_spares(&worker->spares);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);

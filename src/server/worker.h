@@ -23,13 +23,14 @@
 #define WORKER_OUT_MAX   ((size_t)512 << 10)
 #define WORKER_OUT_KEEP  ((size_t)1 << 20)
 
-extern const struct worker_protocol worker_http, worker_resp;
+extern const struct worker_protocol worker_http, worker_resp, worker_admin;
 
 /** Takes a reference to the configuration. Errors: ENOMEM, EIO. Close it in any case. */
 int worker_open(struct worker *worker, struct worker_shared *shared, size_t index,
                 struct server_config *config);
 /** Listens on `socket`, which it takes over. */
-int worker_listen(struct worker *worker, const struct worker_protocol *protocol, int socket);
+int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
+                  int socket);
 /** Opens the lanes to new stores, before the worker sees their configuration. ENOMEM. */
 int worker_reach(struct worker *worker);
 int worker_start(struct worker *worker);

@@ -1,11 +1,9 @@
-/* Files that `weir simulate --html` writes out, as they are; paths come from meson.build. */
-#define ASSET(name, path)                                                                          \
-	.global name; .hidden name; .global name##_end; .hidden name##_end;                            \
-	name: .incbin path; name##_end:
-
+/* The page that `weir simulate --html` writes out; its path comes from meson.build. */
 	.section .rodata
-ASSET(simulate_page, PAGE)
-ASSET(simulate_chart, CHART)
-ASSET(simulate_style, STYLE)
+	.global simulate_page, simulate_page_end
+	.hidden simulate_page, simulate_page_end
+simulate_page:
+	.incbin PAGE
+simulate_page_end:
 
 	.section .note.GNU-stack, "", %progbits

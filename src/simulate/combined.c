@@ -3,7 +3,9 @@
  *
  *     1.2.3.4 - ann [14/Nov/2023:22:13:20 +0000] "GET /a?b HTTP/1.1" 200 12 "-" "curl/8"
  *
- * The parser skips fields that a server adds behind these. A line without a proper
+ * Of the fields that a server adds behind these, the parser looks for nginx's times alone: by their
+ * names (`rt=0.012`, `urt="0.011"`), else for the first two that are written as nginx writes times,
+ * with three digits behind the point. A line without a proper
  * request line (a client that speaks TLS to a plain port leaves such) is a request
  * all the same, without method and path.
  */
@@ -15,7 +17,19 @@
 #include "base/when.h"
 
 /* Columns, in the order of their names. */
-enum { IP, USER, TIME, METHOD, PATH, STATUS, BYTES, REFERER, USER_AGENT };
+enum {
+	IP,
+	USER,
+	TIME,
+	METHOD,
+	PATH,
+	STATUS,
+	BYTES,
+	REFERER,
+	USER_AGENT,
+	REQUEST_TIME,
+	UPSTREAM_TIME,
+};
 
 struct scan {
 	const struct columns *columns;
@@ -203,11 +217,105 @@ static int take_text(struct scan *s, int column)
 	return WEIR_OK;
 }
 
+/* Past the digits of "0.012", which is how nginx writes times; NULL if that is not what is there. */
+static const char *time_end(const char *p, const char *end)
+{
+	const char *point = p;
+
+	while (point < end && (unsigned char)(*point - '0') <= 9)
+		point++;
+	/* A longer one is a time of day, not how long something took. */
+	if (point == p || point - p > 8 || end - point < 4 || *point != '.')
+		return NULL;
+	for (p = point + 1; p <= point + 3; p++)
+		if ((unsigned char)(*p - '0') > 9)
+			return NULL;
+	return p < end && (unsigned char)(*p - '0') <= 9 ? NULL : p;
+}
+
+/* Past one or more times: "0.100, 0.200 : -". NULL: there is none. */
+static const char *times_end(const char *p, const char *end)
+{
+	bool any = false;
+
+	for (;;) {
+		const char *next = time_end(p, end);
+
+		any |= next != NULL;
+		if (!next && (p == end || *p != '-'))
+			return NULL;
+		p = next ? next : p + 1;
+		if (end - p >= 3 && memcmp(p, " : ", 3) == 0)
+			p += 3;
+		else if (end - p >= 2 && memcmp(p, ", ", 2) == 0)
+			p += 2;
+		else
+			return any ? p : NULL;
+	}
+}
+
+/* The column that a field's name tells, and past the name; -1: it has no such name. */
+static int named_time(const char **at, const char *end)
+{
+	static const struct {
+		struct slice name;
+		int column;
+	} names[] = {
+	    {SLICE("rt="), REQUEST_TIME},
+	    {SLICE("request_time="), REQUEST_TIME},
+	    {SLICE("urt="), UPSTREAM_TIME},
+	    {SLICE("upstream_response_time="), UPSTREAM_TIME},
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct slice name = names[i].name;
+
+		if ((size_t)(end - *at) > name.len && memcmp(*at, name.data, name.len) == 0) {
+			*at += name.len;
+			return names[i].column;
+		}
+	}
+	return -1;
+}
+
+/* The next field: a string's inside, times in a row, or what ends at a blank. NULL: it has no end. */
+static const char *take_field(struct scan *s, const char **end)
+{
+	const char *from = s->at;
+
+	if (from < s->end && *from == '"')
+		return take_string(s, end);
+	*end = times_end(from, s->end);
+	if (!*end || (*end < s->end && **end != ' '))
+		*end = find_near(s, ' ') ?: s->end;
+	s->at = *end;
+	return from;
+}
+
+/* Among the fields behind: it is no error if they are not there. */
+static void take_times(struct scan *s)
+{
+	int next = REQUEST_TIME;
+
+	if (s->columns->targets[REQUEST_TIME] < 0 && s->columns->targets[UPSTREAM_TIME] < 0)
+		return;
+	while (take(s, ' ')) {
+		int named = named_time(&s->at, s->end);
+		const char *end, *from = take_field(s, &end);
+
+		if (!from)
+			return;
+		if (times_end(from, end) == end && (named >= 0 || next <= UPSTREAM_TIME))
+			keep(s, named >= 0 ? named : next++, from, end);
+	}
+}
+
 int format_combined(const struct columns *columns, struct slice line, struct record *record,
                     struct weir_error *error)
 {
 	struct scan s = {columns, line, line.data, line.data + line.len, record, error};
 	const char *blank = find(&s, ' ');
+	int status;
 
 	format_begin(columns, record);
 	if (!blank || blank == line.data)
@@ -218,6 +326,9 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 	if (!blank)
 		return expected(&s, "- and a blank");
 	s.at = blank + 1;
-	return take_time(&s) ?: take_request(&s) ?: take_number(&s, STATUS) ?:
-	       take_number(&s, BYTES) ?: take_text(&s, REFERER) ?: take_text(&s, USER_AGENT);
+	status = take_time(&s) ?: take_request(&s) ?: take_number(&s, STATUS) ?:
+	         take_number(&s, BYTES) ?: take_text(&s, REFERER) ?: take_text(&s, USER_AGENT);
+	if (status == WEIR_OK)
+		take_times(&s);
+	return status;
 }

@@ -9,8 +9,9 @@
 #define TIME_ABSENT UINT64_MAX
 #define FOUND_MAX   40
 
-static const char *const combined_columns[] = {"ip",     "user",  "time",    "method",     "path",
-                                               "status", "bytes", "referer", "user_agent", NULL};
+static const char *const combined_columns[] = {
+    "ip",      "user",       "time",         "method",                 "path", "status", "bytes",
+    "referer", "user_agent", "request_time", "upstream_response_time", NULL};
 
 static const struct format formats[] = {
     {"combined", combined_columns, NULL, format_combined},

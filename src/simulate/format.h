@@ -15,10 +15,11 @@
 
 #include "base/slice.h"
 
-#define FORMAT_COLUMNS_MAX 256
-#define FORMAT_FIELDS_MAX  WEIR_ATTRIBUTES_MAX
+#define FORMAT_COLUMNS_MAX   256
+#define FORMAT_ENDING_FIELDS 6 /* what tells how a request ended, see ending.h */
+#define FORMAT_FIELDS_MAX    (WEIR_ATTRIBUTES_MAX + FORMAT_ENDING_FIELDS)
 
-/* The attributes asked for. */
+/* The attributes asked for, WEIR_ATTRIBUTES_MAX at most, and what else is. */
 struct fields {
 	struct slice names[FORMAT_FIELDS_MAX]; /* with a NUL behind each */
 	size_t count;
@@ -26,11 +27,18 @@ struct fields {
 
 #define FORMAT_SECOND 26 /* bytes of "14/Nov/2023:22:13:20 +0000" */
 
+#define RECORD_NO_END WEIR_OUTCOME_COUNT
+
 /* A request of a trace. Zeroed before the first line. */
 struct record {
 	uint64_t time_ns;
 	uint64_t cost;
 	struct slice values[FORMAT_FIELDS_MAX]; /* as the fields; data NULL: absent */
+
+	/* From endings_read, where that is called. */
+	uint64_t latency_ns; /* 0: it is not known, or none */
+	uint64_t end_ns;     /* the time behind it */
+	uint8_t outcome;     /* enum weir_outcome, or RECORD_NO_END */
 
 	/* The time last read from a combined log, which has many lines to a second. */
 	char second[FORMAT_SECOND];

@@ -22,8 +22,12 @@ static int open_lane(struct lane *lane, const struct weir_config *config, uint64
 	lane->answered = calloc(config->rule_count + 1, sizeof *lane->answered);
 	if (!lane->tallies || !lane->key_fields || !lane->answered)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < lane->tally_count && status == WEIR_OK; i++)
-		status = tally_open(&lane->tallies[i], engine_limit_at(lane->engine, i), &config->limits[i], capacity);
+	for (size_t i = 0; i < lane->tally_count && status == WEIR_OK; i++) {
+		const struct weir_limit *limit = engine_limit_at(lane->engine, i);
+
+		lane->is_reported |= algo_is_reported(&limit->algo);
+		status = tally_open(&lane->tallies[i], limit, &config->limits[i], capacity);
+	}
 	return status == WEIR_OK ? status : error_set(error, status, "out of memory");
 }
 
@@ -88,6 +92,7 @@ void lane_close(struct lane *lane)
 {
 	for (size_t i = 0; lane->tallies && i < lane->tally_count; i++)
 		tally_close(&lane->tallies[i]);
+	inflight_close(&lane->inflight);
 	free(lane->tallies);
 	free(lane->key_fields);
 	free(lane->answered);
@@ -110,9 +115,9 @@ static int add_field(struct fields *fields, const char *name, struct weir_error 
 {
 	size_t i = find_field(fields, name);
 
-	if (i == FORMAT_FIELDS_MAX)
+	if (i == WEIR_ATTRIBUTES_MAX)
 		return error_set(error, WEIR_ELONG, "expected rules with at most %d attributes, found more",
-		                 FORMAT_FIELDS_MAX);
+		                 WEIR_ATTRIBUTES_MAX);
 	if (i == fields->count)
 		fields->names[fields->count++] = slice_of(name);
 	return WEIR_OK;

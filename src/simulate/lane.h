@@ -9,6 +9,7 @@
 #define SIMULATE_LANE_H
 
 #include "simulate/format.h"
+#include "simulate/inflight.h"
 #include "simulate/tally.h"
 
 struct lane {
@@ -24,6 +25,10 @@ struct lane {
 	uint64_t allowed, denied; /* requests, as their answers say */
 	uint64_t unlimited;       /* of the allowed ones, those that no limit applied to */
 	uint64_t errors;          /* requests that could not be decided: cost or key too large */
+
+	bool is_reported;         /* a limit of it is told how requests end: */
+	struct inflight inflight; /* those that have passed */
+	uint64_t permits;         /* given so far: the ids are 1, 2, ... */
 };
 
 /** The rules of `config`, which must outlive the lane. `capacity` keys. Free with lane_close. */
@@ -43,7 +48,7 @@ uint64_t lane_evictions(const struct lane *lane);
 /** Also of one that could not be opened. */
 void lane_close(struct lane *lane);
 
-/** Adds the attributes that the lane's rules ask for. ELONG: more than FORMAT_FIELDS_MAX. */
+/** Adds the attributes that the lane's rules ask for. ELONG: more than WEIR_ATTRIBUTES_MAX. */
 int lane_fields(const struct lane *lane, struct fields *fields, struct weir_error *error);
 /** When all fields are there. */
 void lane_bind(struct lane *lane, const struct fields *fields);

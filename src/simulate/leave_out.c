@@ -58,18 +58,19 @@ int leave_out(struct weir_config *config, const char *const *names, size_t n, FI
 		else if (is_named(options->name, names, n))
 			return error_set(error, WEIR_EINVAL,
 			                 "--limit: expected a limit that a log can show, found '%.64s', of "
-			                 "%s: no log tells how long requests took", options->name,
-			                 algorithm->name);
+			                 "%s: the log does not tell how long requests took",
+			                 options->name, algorithm->name);
 		else
-			fprintf(said, "weir simulate: '%s' is left out: no log tells how long requests took\n",
+			fprintf(said,
+			        "weir simulate: '%s' is left out: the log does not tell how long requests took\n",
 			        options->name);
 	}
 	if (count == config->limit_count)
 		return WEIR_OK;
 	if (count == 0)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected a limit that a log can show, found none: no log tells how long "
-		                 "requests took");
+		                 "expected a limit that a log can show, found none: the log does not "
+		                 "tell how long requests took");
 	config->limits = kept;
 	config->limit_count = count;
 	return keep_in_rules(config, moved) == WEIR_OK ? WEIR_OK

@@ -7,9 +7,9 @@
 #include "rules/model.h"
 
 /**
- * Takes limits of what is in flight out of a configuration and its rules, since a log
- * does not tell how long requests took, and says so on `said`. Errors: EINVAL (one of
- * them is among the `n` names that were asked for, or there is no other limit), ENOMEM.
+ * For a log that does not tell how long requests took: takes limits that need to know it out of a
+ * configuration and its rules, and says so on `said`. Errors: EINVAL (one of them is among the `n`
+ * names that were asked for, or there is no other limit), ENOMEM.
  */
 int leave_out(struct weir_config *config, const char *const *names, size_t n, FILE *said,
               struct weir_error *error);

@@ -7,19 +7,41 @@
 
 #include <weir/weir.h>
 
+#include "base/number.h"
+
 #define BUFFER_SIZE ((size_t)1 << 18)
 
 int lines_open(struct lines *lines, int fd)
 {
 	*lines = (struct lines){.fd = fd, .data = malloc(BUFFER_SIZE)};
-	return lines->data ? WEIR_OK : WEIR_ENOMEM;
+	if (lines->data && fd >= 0)
+		lines->unpack = unpack_open(fd);
+	if (lines->data && (lines->unpack || fd < 0))
+		return WEIR_OK;
+	free(lines->data);
+	lines->data = NULL;
+	return WEIR_ENOMEM;
+}
+
+int lines_copy(struct lines *lines, struct slice text)
+{
+	int status = lines_open(lines, -1);
+
+	if (status == WEIR_OK) {
+		memcpy(lines->data, text.data, text.len);
+		lines->end = text.len;
+		lines->ended = true;
+	}
+	return status;
 }
 
 void lines_close(struct lines *lines)
 {
 	if (!lines->data)
 		return;
-	close(lines->fd);
+	if (lines->fd >= 0)
+		close(lines->fd);
+	unpack_close(lines->unpack);
 	free(lines->data);
 	lines->data = NULL;
 }
@@ -27,22 +49,29 @@ void lines_close(struct lines *lines)
 /* False at the end of the file, and with errno set when it can't be read. */
 static bool fill(struct lines *lines)
 {
-	ssize_t got;
+	ptrdiff_t got;
 
 	memmove(lines->data, lines->data + lines->begin, lines->end - lines->begin);
 	lines->end -= lines->begin;
 	lines->begin = 0;
-	do
-		got = read(lines->fd, lines->data + lines->end, BUFFER_SIZE - lines->end);
-	while (got < 0 && errno == EINTR);
+	got = unpack_read(lines->unpack, lines->data + lines->end, BUFFER_SIZE - lines->end);
 	if (got <= 0) {
 		errno = got < 0 ? errno : 0;
 		lines->ended = true;
 		return false;
 	}
 	lines->end += (size_t)got;
-	lines->consumed += (uint64_t)got;
 	return true;
+}
+
+struct slice lines_peek(struct lines *lines)
+{
+	errno = 0;
+	while (!lines->ended && lines->end - lines->begin < LINES_LENGTH_MAX && fill(lines))
+		;
+	lines->ended &= errno == 0; /* whoever reads the lines is to find the error */
+	return (struct slice){lines->data + lines->begin,
+	                      u64_min(lines->end - lines->begin, LINES_LENGTH_MAX)};
 }
 
 /* The end of the line that begins at `begin`, or NULL when it is further than a line may be. */

@@ -110,6 +110,9 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 	held->number = order->number++;
 	held->time_ns = record->time_ns;
 	held->cost = record->cost;
+	held->outcome = record->outcome;
+	held->latency_ns = record->latency_ns;
+	held->end_ns = record->end_ns;
 	held->output = NULL;
 	held->state = HELD_WAITING;
 	held->value_count = (uint16_t)value_count;

@@ -19,16 +19,18 @@
 #define ORDER_WINDOW 4096
 #define ORDER_BYTES  ((size_t)8 << 20)
 
-/* A request that has been read. Values and their count are as in struct record. */
+/* A request that has been read. What is not told here is as in struct record. */
 struct held {
 	uint64_t number;  /* in the log, from 0 */
 	uint64_t time_ns; /* at which it counts */
 	uint64_t cost;
 	char *output; /* the user's */
-	size_t output_len;
+	uint32_t output_len;
 	uint32_t size; /* of this and its values, or of a gap at the end of the ring */
-	uint16_t value_count;
 	enum { HELD_WAITING, HELD_LEFT, HELD_DONE, HELD_GAP } state;
+	uint16_t value_count;
+	uint8_t outcome;
+	uint64_t latency_ns, end_ns;
 	struct slice values[];
 };
 

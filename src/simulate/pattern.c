@@ -57,7 +57,7 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
 		return error_set(error, WEIR_ENOTFOUND,
 		                 "--pattern: expected " PATTERN_NAMES ", found '%.40s'", name);
 	if (count == 0)
-		return error_set(error, WEIR_EINVAL, "--pattern: expected a first limit with a rate");
+		return error_set(error, WEIR_EINVAL, "--pattern: expected a limit with a rate, found none");
 	if (count > PATTERN_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE,
 		                 "--pattern: expected a limit of at most %d a period, found %llu",

@@ -16,6 +16,9 @@ struct run {
 	struct order *order;
 	struct lane *lane;  /* that the batch is in */
 	struct arena arena; /* of the batch there */
+	struct arena ends;  /* of a report */
+	size_t attributes;  /* the first fields; those behind tell how requests end */
+	bool reads_ends;
 	struct held *batch[BATCH];
 	struct buffer outputs[BATCH]; /* what the lanes say of each */
 	uint64_t missing[BATCH]; /* the fields that keys of each lack: a bit for each */
@@ -25,9 +28,11 @@ struct run {
 	bool failed; /* memory, or the output, is at its end */
 };
 
-/* For the engine's observer. */
+/* For the engine's observers; of a report only the first three. */
 struct seen {
 	struct lane *lane;
+	uint64_t now_ns;
+	bool failed;
 	const struct held *held;
 	const struct plan *plan;
 	struct buffer *output; /* NULL: not wanted */
@@ -73,11 +78,22 @@ static void observe(void *context, const struct step *step)
 {
 	struct seen *seen = context;
 	const struct weir_decision *d = &seen->plan->each[step - seen->plan->steps];
+	struct tally *tally = tally_of(seen->lane, step);
 
-	tally_count(tally_of(seen->lane, step), step, seen->held->cost,
-	            seen->held->time_ns, d);
+	tally_count(tally, step, seen->held->cost, seen->held->time_ns, d);
+	if (step->limit->algo.algorithm->judges)
+		tally_count_end(tally, d->allowed, seen->held->outcome, seen->held->latency_ns);
 	if (seen->output)
 		add_decision(seen->output, seen->held, step, d);
+}
+
+static void observe_phase(void *context, const struct step *step,
+                          const struct algo_outcome *outcome)
+{
+	struct seen *seen = context;
+	struct tally *tally = tally_of(seen->lane, step);
+
+	seen->failed |= !phases_note(tally->phases, &step->limit->algo, step->key.hash, outcome, seen->now_ns);
 }
 
 static int prepare_one(struct run *run, const struct held *held, struct plan *plan)
@@ -89,6 +105,12 @@ static int prepare_one(struct run *run, const struct held *held, struct plan *pl
 
 	if (status != WEIR_OK || plan->step_count == 0)
 		return status;
+	if (lane->is_reported && engine_is_reported(plan)) {
+		status = engine_want_permit(plan);
+		if (status != WEIR_OK)
+			return status;
+		plan->permit.id = plan->wants_permit ? ++run->lane->permits : 0;
+	}
 	plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
 	for (size_t j = 0; plan->each && j < plan->step_count; j++) {
 		store_fetch(lane->table->store, &plan->steps[j].key);
@@ -138,6 +160,23 @@ static void locate(void *context, size_t start, size_t end)
 	}
 }
 
+/*
+ * For a limit by itself: a request that costs more than it ever allows hits its key as a denial
+ * does. If a request of that key can't be asked at any cost, the key is at fault, and counts nowhere.
+ */
+static void refuse_cost(struct run *run, const struct held *held)
+{
+	struct lane *lane = run->lane;
+	const struct engine_values values = {lane->attributes, held->values, held->value_count};
+	struct plan plan;
+
+	if (engine_prepare_values(lane->engine, &(struct algo_call){ALGO_ACQUIRE, 1}, &values,
+	                          &run->ends, &plan) == WEIR_OK &&
+	    plan.step_count == 1)
+		tally_refuse(&lane->tallies[0], &plan.steps[0]);
+	arena_reset(&run->ends);
+}
+
 static void refuse(struct run *run, size_t i)
 {
 	struct lane *lane = run->lane;
@@ -145,10 +184,68 @@ static void refuse(struct run *run, size_t i)
 
 	run->failed |= status == WEIR_ENOMEM;
 	lane->errors++;
+	if (lane->own)
+		refuse_cost(run, run->batch[i]);
 	if (!run->replay->decisions)
 		return;
 	add_begin(&run->outputs[i], run->batch[i], lane->own ? lane->tallies[0].limit->name : "");
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
+}
+
+/* Tells the lane how the next request that ends has ended, by now at the latest. */
+static void end_next(struct run *run, uint64_t now_ns)
+{
+	struct lane *lane = run->lane;
+	uint64_t due_ns = u64_min(inflight_due_ns(&lane->inflight), now_ns);
+	struct ended ended = inflight_take(&lane->inflight);
+	struct seen seen = {lane, due_ns};
+	struct turn turn = {lane->table, moment_given(due_ns), .phased = observe_phase, .context = &seen};
+	struct weir_decision d;
+	struct plan plan;
+
+	if (engine_prepare_permits(lane->engine, &ended.permits, NULL, &run->ends, &plan) == WEIR_OK) {
+		plan.outcome = ended.outcome;
+		plan.latency_ns = ended.latency_ns;
+		engine_report(&turn, &plan, &d);
+		run->failed |= seen.failed;
+		run->replay->unheld += !d.allowed && due_ns < ended.until_ns;
+	} else {
+		run->failed = true;
+	}
+	arena_reset(&run->ends);
+}
+
+static void end_until(struct run *run, uint64_t now_ns)
+{
+	while (run->lane->inflight.heap.count > 0 && inflight_due_ns(&run->lane->inflight) <= now_ns)
+		end_next(run, now_ns);
+}
+
+static uint64_t reported_until_ns(const struct plan *plan)
+{
+	uint64_t until_ns = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
+			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
+	return until_ns;
+}
+
+/* Ends a request that has passed with a permit, as the log says. */
+static void begin(struct run *run, const struct held *held, const struct plan *plan)
+{
+	struct lane *lane = run->lane;
+	uint64_t due_ns = u64_max(held->time_ns, held->end_ns); /* later than the log says, if it is late */
+	struct ended ended = {held->latency_ns, held->outcome, reported_until_ns(plan), {0}};
+
+	if (held->outcome == RECORD_NO_END)
+		return;
+	if (inflight_is_full(&lane->inflight)) {
+		run->replay->early++;
+		end_next(run, held->time_ns);
+	}
+	engine_permits(plan, &ended.permits, NULL);
+	run->failed |= !inflight_add(&lane->inflight, due_ns, &ended);
 }
 
 static void decide(void *context, size_t start, size_t end)
@@ -158,16 +255,22 @@ static void decide(void *context, size_t start, size_t end)
 
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
-		struct seen seen = {lane, run->batch[i], plan,
+		struct held *held = run->batch[i];
+		struct seen seen = {lane, held->time_ns, false, held, plan,
 		                    run->replay->decisions ? &run->outputs[i] : NULL};
-		struct turn turn = {lane->table, moment_given(seen.held->time_ns), observe, &seen};
+		struct turn turn = {lane->table, moment_given(held->time_ns), observe, &seen,
+		                    .phased = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
 			refuse(run, i);
 			continue;
 		}
+		end_until(run, held->time_ns);
 		engine_decide(&turn, plan, &d);
+		if (__builtin_expect(plan->permit.id != 0, 0))
+			begin(run, held, plan);
+		run->failed |= seen.failed;
 		if (d.reason == WEIR_REASON_LISTED)
 			lane->answered[lane_rule_number(lane, plan->refused ? plan->refused->rule
 			                                                    : plan->listed)]++;
@@ -209,7 +312,7 @@ static void flush(struct run *run)
 		replay->last_ns = held->time_ns;
 		run->failed |= run->outputs[i].failed;
 		held->output = run->outputs[i].data;
-		held->output_len = run->outputs[i].len;
+		held->output_len = (uint32_t)run->outputs[i].len;
 		run->outputs[i] = (struct buffer){0};
 		order_done(held);
 	}
@@ -226,13 +329,26 @@ static void take(struct run *run, struct held *held)
 
 static void add(struct run *run, const struct record *record)
 {
-	size_t values = run->replay->fields.count;
-
-	while (!order_add(run->order, record, values)) {
+	while (!order_add(run->order, record, run->attributes)) {
 		if (run->count == 0)
 			take(run, order_force(run->order));
 		flush(run);
 	}
+}
+
+/* The log has ended: so do the requests that have not yet. */
+static void end_lane(struct run *run, struct lane *lane)
+{
+	uint64_t last_ns = run->replay->last_ns;
+
+	run->lane = lane;
+	while (lane->inflight.heap.count > 0) {
+		last_ns = inflight_due_ns(&lane->inflight);
+		end_next(run, last_ns);
+	}
+	for (size_t i = 0; i < lane->tally_count; i++)
+		if (lane->tallies[i].phases)
+			phases_end(lane->tallies[i].phases, &lane->tallies[i].limit->algo, last_ns);
 }
 
 static int read_all(struct run *run, const struct source *source, struct record *record,
@@ -243,6 +359,8 @@ static int read_all(struct run *run, const struct source *source, struct record 
 	int status;
 
 	for (uint64_t n = 0; (status = source->next(source->context, record, error)) == 1; n++) {
+		if (replay->reads_ends)
+			endings_read(&replay->endings, record);
 		add(run, record);
 		while ((held = order_next(run->order, false)))
 			take(run, held);
@@ -254,20 +372,42 @@ static int read_all(struct run *run, const struct source *source, struct record 
 	while ((held = order_next(run->order, true)))
 		take(run, held);
 	flush(run);
+	for (size_t l = 0; l < replay->lane_count; l++)
+		end_lane(run, &replay->lanes[l]);
 	return status < 0 ? status : WEIR_OK;
 }
 
-/* Timelines that are shown side by side get the same intervals: the widest. */
-static void align(const struct replay *replay)
+/* The lanes' attributes stand first; what tells how requests end is asked for where one wants it. */
+static void bind(struct run *run)
 {
-	struct timeline widest = {0};
+	struct replay *replay = run->replay;
+
+	run->attributes = replay->fields.count;
+	for (size_t l = 0; l < replay->lane_count; l++) {
+		lane_bind(&replay->lanes[l], &replay->fields);
+		replay->reads_ends |= replay->lanes[l].is_reported;
+	}
+	if (replay->reads_ends)
+		endings_ask(&replay->endings, &replay->fields);
+}
+
+void replay_widen(const struct replay *replay, size_t most)
+{
+	const struct timeline *widest = NULL;
 
 	for (int pass = 0; pass < 2; pass++)
 		for (size_t l = 0; l < replay->lane_count; l++)
 			for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-				struct timeline *timeline = &replay->lanes[l].tallies[i].timeline;
+				struct tally *tally = &replay->lanes[l].tallies[i];
+				struct timeline *each[] = {&tally->timeline,
+				                           tally->phases ? &tally->phases->timeline : NULL};
 
-				timeline_widen_to(pass ? timeline : &widest, pass ? &widest : timeline);
+				for (size_t t = 0; t < 2 && each[t]; t++) {
+					timeline_widen_until(each[t], most);
+					if (!widest || each[t]->width > widest->width)
+						widest = each[t];
+					timeline_widen_to(each[t], widest);
+				}
 			}
 }
 
@@ -282,12 +422,11 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 	if (run && record && order) {
 		run->replay = replay;
 		run->order = order;
-		for (size_t l = 0; l < replay->lane_count; l++)
-			lane_bind(&replay->lanes[l], &replay->fields);
+		bind(run);
 		status = read_all(run, source, record, error);
 		replay->order = *order_stats(order);
-		align(replay);
 		arena_free(&run->arena);
+		arena_free(&run->ends);
 		if (status == WEIR_OK && replay->decisions &&
 		    (run->failed || fflush(replay->decisions) != 0))
 			status = error_set(error, WEIR_EIO, "expected room for the decisions, found: %m");

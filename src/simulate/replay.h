@@ -2,13 +2,15 @@
  * replay.h: a trace in virtual time through lanes.
  *
  * In batches, by the passes that the server makes over a loop turn, each
- * request at its own time.
+ * request at its own time. Where limits are told how requests end, one that has
+ * passed is reported when it ends.
  */
 #ifndef SIMULATE_REPLAY_H
 #define SIMULATE_REPLAY_H
 
 #include <stdio.h>
 
+#include "simulate/ending.h"
 #include "simulate/lane.h"
 #include "simulate/order.h"
 
@@ -28,6 +30,11 @@ struct replay {
 	void (*progress)(void *context, uint64_t requests);
 	void *progress_context;
 
+	bool reads_ends; /* a lane is told how requests end: */
+	struct endings endings;
+	uint64_t early;  /* ended before their time, since too many were in flight */
+	uint64_t unheld; /* had to make room in a table before they ended */
+
 	uint64_t requests;
 	uint64_t first_ns, last_ns; /* when the first and the last counted */
 	uint64_t without[FORMAT_FIELDS_MAX]; /* requests of which a key lacks this field */
@@ -35,9 +42,15 @@ struct replay {
 };
 
 /**
- * Until the source ends; all timelines have one width then. Errors: those of the
+ * Until the source ends. Errors: those of the
  * source, EIO (decisions not written), ENOMEM.
  */
 int replay_run(struct replay *replay, const struct source *source, struct weir_error *error);
+
+/**
+ * Puts intervals of the timelines together until none has more than `most`, and all have one
+ * width, so that they can be shown side by side.
+ */
+void replay_widen(const struct replay *replay, size_t most);
 
 #endif

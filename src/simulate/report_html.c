@@ -1,9 +1,7 @@
 #include "simulate/report.h"
 
-/* The page and the chart library are linked in, see assets.S. */
+/* The page is linked in, see assets.S. */
 extern const char simulate_page[], simulate_page_end[];
-extern const char simulate_chart[], simulate_chart_end[];
-extern const char simulate_style[], simulate_style_end[];
 
 /* Data in a page ends at the first "</script", so no "<" is left in it; only strings have any. */
 static void add_data(const struct report *report, struct buffer *out)
@@ -20,30 +18,27 @@ static void add_data(const struct report *report, struct buffer *out)
 	buffer_free(&json);
 }
 
-static void add_part(const struct report *report, char part, struct buffer *out)
+/* For all charts together; each has three numbers for an interval, and three more for phases. */
+#define INTERVALS 65536
+
+size_t report_html_intervals(const struct replay *replay)
 {
-	switch (part) {
-	case 'S':
-		buffer_add(out, simulate_style, (size_t)(simulate_style_end - simulate_style));
-		break;
-	case 'C':
-		buffer_add(out, simulate_chart, (size_t)(simulate_chart_end - simulate_chart));
-		break;
-	case 'D':
-		add_data(report, out);
-		break;
-	}
+	size_t charts = 0;
+
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
+			charts += replay->lanes[l].tallies[i].timeline.count > 0;
+	return charts <= 1 ? INTERVALS : charts < INTERVALS ? INTERVALS / charts : 1;
 }
 
-/* The page's "@S@", "@C@" and "@D@" stand for the style, the chart library and the data. */
+/* The page's only "@D@" stands for the data. */
 void report_html(const struct report *report, struct buffer *out)
 {
-	const char *at = simulate_page, *mark;
+	const char mark[] = {'@', 'D', '@'};
+	size_t len = (size_t)(simulate_page_end - simulate_page);
+	const char *at = memmem(simulate_page, len, mark, sizeof mark), *rest = at + sizeof mark;
 
-	while ((mark = memchr(at, '@', (size_t)(simulate_page_end - at)))) {
-		buffer_add(out, at, (size_t)(mark - at));
-		add_part(report, mark[1], out);
-		at = mark + 3;
-	}
-	buffer_add(out, at, (size_t)(simulate_page_end - at));
+	buffer_add(out, simulate_page, (size_t)(at - simulate_page));
+	add_data(report, out);
+	buffer_add(out, rest, (size_t)(simulate_page_end - rest));
 }

@@ -48,6 +48,53 @@ static void add_spread(const char *before, const struct histogram *h, struct buf
 	buffer_add_text(out, "}");
 }
 
+static double share_of(uint64_t part, uint64_t whole)
+{
+	return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static void add_counts(const char *before, const struct hits_spread *spread, struct buffer *out)
+{
+	add_number(out, before, spread->p50);
+	add_number(out, ",\"p90\":", spread->p90);
+	add_number(out, ",\"p99\":", spread->p99);
+	add_number(out, ",\"max\":", spread->max);
+	buffer_add_text(out, "}");
+}
+
+/* How many keys had a request denied, and how many each. */
+static void add_hits(const struct hits *hits, struct buffer *out)
+{
+	struct hits_spread asked = {0}, denied = {0};
+
+	out->failed |= !hits_spreads(hits, &asked, &denied);
+	add_number(out, ",\"hits\":{\"keys\":", hits->hit);
+	buffer_printf(out, ",\"share\":%.9g", share_of(hits->hit, hits->count));
+	add_counts(",\"requests_per_key\":{\"p50\":", &asked, out);
+	add_counts(",\"denied_per_key\":{\"p50\":", &denied, out);
+	buffer_add_text(out, "}");
+}
+
+static void add_suggestion(const struct report_suggestion *suggestion, struct buffer *out)
+{
+	add_key(out, ",\"suggestion\":{\"limit\":\"", slice_of(suggestion->limit), false);
+	add_number(out, ",\"count\":", suggestion->count);
+	buffer_printf(out, ",\"by\":\"%s\",\"deny\":%.9g,\"unsure\":%s,\"curve\":[",
+	              suggestion->by_requests ? "requests" : "keys", suggestion->share,
+	              suggestion->unsure ? "true" : "false");
+	for (size_t i = 0; i < suggestion->point_count; i++) {
+		const struct report_point *point = &suggestion->points[i];
+
+		add_number(out, i > 0 ? ",{\"count\":" : "{\"count\":", point->count);
+		add_number(out, ",\"requests\":", point->requests);
+		add_number(out, ",\"denied\":", point->denied);
+		add_number(out, ",\"keys\":", point->keys);
+		add_number(out, ",\"hit\":", point->hit);
+		buffer_add_text(out, "}");
+	}
+	buffer_add_text(out, "]}");
+}
+
 static void add_waits(const struct tally_waits *waits, struct buffer *out)
 {
 	if (waits->waits.count == 0)
@@ -55,6 +102,33 @@ static void add_waits(const struct tally_waits *waits, struct buffer *out)
 	add_number(out, ",\"wait_ms\":{\"waited\":", waits->waited);
 	buffer_printf(out, ",\"mean\":%.3f", tally_wait_mean_ns(waits) / NS_PER_MS);
 	add_spread(",\"p50\":", &waits->waits, out);
+}
+
+static void add_ends(const struct tally *tally, struct buffer *out)
+{
+	static const char *const names[] = {",\"ends\":{\"denied\":{\"good\":",
+	                                    "},\"passed\":{\"good\":"};
+
+	if (!tally->limit->algo.algorithm->judges)
+		return;
+	for (size_t i = 0; i < 2; i++) {
+		add_number(out, names[i], tally->ends[i][TALLY_GOOD]);
+		add_number(out, ",\"bad\":", tally->ends[i][TALLY_BAD]);
+		add_number(out, ",\"neither\":", tally->ends[i][TALLY_NEITHER]);
+	}
+	buffer_add_text(out, "}}");
+}
+
+static void add_phases(const struct phases *phases, struct buffer *out)
+{
+	if (!phases)
+		return;
+	add_number(out, ",\"phases\":{\"opened\":", phases->opened);
+	add_number(out, ",\"open_ms\":", phases->sum.n[TIMELINE_OPEN] / NS_PER_MS);
+	add_number(out, ",\"half_open_ms\":", phases->sum.n[TIMELINE_HALF_OPEN] / NS_PER_MS);
+	add_number(out, ",\"ramp_ms\":", phases->sum.n[TIMELINE_RAMP] / NS_PER_MS);
+	add_number(out, ",\"untracked\":", phases->untracked);
+	buffer_add_text(out, "}");
 }
 
 static void add_top(const struct tally *tally, struct buffer *out)
@@ -75,28 +149,30 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	arena_free(&arena);
 }
 
-static void add_timeline(const struct timeline *t, struct buffer *out)
+/* One number for each interval of the requests, from a timeline beside theirs. */
+static void add_series(const char *name, const struct timeline *requests, const struct timeline *t,
+                       size_t field, uint64_t unit, struct buffer *out)
 {
-	static const struct {
-		const char *name;
-		size_t offset;
-	} fields[] = {
-	    {"asked", offsetof(struct timeline_counts, asked)},
-	    {"passed", offsetof(struct timeline_counts, passed)},
-	    {"denied", offsetof(struct timeline_counts, denied)},
-	};
+	buffer_printf(out, ",\"%s\":[", name);
+	for (size_t i = 0; i < requests->count; i++)
+		add_number(out, i > 0 ? "," : "", timeline_beside(t, requests, i).n[field] / unit);
+	buffer_add_text(out, "]");
+}
+
+static void add_timeline(const struct tally *tally, struct buffer *out)
+{
+	static const char *const fields[] = {"asked", "passed", "denied"};
+	static const char *const phases[] = {"open", "half_open", "ramp"};
+	const struct timeline *t = &tally->timeline;
 
 	buffer_add_text(out, ",\"timeline\":{\"start\":");
 	when_add_seconds(out, timeline_start_ns(t));
 	buffer_add_text(out, ",\"width\":");
 	when_add_seconds(out, timeline_width_ns(t));
-	for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
-		buffer_printf(out, ",\"%s\":[", fields[f].name);
-		for (size_t i = 0; i < t->count; i++)
-			add_number(out, i > 0 ? "," : "",
-			           *(const uint64_t *)((const char *)&t->counts[i] + fields[f].offset));
-		buffer_add_text(out, "]");
-	}
+	for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
+		add_series(fields[f], t, t, f, 1, out);
+	for (size_t f = 0; tally->phases && f < sizeof phases / sizeof *phases; f++)
+		add_series(phases[f], t, &tally->phases->timeline, f, NS_PER_MS, out);
 	buffer_add_text(out, "}");
 }
 
@@ -107,6 +183,8 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	buffer_add_json(out, slice_of(tally->limit->name));
 	add_number(out, "\":{\"allowed\":", tally->allowed);
 	add_number(out, ",\"denied\":", tally->denied);
+	buffer_printf(out, ",\"denied_share\":%.9g",
+	              share_of(tally->denied, tally->allowed + tally->denied));
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
 	if (!report->as_rules) {
 		add_number(out, ",\"errors\":", lane->errors);
@@ -115,11 +193,14 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	buffer_add_text(out, ",\"parameters\":{");
 	rules_show_limit(tally->declared, out);
 	buffer_add_text(out, "}");
+	add_hits(&tally->hits, out);
 	add_worst(tally, out);
 	add_spread(",\"retry_after_ms\":{\"p50\":", &tally->retry_after, out);
 	add_waits(&tally->waits, out);
+	add_ends(tally, out);
+	add_phases(tally->phases, out);
 	add_top(tally, out);
-	add_timeline(&tally->timeline, out);
+	add_timeline(tally, out);
 	buffer_add_text(out, "}");
 }
 
@@ -136,6 +217,22 @@ static void add_without(const struct replay *replay, struct buffer *out)
 		add_number(out, ":", replay->without[i]);
 		between = ",\"";
 	}
+	buffer_add_text(out, "}");
+}
+
+/* Adds what the log said, and did not say, about the ends of requests, if a limit was told. */
+static void add_endings(const struct replay *replay, struct buffer *out)
+{
+	const struct endings *endings = &replay->endings;
+
+	if (!replay->reads_ends)
+		return;
+	add_number(out, ",\"endings\":{\"wrong\":", endings->wrong);
+	add_number(out, ",\"no_latency\":", endings->no_latency);
+	add_number(out, ",\"no_outcome\":", endings->no_outcome);
+	add_number(out, ",\"no_end\":", endings->no_end);
+	add_number(out, ",\"early\":", replay->early);
+	add_number(out, ",\"unheld\":", replay->unheld);
 	buffer_add_text(out, "}");
 }
 
@@ -171,6 +268,7 @@ void report_json(const struct report *report, struct buffer *out)
 	add_number(out, ",\"ahead\":", replay->order.ahead);
 	buffer_add_text(out, "}");
 	add_without(replay, out);
+	add_endings(replay, out);
 	if (report->as_rules) {
 		const struct lane *lane = &replay->lanes[0];
 
@@ -183,7 +281,10 @@ void report_json(const struct report *report, struct buffer *out)
 	}
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));
-	buffer_add_text(out, "\",\"limits\":{");
+	buffer_add_text(out, "\"");
+	if (report->suggestion)
+		add_suggestion(report->suggestion, out);
+	buffer_add_text(out, ",\"limits\":{");
 	for (size_t l = 0; l < replay->lane_count; l++)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
 			buffer_add_text(out, between);

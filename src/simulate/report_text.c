@@ -7,6 +7,8 @@
 
 #define CHART_COLUMNS 64
 #define TOP_SHOWN     3
+#define POINTS_SHOWN  20
+#define CURVE_BAR     20
 
 static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
@@ -206,6 +208,94 @@ static void add_waiting(const struct replay *replay, int width, struct buffer *o
 		}
 }
 
+static void add_judged(const struct tally *tally, int width, struct buffer *out)
+{
+	const struct phases *phases = tally->phases;
+
+	buffer_printf(out, "%-*s %10llu %9llu %10llu %11llu", width, tally->limit->name,
+	              (unsigned long long)tally->ends[false][TALLY_BAD],
+	              (unsigned long long)tally->ends[false][TALLY_GOOD],
+	              (unsigned long long)tally->ends[true][TALLY_BAD],
+	              (unsigned long long)tally->ends[true][TALLY_GOOD]);
+	if (phases) {
+		buffer_printf(out, " %7llu", (unsigned long long)phases->opened);
+		add_duration(out, 8, phases->sum.n[TIMELINE_OPEN]);
+		add_duration(out, 10, phases->sum.n[TIMELINE_HALF_OPEN]);
+		add_duration(out, 8, phases->sum.n[TIMELINE_RAMP]);
+	}
+	buffer_add_text(out, "\n");
+}
+
+/* Only of limits that judge by how requests end. */
+static void add_judging(const struct replay *replay, int width, struct buffer *out)
+{
+	bool any = false;
+
+	for (size_t l = 0; l < replay->lane_count; l++)
+		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+			const struct tally *tally = &replay->lanes[l].tallies[i];
+
+			if (!tally->limit->algo.algorithm->judges)
+				continue;
+			if (!any)
+				buffer_printf(out, "\n%-*s %10s %9s %10s %11s %7s %7s %9s %7s\n", width, "limit",
+				              "bad spared", "good lost", "bad passed", "good passed", "opened",
+				              "open", "half-open", "ramp");
+			any = true;
+			add_judged(tally, width, out);
+		}
+}
+
+/* Of a limit that has phases: the one that its keys were in longest, if they were not all closed.
+ */
+static void add_phases(const struct chart *chart, const struct tally *tally, struct buffer *out)
+{
+	static const char letters[] = {
+	    [TIMELINE_OPEN] = 'o', [TIMELINE_HALF_OPEN] = 'h', [TIMELINE_RAMP] = 'r'};
+	struct timeline_counts columns[CHART_COLUMNS] = {0};
+	const struct timeline *requests = &tally->timeline;
+
+	for (size_t i = 0; i < requests->count; i++) {
+		struct timeline_counts more = timeline_beside(&tally->phases->timeline, requests, i);
+		uint64_t at_ns = (requests->first + i) * timeline_width_ns(requests);
+
+		for (size_t f = 0; f < sizeof letters; f++)
+			columns[(at_ns - chart->begin_ns) / chart->column_ns].n[f] += more.n[f];
+	}
+	buffer_add_text(out, "  phase  |");
+	for (size_t i = 0; i < CHART_COLUMNS; i++) {
+		size_t most = 0;
+
+		for (size_t f = 1; f < sizeof letters; f++)
+			most = columns[i].n[f] > columns[i].n[most] ? f : most;
+		buffer_printf(out, "%c", columns[i].n[most] > 0 ? letters[most] : ' ');
+	}
+	buffer_add_text(out, "|\n");
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100 * (double)part / (double)whole : 0;
+}
+
+/* Adds the shares of requests and keys that are denied, and how often such keys are. */
+static void add_hits(const struct tally *tally, struct buffer *out)
+{
+	const struct hits *hits = &tally->hits;
+	struct hits_spread asked, denied;
+
+	if (hits->hit == 0)
+		return;
+	out->failed |= !hits_spreads(hits, &asked, &denied);
+	if (out->failed)
+		return;
+	buffer_printf(out, "  denied %.3g%% of requests; keys hit: %llu (%.3g%%), ",
+	              percent(tally->denied, tally->allowed + tally->denied),
+	              (unsigned long long)hits->hit, percent(hits->hit, hits->count));
+	buffer_printf(out, "p50 %llu, p99 %llu, max %llu\n", (unsigned long long)denied.p50,
+	              (unsigned long long)denied.p99, (unsigned long long)denied.max);
+}
+
 static void add_detail(const struct chart *chart, const struct tally *tally, bool asked,
                        struct buffer *out)
 {
@@ -218,6 +308,9 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 		add_asked(chart, &bars, out);
 	add_chart(chart, "passed", "\033[32m", bars.passed, out);
 	add_chart(chart, "denied", "\033[31m", bars.denied, out);
+	if (tally->phases)
+		add_phases(chart, tally, out);
+	add_hits(tally, out);
 	add_top(tally, out);
 }
 
@@ -225,7 +318,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 static void add_notes(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
-	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0;
+	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, phases = 0;
 
 	for (size_t l = 0; l < replay->lane_count; l++) {
 		const struct lane *lane = &replay->lanes[l];
@@ -237,6 +330,7 @@ static void add_notes(const struct report *report, struct buffer *out)
 
 			estimated += stats.estimated;
 			untracked += stats.untracked;
+			phases += lane->tallies[i].phases ? lane->tallies[i].phases->untracked : 0;
 		}
 	}
 	const struct {
@@ -249,6 +343,15 @@ static void add_notes(const struct report *report, struct buffer *out)
 	     "requests came too late for that, and counted at the latest time seen"},
 	    {replay->order.ahead,
 	     "requests were far ahead of those that followed, and counted at the latest time seen"},
+	    {replay->endings.wrong,
+	     "requests had a latency or an outcome that is none, which does not count"},
+	    {replay->endings.no_latency, "requests had no latency, and ended at once"},
+	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
+	    {replay->endings.no_end, "requests had neither, and were never reported"},
+	    {replay->early, "requests ended before their time, since too many were in flight"},
+	    {replay->unheld,
+	     "requests lost their permits before they ended: give the table more --capacity"},
+	    {phases, "times a key opened are not in how long, since 65,536 others were not closed"},
 	    {errors, "requests could not be decided (cost or key too large)"},
 	    {evictions, "keys in use had to make room in a table: give it more --capacity"},
 	    {estimated,
@@ -277,11 +380,54 @@ static void add_answered(const struct lane *lane, struct buffer *out)
 
 		if (lane->answered[i] == 0)
 			continue;
-		buffer_printf(out, "%s %llu %s by \"%s\"", any ? "," : "\nwithout a limit:",
-		              (unsigned long long)lane->answered[i],
+		buffer_printf(out, "%s %llu %s by \"%s\"",
+		              any ? "," : "\nwithout a limit:", (unsigned long long)lane->answered[i],
 		              rule->answer == RULES_ALLOW ? "allowed" : "denied", rule->name);
 		any = true;
 	}
+}
+
+static double percent_of(uint64_t part, uint64_t whole)
+{
+	return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void add_point(const struct report_point *point, bool is_found, bool by_requests,
+                      struct buffer *out)
+{
+	double requests = percent_of(point->denied, point->requests);
+	double keys = percent_of(point->hit, point->keys);
+	double bar = (by_requests ? requests : keys) * CURVE_BAR / 100;
+
+	buffer_printf(out, "%c %12llu %10llu %8.3f%% %9llu %8.3f%%  |", is_found ? '>' : ' ',
+	              (unsigned long long)point->count, (unsigned long long)point->denied, requests,
+	              (unsigned long long)point->hit, keys);
+	for (double i = 0; i < CURVE_BAR; i++)
+		buffer_add_text(out, i < bar ? "#" : " ");
+	buffer_add_text(out, "|\n");
+}
+
+/* Not all counts that were tried: those up to twice the one found, and not too many. */
+static void add_curve(const struct report_suggestion *suggestion, struct buffer *out)
+{
+	size_t n = 0, step;
+
+	buffer_printf(out, "\ndenies at most %.9g%% of %s:\n", 100 * suggestion->share,
+	              suggestion->by_requests ? "requests" : "keys");
+	buffer_printf(out, "%14s %10s %9s %9s %9s\n", "limit", "denied", "", "keys hit", "");
+	while (n < suggestion->point_count && suggestion->points[n].count <= 2 * suggestion->count)
+		n++;
+	step = ceil_div(n, POINTS_SHOWN);
+	for (size_t i = 0; i < n; i++) {
+		const struct report_point *point = &suggestion->points[i];
+		bool is_found = point->count == suggestion->count;
+
+		if (i % step == 0 || is_found || suggestion->points[i].count + 1 == suggestion->count)
+			add_point(point, is_found, suggestion->by_requests, out);
+	}
+	if (suggestion->unsure)
+		buffer_add_text(out, "requests differ in cost: a much smaller limit may deny as few\n");
+	buffer_printf(out, "\n%s\n", suggestion->limit);
 }
 
 void report_text(const struct report *report, bool plain, struct buffer *out)
@@ -307,6 +453,7 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
 			add_row(&replay->lanes[l].tallies[i], width, out);
 	add_waiting(replay, width, out);
+	add_judging(replay, width, out);
 	if (!report->as_rules) {
 		struct bars traffic = bars_of(&chart, &replay->lanes[0].tallies[0].timeline);
 
@@ -318,4 +465,6 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 			if (replay->lanes[l].tallies[i].timeline.count > 0) /* else no request asked it */
 				add_detail(&chart, &replay->lanes[l].tallies[i], report->as_rules, out);
 	add_notes(report, out);
+	if (report->suggestion)
+		add_curve(report->suggestion, out);
 }

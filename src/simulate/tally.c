@@ -1,6 +1,9 @@
 #include "simulate/tally.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "algo/health.h"
 
 int tally_open(struct tally *tally, const struct weir_limit *limit,
                const struct rules_limit *declared, uint64_t keys_max)
@@ -8,14 +11,21 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
 	tally->limit = limit;
 	tally->declared = declared;
 	tally->burst = burst_open(limit->algo.period_ns, keys_max);
+	tally->hits.keys_max = keys_max;
 	tally->top = top_open(1);
+	if (algo_has_phases(&limit->algo) && !(tally->phases = calloc(1, sizeof *tally->phases)))
+		return WEIR_ENOMEM;
 	return tally->burst && tally->top ? WEIR_OK : WEIR_ENOMEM;
 }
 
 void tally_close(struct tally *tally)
 {
 	burst_close(tally->burst);
+	hits_close(&tally->hits);
 	top_close(tally->top);
+	if (tally->phases)
+		phases_close(tally->phases);
+	free(tally->phases);
 }
 
 static void keep_worst(struct tally_worst *worst, uint64_t granted, uint64_t now_ns,
@@ -35,17 +45,19 @@ static void count_wait(struct tally_waits *waits, uint64_t wait_ns)
 	histogram_count(&waits->waits, wait_ns, 1);
 }
 
-void tally_count(struct tally *tally, const struct step *step, uint64_t cost,
-                 uint64_t now_ns, const struct weir_decision *decision)
+void tally_count(struct tally *tally, const struct step *step, uint64_t cost, uint64_t now_ns,
+                 const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
 	uint64_t wait_ns = allowed && cost > 0 ? decision->wait_ns : 0; /* a question has no turn */
 	uint64_t turn_ns = now_ns + wait_ns;
-	uint64_t granted = burst_add(tally->burst, step->key.hash, turn_ns, allowed ? cost : 0,
-	                             tally->worst.granted);
+	uint64_t granted =
+	    burst_add(tally->burst, step->key.hash, turn_ns, allowed ? cost : 0, tally->worst.granted);
 
+	hits_add(&tally->hits, step->key.hash, !allowed);
 	timeline_add(&tally->timeline, now_ns,
-	             (struct timeline_counts){1, allowed && wait_ns == 0, !allowed});
+	             (struct timeline_counts){
+	                 .asked = 1, .passed = allowed && wait_ns == 0, .denied = !allowed});
 	if (allowed) {
 		tally->allowed++;
 		if (decision->paced && cost > 0)
@@ -59,4 +71,27 @@ void tally_count(struct tally *tally, const struct step *step, uint64_t cost,
 	tally->denied++;
 	histogram_count(&tally->retry_after, decision->retry_after_ns, 1);
 	top_count(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
+}
+
+void tally_refuse(struct tally *tally, const struct step *step)
+{
+	tally->refused++;
+	hits_add(&tally->hits, step->key.hash, true);
+}
+
+static enum tally_end end_of(const struct algo_limit *limit, unsigned outcome, uint64_t latency_ns)
+{
+	struct health_result result = {.failed = outcome != WEIR_OUTCOME_SUCCESS,
+	                               .ignored = outcome == WEIR_OUTCOME_IGNORED};
+
+	if (outcome >= WEIR_OUTCOME_COUNT)
+		return TALLY_NEITHER;
+	if (limit->rows == ALGO_ROWS_HEALTH)
+		result = health_result_of(&limit->health, (enum weir_outcome)outcome, latency_ns);
+	return result.ignored ? TALLY_NEITHER : result.failed || result.slow ? TALLY_BAD : TALLY_GOOD;
+}
+
+void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns)
+{
+	tally->ends[passed][end_of(&tally->limit->algo, outcome, latency_ns)]++;
 }

@@ -5,6 +5,8 @@
 #include "engine/engine.h"
 #include "rules/model.h"
 #include "simulate/burst.h"
+#include "simulate/hits.h"
+#include "simulate/phases.h"
 #include "simulate/timeline.h"
 #include "stats/histogram.h"
 #include "stats/top.h"
@@ -24,16 +26,28 @@ struct tally_waits {
 	struct histogram waits; /* also those of 0, in nanoseconds; empty of any other limit */
 };
 
+/* How requests ended, or would have ended, by the log, in the eyes of a limit that judges. */
+enum tally_end {
+	TALLY_GOOD,
+	TALLY_BAD,     /* failed, or slow where the limit minds */
+	TALLY_NEITHER, /* ignored, or the log does not tell */
+	TALLY_ENDS,
+};
+
 struct tally {
 	const struct weir_limit *limit;
 	const struct rules_limit *declared;
 	uint64_t allowed, denied; /* requests */
+	uint64_t refused;         /* not decided: they cost more than the limit ever allows */
 	struct tally_worst worst;
 	struct burst *burst;
+	struct hits hits;             /* requests and denials of each key */
 	struct top *top;              /* never fades: all at one time, TALLY_TIME */
 	struct histogram retry_after; /* of the denied, in nanoseconds */
 	struct tally_waits waits;
-	struct timeline timeline; /* of requests; what waits passes when its turn comes */
+	uint64_t ends[2][TALLY_ENDS]; /* of the denied, of the passed; of a limit that judges */
+	struct phases *phases;        /* of a limit that has some; else NULL */
+	struct timeline timeline;     /* of requests; what waits passes when its turn comes */
 };
 
 #define TALLY_TIME 0
@@ -50,7 +64,13 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
 void tally_close(struct tally *tally);
 
 /** A request of `cost` that came to `decision`. Times never go back. */
-void tally_count(struct tally *tally, const struct step *step, uint64_t cost,
-                 uint64_t now_ns, const struct weir_decision *decision);
+void tally_count(struct tally *tally, const struct step *step, uint64_t cost, uint64_t now_ns,
+                 const struct weir_decision *decision);
+
+/** A request that costs more than the limit ever allows. */
+void tally_refuse(struct tally *tally, const struct step *step);
+
+/** Counts how a request ended that the limit passed or denied; for limits that judge. */
+void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns);
 
 #endif

@@ -68,8 +68,35 @@ void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts mor
 	add(&t->counts[same ? t->latest : place(t, at_ns)], &more);
 }
 
+void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, size_t field)
+{
+	if (until_ns > from_ns)
+		timeline_add(t, until_ns - 1, (struct timeline_counts){0}); /* so that all have a place */
+	while (from_ns < until_ns) {
+		uint64_t width_ns = widths[t->width];
+		uint64_t end_ns = u64_min(until_ns, (from_ns / width_ns + 1) * width_ns);
+
+		t->counts[from_ns / width_ns - t->first].n[field] += end_ns - from_ns;
+		from_ns = end_ns;
+	}
+}
+
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other)
 {
 	while (timeline->width < other->width)
 		widen(timeline);
+}
+
+void timeline_widen_until(struct timeline *timeline, size_t most)
+{
+	while (timeline->count > most && timeline->width + 1 < sizeof widths / sizeof *widths)
+		widen(timeline);
+}
+
+struct timeline_counts timeline_beside(const struct timeline *timeline,
+                                       const struct timeline *other, size_t i)
+{
+	uint64_t at = other->first + i - timeline->first; /* before the first is beyond all */
+
+	return at < timeline->count ? timeline->counts[at] : (struct timeline_counts){0};
 }

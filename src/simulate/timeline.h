@@ -11,11 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TIMELINE_MAX 1000
+#define TIMELINE_MAX   16384
+#define TIMELINE_SHOWN 1000 /* where it can't be looked at more closely */
 
+/* The counts: of requests, or of the nanoseconds that keys were in a phase. */
 struct timeline_counts {
-	uint64_t asked, passed, denied;
+	union {
+		struct {
+			uint64_t asked, passed, denied;
+		};
+		uint64_t n[3];
+	};
 };
+
+enum { TIMELINE_OPEN, TIMELINE_HALF_OPEN, TIMELINE_RAMP };
 
 /* Zeroed is empty. */
 struct timeline {
@@ -30,10 +39,21 @@ struct timeline {
 /** Counts what happened at `at_ns`, which is not before the first time given. */
 void timeline_add(struct timeline *timeline, uint64_t at_ns, struct timeline_counts more);
 
+/** Counts, in the n[field] of each interval, how much of this stretch of time is in it. */
+void timeline_add_span(struct timeline *timeline, uint64_t from_ns, uint64_t until_ns,
+                       size_t field);
+
 /** Makes the intervals as wide as those of `other`, if that is wider. */
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other);
 
+/** Widens the intervals until there are at most `most`, or until they have the greatest width. */
+void timeline_widen_until(struct timeline *timeline, size_t most);
+
 uint64_t timeline_width_ns(const struct timeline *timeline);
+
+/** The counts of `timeline` in the i-th interval of `other`, whose intervals are as wide. */
+struct timeline_counts timeline_beside(const struct timeline *timeline,
+                                       const struct timeline *other, size_t i);
 
 /** When the first interval begins. */
 static inline uint64_t timeline_start_ns(const struct timeline *timeline)

@@ -2,22 +2,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "algo/algo.h"
 #include "base/error.h"
+#include "simulate/ending.h"
 
-int trace_open(struct trace *trace, const char *path, const struct format *format,
+int trace_take(struct trace *trace, int fd, const struct format *format,
                const struct fields *fields, FILE *reports, struct weir_error *error)
 {
+	const char *path = trace->path;
 	struct stat file;
-	int fd;
 
 	*trace = (struct trace){.path = path, .format = format, .reports = reports};
 	trace->columns.fields = fields;
-	fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &file) != 0)
 		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 	if (S_ISREG(file.st_mode))
@@ -27,6 +28,15 @@ int trace_open(struct trace *trace, const char *path, const struct format *forma
 		return WEIR_OK;
 	close(fd);
 	return error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
+int trace_open(struct trace *trace, const char *path, const struct format *format,
+               const struct fields *fields, FILE *reports, struct weir_error *error)
+{
+	int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+
+	trace->path = path;
+	return trace_take(trace, fd, format, fields, reports, error);
 }
 
 void trace_close(struct trace *trace)
@@ -51,7 +61,7 @@ static int check_time(struct trace *trace, const struct record *record, struct w
 
 static void report(struct trace *trace, const struct weir_error *error)
 {
-	if (++trace->malformed > TRACE_REPORTS_MAX)
+	if (++trace->malformed > TRACE_REPORTS_MAX || !trace->reports)
 		return;
 	fprintf(trace->reports, "%s%s:%llu:%u: error: %s\n",
 	        trace->before_report ? trace->before_report : "", trace->path,
@@ -85,6 +95,26 @@ static int begin(struct trace *trace, struct slice line, bool *is_header, struct
 	return status;
 }
 
+/* Parsers write into their lines, so they are given a copy. */
+bool trace_tells_latency(struct trace *trace)
+{
+	struct slice text = lines_peek(&trace->lines);
+	struct fields fields = {0};
+	struct endings endings = {0};
+	struct trace peek = {.path = trace->path, .format = trace->format, .columns.fields = &fields};
+	struct record *record = calloc(1, sizeof *record);
+	struct weir_error ignored;
+	bool tells = false;
+
+	endings_ask(&endings, &fields);
+	if (record && lines_copy(&peek.lines, text) == WEIR_OK)
+		while (!tells && trace_next(&peek, record, &ignored) == 1)
+			tells = endings_has_latency(&endings, record);
+	trace_close(&peek);
+	free(record);
+	return tells;
+}
+
 int trace_next(void *source, struct record *record, struct weir_error *error)
 {
 	struct trace *trace = source;
@@ -116,7 +146,10 @@ int trace_next(void *source, struct record *record, struct weir_error *error)
 			return 1;
 		report(trace, &wrong);
 	}
-	if (status < 0)
+	if (status < 0 && errno == EBADMSG && unpack_damage(trace->lines.unpack))
+		error_set(error, WEIR_EIO, "%s: after line %llu: %s", trace->path,
+		          (unsigned long long)trace->lines.number, unpack_damage(trace->lines.unpack));
+	else if (status < 0)
 		error_set(error, WEIR_EIO, "%s: expected a readable file, found: %s", trace->path,
 		          strerror(errno));
 	return status;

@@ -22,23 +22,32 @@ struct trace {
 	struct columns columns;
 	FILE *reports;
 	const char *before_report; /* what clears the line that it goes to; may be NULL */
-	bool begun;         /* the first line was seen */
-	uint64_t size;      /* of the file; 0: not known */
-	uint64_t malformed; /* lines so far */
-	uint64_t first_ns;  /* time of the first request; 0: there was none */
+	bool begun;                /* the first line was seen */
+	uint64_t size;             /* of the file; 0: not known */
+	uint64_t malformed;        /* lines so far */
+	uint64_t first_ns;         /* time of the first request; 0: there was none */
 };
 
 /**
  * Opens `path`, "-" being stdin. `format` NULL: guessed from the first line.
- * `fields` and `path` must outlive the trace. Errors: EIO, ENOMEM.
+ * `fields` and `path` must outlive the trace; what is asked for may change until trace_next.
+ * Errors: EIO, ENOMEM.
  */
 int trace_open(struct trace *trace, const char *path, const struct format *format,
                const struct fields *fields, FILE *reports, struct weir_error *error);
+/**
+ * The same, of what is open: takes over `fd`, also where it fails. The caller has set trace->path.
+ */
+int trace_take(struct trace *trace, int fd, const struct format *format,
+               const struct fields *fields, FILE *reports, struct weir_error *error);
 void trace_close(struct trace *trace);
 
+/** Whether one of its first requests says how long it took. Before the first trace_next. */
+bool trace_tells_latency(struct trace *trace);
+
 /**
- * A struct source's `next`. 1: *record is the next request, its values good until the next call; 0: there
- * is none. Errors: EIO; ESYNTAX where the first line does not name the columns.
+ * A struct source's `next`. 1: *record is the next request, its values good until the next call; 0:
+ * there is none. Errors: EIO; ESYNTAX where the first line does not name the columns.
  */
 int trace_next(void *trace, struct record *record, struct weir_error *error);
 

@@ -6,8 +6,8 @@
  * TOP_COUNTERS, and every pair with more denials than that is listed. Halving rounds off less
  * than one denial for each thread.
  *
- * Threads: each loop counts under a mutex of its own, which is contended only for the moment in
- * which somebody asks.
+ * Threads: each loop counts under a mutex of its own. Only a client that asks for the list contends
+ * for it, for a moment.
  */
 #ifndef STATS_TOP_H
 #define STATS_TOP_H

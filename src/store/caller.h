@@ -1,5 +1,5 @@
 /*
- * caller.h: how calls that block reach a remote store: by lanes that are lent to them.
+ * caller.h: lends lanes to blocking calls, by which these reach a remote store.
  *
  * libweir knows no such store by name; libweir_redis gives a table a caller.
  */
@@ -27,9 +27,9 @@ struct store_caller {
 };
 
 /**
- * Of api/remote.c: lets the limits of a new table count at the caller's store, and closes the
- * caller with the table. `nodes` share the quota of what is local; 0: as the rule file says.
- * 0 or ENOMEM: the caller is not the table's.
+ * In api/remote.c. Lets the limits of a new table count at the caller's store, and closes the
+ * caller with the table. `nodes` servers share the quota of a local limit; 0: as the rule file
+ * says. Returns 0, or ENOMEM: the table has not taken the caller.
  */
 WEIR_API int weir_private_table_call(struct weir_table *table, struct store_caller *caller,
                                       uint64_t nodes);

@@ -1,4 +1,5 @@
 /* calls.c: the store of a table, for those that see no table. */
+#include "rows/health.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "base/error.h"
 #include "store/step.h"
+#include "store/wide.h"
 
 int store_open(const struct weir_table_options *options, struct store **out,
                struct weir_error *error)
@@ -163,7 +165,7 @@ int store_alone_open(struct store_alone *alone, const struct algo_limit *limit)
 	size_t size = limit->width * sizeof(struct cell);
 	void *row = NULL;
 
-	if (size > 0 && posix_memalign(&row, 64, size) != 0)
+	if (size > 0 && posix_memalign(&row, 128, size) != 0)
 		return WEIR_ENOMEM;
 	*alone = (struct store_alone){.row = row, .load_is_atomic = cell_load_is_atomic()};
 	if (row)
@@ -180,6 +182,34 @@ bool store_alone_try(struct store_alone *alone, const struct store_step *step,
                      struct algo_outcome *out, uint64_t *until_ns)
 {
 	return memory_try(&alone->cell, alone->load_is_atomic, MEMORY_TAG, step, out, until_ns);
+}
+
+/* Finds the state of such a limit. False: it has none yet, or the limit is another's. */
+static bool find_alone(struct store_alone *alone, const struct algo_limit *limit,
+                       struct row_state *at)
+{
+	*at = (struct row_state){
+	    &alone->cell, .row = {alone->row, limit->width, MEMORY_TAG, alone->load_is_atomic}};
+	if (limit->rows != ALGO_ROWS_HEALTH)
+		return false;
+	at->head = row_head(at);
+	return cell_tag(at->head) == MEMORY_TAG;
+}
+
+uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
+                                uint64_t id, uint64_t now_ns, struct algo_outcome *out)
+{
+	struct row_state at;
+
+	return find_alone(alone, limit, &at) ? health_row_try(limit, &at, id, now_ns, out) : 0;
+}
+
+bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
+                            const struct health_report *report, uint64_t now_ns)
+{
+	struct row_state at;
+
+	return find_alone(alone, limit, &at) && health_row_try_report(limit, &at, report, now_ns);
 }
 
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,

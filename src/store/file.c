@@ -130,10 +130,15 @@ static bool is_allowed(uint64_t size)
  */
 static int make_room(int fd, uint64_t from, uint64_t size)
 {
+	struct statvfs disk;
 	int failed;
 
 	if (size > INT64_MAX || !is_allowed(size))
 		return EFBIG;
+	/* Room that is not there is not taken from others, not even while it is looked for. */
+	if (from < size && fstatvfs(fd, &disk) == 0 && disk.f_blocks > 0 &&
+	    (size - from) / disk.f_frsize > disk.f_bfree)
+		return ENOSPC;
 	if (ftruncate(fd, (off_t)size) != 0)
 		return errno;
 	do
@@ -263,6 +268,59 @@ void file_unlock(int fd)
 	flock(fd, LOCK_UN);
 }
 
+/*
+ * Not the lock of file_lock, which those that use the file take in turns. It is of the open file
+ * and not of the process, so a library that opens the same file twice does not lose it.
+ */
+static int use_as(int fd, short type)
+{
+	struct flock use = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &use);
+}
+
+static bool is_used(void)
+{
+	return errno == EAGAIN || errno == EACCES || errno == EINTR;
+}
+
+int file_use(int fd, const char *path, struct weir_error *error)
+{
+	const struct timespec wait = {0, LOCK_WAIT_NS};
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (use_as(fd, F_RDLCK) == 0)
+			return WEIR_OK;
+		if (!is_used())
+			return fail(error, path, "cannot lock it");
+		nanosleep(&wait, NULL);
+	}
+	return error_set(error, WEIR_EIO,
+	                 "%.120s: expected a file that can be used, found that `weir store` has had it "
+	                 "for seconds",
+	                 path);
+}
+
+int file_use_alone(int fd, const char *path, struct weir_error *error)
+{
+	if (use_as(fd, F_WRLCK) == 0)
+		return WEIR_OK;
+	if (!is_used())
+		return fail(error, path, "cannot lock it");
+	return error_set(error, WEIR_EIO,
+	                 "%.120s: expected a file that nobody uses, found that a server or another program "
+	                 "has it open: stop all that use it",
+	                 path);
+}
+
+bool file_is_at(int fd, const char *path)
+{
+	struct stat opened, there;
+
+	return fstat(fd, &opened) == 0 && lstat(path, &there) == 0 && opened.st_dev == there.st_dev &&
+	       opened.st_ino == there.st_ino;
+}
+
 int file_read_header(int fd, const char *path, uint64_t offset, struct table_header *out,
                      struct weir_error *error)
 {
@@ -356,7 +414,7 @@ struct clock file_clock(const struct table *table)
 
 	if (seen > now_ns)
 		offset_ns += seen - now_ns;
-	/* Where the boot is not known, the clock of those that know it stays as it is. */
+	/* If the boot is not known, the clock of programs that know it stays as it is. */
 	while (boot != 0) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);
 

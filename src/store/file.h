@@ -64,6 +64,16 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 int file_lock(int fd, const char *path, struct weir_error *error);
 void file_unlock(int fd);
 
+/**
+ * Says that this process uses the file, until `fd` and what a fork made of it are closed. Errors:
+ * EIO (somebody has it alone, for seconds).
+ */
+int file_use(int fd, const char *path, struct weir_error *error);
+/** Has the file alone, until `fd` is closed. Errors: EIO (others use it). */
+int file_use_alone(int fd, const char *path, struct weir_error *error);
+/** Whether the path leads to this file. */
+bool file_is_at(int fd, const char *path);
+
 /** The header at `offset`, zeros beyond the end of the file. Errors: EIO. */
 int file_read_header(int fd, const char *path, uint64_t offset, struct table_header *out,
                      struct weir_error *error);

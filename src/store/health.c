@@ -7,6 +7,8 @@
  * says so opens it, by one swap of the phase. docs/design/health.md tells why the order
  * is this, and what a process leaves that dies in between.
  */
+#include <string.h>
+
 #include "base/draw.h"
 #include "rows/health.h"
 #include "store/wide.h"
@@ -15,13 +17,16 @@
 struct watch {
 	const struct holder *holder;
 	const struct algo_limit *limit;
+	struct algo_told *told; /* what a fleet is to be told, which decides; or NULL */
 	uint64_t now_ns;
 	struct wide_state state;
 	struct health_look seen;
 	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
+	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
+	uint8_t turned;
 };
 
-/* What the key's former tables say of its phase, where the newest says nothing. */
+/* Looks up the phase in the key's former tables, where the newest says nothing. */
 static void look_back(struct watch *watch)
 {
 	for (struct wide_table *wide = watch->state.wide->former; wide; wide = wide->former) {
@@ -37,7 +42,7 @@ static void look_back(struct watch *watch)
 	}
 }
 
-static void look(struct watch *watch)
+static void find(struct watch *watch)
 {
 	const struct holder *holder = watch->holder;
 
@@ -49,6 +54,11 @@ static void look(struct watch *watch)
 		watch->state = *holder->alone;
 		watch->state.at.head = row_head(&holder->alone->at);
 	}
+}
+
+static void look(struct watch *watch)
+{
+	find(watch);
 	health_row_look(watch->limit, watch->now_ns, &watch->state.at.row, &watch->seen);
 	if (watch->state.wide && watch->state.wide->former && !watch->state.at.cell)
 		look_back(watch);
@@ -80,28 +90,68 @@ static enum kept keep(struct watch *watch, const struct health_state *health)
 	return CHANGED;
 }
 
-/* Puts the phase that was seen into another one. False: it has changed. */
-static bool turn(struct watch *watch, const struct health_state *after)
+static void note(struct watch *watch, enum health_phase to, enum algo_cause cause)
+{
+	enum health_phase from = watch->seen.health.phase;
+
+	if (from == to)
+		return;
+	if (watch->turned < ALGO_TURNS_MAX)
+		watch->turns[watch->turned++].from = (uint8_t)from;
+	watch->turns[watch->turned - 1].to = (uint8_t)to;
+	watch->turns[watch->turned - 1].cause = (uint8_t)cause;
+}
+
+/* Puts the phase that was seen into another one, for this cause. False: it has changed. */
+static bool turn(struct watch *watch, const struct health_state *after, enum algo_cause cause)
 {
 	if (!health_row_turn(&watch->state.at, &watch->seen, after))
 		return false;
+	note(watch, after->phase, cause);
 	keep(watch, after); /* else the next call does */
 	return true;
 }
 
-/* Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. */
-static bool judge(struct watch *watch)
+/* So many probes of the half-open one that was seen have ended. False: it has changed. */
+static bool turn_by_probes(struct watch *watch, struct health_result result, unsigned count,
+                           uint64_t at_ns)
+{
+	struct health_state after = watch->seen.health;
+	struct algo_told told = watch->told ? *watch->told : (struct algo_told){0};
+
+	health_tell(&watch->limit->health, &after, result, count, at_ns, watch->told ? &told : NULL);
+	if (!turn(watch, &after, after.phase == HEALTH_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
+		return false;
+	if (watch->told)
+		*watch->told = told;
+	return true;
+}
+
+/*
+ * Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. A fleet
+ * opens it itself. A call `has_counted` if it has added to the part of now.
+ */
+static bool judge(struct watch *watch, bool has_counted)
 {
 	struct health_state after = watch->seen.health;
 	struct health_tally tally;
+	enum algo_cause cause;
 
 	if (after.phase > HEALTH_RAMP)
 		return false;
 	health_row_tally(watch->limit, &watch->state.at.row, &watch->seen, watch->now_ns, &tally);
-	if (!health_trips(&watch->limit->health, &tally))
+	cause = health_trips(&watch->limit->health, &tally);
+	if (cause == ALGO_BY_NOTHING) {
+		if (has_counted && tally.calls >= watch->limit->health.minimum)
+			health_row_calm(watch->limit, &watch->state.at, &watch->seen, watch->now_ns);
 		return false;
+	}
+	if (watch->told) {
+		watch->told->trips = true;
+		return false;
+	}
 	health_open(&after, watch->now_ns);
-	turn(watch, &after);
+	turn(watch, &after, cause);
 	return true;
 }
 
@@ -111,8 +161,7 @@ static void count(struct watch *watch, struct health_ends ends)
 	if (ends.result.ignored)
 		return;
 	health_row_count(watch->limit, &watch->state.at, &watch->seen, &ends, watch->now_ns);
-	look(watch);
-	judge(watch);
+	judge(watch, ends.at_ns == watch->now_ns);
 }
 
 /* A permit that nobody has reported in its time. */
@@ -137,20 +186,25 @@ static void look_settled(struct watch *watch)
 		params = &watch->limit->health;
 		after = watch->seen.health;
 		if (watch->seen.overdue) {
-			n = health_row_end(&watch->state.at, watch->seen.overdue, watch->now_ns, &until_ns);
+			n = health_row_end(params, &watch->state.at, watch->seen.overdue, watch->now_ns,
+			                   &until_ns);
 			if (n == 0 || !health_counts(&after, until_ns - params->timeout_ns))
 				continue;
 			if (after.phase == HEALTH_HALF_OPEN)
 				watch->lost_ns = u64_min(watch->lost_ns ? watch->lost_ns : watch->now_ns, until_ns);
 			else
 				count(watch, (struct health_ends){timed_out(watch), n,
-				                                  u64_min(until_ns, watch->now_ns)});
+				                                  u64_min(until_ns, watch->now_ns), 0});
 		} else if (after.phase == HEALTH_HALF_OPEN && after.flying > watch->seen.own) {
-			health_tell(params, &after, timed_out(watch),
-			            after.flying - (unsigned)watch->seen.own,
-			            watch->lost_ns ? watch->lost_ns : watch->now_ns);
-			turn(watch, &after);
-		} else if (!params->finished_only || !watch->state.at.cell || !judge(watch)) {
+			/* The phase is from a former table: the key has no row yet to turn it in. */
+			if (!watch->state.at.cell) {
+				if (keep(watch, &after) == NO_ROOM)
+					return;
+				continue;
+			}
+			turn_by_probes(watch, timed_out(watch), after.flying - (unsigned)watch->seen.own,
+			               watch->lost_ns ? watch->lost_ns : watch->now_ns);
+		} else if (!params->finished_only || !watch->state.at.cell || !judge(watch, false)) {
 			return; /* else parts have finished since the last report */
 		}
 	}
@@ -176,30 +230,32 @@ static void refuse(struct watch *watch, bool takes, struct algo_outcome *out)
 	explain(watch, &watch->seen.health, 0, out);
 	if (takes && out->reason == WEIR_REASON_OVER_LIMIT && watch->limit->health.refusals_fail &&
 	    watch->seen.health.phase <= HEALTH_RAMP)
-		count(watch, (struct health_ends){{.failed = true}, 1, watch->now_ns});
+		count(watch, (struct health_ends){{.failed = true}, 1, watch->now_ns, 0});
 	else if (takes)
 		keep(watch, &watch->seen.health);
 }
 
 /* A permit for what `health` has granted. False: look again; `out` may be a denial for want of room. */
-static bool take(struct watch *watch, const struct health_state *health, struct algo_outcome *out,
-                 uint64_t *until_ns)
+static bool take(struct watch *watch, const struct health_state *health, uint64_t id,
+                 struct algo_outcome *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = watch->limit;
-	struct health_permit permit = {.start_ns = health_start(health, watch->now_ns)};
+	struct health_permit permit =
+	    health_permit_of(&limit->health,
+	                     health_start(health, watch->now_ns) + limit->health.timeout_ns, id);
 	enum kept kept = keep(watch, &watch->seen.health);
 	bool turns = health->phase == HEALTH_HALF_OPEN;
+	uint64_t last_ns;
 
 	if (kept == NO_ROOM) {
 		algo_outcome_full(limit, out);
 		*until_ns = 0;
 		return true;
 	}
-	permit.until_ns = permit.start_ns + limit->health.timeout_ns;
 	if (kept == CHANGED ||
-	    health_row_take(limit, &watch->state.at, permit, watch->now_ns) != HEALTH_TAKEN)
+	    health_row_take(limit, &watch->state.at, permit, watch->now_ns, &last_ns) != HEALTH_TAKEN)
 		return false;
-	if (turns && !turn(watch, health)) {
+	if (turns && !turn(watch, health, ALGO_BY_SLEEP)) {
 		health_row_give(limit, &watch->state.at, permit);
 		return false;
 	}
@@ -213,14 +269,15 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {
+		struct health_request request;
 		struct health_state health;
 
 		look_settled(watch);
 		health = watch->seen.health;
 		if (takes && draw == 0 && health_draws(&health))
 			draw = draw_next();
-		if (!health_ask(watch->limit, &health, watch->now_ns, takes ? &draw : NULL,
-		                watch->seen.in_flight, out)) {
+		request = (struct health_request){takes ? &draw : NULL, watch->told, watch->seen.in_flight};
+		if (!health_ask(watch->limit, &health, watch->now_ns, &request, out)) {
 			refuse(watch, takes, out);
 			return 0;
 		}
@@ -231,7 +288,7 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 				explain(watch, &watch->seen.health, 0, out);
 			return 0;
 		}
-		if (take(watch, &health, out, &until_ns)) {
+		if (take(watch, &health, call->permit, out, &until_ns)) {
 			if (until_ns > 0)
 				explain(watch, &health, until_ns - watch->now_ns, out);
 			return until_ns;
@@ -261,8 +318,7 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 		    !health_row_has(limit, &watch->state.at, permit))
 			return false;
 		if (after.phase == HEALTH_HALF_OPEN && health_counts(&after, permit.start_ns)) {
-			health_tell(&limit->health, &after, result, 1, watch->now_ns);
-			if (!turn(watch, &after))
+			if (!turn_by_probes(watch, result, 1, watch->now_ns))
 				continue;
 			health_row_give(limit, &watch->state.at, permit);
 			return true;
@@ -270,23 +326,23 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 		if (!health_row_give(limit, &watch->state.at, permit))
 			return false;
 		if (health_counts(&after, permit.start_ns))
-			count(watch, (struct health_ends){result, 1, watch->now_ns});
+			count(watch, (struct health_ends){result, 1, watch->now_ns, permit.stripe});
 		return true;
 	}
 }
 
 /* How its request ended. */
-static struct health_result result_of(const struct watch *watch, const struct algo_call *call,
-                                      uint64_t start_ns)
+static struct health_result result_of(const struct algo_limit *limit, const struct algo_call *call,
+                                      uint64_t start_ns, uint64_t now_ns)
 {
-	uint64_t latency_ns = call->latency_ns ? call->latency_ns : sat_sub(watch->now_ns, start_ns);
+	uint64_t latency_ns = call->latency_ns ? call->latency_ns : sat_sub(now_ns, start_ns);
 
 	if (!call->reports)
 		return (struct health_result){.ignored = true};
-	return health_result_of(&watch->limit->health, call->outcome, latency_ns);
+	return health_result_of(&limit->health, call->outcome, latency_ns);
 }
 
-/* Of a permit, or without a name of the newest ones. */
+/* Gives back a permit, or without a name the newest ones. */
 static void give_back(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	uint64_t until_ns = call->until_ns;
@@ -295,37 +351,50 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	for (uint64_t n = 0; given && n < (until_ns ? 1 : call->cost); n++) {
 		struct health_permit permit;
 
-		look_settled(watch);
+		if (until_ns == 0)
+			look_settled(watch);
 		permit = health_permit_of(&watch->limit->health,
-		                          until_ns ? until_ns : watch->now_ns + watch->seen.last_ns);
-		given = give(watch, permit, result_of(watch, call, permit.start_ns));
+		                          until_ns ? until_ns : watch->now_ns + watch->seen.last_ns,
+		                          until_ns ? call->permit : 0);
+		given = give(watch, permit, result_of(watch->limit, call, permit.start_ns, watch->now_ns));
 	}
-	tell(watch, out);
+	if (!call->untold)
+		tell(watch, out);
+	else if (call->cost == 0)
+		look_settled(watch); /* else it would open later than a permit's time was over */
 	out->allowed = given || until_ns == 0;
 }
 
 /* Its window is forgotten with the phase; permits of before are in flight no more. */
 static void reset(struct watch *watch, struct algo_outcome *out)
 {
+	if (watch->told)
+		watch->told->resets = true;
 	for (;;) {
 		struct health_state after = {.phase = HEALTH_CLOSED, .since_ns = watch->now_ns};
 		struct health_tally tally;
-		uint64_t until_ns;
 
 		look_settled(watch);
 		if (!watch->state.at.cell)
 			break;
-		for (unsigned i = 0; i < health_flight_cells(&watch->limit->health); i++)
-			health_row_end(&watch->state.at, 1 + i, watch->now_ns, &until_ns);
+		health_row_end_all(watch->limit, &watch->state.at, watch->now_ns);
 		after.since_ns = u64_max(after.since_ns, watch->seen.health.since_ns + 1);
 		if (watch->seen.health.phase >= HEALTH_FORCED_OPEN ||
 		    (watch->seen.health.phase == HEALTH_CLOSED &&
 		     health_row_tally(watch->limit, &watch->state.at.row, &watch->seen, watch->now_ns,
 		                      &tally) == 0) ||
-		    turn(watch, &after))
+		    turn(watch, &after, ALGO_BY_RESET))
 			break;
 	}
 	tell(watch, out);
+}
+
+/* A time that is further ahead than a cell can tell never comes. */
+static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
+{
+	bool ends = call->until_ns != 0 && sat_sub(call->until_ns, now_ns) <= ALGO_HORIZON_NS;
+
+	return ends ? call->until_ns : HEALTH_FOR_EVER;
 }
 
 static void force(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
@@ -338,24 +407,96 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 
 	do {
 		look(watch);
+		if (call->force == ALGO_FORCE_END && watch->seen.health.phase < HEALTH_FORCED_OPEN)
+			break;
 		after = (struct health_state){
 		    .phase = phases[call->force],
 		    .since_ns = call->force == ALGO_FORCE_END ? watch->now_ns
-		                : call->until_ns              ? call->until_ns
-		                                              : HEALTH_FOR_EVER};
+		                                              : forced_until(call, watch->now_ns)};
 		kept = keep(watch, &after);
 		if (kept == NO_ROOM) {
 			algo_outcome_full(watch->limit, out);
 			return;
 		}
-	} while (kept == CHANGED || !turn(watch, &after));
+	} while (kept == CHANGED || !turn(watch, &after, ALGO_BY_FORCE));
+	if (watch->told)
+		watch->told->rejoins = call->force == ALGO_FORCE_END;
 	tell(watch, out);
 }
 
-uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+/* Does what its fleet says. Not `allowed`: an operator has forced it, so the fleet has to wait. */
+static void obey(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
-	struct watch watch = {.holder = holder, .limit = *by, .now_ns = now_ns};
+	struct health_state after;
+	enum kept kept;
+
+	do {
+		look(watch);
+		if (watch->told)
+			*watch->told = (struct algo_told){0};
+		after = watch->seen.health;
+		if (!health_obey(&watch->limit->health, &after, call, watch->now_ns))
+			break;
+		kept = keep(watch, &after);
+		if (kept == NO_ROOM) {
+			algo_outcome_full(watch->limit, out);
+			return;
+		}
+	} while (kept == CHANGED || !turn(watch, &after, ALGO_BY_FLEET));
+	tell(watch, out);
+	out->allowed = after.phase < HEALTH_FORCED_OPEN;
+	if (watch->told)
+		watch->told->since_ns = after.since_ns;
+}
+
+/* While it is calm, a call needs a few cells, and little else: it has no `watch`. */
+
+/* Finds the key's row, under the limit that has taken over. False: there is none. */
+static bool find_row(const struct holder *holder, const struct algo_limit *limit,
+                     struct row_state *at)
+{
+	if (holder->store) {
+		struct wide_state state;
+
+		wide_find(memory_newest(holder->store, limit->identity), holder->key, &state);
+		*at = state.at;
+	} else {
+		*at = holder->alone->at;
+		at->head = row_head(at);
+	}
+	return at->cell && cell_tag(at->head) == at->row.tag;
+}
+
+static bool apply_calmly(const struct holder *holder, const struct algo_limit **by,
+                         const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out,
+                         uint64_t *until_ns)
+{
+	const struct algo_limit *limit = algo_current(*by);
+	bool takes = call->op == ALGO_ACQUIRE, reports = call->op == ALGO_REFUND && call->untold;
+	struct row_state at;
+
+	if (!(takes || reports) || call->cost == 0 || !find_row(holder, limit, &at))
+		return false;
+	*by = limit;
+	if (takes) {
+		*until_ns = health_row_try(limit, &at, call->permit, now_ns, out);
+		return *until_ns != 0;
+	}
+	*until_ns = 0;
+	health_calm_outcome(out);
+	out->remaining = out->reset_after_ns = 0;
+	return health_row_try_report(limit, &at,
+	                             &(struct health_report){call->until_ns, call->permit, call->latency_ns,
+	                                                     call->reports ? call->outcome
+	                                                                   : WEIR_OUTCOME_IGNORED},
+	                             now_ns);
+}
+
+__attribute__((noinline)) static uint64_t
+apply_watched(const struct holder *holder, const struct algo_limit **by,
+              const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	struct watch watch = {.holder = holder, .limit = *by, .told = call->told, .now_ns = now_ns};
 	uint64_t until_ns = 0;
 
 	algo_outcome_open(out);
@@ -365,15 +506,33 @@ uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
 		until_ns = acquire(&watch, call, out);
 		break;
 	case ALGO_REFUND:
+		if (call->untold)
+			out->remaining = out->reset_after_ns = 0;
 		give_back(&watch, call, out);
 		break;
 	case ALGO_RESET:
-		if (call->force != ALGO_FORCE_NONE)
+		if (call->force >= ALGO_FLEET_OPEN)
+			obey(&watch, call, out);
+		else if (call->force != ALGO_FORCE_NONE)
 			force(&watch, call, out);
 		else
 			reset(&watch, out);
 		break;
 	}
 	*by = watch.limit;
+	out->phase = (uint8_t)(watch.turned > 0 ? watch.turns[watch.turned - 1].to
+	                                        : watch.seen.health.phase);
+	out->turned = watch.turned;
+	memcpy(out->turns, watch.turns, sizeof out->turns);
 	return until_ns;
+}
+
+uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	uint64_t until_ns;
+
+	if (apply_calmly(holder, by, call, now_ns, out, &until_ns))
+		return until_ns;
+	return apply_watched(holder, by, call, now_ns, out);
 }

@@ -51,16 +51,22 @@ static int64_t preference(const struct table_slot *slot, const struct algo_note 
 	return cell_ahead_ns(slot->value, now_ns);
 }
 
+static bool is_in(const struct table *table, const struct cell *cell)
+{
+	return cell >= table->cells && cell < table->cells + table->sets * TABLE_SET_CELLS;
+}
+
 static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
 	struct algo_note note = limit->algorithm->note(limit);
 	struct table_spot spot, best_spot = {0};
-	struct table_slot slot, best = {0};
+	struct table_slot slot, best = {0}, former = {0};
 	int64_t least = INT64_MAX;
+	bool done;
 
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
 		spot = spot_of(store, limit, i);
-		slot = table_find(&store->table, &spot);
+		slot = memory_find_all(store, &spot, NULL, now_ns);
 		if (preference(&slot, &note, now_ns) >= least)
 			continue;
 		least = preference(&slot, &note, now_ns);
@@ -68,9 +74,16 @@ static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns
 		best_spot = spot;
 		limit->generation = i;
 	}
-	return table_store(&store->table, &best_spot, best,
-	                   note_make(&best_spot, &note, now_ns), now_ns, NULL) ||
-	       (!best.cell && table_is_full(&store->table, &best_spot, now_ns)); /* no room */
+	if (best.cell && !is_in(&store->table, best.cell)) {
+		/* Others will want it when the former table is gone. */
+		former = best;
+		best = (struct table_slot){NULL, {0, 0}};
+	}
+	done = table_store(&store->table, &best_spot, best, note_make(&best_spot, &note, now_ns),
+	                   now_ns, NULL);
+	if (done && former.cell)
+		cell_swap(former.cell, former.value, (struct cell){0, 0});
+	return done || (!best.cell && table_is_full(&store->table, &best_spot, now_ns)); /* no room */
 }
 
 void store_join(struct store *store, struct algo_limit *limit)
@@ -85,7 +98,7 @@ void history_convert(const struct memory *store, const struct algo_limit *limit,
                      unsigned generation, uint64_t now_ns, struct algo_state *state)
 {
 	struct table_spot spot = spot_of(store, limit, generation);
-	struct table_slot slot = table_find(&store->table, &spot);
+	struct table_slot slot = memory_find_all(store, &spot, NULL, now_ns);
 	bool known = slot.cell && cell_is_note(slot.value);
 	struct algo_note from = note_of(slot.value);
 

@@ -11,7 +11,7 @@
 #include "store/store.h"
 #include "table/table.h"
 
-/* Of a state that belongs to one limit alone, and has no key. */
+/* The tag of a state that belongs to one limit alone, and has no key. */
 #define MEMORY_TAG 1
 
 /*
@@ -25,6 +25,19 @@ struct wide_table {
 	struct wide_table *former; /* where what is not here may still be, and its former ...; NULL */
 };
 
+/**
+ * The table that a larger one has taken over from, if its keys stay there while they live; NULL.
+ * Its rows are as wide, so whatever a limit does in one it can do in the other.
+ */
+static inline struct wide_table *wide_before(const struct wide_table *wide)
+{
+	struct wide_table *former = wide->former;
+
+	return former && former->section.stays && former->section.row_cells >= wide->section.row_cells
+	           ? former
+	           : NULL;
+}
+
 /* Twice as many as there may be tables, so one that is not there is soon missed. */
 #define MEMORY_SLOTS (2 * SECTION_MAX)
 
@@ -35,6 +48,7 @@ struct memory {
 	struct keyhash hash;    /* made of it */
 	struct clock clock;
 	struct section section; /* of that table */
+	struct wide_table *former; /* one-word states from before the file grew, and so on; NULL */
 	struct shared *file;    /* NULL: this process's memory */
 	const char *path;       /* of the file, or NULL */
 	size_t wide_count; /* of all tables of limits */
@@ -51,6 +65,39 @@ static inline struct memory *memory_of(const struct store *store)
 int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error);
 void memory_close(struct memory *store);
+
+/**
+ * Looks for a key of one-word states that is not in the store's table: whether a former table
+ * has its state, in *slot. A state that is over is removed, so that the key can go to the table.
+ */
+__attribute__((noinline, cold)) bool memory_find_former(const struct memory *store, uint64_t hash,
+                                                        uint64_t now_ns, struct table_slot *slot);
+
+/* Finds it where it was seen, if it is still there; else wherever it is. */
+static inline struct table_slot memory_find(const struct table *table,
+                                            const struct table_spot *spot, struct cell *seen)
+{
+	struct table_slot slot = {seen, {0, 0}};
+
+	if (seen) {
+		slot.value = cell_load(seen, table->load_is_atomic);
+		if (cell_tag(slot.value) == spot->tag)
+			return slot;
+	}
+	return table_find(table, spot);
+}
+
+/* Finds one-word states: in the store's table, or where the key was before the file grew. */
+static inline struct table_slot memory_find_all(const struct memory *store,
+                                                const struct table_spot *spot, struct cell *seen,
+                                                uint64_t now_ns)
+{
+	struct table_slot slot = memory_find(&store->table, spot, seen);
+
+	if (__builtin_expect(!slot.cell, 0) && __builtin_expect(store->former != NULL, 0))
+		memory_find_former(store, spot->hash, now_ns, &slot);
+	return slot;
+}
 
 /** The last of the tables that are filed under a slot, or NULL. */
 static inline struct wide_table *wide_at(const struct memory *store, size_t slot)
@@ -143,7 +190,7 @@ void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key,
 /** Adds the tables of limits. */
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats);
 
-/** Where a key seems to be: at home, in the next set, or (NULL) not there. */
+/** The place where a key seems to be: at home, in the next set, or (NULL) not there. */
 static inline struct cell *memory_near(const struct memory *store, const struct store_key *key)
 {
 	const struct table *table = memory_table(store, key);

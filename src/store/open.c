@@ -13,18 +13,25 @@
 #define CAPACITY_DEFAULT 1000000
 #define ID_NONE          UINT32_MAX /* above those of all users and groups */
 
+static void unmap_all(struct wide_table *wide)
+{
+	struct wide_table *former;
+
+	for (; wide; wide = former) {
+		former = wide->former;
+		os_pages_unmap(wide->table.header, wide->section.size);
+		free(wide);
+	}
+}
+
 static void unmap(struct memory *store)
 {
-	for (size_t i = 0; i < MEMORY_SLOTS; i++) {
-		struct wide_table *wide = store->wide[i], *former;
-
-		for (; wide; wide = former) {
-			former = wide->former;
-			os_pages_unmap(wide->table.header, wide->section.size);
-			free(wide);
-		}
-	}
+	for (size_t i = 0; i < MEMORY_SLOTS; i++)
+		unmap_all(store->wide[i]);
+	unmap_all(store->former);
 	os_pages_unmap(store->table.header, store->section.size);
+	if (store->file)
+		close(store->file->fd);
 	free(store->file);
 }
 
@@ -56,7 +63,7 @@ static int make_in_memory(struct memory *store, uint64_t capacity,
 }
 
 /* The file, which is made when there is none. */
-static int open_file(const struct weir_table_options *options, uint64_t capacity,
+static int find_file(const struct weir_table_options *options, uint64_t capacity,
                      const struct hash_key *secret, int *fd, struct weir_error *error)
 {
 	struct file_trust trust = {options->owner, options->group};
@@ -68,6 +75,29 @@ static int open_file(const struct weir_table_options *options, uint64_t capacity
 	return status == WEIR_OK ? file_open(options->path, FILE_SHARED, &trust, fd, error) : status;
 }
 
+/* Somebody who enlarges the file puts another one in its place. */
+#define OPEN_TRIES 100
+
+/* The file that the path leads to, and `weir store` leaves it as it is until *fd is closed. */
+static int open_file(const struct weir_table_options *options, uint64_t capacity,
+                     const struct hash_key *secret, int *fd, struct weir_error *error)
+{
+	for (int i = 0; i < OPEN_TRIES; i++) {
+		int status = find_file(options, capacity, secret, fd, error);
+
+		if (status != WEIR_OK)
+			return status;
+		status = file_use(*fd, options->path, error);
+		if (status == WEIR_OK && file_is_at(*fd, options->path))
+			return WEIR_OK;
+		close(*fd);
+		if (status != WEIR_OK)
+			return status;
+	}
+	return error_set(error, WEIR_EIO, "%.120s: expected a file that stays, found it replaced",
+	                 options->path);
+}
+
 /* The file must be as the options say. */
 static int check_file(const struct memory *store, const struct weir_table_options *options,
                       struct weir_error *error)
@@ -75,8 +105,16 @@ static int check_file(const struct memory *store, const struct weir_table_option
 	uint64_t capacity = store->section.capacity;
 	const struct hash_key *secret = &store->secret;
 
+	if (options->capacity > capacity)
+		return error_set(error, WEIR_EINVAL,
+		                 "capacity: expected %llu, found %llu, which the file keeps: to enlarge it, stop "
+		                 "all that use it and run `weir store resize %.80s --capacity %llu`",
+		                 (unsigned long long)options->capacity, (unsigned long long)capacity,
+		                 options->path, (unsigned long long)options->capacity);
 	if (options->capacity && options->capacity != capacity)
-		return error_set(error, WEIR_EINVAL, "%.120s: capacity: expected %llu, found %llu",
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: capacity: expected %llu, found %llu, which the file keeps: ask for "
+		                 "that, or begin with a new file",
 		                 options->path, (unsigned long long)options->capacity,
 		                 (unsigned long long)capacity);
 	if (options->secret && memcmp(options->secret, secret, sizeof *secret) != 0)
@@ -93,7 +131,6 @@ static int attach_file(struct memory *store, const struct weir_table_options *op
 	if (status != WEIR_OK)
 		return status;
 	status = shared_open(store, fd, options, error);
-	close(fd);
 	if (status == WEIR_OK)
 		status = check_file(store, options, error);
 	return status;
@@ -130,6 +167,16 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 	return WEIR_OK;
 }
 
+static int sync_all(const struct wide_table *wide)
+{
+	int status = WEIR_OK;
+
+	for (; wide; wide = wide->former)
+		if (os_pages_sync(wide->table.header, wide->section.size) != WEIR_OK)
+			status = WEIR_EIO;
+	return status;
+}
+
 int store_sync(struct store *store)
 {
 	const struct memory *memory = memory_of(store);
@@ -140,10 +187,9 @@ int store_sync(struct store *store)
 	file_see(&memory->table, clock_now(&memory->clock));
 	status = os_pages_sync(memory->table.header, memory->section.size);
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		for (struct wide_table *wide = wide_at(memory, i); wide; wide = wide->former)
-			if (os_pages_sync(wide->table.header, wide->section.size) != WEIR_OK)
-				status = WEIR_EIO;
-	return status;
+		if (sync_all(wide_at(memory, i)) != WEIR_OK)
+			status = WEIR_EIO;
+	return sync_all(memory->former) != WEIR_OK ? WEIR_EIO : status;
 }
 
 void memory_close(struct memory *store)

@@ -8,24 +8,12 @@
  */
 #include "store/permit.h"
 
-#include "base/draw.h"
-#include "base/os.h"
 #include "store/step.h"
 
 /* The identity of no limit: theirs are hashes. */
 #define IDENTITY UINT64_C(0x7065726d69747320)
 
-uint64_t permit_draw(void)
-{
-	uint64_t id = 0;
-
-	while (id == 0)
-		if (os_random(&id, sizeof id) != WEIR_OK)
-			id = draw_next();
-	return id;
-}
-
-/* Of others who are faster; none has so many. */
+/* Tries against faster threads, before it gives up; no permit meets so many. */
 #define TRIES 100
 
 static struct table_spot spot_of(const struct store *store, struct permit permit)
@@ -36,12 +24,12 @@ static struct table_spot spot_of(const struct store *store, struct permit permit
 static bool find(const struct store *store, struct permit permit,
                  const struct table_spot *spot, uint64_t now_ns, struct table_slot *slot)
 {
-	*slot = table_find(&memory_of(store)->table, spot);
+	*slot = memory_find_all(memory_of(store), spot, NULL, now_ns);
 	return slot->cell && memory_unpack(slot->value, now_ns).until_ns != 0 &&
 	       cell_word(slot->value) == (uint32_t)permit.id;
 }
 
-/* Where there is no room, and none can be made, the permit is not held. */
+/* If there is no room, and none can be made, the permit is not held. */
 void permit_hold(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
 {
 	struct table_spot spot = spot_of(store, permit);

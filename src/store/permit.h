@@ -16,8 +16,13 @@ struct permit {
 	uint64_t keys; /* the hashes of all keys that it was taken from, xored: it is no other's */
 };
 
-/** A new id: 64 random bits, not 0. Of the system, so that children of a fork draw others. */
+/**
+ * A new id, not 0: bits that nobody can guess, and above ALGO_STRIPE_SHIFT this thread's stripe.
+ * Children of a fork draw others.
+ */
 uint64_t permit_draw(void);
+/** The same at less cost: bits by chance, for callers that have no reason to guess. */
+uint64_t permit_number(void);
 
 /** Until `until_ns`, when none of what it was taken from has anything left to give back. */
 void permit_hold(struct store *store, struct permit permit, uint64_t until_ns,

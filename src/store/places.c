@@ -34,15 +34,15 @@ static void find(const struct holder *holder, const struct algo_limit *limit, st
 	}
 	view->count = 0;
 	for (struct wide_table *wide = memory_newest(holder->store, limit->identity);
-	     wide && view->count < VIEW_MAX; wide = wide->former)
-		wide_find(wide, holder->key, &view->states[view->count++]);
+	     wide && view->count < VIEW_MAX; wide = view->states[view->count++].wide->former)
+		wide_find(wide, holder->key, &view->states[view->count]);
 }
 
 /* Whether whoever looks from now on looks into the same tables. */
 static bool is_newest(const struct holder *holder, const struct algo_limit *limit,
                       const struct wide_state *state)
 {
-	return !holder->store || memory_newest(holder->store, limit->identity) == state->wide;
+	return !holder->store || memory_newest(holder->store, limit->identity) == state->asked;
 }
 
 static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,

@@ -42,6 +42,13 @@ static bool take_over(struct memory *store, struct wide_table *wide)
 	}
 }
 
+/* Keys of one-word states stay in it, so which former table is looked into first is the same. */
+static void add_former(struct memory *store, struct wide_table *former)
+{
+	former->former = store->former;
+	store->former = former;
+}
+
 int publish_check(const struct memory *store, uint64_t identity, size_t more,
                   struct weir_error *error)
 {
@@ -52,7 +59,8 @@ int publish_check(const struct memory *store, uint64_t identity, size_t more,
 		                 "keys: expected at most %d tables of limits with `keys` in %.80s, "
 		                 "found more",
 		                 SECTION_MAX, path);
-	if (count_formers(memory_wide(store, identity)) > SECTION_FORMERS)
+	if (count_formers(identity == SECTION_SHARED ? store->former : memory_wide(store, identity)) >
+	    SECTION_FORMERS)
 		return error_set(error, WEIR_EFULL,
 		                 "keys: expected a limit to grow at most %d times in %.80s, found more",
 		                 SECTION_FORMERS, path);
@@ -70,7 +78,9 @@ int publish_section(struct memory *store, const struct section *section, void *m
 		table_view(&wide->table, memory, table_sets(section->capacity));
 		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
 		wide->section = *section;
-		if (take_over(store, wide)) {
+		if (section->identity == SECTION_SHARED)
+			add_former(store, wide);
+		if (section->identity == SECTION_SHARED || take_over(store, wide)) {
 			__atomic_fetch_add(&store->wide_count, 1, __ATOMIC_RELAXED);
 			return WEIR_OK;
 		}

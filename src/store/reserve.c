@@ -150,15 +150,21 @@ struct store_capacity store_capacity_planned(uint64_t capacity, const struct alg
 	return capacity_in(&section);
 }
 
+static void add_all(const struct wide_table *wide, uint64_t now_ns, struct weir_table_stats *stats)
+{
+	for (; wide; wide = wide->former) {
+		if (__atomic_load_n(&wide->table.header->claims, __ATOMIC_RELAXED) == 0)
+			continue; /* nothing ever came in, and no memory was taken */
+		stats->cells += wide->table.sets * TABLE_SET_CELLS;
+		stats->live += table_live(&wide->table, now_ns);
+		stats->evictions += table_evictions(&wide->table);
+		stats->bytes += wide->section.size;
+	}
+}
+
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats)
 {
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		for (const struct wide_table *wide = wide_at(store, i); wide; wide = wide->former) {
-			if (__atomic_load_n(&wide->table.header->claims, __ATOMIC_RELAXED) == 0)
-				continue; /* nothing ever came in, and no memory was taken */
-			stats->cells += wide->table.sets * TABLE_SET_CELLS;
-			stats->live += table_live(&wide->table, now_ns);
-			stats->evictions += table_evictions(&wide->table);
-			stats->bytes += wide->section.size;
-		}
+		add_all(wide_at(store, i), now_ns, stats);
+	add_all(store->former, now_ns, stats);
 }

@@ -39,7 +39,7 @@ void section_format(struct table_header *header, const struct section *section,
                     const struct hash_key *secret)
 {
 	const struct table_shape shape = {section->capacity, section->identity, section->row_cells,
-	                                  section->size};
+	                                  section->size, section->stays};
 
 	table_format(header, &shape, secret);
 }
@@ -75,11 +75,16 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 {
 	const struct table_header *header = &walk->header;
 	bool lost = !is_first(walk) && header->identity == 0;
+	bool shared = header->identity == SECTION_SHARED;
 	uint64_t size = section_size(header->capacity, header->row_cells), defects = 0;
 	char text[120];
 
-	if (is_first(walk) && (header->identity != 0 || header->row_cells != 0)) {
+	if (is_first(walk) && (header->identity != 0 || header->row_cells != 0 || header->stays)) {
 		say(reporter, "expected the table of all limits, found that of one");
+		defects++;
+	}
+	if (shared && (header->row_cells != 0 || !header->stays)) {
+		say(reporter, "expected a former table of all limits, found another");
 		defects++;
 	}
 	if (lost ? header->size < size || header->size % PAGE != 0 : header->size != size) {
@@ -137,7 +142,7 @@ void section_step(struct section_walk *walk, uint64_t file_size, table_report *r
 	}
 	walk->defects += must_be ? wrong : 0;
 	walk->section = (struct section){header->identity, header->capacity, header->row_cells,
-	                                 header->size};
+	                                 header->size, header->stays != 0};
 }
 
 void section_look(struct section_walk *walk, const void *memory, size_t size)

@@ -23,6 +23,9 @@
 #define SECTION_MAX     1024
 #define SECTION_FORMERS 15
 
+/* The identity of a former table of one-word states: of no limit, for theirs are hashes. */
+#define SECTION_SHARED UINT64_C(0x736861726564206b)
+
 /* Keys that a limit has room for at least, unless it says otherwise. */
 #define SECTION_KEYS_MIN 40
 
@@ -31,6 +34,7 @@ struct section {
 	uint64_t capacity;
 	uint32_t row_cells;
 	uint64_t size; /* of all, in whole pages */
+	bool stays;    /* a former table whose keys stay in their cells (docs/design/key-table.md) */
 };
 
 /** Bytes before the rows, and of all of a section of so many keys (in range) and such rows. */

@@ -104,9 +104,12 @@ int shared_open(struct memory *store, int fd, const struct weir_table_options *o
 	struct stat stat;
 	int status;
 
-	if (!file)
+	if (!file) {
+		close(fd);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
 	store->file = file;
+	file->fd = fd;
 	memcpy(file->path, options->path, len);
 	store->path = file->path;
 	file->trust = (struct file_trust){options->owner, options->group};

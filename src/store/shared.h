@@ -12,16 +12,20 @@
 #include "store/file.h"
 #include "store/memory.h"
 
-/* Where the file is found again, and what of it is mapped. */
+/* The file's identity, to find it again, and the part of it that is mapped. */
 struct shared {
 	struct file_trust trust;
 	dev_t device;
 	ino_t inode;
+	int fd;       /* by which others know that it is in use; closed with the store */
 	uint64_t end; /* of the sections that are mapped; who changes it has locked the file */
 	char path[];
 };
 
-/** Maps all that is in a file that was opened, into a zeroed store. Errors: as weir_table_open. */
+/**
+ * Maps all that is in a file that was opened, into a zeroed store, which has `fd` from then on.
+ * Errors: as weir_table_open; `fd` is the store's, or closed.
+ */
 int shared_open(struct memory *store, int fd, const struct weir_table_options *options,
                 struct weir_error *error);
 

@@ -35,20 +35,6 @@ static inline struct cell memory_pack(uint32_t tag, struct algo_state state, uns
 	return cell_make(tag, state.until_ns, state.word, generation);
 }
 
-/* Where it was seen, if it is still there; else wherever it is. */
-static inline struct table_slot memory_find(const struct table *table,
-                                            const struct table_spot *spot, struct cell *seen)
-{
-	struct table_slot slot = {seen, {0, 0}};
-
-	if (seen) {
-		slot.value = cell_load(seen, table->load_is_atomic);
-		if (cell_tag(slot.value) == spot->tag)
-			return slot;
-	}
-	return table_find(table, spot);
-}
-
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
@@ -143,7 +129,7 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 	if (__builtin_expect(limit->width != 0, 0))
 		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
-		struct table_slot slot = memory_find(&store->table, &spot, key->cell);
+		struct table_slot slot = memory_find_all(store, &spot, key->cell, time->now_ns);
 		struct algo_state state = memory_unpack(slot.value, time->now_ns);
 		unsigned generation = cell_generation(slot.value);
 

@@ -12,6 +12,7 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
+#include "algo/health.h"
 #include "base/cell.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -77,10 +78,17 @@ struct store_capacity {
 	bool is_shared; /* with the keys of all limits whose states are one word */
 };
 
-/** Of a limit that was admitted. */
+/** The capacity of a limit that was admitted. */
 struct store_capacity store_capacity_of(const struct store *store, const struct algo_limit *limit);
-/** The same of one that is new to a store of that capacity. */
+/** The same for a limit that is new to a store of that capacity. */
 struct store_capacity store_capacity_planned(uint64_t capacity, const struct algo_limit *limit);
+
+/**
+ * How many keys of a limit that has phases are in which one: those of its newest table in
+ * `store`, of a large one estimated from a part. Closed ones are not counted.
+ */
+void store_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
+                  uint64_t counts[HEALTH_PHASE_COUNT]);
 
 /* Keys */
 
@@ -129,7 +137,7 @@ void store_fetch_next(const struct store *store, const struct store_key *key);
 void store_locate_next(const struct store *store, const struct algo_limit *limit,
                        struct store_key *key, uint64_t now_ns);
 
-/** Where a key seems to be: at home, in the next set, or (NULL) not there. */
+/** Finds a key's likely place: at home, in the next set, or (NULL) nowhere. */
 void store_near(const struct store *store, struct store_key *key);
 
 /* Steps */
@@ -196,6 +204,14 @@ void store_alone_close(struct store_alone *alone);
 /** store_try on it. */
 bool store_alone_try(struct store_alone *alone, const struct store_step *step,
                      struct algo_outcome *out, uint64_t *until_ns);
+/**
+ * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns when
+ * its time is over, and a report. 0 or false: nothing has happened, and store_alone_run does it.
+ */
+uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
+                                uint64_t id, uint64_t now_ns, struct algo_outcome *out);
+bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
+                            const struct health_report *report, uint64_t now_ns);
 /** store_run on it. */
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
                          struct algo_outcome *out);

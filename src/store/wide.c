@@ -75,7 +75,7 @@ static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, 
 	return on.limit->quota - out.remaining;
 }
 
-/* What is held is no matter of weight: it is never evicted. */
+/* A held state is never evicted, whatever its weight. */
 static bool weighs(const struct algo_limit *limit)
 {
 	return !algo_is_reported(limit);
@@ -87,6 +87,12 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 
 	if (!state->wide)
 		return cell_swap(state->at.cell, state->at.head, after);
+	if (__builtin_expect(state->wide != state->asked, 0) &&
+	    cell_ahead_ns(state->at.head, on->now_ns) <= 0) {
+		/* Spent, so the key is free to leave the former table. */
+		cell_swap(state->at.cell, state->at.head, (struct cell){0, 0});
+		return false;
+	}
 	return table_store(&state->wide->table, &state->spot,
 	                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
 	                   weighs(on->limit) ? &judge.judge : NULL);
@@ -110,7 +116,7 @@ static void go_on(struct row_step *on, struct algo_call *rest, const struct row_
 		on->gone_ns = change->gone_ns;
 }
 
-/* Of a refund that names a log's entry, which is one request's alone; a window is many's. */
+/* For a refund that names a log's entry: that is one request's alone, while a window is many's. */
 static bool found_nothing(const struct row_step *on, const struct algo_call *asked)
 {
 	return on->limit->rows == ALGO_ROWS_LOG && asked->op == ALGO_REFUND && asked->until_ns != 0 &&
@@ -151,11 +157,24 @@ static bool attempt(struct wide_state *state, struct row_step *on, struct algo_c
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
-	struct table_spot spot = table_spot(&wide->table, key->hash);
+	struct wide_table *asked = wide, *before = wide_before(wide);
+	struct table_spot spot = table_spot(&wide->table, key->hash), there;
 	struct table_slot slot = memory_find(&wide->table, &spot, key->wide == wide ? key->cell : NULL);
 
+	for (; !slot.cell && __builtin_expect(before != NULL, 0); before = wide_before(before)) {
+		struct table_slot found;
+
+		there = table_spot(&before->table, key->hash);
+		found = table_find(&before->table, &there);
+		/* A head that has moved on says that the key is elsewhere by now. */
+		if (!found.cell || cell_is_claim(found.value) || cell_is_note(found.value))
+			continue;
+		slot = found;
+		spot = there;
+		wide = before;
+	}
 	*state = (struct wide_state){
-	    wide, spot, {slot.cell, slot.value, row_of(wide, slot.cell, spot.tag)}};
+	    asked, wide, spot, {slot.cell, slot.value, row_of(wide, slot.cell, spot.tag)}};
 	if (!slot.cell)
 		state->at.row.cells = NULL;
 }
@@ -269,12 +288,20 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 	return try_open(key->cell, &on, out, until_ns);
 }
 
-/* What is given back when requests end is no matter of one head. */
+/* A permit that is given back when its request ends may be in more than one head. */
 static uint64_t apply_reported(const struct holder *holder, const struct algo_limit **by,
                                const struct algo_call *call, uint64_t now_ns,
                                struct algo_outcome *out)
 {
-	return (algo_holds_places(*by) ? places_apply : health_apply)(holder, by, call, now_ns, out);
+	static uint64_t (*const apply[])(const struct holder *, const struct algo_limit **,
+	                                 const struct algo_call *, uint64_t, struct algo_outcome *) = {
+	    [ALGO_ROWS_PLACES] = places_apply,
+	    [ALGO_ROWS_HEALTH] = health_apply,
+	    [ALGO_ROWS_ACCEPTS] = accepts_apply,
+	    [ALGO_ROWS_FLYING] = flying_apply,
+	};
+
+	return apply[(*by)->rows](holder, by, call, now_ns, out);
 }
 
 uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
@@ -363,7 +390,7 @@ static void fetch_back(const struct row *row, unsigned place, unsigned back)
 		prefetch(&row->cells[at]);
 }
 
-/* Of a log the places of the head, the newest and the oldest. */
+/* For a log: the places of the head, the newest and the oldest. */
 static void fetch_log(const struct row *row, struct log_head head)
 {
 	fetch_back(row, head.place, 0);

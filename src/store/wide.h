@@ -4,13 +4,18 @@
 
 #include "store/step.h"
 
-/* Where a state is, and as what its head was found. */
+/* The place of a state, and the head that was found there. */
 struct wide_state {
-	struct wide_table *wide; /* NULL: the head is one limit's alone */
+	struct wide_table *asked; /* the table that was searched first */
+	struct wide_table *wide;  /* the one with the head, if there is a head; NULL: it is one limit's alone */
 	struct table_spot spot;
 	struct row_state at;
 };
 
+/**
+ * The key's head in a table, or in those before it whose keys stay there (wide_before). It is in
+ * one of them at most.
+ */
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state);
 
 /** Whether the head is what it was found as. */
@@ -25,15 +30,21 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 /** Whether there is no room for a head that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
-/* Whose places: a key's in a store, or those of one head and row. */
+/* The owner of places: a key in a store, or one head and row. */
 struct holder {
 	struct memory *store;
 	const struct store_key *key;
 	const struct wide_state *alone;
 };
 
-/** wide_apply and wide_apply_cell for a limit that judges by outcomes, ... */
+/** wide_apply and wide_apply_cell for a limit with phases, ... */
 uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
+/** for one that judges by how many were accepted, ... */
+uint64_t accepts_apply(const struct holder *holder, const struct algo_limit **by,
+                       const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
+/** for one with a measured limit of what is in flight, ... */
+uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
                       const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
 /** and for one of what is in flight. */
 uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,

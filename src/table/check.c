@@ -80,6 +80,8 @@ static void check_sizes(struct checker *checker, const struct table_header *head
 	expect(checker, "header size", sizeof *header, header->header_size);
 	expect(checker, "cell size", sizeof(struct cell), header->cell_size);
 	expect(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
+	if (header->stays > 1)
+		defect(checker, "keys that stay: expected 0 or 1, found %u", header->stays);
 	if (table_size(header->capacity) == 0)
 		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
 		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);

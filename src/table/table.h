@@ -37,7 +37,7 @@
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
-#define TABLE_VERSION    4
+#define TABLE_VERSION    5
 
 /* The part of a header that never changes, from `magic` to `size`. */
 #define TABLE_FIXED 80
@@ -47,7 +47,9 @@ struct table_header {
 	char magic[8];       /* "WEIRTBL\0" */
 	uint32_t byte_order; /* 0x01020304 as written */
 	uint32_t version;
-	uint32_t header_size, cell_size, set_cells;
+	uint32_t header_size, cell_size;
+	uint16_t set_cells;
+	uint16_t stays;     /* not 0: its keys stay here while they live, and new ones go elsewhere */
 	uint32_t row_cells; /* of the row behind each cell; 0: states are one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
@@ -94,6 +96,7 @@ struct table_shape {
 	uint64_t identity; /* as in the header, like those below */
 	uint32_t row_cells;
 	uint64_t size;
+	bool stays;
 };
 
 /**

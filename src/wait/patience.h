@@ -6,7 +6,7 @@
 
 #include "algo/algo.h"
 
-/* Where a request stands among those that wait for its key. */
+/* The position of a request among those that wait for its key. */
 enum wait_position {
 	WAIT_NEW,
 	WAIT_BEHIND,  /* it waits, and is not the first */

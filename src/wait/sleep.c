@@ -24,17 +24,23 @@ struct sleeper {
 	enum wait_position as_first; /* its position when it is the first */
 	uint64_t end_ns; /* in this queue */
 	bool is_first;   /* known to be */
+	bool is_dropped; /* for another waiter of a higher priority */
 	bool stirred;  /* woken since it tried last */
 };
 
-static void wake(struct waiter *waiter)
+static void stir(struct sleeper *self, bool is_dropped)
 {
-	struct sleeper *self = (struct sleeper *)waiter;
-
 	pthread_mutex_lock(&self->lock);
-	self->is_first = self->stirred = true;
+	self->is_dropped |= is_dropped;
+	self->is_first = !self->is_dropped;
+	self->stirred = true;
 	pthread_cond_signal(&self->woken);
 	pthread_mutex_unlock(&self->lock);
+}
+
+static void wake(struct waiter *waiter)
+{
+	stir((struct sleeper *)waiter, waiter->is_dropped);
 }
 
 static void unlock(void *lock)
@@ -55,6 +61,16 @@ static bool doze(struct sleeper *self, uint64_t until_ns)
 	is_first = self->is_first;
 	pthread_cleanup_pop(true);
 	return is_first;
+}
+
+static bool was_dropped(struct sleeper *self)
+{
+	bool is_dropped;
+
+	pthread_mutex_lock(&self->lock);
+	is_dropped = self->is_dropped;
+	pthread_mutex_unlock(&self->lock);
+	return is_dropped;
 }
 
 static void leave(void *sleeper)
@@ -80,7 +96,7 @@ static bool decide(struct wait *wait, enum wait_position position, uint64_t left
 	return decided;
 }
 
-/* The first tries; the others only learn how the key stands, when their time is over. */
+/* The first tries; the others only learn how the key stands, when their time or place is gone. */
 static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns,
                         struct weir_decision *d)
 {
@@ -93,6 +109,10 @@ static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns
 
 		if (decide(wait, is_first ? self->as_first : WAIT_BEHIND, left_ns, d))
 			return true;
+		if (was_dropped(self)) {
+			wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
+			return true;
+		}
 		if (wait->hash != self->waiter.hash) {
 			self->as_first = WAIT_YIELDED;
 			return false;
@@ -111,14 +131,15 @@ static bool stand(struct wait *wait, struct sleeper *self, uint64_t end_ns,
 	bool decided;
 
 	self->waiter.hash = wait->hash;
-	self->is_first = self->stirred = false;
+	self->waiter.priority = wait->priority;
+	self->is_first = self->is_dropped = self->stirred = false;
 	joined = waitlist_join(self->list, &self->waiter, wait_queue_max(wait->limit));
 	if (joined == WAITLIST_FULL) {
 		wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
 		return true;
 	}
 	if (joined == WAITLIST_FIRST)
-		wake(&self->waiter);
+		stir(self, false);
 	pthread_cleanup_push(leave, self); /* a thread that is cancelled, too */
 	decided = try_in_turn(wait, self, end_ns, d);
 	pthread_cleanup_pop(true);
@@ -160,7 +181,7 @@ static void sleep_until(uint64_t until_ns)
 
 int wait_sleep(struct wait *wait, uint64_t deadline_ns, struct weir_decision *d)
 {
-	uint64_t left_ns = deadline_ns != WEIR_NOW ? sat_sub(deadline_ns, os_wall_ns()) : 0;
+	uint64_t left_ns = until_left_ns(deadline_ns);
 	uint64_t start_ns = os_monotonic_ns(), stood_ns = 0;
 	int status;
 

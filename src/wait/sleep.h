@@ -1,7 +1,7 @@
 /*
  * sleep.h: acquiring that blocks its thread until a deadline.
  *
- * How to decide is the caller's business: for a limit without keys, or for a request.
+ * The caller decides in its own way: for a limit without keys, or for a request.
  */
 #ifndef WAIT_SLEEP_H
 #define WAIT_SLEEP_H
@@ -24,6 +24,7 @@ struct wait {
 	             struct weir_decision *decision);
 	const struct algo_limit *limit;
 	uint64_t hash;
+	uint8_t priority; /* `decide` may set it, too: that it waits with */
 	uint64_t poll_ns; /* `decide` sets it, too: how often to try even if nobody wakes it; 0: never */
 	uint64_t turn_ns; /* wait_sleep's: when the request may start, by the monotonic clock */
 };

@@ -15,7 +15,12 @@
 
 struct bucket {
 	pthread_mutex_t lock;
-	struct waiter *first; /* the first waiter of its first queue */
+	/*
+	 * The first waiter of its first class. The classes of a key stand side by side, so that all of
+	 * its queue is found together.
+	 */
+	struct waiter *first;
+	uint64_t joined; /* waiters ever */
 };
 
 /*
@@ -58,14 +63,43 @@ static struct bucket *bucket_of(struct waitlist *list, uint64_t hash)
 	return &list->buckets[hash % BUCKETS];
 }
 
-/* The link to the first waiter of the key's queue, or to where it would be. */
+/* The link to the first class of the key's queue, or to where it would be. */
 static struct waiter **find(struct bucket *bucket, uint64_t hash)
 {
 	struct waiter **link = &bucket->first;
 
 	while (*link && (*link)->hash != hash)
-		link = &(*link)->next_queue;
+		link = &(*link)->next_class;
 	return link;
+}
+
+/* The same of one class, in the queue at `link`. */
+static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned priority)
+{
+	while (*link && (*link)->hash == hash && (*link)->priority != priority)
+		link = &(*link)->next_class;
+	return link;
+}
+
+/* A queue, class by class. */
+struct queue {
+	struct waiter *first;  /* that came first; NULL: there is none */
+	struct waiter *lowest; /* the class of the lowest priority, by its first; NULL likewise */
+	size_t count;
+};
+
+static struct queue look(struct waiter *class, uint64_t hash)
+{
+	struct queue queue = {NULL, NULL, 0};
+
+	for (; class && class->hash == hash; class = class->next_class) {
+		if (!queue.first || class->number < queue.first->number)
+			queue.first = class;
+		if (!queue.lowest || class->priority > queue.lowest->priority)
+			queue.lowest = class;
+		queue.count += class->count;
+	}
+	return queue;
 }
 
 /* waitlist_has_slow reads the link of an empty bucket without the lock. */
@@ -74,69 +108,100 @@ static void hang(struct waiter **link, struct waiter *waiter)
 	__atomic_store_n(link, waiter, __ATOMIC_RELAXED);
 }
 
-enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max)
+static void add(struct waiter **class, struct waiter *waiter, uint64_t hash)
 {
-	struct bucket *bucket = bucket_of(list, waiter->hash);
-	enum waitlist_joined place = WAITLIST_BEHIND;
-	struct waiter **link, *first;
+	struct waiter *first = *class;
 
-	pthread_mutex_lock(&bucket->lock);
-	link = find(bucket, waiter->hash);
-	first = *link;
 	waiter->next = NULL;
-	if (!first) {
-		waiter->previous = waiter;
-		waiter->next_queue = NULL;
-		waiter->count = 1;
-		hang(link, waiter);
-		place = WAITLIST_FIRST;
-	} else if (first->count < max) {
+	if (first && first->hash == hash) {
 		waiter->previous = first->previous;
 		waiter->previous->next = waiter;
 		first->previous = waiter;
 		first->count++;
 	} else {
-		place = WAITLIST_FULL;
+		waiter->previous = waiter;
+		waiter->next_class = first;
+		waiter->count = 1;
+		hang(class, waiter);
 	}
-	if (place != WAITLIST_FULL)
-		__sync_fetch_and_add(&list->count, 1);
-	fence_behind_swap();
-	pthread_mutex_unlock(&bucket->lock);
-	return place;
 }
 
-/* The second waiter, if there is one, takes the place of the first. */
-static void follow(struct waiter **link, struct waiter *first)
+/* The second waiter of a class, if there is one, takes the place of the first. */
+static void follow(struct waiter **class, struct waiter *first)
 {
 	struct waiter *next = first->next;
 
-	if (!next) {
-		hang(link, first->next_queue);
-		return;
+	if (next) {
+		next->previous = first->previous;
+		next->next_class = first->next_class;
+		next->count = first->count - 1;
 	}
-	next->previous = first->previous;
-	next->next_queue = first->next_queue;
-	next->count = first->count - 1;
-	hang(link, next);
-	next->wake(next);
+	hang(class, next ? next : first->next_class);
 }
 
-void waitlist_leave(struct waitlist *list, struct waiter *waiter)
+/* Wakes the waiter that becomes the first of all. */
+static void take_out(struct waitlist *list, struct waiter **link, struct waiter *waiter)
 {
-	struct bucket *bucket = bucket_of(list, waiter->hash);
-	struct waiter **link, *first;
+	bool was_first = look(*link, waiter->hash).first == waiter;
+	struct waiter **class = find_class(link, waiter->hash, waiter->priority), *first = *class;
 
-	pthread_mutex_lock(&bucket->lock);
-	link = find(bucket, waiter->hash);
-	first = *link;
 	if (first == waiter) {
-		follow(link, waiter);
+		follow(class, waiter);
 	} else {
 		waiter->previous->next = waiter->next;
 		*(waiter->next ? &waiter->next->previous : &first->previous) = waiter->previous;
 		first->count--;
 	}
 	__sync_fetch_and_sub(&list->count, 1);
+	first = was_first ? look(*link, waiter->hash).first : NULL;
+	if (first)
+		first->wake(first);
+}
+
+/* The newest of the lowest class, if that is below `priority`. */
+static bool drop(struct waitlist *list, struct waiter **link, const struct queue *queue,
+                 unsigned priority)
+{
+	struct waiter *dropped;
+
+	if (!queue->lowest || queue->lowest->priority <= priority)
+		return false;
+	dropped = queue->lowest->previous;
+	take_out(list, link, dropped);
+	dropped->is_dropped = true;
+	dropped->wake(dropped);
+	return true;
+}
+
+enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max)
+{
+	struct bucket *bucket = bucket_of(list, waiter->hash);
+	enum waitlist_joined place = WAITLIST_FULL;
+	struct waiter **link;
+	struct queue queue;
+
+	pthread_mutex_lock(&bucket->lock);
+	link = find(bucket, waiter->hash);
+	queue = look(*link, waiter->hash);
+	waiter->is_dropped = false;
+	if (queue.count < max || drop(list, link, &queue, waiter->priority)) {
+		waiter->number = bucket->joined++;
+		add(find_class(link, waiter->hash, waiter->priority), waiter, waiter->hash);
+		__sync_fetch_and_add(&list->count, 1);
+		fence_behind_swap();
+		place = look(*link, waiter->hash).first == waiter ? WAITLIST_FIRST : WAITLIST_BEHIND;
+	}
+	pthread_mutex_unlock(&bucket->lock);
+	return place;
+}
+
+void waitlist_leave(struct waitlist *list, struct waiter *waiter)
+{
+	struct bucket *bucket = bucket_of(list, waiter->hash);
+
+	pthread_mutex_lock(&bucket->lock);
+	if (!waiter->is_dropped)
+		take_out(list, find(bucket, waiter->hash), waiter);
 	pthread_mutex_unlock(&bucket->lock);
 }
 
@@ -159,10 +224,25 @@ void waitlist_wake_slow(struct waitlist *list, uint64_t hash)
 	struct waiter *first;
 
 	pthread_mutex_lock(&bucket->lock);
-	first = *find(bucket, hash);
+	first = look(*find(bucket, hash), hash).first;
 	if (first)
 		first->wake(first);
 	pthread_mutex_unlock(&bucket->lock);
+}
+
+/* The first of each queue. */
+static void wake_bucket(struct bucket *bucket)
+{
+	struct waiter *class = bucket->first;
+
+	while (class) {
+		struct waiter *first = look(class, class->hash).first;
+		uint64_t hash = class->hash;
+
+		first->wake(first);
+		while (class && class->hash == hash)
+			class = class->next_class;
+	}
 }
 
 void waitlist_wake_all(struct waitlist *const *place)
@@ -175,8 +255,7 @@ void waitlist_wake_all(struct waitlist *const *place)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++) {
 		pthread_mutex_lock(&list->buckets[i].lock);
-		for (struct waiter *first = list->buckets[i].first; first; first = first->next_queue)
-			first->wake(first);
+		wake_bucket(&list->buckets[i]);
 		pthread_mutex_unlock(&list->buckets[i].lock);
 	}
 }

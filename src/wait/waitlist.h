@@ -6,6 +6,9 @@
  * request gave something back. How a waiter sleeps is its owner's business. So a crowd
  * costs one attempt per grant, and the queue of one key never delays another key.
  *
+ * A queue that has no room drops the newest of its lowest priority for a waiter of a higher one.
+ * Otherwise a priority makes no difference: it is first come, first served among all.
+ *
  * A waitlist allocates nothing: its owner provides the memory of a waiter, and the first
  * waiters of all queues are chained. While nobody waits, a caller pays for one load.
  *
@@ -23,13 +26,18 @@
 struct waiter {
 	uint64_t hash;
 	/*
-	 * Tells the waiter that it is the first now, or should try again as the first. Any thread
-	 * may call it, under a lock: it must not call the waitlist, nor wait for a thread that does.
+	 * Tells the waiter that it is the first now, or should try again as the first; or that it was
+	 * dropped, and will not be woken again. Any thread may call it, under a lock: it must not call
+	 * the waitlist, nor wait for a thread that does.
 	 */
 	void (*wake)(struct waiter *waiter);
+	uint8_t priority; /* from 0, the highest */
 	/* The waitlist's own, like all fields below. */
-	struct waiter *next, *previous; /* in its queue; the first's previous is the last */
-	struct waiter *next_queue;      /* of the first of a queue, as is the count */
+	bool is_dropped; /* `wake` may read it */
+	uint64_t number; /* in the order of arrival */
+	/* Among those of its key and priority, a class; the first's previous is the last. */
+	struct waiter *next, *previous;
+	struct waiter *next_class; /* of the first of a class, as is the count */
 	size_t count;
 };
 
@@ -38,7 +46,7 @@ struct waitlist;
 enum waitlist_joined {
 	WAITLIST_FIRST,
 	WAITLIST_BEHIND, /* woken when it is the first */
-	WAITLIST_FULL,   /* it has not joined */
+	WAITLIST_FULL,   /* it has not joined: there is none of a lower priority */
 };
 
 /** The waitlist at `place`, or NULL if nobody has waited yet. */
@@ -53,12 +61,13 @@ struct waitlist *waitlist_make(struct waitlist **place);
 void waitlist_close(struct waitlist *list);
 
 /**
- * Adds the waiter to the end of its key's queue, if that has less than `max`. A waiter that
- * becomes the first tries again at once: nobody tells it what was given back before.
+ * Adds the waiter to the end of its key's queue, if that has less than `max`, or else drops
+ * another. A waiter that becomes the first tries again at once: nobody tells it what was given
+ * back before.
  */
 enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max);
 
-/** Removes a waiter that has joined. It is not woken any more when this returns. */
+/** Removes a waiter that has joined, or was dropped. It is not woken any more when this returns. */
 void waitlist_leave(struct waitlist *list, struct waiter *waiter);
 
 /** How many wait, for any key. */

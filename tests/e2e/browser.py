@@ -111,6 +111,13 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
                       buttons=buttons, clickCount=1)
 
+    def emulate(self, width=1200, height=1000, scheme="light", media="screen"):
+        """A screen of this width in CSS pixels, a phone's where it is narrow, or paper."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", media=media,
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])
+
     def screenshot(self):
         """A PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

@@ -84,12 +84,13 @@ class Server:
             [*command, *flags], stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.lines = queue.Queue()
         self.log = []
-        self.ports = {}
+        self.ports, self.addresses = {}, {}
         threading.Thread(target=self._read, daemon=True).start()
-        while len(self.ports) < 2:
-            found = re.fullmatch(r"listening: (\w+) .*:(\d+)", self.line())
+        while len(self.addresses) < 2:
+            found = re.fullmatch(r"listening: (\w+) (.*?:(\d+|/.*))", self.line())
             if found:
-                self.ports[found[1]] = int(found[2])
+                self.addresses[found[1]] = found[2]
+                self.ports[found[1]] = int(found[3]) if found[3].isdigit() else None
         self.http, self.resp = self.ports["http"], self.ports["resp"]
 
     def _read(self):
@@ -213,8 +214,8 @@ def encode(*words):
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
 
 
-def weir(*arguments, env=None):
-    return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True,
+def weir(*arguments, env=None, input=None):
+    return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True, input=input,
                           timeout=PATIENCE, check=False, env={**os.environ, **(env or {})})
 
 

@@ -94,7 +94,7 @@ def test_the_last_switch_counts_and_a_reload_keeps_it_unless_it_says_otherwise(s
 
 def test_a_switch_ends_at_a_time_to_come(serve):
     server = serve(config=CONFIG)
-    for end, found in ((1, "to come"), ("2001-02-03T04:05:06Z", "to come"), ("soon", "'soon'"),
+    for end, found in ((1, "in the future"), ("2001-02-03T04:05:06Z", "in the future"), ("soon", "'soon'"),
                        ("2026-13-01T00:00:00Z", "2026-13"), (-1, "'-1'"), (True, "'true'")):
         answer = server.post("/v1/shed", {"limit": "relief", "deny": 1, "until": end})
         assert answer.status == 400 and found in answer.json["error"]["message"], answer
@@ -109,8 +109,8 @@ def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
             ({"limit": "plain", "deny": 0.5}, 400, "a share to deny"),
             ({"limit": "nowhere", "deny": 0.5}, 404, "nowhere"),
             ({"limit": "relief", "deny": 1.5}, 400, "0 to 1"),
-            ({"limit": "relief"}, 400, "limit, deny and maybe until"),
-            ({"limit": "relief", "deny": 0.5, "key": "k"}, 400, "nothing else")):
+            ({"limit": "relief"}, 400, "limit, deny and optionally until"),
+            ({"limit": "relief", "deny": 0.5, "key": "k"}, 400, "and no other field")):
         answer = server.post("/v1/shed", body)
         assert answer.status == status
         assert found in answer.json["error"]["message"]

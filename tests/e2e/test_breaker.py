@@ -11,9 +11,14 @@ limits:
   soon: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s }
   alone: { algorithm: breaker, max_concurrent: 1 }
   few: { algorithm: fixed_window, rate: 2/d }
+  seldom: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s, probes: 3, permit_timeout: 1h }
+  crowd: { algorithm: breaker, minimum: 1, sleep: 1h, permit_timeout: 1h, keys: 40 }
+  late: { algorithm: fixed_window, rate: 1/52w, align: first_request }
 rules:
   - { name: first, match: { service: "*" }, key: [service], limits: [alone] }
   - { name: then, match: { user: "*" }, key: [user], limits: [few] }
+  - { name: probed, match: { probed: "*" }, key: [probed], limits: [seldom] }
+  - { name: later, match: { later: "*" }, key: [later], limits: [late] }
 """
 
 
@@ -77,3 +82,57 @@ def test_a_probe_that_succeeds_closes_it(server):
     assert report(server, permit, "success").status == 200
     assert acquire(server, "soon", "e").json["allowed"]
     assert acquire(server, "soon", "e").json["allowed"]
+
+
+def phases(server, limit):
+    limits = {one["name"]: one for one in server.get("/v1/limits").json}
+    return {one["key"]: one["phase"] for one in limits[limit]["breakers"]}
+
+
+def open_seldom(server, key):
+    assert report(server, acquire(server, "seldom", key).json["permit"]).status == 200
+
+
+def test_half_open_with_sparse_traffic_closes(server):
+    """Never two requests at once: each probe has ended before the next one comes."""
+    open_seldom(server, "f")
+    permit = until(lambda: acquire(server, "seldom", "f").json.get("permit"), "a probe")
+    for _ in range(2):
+        assert phases(server, "seldom")["f"] == "half_open"
+        assert report(server, permit, "success").status == 200
+        permit = acquire(server, "seldom", "f").json["permit"]
+    assert report(server, permit, "success").status == 200
+    assert phases(server, "seldom").get("f", "closed") == "closed"
+
+
+@pytest.mark.parametrize("protocol", ["http", "resp"])
+def test_a_probe_refused_by_a_later_rule_is_free_again(server, protocol):
+    key = f"g-{protocol}"
+    words = {"probed": key, "later": key}
+    assert acquire(server, "late", key).json["allowed"]
+    open_seldom(server, key)
+    permit = until(lambda: acquire(server, "seldom", key).json.get("permit"), "a probe")
+    with Wire(server.resp) as wire:
+        for _ in range(10):
+            if protocol == "http":
+                refused_by = server.post("/v1/acquire", {"attributes": words}).json["limit"]
+            else:
+                asked = [word for pair in words.items() for word in pair]
+                refused_by = wire.command("WEIR.CHECK", *asked)[7].decode()
+            assert refused_by == "late"
+    permits = [permit] + [acquire(server, "seldom", key).json["permit"] for _ in range(2)]
+    assert not acquire(server, "seldom", key).json["allowed"]
+    for permit in permits:
+        assert report(server, permit, "success").status == 200
+    assert acquire(server, "seldom", key).json["allowed"]
+
+
+def test_an_idle_open_breaker_is_not_evicted_by_a_flood_of_other_keys(server):
+    assert report(server, acquire(server, "crowd", "idle").json["permit"]).status == 200
+    with Wire(server.resp) as wire:
+        for i in range(3000):
+            permit = wire.command("WEIR.ACQUIRE", "crowd", f"other-{i}")[6]
+            wire.command("WEIR.REPORT", permit, "success")
+    answer = acquire(server, "crowd", "idle")
+    assert answer.status == 503
+    assert answer.json["reason"] == "breaker_open"

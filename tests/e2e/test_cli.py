@@ -90,7 +90,7 @@ def test_lint_warns_of_rules_with_different_keys_that_share_a_limit(tmp_path):
     # A header's name is one in any case; the order of a key matters.
     limits, rules = SHARED.split("rules:\n")
     for key, code in (("[header.a, ip]", 0), ("[ip, header.A]", 1)):
-        file.write_text(limits + "rules:\n  - { key: [header.A, ip], limits: [api] }\n"
+        file.write_text(limits + "rules:\n  - { key: [header.A, ip], limits: [api, other] }\n"
                         f"  - {{ key: {key}, limits: [api] }}\n")
         assert weir("lint", "--strict", file).returncode == code
 
@@ -155,6 +155,34 @@ def test_ask_exits_2_on_an_error(server, key):
     assert weir("ask", "login", "k", "--server", "127.0.0.1:1").returncode == 2
     of_http = weir("ask", "login", "k", "--server", f"127.0.0.1:{server.http}")
     assert of_http.returncode == 2 and "expected Weir's RESP address" in of_http.stderr
+
+
+def test_ask_goes_through_the_rules(serve):
+    server = serve(config="""
+limits: { login: { algorithm: token_bucket, rate: 1/h, burst: 2 } }
+rules:
+  - { name: by-ip, match: { path: /login }, key: [ip], limits: [login] }
+  - { name: banned, match: { user: "a=b" }, answer: deny }
+""")
+    attributes = ["--attr", "path=/login", "--attr", "ip=1.2.3.4"]
+    first, second, third = (ask(server, *attributes) for _ in range(3))
+    assert first.stdout == ("path=/login ip=1.2.3.4: allowed (ok) by the rule by-ip and its limit login, "
+                            "1 of 2 left, reset in 3600000 ms\n")
+    assert [done.returncode for done in (first, second, third)] == [0, 0, 1]
+    assert "denied (over_limit) by the rule by-ip" in third.stdout
+    # A value may have the sign, and an attribute may be empty.
+    banned = ask(server, "--attr", "user=a=b", "--attr", "host=")
+    assert (banned.returncode, banned.stdout.split(",")[0]) == (1, "user=a=b host=: denied (listed) by the rule banned")
+    assert "by no rule" in ask(server, "--attr", "path=/").stdout
+
+
+@pytest.mark.parametrize("words", [
+    ["--attr", "path"], ["--attr", "=x"], ["--attr", "a=b", "login", "k"], ["--attr", "a=b", "--cost", "2"],
+    ["--attr", "a=b", "--peek"], []])
+def test_ask_refuses_what_it_cannot_ask(words):
+    done = weir("ask", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected" in done.stderr
 
 
 HOSTILE = b"\x1b]0;owned\x07\x1b[2J\x9b1m\xff\r"

@@ -15,7 +15,7 @@ pytestmark = plain_build_only
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",
-             "docs/distributed.md", "docs/koala.md"]
+             "docs/distributed.md", "docs/koala.md", "docs/migrating.md"]
 
 PROGRAM = """
 #include <assert.h>
@@ -60,7 +60,8 @@ def example(tmp_path_factory):
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md", "docs/simulate.md",
-                                      "docs/guide.md", "docs/koala.md"])
+                                      "docs/guide.md", "docs/koala.md", "docs/migrating.md", "docs/throttle.md",
+                                      "docs/adaptive.md"])
 def test_commands_print_what_is_shown(example, document):
     shown = [step for block in blocks(document, "console") for step in steps(block)]
     assert shown
@@ -258,7 +259,7 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     described = set(re.findall(r"`(weir_\w+)`", text))
     assert set(metrics) == described
     sources = "".join(path.read_text() for path in (ROOT / "src/server").glob("*.c"))
-    events = set(re.findall(r'log_say\([^;]*?LOG_\w+,\s*"(\w+)"', sources))
+    events = set(re.findall(r'log_(?:say|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
     events |= set(re.findall(r'log_(?:error|remark)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}

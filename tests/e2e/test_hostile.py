@@ -35,7 +35,7 @@ def test_a_web_page_cannot_make_a_browser_send_commands(server, key):
         browser.rest()
         assert wire.command("WEIR.PEEK", "one", key)[0] == 0
     line = server.line_with(" warning foreign_protocol ")
-    assert "listener=resp peer=127.0.0.1 closed: HTTP was sent" in line
+    assert "listener=resp peer=127.0.0.1 closed: received HTTP" in line
 
 
 def test_strangers_can_not_fill_the_log(serve):

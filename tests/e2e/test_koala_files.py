@@ -62,7 +62,7 @@ def test_mistakes_between_files_tell_both_places(tmp_path):
     assert done.stderr == (f"{two}:3:66: error: expected each rule once, found \"1\" again; "
                            f"the other one is at {one}:2:66\n")
     done = run("lint", *both("-c", [ours, one, other]))
-    assert f"{other}: error: expected one file of ours at most, found another one beside {ours}" in done.stderr
+    assert f"{other}: error: expected at most one YAML file, found another beside {ours}" in done.stderr
     assert f"{ours}:2:9: error: expected `order: first`" in done.stderr
     assert f"{one}:2:66: error: expected each limit once, found \"1\" again; the other one is at {ours}:1:11" in done.stderr
     server = subprocess.run([WEIR, "serve", *both("-c", [one, two])], capture_output=True, text=True,
@@ -152,15 +152,15 @@ rule : [count] [a=1; b=2; a=2] [time=60; count=5] [result=2; return=5]
 rule : [count] [] [time=60; count=5] [result=2; return=6]
 """
 OF_SLIPS = [
-    '2:19: warning: expected one operator, found "=5", which is taken as text: was "a=5" meant?',
-    '2:25: warning: expected a range without blanks, found "1 - 3", which is taken as text: was "1-3" meant?',
+    '2:19: warning: expected one operator, found "=5", which Weir reads as text: did you mean "a=5"?',
+    '2:25: warning: expected a range without blanks, found "1 - 3", which Weir reads as text: did you mean "1-3"?',
     '3:20: warning: expected an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8, '
-    'found "256.0.0.*", which is taken as text',
+    'found "256.0.0.*", which Weir reads as text',
     '3:30: warning: expected an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8, '
-    'found "10.*", which is taken as text: was "10.*.*.*" meant?',
-    '4:19: warning: expected one operator, found "!x", which is taken as text: was "a!=x" meant?',
-    '5:19: warning: expected {~} behind the last value of a condition, or nowhere, found "1{~", which is '
-    'taken as text',
+    'found "10.*", which Weir reads as text: did you mean "10.*.*.*"?',
+    '4:19: warning: expected one operator, found "!x", which Weir reads as text: did you mean "a!=x"?',
+    '5:19: warning: expected {~} after the last value of a condition, or nowhere, found "1{~", which '
+    'Weir reads as text',
     '6:27: warning: expected conditions that a request can meet, found ones that exclude each other in rule '
     '"5"',
     '7:17: warning: expected conditions, found none: the rule applies to every request',
@@ -216,10 +216,10 @@ def test_every_wrong_line_of_a_dictionary_is_told_at_its_own_place(tmp_path, lan
     words.write_text(250 * "10.0.0.0/33\n")
     found = [line for line in said(run("lint", path), path) if line.startswith("words.dat")]
     assert found == [f"words.dat:{n}:1: error: {network}" for n in range(1, 101)] + [
-        "words.dat: error: expected fewer lines that are wrong, found 150 more"]
+        "words.dat: error: expected fewer wrong lines, found 150 more"]
     words.write_text("# nobody\n\n")
-    assert said(run("lint", path), path) == ["words.dat: warning: expected words or addresses, one to a line, "
-                                             "found none: no value is in this dictionary"]
+    assert said(run("lint", path), path) == ["words.dat: warning: expected a word or an address on each line, "
+                                             "found none: this dictionary matches no value"]
     assert run("lint", "--strict", path).returncode == 1
 
 

@@ -4,6 +4,8 @@ import json
 import re
 import time
 
+import pytest
+import yaml
 from harness import ROOT, Wire, encode, until
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -143,15 +145,33 @@ def test_the_process_tells_what_it_takes(serve):
     assert abs(total(samples, "process_start_time_seconds") - time.time()) < 60
 
 
-def test_the_dashboard_asks_for_what_there_is(serve):
+@pytest.fixture
+def busy(serve):
+    """Samples of a server that has used every part."""
     # No Redis listens at that port: each step there fails.
     far = "limits:\n  far: { algorithm: token_bucket, rate: 1/h, store: 'redis://127.0.0.1:1' }\n"
-    server = serve(config=CONFIG.replace("limits:\n", far))
+    up = "  up: { algorithm: breaker }\n"
+    server = serve(config=CONFIG.replace("limits:\n", far + up))
     with Wire(server.resp) as wire:
         for _ in range(3):
             wire.command("WEIR.CHECK", "ip", "1.1.1.1")
         wire.command("WEIR.ACQUIRE", "far", "k")
-    samples = scrape(server)
+    return scrape(server)
+
+
+def assert_is_there(expression, samples, and_labels):
+    """Whether all names and labels that a PromQL expression asks for are there. Returns the names."""
+    names = set(re.findall(r"\b(?:weir|process)_\w+", expression))
+    assert names and names <= samples.keys(), expression
+    labels = {label for name in names for found, _ in samples[name] for label in found}
+    used = re.findall(r"(\w+)=", expression) + [
+        label for by in re.findall(r" by \(([^)]*)\)", expression) for label in by.split(", ")]
+    assert set(used) | and_labels <= labels | {"instance"}, expression
+    assert expression.count("(") == expression.count(")")
+    return names
+
+
+def test_the_dashboard_asks_for_what_there_is(busy):
     dashboard = json.loads((ROOT / "packaging/grafana/weir.json").read_text())
     assert dashboard["schemaVersion"] >= 36
     panels = dashboard["panels"]
@@ -162,17 +182,21 @@ def test_the_dashboard_asks_for_what_there_is(serve):
     assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 24
     asked = set()
     for expression in (target["expr"] for panel in panels for target in panel["targets"]):
-        names = set(re.findall(r"\b(?:weir|process)_\w+", expression))
-        assert names and names <= samples.keys(), expression
-        labels = {label for name in names for found, _ in samples[name] for label in found}
-        used = re.findall(r"(\w+)=", expression) + [
-            label for by in re.findall(r" by \(([^)]*)\)", expression) for label in by.split(", ")]
-        assert set(used) <= labels | {"instance"}, expression
-        assert expression.count("(") == expression.count(")")
-        asked |= names
+        asked |= assert_is_there(expression, busy, set())
     # And leaves nothing out but the parts of histograms.
-    unseen = {name for name in samples if not re.search("_(bucket|sum|count|created)$", name)} - asked
+    unseen = {name for name in busy if not re.search("_(bucket|sum|count|created)$", name)} - asked
     assert unseen <= {"process_virtual_memory_bytes"}
+
+
+def test_the_alerts_ask_for_what_there_is(busy):
+    [group] = yaml.safe_load((ROOT / "packaging/prometheus/weir.yml").read_text())["groups"]
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(set(names)) == len(names) >= 8
+    for rule in group["rules"]:
+        told = " ".join(rule["annotations"].values())
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        if rule["expr"] != 'up{job="weir"} == 0':
+            assert_is_there(rule["expr"], busy, set(re.findall(r"\$labels\.(\w+)", told)))
 
 
 def test_hostile_names_make_no_new_series(serve):

@@ -1,11 +1,14 @@
 """Client libraries with their default settings: one script, one set of answers."""
 
 import json
+import os
 import subprocess
 
 import pytest
 import redis
 from harness import BUILD, CONFIG, PATIENCE, ROOT, programs_of_others
+from test_tls import papers  # pylint: disable=unused-import
+from test_users import ALL, user
 
 pytestmark = programs_of_others
 
@@ -25,11 +28,11 @@ CLIENTS = {
 class Client:
     """A program of tests/clients, on a key that is its own."""
 
-    def __init__(self, name, port, key):
+    def __init__(self, name, port, key, env):
         program, *rest = CLIENTS[name]
         arguments = [*rest[:1], port, key, *rest[1:]]
         self.process = subprocess.Popen(
-            [str(word) for word in (program, *arguments)], text=True,
+            [str(word) for word in (program, *arguments)], text=True, env={**os.environ, **env},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __enter__(self):
@@ -63,13 +66,33 @@ def test_a_client_sees_no_difference_when_counts_are_at_redis(serve, start_redis
     assert again[:4] + again[5:] == [1, 10, 4, 0, "ok", ""]
 
 
-def answers_over_a_restart(serve, name, config):
+@pytest.mark.parametrize("name", ["go-redis", "ioredis"])
+def test_a_client_sees_no_difference_over_tls(serve, papers, name):
+    trusted = str(papers / "right.pem")
+    config = f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{CONFIG}"
+    again = answers_over_a_restart(serve, name, config, {"ssl": True, "ssl_ca_certs": trusted},
+                                   {"WEIR_TLS": "1", "NODE_EXTRA_CA_CERTS": trusted, "SSL_CERT_FILE": trusted})
+    assert again == [1, 10, 9, 0, 360000, "ok", ""]
+
+
+@pytest.mark.parametrize("login", [{"username": "ops", "password": "pass: word"}, {"password": "weir_program"}],
+                         ids=["name", "token"])
+@pytest.mark.parametrize("name", ["go-redis", "ioredis"])
+def test_a_client_that_logs_in_sees_no_difference(serve, name, login):
+    config = CONFIG + ("users:\n" + user("ops", password="pass: word", may=ALL)
+                       + user("program", token="weir_program", may=ALL))
+    again = answers_over_a_restart(serve, name, config, login, {"WEIR_USER": login.get("username", ""),
+                                                                "WEIR_SECRET": login["password"]})
+    assert again == [1, 10, 9, 0, 360000, "ok", ""]
+
+
+def answers_over_a_restart(serve, name, config, options=None, env=None):
     """What the client got after it; all that it got before is compared here."""
     server = serve(config=config)
     key = "k"
-    with redis.Redis(port=server.resp) as python:
+    with redis.Redis(port=server.resp, **(options or {})) as python:
         assert python.execute_command("WEIR.ACQUIRE", "login", key, "COST", 3)[2] == 7
-        with Client(name, server.resp, key) as client:
+        with Client(name, server.resp, key, env or {}) as client:
             seen = client.read()
             left = python.execute_command("WEIR.PEEK", "login", key)[2]
             assert server.stop() == 0

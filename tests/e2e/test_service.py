@@ -76,7 +76,7 @@ def test_a_reload_of_the_unit_fails_with_a_bad_file_and_changes_nothing(serve):
     for key in ("ExecReload", "ExecStartPre"):
         code, said = run_all(key, server)
         assert code == 1
-        assert re.match(rf"{server.config}:\d+:\d+: error: ", said)
+        assert re.search(rf"^{server.config}:\d+:\d+: error: ", said, re.M)
     assert server.get("/v1/peek/window?key=k").json["quota"] == 3
     server.config.write_text(CONFIG.replace("rate: 3/h", "rate: 4/h"))
     assert run_all("ExecReload", server) == (0, "")

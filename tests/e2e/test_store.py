@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import struct
+import subprocess
 import sys
 
 import pytest
@@ -107,6 +108,19 @@ def test_another_store_needs_a_restart(serve, tmp_path):
     assert not (tmp_path / "two").exists()
 
 
+def test_a_backup_that_is_copied_back_has_the_counts_of_its_time(serve_file, used, tmp_path):
+    backup = tmp_path / "backup"
+    copy = ("cp", "-p", "--sparse=never")
+    subprocess.run([*copy, used, backup], check=True)
+    assert weir("store", "check", backup).stdout == f"{backup}: ok\n"
+    assert backup.stat().st_mode & 0o777 == 0o600
+    server = serve_file()
+    assert server.get("/v1/acquire/window?key=k").json["remaining"] == 0
+    assert server.stop() == 0
+    subprocess.run([*copy, backup, used], check=True)
+    assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
+
+
 def test_what_somebody_writes_into_the_header_later_is_not_gone_by(serve_file, state):
     server = serve_file("--capacity", str(CAPACITY))
     take = lambda: server.post("/v1/acquire", {"limit": "login", "key": "k", "permit": True}).json
@@ -124,7 +138,8 @@ def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
     before = used.read_bytes()
     done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
     assert done.returncode == 1
-    assert f"{used}: capacity: expected 5, found {CAPACITY}" in done.stderr
+    assert (f"{used}: capacity: expected 5, found {CAPACITY}, which the file keeps: ask for that, "
+            "or begin with a new file" in done.stderr)
     assert used.read_bytes()[HEADER:] == before[HEADER:]
     used.write_text("precious " * 1000)
     done = weir("serve", "--store", f"file:{used}")

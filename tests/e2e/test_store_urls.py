@@ -38,7 +38,7 @@ NO_OPTION = {
     f"redis://me:{SECRET}@h": "found 'redis://…@h'",
     f"--stores=redis://me:{SECRET}@h": "found '…@h'",
     "-x": "found '-x'",
-    "--store": "expected a value behind --store, found none",
+    "--store": "expected a value after --store, found none",
 }
 
 
@@ -117,7 +117,7 @@ UNLIKELY = {
     "store: redis://h\n" + LIMITS.replace(" }", ", chunk: 51%, on_store_failure: open }"):
         ["3:3: expected the chunks of 2 servers to fit into the quota, found 102% of it"],
     "store: file:state\n" + LIMITS.replace(" }", ", store: memory }"):
-        ["3:51: expected no memory beside a store in a file, found it"],
+        ["3:51: expected no `store: memory` beside a store in a file, found it"],
 }
 # What is meant.
 LIKELY = [
@@ -137,7 +137,7 @@ def test_lint_refuses_what_a_server_would(tmp_path):
     many = "limits:\n" + "".join(
         f"  l{i}: {{ algorithm: token_bucket, rate: 5/s, store: redis://h/{i} }}\n" for i in range(65))
     for text, place, message in (
-            ("nodes: 3\n" + big.format(", store: redis://h"), "3:3", "expected a limit of which each of 3"),
+            ("nodes: 3\n" + big.format(", store: redis://h"), "3:3", "expected a limit that 3 servers can divide"),
             ("nodes: 3\n" + many, "67:53", "expected at most 64 stores")):
         file.write_text(text)
         for done in (weir("lint", file), weir("serve", "-c", file)):

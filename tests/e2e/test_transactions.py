@@ -152,7 +152,7 @@ def test_reset_reaches_a_key_by_the_name_of_the_command(server, wire, key, name)
     assert wire.command("EXISTS", key) == 0
     for command in ("WEIR.ACQUIRE", "WEIR.PEEK", "WEIR.REFUND"):
         error = wire.command(command, name, key)
-        assert error.startswith(b"-ERR ") and error.endswith(b"peek by quantity 0"), error
+        assert error.startswith(b"-ERR ") and error.endswith(b"to peek, send quantity 0"), error
 
 
 def test_every_connection_has_a_number_of_its_own(serve):

@@ -46,6 +46,38 @@ static struct reply fuzz_reply(const struct request *request, const struct reply
 	return all;
 }
 
+/* Answers of a session that streams become frames; all others are sent as they are. */
+static void fuzz_answer(const struct codec *codec, void *session, const struct request *request,
+                        const struct reply *reply, struct buffer *out)
+{
+	struct buffer answer = {0};
+
+	codec->reply(session, request, reply, &answer);
+	if (codec->streams && codec->streams(session))
+		codec->send(session, (struct slice){answer.data, answer.len}, out);
+	else
+		buffer_add(out, answer.data, answer.len);
+	buffer_free(&answer);
+}
+
+/*
+ * Puts the request back, if there is one of a stream: it must come again with as many bytes.
+ * The bytes are elsewhere then.
+ */
+static void fuzz_again(const struct codec *codec, void *session, struct slice bytes,
+                       size_t *consumed, struct arena *arena, struct request *request)
+{
+	const struct request before = *request;
+	size_t was = *consumed;
+
+	if (request->stream == 0)
+		return;
+	codec->put_back(session);
+	if (codec->parse(session, bytes, consumed, arena, request) != CODEC_REQUEST ||
+	    *consumed != was || request->kind != before.kind || request->stream != before.stream)
+		abort();
+}
+
 /* Parses and answers all that is there. False when the connection was to be closed. */
 static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *pending,
                       struct slice bytes, struct buffer *out)
@@ -67,6 +99,8 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 			memcpy(copy, pending->data, pending->len);
 		result =
 		    codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
+		if (result == CODEC_REQUEST)
+			fuzz_again(codec, session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
 		if (result == CODEC_SKIPPED) {
 			if (consumed == 0 || consumed > pending->len)
 				abort();
@@ -75,7 +109,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 			if (consumed > pending->len || fuzz_check(&request) > fuzz_limits.batch_max)
 				abort();
 			reply = fuzz_reply(&request, &any, &arena);
-			codec->reply(session, &request, &reply, out);
+			fuzz_answer(codec, session, &request, &reply, out);
 			buffer_consume(pending, consumed);
 			open = !request.close;
 		}

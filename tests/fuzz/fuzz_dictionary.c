@@ -1,4 +1,4 @@
-/* What a text is read as, is asked of it line by line: each line that is a word is in it. */
+/* Reads a text as a dictionary, then asks for each of its lines: a line that is a word is found. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Which is a configuration again. */
+/* The printed text must be a configuration again. */
 static void print(const weir_config *config)
 {
 	weir_config *defaults = weir_private_config_new(), *again;

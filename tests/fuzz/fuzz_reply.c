@@ -1,7 +1,6 @@
 /*
- * What comes back from a Redis, in any pieces: the input's first byte says how many commands wait,
- * and each piece begins with its length. Each reply is then taken for what a cluster says of its
- * slots.
+ * Reads replies of a Redis in any pieces. The input's first byte is the number of commands that
+ * wait, and each piece begins with its length. Then reads each reply as a cluster's slots.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simulate/format.h"
 #include "base/when.h"
+#include "simulate/ending.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,10 +21,21 @@ static void check(const struct record *record, const struct fields *fields, stru
 	}
 }
 
+static void check_end(struct endings *endings, struct record *record)
+{
+	uint64_t time_ns = record->time_ns;
+
+	endings_read(endings, record);
+	if (record->latency_ns > ENDING_LATENCY_MAX_NS || record->outcome > RECORD_NO_END ||
+	    record->time_ns > time_ns || record->end_ns != record->time_ns + record->latency_ns)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const names[] = {"combined", "jsonl", "csv"};
-	const struct fields fields = {{SLICE("ip"), SLICE("path"), SLICE("user_agent"), SLICE("a")}, 4};
+	struct fields fields = {{SLICE("ip"), SLICE("path"), SLICE("user_agent"), SLICE("a")}, 4};
+	struct endings endings = {0};
 	const struct format *format;
 	struct columns columns;
 	struct record record = {0};
@@ -33,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
+	endings_ask(&endings, &fields);
 	format = format_named(names[*data++ % 3]);
 	format_columns(format, &fields, &columns);
 	header = format->header != NULL;
@@ -52,8 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		                : format->parse(&columns, line, &record, &error);
 		if (status != WEIR_OK && error.message[0] == 0)
 			abort();
-		if (status == WEIR_OK && !header)
+		if (status == WEIR_OK && !header) {
 			check(&record, &fields, line);
+			check_end(&endings, &record);
+		}
 		free((char *)line.data);
 		if (header && status != WEIR_OK)
 			return 0;

@@ -133,8 +133,12 @@ def test_files_are_short():
     assert long == {}
 
 
+# Callbacks, as libraries want them.
+CALLBACKS = {"read_unsent"}
+
+
 def test_lists_of_parameters_fit_in_a_hand():
-    fixed = public()
+    fixed = public() | CALLBACKS
     long = {f"{where(path)}:{line}: {name}": count for path in FILES
             for name, count, line in functions(path.read_text())
             if count > PARAMETERS_MAX and name not in fixed}

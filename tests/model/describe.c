@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "rules/rate.h"
 
-/* What the parameter is without being given; null: nothing that could be said. */
+/* Adds the parameter's default; null: it has none that could be told. */
 static void add_default(struct buffer *out, const struct algo_parameter *row)
 {
 	if (row->type == ALGO_TEXT)

@@ -7,48 +7,30 @@ import pytest
 import weir
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from permits import OUTCOMES, Permit, lib
 
 NOW = 1_700_000_000_123_456_789
 S = 10**9
-OUTCOMES = ["success", "failure", "timeout", "ignored"]
 PRESETS = ["none", "hystrix", "resilience4j"]
-DEFAULTS = {
-    "none": {"minimum": 20, "failure_rate": 50, "slow_rate": 100, "sleep_ns": 5 * S, "probes": 1,
-             "permit_timeout_ns": 60 * S},
-    "hystrix": {"ramp_ns": 0, "max_concurrent": 10},
-    "resilience4j": {"calls": 100, "minimum": 100, "slow_ns": 60 * S, "sleep_ns": 60 * S,
-                     "probes": 10, "ramp_ns": 0},
-}
+FEWER = settings.default.max_examples // 5  # of what takes longer
 FIELDS = {"failure_rate": "failure_percent", "slow_rate": "slow_percent"}
 
 
-class Permit(ctypes.Structure):
-    _fields_ = [(name, weir.U64) for name in ("id", "until_ns", "cost", "reserved")]
+def breaker_options(preset, retry_ns=S, **given):
+    health = weir.HealthOptions(preset=PRESETS.index(preset))
+    for name, value in given.items():
+        setattr(health, FIELDS.get(name, name), value or weir.ZERO)
+    return weir.options(weir.BREAKER, retry_ns=retry_ns, health=ctypes.pointer(health))
 
 
-lib = weir.lib
-lib.weir_limiter_acquire_permit.argtypes = [
-    ctypes.c_void_p, weir.U64, weir.U64, ctypes.POINTER(weir.RawDecision), ctypes.POINTER(Permit)]
-lib.weir_limiter_refund_permit.argtypes = [
-    ctypes.c_void_p, ctypes.POINTER(Permit), weir.U64, ctypes.POINTER(weir.RawDecision)]
-lib.weir_limiter_report.argtypes = [
-    ctypes.c_void_p, ctypes.POINTER(Permit), ctypes.c_int, weir.U64, weir.U64]
+def breaker_limit(preset, **given):
+    return weir.Limit(breaker_options(preset, **given))
 
 
 def breaker(preset="none", retry_ns=S, **given):
     """The limiter, and the model of the same parameters, defaults filled in."""
-    health = weir.HealthOptions(preset=PRESETS.index(preset))
-    for name, value in given.items():
-        setattr(health, FIELDS.get(name, name), value or weir.ZERO)
-    limiter = weir.Limiter(weir.options(weir.BREAKER, retry_ns=retry_ns,
-                                        health=ctypes.pointer(health)))
-    full = {**DEFAULTS["none"], **DEFAULTS[preset], **given}
-    if "window_ns" in given:
-        full.pop("calls", None)
-    elif "calls" not in full:
-        full["window_ns"] = 10 * S
-    full.setdefault("ramp_ns", full["sleep_ns"])
-    return limiter, models.Breaker({"preset": preset, "retry_ns": retry_ns, **full})
+    limiter = weir.Limiter(breaker_options(preset, retry_ns, **given))
+    return limiter, models.breaker(preset, retry_ns, **given)
 
 
 class Both:
@@ -157,6 +139,140 @@ def test_random_histories(data):
             both.peek()
         else:
             both.acquire()
+
+
+class Key:
+    """A key of a table and its model, asked the same and compared."""
+
+    def __init__(self, table, limit, name, model):
+        self.table, self.limit, self.name, self.model = table, limit, name, model
+        self.permits = []
+
+    def ask(self, function, *args):
+        return function(self.table.handle, self.limit.handle, self.name, len(self.name), *args)
+
+    def acquire(self, now):
+        raw, permit, known = weir.RawDecision(), Permit(), {"id": 1}
+        assert self.ask(lib.weir_acquire_permit, 1, now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        assert weir._plain(raw) == self.model.call("acquire", now, 1, known)
+        if raw.allowed:
+            self.permits.append((permit, known))
+
+    def end(self, now, which, function, *args, **told):
+        """A table forgets a permit a nanosecond before its time is over: then it times out."""
+        permit, known = self.permits.pop(which)
+        status = self.ask(function, ctypes.byref(permit), *args)
+        cost = 0 if permit.until_ns == now + 1 else 1
+        held = self.model.call("report", now, cost, known, **told)["allowed"]
+        assert status == (weir.OK if held else weir.ENOTFOUND)
+
+    def report(self, now, which, outcome, latency):
+        self.end(now, which, lib.weir_report, OUTCOMES.index(outcome), latency, now,
+                 outcome=outcome, latency_ns=latency)
+
+    def refund(self, now, which):
+        self.end(now, which, lib.weir_refund_permit, now, ctypes.byref(weir.RawDecision()))
+
+    def look(self, operation, now):
+        found = self.table.call(self.limit, self.name, operation, now)
+        assert found == self.model.call(operation, now)
+        if operation == "reset":
+            self.permits.clear()
+
+    def force(self, now, how, after):
+        until = now + after if after else 0
+        assert self.ask(lib.weir_force, HOW.index(how), until, now) == weir.OK
+        self.model.force(how, until, now)
+
+
+HOW = ("auto", "open", "closed")
+
+
+@settings(deadline=None, max_examples=FEWER)
+@given(st.data())
+def test_random_histories_of_the_keys_of_a_table_with_forced_phases(data):
+    """Three keys of one limit, and their draws in the order in which they come."""
+    preset, given_parameters = data.draw(parameters())
+    seed = data.draw(st.integers(0, 2**64 - 1))
+    weir.lib.weir_seed(seed)
+    draw, table, limit = models.splitmix64(seed), weir.Table(1000), breaker_limit(preset, **given_parameters)
+    keys = []
+    for name in (b"a", b"b", b"c"):
+        keys.append(Key(table, limit, name, models.breaker(preset, **given_parameters)))
+        keys[-1].model.draw = draw
+    p, now = keys[0].model.p, NOW
+    steps = st.sampled_from([0, 0, 0, 1, 10**6, S, p["sleep_ns"] - 1, p["sleep_ns"], p["ramp_ns"] // 2,
+                             p["permit_timeout_ns"], p.get("window_ns", S) // 10, 2 * models.DAY_NS])
+    bad = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
+    for _ in range(data.draw(st.integers(1, 80))):
+        now += data.draw(steps | st.integers(0, 9 * S))
+        key = data.draw(st.sampled_from(keys))
+        what = data.draw(st.sampled_from(["acquire"] * 6 + ["report"] * 4 + ["peek", "refund", "reset", "force"]))
+        if what in ("report", "refund") and not key.permits:
+            what = "acquire"
+        which = data.draw(st.integers(0, max(len(key.permits) - 1, 0)))
+        if what == "report":
+            failed = data.draw(st.floats(0, 1)) < bad
+            key.report(now, which, data.draw(st.sampled_from(OUTCOMES[1:] if failed else ["success"])),
+                       data.draw(st.sampled_from([0, 1, S, 2 * S])))
+        elif what == "refund":
+            key.refund(now, which)
+        elif what == "force":
+            key.force(now, data.draw(st.sampled_from(HOW)), data.draw(st.sampled_from([0, 1, S, 5 * S, 3 * models.DAY_NS])))
+        elif what == "acquire":
+            key.acquire(now)
+        else:
+            key.look(what, now)
+
+
+@settings(deadline=None, max_examples=FEWER, derandomize=True)
+@given(st.data())
+def test_no_steps_of_the_clock_keep_a_breaker_from_closing_again(data):
+    """
+    What must hold without a model: the clock goes back by seconds and hours, and forward, between
+    calls. Once it is past all that it has told, calls that succeed pass and close the breaker.
+    """
+    preset, given_parameters = data.draw(parameters())
+    weir.lib.weir_seed(1)
+    limiter, model = breaker(preset, **given_parameters)
+    p, now, permits = model.p, NOW, []
+    latest, window = now, p.get("window_ns", 0)
+
+    def acquire(at):
+        raw, permit = weir.RawDecision(), Permit()
+        assert lib.weir_limiter_acquire_permit(
+            limiter.handle, 1, at, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        return raw, permit
+
+    def report(permit, outcome, at):
+        return lib.weir_limiter_report(limiter.handle, ctypes.byref(permit), outcome, 1, at)
+
+    steps = st.sampled_from([0, 0, 1, S, p["sleep_ns"], p["permit_timeout_ns"], 3600 * S, 5 * 3600 * S,
+                             -S, -7 * S, -p["sleep_ns"], -3600 * S, -5 * 3600 * S, -2 * models.DAY_NS])
+    for _ in range(data.draw(st.integers(1, 40))):
+        now += data.draw(steps)
+        latest = max(latest, now)
+        if permits and data.draw(st.booleans()):
+            permit = permits.pop(data.draw(st.integers(0, len(permits) - 1)))
+            status = report(permit, data.draw(st.sampled_from([0, 1, 1, 1, 2, 3])), now)
+            assert status in ((weir.OK, weir.ENOTFOUND) if permit.until_ns > now else (weir.ENOTFOUND,))
+            continue
+        raw, permit = acquire(now)
+        if raw.allowed:
+            assert now < permit.until_ns <= latest + p["permit_timeout_ns"]
+            permits.append(permit)
+        else:
+            assert 0 < raw.retry_after_ns <= max(S, models.DAY_NS + p["sleep_ns"])
+    # Each call finds all over that an earlier one has begun. It is no day: nothing is forgotten.
+    step = p["permit_timeout_ns"] + p["sleep_ns"] + p["ramp_ns"] + window + 1
+    at = latest
+    for n in range(p.get("calls", 0) + p["probes"] + 5):
+        raw, permit = acquire(at)
+        assert raw.allowed or n <= 1  # the time of the last permits is over at the second one
+        assert not raw.allowed or report(permit, 0, at) == weir.OK
+        at += step
+    at_once = [acquire(at)[0].allowed for _ in range(min(p["probes"] + 1, model.most or 9999))]
+    assert all(at_once)  # as no half-open one would
 
 
 def test_presets_have_the_defaults_of_what_they_are_named_after():

@@ -70,7 +70,8 @@ class Rate(ctypes.Structure):
 
 class HealthOptions(ctypes.Structure):
     _fields_ = fields("weir_health_options", {
-        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "enum weir_preset": ctypes.c_int})
+        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "double": ctypes.c_double,
+        "enum weir_preset": ctypes.c_int, "enum weir_method": ctypes.c_int})
 
 
 class LimitOptions(ctypes.Structure):
@@ -153,6 +154,8 @@ def _load():
         "weir_acquire_batch": [handle, ctypes.POINTER(Request), ctypes.c_size_t, U64, decision],
         "weir_limit_shed": [handle, ctypes.c_double],
         "weir_limiter_shed": [handle, ctypes.c_double],
+        "weir_limiter_force": [handle, ctypes.c_int, U64, U64],
+        "weir_force": [handle, handle, *key, ctypes.c_int, U64, U64],
         "weir_seed": [U64],
         "weir_limit_close": [handle],
         "weir_limiter_close": [handle],
@@ -238,6 +241,9 @@ class Limiter(_Handle):
 
     def shed(self, deny):
         _check(lib.weir_limiter_shed(self.handle, deny))
+
+    def force(self, how, until, now):
+        _check(lib.weir_limiter_force(self.handle, how, until, now))
 
 
 class Table(_Handle):

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of the allocations to come the one that fails; 0: none. */
+/* The number of the next allocation that fails; 0: none does. */
 static _Atomic unsigned failing;
 
 static bool fails(void)

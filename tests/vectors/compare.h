@@ -5,7 +5,7 @@
 #include "state.h"
 #include "vector.h"
 
-/* What is compared, for messages. */
+/* The run that is compared, for messages. */
 struct run {
 	const char *path, *how;
 	unsigned line, differences;

@@ -89,6 +89,16 @@ def breaker(**others):
                     "retry_ns": zones.S, **others})
 
 
+def throttle(**others):
+    return limit(**{"preset": "none", "window_ns": 120 * zones.S, "k": 2,
+                    "permit_timeout_ns": 60 * zones.S, "retry_ns": zones.S, **others})
+
+
+def adaptive(method, least, most, **others):
+    return limit(**{"method": method, "initial": least, "min": least, "max": most,
+                    "permit_timeout_ns": 60 * zones.S, "retry_ns": zones.S, **others})
+
+
 # Name: (model of parameters, limits, and where limits follow the calendar: parameters to the
 # function from any time to the end of its window)
 ALGORITHMS = {
@@ -189,4 +199,17 @@ ALGORITHMS = {
                  permit_timeout_ns=3 * zones.S),
          breaker(window_ns=10**6 + 7, minimum=3, sleep_ns=10**6, permit_timeout_ns=10**6,
                  ramp_ns=366 * zones.DAY, probes=100, retry_ns=1)]),
+    "throttle": (
+        models.Throttle,
+        [throttle(),
+         throttle(preset="kratos", window_ns=3 * zones.S, k=1 / 0.6, minimum=5),
+         throttle(preset="go-zero", window_ns=10 * zones.S, k=1.5),
+         throttle(window_ns=10**6 + 7, k=1, permit_timeout_ns=10**6, retry_ns=1),
+         throttle(window_ns=366 * zones.DAY, k=1000, minimum=10**6,
+                  permit_timeout_ns=366 * zones.DAY)]),
+    "adaptive": (
+        models.Adaptive,
+        [adaptive("knee", 2, 30, initial=5), adaptive("gradient2", 1, 40, initial=8),
+         adaptive("vegas", 1, 10000, initial=3, permit_timeout_ns=10**6), adaptive("aimd", 2, 9, initial=4),
+         adaptive("bbr", 1, 12, initial=3, permit_timeout_ns=366 * zones.DAY, retry_ns=1)]),
 }

@@ -286,19 +286,78 @@ def lost(trace, draw):
     trace.acquire()
 
 
+def sheds(trace, draw):
+    """A thing that fails for a while: most requests are shed, one passes each second."""
+    trace.draw = models.splitmix64(SEED)
+    for number in range(ROUNDS):
+        permit = {"id": trace.permits + 1}
+        if trace.call("acquire", min(draw() % 8, 1), permit)["allowed"] and "until_ns" in permit:
+            trace.permits += 1
+            trace.after(draw() % 10**6)
+            trace.call("report", 1, permit, outcome="ignored" if draw() % 8 == 0 else
+                       "failure" if number < ROUNDS // 2 else "success",
+                       latency_ns=0)
+        trace.after([0, 1, 10**6, 10**7, 10**8, 3 * 10**8][draw() % 6])
+        if draw() % 16 == 0:
+            trace.after(-10**6)
+    trace.refund(3)
+    trace.after(trace.peek()["reset_after_ns"] - 1).peek()
+    trace.after(1).acquire()
+    trace.reset()
+
+
+def answers(trace, draw):
+    """As many as the limit lets through, and how long they took: more with more in flight."""
+    flying = []
+    for n in range(4 * ROUNDS):
+        permit = {"id": trace.permits + 1}
+        if trace.call("acquire", 1, permit)["allowed"]:
+            trace.permits += 1
+            flying.append(permit)
+        trace.after([0, 1, 10**6, 10**7][draw() % 4])
+        if flying and draw() % 3:
+            done = flying.pop(draw() % len(flying))
+            latency = [0, 10**6 * (1 + len(flying)), 10**6 + draw() % 10**7][draw() % 3]
+            outcome = ["failure", "timeout", "ignored", *5 * ["success"]][draw() % 8]
+            trace.call("report", 1, done, outcome=outcome, latency_ns=latency)
+        if n == ROUNDS:
+            trace.refund(2)
+            trace.peek()
+            trace.after(trace.model.timeout // 2).peek()
+        if n == 3 * ROUNDS:
+            trace.after(trace.model.timeout + draw() % trace.model.timeout).peek()
+            flying = []
+    trace.reset()
+    trace.acquire()
+    trace.after(trace.peek()["reset_after_ns"] - 1).peek()
+    trace.after(1).peek()
+
+
+def set_back_in_flight(trace, _):
+    """A clock that lags counts with the newest; one that is set back by far begins anew."""
+    trace.acquire()
+    late = trace.after(-trace.model.part_ns).permit()
+    trace.after(trace.model.timeout).call("report", 1, late, outcome="success", latency_ns=1)
+    trace.acquire()
+    trace.after(-2 * models.DAY_NS - 8 * trace.model.timeout - 8 * 3600 * 10**9).acquire()
+    trace.peek()
+
+
 def traces(make_model, limits, window_end=lambda parameters: None):
     for number, (start, parameters) in enumerate(limits):
         model = make_model(parameters)
         scenarios = SCENARIOS if number < THOROUGH else SCENARIOS[:FOR_EACH]
         scenarios = {models.Random: [chance, thresholds],
-                     models.Breaker: [reports, lost]}.get(type(model), scenarios)
+                     models.Breaker: [reports, lost],
+                     models.Throttle: [sheds],
+                     models.Adaptive: [answers, set_back_in_flight]}.get(type(model), scenarios)
         for scenario in scenarios:
             trace = Trace(make_model(parameters), start, window_end(parameters))
             scenario(trace, models.splitmix64(number))
             if not trace.lines:  # nothing of that kind in this algorithm
                 continue
             yield {"trace": f"{scenario.__name__} {number + 1}", "parameters": parameters,
-                   **({"seed": SEED} if scenario in (chance, reports, lost) else {})}
+                   **({"seed": SEED} if scenario in (chance, reports, lost, sheds) else {})}
             yield from trace.lines
 
 

@@ -32,7 +32,7 @@ static uint64_t end_of(const struct state *state)
 	return end_ns;
 }
 
-/* What is there; names of a log's uses stay as they are. */
+/* Reads the value at Redis; names of a log's uses stay as they are. */
 static void get_value(struct run *run, const struct algo_limit *limit, struct state *state)
 {
 	uint64_t life_ms = values_life_ms(&real, KEY);

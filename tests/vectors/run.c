@@ -15,6 +15,8 @@
 #include "algo/algorithm.h"
 #include "compare.h"
 #include "state.h"
+#include "rows/accepts.h"
+#include "rows/flying.h"
 #include "rows/health.h"
 #include "store/step.h"
 #include "vector.h"
@@ -60,7 +62,21 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 	struct row row = {kept->row, limit->width, MEMORY_TAG, true};
 
 	kept->state.uses = (struct uses){.uses = kept->state.list};
-	if (limit->algorithm->judges) {
+	if (limit->rows == ALGO_ROWS_ACCEPTS) {
+		kept->state.accepts = (struct accepts_state){.now_ns = time->now_ns};
+		accepts_row_time(limit, &row, &kept->state.accepts);
+		accepts_row_look(limit, &row, &kept->state.accepts);
+	} else if (limit->rows == ALGO_ROWS_FLYING) {
+		struct row_state at = {&kept->head, kept->head, row};
+		struct flying_look look;
+
+		kept->state.quota = 0;
+		if (flying_head_of(limit, &at, time->now_ns) != FLYING_OPEN)
+			return;
+		flying_look(limit, time->now_ns, kept->head, &row, &look);
+		kept->state.quota = estimate_quota(&limit->flying, look.estimate, 0, time->now_ns);
+		kept->state.in_flight = look.in_flight;
+	} else if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct health_look look;
 
 		health_row_look(limit, time->now_ns, &row, &look);
@@ -104,7 +120,7 @@ static void run_steps(struct run *run, const struct algo_limit *limit,
 	}
 }
 
-/* What a trace is replayed on: a limiter, or a key of a table. */
+/* A trace is replayed on a limiter, or on a key of a table. */
 struct replay {
 	weir_limiter *limiter; /* or NULL: */
 	weir_table *table;

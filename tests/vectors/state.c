@@ -18,7 +18,7 @@ static json_t *time_text(uint64_t ns)
 	return json_string(text);
 }
 
-/* Of two fields, the first a time. */
+/* A pair of two fields, the first a time. */
 static json_t *pair(uint64_t until_ns, const char *name, uint64_t number)
 {
 	return json_pack("{s:o, s:I}", "until_ns", time_text(until_ns), name, (json_int_t)number);
@@ -167,7 +167,7 @@ static json_t *write_day(const struct algo_limit *limit, const struct state *sta
 	                 units > free ? pair(window_ns, "count", units - free) : json_null());
 }
 
-/* What is written tells of a state, but is not all of it. */
+/* Writes a part of a state, not all of it. */
 static json_t *write_health(const struct algo_limit *limit, const struct state *state,
                             uint64_t now_ns)
 {
@@ -192,6 +192,44 @@ static json_t *write_health(const struct algo_limit *limit, const struct state *
 	return written;
 }
 
+static json_t *write_accepts(const struct algo_limit *limit, const struct state *state,
+                             uint64_t now_ns)
+{
+	const struct accepts_params *params = &limit->accepts;
+	const struct accepts_state *accepts = &state->accepts;
+	json_t *parts, *written;
+
+	if (accepts_ahead_ns(params, accepts, now_ns) == 0)
+		return json_null();
+	parts = json_array();
+	for (unsigned i = 0; i < params->parts; i++) {
+		const struct accepts_part *part = &accepts->parts[i];
+
+		if (part->requests == 0 && part->accepts == 0 && !part->failed)
+			continue;
+		json_array_append_new(
+		    parts, json_pack("{s:o, s:I, s:I, s:b}", "until_ns",
+		                     time_text(accepts_end_ns(params, accepts->newest + 1 + i - params->parts)),
+		                     "requests", (json_int_t)part->requests, "accepts",
+		                     (json_int_t)part->accepts, "failed", part->failed));
+	}
+	written = json_pack("{s:o}", "parts", parts);
+	if (accepts->passed_ns + ACCEPTS_PASS_NS > accepts->now_ns)
+		json_object_set_new(written, "passed_ns", time_text(accepts->passed_ns));
+	return written;
+}
+
+static json_t *write_flying(const struct algo_limit *limit, const struct state *state,
+                            uint64_t now_ns)
+{
+	(void)limit;
+	(void)now_ns;
+	if (state->quota == 0)
+		return json_null();
+	return json_pack("{s:I, s:I}", "limit", (json_int_t)state->quota, "in_flight",
+	                 (json_int_t)state->in_flight);
+}
+
 static const struct form {
 	void (*read)(const struct algo_limit *limit, const json_t *written, struct state *state);
 	json_t *(*write)(const struct algo_limit *limit, const struct state *state, uint64_t now_ns);
@@ -199,6 +237,8 @@ static const struct form {
     [ALGO_ROWS_NONE] = {read_word, write_word},   [ALGO_ROWS_SLOTS] = {read_uses, write_uses},
     [ALGO_ROWS_LOG] = {read_uses, write_uses},    [ALGO_ROWS_DAY] = {read_day, write_day},
     [ALGO_ROWS_PLACES] = {read_uses, write_uses}, [ALGO_ROWS_HEALTH] = {NULL, write_health},
+    [ALGO_ROWS_ACCEPTS] = {NULL, write_accepts},
+    [ALGO_ROWS_FLYING] = {NULL, write_flying},
 };
 
 void state_read(const struct algo_limit *limit, const json_t *written, struct state *state)

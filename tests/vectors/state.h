@@ -4,17 +4,20 @@
 
 #include <jansson.h>
 
+#include "algo/accepts.h"
 #include "algo/health.h"
 #include "algo/uses.h"
 
-#define STATE_PERMITS_MAX 64 /* of a trace: ids are less */
+#define STATE_PERMITS_MAX 256 /* of a trace: ids are less */
 
 struct state {
 	struct algo_state word; /* of limits without rows, ... */
 	struct uses uses;       /* ... and of all others */
 	struct health_state health; /* but of those that judge by outcomes this, ... */
 	struct health_tally tally;  /* its window, ... */
-	uint64_t in_flight;         /* and its permits */
+	uint64_t in_flight;         /* and its permits; or */
+	struct accepts_state accepts;
+	uint64_t quota;             /* of those that are measured the limit; 0: there is no state */
 	struct uses_entry list[ALGO_WIDTH_MOST + 1];
 	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0: none */
 };
@@ -25,7 +28,7 @@ void state_read(const struct algo_limit *limit, const json_t *written, struct st
 /** As it is written, apart from what says nothing at `now_ns`. The caller's. */
 json_t *state_write(const struct algo_limit *limit, const struct state *state, uint64_t now_ns);
 
-/** What a refund of `permit`, which is good until then, asks for. */
+/** The name that a refund of `permit` asks for; the permit is good until `until_ns`. */
 uint64_t state_name(const struct algo_limit *limit, const struct state *state, uint64_t permit,
                     uint64_t until_ns);
 

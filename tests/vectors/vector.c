@@ -10,7 +10,7 @@
 
 #define FORMAT 1
 
-/* Where reading is, for messages. */
+/* The place of the reader, for messages. */
 struct reader {
 	const char *path;
 	unsigned line;

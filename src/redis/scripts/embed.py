@@ -75,7 +75,8 @@ def main(directory, out):
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
         + array("scripts_of_runs", runs | {"any": of_runs(directory, ["note", *COMMON, *every])})
-        + f"static const struct step_call script_probe = {call(text(directory, 'probe'))};\n")
+        + "".join(f"static const struct step_call script_{name} = {call(text(directory, name))};\n"
+                  for name in ["fleet", "probe"]))
 
 
 main(*sys.argv[1:])

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"os"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,8 +18,16 @@ func words(command []string) []any {
 	return all
 }
 
+func secure() *tls.Config {
+	if os.Getenv("WEIR_TLS") == "" {
+		return nil
+	}
+	return &tls.Config{}
+}
+
 func goRedis(address string) library {
-	client := redis.NewClient(&redis.Options{Addr: address})
+	client := redis.NewClient(&redis.Options{Addr: address, TLSConfig: secure(),
+		Username: os.Getenv("WEIR_USER"), Password: os.Getenv("WEIR_SECRET")})
 	batch := func(run func(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error)) func([][]string) []any {
 		return func(commands [][]string) []any {
 			var replies []any

@@ -1,7 +1,9 @@
 // ioredis, and iovalkey, which is made of it.
 export function connectWith(Library) {
   return () => {
-    const redis = new Library(Number(process.argv[2]));
+    const { WEIR_TLS, WEIR_USER: username, WEIR_SECRET: password } = process.env;
+    const options = { ...(WEIR_TLS && { tls: {} }), ...(password && { username, password }) };
+    const redis = new Library(Number(process.argv[2]), options);
     redis.on("error", () => {}); // it connects again by itself
     redis.addBuiltinCommand("weir.acquire");
     const replies = async (queue) => (await queue.exec()).map(([error, reply]) => error ?? reply);

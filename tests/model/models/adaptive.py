@@ -1,4 +1,4 @@
-"""Limits on what may be in flight that are measured, as src/algo/adaptive.h has them.
+"""Limits on what may be in flight that are measured, as src/algo/estimators.h has them.
 
 Whole numbers only and the same operations, so that C and the model agree in every bit.
 docs/design/adaptive.md says where the formula of `Knee` comes from; the others are published.
@@ -38,7 +38,7 @@ class Knee:
         # What it came to: another.
         self.phase, self.streak, self.since, self.wait, self.window = START, 0, 0, 1, 0
         self.knee, self.base_ns = initial * ONE, 0
-        self.limit = self.at_rest()
+        self.limit = initial
 
     def root(self):
         return math.isqrt(self.knee * ONE)

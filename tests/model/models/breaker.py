@@ -2,10 +2,32 @@
 
 from models.model import DAY_NS, Model
 
+SECOND_NS = 10**9
+FOR_EVER = 2**64 - 1  # as the end of a forced phase
+FARTHEST_NS = 16 * 365 * DAY_NS
+FORCED = ("forced_open", "forced_closed")
 NONE = 2**32  # in flight, where nothing bounds it
 FLIGHT_PARTS = 8  # of a permit's time
 PRESETS = {"none": {"parts": 10}, "hystrix": {"parts": 20, "finished": True, "refusals": True},
            "resilience4j": {"parts": 10, "together": True}}
+DEFAULTS = {
+    "none": {"minimum": 20, "failure_rate": 50, "slow_rate": 100, "sleep_ns": 5 * SECOND_NS,
+             "probes": 1, "permit_timeout_ns": 60 * SECOND_NS},
+    "hystrix": {"ramp_ns": 0, "max_concurrent": 10},
+    "resilience4j": {"calls": 100, "minimum": 100, "slow_ns": 60 * SECOND_NS,
+                     "sleep_ns": 60 * SECOND_NS, "probes": 10, "ramp_ns": 0},
+}
+
+
+def breaker(preset="none", retry_ns=SECOND_NS, **given):
+    """The model of these parameters, defaults filled in."""
+    full = {**DEFAULTS["none"], **DEFAULTS[preset], **given}
+    if "window_ns" in given:
+        full.pop("calls", None)
+    elif "calls" not in full:
+        full["window_ns"] = 10 * SECOND_NS
+    full.setdefault("ramp_ns", full["sleep_ns"])
+    return Breaker({"preset": preset, "retry_ns": retry_ns, **full})
 
 
 class Breaker(Model):
@@ -18,6 +40,8 @@ class Breaker(Model):
     part are over with the last of them, and their results count if its would.
 
     A result counts if its permit was given since the phase began. So a window is of one phase.
+
+    Forced phases have their end where others have their beginning, and count nothing.
 
     What the model saves tells the state, but is not all of it: load takes nothing.
     """
@@ -49,7 +73,7 @@ class Breaker(Model):
         return start if self.most else start // (self.timeout // FLIGHT_PARTS + 1)
 
     def give_permit(self, now):
-        start = max(now, self.since)
+        start = now if self.phase in FORCED else max(now, self.since)
         until, flight = start + self.timeout, self.flights.setdefault(self.key(start), [0, 0])
         flight[0], flight[1] = flight[0] + 1, max(flight[1], until)
         return until
@@ -68,6 +92,8 @@ class Breaker(Model):
 
     def settle(self, now):
         p = self.p
+        if self.phase in FORCED and self.since <= now:
+            self.phase = "closed"
         if self.phase == "open" and self.since + p["sleep_ns"] + DAY_NS <= now:
             self.begin("closed", self.since + p["sleep_ns"] + DAY_NS)
         if self.phase == "half_open" and self.since + self.timeout + DAY_NS <= now:
@@ -156,6 +182,8 @@ class Breaker(Model):
             ramp = self.p["ramp_ns"]
             if self.draw() >= 2**64 * (ramp + 9 * past) // (10 * ramp):
                 return "breaker_open", self.retry
+        if self.phase == "forced_open":
+            return "breaker_open", self.retry if self.since == FOR_EVER else self.since - now
         if self.phase == "open" and now < self.since + self.p["sleep_ns"]:
             return "breaker_open", self.since + self.p["sleep_ns"] - now
         if self.phase == "half_open" and self.used() >= self.p["probes"]:
@@ -166,7 +194,7 @@ class Breaker(Model):
 
     def room(self, phase, used):
         most = self.most - self.in_flight() if self.most else NONE
-        if phase == "open":
+        if phase in ("open", "forced_open"):
             return 0
         return min(most, self.p["probes"] - used) if phase == "half_open" else most
 
@@ -196,7 +224,7 @@ class Breaker(Model):
         elif operation == "reset":
             if self.ahead(now):
                 self.flights = {}
-                if self.phase != "closed" or self.kept(now):
+                if self.phase not in FORCED and (self.phase != "closed" or self.kept(now)):
                     self.begin("closed", max(now, self.since + 1))
         else:
             answer["allowed"] = self.report(now, cost, permit, outcome or "ignored", latency_ns)
@@ -235,6 +263,15 @@ class Breaker(Model):
                 self.count(now, now, outcome, latency)
         return True
 
+    def force(self, how, until, now):
+        """`how`: open, closed, or auto, which ends it; `until` 0: for ever."""
+        self.settle(now)
+        if how != "auto":
+            self.begin(f"forced_{how}", until or FOR_EVER)
+        elif self.phase in FORCED:
+            self.begin("closed", now)
+        self.settle(now)
+
     def ahead(self, now):
         ends = [until - now for _, until in self.flights.values()]
         kept = self.kept(now)
@@ -242,7 +279,8 @@ class Breaker(Model):
             parts = self.p["parts"] + bool(self.p.get("finished"))
             ends.append(DAY_NS if self.part is None else
                         (max(r[0] for r in kept) // self.part + parts) * self.part - now)
-        phase_end = {"closed": now, "ramp": self.since + self.p["ramp_ns"],
+        phase_end = {"closed": now, **dict.fromkeys(FORCED, min(self.since, now + FARTHEST_NS)),
+                     "ramp": self.since + self.p["ramp_ns"],
                      "open": self.since + self.p["sleep_ns"] + DAY_NS,
                      "half_open": self.since + self.timeout + DAY_NS}[self.phase]
         return max(0, phase_end - now, *ends)

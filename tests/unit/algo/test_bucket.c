@@ -1,4 +1,4 @@
-/* What a refund by name gives back of buckets, and of those that lend: of turns. */
+/* Refunds by name, of buckets and of turns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,10 @@ static uint64_t passes_by(struct history *h, const uint64_t times[3], uint64_t n
 	return h->passed + step(&h->state, NOW + now, ALGO_PEEK, 1, 0).remaining;
 }
 
-/* Of a request at `x` of cost 2, refunded at `r`, in a history with it and one without. */
+/*
+ * Compares a history without a request of cost 2 with one where it comes at `x` and is refunded at
+ * `r`.
+ */
 static void compare_with_and_without(const uint64_t times[3], uint64_t x, uint64_t r)
 {
 	struct history with = {.passed = 0}, without = {.passed = 0};

@@ -1,4 +1,4 @@
-/* What becomes of a breaker's phase, one step after the other. */
+/* The phases of a breaker, one step after the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,8 @@ static struct algo_outcome ask_drawing(uint64_t now_ns, uint64_t draw, uint64_t 
 	struct algo_outcome out;
 
 	health = health_at(&limit.health, &health, now_ns);
-	health_ask(&limit, &health, now_ns, &draw, in_flight, &out);
+	health_ask(&limit, &health, now_ns,
+	           &(struct health_request){.draw = &draw, .in_flight = in_flight}, &out);
 	return out;
 }
 
@@ -45,7 +46,7 @@ static struct algo_outcome ask(uint64_t now_ns)
 
 static void tell(struct health_result result, uint64_t now_ns)
 {
-	health_tell(&limit.health, &health, result, 1, now_ns);
+	health_tell(&limit.health, &health, result, 1, now_ns, NULL);
 }
 
 static void it_opens_at_the_rate_and_not_below_the_minimum(void **unused)

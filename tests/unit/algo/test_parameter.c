@@ -10,7 +10,7 @@
 
 #include "algo/algo.h"
 
-/* Of the options that `least` has made last. */
+/* Belongs to the options that `least` made last. */
 static struct weir_health_options health;
 
 /* The least that the algorithm takes: one of each required parameter. */

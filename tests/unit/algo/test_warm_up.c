@@ -1,4 +1,4 @@
-/* What becomes of turns that are given back, of states that others wrote, and of clocks. */
+/* Turns that are given back, states that others wrote, and clocks that jump. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What rules took, given back together; and threads that wait by rules. */
+/* Refunds of all that rules took, and threads that wait by rules. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -252,7 +252,7 @@ static void a_report_frees_places_once_and_all_else_stays_taken(void **state)
 	close_scene(&s);
 }
 
-/* Of a limit that is no more nothing comes back, and of the others all does. */
+/* A limit that is gone gets nothing back; the others get all. */
 static void permits_outlive_the_engine(void **state)
 {
 	const struct rules_limit fewer[] = {limits[PLACES]};

@@ -416,7 +416,7 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 	close_scene(&scene);
 }
 
-/* What no time is known for: the deadline is waited for, and the next is first then. */
+/* If no time is known, a request waits until its deadline, and then the next one is first. */
 static void test_a_deadline_is_kept(void **state)
 {
 	struct scene scene = open_scene(&(struct weir_limit_options){
@@ -463,7 +463,7 @@ static void test_turns_are_slept_for(void **state)
 	struct caller caller, late;
 
 	(void)state;
-	/* Who comes later than a turn after the last is not held. */
+	/* A request that comes later than a turn after the last is not held. */
 	for (size_t i = 0, held = 0; held < 2; i++, held += caller.d.wait_ns > 0) {
 		caller = (struct caller){&scene, "key", 1, WEIR_FOREVER};
 		call(&caller);

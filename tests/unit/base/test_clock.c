@@ -128,7 +128,7 @@ static void slewed_by_500_ppm_for_a_day_it_stays_within_a_microsecond(void **sta
 				ask_for(&machine, &clock, 4 * NS_PER_MS, CLOCK_BOUND_NS);
 				pass_ns(&machine, draw(&machine, 2 * MINUTE_NS));
 			}
-			/* Of the four, one goes by until there is a line. */
+			/* One of the four goes by before there is a line. */
 			assert_true(machine.followed > machine.asked * 2 / 3);
 		}
 }

@@ -87,11 +87,27 @@ static void decimals_are_written_as_short_as_they_can_be_too(void **state)
 	assert_false(parse_decimal(slice_of("1000000000000000000000"), &value));
 }
 
+static void a_text_without_bytes_is_no_number(void **state)
+{
+	uint64_t natural;
+	int64_t integer;
+	double decimal;
+
+	(void)state;
+	assert_false(parse_u64((struct slice){NULL, 0}, &natural));
+	assert_false(parse_i64((struct slice){NULL, 0}, &integer));
+	assert_false(parse_decimal((struct slice){NULL, 0}, &decimal));
+	assert_false(parse_i64(SLICE("-"), &integer));
+	assert_true(parse_i64(SLICE("-7"), &integer));
+	assert_int_equal(integer, -7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shares_are_read_exactly_and_written_back_as_short_as_they_can_be),
 	    cmocka_unit_test(decimals_are_written_as_short_as_they_can_be_too),
+	    cmocka_unit_test(a_text_without_bytes_is_no_number),
 	    cmocka_unit_test(numbers_of_every_length_have_their_digits),
 	};
 

@@ -80,7 +80,7 @@ static const struct rules_rule rules[] = {
      .limit_count = 2},
 };
 
-/* What is shared: it does a chain when it is told to, or at once. */
+/* The shared store. It does a chain when a test says so, or at once. */
 struct shared {
 	struct store store; /* first */
 	struct store_lane lane;
@@ -118,7 +118,7 @@ static inline void carry_out(struct store_job *job)
 	job->until_ns = store_run(&step, &by, &job->outcome);
 }
 
-/* What else it says counts for nothing. */
+/* The rest of its answer counts for nothing. */
 static inline void withhold(struct store_job *job)
 {
 	job->withheld = true;
@@ -252,7 +252,7 @@ static inline const struct weir_limit *limit_at(const struct server *s, size_t i
 	return engine_limit_at(s->engine, i);
 }
 
-/* What "u" has of a limit that is left, at the store or (of a local one, or HERE) in memory. */
+/* The units that "u" has left, at the store, or in memory (of a local limit, or HERE). */
 static inline uint64_t left(const struct server *s, const struct weir_limit *limit)
 {
 	struct store_job job = {

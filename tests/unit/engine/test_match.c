@@ -121,7 +121,7 @@ static bool variant_holds(const struct rules_value *value, struct slice text, st
 	return strncmp(path, start, strlen(start)) == 0;
 }
 
-/* What the rule file means, said the long way. */
+/* The meaning of a rule, computed the long way. */
 static bool applies(const struct rules_rule *rule, bool variants, struct arena *arena,
                     const struct weir_attribute *attributes, size_t n)
 {

@@ -1,6 +1,6 @@
 /*
- * Where the order of rules decides: random rules whose limits are here and at a store that
- * completes steps at once or later, beside a plain count of what each limit has left.
+ * Rules whose order decides: random ones, with limits here and at a store that completes steps at
+ * once or later, beside a plain count of the units that each limit has left.
  */
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ struct scene {
 
 static const char *const names[RULE_MAX] = {"0", "1", "2", "3", "4", "5"};
 
-/* What is decided, of these rules alone. */
+/* Opens a scene of these rules alone. */
 static void open_scene(struct scene *scene, size_t rule_count)
 {
 	struct store *stores[LIMITS] = {0};

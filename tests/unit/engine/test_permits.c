@@ -391,7 +391,7 @@ static void permit_across_a_restart(void **state)
 	unlink(path);
 }
 
-/* What is left of an entry behind others is not told apart: it is given back whole or not. */
+/* An entry behind others is given back whole or not at all: no part of it is told apart. */
 static void part_of_an_older_entry_of_a_log_is_not_given_back(void **state)
 {
 	struct weir_permit older, newer;
@@ -539,7 +539,7 @@ static void *use_and_give_back(void *argument)
 	return NULL;
 }
 
-/* What they do to each other is seldom: once in twenty times, of those that a fault let pass. */
+/* The threads meet seldom: a fault that lets them pass shows once in twenty times. */
 #define REPEATS 40
 
 static void use_log(unsigned count)

@@ -71,7 +71,7 @@ static struct rules_limit limits[] = {
 /* At which of the stores each limit is; -1: in the table. */
 static const int at_store[LIMITS] = {-1, 0, 1, 1, -1, 0, 1, 0, 1};
 
-/* Where a step took something. */
+/* The place where a step took something. */
 enum place { AT_STORE, IN_MEMORY, PLACE_COUNT };
 
 struct request {
@@ -133,7 +133,7 @@ static uint64_t carry_out(struct store *states, const struct store_job *job, enu
 	return store_run(&step, &by, outcome);
 }
 
-/* Of a step that failed, but was done, or of a refund that was not done. */
+/* Notes a step that failed but was done, or a refund that was not done. */
 static void lose(struct scene *s, const struct store_job *job)
 {
 	const struct weir_limit *limit = (const struct weir_limit *)job->step.limit;
@@ -429,7 +429,7 @@ static void close_scene(struct scene *s)
 	weir_table_close(s->table);
 }
 
-/* What many plans come to by chance. */
+/* Many random plans meet all of these. */
 static void assert_all_happened(const struct scene *s)
 {
 	assert_true(s->allowed > 0 && s->denied > 0 && s->cancelled > 0 && s->waited > 0);

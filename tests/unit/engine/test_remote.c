@@ -236,7 +236,7 @@ static void local_grants_a_share_by_counts_of_its_own(void **state)
 	}
 }
 
-/* Which is seldom: this one would take 30 years to be full again. */
+/* This is rare: the limit's share would take 30 years to be full again. */
 static void a_share_that_can_not_be_is_an_error(void **state)
 {
 	const struct rules_limit limit = {.options = {.name = "long",
@@ -255,7 +255,7 @@ static void a_share_that_can_not_be_is_an_error(void **state)
 	assert_int_equal(engine_open(&config, s.table, &s.table->store, &engine, NULL), WEIR_OK);
 	weir_engine_close(engine);
 	assert_int_equal(engine_open(&config, s.table, NULL, &engine, &error), WEIR_ERANGE);
-	assert_non_null(strstr(error.message, "the part of one of 10 nodes: "));
+	assert_non_null(strstr(error.message, "limit for one of 10 nodes: "));
 	assert_int_equal(error.line, 7);
 	close_server(&s);
 	close_redis();

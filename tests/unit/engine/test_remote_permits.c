@@ -155,7 +155,7 @@ static void a_place_is_given_back_at_whichever_server(void **state)
 	assert_int_equal(left(b, limit_at(b, WINDOW)), 4);
 }
 
-/* What is spent of a permit does not keep the rest of it. */
+/* A spent part of a permit does not keep the rest from being given back. */
 static void each_charge_is_given_back_for_itself(void **state)
 {
 	struct pair *p = *state;

@@ -1,4 +1,4 @@
-/* Which limits a request is charged to, and that several are all or nothing. */
+/* The limits that charge a request, all or nothing. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -344,7 +344,7 @@ static void test_an_absent_key_attribute_is_an_empty_value(void **context)
 	teardown(&f);
 }
 
-/* What one customer can rotate through meets one limit, and touches nobody else's. */
+/* All addresses that one customer can rotate through meet one count, and touch nobody else's. */
 static void test_an_ipv6_address_counts_by_its_network(void **context)
 {
 	static const char wide[] = "2001:db8:1:2::/64";

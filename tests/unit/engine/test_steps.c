@@ -179,7 +179,7 @@ static unsigned granted(weir_table *table, size_t kind, struct weir_decision *d)
 	return n;
 }
 
-/* What the time that a step passes over refills. */
+/* The units that the time of a step of the clock refills. */
 static unsigned refilled(size_t kind, uint64_t step_ns, uint64_t reset_after_ns)
 {
 	if (is_bucket(kind))
@@ -246,7 +246,7 @@ static void a_state_of_a_clock_that_was_lost_is_cut_back_once(void **state)
 	}
 }
 
-/* Who crashes closes nothing. */
+/* A process that crashes closes nothing. */
 static void the_time_is_kept_in_the_file_while_it_is_read(void **state)
 {
 	weir_table *table = open_file();

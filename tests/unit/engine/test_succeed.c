@@ -202,7 +202,7 @@ static void test_a_sliding_limit_keeps_what_is_used(void **context)
 	assert_int_equal(reloaded(sliding(10, 10), sliding(10, 0), 7).remaining, 10);
 }
 
-/* What was carried over is used up, given back and forgotten as if it had always been there. */
+/* A request takes, refunds and resets carried-over uses as if they had always been there. */
 static void test_a_wider_row_goes_on_where_the_narrower_one_was(void **context)
 {
 	static const uint64_t limits[][3] = {{10, 10, 100}, {10, 0, 0}};
@@ -403,6 +403,59 @@ static void test_reloads_under_load_grant_no_more_and_no_less(void **context)
 	free(settings);
 }
 
+static struct weir_decision acquire(struct setting *s, const char *key, uint64_t now,
+                                    struct weir_permits *permits)
+{
+	struct weir_attribute attribute = {"key", key, strlen(key)};
+	struct weir_decision d;
+
+	assert_int_equal(weir_engine_acquire(s->engine, &attribute, 1, 1, now, &d, permits), 0);
+	return d;
+}
+
+/* Its flights and its window begin anew there. */
+static void test_a_larger_table_takes_the_phase_of_a_breaker_along(void **state)
+{
+	const struct weir_health_options health = {.minimum = 1, .sleep_ns = HOUR, .ramp_ns = WEIR_ZERO};
+	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 50, .health = &health};
+	struct weir_permits before, permits;
+	struct setting small, large;
+	struct weir_decision d;
+	weir_table *table;
+
+	(void)state;
+	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 10000}, &table, NULL), 0);
+	open_engine(&small, table, options);
+	assert_true(acquire(&small, "open", NOW, &permits).allowed);
+	assert_true(acquire(&small, "open", NOW, &before).allowed);
+	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW), 0);
+	assert_true(acquire(&small, "half", NOW - HOUR, &permits).allowed);
+	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW - HOUR), 0);
+	assert_true(acquire(&small, "half", NOW, &permits).allowed);
+
+	options.keys = 5000;
+	open_engine(&large, table, options);
+	engine_succeed(small.engine, large.engine);
+	weir_engine_close(small.engine);
+	d = acquire(&large, "open", NOW + 60, &permits);
+	assert_false(d.allowed);
+	assert_int_equal(d.reason, WEIR_REASON_BREAKER_OPEN);
+	assert_int_equal(d.retry_after_ns, HOUR - 60);
+	/* A permit from before says nothing, not even that the backend is well. */
+	weir_engine_report(large.engine, &before, WEIR_OUTCOME_SUCCESS, 1, NOW + 60);
+	assert_false(acquire(&large, "open", NOW + HOUR - 1, &permits).allowed);
+	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
+	assert_int_equal(weir_engine_report(large.engine, &permits, WEIR_OUTCOME_SUCCESS, 1, NOW + HOUR), 0);
+	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
+	/* The probe that flew is lost with its table: it has failed, and another one comes after the sleep. */
+	assert_false(acquire(&large, "half", NOW + 60, &permits).allowed);
+	assert_true(acquire(&large, "half", NOW + HOUR + 60, &permits).allowed);
+	assert_int_equal(weir_engine_report(large.engine, &permits, WEIR_OUTCOME_SUCCESS, 1, NOW + HOUR + 60), 0);
+	assert_true(acquire(&large, "half", NOW + HOUR + 60, &permits).allowed);
+	weir_engine_close(large.engine);
+	weir_table_close(table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +471,7 @@ int main(void)
 	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
 	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
 	    cmocka_unit_test(test_two_versions_at_once_agree_on_what_is_used),
+	    cmocka_unit_test(test_a_larger_table_takes_the_phase_of_a_breaker_along),
 	    cmocka_unit_test(test_what_nobody_knows_any_more_counts_as_all_in_use),
 	    cmocka_unit_test(test_the_oldest_generation_gives_way),
 	    cmocka_unit_test(test_reloads_under_load_grant_no_more_and_no_less),

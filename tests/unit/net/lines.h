@@ -11,6 +11,7 @@
 #define TEST_NET_LINES_H
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -228,8 +229,8 @@ static void *run(void *argument)
 }
 
 /* Listens, but does not run yet. */
-static struct fixture *prepare(const struct net_options *options, size_t max_connections,
-                               uint64_t idle_ms)
+static struct fixture *prepare_at(const char *where, const struct net_options *options,
+                                  size_t max_connections, uint64_t idle_ms)
 {
 	struct fixture *f = calloc(1, sizeof *f);
 	struct net_listener listener = {
@@ -239,24 +240,47 @@ static struct fixture *prepare(const struct net_options *options, size_t max_con
 	f->idle_ms = idle_ms;
 	f->gate.max = max_connections;
 	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->gate), WEIR_OK);
-	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &f->address, NULL), WEIR_OK);
+	signal(SIGPIPE, SIG_IGN);
+	assert_int_equal(net_address_parse(slice_of(where), &f->address, NULL), WEIR_OK);
 	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
 	f->listener = listener.socket;
 	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
 	return f;
 }
 
-static inline struct fixture *start(const struct net_options *options, size_t max_connections,
-                                    uint64_t idle_ms)
+/* At a free port, or with WEIR_TEST_UNIX in the environment at a Unix socket. */
+static inline struct fixture *prepare(const struct net_options *options, size_t max_connections,
+                                      uint64_t idle_ms)
 {
-	struct fixture *f = prepare(options, max_connections, idle_ms);
+	static unsigned count;
+	char where[64] = "127.0.0.1:0";
 
+	if (getenv("WEIR_TEST_UNIX"))
+		snprintf(where, sizeof where, "unix:/tmp/weir-lines-%d-%u", (int)getpid(), count++);
+	return prepare_at(where, options, max_connections, idle_ms);
+}
+
+static inline struct fixture *run_apart(struct fixture *f)
+{
 	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
 	return f;
 }
 
+static inline struct fixture *start(const struct net_options *options, size_t max_connections,
+                                    uint64_t idle_ms)
+{
+	return run_apart(prepare(options, max_connections, idle_ms));
+}
+
+static inline struct fixture *start_at(const char *where, const struct net_options *options,
+                                       size_t max_connections, uint64_t idle_ms)
+{
+	return run_apart(prepare_at(where, options, max_connections, idle_ms));
+}
+
 static void close_fixture(struct fixture *f)
 {
+	net_address_remove(&f->address);
 	net_loop_close(f->loop);
 	assert_int_equal(f->opened, f->closed);
 	assert_int_equal(f->gate.open, 0);
@@ -280,10 +304,14 @@ static inline void finish(struct fixture *f)
 static inline int dial(const struct fixture *f)
 {
 	struct timeval patience = {.tv_sec = 20};
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	const int room = 1 << 20;
+	int fd = socket(f->address.any.sa_family, SOCK_STREAM, 0);
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	/* For each small message a Unix socket takes far more room than its bytes. */
+	if (net_address_is_unix(&f->address))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
 	assert_int_equal(connect(fd, &f->address.any, net_address_size(&f->address)), 0);
 	return fd;
 }

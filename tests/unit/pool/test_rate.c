@@ -107,7 +107,7 @@ static void test_tasks_longer_than_a_turn_run_beside_each_other(void **context)
 	for (unsigned i = 1; i < 30; i++)
 		assert_int_equal(weir_pool_submit(pool, meet, &barrier, NULL), WEIR_OK);
 	assert_int_equal(weir_pool_submit(pool, meet, &barrier, &last), WEIR_OK);
-	assert_int_equal(weir_pool_wait(last, UINT64_MAX, NULL), WEIR_OK);
+	assert_int_equal(weir_pool_wait(last, WEIR_FOREVER, NULL), WEIR_OK);
 	weir_pool_ticket_close(last);
 	weir_pool_close(pool);
 	pthread_barrier_destroy(&barrier);
@@ -126,7 +126,7 @@ static void test_turns_that_nobody_took_for_longer_are_lost_and_counted(void **c
 	pthread_barrier_init(&barrier, NULL, 2);
 	assert_int_equal(weir_pool_submit(pool, meet, &barrier, &first), WEIR_OK);
 	assert_int_equal(weir_pool_submit(pool, note_time, &ns[0], NULL), WEIR_OK);
-	assert_int_equal(weir_pool_wait(first, 110 * MS, NULL), WEIR_ETIMEDOUT);
+	assert_int_equal(weir_pool_wait(first, clock_of(CLOCK_REALTIME) + 110 * MS, NULL), WEIR_ETIMEDOUT);
 	assert_int_equal(weir_pool_submit(pool, note_time, &ns[1], NULL), WEIR_OK);
 	pthread_barrier_wait(&barrier);
 	assert_int_equal(weir_pool_stop(pool, NULL, NULL), WEIR_OK);
@@ -155,16 +155,16 @@ static void test_waiting_for_a_turn_costs_no_time_of_the_processor_and_ends_at_t
 	(void)context;
 	assert_int_equal(weir_pool_submit(pool, note_time, &ns[0], &first), WEIR_OK);
 	assert_int_equal(weir_pool_submit(pool, note_time, &ns[1], &second), WEIR_OK);
-	assert_int_equal(weir_pool_wait(first, UINT64_MAX, NULL), WEIR_OK);
+	assert_int_equal(weir_pool_wait(first, WEIR_FOREVER, NULL), WEIR_OK);
 	for (unsigned i = 0; i < 7; i++)
 		assert_int_equal(weir_pool_submit(pool, note_time, &ns[i], NULL), WEIR_OK);
 	assert_int_equal(weir_pool_submit(pool, note_time, &ns[7], NULL), WEIR_EFULL);
 	before_ns = clock_of(CLOCK_PROCESS_CPUTIME_ID);
-	assert_int_equal(weir_pool_wait(second, 50 * MS, NULL), WEIR_ETIMEDOUT);
+	assert_int_equal(weir_pool_wait(second, clock_of(CLOCK_REALTIME) + 50 * MS, NULL), WEIR_ETIMEDOUT);
 	assert_true(clock_of(CLOCK_PROCESS_CPUTIME_ID) - before_ns < 20 * MS);
 	assert_int_equal(weir_pool_stop(pool, count_returned, &returned), WEIR_OK);
 	assert_int_equal(returned, 8);
-	assert_int_equal(weir_pool_wait(second, UINT64_MAX, NULL), WEIR_ESTOPPED);
+	assert_int_equal(weir_pool_wait(second, WEIR_FOREVER, NULL), WEIR_ESTOPPED);
 	weir_pool_close(pool);
 	weir_pool_ticket_close(first);
 	weir_pool_ticket_close(second);

@@ -41,8 +41,8 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 {
 	static const char *const kinds[] = {"limit",  "rules",    "adhoc",  "local",   "interim",
 	                                    "health", "ready",    "metrics", "limits", "top",
-	                                    "policy", "counters", "events", "shed", "report",  "key",
-	                                    "batch",  "browse",   "each",   "value",   "alive"};
+	                                    "policy", "counters", "events", "shed", "force", "report",  "key",
+	                                    "batch",  "browse",   "each",   "value",   "alive",  "login"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -55,6 +55,15 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_printf(log, " %.*s %lu %lu/%lus", (int)request->key.len, request->key.data,
 		              (unsigned long)request->adhoc.burst, (unsigned long)request->adhoc.count,
 		              (unsigned long)request->adhoc.period_s);
+	if (request->origin && request->origin->login.secret.data) {
+		const struct request_login *login = &request->origin->login;
+
+		buffer_printf(log, " by %s[", login->user.data ? "user " : "");
+		buffer_add_slice(log, login->user);
+		buffer_add_text(log, "][");
+		buffer_add_slice(log, login->secret);
+		buffer_add_text(log, "]");
+	}
 	if (request->name.data) {
 		buffer_add_text(log, " named [");
 		buffer_add_slice(log, request->name);
@@ -124,6 +133,8 @@ static inline bool drive_one(struct drive *drive)
 	if (result == CODEC_REQUEST) {
 		if (request.kind != REQUEST_LOCAL && request.kind != REQUEST_INTERIM)
 			drive_log(&drive->requests, &request);
+		if (request.kind == REQUEST_LOCAL || request.kind == REQUEST_BATCH)
+			request.name = SLICE("default");
 		reply = drive_reply(&request, &drive->reply, &arena);
 		drive->codec->reply(drive->session, &request, &reply, &drive->out);
 		drive->closed = request.close;

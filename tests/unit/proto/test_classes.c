@@ -90,6 +90,7 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/v1/reset POST change\n"
 	              "/v1/report POST ask\n"
 	              "/v1/shed POST admin\n"
+	              "/v1/breaker POST admin\n"
 	              "/v1/batch POST ask\n"
 	              "/throttle POST ask\n"
 	              "/health GET HEAD free\n"
@@ -174,6 +175,7 @@ static void test_errors_are_free(void **state)
 	assert_post("/nowhere", "", "free");
 	assert_post("/v1/limits", "", "free");
 	assert_post("/v1/shed", "{}", "free");
+	assert_post("/v1/breaker", "{}", "free");
 	assert_post("/v1/batch", "[{\"op\":\"reset\"}]", "ask free");
 }
 

@@ -264,7 +264,7 @@ static void test_a_head_request_is_answered_without_the_body(void **state)
 	exchange(&passed, "HEAD /healthz HTTP/1.1\r\n" HOST "\r\nHEAD /x HTTP/1.1\r\n" HOST "\r\n",
 	         "acquire health cost 1\n",
 	         HEALTHY "\r\nHTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n"
-	                 "Content-Length: 67\r\n\r\n");
+	                 "Content-Length: 76\r\n\r\n");
 }
 
 static void test_connections_stay_or_close_by_the_rules_of_both_versions(void **state)
@@ -497,7 +497,7 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"surprise\":1}", "found 'surprise'"},
 	    {"{\"attributes\":[]}", "expected attributes to be an object"},
 	    {"{\"attributes\":{\"a\":[]}}", "found an array"},
-	    {"{\"attributes\":{\"\":1}}", "to have bytes, none of them NUL"},
+	    {"{\"attributes\":{\"\":1}}", "not empty and without NUL"},
 	    {"{\"limit\":\"l\",\"key\":\"\xff\"}", "unable to decode byte 0xff"},
 	};
 	char bytes[256];
@@ -513,13 +513,13 @@ static void test_bad_reports_and_refunds_are_clear_errors(void **state)
 {
 	static const char *const table[][3] = {
 	    {"/v1/refund", "{}", "a limit and a key, or attributes"},
-	    {"/v1/report", "{\"permit\":\"p\"}", "expected permit, outcome and maybe latency_ms"},
+	    {"/v1/report", "{\"permit\":\"p\"}", "expected permit, outcome and optionally latency_ms"},
 	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"good\"}",
 	     "timeout or ignored, found 'good'"},
 	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"failure\",\"latency_ms\":-1}",
 	     "found '-1'"},
 	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"failure\",\"key\":\"k\"}",
-	     "and nothing else"},
+	     "and no other field"},
 	};
 	char bytes[256];
 
@@ -549,7 +549,7 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 	    {"GET\xff /?\xff HTTP/1.1\r\n" HOST "\r\n", "400"},
 	    {"GET /?\xff HTTP/1.1\r\n" HOST "X\xff: a\r\n\r\n", "400"},
 	    {"GET /?\xff HTTP/1.1\n" HOST "\r\n", "400"},
-	    {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"},
+	    {"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", "505"},
 	    {"GET / HTTP/1.1\r\n\r\n", "400"},
 	    {"GET / HTTP/1.1\r\n" HOST HOST "\r\n", "400"},
 	    {"GET / HTTP/1.1\r\n" HOST "X: a\r\n b\r\n\r\n", "400"},

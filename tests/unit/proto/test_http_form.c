@@ -5,7 +5,7 @@
 
 static const struct reply passed = {.decision = {.allowed = true, .limit = "l"}};
 
-/* Of the header fields only those that Weir looks at show in a request. */
+/* A request shows only the header fields that Weir looks at. */
 static const char *const heads[] = {
     "Host: h\r\n\r\n",
     "Host: weir.example:8080\r\n\r\n",
@@ -147,7 +147,7 @@ static void bytes_of_a_target_mean_the_same(void **state)
 	}
 }
 
-/* Who sent it, which fields of the head tell. */
+/* Fields of the head tell who sent a request. */
 static void a_proxy_is_seen_in_each_message(void **state)
 {
 	static const struct codec_limits limits = CODEC_LIMITS_DEFAULT;
@@ -176,7 +176,7 @@ static void a_proxy_is_seen_in_each_message(void **state)
 	free(session);
 }
 
-/* What is kept of a message is kept up to the next one, which may have a body. */
+/* The reader keeps a message's form up to the next message, which may have a body. */
 static void a_body_between_two_messages_changes_neither(void **state)
 {
 	static const char ask[] = "GET /auth HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\nHost: h\r\n\r\n";

@@ -24,6 +24,14 @@ static void assert_origin(const char *path, const char *fields, const char *expe
 		buffer_printf(&found, "[%.*s]", (int)origin.host.len, origin.host.data);
 	buffer_add_text(&found, origin.foreign ? " foreign" : "");
 	buffer_add_text(&found, origin.forwarded ? " forwarded" : "");
+	if (origin.login.user.data) {
+		buffer_add_text(&found, " user ");
+		buffer_add_slice(&found, origin.login.user);
+	}
+	if (origin.login.secret.data) {
+		buffer_add_text(&found, " secret ");
+		buffer_add_slice(&found, origin.login.secret);
+	}
 	assert_bytes(&found, expected, bytes);
 	buffer_free(&found);
 	arena_free(&arena);
@@ -129,10 +137,41 @@ static void test_nothing_is_left_for_the_next_request(void **state)
 	free(session);
 }
 
+static void test_a_login_is_read_from_authorization(void **state)
+{
+	static const char *const table[][2] = {
+	    {"Authorization: Basic c2hvcDpzZWNyZXQ=\r\n", " user shop secret secret"},
+	    {"authorization: basic   c2hvcDpzZWNyZXQ\r\n", " user shop secret secret"},
+	    {"Authorization: Basic c2hvcDphOmI6Yw==\r\n", " user shop secret a:b:c"},
+	    {"Authorization: Basic OnRva2Vu\r\n", " user  secret token"},
+	    {"Authorization: Bearer abc.def\r\n", " secret abc.def"},
+	    {"Authorization: BEARER abc\r\n", " secret abc"},
+	    /* What can't be read is a secret that no user has. */
+	    {"Authorization: Basic c2hvcA==\r\n", " user shop secret "},
+	    {"Authorization: Basic !\r\n", " user  secret "},
+	    {"Authorization: Basic\r\n", " user  secret "},
+	    {"Authorization: Digest username=shop\r\n", " secret "},
+	    {"Authorization:\r\n", " secret "},
+	    {"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n", " secret "},
+	    /* It is a visitor's where a proxy asks, and nobody's elsewhere. */
+	    {"Weir-Authorization: Bearer abc\r\n", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		assert_origin("/metrics", table[i][0], table[i][1]);
+	assert_origin("/auth", "Authorization: Bearer abc\r\n", "");
+	assert_origin("/auth", "Authorization: Bearer a\r\nWeir-Authorization: Bearer b\r\n",
+	              " secret b");
+	assert_origin("/auth/x", "Weir-Authorization: Basic c2hvcDpzZWNyZXQ=\r\n",
+	              " user shop secret secret");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_host_is_the_name_alone),
+	    cmocka_unit_test(test_a_login_is_read_from_authorization),
 	    cmocka_unit_test(test_a_page_of_another_origin_is_foreign),
 	    cmocka_unit_test(test_what_a_proxy_adds_is_seen_whatever_it_says),
 	    cmocka_unit_test(test_at_auth_the_header_is_of_the_request_that_is_asked_about),

@@ -191,14 +191,14 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"CL.THROTTLE k 1 1 1 -1", "",
 	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
-	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
 	     "found 'COST'\r\n"},
 	    {"WEIR.ACQUIRE l k COST -1", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST 18446744073709551616", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT", "",
-	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
 	     "found 'WAIT'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT 3600001", "",
 	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
@@ -207,13 +207,13 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
 	     "found '-1'\r\n"},
 	    {"WEIR.PEEK l k WAIT 5", "",
-	     "-ERR syntax error: expected COST n behind the key of WEIR.PEEK, "
+	     "-ERR syntax error: expected COST n after the key of WEIR.PEEK, "
 	     "found 'WAIT'\r\n"},
 	    {"WEIR.REFUND l k permit", "",
-	     "-ERR syntax error: expected COST n or PERMIT p behind the key of WEIR.REFUND, "
+	     "-ERR syntax error: expected COST n or PERMIT p after the key of WEIR.REFUND, "
 	     "found 'permit'\r\n"},
 	    {"WEIR.ACQUIRE l k PERMIT p", "",
-	     "-ERR syntax error: expected COST n, WAIT ms or PERMIT behind the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
 	     "found 'p'\r\n"},
 	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
 	    {"WEIR.REPORT p", "", "-ERR wrong number of arguments for 'WEIR.REPORT' command\r\n"},
@@ -223,7 +223,7 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR expected latency_ms to be a whole number of at least 0, found 'fast'\r\n"},
 	    {"WEIR.CHECK a", "", "-ERR wrong number of arguments for 'WEIR.CHECK' command\r\n"},
 	    {"WEIR.CHECK a b c", "",
-	     "-ERR expected pairs of attribute and value behind WEIR.CHECK, found 3 words\r\n"},
+	     "-ERR expected pairs of attribute and value after WEIR.CHECK, found 3 words\r\n"},
 	    {"WEIR.CHECK a b a c", "", "-ERR expected attribute 'a' once, found it again\r\n"});
 }
 
@@ -236,16 +236,13 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"SELECT -1", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT 2147483648", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT x", "", "-ERR value is not an integer or out of range\r\n"},
-	    {"AUTH secret", "",
-	     "-ERR AUTH <password> called without any password configured for the default user. "
-	     "Are you sure your configuration is correct?\r\n"},
-	    {"AUTH default secret", "", "+OK\r\n"},
-	    {"AUTH root secret", "",
-	     "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+	    {"AUTH secret", "acquire login by [][secret] cost 1\n", "+OK\r\n"},
+	    {"AUTH default secret", "acquire login by user [default][secret] cost 1\n", "+OK\r\n"},
+	    {"HELLO 4 AUTH default x", "", "-NOPROTO unsupported protocol version\r\n"},
+	    {"HELLO 3 AUTH default x SETNAME", "",
+	     "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"HELLO 4", "", "-NOPROTO unsupported protocol version\r\n"},
 	    {"HELLO x", "", "-ERR Protocol version is not an integer or out of range\r\n"},
-	    {"HELLO 3 AUTH root x", "",
-	     "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
 	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"CLIENT SETINFO LIB-NAME redis-py", "", "+OK\r\n"},
 	    {"CLIENT SETNAME", "", "-ERR wrong number of arguments for 'CLIENT|SETNAME' command\r\n"},
@@ -263,7 +260,18 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"CONFIG GET save", "", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
 	    {"CONFIG GET nosuch", "", "*0\r\n"},
 	    {"CONFIG SET save x", "", "-ERR unknown subcommand 'SET' of 'CONFIG'\r\n"},
-	    {"RESET", "", "+RESET\r\n"});
+	    {"RESET", "acquire login cost 1\n", "+RESET\r\n"});
+}
+
+static void test_a_login_that_is_refused_changes_nothing(void **state)
+{
+	const struct reply wrong = {.status = WEIR_EAUTH, .message = "who?"};
+
+	(void)state;
+	RUN(&wrong, {"AUTH a b", "acquire login by user [a][b] cost 1\n", "-WRONGPASS who?\r\n"},
+	    {"WEIR.PEEK api k", "peek limit api/k cost 1\n", "-NOAUTH who?\r\n"},
+	    {"HELLO 3 SETNAME me AUTH a b", "acquire login by user [a][b] cost 1\n",
+	     "-WRONGPASS who?\r\n"});
 }
 
 static void drive_text(const char *bytes, const char *requests, const char *out, bool closes)
@@ -283,7 +291,8 @@ static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void
 	"$7\r\nmodules\r\n*0\r\n"
 	drive_text("CLIENT GETNAME\nHELLO 3 SETNAME me AUTH default x\nCLIENT GETNAME\nRESET\n"
 	           "CLIENT GETNAME\nHELLO\n",
-	           "", "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"),
+	           "acquire login by user [default][x] cost 1\nacquire login cost 1\n",
+	           "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"),
 	           false);
 	drive_text("HELLO 3\nCONFIG GET save\nCOMMAND DOCS\nCLIENT GETNAME\nCLIENT INFO\n", "",
 	           "%7\r\n" PAIRS("3") "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n_\r\n"
@@ -331,8 +340,8 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 	    {"*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"},
 	    {"*1\r\n$-1\r\n", "invalid bulk length"},
 	    {"*1\r\n$536870913\r\n", "invalid bulk length"},
-	    {"*1\r\n$4\r\nPINGxx", "expected CRLF behind an argument"},
-	    {"*1\r\n$4\r\nPING\n\n", "expected CRLF behind an argument"},
+	    {"*1\r\n$4\r\nPINGxx", "expected CRLF after an argument"},
+	    {"*1\r\n$4\r\nPING\n\n", "expected CRLF after an argument"},
 	    {"\x16\x03\x01", "expected '*' or a word, got a control byte"},
 	};
 	char out[128];
@@ -551,6 +560,7 @@ int main(void)
 	    cmocka_unit_test(test_every_refund_has_the_permit_that_came_with_it),
 	    cmocka_unit_test(test_a_permit_is_the_seventh_element),
 	    cmocka_unit_test(test_bad_arguments_are_errors_that_close_nothing),
+	    cmocka_unit_test(test_a_login_that_is_refused_changes_nothing),
 	    cmocka_unit_test(test_clients_are_greeted_as_by_redis),
 	    cmocka_unit_test(test_hello_changes_the_form_of_what_follows_and_of_nothing_else),
 	    cmocka_unit_test(test_quit_is_answered_and_closes_before_what_follows),

@@ -111,7 +111,7 @@ static void test_discard_reset_and_quit_forget_what_was_queued(void **state)
 	(void)state;
 	check("MULTI\nCL.THROTTLE k 9 5 60\nDISCARD\nEXEC\n", "",
 	      "+OK\r\n+QUEUED\r\n+OK\r\n-ERR EXEC without MULTI\r\n");
-	check("MULTI\nCL.THROTTLE k 9 5 60\nRESET\nEXEC\n", "",
+	check("MULTI\nCL.THROTTLE k 9 5 60\nRESET\nEXEC\n", "acquire login cost 1\n",
 	      "+OK\r\n+QUEUED\r\n+RESET\r\n-ERR EXEC without MULTI\r\n");
 	assert_true(drive_lines(&limits, &passed, "MULTI\nCL.THROTTLE k 9 5 60\nQUIT\nEXEC\n", "",
 	                        "+OK\r\n+QUEUED\r\n+OK\r\n"));
@@ -127,6 +127,17 @@ static void test_hello_in_a_transaction_changes_what_follows_it(void **state)
 	      "$5\r\nproto\r\n:3\r\n"
 	      "$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
 	      "$7\r\nmodules\r\n*0\r\n_\r\n+OK\r\n+QUEUED\r\n*1\r\n_\r\n");
+}
+
+static void test_nobody_logs_in_inside_a_transaction(void **state)
+{
+	(void)state;
+	check("MULTI\nAUTH a b\nEXEC\n", "",
+	      "+OK\r\n-ERR Command not allowed inside a transaction\r\n"
+	      "-EXECABORT Transaction discarded because of previous errors.\r\n");
+	check("MULTI\nHELLO 3 AUTH a b\nACL WHOAMI\nEXEC\n", NULL,
+	      "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n-ERR a login inside MULTI is not allowed\r\n"
+	      "$7\r\ndefault\r\n");
 }
 
 static void test_a_transaction_is_bounded(void **state)
@@ -213,8 +224,9 @@ static void test_tracking_is_answered_as_by_redis(void **state)
 	      "then re-enabling it with a different mode.\r\n+OK\r\n:-1\r\n");
 	check("CLIENT TRACKING ON OPTOUT NOLOOP REDIRECT 9\nCLIENT TRACKINGINFO\nRESET\n"
 	      "HELLO 2\nCLIENT TRACKINGINFO\n",
-	      "", NULL);
-	check("CLIENT TRACKING ON OPTOUT NOLOOP\nCLIENT TRACKINGINFO\nRESET\nCLIENT TRACKINGINFO\n", "",
+	      "acquire login cost 1\n", NULL);
+	check("CLIENT TRACKING ON OPTOUT NOLOOP\nCLIENT TRACKINGINFO\nRESET\nCLIENT TRACKINGINFO\n",
+	      "acquire login cost 1\n",
 	      "+OK\r\n*6\r\n$5\r\nflags\r\n*3\r\n$2\r\non\r\n$6\r\noptout\r\n$6\r\nnoloop\r\n"
 	      "$8\r\nredirect\r\n:0\r\n$8\r\nprefixes\r\n*0\r\n+RESET\r\n"
 	      "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n"
@@ -241,6 +253,7 @@ int main(void)
 	    cmocka_unit_test(test_what_has_no_place_in_a_transaction_spoils_none),
 	    cmocka_unit_test(test_discard_reset_and_quit_forget_what_was_queued),
 	    cmocka_unit_test(test_hello_in_a_transaction_changes_what_follows_it),
+	    cmocka_unit_test(test_nobody_logs_in_inside_a_transaction),
 	    cmocka_unit_test(test_a_transaction_is_bounded),
 	    cmocka_unit_test(test_a_connection_may_end_in_a_transaction),
 	    cmocka_unit_test(test_keys_are_counted_and_timed_as_by_redis),

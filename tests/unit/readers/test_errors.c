@@ -47,7 +47,7 @@ static void unknown_keys_are_refused(void **state)
 	static const struct bad cases[] = {
 	    {"limit: {}", 1, 1, "the file (listen, store, store_owner, store_group, "},
 	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14,
-	     "listen (http, resp, grpc), found \"htp\""},
+	     "listen (http, resp, grpc, admin), found \"htp\""},
 	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,
 	     "token_bucket (algorithm, rate, burst, on_store_failure, store, chunk), found \"rat\""},
 	    {"rules: [{ answer: deny, mtch: {} }]", 1, 25, "found \"mtch\""},
@@ -70,8 +70,8 @@ static void duplicates_are_refused(void **state)
 	     "  b: { algorithm: token_bucket, rate: 5/s }",
 	     4, 3, "each limit once, found \"b\" again"},
 	    {"limits: { CL.THROTTLE: { algorithm: token_bucket, rate: 5/s } }", 1, 11,
-	     "expected a name that is no command's, found \"CL.THROTTLE\""},
-	    {"limits:\n  THROTTLE: { algorithm: token_bucket, rate: 5/s }", 2, 3, "no command's"},
+	     "expected a name other than a command's, found \"CL.THROTTLE\""},
+	    {"limits:\n  THROTTLE: { algorithm: token_bucket, rate: 5/s }", 2, 3, "other than a command's"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52,
 	     "\"rate\" again"},
 	    {"rules: [{ name: x, answer: deny },\n { name: x, answer: allow }]", 2, 10,
@@ -97,13 +97,23 @@ static void wrong_types_are_refused(void **state)
 	    {"[]", 1, 1, "the file as a mapping, found a list"},
 	    {"listen: 8080", 1, 9, "listen as a mapping, found \"8080\""},
 	    {"listen: { http: [] }", 1, 17, "http of 1 to 4096 bytes"},
+	    {"listen: { http: { mode: 0660 } }", 1, 17, "path"},
+	    {"listen: { http: { path: a.sock } }", 1, 25, "unix:/PATH, found 'unix:a.sock'"},
+	    {"listen: { http: { path: /a, port: 1 } }", 1, 29, "path, mode, owner, group"},
+	    {"listen: { http: { path: /a, mode: 0680 } }", 1, 35, "a mode in octal digits such as 0660"},
+	    {"listen: { http: { path: /a, mode: 01777 } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, mode: 77777777777777777 } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, mode: 000 } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, mode: [] } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, mode: rw } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, group: \"\" } }", 1, 36, "group of 1 to 64 bytes"},
 	    {"store:", 1, 7, "found nothing"},
 	    {"store: \"\"", 1, 8, "found \"\""},
 	    {"store: { a: b }", 1, 8, "found a mapping"},
 	    {"store: /var/lib/weir", 1, 8, "memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
 	                                   "found '/var/lib/weir'"},
 	    {"store: http://me:secret@h/x@y?z", 1, 8, "found 'http://…@y?…'"},
-	    {"store: \"redis://me:se\\ncret@h\"", 1, 8, "control characters, found character 14 to be"},
+	    {"store: \"redis://me:se\\ncret@h\"", 1, 8, "control characters, found one at character 14"},
 	    {"store: \"redis://me:se\\0cret@h\"", 1, 8, "4096 bytes without a NUL, found others"},
 	    {"store_timeout: 0s", 1, 16, "a time from 1ms to a minute such as 20ms, found \"0s\""},
 	    {"store_timeout: 61s", 1, 16, "a minute such as 20ms, found \"61s\""},
@@ -168,13 +178,17 @@ static void impossible_values_are_refused(void **state)
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ limits: [a], key: [ip], ipv6_prefix: 129 }]",
 	     2, 48, "from 1 to 128, found \"129\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], priority: 10 }]",
+	     2, 34, "a whole number from 0 to 9, found \"10\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s } }\n"
+	     "rules: [{ limits: [a], priority: high }]",
+	     2, 34, "from 0 to 9, found \"high\""},
 	    {"limits: { a: { algorithm: token_bucket } }", 1, 14, "rate in token_bucket, found none"},
 	    {"limits: { a: { rate: 5/s } }", 1, 14, "algorithm in a limit, found none"},
 	    {"limits: { a: { algorithm: bucket, rate: 5/s } }", 1, 27,
 	     "token_bucket, leaky_bucket, fixed_window, resetting_bucket, sliding_window, sliding_log, "
 	     "pacer, leaky_queue, random, …, found \"bucket\""},
-	    {"limits: { a: { algorithm: throttle, rate: 5/s } }", 1, 27,
-	     "found \"throttle\", which is not supported yet"},
 	    {"limits: { a: { algorithm: breaker, failure_rate: 0.5 } }", 1, 50,
 	     "a part of the calls from 1% to 100% such as 50%"},
 	    {"limits: { a: { algorithm: breaker, window: 1s, calls: 9 } }", 1, 44, "no window of calls"},
@@ -310,6 +324,7 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	     "one of true, false, yes, no, found \"1\""},
 	    {"rules: [{ answer: deny, ipv6_prefix: 56 }]", 1, 25, "found \"ipv6_prefix\""},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
+	    {"rules: [{ answer: deny, priority: 1 }]", 1, 25, "found \"priority\""},
 	};
 
 	(void)state;
@@ -356,7 +371,7 @@ static void matchers_that_mean_nothing_are_refused(void **state)
 	static const struct bad cases[] = {
 	    {"rules: [{ answer: deny, match: { ip: localhost } }]", 1, 38, "an address"},
 	    {"rules: [{ answer: deny, match: { ip: \"\" } }]", 1, 38, "an address"},
-	    {"rules: [{ answer: deny, match: { ip: \"!\" } }]", 1, 38, "a value behind !, found \"!\""},
+	    {"rules: [{ answer: deny, match: { ip: \"!\" } }]", 1, 38, "a value after !, found \"!\""},
 	    {"rules: [{ answer: deny, match: { ip: \"!x\" } }]", 1, 38, "an address"},
 	    {"rules: [{ answer: deny, match: { ip: 1-5 } }]", 1, 38, "an address"},
 	    {"rules: [{ answer: deny, match: { ip: \">5\" } }]", 1, 38, "an address"},
@@ -367,11 +382,11 @@ static void matchers_that_mean_nothing_are_refused(void **state)
 	    {"rules: [{ answer: deny, match: { host: \"*.com\" } }]", 1, 40, "expected * alone"},
 	    {"rules: [{ answer: deny, match: { host: a* } }]", 1, 40, "expected * alone"},
 	    {"rules: [{ answer: deny, match: { a: \">x\" } }]", 1, 37,
-	     "a whole number of 64 bits behind >, found \">x\"; write a backslash in front"},
-	    {"rules: [{ answer: deny, match: { a: \"<\" } }]", 1, 37, "behind <, found \"<\""},
-	    {"rules: [{ answer: deny, match: { a: \">=5\" } }]", 1, 37, "behind >, found \">=5\""},
+	     "a whole number of 64 bits after >, found \">x\"; write a backslash in front"},
+	    {"rules: [{ answer: deny, match: { a: \"<\" } }]", 1, 37, "after <, found \"<\""},
+	    {"rules: [{ answer: deny, match: { a: \">=5\" } }]", 1, 37, "after >, found \">=5\""},
 	    {"rules: [{ answer: deny, match: { a: 5-1 } }]", 1, 37, "such as 1-5 of whole numbers"},
-	    {"rules: [{ answer: deny, match: { a: \"!!x\" } }]", 1, 37, "a value behind !"},
+	    {"rules: [{ answer: deny, match: { a: \"!!x\" } }]", 1, 37, "a value after !"},
 	    {"rules: [{ answer: deny, match: { a: [x, \"!y\"] } }]", 1, 41,
 	     "! before all values of a list or before none, found \"!y\""},
 	    {"rules: [{ answer: deny, match: { a: [\"!x\", y] } }]", 1, 44, "before none, found \"y\""},
@@ -430,10 +445,10 @@ static void feedback_goes_with_a_log_alone(void **state)
 static void yaml_that_hides_things_is_refused(void **state)
 {
 	static const struct bad cases[] = {
-	    {"limits: &a {}\nrules: *a", 2, 8, "written out, found the alias *a"},
-	    {"a: [[&a x], *a]", 1, 13, "the alias *a"},
-	    {"*a : 1", 1, 1, "the alias *a"},
-	    {"rules: [{ answer: deny, match: { a: !x } }]", 1, 37, "no tag, found !x"},
+	    {"limits: &a {}\nrules: *a", 2, 8, "written out, found an alias"},
+	    {"a: [[&a x], *a]", 1, 13, "found an alias"},
+	    {"*a : 1", 1, 1, "found an alias"},
+	    {"rules: [{ answer: deny, match: { a: !x } }]", 1, 37, "no tag, found one"},
 	    {"nodes: !!int 1", 1, 8, "no tag"},
 	    {"nodes: 1\n---\nnodes: 2", 2, 1, "one document, found a second one"},
 	    {"a: {? [b] : c}", 1, 7, "expected a name"},
@@ -447,7 +462,7 @@ static void what_is_no_yaml_is_refused(void **state)
 {
 	static const struct bad cases[] = {
 	    {"a: [", 2, 1, "expected YAML, found: "},
-	    {"nodes: 1\n\tx: 1", 2, 1, "expected YAML, found: "},
+	    {"nodes: 1\n\tx: 1", 2, 1, "expected blanks to indent by, found a tab"},
 	    {"a: [&a x, &a y]", 1, 11, "found duplicate anchor"},
 	    {"nodes: 1\n# \xc3\xa4 \xff", 2, 5, "UTF-8"},
 	    {"prefix: a\x01", 1, 10, "control characters"},

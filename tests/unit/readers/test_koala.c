@@ -134,7 +134,7 @@ static void rules_become_limits(void **state)
 	weir_config_close(config);
 }
 
-/* What `conditions` become: "name test[!] ..." */
+/* `conditions` become "name test[!] ..." */
 static void assert_conditions(const char *conditions, const char *expected, const char *key)
 {
 	static const char *const tests[] = {
@@ -221,7 +221,7 @@ static void every_error_of_a_file_is_told(void **state)
 	               "5:54: expected a result that the section [result] has, found 9\n"
 	               "7:45: expected four parts [method] [conditions] [thresholds] [answer], found "
 	               "3\n"
-	               "8:64: expected the end of the line behind the four parts of a rule, found "
+	               "8:64: expected the end of the line after the four parts of a rule, found "
 	               "\"x\"\n");
 }
 
@@ -248,9 +248,9 @@ static void thresholds_are_checked(void **state)
 	assert_rule_remarks(
 	    "rule : [count] [a=1] [time=1; count=1; base=1; erase2=1] [result=2; return=1]",
 	    "2:45: warning: expected no base in the thresholds of this method, found "
-	    "it: it says nothing\n"
+	    "it: the method ignores it\n"
 	    "2:55: warning: expected no erase2 in the thresholds of this method, found "
-	    "it: it says nothing\n");
+	    "it: the method ignores it\n");
 	assert_rule_remarks("rule : [count] [a=1] [time=1; count=1] []",
 	                    "2:41: expected result in an answer, found none\n"
 	                    "2:41: expected return in an answer, found none\n");
@@ -285,14 +285,14 @@ static void rules_that_decide_nothing_are_warned_of(void **state)
 	                    "that exclude each other in rule \"1\"\n"
 	                    "5:18: warning: expected conditions that a request can meet, found one that "
 	                    "no value meets in rule \"4\"\n"
-	                    "7:63: warning: expected rule \"6\" to be asked, found \"5\" before it, "
-	                    "which answers all that it is about\n"
+	                    "7:63: warning: expected requests to reach rule \"6\", found \"5\" before it, "
+	                    "which answers all of them\n"
 	                    "9:18: warning: expected conditions, found none: the rule applies to every "
 	                    "request\n"
-	                    "10:18: warning: expected a parameter without _ in front, found \"_d\": no "
-	                    "condition sees it\n"
-	                    "10:45: warning: expected rule \"9\" to be asked, found \"8\" before it, "
-	                    "which answers all that it is about\n");
+	                    "10:18: warning: expected a parameter that does not begin with _, found \"_d\": no "
+	                    "condition can match it\n"
+	                    "10:45: warning: expected requests to reach rule \"9\", found \"8\" before it, "
+	                    "which answers all of them\n");
 }
 
 static void conditions_that_take_away_what_others_ask_for_are_warned_of(void **state)
@@ -327,8 +327,8 @@ static void assert_doubt(const char *condition, const char *value, const char *w
 	buffer_free(&expected);
 }
 
-#define AS_TEXT(found)   ", found \"" found "\", which is taken as text"
-#define MEANT(found, is) AS_TEXT(found) ": was \"" is "\" meant?"
+#define AS_TEXT(found)   ", found \"" found "\", which Weir reads as text"
+#define MEANT(found, is) AS_TEXT(found) ": did you mean \"" is "\"?"
 #define ADDRESS          "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
 
 static void texts_that_are_surely_slips_are_warned_of(void **state)
@@ -347,8 +347,8 @@ static void texts_that_are_surely_slips_are_warned_of(void **state)
 	assert_doubt("a=1 - 3", "1 -", "a range without blanks" MEANT("1 - 3", "1-3"));
 	assert_doubt("a=3 - 1", "3 -", "a range without blanks" MEANT("3 - 1", "3-1"));
 	assert_doubt("a!=x,10.0.0.0 /8", "10", "a range without blanks" MEANT("10.0.0.0 /8", "10.0.0.0/8"));
-	assert_doubt("a=1{~", "1", "{~} behind the last value of a condition, or nowhere" AS_TEXT("1{~"));
-	assert_doubt("a=1{~},2", "1", "{~} behind the last value of a condition, or nowhere" AS_TEXT("1{~}"));
+	assert_doubt("a=1{~", "1", "{~} after the last value of a condition, or nowhere" AS_TEXT("1{~"));
+	assert_doubt("a=1{~},2", "1", "{~} after the last value of a condition, or nowhere" AS_TEXT("1{~}"));
 	assert_doubt("a=*", "*", "+ for any value" MEANT("*", "a=+"));
 	assert_doubt("a=\"ask\"", "\"ask", "a value without quotes" MEANT("\"ask\"", "ask"));
 	assert_doubt("a=ask uid=+", "ask", "a semicolon before the next condition" MEANT("ask uid=+", "ask; uid=+"));
@@ -402,8 +402,8 @@ static void a_mistake_has_one_error_and_none_that_follows_from_it(void **state)
 	               "7:1: expected rule : [method] [conditions] [thresholds] [answer], found "
 	               "\"[count] [d=1] [time=1; count=1] [result=2; retur…\"\n"
 	               "8:17: expected text in UTF-8 without control characters, found the byte 0x01\n"
-	               "0:0: warning: expected words or addresses, one to a line, found none: no value "
-	               "is in this dictionary\n");
+	               "0:0: warning: expected a word or an address on each line, found none: this "
+	               "dictionary matches no value\n");
 	assert_remarks(RULES "[result]\nO : {}\n1 : {}\n2 {}\n",
 	               "4:1: expected a whole number from 0 to 9223372036854775807, found \"O\"\n"
 	               "6:1: expected a result such as 2 : { \"Ret_type\":2 }, found \"2 {}\"\n");
@@ -442,14 +442,14 @@ static void results_are_checked(void **state)
 	    "11:10: expected text in quotes, found \"}\"\n"
 	    "12:8: expected a value of JSON, found \"01}\"\n"
 	    "13:10: expected each field once, found \"\"\\u0061\"\"\n"
-	    "14:7: expected a colon behind the name of a field, found \"}\"\n"
+	    "14:7: expected a colon after the name of a field, found \"}\"\n"
 	    "15:10: expected an escape of JSON, found \"x\"}\"\n"
 	    "16:11: expected both halves of a character, found \"ud800\"}\"\n"
 	    "17:5: expected a name that the answer itself does not use (allowed, limit, "
 	    "quota, remaining, retry_after_ms, reset_after_ms, wait_ms, reason, rule, "
 	    "permit, error), found \"Limit\"\n"
-	    "18:7: expected the end of the line behind a result, found \"x\"\n"
-	    "19:7: expected a quote behind the text, found nothing\n"
+	    "18:7: expected the end of the line after a result, found \"x\"\n"
+	    "19:7: expected a quote after the text, found nothing\n"
 	    "20:1: expected the sections [dicts], [rules] and [result], each once and in "
 	    "this order, found \"[rules] # x\"\n");
 }
@@ -469,9 +469,9 @@ static void nesting_and_fields_are_bounded(void **state)
 	for (int i = 0; i < 5000; i++)
 		buffer_add_text(&text, "x");
 	buffer_add(&text, "\"}", 3);
-	assert_remarks(text.data, "7:23: expected fewer objects and lists in each other, found "
+	assert_remarks(text.data, "7:23: expected objects and lists nested less deep, found "
 	                          "\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[…\"\n"
-	                          "8:1942: expected fewer fields of an object, found \"\"256\"\"\n"
+	                          "8:1942: expected fewer fields in an object, found \"\"256\"\"\n"
 	                          "9:5011: expected at most 4032 bytes as JSON, found more\n");
 	buffer_free(&text);
 }
@@ -520,7 +520,7 @@ static void dictionaries_are_opened(void **state)
 	    remarks,
 	    "3:6: expected a dictionary, found \"nothing.dat\": expected a readable file, found: No such "
 	    "file or directory\n"
-	    "4:1: warning: expected a rule that asks the dictionary \"unused\", found none\n"
+	    "4:1: warning: expected a rule that uses the dictionary \"unused\", found none\n"
 	    "5:1: expected each dictionary once, found \"staff\" again\n"
 	    "8:26: expected a condition such as act=ask, uid>5, uid!=7 or ip @ crawlers, found \"b ! "
 	    "@ staff\"\n"

@@ -63,6 +63,8 @@ static void assert_rule(const struct rules_rule *a, const struct rules_rule *b)
 	assert_int_equal(a->mode, b->mode);
 	assert_int_equal(a->answer, b->answer);
 	assert_memory_equal(a->feedback, b->feedback, sizeof a->feedback);
+	assert_int_equal(a->has_priority, b->has_priority);
+	assert_int_equal(a->priority, b->priority);
 	assert_int_equal(a->has_on_store_failure, b->has_on_store_failure);
 	assert_int_equal(a->on_store_failure, b->on_store_failure);
 	assert_text(a->result, b->result);
@@ -90,11 +92,20 @@ static void assert_ranges(const struct ip_range *a, size_t n, const struct ip_ra
 	assert_memory_equal(a, b, n * sizeof *a);
 }
 
+static void assert_listen(const struct rules_listen *a, const struct rules_listen *b)
+{
+	assert_text(a->address.text, b->address.text);
+	assert_int_equal(a->mode, b->mode);
+	assert_text(a->owner, b->owner);
+	assert_text(a->group, b->group);
+}
+
 static void assert_config(const struct weir_config *a, const struct weir_config *b)
 {
-	assert_text(a->listen_http, b->listen_http);
-	assert_text(a->listen_resp, b->listen_resp);
-	assert_text(a->listen_grpc, b->listen_grpc);
+	assert_listen(&a->listen_http, &b->listen_http);
+	assert_listen(&a->listen_resp, &b->listen_resp);
+	assert_listen(&a->listen_grpc, &b->listen_grpc);
+	assert_listen(&a->listen_admin, &b->listen_admin);
 	assert_text(a->store.text, b->store.text);
 	assert_int_equal(a->capacity, b->capacity);
 	assert_text(a->store_owner, b->store_owner);
@@ -163,7 +174,7 @@ static void our_own_files_are_printed(void **state)
 {
 	static const char *const files[] = {
 	    "",
-	    "listen: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
+	    "listen: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: \"*:1\" }\n"
 	    "store: \"redis://u:p w@h:6379/0\"\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
 	    "store_timeout: 5ms\ndenied_cache: 0s\nstore_poll: 1m\nstore_owner: root\n"
 	    "store_group: \"a b\"\nipv6_prefix: 48\npath_variants: no\nretry_jitter: 0.25\n"
@@ -171,7 +182,9 @@ static void our_own_files_are_printed(void **state)
 	    "0.0.0.0/0, 10.0.0.*]\nconnections: 50\nidle: { resp: 10m, http: 0s }\n"
 	    "hosts: [limits.example.com, 1e5]\nprotected: [10.0.0.0/8]\n"
 	    "koala: { timezone: Europe/Berlin, unmatched: { a: 1 }, unexceeded: {} }\n",
-	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: x:1 }\nidle: { http: 1500ms }",
+	    "listen: { http: \"unix:/run/a b\", resp: { path: /run/c, mode: 0660, owner: weir, group: \"1\" } }",
+	    "listen: { http: { path: /run/a }, resp: { path: \"/run/c: d\", group: www-data },\n  admin: unix:/run/w }",
+	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: 127.0.0.1:1 }\nidle: { http: 1500ms }",
 	    "order: first\nlimits:\n"
 	    "  a: { algorithm: token_bucket, rate: 5/s, burst: 7, store: memory }\n"
 	    "  \"b: c\": { algorithm: leaky_bucket, rate: 5/100ms, store: redis://u:p@h, chunk: 3% }\n"
@@ -185,8 +198,8 @@ static void our_own_files_are_printed(void **state)
 	    "  \"true\": { algorithm: fixed_window, rate: 1/month }\n"
 	    "rules:\n"
 	    "  - { name: \"null\", key: [ip, \"a b\"], limits: [a, \"b: c\"], ipv6_prefix: 56,\n"
-	    "      on_store_failure: local, mode: shadow }\n"
-	    "  - { limits: [i], feedback: [0, 4] }\n"
+	    "      on_store_failure: local, mode: shadow, priority: 9 }\n"
+	    "  - { limits: [i], feedback: [0, 4], priority: 0 }\n"
 	    "  - { match: { path: [\"/a*\", /b, \"\\\\*\", \"\\\\\\\\x\"], ip: [10.0.0.1, "
 	    "\"10.*.0.*\", \"::1\"],\n"
 	    "               u: [\"1-5\", \">7\", \"<-7\", \"\\\\1-5\", \"-5\", 10.0.0.1, \"\", "

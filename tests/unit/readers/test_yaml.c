@@ -1,4 +1,4 @@
-/* What a good file becomes. */
+/* The configurations that good files become. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,9 +42,9 @@ static void empty_files_are_the_defaults(void **state)
 	for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
 		weir_config *config = read_text(empty[i]);
 
-		assert_null(config->listen_http);
-		assert_null(config->listen_resp);
-		assert_null(config->listen_grpc);
+		assert_null(config->listen_http.address.text);
+		assert_null(config->listen_resp.address.text);
+		assert_null(config->listen_grpc.address.text);
 		assert_null(config->store.text);
 		assert_int_equal(config->capacity, 0);
 		assert_int_equal(config->nodes, 1);
@@ -90,10 +90,29 @@ static void limits_name_their_stores(void **state)
 	weir_config_close(config);
 }
 
+static void a_unix_socket_is_read_as_text_or_with_its_mode(void **state)
+{
+	weir_config *config =
+	    read_text("listen:\n  http: unix:/run/h\n"
+	              "  resp: { mode: 0640, path: /run/r, owner: weir, group: www-data }\n");
+
+	(void)state;
+	assert_string_equal(config->listen_http.address.text, "unix:/run/h");
+	assert_int_equal(config->listen_http.mode, 0);
+	assert_null(config->listen_http.owner);
+	assert_string_equal(config->listen_resp.address.text, "unix:/run/r");
+	assert_int_equal(config->listen_resp.address.line, 3);
+	assert_int_equal(config->listen_resp.address.column, 29);
+	assert_int_equal(config->listen_resp.mode, 0640);
+	assert_string_equal(config->listen_resp.owner, "weir");
+	assert_string_equal(config->listen_resp.group, "www-data");
+	weir_config_close(config);
+}
+
 static void the_top_level_is_read(void **state)
 {
 	weir_config *config =
-	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: x:1 }\n"
+	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: 127.0.0.1:1 }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
 	              "store_timeout: 5ms\ndenied_cache: 0s\nstore_poll: 1m\n"
 	              "ipv6_prefix: 48\npath_variants: yes\nretry_jitter: 0.25\n"
@@ -101,9 +120,9 @@ static void the_top_level_is_read(void **state)
 	struct ip ip;
 
 	(void)state;
-	assert_string_equal(config->listen_http, "127.0.0.1:0");
-	assert_string_equal(config->listen_resp, "[::1]:6380");
-	assert_string_equal(config->listen_grpc, "x:1");
+	assert_string_equal(config->listen_http.address.text, "127.0.0.1:0");
+	assert_string_equal(config->listen_resp.address.text, "[::1]:6380");
+	assert_string_equal(config->listen_grpc.address.text, "127.0.0.1:1");
 	assert_string_equal(config->store.text, "redis://h:6379/0");
 	assert_int_equal(config->capacity, 5);
 	assert_int_equal(config->sync_ns, 250 * 1000000);
@@ -289,7 +308,7 @@ static void buckets_refill_within_16_years(void **state)
 	}
 }
 
-/* What the conditions are: attribute, ! where negated, and of each value its test and text. */
+/* Describes conditions: the attribute, ! if negated, and the test and text of each value. */
 static void describe(const struct rules_rule *rule, struct buffer *out)
 {
 	static const char *const tests[] = {
@@ -593,7 +612,7 @@ static void examples_of_the_reference_are_valid(void **state)
 	assert_true(examples >= 5);
 }
 
-/* What the table of the top level says of a key, behind its name, to the line's end. */
+/* Finds the row of a key in the table of the top level: the text after its name. */
 static void find_row(const char *key, char line[512])
 {
 	FILE *file = fopen(SOURCE_ROOT "/docs/rules.md", "r");
@@ -644,6 +663,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(empty_files_are_the_defaults),
 	    cmocka_unit_test(the_top_level_is_read),
+	    cmocka_unit_test(a_unix_socket_is_read_as_text_or_with_its_mode),
 	    cmocka_unit_test(limits_name_their_stores),
 	    cmocka_unit_test(how_many_connections_and_for_how_long_is_read),
 	    cmocka_unit_test(the_door_is_read),

@@ -35,7 +35,7 @@ uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n
 /* One call, as it is. Free with freeReplyObject. */
 redisReply *real_call(struct real *real, struct redis_step *const *steps, size_t n);
 
-/* What hiredis read, as we have it. Free with real_free. */
+/* Converts a reply that hiredis read. Free with real_free. */
 struct redis_reply *real_reply(const redisReply *reply);
 void real_free(struct redis_reply *reply);
 

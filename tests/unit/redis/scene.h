@@ -144,7 +144,7 @@ static inline void until_back(struct scene *s)
 	blocking_run(s->port, &s->awaits_back);
 }
 
-/* What the server answers, on a connection of its own. */
+/* Asks the server on a connection of its own. */
 static inline void command(struct scene *s, char *answer, size_t size, const char *line)
 {
 	int fd = server_connect(s->server.port);

@@ -229,7 +229,7 @@ static void a_question_in_a_group_writes_nothing(void **state)
 	assert_int_equal(real_number(&real, "EXISTS other"), 1);
 }
 
-/* What is tried first takes nothing: with one unit left of each, both pass, once. */
+/* Trying first takes nothing: with one unit left of each, both pass, once. */
 static void a_group_takes_once(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
@@ -334,7 +334,7 @@ static void a_call_grants_each_of_its_keys_by_itself(void **state)
 	}
 }
 
-/* Of numbers that no script returns, each ends its step, and only that. */
+/* Each number that no script returns ends its own step only. */
 static void numbers_of_a_reply_may_be_anything(void **state)
 {
 	static const double numbers[] = {-1, 0.0 / 0.0, 1e300, -1e300, 0x1p53, 1.0 / 0.0, -0x1p63};

@@ -111,7 +111,7 @@ static void leave(struct scene *s)
 	algo_limit_free(&s->limit);
 }
 
-/* What is behind it would leak earlier, and its owner would not know. */
+/* Later units would leak earlier, and their owner would not know. */
 static void a_chunk_is_given_back_to_a_bucket_only_from_its_end(void **state)
 {
 	struct scene *s = begin(&bucket, 20, true), other;
@@ -268,7 +268,7 @@ static void a_turn_of_one_key_takes_what_there_is(void **state)
 	end(s);
 }
 
-/* What Redis counts as in use, by its own clock. */
+/* The units that Redis counts as in use, by its own clock. */
 static uint64_t in_use(struct scene *s)
 {
 	struct algo_limit plain = s->limit;

@@ -253,7 +253,7 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 		snprintf(key, sizeof key, "alone %s", ones[i].key);
 		make(s, &alone, key, ones[i].job.step.call.cost);
 		alone.job.step.call = ones[i].job.step.call;
-		/* What is known of it is left aside, too. */
+		/* The known denial is left aside, too. */
 		alone.job.step.key.hash = draw(&seed, UINT64_MAX >> 40) << 20;
 		run(s, &alone, 1);
 		if (!is_same(&alone.job, &ones[i].job))

@@ -285,7 +285,7 @@ static void ask_patiently(struct scene *s, struct one *one)
 	}
 }
 
-/* What was sent to it may be carried out; nothing is sent again. */
+/* It may carry out what was sent to it; nothing is sent again. */
 static void a_redis_that_hangs_costs_one_timeout(void **state)
 {
 	struct scene *s = calloc(1, sizeof *s);

@@ -208,7 +208,7 @@ static void a_batch_is_one_call(void **state)
 
 		requests[i] = (struct weir_request){limit, keys[i], (size_t)len, 1, -1};
 	}
-	/* Of the other limit, so that the script is there. */
+	/* The other limit comes first, so that the script is there. */
 	requests[0].limit = other;
 	requests[3].limit = other;
 	assert_int_equal(weir_acquire_batch(table, requests, 4, WEIR_NOW, decisions), WEIR_OK);

@@ -262,13 +262,13 @@ static void nonsense_ends_a_link_with_what_was_found(void **state)
 		const char *bytes, *says;
 	} bad[] = {
 	    {"HTTP/1.1 400 Bad Request\r\n", "got \"H\""},
-	    {":12x\r\n", "expected a reply of Redis"},
-	    {"*-2\r\n", "expected a reply of Redis"},
-	    {"$-2\r\n", "expected a reply of Redis"},
+	    {":12x\r\n", "expected a reply from Redis"},
+	    {"*-2\r\n", "expected a reply from Redis"},
+	    {"$-2\r\n", "expected a reply from Redis"},
 	    {"*300000\r\n", "found an array of 300000"},
 	    {"*2147483647\r\n", "found an array of 2147483647"},
 	    {"*2\r\n*200000\r\n", NULL},
-	    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "expected a reply of Redis"},
+	    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "expected a reply from Redis"},
 	    {"+fine\r\n+more\r\n", "no command asked for"},
 	    {"-LOADING Redis is \x1b[31m loading\r\n", "LOADING Redis is ?[31m loading"},
 	    {"-READONLY You can't write against a read only replica.\r\n", "READONLY"},

@@ -74,7 +74,7 @@ static void expect_number(const char *what, uint64_t found, uint64_t expected)
 		         found);
 }
 
-/* What is there says what the twin does, and does not live for ever. */
+/* The value says the same as the twin, and does not live for ever. */
 static void expect_state(void)
 {
 	struct buffer expected = {0}, found = {0};
@@ -318,7 +318,7 @@ static void a_part_of_a_permit_is_given_back(void **state)
 	assert_int_equal(peek(1)->remaining, 9);
 }
 
-/* What operators or another limit have left at the key. */
+/* An operator or another limit has left another value at the key. */
 static void a_key_of_another_type_begins_anew(void **state)
 {
 	static const char *const scribbles[] = {

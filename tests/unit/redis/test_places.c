@@ -61,7 +61,7 @@ static void expect_same(const struct algo_call *call, const struct real_end *end
 	assert_int_equal(end->outcomes[0].reset_after_ns, expected.reset_after_ns);
 }
 
-/* What is there says what the twin does. */
+/* The value says the same as the twin. */
 static void expect_state(void)
 {
 	struct buffer expected = {0}, found = {0};
@@ -193,7 +193,7 @@ static void what_comes_in_one_call_is_in_the_order_of_permits(void **state)
 	expect_state();
 }
 
-/* Where uses that end together are in the order of permits, and those without one are one. */
+/* In these, uses that end together stand in the order of permits, and nameless ones are one use. */
 static void values_of_the_version_before_are_read(void **state)
 {
 	uint64_t permits[3 * CALL];

@@ -8,7 +8,7 @@
 #define SEED       7000
 #define HALF       (SLOTS / 2)
 
-/* What nodes answer. */
+/* The answers of nodes. */
 #define GRANTED  "*2\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n"
 #define GRANTED2 "*3\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n*3\r\n:1\r\n:4\r\n:0\r\n"
 #define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"

@@ -1,4 +1,7 @@
-/* What a lane makes of the errors of a Redis on paper (paper.h): who fails, who is told, and what then. */
+/*
+ * A lane meets the errors of a Redis on paper (paper.h): the calls that fail, the words, the next
+ * calls.
+ */
 #include "paper.h"
 #include "steps.h"
 
@@ -126,7 +129,7 @@ static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
 	    {"+OK\r\n", "expected an array from a script, found a text"},
 	    {":9223372036854775807\r\n", "expected an array from a script, found a number"},
 	    {"$-1\r\n", "expected an array from a script, found nothing"},
-	    {"*0\r\n", "expected 1 values and a time from a script, found 0 without"},
+	    {"*0\r\n", "expected 1 values and a time from a script, found 0 values and no time"},
 	};
 
 	(void)state;

@@ -111,7 +111,7 @@ struct twin {
 	size_t limit;       /* that it was written under */
 };
 
-/* What a refund may name. */
+/* A use that a refund may name. */
 struct taken {
 	uint64_t until_ns, permit;
 };
@@ -192,7 +192,7 @@ static uint64_t ends_ms(const struct value *value)
 	return until_ns / NS_PER_MS;
 }
 
-/* What is at Redis says what the twin does, and lives as long. */
+/* The value at Redis says the same as the twin, and lives as long. */
 static void expect_state(const struct trace *trace, size_t number)
 {
 	const struct algo_limit *limit = &trace->limits[trace->limit];
@@ -334,7 +334,7 @@ static void scripts_decide_as_memory_does(void **state)
 	}
 }
 
-/* Of lists, which no swap makes come later than those behind it. */
+/* Uses lists: no swap makes a step of a list come later than those behind it. */
 static void steps_of_one_call_follow_one_another(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* What scripts of others have got wrong, by name, at a real Redis and its own clock. */
+/* Mistakes of other limiters' scripts, by name, at a real Redis and its own clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -229,7 +229,7 @@ static void a_refund_of_nothing_writes_nothing(void **state)
 	}
 }
 
-/* What is given back neither prolongs a key's life nor makes it endless. */
+/* A refund neither prolongs a key's life nor makes it endless. */
 static void a_refund_leaves_the_lifetime(void **state)
 {
 	(void)state;
@@ -247,7 +247,7 @@ static void a_refund_leaves_the_lifetime(void **state)
 	}
 }
 
-/* What is in use is not forgotten by parameters under which nothing was taken or given back. */
+/* Parameters under which nothing was taken or given back forget no use. */
 static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state)
 {
 	static const struct weir_limit_options pairs[][2] = {
@@ -364,7 +364,7 @@ static void a_permit_gives_back_once_and_in_one_call(void **state)
 	algo_limit_free(&mark);
 }
 
-/* Of two connections, more than there is in one call. */
+/* Requests of two connections: more in one call than there are units. */
 static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
 {
 	(void)state;
@@ -444,7 +444,7 @@ static void no_key_is_used_that_is_not_declared(void **state)
 		const char *text = ((redisReply *)line)->str, *lua = strstr(text, " lua] ");
 		bool last = strstr(text, "enough") != NULL;
 
-		/* Of what a script does, the second word is a key; lifetimes are points in time. */
+		/* The second word of each command of a script is a key; lifetimes are points in time. */
 		if (lua && strncmp(lua + 6, "\"TIME\"", 6) != 0) {
 			assert_non_null(strstr(lua, "\" \"{one}:"));
 			assert_null(strstr(lua, "\"PX\""));
@@ -482,7 +482,7 @@ static void a_script_that_redis_has_forgotten_is_loaded_again(void **state)
 	freeReplyObject(real_do(&real, "DEL key"));
 }
 
-/* Of another type, of another limit, or scribbled by an operator: the key begins anew. */
+/* A value of another type or limit, or one scribbled by an operator: the key begins anew. */
 static void what_is_no_value_is_replaced(void **state)
 {
 	static const char *const texts[] = {

@@ -131,7 +131,7 @@ void values_set(struct real *real, const char *key, const struct algo_limit *lim
 
 /* Reading */
 
-/* What the first element of a list says besides the head. */
+/* The first element of a list, without the head. */
 struct first {
 	unsigned long long n, units, nameless;
 	struct slice last, newest, groups;
@@ -159,7 +159,7 @@ static bool read_first(const struct algo_limit *limit, struct slice text, struct
 	return true;
 }
 
-/* Of the uses that follow one another each group says how many, their units, and nameless ones. */
+/* Each group of uses tells their number, their units, and how many are nameless. */
 static bool check_groups(const struct algo_limit *limit, const struct first *first,
                          const redisReply *list)
 {

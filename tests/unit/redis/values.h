@@ -19,7 +19,7 @@ void values_set(struct real *real, const char *key, const struct algo_limit *lim
 enum value_fit values_get(struct real *real, const char *key, const struct algo_limit *limit,
                           struct value *value);
 
-/* What a state says, of uses those that count at a time. */
+/* Writes a state as text, with the uses that count at that time. */
 void values_text(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                  struct buffer *out);
 

@@ -56,7 +56,7 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 	state.width = (unsigned)u64_max(state.width, next->width);
 }
 
-/* What is decided at once is what the step says, and wants. */
+/* The decision at once agrees with the step's, and with what it wants. */
 static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
                           const struct row_change *change)
 {
@@ -147,7 +147,7 @@ static void agree_to_append(const struct row_step *on, const struct row_change *
 	appended++;
 }
 
-/* What one process does of a call before it stalls after `wants` of what its steps want. */
+/* Runs a call in a process that stalls after `wants` changes. */
 static bool go_on(struct row_step *on, struct algo_call *call, unsigned wants)
 {
 	const struct row row = {state.row, state.width, TAG, true};

@@ -64,7 +64,7 @@ static void step(struct state *on, const struct algo_call *call, uint64_t now_ns
 	rows_step(&wanted, to, change);
 }
 
-/* What one process does of a call before it dies after `wants` of what its steps want. */
+/* Runs a call in a process that dies after `wants` changes. */
 static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns,
                        unsigned wants)
 {
@@ -143,7 +143,7 @@ static void a_window_ends_with_its_day(void **unused)
 	/* Yesterday's would last four seconds more. */
 	assert_int_equal(admitted(9, late_ns + NS_PER_S), 4);
 	assert_int_equal(out.retry_after_ns, PERIOD);
-	/* What only the next day has room for. */
+	/* Only the next day has room for this. */
 	assert_false(call(ALGO_PEEK, 3, late_ns + 9 * NS_PER_S));
 	assert_int_equal(out.retry_after_ns, NS_PER_DAY - 8 * NS_PER_S);
 }
@@ -408,7 +408,7 @@ static void a_window_that_a_clock_since_set_back_prepared_lasts_no_longer(void *
 	assert_int_equal(name_ns, NOON + PERIOD);
 }
 
-/* What the window counts is the first of the units that are free now, and the other way round. */
+/* The window's units are the first of those that are free now, and the other way round. */
 static void another_base_keeps_all_use(void **unused)
 {
 	(void)unused;

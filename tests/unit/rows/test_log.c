@@ -102,7 +102,7 @@ static void long_logs_end_with_their_ticks(void **unused)
 	}
 }
 
-/* Who appends behind it may have read what it came to, and would count on by that. */
+/* A request that appends behind it may have read its sum, and would count on from there. */
 static void part_of_an_entry_is_given_back_while_none_is_behind_it(void **unused)
 {
 	uint64_t first, second;

@@ -36,7 +36,7 @@ static uint64_t model_until(uint64_t now_ns)
 	return (uint64_t)((slot * period + slots - 1) / slots + period);
 }
 
-/* Of windows since 1970: all of now's, and of the one before it what still overlaps. */
+/* The use of the current window since 1970, and the share of the one before that still overlaps. */
 static uint64_t model_counter_use(uint64_t now_ns)
 {
 	uint64_t period_ns = state.limit.period_ns, window_ns = now_ns / period_ns * period_ns;
@@ -217,7 +217,7 @@ static void random_calls_agree_with_a_list(void **unused)
 
 /* ---- half done ---- */
 
-/* Whoever comes after a death at any point finds what was granted, and nothing else. */
+/* A request after a death at any point finds what was granted, and nothing else. */
 static void any_death(enum weir_algorithm algorithm, enum algo_op op, enum algo_op next)
 {
 	for (unsigned wants = 0; wants < 8; wants++) {
@@ -455,7 +455,7 @@ static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
 	assert_int_equal(state.out.remaining, 8);
 }
 
-/* What the head says of the slots before it may be too much, until the next refund or slot. */
+/* The head may count too much for the slots before it, until the next refund or slot. */
 static void a_refund_that_died_in_the_row_is_completed_by_the_next(void **unused)
 {
 	uint64_t first, now_ns = NOW + NS_PER_S / 10;

@@ -1,4 +1,4 @@
-/* Which form a value has, and what it means then. */
+/* The forms of values, and their meanings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -39,7 +39,7 @@ static struct server_config *make(struct worker_shared *shared)
 
 	config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, shared->table, &shared->stores,
+	assert_int_equal(server_config_compile(config, NULL, shared->table, &shared->stores,
 	                                       shared->metrics, NULL), 0);
 	return config;
 }
@@ -82,7 +82,7 @@ static int begin(void **state)
 	for (size_t i = 0; i < WORKERS; i++) {
 		assert_int_equal(worker_open(&f->workers[i], &f->shared, i, f->config), 0);
 		assert_int_equal(
-		    worker_listen(&f->workers[i], &worker_resp, listen_somewhere(&f->address[i])), 0);
+		    worker_listen(&f->workers[i], &worker_resp, false, listen_somewhere(&f->address[i])), 0);
 	}
 	freed = 0;
 	*state = f;

@@ -1,4 +1,4 @@
-/* Which requests come in, by class, peer and origin. */
+/* The requests that come in, by class, peer and origin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,9 @@ static bool comes_in(const struct weir_config *config, const char *peer, enum re
 	int status;
 
 	assert_true(ip_parse(slice_of(peer), &ip));
-	status = door_check(config, &ip, request.class, request.origin, &error);
+	status = door_check_origin(config, &ip, request.class, request.origin, &error);
+	if (status == WEIR_OK)
+		status = door_check_peer(config, &ip, request.class, request.origin, &error);
 	assert_true(status == WEIR_OK || status == WEIR_EPERM);
 	if (status == WEIR_OK || !why)
 		return status == WEIR_OK;
@@ -122,9 +124,24 @@ static void foreign_pages_do_not_even_ask(void **state)
 	}
 }
 
+static void a_listener_for_admin_calls_takes_them_from_the_others(void **state)
+{
+	struct weir_error error;
+
+	(void)state;
+	for (enum request_class class = REQUEST_FREE; class < REQUEST_ADMIN; class++) {
+		assert_int_equal(door_check_listener(false, class, &error), WEIR_OK);
+		assert_int_equal(door_check_listener(true, class, &error), WEIR_OK);
+	}
+	assert_int_equal(door_check_listener(true, REQUEST_ADMIN, &error), WEIR_OK);
+	assert_int_equal(door_check_listener(false, REQUEST_ADMIN, &error), WEIR_EPERM);
+	assert_non_null(strstr(error.message, "`listen.admin`"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_listener_for_admin_calls_takes_them_from_the_others),
 	    cmocka_unit_test(only_this_machine_changes_and_administrates),
 	    cmocka_unit_test(what_a_proxy_passes_on_only_asks),
 	    cmocka_unit_test(protected_lets_networks_in_or_everybody),

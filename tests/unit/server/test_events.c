@@ -13,7 +13,7 @@
 
 #define ROOM ((size_t)1 << 20)
 
-/* What a client reads that has `next` to come; *next is moved on. */
+/* Reads as a client that has `next` to come, and moves *next on. */
 static const char *read_from(struct events *events, uint64_t *next, size_t room)
 {
 	static struct buffer out;

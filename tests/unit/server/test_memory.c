@@ -46,9 +46,9 @@ static int start(void **state)
 	f->config = calloc(1, sizeof *f->config);
 	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(f->config, shared->table, &shared->stores, shared->metrics, NULL), 0);
+	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores, shared->metrics, NULL), 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
-	assert_int_equal(worker_listen(&f->worker, &worker_http, listen_somewhere(&f->address)), 0);
+	assert_int_equal(worker_listen(&f->worker, &worker_http, false, listen_somewhere(&f->address)), 0);
 	assert_int_equal(worker_start(&f->worker), 0);
 	*state = f;
 	return 0;
@@ -137,7 +137,7 @@ static unsigned count(const char *answer, const char *word)
 	return n;
 }
 
-/* What it is answered on a connection that was used before, as by hear(). */
+/* Asks on a connection that was used before; returns the answer, as hear() does. */
 static const char *ask(const struct fixture *f, const char *body, unsigned nth)
 {
 	const char *answer;
@@ -174,7 +174,10 @@ static void an_answer_that_cannot_be_held_gives_its_turn_back(void **state)
 	assert_true(errors > 0);
 }
 
-/* Of each limit one, with a permit; so many that their texts need more than one piece of memory. */
+/*
+ * One request for each limit, with a permit; so many that their texts need several pieces of
+ * memory.
+ */
 static char *make_batch(unsigned items, const char *first)
 {
 	static const char *const limits[] = {"uses", "places"};

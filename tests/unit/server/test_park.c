@@ -121,11 +121,11 @@ static int start(void **state)
 	f->config = calloc(1, sizeof *f->config);
 	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(f->config, shared->table, &shared->stores,
+	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores,
 	                                       shared->metrics, NULL), 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
 	f->worker.lanes.ways[0] = &f->lane;
-	assert_int_equal(worker_listen(&f->worker, &worker_resp, listen_somewhere(&f->address)), 0);
+	assert_int_equal(worker_listen(&f->worker, &worker_resp, false, listen_somewhere(&f->address)), 0);
 	assert_int_equal(net_watch_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
 	net_watch_for(f->watch, NET_READABLE);
 	assert_int_equal(worker_start(&f->worker), 0);
@@ -349,7 +349,7 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
 }
 
-/* Of the limit's key "k" nothing is in use from now on. */
+/* From now on, nothing is in use at the limit's key "k". */
 static void forget(const struct fixture *f, const char *name)
 {
 	const struct weir_limit *limit = weir_engine_limit(f->config->engine, name, strlen(name));
@@ -374,7 +374,7 @@ static unsigned count_of(const char *answer, const char *words)
 
 #define LAST "PING last\r\n"
 
-/* What is answered up to LAST, on a connection that was used before. False: it was closed before. */
+/* Asks on a connection that was used before, and reads up to LAST. False: it was closed first. */
 static bool ask(struct fixture *f, const char *request, unsigned nth, char *answer, size_t size)
 {
 	int fd = dial_to(&f->address);
@@ -425,7 +425,7 @@ static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
 				forget(f, limits[j]);
 			ends += !ask(f, requests[i], nth, answer, sizeof answer);
 			errors += count_of(answer, "out of memory");
-			/* What goes back does so in a turn behind the client's end. */
+			/* The units go back in a turn after the client's end. */
 			UNTIL(in_use(f, "far") + in_use(f, "near") ==
 			      count_of(answer, "*7\r\n:1\r\n:100\r\n"));
 			UNTIL(in_use(f, "places") == count_of(answer, "*7\r\n:1\r\n:2\r\n"));

@@ -21,7 +21,7 @@ static char *environment(const char *name)
 static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults(void **state)
 {
 	struct weir_config file = {
-	    .listen_http = "127.0.0.1:3", .listen_resp = "127.0.0.1:3", .capacity = 33};
+	    .listen_http.address.text = "127.0.0.1:3", .listen_resp.address.text = "127.0.0.1:3", .capacity = 33};
 	struct weir_config empty = {0};
 	struct settings settings = {.text = {[SETTING_HTTP] = "127.0.0.1:1"}};
 	struct settings_plan plan;
@@ -104,6 +104,29 @@ static void accounts_that_there_are_not_are_refused_by_name(void **state)
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
 	assert_string_equal(error.message,
 	                    "store_group: expected a group of this system, found '4294967295'");
+	file = (struct weir_config){.listen_resp = {{"unix:/a", NULL, 3, 9}, .owner = "no-such-user"}};
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
+	assert_string_equal(error.message,
+	                    "resp: owner: expected a user of this system, found 'no-such-user'");
+	assert_int_equal(error.line, 3);
+	assert_int_equal(error.column, 9);
+}
+
+static void a_flag_takes_the_place_of_a_whole_listener(void **state)
+{
+	struct weir_config file = {.listen_http = {{.text = "unix:/a"}, 0660, "65534", "1234"}};
+	struct settings settings = {.text = {[SETTING_HTTP] = "unix:/b"}};
+	struct settings_plan plan;
+
+	(void)state;
+	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
+	assert_string_equal(plan.http.local.sun_path, "/a");
+	assert_int_equal(plan.http.mode, 0660);
+	assert_int_equal(plan.http.owner, 65534);
+	assert_int_equal(plan.http.group, 1234);
+	assert_int_equal(settings_resolve(&settings, &file, &plan, NULL), WEIR_OK);
+	assert_string_equal(plan.http.local.sun_path, "/b");
+	assert_int_equal(plan.http.mode + plan.http.owner + plan.http.group, 0);
 }
 
 static void the_log_is_text_unless_json_is_asked_for(void **state)
@@ -129,6 +152,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(flags_beat_the_environment_which_beats_the_file_which_beats_defaults),
 	    cmocka_unit_test(impossible_values_are_refused_by_name),
+	    cmocka_unit_test(a_flag_takes_the_place_of_a_whole_listener),
 	    cmocka_unit_test(accounts_that_there_are_not_are_refused_by_name),
 	    cmocka_unit_test(the_log_is_text_unless_json_is_asked_for),
 	};

@@ -99,7 +99,7 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	assert_int_equal(weir_peek(table, limit, "a", 1, 1, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 30);
 	weir_table_close(table);
-	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000");
+	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000, which the file keeps: ");
 	other.capacity = 1000;
 	other.secret = (const uint8_t *)"another sixteen.";
 	refused(&other, WEIR_EINVAL, "secret: expected the one given, found another");
@@ -128,11 +128,12 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, byte_order), UINT64_C(0x104030201),
 	     "byte order: expected 01020304, found 04030201"},
 	    {offsetof(struct table_header, version), 3,
-	     "version: expected 4, found 3, made by another release of weir: use that one, or "
+	     "version: expected 5, found 3, made by another release of weir: use that one, or "
 	     "remove the file and begin with empty counts"},
 	    {offsetof(struct table_header, header_size), 64, "header size: expected 8192, found 64"},
 	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
 	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},
+	    {offsetof(struct table_header, stays), 2, "keys that stay: expected 0 or 1, found 2"},
 	    {offsetof(struct table_header, capacity), 0, "capacity: expected 1 to 4294967296 keys"},
 	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
 	    {offsetof(struct table_header, capacity), UINT64_C(1) << 33, "found 8589934592"},

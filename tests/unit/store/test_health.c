@@ -89,17 +89,63 @@ static void *run(void *context)
 	return NULL;
 }
 
-static void meet(unsigned rounds)
+/* Permits on their way from the thread that got them to one that reports them. */
+static struct {
+	pthread_mutex_t mutex;
+	struct weir_permit permits[THREADS * 4];
+	unsigned count;
+} handed = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Hands one in, and gets another one out once there are enough. */
+static bool hand_on(struct weir_permit *permit)
+{
+	struct weir_permit mine = *permit;
+	bool full;
+
+	pthread_mutex_lock(&handed.mutex);
+	full = handed.count == sizeof handed.permits / sizeof *handed.permits;
+	if (full) {
+		*permit = handed.permits[0];
+		handed.count--;
+		for (unsigned i = 0; i < handed.count; i++)
+			handed.permits[i] = handed.permits[i + 1];
+	}
+	handed.permits[handed.count++] = mine;
+	pthread_mutex_unlock(&handed.mutex);
+	return full;
+}
+
+static void *run_crosswise(void *context)
+{
+	(void)context;
+	pthread_barrier_wait(&load.start);
+	for (unsigned r = 0; r < load.rounds; r++) {
+		struct weir_permit permit;
+
+		if (!acquire("key", 3, &permit))
+			abort();
+		if (hand_on(&permit) && report("key", 3, &permit) != WEIR_OK)
+			abort();
+	}
+	return NULL;
+}
+
+static void meet_in(void *(*run_one)(void *), unsigned rounds)
 {
 	pthread_t ids[THREADS];
 
 	load.rounds = rounds;
 	pthread_barrier_init(&load.start, NULL, THREADS);
 	for (unsigned i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&ids[i], NULL, run, NULL), 0);
+		assert_int_equal(pthread_create(&ids[i], NULL, run_one, NULL), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(ids[i], NULL);
 	pthread_barrier_destroy(&load.start);
+}
+
+static void meet(unsigned rounds)
+{
+	meet_in(run, rounds);
 }
 
 static struct weir_decision peek(const char *key, size_t len)
@@ -143,6 +189,72 @@ static void a_window_of_calls_loses_none_either(void **unused)
 	assert_true(acquire("key", 3, &permit));
 	report("key", 3, &permit);
 	assert_int_equal(peek("key", 3).reason, WEIR_REASON_BREAKER_OPEN);
+	end();
+}
+
+/*
+ * Successes, nearly all while it is calm, each reported by whichever thread: as many failures then
+ * open it as the sum over all stripes says, and not one fewer. None is lost, none counted twice.
+ */
+static void it_opens_exactly_when_the_sum_of_all_stripes_says(void **unused)
+{
+	const unsigned each = 3000, successes = THREADS * each;
+	struct weir_permit permit;
+
+	(void)unused;
+	begin((struct weir_health_options){.failure_percent = 50}, 0);
+	load.outcome = WEIR_OUTCOME_SUCCESS;
+	handed.count = 0;
+	meet_in(run_crosswise, each);
+	for (unsigned i = 0; i < handed.count; i++)
+		assert_int_equal(report("key", 3, &handed.permits[i]), WEIR_OK);
+	load.outcome = WEIR_OUTCOME_FAILURE;
+	for (unsigned i = 1; i <= successes; i++) {
+		assert_true(acquire("key", 3, &permit));
+		assert_int_equal(report("key", 3, &permit), WEIR_OK);
+		assert_int_equal(peek("key", 3).allowed, i < successes);
+	}
+	end();
+}
+
+/* All flights are gone again: had one stayed in any stripe, its time would be up as a failure. */
+static void no_flight_is_left_in_any_stripe(void **unused)
+{
+	struct weir_permit permit;
+
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 1, .failure_percent = 1}, 0);
+	load.outcome = WEIR_OUTCOME_SUCCESS;
+	handed.count = 0;
+	meet_in(run_crosswise, 3000);
+	for (unsigned i = 0; i < handed.count; i++)
+		assert_int_equal(report("key", 3, &handed.permits[i]), WEIR_OK);
+	load.now_ns += 60 * S;
+	assert_true(acquire("key", 3, &permit));
+	assert_true(peek("key", 3).allowed);
+	end();
+}
+
+/* A permit that nobody reports ends in time, though it was calm until then: others do not hide it. */
+static void calm_hides_no_lost_permit(void **unused)
+{
+	struct weir_permit permit, lost;
+
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 2, .failure_percent = 1, .permit_timeout_ns = S},
+	      0);
+	load.outcome = WEIR_OUTCOME_SUCCESS;
+	assert_true(acquire("key", 3, &lost));
+	load.now_ns += S / 2;
+	for (int i = 0; i < 10; i++) {
+		assert_true(acquire("key", 3, &permit));
+		assert_int_equal(report("key", 3, &permit), WEIR_OK);
+	}
+	load.now_ns = NOW + S - 1;
+	assert_true(acquire("key", 3, &permit));
+	assert_int_equal(report("key", 3, &permit), WEIR_OK);
+	load.now_ns = NOW + S;
+	assert_false(acquire("key", 3, &permit));
 	end();
 }
 
@@ -221,15 +333,97 @@ static void a_permit_is_reported_once(void **unused)
 	end();
 }
 
+/* The same limit as a reload brings it. */
+static void reload(struct weir_health_options health, uint64_t keys)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = keys, .health = &health};
+
+	weir_limit_close(load.limit);
+	assert_int_equal(weir_limit_open(&options, &load.limit, NULL), WEIR_OK);
+	assert_int_equal(weir_table_reserve(load.table, load.limit, NULL), WEIR_OK);
+}
+
+static bool passes(const char *key, size_t len)
+{
+	struct weir_permit permit;
+
+	return acquire(key, len, &permit) && report(key, len, &permit) == WEIR_OK;
+}
+
+/* What one set of parameters has left in a row's cells, another one never takes for lost permits. */
+static void no_reload_opens_a_healthy_breaker(void **state)
+{
+	static const struct {
+		struct weir_health_options before, after;
+	} reloads[] = {
+	    {{0}, {.calls = 60, .max_concurrent = 60}},
+	    {{.preset = WEIR_PRESET_HYSTRIX}, {.calls = 60, .max_concurrent = 40}},
+	    {{.calls = 1000}, {0}},
+	    {{0}, {.calls = 1000}},
+	    {{0}, {.max_concurrent = 60}},
+	};
+
+	(void)state;
+	load.outcome = WEIR_OUTCOME_SUCCESS;
+	for (size_t i = 0; i < sizeof reloads / sizeof *reloads; i++) {
+		begin(reloads[i].before, 1000);
+		for (unsigned key = 0; key < 100; key++)
+			for (unsigned n = 0; n < 40; n++)
+				assert_true(passes((const char *)&key, sizeof key));
+		reload(reloads[i].after, 1000);
+		for (unsigned key = 0; key < 100; key++)
+			for (unsigned n = 0; n < 2; n++)
+				assert_true(passes((const char *)&key, sizeof key));
+		end();
+	}
+}
+
+/* Permits whose place or time a reload has changed say nothing, as after a larger table. */
+static void permits_of_before_a_reload_are_not_lost_ones(void **state)
+{
+	static const struct {
+		struct weir_health_options before, after;
+	} reloads[] = {
+	    {{.permit_timeout_ns = 60 * S}, {.permit_timeout_ns = 5 * S}},
+	    {{.permit_timeout_ns = 5 * S}, {.permit_timeout_ns = 60 * S}},
+	    {{.calls = 1000}, {0}},
+	    {{.max_concurrent = 30}, {0}},
+	};
+
+	(void)state;
+	load.outcome = WEIR_OUTCOME_SUCCESS;
+	for (size_t i = 0; i < sizeof reloads / sizeof *reloads; i++) {
+		struct weir_permit permits[30];
+
+		begin(reloads[i].before, 100);
+		for (unsigned n = 0; n < 30; n++)
+			assert_true(acquire("key", 3, &permits[n]));
+		reload(reloads[i].after, 100);
+		assert_true(passes("key", 3));
+		for (unsigned n = 0; n < 30; n++)
+			report("key", 3, &permits[n]);
+		for (unsigned n = 0; n < 20; n++, load.now_ns += S / 2)
+			assert_true(passes("key", 3));
+		for (unsigned n = 0; n < 20; n++, load.now_ns += 4 * S)
+			assert_true(passes("key", 3));
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_result_of_threads_that_meet_counts),
 	    cmocka_unit_test(a_window_of_calls_loses_none_either),
+	    cmocka_unit_test(it_opens_exactly_when_the_sum_of_all_stripes_says),
+	    cmocka_unit_test(no_flight_is_left_in_any_stripe),
+	    cmocka_unit_test(calm_hides_no_lost_permit),
 	    cmocka_unit_test(the_bulkhead_holds_among_threads),
 	    cmocka_unit_test(threads_that_meet_in_half_open_get_the_probes_and_no_more),
 	    cmocka_unit_test(an_idle_open_breaker_is_not_evicted),
 	    cmocka_unit_test(a_permit_is_reported_once),
+	    cmocka_unit_test(no_reload_opens_a_healthy_breaker),
+	    cmocka_unit_test(permits_of_before_a_reload_are_not_lost_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,7 +254,7 @@ static void let_go(const struct algo_limit *limit, uint64_t key, uint64_t now_ns
 	ask_key(limit, (struct algo_call){ALGO_REFUND, 1, 0, .permit = key + 1}, key, now_ns, &out);
 }
 
-/* Of the same limit: other limits have tables of their own. */
+/* The flood meets the same limit: other limits have tables of their own. */
 static void no_flood_takes_the_room_of_a_key_that_holds(void **unused)
 {
 	struct algo_limit limit;
@@ -481,7 +481,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 	}
 }
 
-/* Where there are places beyond those that may be taken, no two take the last room at once. */
+/* If there are more places than may be taken, no two requests take the last room at once. */
 static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused)
 {
 	static const uint64_t reloads[][3] = {{12, 6, 7}, {12, 9, 13}, {100, 60, 64}, {3, 3, 14}};

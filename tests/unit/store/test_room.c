@@ -1,4 +1,4 @@
-/* What the keys of one limit can take from other keys, of its own limit and of others. */
+/* The room that keys of one limit can take from other keys, of their own limit and of others. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static weir_table *table;
 
 static weir_table *open_with(uint64_t capacity, const char *file)
 {
-	/* Where keys meet, and so whom there is no room for, is the same each time. */
+	/* The secret is fixed, so the same keys meet, and the same find no room, each time. */
 	struct weir_table_options options = {
 	    .capacity = capacity, .secret = (const uint8_t *)"sixteen bytes ok", .path = file};
 	struct weir_error error = {0};
@@ -129,7 +129,7 @@ static void fresh_keys_give_no_offender_his_quota_back(void **state)
 	}
 }
 
-/* Of those who have equally much, the one that is idle soonest. */
+/* Among keys of equal use, the one that is idle soonest goes. */
 static void of_equals_the_one_that_is_idle_soonest_makes_room(void **state)
 {
 	struct weir_limit_options options = sliding[0];
@@ -260,7 +260,7 @@ static void a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts(void 
 	weir_limit_close(few);
 }
 
-/* What counts in a window does so in one that begins with the larger table. */
+/* Counts of a window go on in a window that begins with the larger table. */
 static void a_day_in_a_larger_table_keeps_its_counts(void **state)
 {
 	struct weir_limit_options options = {
@@ -319,7 +319,8 @@ static void limits_that_need_no_table_of_their_own_take_no_keys(void **state)
 	(void)state;
 	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_EINVAL);
 	assert_non_null(strstr(error.message, "keys: expected with sliding_window, sliding_log, "
-	                                      "sliding_counter, base, concurrency, breaker only"));
+	                                      "sliding_counter, base, concurrency, breaker, throttle, "
+	                                      "adaptive only"));
 	options = sliding[0];
 	options.keys = WEIR_CAPACITY_MAX + 1;
 	assert_int_equal(weir_limit_open(&options, &limit, &error), WEIR_ERANGE);
@@ -382,7 +383,7 @@ static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void 
 	weir_limit_close(log);
 }
 
-/* Of a file system of memory, whose size is known: it takes nothing of what it can't have whole. */
+/* A file system in memory, of known size: a table that does not fit whole takes nothing. */
 static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state)
 {
 	static const char file[] = "/dev/shm/weir-test-room";

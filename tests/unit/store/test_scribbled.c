@@ -31,7 +31,7 @@ static const struct weir_limit_options options[] = {
 
 #define LIMITS (sizeof options / sizeof *options)
 
-/* What is put in a header's place: the same byte all over, or a sound one of another table. */
+/* Overwrites a header with one byte all over, or with a sound header of another table. */
 static void fill(struct table_header *header, int pattern)
 {
 	struct section huge = {.identity = 7, .capacity = WEIR_CAPACITY_MAX, .row_cells = 10000};

@@ -23,7 +23,7 @@
 #define ROUNDS 400
 #define CALLS  300
 
-/* What was acquired, as either side named it. */
+/* A use that was acquired, as either side named it. */
 struct name {
 	uint64_t cells_ns, uses_ns, permit, cost;
 };
@@ -65,7 +65,7 @@ static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 	state.replaces = state.limit.rows == ALGO_ROWS_LOG && draw(2);
 	/* Places that are over stay for clocks that lag until they are taken, whichever they are. */
 	state.lags = state.limit.rows != ALGO_ROWS_PLACES && !state.replaces && draw(2);
-	/* Of a day only six windows are told apart, so one may be another's for clocks that lag. */
+	/* Only six windows of a day are told apart, so a lagging clock may take one for another. */
 	state.only_counts = state.limit.rows == ALGO_ROWS_DAY && state.lags;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "wait/waitlist.h"
 
@@ -57,6 +58,108 @@ static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 	waitlist_wake(&list, 7);
 }
 
+static void test_a_full_queue_drops_the_newest_of_the_lowest(void **state)
+{
+	struct person people[7] = {0}, *waiting[] = {&people[0], &people[2], &people[4], &people[6]};
+	static const uint8_t priorities[] = {9, 9, 0, 9, 5, 9, 0};
+	struct waitlist *list = NULL;
+
+	(void)state;
+	waitlist_make(&list);
+	for (int i = 0; i < 7; i++)
+		people[i].waiter = (struct waiter){.hash = 7, .wake = wake, .priority = priorities[i]};
+	for (int i = 0; i < 4; i++)
+		waitlist_join(list, &people[i].waiter, 4);
+	assert_int_equal(waitlist_join(list, &people[4].waiter, 4), WAITLIST_BEHIND);
+	assert_true(people[3].waiter.is_dropped && people[3].woken == 1);
+	assert_int_equal(waitlist_join(list, &people[5].waiter, 4), WAITLIST_FULL); /* none is lower */
+	assert_int_equal(waitlist_join(list, &people[6].waiter, 4), WAITLIST_BEHIND);
+	assert_true(people[1].waiter.is_dropped && people[1].woken == 1);
+	assert_int_equal(waitlist_count(list), 4);
+	waitlist_leave(list, &people[3].waiter);
+	assert_int_equal(waitlist_count(list), 4);
+	for (int i = 0; i < 4; i++) { /* they are served in the order in which they came */
+		assert_int_equal(waiting[i]->woken, i > 0);
+		waitlist_leave(list, &waiting[i]->waiter);
+	}
+	waitlist_close(list);
+}
+
+/* Its place is not the newcomer's: whoever was behind it is the first. */
+static void test_the_first_is_dropped_too(void **state)
+{
+	struct person low = {{.hash = 7, .wake = wake, .priority = 1}}, behind = {{.hash = 7, .wake = wake}};
+	struct person high = behind, last = behind;
+	struct waitlist *list = NULL;
+
+	(void)state;
+	waitlist_make(&list);
+	waitlist_join(list, &low.waiter, 2);
+	waitlist_join(list, &behind.waiter, 2);
+	assert_int_equal(waitlist_join(list, &high.waiter, 2), WAITLIST_BEHIND);
+	assert_true(low.waiter.is_dropped && behind.woken == 1 && high.woken == 0);
+	assert_int_equal(waitlist_join(list, &last.waiter, 2), WAITLIST_FULL);
+	waitlist_leave(list, &behind.waiter);
+	waitlist_leave(list, &high.waiter);
+	assert_int_equal(waitlist_join(list, &low.waiter, 1), WAITLIST_FIRST);
+	assert_int_equal(waitlist_join(list, &last.waiter, 1), WAITLIST_FIRST);
+	assert_true(low.waiter.is_dropped && last.woken == 0);
+	waitlist_close(list);
+}
+
+#define THREADS 4
+#define TIMES   20000
+#define MOST    3
+
+static struct waitlist *shared;
+static size_t dropped_ones;
+
+static void count_drop(struct waiter *waiter)
+{
+	if (waiter->is_dropped)
+		__atomic_fetch_add(&dropped_ones, 1, __ATOMIC_RELAXED);
+}
+
+/* Each thread has one more waiter than may wait. */
+static void *come_and_go(void *number)
+{
+	struct waiter waiters[MOST + 1] = {0};
+	unsigned seed = (unsigned)(uintptr_t)number;
+	bool joined[MOST + 1] = {false};
+
+	for (int i = 0; i < TIMES; i++) {
+		size_t w = (size_t)rand_r(&seed) % (MOST + 1);
+
+		if (joined[w])
+			waitlist_leave(shared, &waiters[w]);
+		waiters[w] = (struct waiter){
+		    .hash = 7, .wake = count_drop, .priority = (uint8_t)(rand_r(&seed) % 10)};
+		joined[w] = waitlist_join(shared, &waiters[w], MOST) != WAITLIST_FULL;
+		waitlist_wake(&shared, 7);
+		assert_in_range(waitlist_count(shared), 0, MOST + THREADS); /* counted before they leave */
+	}
+	for (size_t w = 0; w <= MOST; w++)
+		if (joined[w])
+			waitlist_leave(shared, &waiters[w]);
+	return NULL;
+}
+
+static void test_threads_that_drop_each_other_leave_nobody(void **state)
+{
+	pthread_t threads[THREADS];
+
+	(void)state;
+	waitlist_make(&shared);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, come_and_go, (void *)(i + 1));
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(waitlist_count(shared), 0);
+	assert_false(waitlist_has(shared, 7));
+	assert_true(dropped_ones > 0);
+	waitlist_close(shared);
+}
+
 /* The queues as arrays. */
 struct model {
 	struct person *queue[KEYS][WAITERS];
@@ -67,6 +170,46 @@ static void model_poke(struct model *model, size_t key)
 {
 	if (model->count[key] > 0)
 		model->queue[key][0]->woken--;
+}
+
+/* How many may wait for a key. */
+static size_t model_max(size_t key)
+{
+	return key % 5 ? 1 + key : WAITERS;
+}
+
+/* The place of the newest of the lowest priority, if that is below the person's; or the count. */
+static size_t model_victim(const struct model *model, size_t key, const struct person *person)
+{
+	size_t found = model->count[key];
+	unsigned lowest = person->waiter.priority + 1u;
+
+	for (size_t i = 0; i < model->count[key]; i++)
+		if (model->queue[key][i]->waiter.priority >= lowest) {
+			lowest = model->queue[key][i]->waiter.priority;
+			found = i;
+		}
+	return found;
+}
+
+static void model_leave(struct model *model, size_t key, struct person *person);
+
+static enum waitlist_joined model_join(struct model *model, size_t key, struct person *person)
+{
+	if (model->count[key] >= model_max(key)) {
+		size_t victim = model_victim(model, key, person);
+		struct person *dropped;
+
+		if (victim == model->count[key])
+			return WAITLIST_FULL;
+		dropped = model->queue[key][victim];
+		model_leave(model, key, dropped);
+		dropped->woken--;
+		assert_true(dropped->waiter.is_dropped);
+		dropped->waits = false;
+	}
+	model->queue[key][model->count[key]++] = person;
+	return model->count[key] == 1 ? WAITLIST_FIRST : WAITLIST_BEHIND;
 }
 
 static void model_leave(struct model *model, size_t key, struct person *person)
@@ -109,11 +252,15 @@ static void test_queues_are_those_of_a_model(void **state)
 			model_leave(&model, key, person);
 			person->waits = false;
 		} else {
-			person->waiter = (struct waiter){.hash = key * APART, .wake = wake};
-			person->waits = true;
-			assert_int_equal(waitlist_join(list, &person->waiter, WAITERS),
-			                 model.count[key] == 0 ? WAITLIST_FIRST : WAITLIST_BEHIND);
-			model.queue[key][model.count[key]++] = person;
+			enum waitlist_joined joined;
+
+			if (person->waiter.is_dropped) /* it may leave all the same, and that changes nothing */
+				waitlist_leave(list, &person->waiter);
+			person->waiter = (struct waiter){
+			    .hash = key * APART, .wake = wake, .priority = rand() % 3 ? 0 : rand() % 10};
+			joined = waitlist_join(list, &person->waiter, model_max(key));
+			assert_int_equal(joined, model_join(&model, key, person));
+			person->waits = joined != WAITLIST_FULL;
 		}
 		for (size_t i = 0; i < WAITERS; i++)
 			assert_int_equal(people[i].woken, 0); /* the model took back what it expected */
@@ -148,6 +295,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_first_tries_and_whoever_becomes_it_is_woken),
+	    cmocka_unit_test(test_a_full_queue_drops_the_newest_of_the_lowest),
+	    cmocka_unit_test(test_the_first_is_dropped_too),
+	    cmocka_unit_test(test_threads_that_drop_each_other_leave_nobody),
 	    cmocka_unit_test(test_queues_are_those_of_a_model),
 	    cmocka_unit_test(test_the_child_of_a_fork_has_nobody_waiting),
 	};

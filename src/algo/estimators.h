@@ -1,18 +1,18 @@
 /*
- * adaptive.h: limits on what may be in flight that are measured, not set.
+ * estimators.h: limits on what may be in flight that are measured, not set.
  *
- * An estimator is told of each answer: how long it took, and how many were in flight then, this one
- * among them. It says how many may be. All of it is whole numbers, so that any other implementation
- * comes to the same limit. No clock, no lock, no storage.
+ * An estimator learns of each answer how long it took, and how many requests were in flight then,
+ * this one included. It says how many may be in flight. It computes in whole numbers, so any other
+ * implementation comes to the same limit. No clock, no lock, no storage.
  *
- *     knee       ours: how many the thing behind holds before they wait (docs/design/adaptive.md)
+ *     knee       ours: what a backend holds before requests wait (docs/design/adaptive.md)
  *     gradient2  a long average of latencies, divided by each latency
  *     vegas      the queue that the least latency implies
  *     aimd       one more for each answer in time, a tenth less for one that is late
  *     bbr        most passes x least latency, while the processors are busy
  */
-#ifndef ALGO_ADAPTIVE_H
-#define ALGO_ADAPTIVE_H
+#ifndef ALGO_ESTIMATORS_H
+#define ALGO_ESTIMATORS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,13 +51,13 @@ enum knee_phase {
  * report of a window the second, too.
  */
 struct knee {
-	/* What is measured in this window: 96 bits. */
+	/* Measured in this window: 96 bits. */
 	uint16_t count;   /* of samples: 12 bits */
 	uint32_t sum;     /* of samples: 24 */
 	uint32_t squares; /* of their fourths: 32 */
 	uint32_t
 	    flying; /* sum of what was in flight: 28; while count is 0, so many answers are let by */
-	/* What came of those before: 91 bits. */
+	/* The result of earlier windows: 91 bits. */
 	uint32_t knee;    /* 24 */
 	uint64_t base_ns; /* the baseline: 25 bits, shifted by up to 15; 0: none yet */
 	uint32_t limit;   /* 16 */
@@ -73,6 +73,21 @@ void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds);
  */
 void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
                  const struct adaptive_sample *sample, uint8_t window);
+
+/* The same in steps, for those that keep its two cells apart. */
+static inline bool knee_is_late(const struct knee *knee, uint8_t window)
+{
+	return (uint8_t)(knee->window - window) > 1;
+}
+
+/** Another sample of this window. */
+void knee_add(struct knee *knee, const struct adaptive_sample *sample);
+/** Whether the window has all of its samples. */
+bool knee_is_full(const struct knee *knee);
+/** Takes in the window's result. Its samples stay until knee_next. */
+void knee_end(struct knee *knee, const struct adaptive_bounds *bounds);
+/** The next window has no samples yet. */
+void knee_next(struct knee *knee, uint64_t in_flight);
 
 #define GRADIENT2_LIMIT_ONE 65536
 
@@ -131,6 +146,8 @@ void bbr_sample(struct bbr *bbr, const struct adaptive_sample *sample, uint64_t 
 /** The processors were at work for so many thousandths of the last half second. */
 void bbr_busy(struct bbr *bbr, unsigned thousandths, uint64_t now_ns);
 uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns);
+/** As many may be in flight now: more than its limit, while the processors have time. */
+uint64_t bbr_quota(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns);
 /** Whether one more may pass beside so many. */
 bool bbr_allows(struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t in_flight,
                 uint64_t now_ns);

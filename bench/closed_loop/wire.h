@@ -1,0 +1,119 @@
+/*
+ * wire.h: what the programs of the closed loop tell each other, and what they share.
+ *
+ * load -> gate -> server, each over a thousand connections, a frame each way at a time. The gate
+ * holds the limiter, in the language of its library.
+ */
+#ifndef CLOSED_LOOP_WIRE_H
+#define CLOSED_LOOP_WIRE_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX 4096
+#define SECOND_NS       UINT64_C(1000000000)
+
+enum status { STATUS_ANSWERED, STATUS_DENIED, STATUS_FAILED };
+
+/* Little-endian. */
+struct frame {
+	uint64_t number;  /* of the request: the client's in the upper half, then which of its. In an
+	                     answer: how long it takes by itself, in ns */
+	uint32_t limit;   /* the gate's, when it answered; 0: none */
+	uint16_t inside;  /* requests in the server when this one came */
+	uint8_t status;   /* enum status */
+	uint8_t priority; /* 0: the highest */
+};
+
+_Static_assert(sizeof(struct frame) == 16, "the same in each language");
+
+static inline uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+/* From 0 to below 1, by chance, but always the same for a request. */
+static inline double draw(uint64_t seed, uint64_t number)
+{
+	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
+
+	for (int i = 0; i < 2; i++) { /* splitmix64 */
+		x += UINT64_C(0x9e3779b97f4a7c15);
+		x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+		x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+		x ^= x >> 31;
+	}
+	return (double)(x >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+static inline double exponential(double uniform)
+{
+	return -log1p(-uniform);
+}
+
+_Noreturn static inline void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static inline struct sockaddr_in loopback(unsigned port)
+{
+	return (struct sockaddr_in){.sin_family = AF_INET,
+	                            .sin_port = htons((uint16_t)port),
+	                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* On a port, or 0 for a free one; says which. */
+static inline int listen_on(unsigned port)
+{
+	struct sockaddr_in address = loopback(port);
+	socklen_t length = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, CONNECTIONS_MAX) != 0)
+		die("listen");
+	getsockname(fd, (struct sockaddr *)&address, &length);
+	fprintf(stderr, "listening: frames 127.0.0.1:%d\n", ntohs(address.sin_port));
+	return fd;
+}
+
+/* -1: nobody listens there. */
+static inline int connect_to(unsigned port)
+{
+	struct sockaddr_in address = loopback(port);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+		close(fd);
+		return -1;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
+
+static inline bool send_frame(int fd, const struct frame *frame)
+{
+	return send(fd, frame, sizeof(*frame), MSG_NOSIGNAL) == (ssize_t)sizeof(*frame);
+}
+
+static inline bool receive_frame(int fd, struct frame *frame)
+{
+	return recv(fd, frame, sizeof(*frame), MSG_WAITALL) == (ssize_t)sizeof(*frame);
+}
+
+#endif

@@ -1,0 +1,154 @@
+# bash completion for weir. Made by docs/manual.py.
+
+_weir()
+{
+	local word=$2 before=$3 words=""
+	COMPREPLY=()
+	if [[ $COMP_CWORD -eq 1 ]]; then
+		words="serve lint ask simulate bench store passwd help --help --version"
+	elif [[ ${COMP_WORDS[1]} == help ]]; then
+		words="serve lint ask simulate bench store passwd"
+	else
+		case "${COMP_WORDS[1]} $before" in
+		"serve -c"|"serve --config")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"serve --http")
+			return ;;
+		"serve --resp")
+			return ;;
+		"serve --grpc")
+			return ;;
+		"serve --store")
+			return ;;
+		"serve --capacity")
+			return ;;
+		"serve --sync")
+			return ;;
+		"serve --threads")
+			return ;;
+		"serve --log-format")
+			return ;;
+		"lint -c"|"lint --config")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"lint --to")
+			return ;;
+		"ask --attr")
+			return ;;
+		"ask --cost")
+			return ;;
+		"ask --server")
+			return ;;
+		"ask --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"ask --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"ask --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"ask --sni")
+			return ;;
+		"simulate -c"|"simulate --config")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"simulate --trace")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"simulate --format")
+			return ;;
+		"simulate --pattern")
+			return ;;
+		"simulate --limit")
+			return ;;
+		"simulate --try")
+			return ;;
+		"simulate --suggest")
+			return ;;
+		"simulate --deny")
+			return ;;
+		"simulate --by")
+			return ;;
+		"simulate --key")
+			return ;;
+		"simulate --capacity")
+			return ;;
+		"simulate --html")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"simulate --decisions")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"bench --server")
+			return ;;
+		"bench --protocol")
+			return ;;
+		"bench --command")
+			return ;;
+		"bench --limit")
+			return ;;
+		"bench --path")
+			return ;;
+		"bench --connections")
+			return ;;
+		"bench --pipeline")
+			return ;;
+		"bench --threads")
+			return ;;
+		"bench --requests")
+			return ;;
+		"bench --duration")
+			return ;;
+		"bench --warmup")
+			return ;;
+		"bench --timeout")
+			return ;;
+		"bench --rate")
+			return ;;
+		"bench --keys")
+			return ;;
+		"bench --distribution")
+			return ;;
+		"bench --key-length")
+			return ;;
+		"bench --seed")
+			return ;;
+		"bench --pid")
+			return ;;
+		"bench --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"bench --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"bench --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"bench --sni")
+			return ;;
+		"store --owner")
+			return ;;
+		"store --group")
+			return ;;
+		"store --capacity")
+			return ;;
+		esac
+		case ${COMP_WORDS[1]} in
+		serve) words="--config --http --resp --grpc --store --capacity --sync --threads --log-format --help" ;;
+		lint) words="--config --strict --to --help" ;;
+		ask) words="--attr --cost --peek --server --tls --cacert --cert --key --sni --help" ;;
+		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
+		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --tls --cacert --cert --key --sni --help" ;;
+		store) words="--owner --group --capacity --help check dump repair resize" ;;
+		passwd) words="--token --help" ;;
+		esac
+	fi
+	COMPREPLY=($(compgen -W "$words" -- "$word"))
+	# Arguments that are no flags are files mostly.
+	[[ $COMP_CWORD -gt 1 && $word != -* ]] && COMPREPLY+=($(compgen -f -- "$word"))
+	return 0
+}
+
+complete -o filenames -F _weir weir

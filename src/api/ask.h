@@ -1,0 +1,16 @@
+/* ask.h: a request to acquire as struct weir_ask says it, of limiters, tables and rules alike. */
+#ifndef API_ASK_H
+#define API_ASK_H
+
+#include "algo/algo.h"
+
+struct ask {
+	struct algo_call call;
+	bool waits;       /* its thread blocks until it passes, or ... */
+	uint64_t time_ns; /* until this deadline. Else: when it is asked, or WEIR_NOW */
+};
+
+/** 0, or EINVAL and ERANGE as weir_ask. */
+int ask_read(const struct weir_ask *from, struct ask *ask);
+
+#endif

@@ -1,0 +1,95 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/login.h"
+#include "base/near.h"
+#include "cli/command.h"
+
+#define HELP (256 + COMMAND_FLAGS_MAX)
+
+void arguments_begin(struct arguments *arguments, const struct command *command, int argc,
+                     char **argv)
+{
+	char *letters = arguments->letters;
+	size_t i;
+
+	*arguments = (struct arguments){.command = command, .argc = argc, .argv = argv};
+	*letters++ = ':'; /* the errors are ours */
+	for (i = 0; i < command->flag_count; i++) {
+		const struct flag *flag = &command->flags[i];
+
+		arguments->options[i] = (struct option){
+		    flag->name, flag->value ? required_argument : no_argument, NULL, 256 + (int)i};
+		if (flag->letter)
+			*letters++ = flag->letter;
+		if (flag->letter && flag->value)
+			*letters++ = ':';
+	}
+	*letters = 'h';
+	arguments->options[i] = (struct option){"help", no_argument, NULL, HELP};
+	optind = 0; /* from the beginning, whoever has used getopt before */
+	opterr = 0;
+}
+
+/* Names of flags are told from values, which may be secrets, by what is in the table. */
+static const char *meant(const struct command *command, const char *text)
+{
+	struct slice name = {text + 2, strcspn(text + 2, "=")};
+
+	for (size_t i = 0; i < command->flag_count; i++)
+		if (near_is(name, slice_of(command->flags[i].name)))
+			return command->flags[i].name;
+	return NULL;
+}
+
+int arguments_refuse(const struct command *command, const char *argument)
+{
+	const char *near = strncmp(argument, "--", 2) == 0 ? meant(command, argument) : NULL;
+	char found[LOGIN_SHOWN_MAX];
+
+	login_hide_in_other(argument, found);
+	if (near)
+		return command_fail(command->name, "expected an option, found '%s': did you mean --%s?",
+		                    found, near);
+	return command_fail(command->name, "expected an option, found '%s'; see weir %s --help", found,
+	                    command->name);
+}
+
+static int refuse(const struct arguments *arguments, int option)
+{
+	const struct command *command = arguments->command;
+	const char *text = arguments->argv[optind - 1];
+
+	if (option == ':')
+		return command_fail(command->name, "expected a value after %s, found none", text);
+	if (optopt >= 256)
+		return command_fail(command->name, "expected no value with --%s",
+		                    optopt == HELP ? "help" : command->flags[optopt - 256].name);
+	return arguments_refuse(command, text);
+}
+
+static int by_letter(const struct command *command, int letter)
+{
+	size_t i = 0;
+
+	while (command->flags[i].letter != letter)
+		i++;
+	return (int)i;
+}
+
+int arguments_next(struct arguments *arguments)
+{
+	int option =
+	    getopt_long(arguments->argc, arguments->argv, arguments->letters, arguments->options, NULL);
+
+	if (option == '?' || option == ':')
+		exit(refuse(arguments, option));
+	if (option == HELP || option == 'h') {
+		command_help(arguments->command, stdout);
+		exit(0);
+	}
+	arguments->value = optarg;
+	if (option < 0 || option >= 256)
+		return option < 0 ? option : option - 256;
+	return by_letter(arguments->command, option);
+}

@@ -1,0 +1,91 @@
+#include <string.h>
+
+#include "base/buffer.h"
+#include "cli/command.h"
+
+#define COLUMN 24 /* where it stands what a flag does */
+
+static void tell_flag(const struct flag *flag, FILE *to)
+{
+	char letter[8] = "    ", left[64];
+
+	if (flag->letter)
+		snprintf(letter, sizeof letter, "-%c, ", flag->letter);
+	snprintf(left, sizeof left, "%s--%s%s%s", letter, flag->name, flag->value ? " " : "",
+	         flag->value ? flag->value : "");
+	fprintf(to, "  %-*s %s", COLUMN, left, flag->help);
+	fprintf(to, flag->variable ? " [%s]\n" : "\n", flag->variable);
+}
+
+void command_help(const struct command *command, FILE *to)
+{
+	static const struct flag help = {"help", NULL, "show this", 'h', NULL};
+
+	for (size_t i = 0; command->uses[i]; i++)
+		fprintf(to, "%s weir %s%s%s\n", i == 0 ? "usage:" : "      ", command->name,
+		        *command->uses[i] ? " " : "", command->uses[i]);
+	fprintf(to, "\n%s\n\n", command->summary);
+	for (size_t i = 0; i < command->flag_count; i++)
+		tell_flag(&command->flags[i], to);
+	tell_flag(&help, to);
+	fprintf(to, "\nExit status: %s.\n", command->exits);
+}
+
+static void add_member(struct buffer *out, const char *name, const char *text, const char *before)
+{
+	buffer_printf(out, "%s\"%s\":", before, name);
+	if (!text) {
+		buffer_add_text(out, "null");
+		return;
+	}
+	buffer_add(out, "\"", 1);
+	buffer_add_json(out, slice_of(text));
+	buffer_add(out, "\"", 1);
+}
+
+static void add_flag(struct buffer *out, const struct flag *flag)
+{
+	const char letter[2] = {flag->letter, '\0'};
+
+	add_member(out, "name", flag->name, "{");
+	add_member(out, "letter", flag->letter ? letter : NULL, ",");
+	add_member(out, "value", flag->value, ",");
+	add_member(out, "help", flag->help, ",");
+	add_member(out, "variable", flag->variable, ",");
+	buffer_add(out, "}", 1);
+}
+
+static void add_command(struct buffer *out, const struct command *command)
+{
+	add_member(out, "name", command->name, "{");
+	add_member(out, "summary", command->summary, ",");
+	add_member(out, "exits", command->exits, ",");
+	buffer_add_text(out, ",\"uses\":[");
+	for (size_t i = 0; command->uses[i]; i++) {
+		buffer_add_text(out, i > 0 ? ",\"" : "\"");
+		buffer_add_json(out, slice_of(command->uses[i]));
+		buffer_add(out, "\"", 1);
+	}
+	buffer_add_text(out, "],\"flags\":[");
+	for (size_t i = 0; i < command->flag_count; i++) {
+		buffer_add_text(out, i > 0 ? ",\n" : "\n");
+		add_flag(out, &command->flags[i]);
+	}
+	buffer_add_text(out, "]}");
+}
+
+int command_list_json(const struct command *const *commands, size_t count, FILE *to)
+{
+	struct buffer out = {0};
+
+	for (size_t i = 0; i < count; i++) {
+		buffer_add_text(&out, i > 0 ? ",\n" : "[");
+		add_command(&out, commands[i]);
+	}
+	buffer_add_text(&out, "]\n");
+	if (out.failed)
+		return command_fail("help", "out of memory");
+	fwrite(out.data, 1, out.len, to);
+	buffer_free(&out);
+	return 0;
+}

@@ -1,0 +1,184 @@
+/* passwd.c: what a configuration keeps of a password or a token. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+
+#include "cli/command.h"
+#include "server/password.h"
+
+#define NAME "passwd"
+
+/* Sets whether the terminal shows what is typed. */
+static void set_echo(bool on)
+{
+	struct termios terminal;
+
+	if (tcgetattr(STDIN_FILENO, &terminal) != 0)
+		return;
+	if (on)
+		terminal.c_lflag |= ECHO;
+	else
+		terminal.c_lflag &= ~(tcflag_t)ECHO;
+	tcsetattr(STDIN_FILENO, TCSAFLUSH, &terminal);
+}
+
+/*
+ * Reads a line without its end, of one byte more than a password may have. Returns its length, or -1
+ * if there is none.
+ */
+static int read_line(char line[PASSWORD_MAX + 2])
+{
+	int n = 0, c;
+
+	while ((c = getchar()) != EOF && c != '\n')
+		if (n <= PASSWORD_MAX)
+			line[n++] = (char)c;
+	line[n] = '\0';
+	return n == 0 && c == EOF ? -1 : n;
+}
+
+/*
+ * Holds back signals that end the program, for they would leave the terminal without its echo.
+ * Returns a descriptor that is readable once one came.
+ */
+static int hold_signals(sigset_t *before)
+{
+	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	sigset_t held;
+
+	sigemptyset(&held);
+	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+		struct sigaction now;
+
+		if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(&held, ending[i]);
+	}
+	sigprocmask(SIG_BLOCK, &held, before);
+	return signalfd(-1, &held, SFD_CLOEXEC);
+}
+
+/* Waits for a line, or (false) for a signal. */
+static bool line_comes(int signals)
+{
+	struct pollfd any[] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
+
+	while (poll(any, 2, -1) < 0 && errno == EINTR)
+		;
+	return any[1].revents == 0;
+}
+
+/* At a terminal, which shows `prompt`. */
+static int ask(const char *prompt, char line[PASSWORD_MAX + 2])
+{
+	sigset_t before;
+	int n, signals = hold_signals(&before);
+
+	set_echo(false); /* first: it drops what was typed too early */
+	fputs(prompt, stderr);
+	n = line_comes(signals) ? read_line(line) : -1;
+	set_echo(true);
+	fputc('\n', stderr);
+	close(signals);
+	sigprocmask(SIG_SETMASK, &before, NULL); /* one that was held ends the program */
+	return n;
+}
+
+static int check(const char *password, int n)
+{
+	if (n <= 0)
+		return command_fail(NAME, "standard input: expected a password, found none");
+	if (n > PASSWORD_MAX)
+		return command_fail(NAME, "standard input: expected a password of at most %d bytes, found more",
+		                    PASSWORD_MAX);
+	if (strlen(password) != (size_t)n)
+		return command_fail(NAME, "standard input: expected a password without a NUL, found one");
+	return 0;
+}
+
+/* The first line of standard input; a terminal is asked twice. Returns the exit status. */
+static int read_password(char password[PASSWORD_MAX + 2])
+{
+	char again[PASSWORD_MAX + 2];
+	int exit_status, n;
+
+	if (!isatty(STDIN_FILENO))
+		return check(password, read_line(password));
+	n = ask("password: ", password);
+	exit_status = check(password, n);
+	if (exit_status == 0 && (ask("once more: ", again) != n || strcmp(again, password) != 0))
+		exit_status = command_fail(NAME, "standard input: expected the same password twice, found two");
+	explicit_bzero(again, sizeof again);
+	return exit_status;
+}
+
+static int make_hash(void)
+{
+	char password[PASSWORD_MAX + 2], hash[PASSWORD_HASH_MAX];
+	int exit_status = read_password(password), status;
+
+	if (exit_status == 0) {
+		status = password_hash(password, hash);
+		if (status != WEIR_OK)
+			exit_status = command_fail(NAME, "%s", weir_strerror(status));
+	}
+	explicit_bzero(password, sizeof password);
+	if (exit_status == 0)
+		puts(hash);
+	return exit_status;
+}
+
+static int make_token(void)
+{
+	char token[TOKEN_TEXT_MAX];
+	unsigned char digest[TOKEN_DIGEST_MAX];
+	int status = token_make(token);
+
+	if (status != WEIR_OK)
+		return command_fail(NAME, "%s", weir_strerror(status));
+	token_digest(slice_of(token), digest);
+	printf("%s\n", token);
+	for (size_t i = 0; i < sizeof digest; i++)
+		printf("%02x", digest[i]);
+	putchar('\n');
+	explicit_bzero(token, sizeof token);
+	return 0;
+}
+
+enum { TOKEN };
+
+static const struct flag flags[] = {
+    [TOKEN] = {"token", NULL, "make a random token: print it, and then its SHA-256", 0, NULL},
+};
+
+static int run(int argc, char **argv)
+{
+	struct arguments arguments;
+	bool token = false;
+	int exit_status, flag;
+
+	arguments_begin(&arguments, &command_passwd, argc, argv);
+	while ((flag = arguments_next(&arguments)) >= 0)
+		token |= flag == TOKEN;
+	if (optind < argc)
+		return command_fail(NAME, "expected no argument, found one: a password comes from standard input");
+	exit_status = token ? make_token() : make_hash();
+	if (exit_status == 0 && fflush(stdout) != 0)
+		exit_status = command_fail(NAME, "standard output: %s", strerror(errno));
+	return exit_status;
+}
+
+const struct command command_passwd = {
+    .name = NAME,
+    .summary = "Hash a password from standard input, or make a token, for `users`.",
+    .uses = {"", "--token"},
+    .exits = "0, 2 on errors",
+    COMMAND_FLAGS(flags),
+    .run = run,
+};

@@ -1,0 +1,150 @@
+#include "cli/simulate_limits.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "simulate/pattern.h"
+
+#define BEFORE_TEXT  "limits: {\n" /* so that columns are those of the text */
+#define LINES_BEFORE 1
+
+int simulate_limits_open(struct simulate_limits *limits, int argc)
+{
+	size_t room = (size_t)argc;
+
+	limits->names = calloc(room, sizeof *limits->names);
+	limits->tried = calloc(room, sizeof *limits->tried);
+	limits->own = calloc(room, sizeof *limits->own);
+	return limits->names && limits->tried && limits->own ? WEIR_OK : WEIR_ENOMEM;
+}
+
+void simulate_limits_close(struct simulate_limits *limits)
+{
+	weir_config_close(limits->config);
+	for (size_t i = 0; i < limits->own_count; i++)
+		weir_config_close(limits->own[i]);
+	free(limits->own);
+	free(limits->tried);
+	free(limits->names);
+}
+
+static int read_pattern_limits(struct weir_config **config, struct weir_error *error)
+{
+	struct buffer yaml = {0};
+	int status;
+
+	pattern_add_limits(&yaml);
+	status = yaml.failed ? error_set(error, WEIR_ENOMEM, "out of memory")
+	                     : weir_config_read_yaml(yaml.data, yaml.len, NULL, config, error);
+	buffer_free(&yaml);
+	return status;
+}
+
+static void say_error(void *context, const struct weir_config_remark *remark)
+{
+	bool *said = context;
+	struct buffer line = {0};
+
+	if (!remark->is_error)
+		return;
+	log_add_remark(&line, remark);
+	buffer_add(&line, "", 1);
+	command_fail("simulate", "%s", line.failed ? remark->text : line.data);
+	buffer_free(&line);
+	*said = true;
+}
+
+static int read_files(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
+{
+	struct settings *settings = &limits->settings;
+	bool said = false;
+	int status;
+
+	if (settings->file_count > SETTINGS_FILES_MAX)
+		return error_set(error, WEIR_EINVAL, "expected at most %d files, found more",
+		                 SETTINGS_FILES_MAX);
+	if (settings->file_count > 0) {
+		status = weir_config_read_files(&(struct weir_config_files){.paths = settings->files,
+		                                                            .count = settings->file_count,
+		                                                            .say = say_error,
+		                                                            .context = &said},
+		                                &limits->config, error);
+		return said ? error_set(error, status, "%s", "") : status;
+	}
+	if (limits->tried_count > 0 || limits->may_be_none) {
+		limits->config = weir_private_config_new();
+		return limits->config ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	if (has_pattern)
+		return read_pattern_limits(&limits->config, error);
+	return error_set(error, WEIR_EINVAL,
+	                 "expected -c FILE or --try 'NAME: {...}' with the limits to try");
+}
+
+int simulate_limit_read(const char *flag, const char *text, weir_config **out,
+                        struct weir_error *error)
+{
+	struct buffer yaml = {0};
+	struct weir_error inner = {0};
+	int status;
+
+	buffer_printf(&yaml, BEFORE_TEXT "%s\n}\n", text);
+	status = yaml.failed ? error_set(&inner, WEIR_ENOMEM, "out of memory")
+	                     : weir_config_read_yaml(yaml.data, yaml.len, NULL, out, &inner);
+	buffer_free(&yaml);
+	if (status != WEIR_OK && inner.line > LINES_BEFORE)
+		return error_set(error, status, "%s:%u:%u: error: %s", flag, inner.line - LINES_BEFORE,
+		                 inner.column, inner.message);
+	if (status != WEIR_OK)
+		return error_set(error, status, "%s: %s", flag, inner.message);
+	if ((*out)->limit_count == 1 && (*out)->rule_count == 0)
+		return WEIR_OK;
+	weir_config_close(*out);
+	*out = NULL;
+	return error_set(error, WEIR_EINVAL, "%s: expected one limit, 'NAME: {...}', found '%.64s'",
+	                 flag, text);
+}
+
+int simulate_limits_add(struct simulate_limits *limits, const char *flag, const char *text,
+                        struct weir_error *error)
+{
+	struct weir_config *config = limits->config;
+	size_t count = config->limit_count;
+	struct rules_limit *all = arena_array(&config->arena, count + 1, sizeof *all);
+	weir_config **own = &limits->own[limits->own_count];
+	int status = all ? simulate_limit_read(flag, text, own, error)
+	                 : error_set(error, WEIR_ENOMEM, "out of memory");
+
+	if (status != WEIR_OK)
+		return status;
+	limits->own_count++;
+	all[count] = (*own)->limits[0];
+	for (size_t i = 0; i < count; i++) {
+		all[i] = config->limits[i];
+		if (strcmp(all[i].options.name, all[count].options.name) == 0)
+			return error_set(error, WEIR_EINVAL,
+			                 "%s: expected a name that no other limit has, found '%.64s'", flag,
+			                 all[count].options.name);
+	}
+	if (limits->name_count > 0)
+		limits->names[limits->name_count++] = all[count].options.name;
+	config->limits = all;
+	config->limit_count = count + 1;
+	return WEIR_OK;
+}
+
+int simulate_limits_read(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
+{
+	struct settings_plan plan;
+	int status;
+
+	settings_add_environment(&limits->settings, getenv);
+	status = read_files(limits, has_pattern, error);
+	for (size_t i = 0; i < limits->tried_count && status == WEIR_OK; i++)
+		status = simulate_limits_add(limits, "--try", limits->tried[i], error);
+	if (status == WEIR_OK)
+		status = settings_resolve(&limits->settings, limits->config, &plan, error);
+	limits->capacity = status == WEIR_OK && plan.capacity ? plan.capacity : 1000000;
+	return status;
+}

@@ -1,0 +1,28 @@
+/* tables.h: the tables of a file store, as `weir store` finds them in a mapping of its own. */
+#ifndef CLI_TABLES_H
+#define CLI_TABLES_H
+
+#include "store/file.h"
+#include "store/section.h"
+#include "table/table.h"
+
+struct tables {
+	size_t count;
+	uint64_t end; /* of the last section */
+	struct {
+		uint64_t offset;
+		struct section section;
+		struct table table; /* as far as the file reaches */
+	} found[1 + SECTION_MAX];
+};
+
+/**
+ * Puts a file of the same states with room for `capacity` keys, which is in range and more than
+ * before, in the place of the file at `path`, which is open as `fd`, used by nobody, and sound;
+ * `tables` are in a private mapping of it. Owner, group and mode stay. Until all is on the disk
+ * nothing is changed, and then all at once. Errors: EIO, EFULL (no room), EINVAL, ENOMEM.
+ */
+int enlarge(int fd, const char *path, struct tables *tables, uint64_t capacity, uint64_t now_ns,
+            struct weir_error *error);
+
+#endif

@@ -1,0 +1,86 @@
+#include "load/dial.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+bool dial_send(int fd, struct slice bytes)
+{
+	while (bytes.len > 0) {
+		ssize_t sent = send(fd, bytes.data, bytes.len, MSG_NOSIGNAL);
+
+		if (sent < 0)
+			return false;
+		bytes = (struct slice){bytes.data + sent, bytes.len - (size_t)sent};
+	}
+	return true;
+}
+
+/* Sends the bytes that TLS has for the server, also an alert that says why its certificate is refused. */
+static bool send_words(struct tls *tls, int fd)
+{
+	struct buffer wire = {0};
+	bool sent;
+
+	tls_out(tls, &wire);
+	sent = !wire.failed && dial_send(fd, (struct slice){wire.data, wire.len});
+	buffer_free(&wire);
+	return sent;
+}
+
+/* `plain` is nothing that this side has asked for. */
+static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct weir_error *error)
+{
+	bool sent = send_words(tls, fd);
+	char bytes[4096];
+
+	while (sent && !tls_is_ready(tls)) {
+		ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+		int status;
+
+		if (got == 0)
+			return error_set(error, WEIR_EIO,
+			                 "the server closed the connection during the handshake");
+		if (got < 0)
+			break;
+		status = tls_in(tls, (struct slice){bytes, (size_t)got}, plain);
+		sent = send_words(tls, fd);
+		if (status != WEIR_OK)
+			return error_set(error, status, "%s", tls_error(tls));
+	}
+	return tls_is_ready(tls) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
+}
+
+static int secure(struct tls **tls, const struct dial_trust *trust, int fd,
+                  struct weir_error *error)
+{
+	struct buffer plain = {0};
+	int status = tls_open(tls, trust->context, trust->name);
+
+	if (status != WEIR_OK)
+		return error_set(error, status, "out of memory");
+	status = shake_hands(*tls, fd, &plain, error);
+	buffer_free(&plain);
+	return status;
+}
+
+int dial_open(const struct net_address *to, const struct dial_trust *trust, unsigned timeout_s,
+              struct tls **tls, struct weir_error *error)
+{
+	int fd = net_address_dial(to, timeout_s);
+
+	*tls = NULL;
+	if (fd < 0) {
+		error_set(error, WEIR_EIO, "%s", strerror(errno));
+		return -1;
+	}
+	if (!trust->context || secure(tls, trust, fd, error) == WEIR_OK)
+		return fd;
+	tls_close(*tls);
+	*tls = NULL;
+	close(fd);
+	return -1;
+}

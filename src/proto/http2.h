@@ -1,0 +1,48 @@
+/*
+ * http2.h: a connection that speaks HTTP/2, with nghttp2.
+ *
+ * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A stream
+ * gathers its header as the lines of a head, so the routes of HTTP/1 read it (http_call.h).
+ * An answer is made as for HTTP/1, with its stream before it, and becomes frames when it is sent:
+ * frames must leave in the order in which nghttp2 makes them, and some answers wait.
+ *
+ * What a peer's window does not admit stays in the memory of its stream.
+ */
+#ifndef PROTO_HTTP2_H
+#define PROTO_HTTP2_H
+
+#include "proto/codec.h"
+
+#define HTTP2_PREFACE SLICE("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+/* Requests that one connection may have open at once. */
+#define HTTP2_STREAMS_MAX 100
+/* Bytes of unfinished requests that one connection may have; past them its streams are reset. */
+#define HTTP2_INPUT_MAX ((size_t)1 << 20)
+/* From so many bytes of answers that the peer's windows do not admit, it gets no new streams. */
+#define HTTP2_UNSENT_MAX ((size_t)256 << 10)
+/*
+ * What a peer may spend: each frame costs 1, and a stream that it resets before the answer
+ * HTTP2_RESET_COST; a request gives HTTP2_REQUEST_GAIN back. A peer that has nothing left floods.
+ */
+#define HTTP2_PATIENCE     16384
+#define HTTP2_RESET_COST   128
+#define HTTP2_REQUEST_GAIN 64
+
+struct http2;
+
+/** The preface follows. NULL: no memory. */
+struct http2 *http2_open(const struct codec_limits *limits);
+void http2_close(struct http2 *http2);
+enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *consumed,
+                              struct arena *arena, struct request *request);
+/** The next call of http2_parse brings the same request as the last. */
+void http2_put_back(struct http2 *http2);
+/** As of struct codec. */
+void http2_stop(struct http2 *http2, struct buffer *out);
+uint64_t http2_unfinished(const struct http2 *http2);
+/** As codec.h has it. */
+void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out);
+void http2_send(struct http2 *http2, struct slice answers, struct buffer *out);
+
+#endif

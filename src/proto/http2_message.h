@@ -1,0 +1,32 @@
+/*
+ * http2_message.h: the request of one stream, as far as it is here.
+ *
+ * Its header is kept as the lines of a head, so the routes read it as they read HTTP/1.
+ */
+#ifndef PROTO_HTTP2_MESSAGE_H
+#define PROTO_HTTP2_MESSAGE_H
+
+#include "proto/codec.h"
+#include "proto/http1.h"
+
+#define HTTP2_METHOD_MAX 16
+
+/* Zero but for `error`: none of it is here. */
+struct http2_message {
+	char method[HTTP2_METHOD_MAX + 1];
+	enum http1_result error; /* HTTP1_MESSAGE: none yet */
+	const char *what;        /* of HTTP1_BAD */
+	struct buffer target, lines, body;
+	struct http_fields fields; /* of `lines` */
+};
+
+void http2_message_free(struct http2_message *message);
+/** A field of the header, or a pseudo-header. */
+void http2_message_add(struct http2_message *message, struct slice name, struct slice value);
+/** It will be answered by this error, unless it has one. */
+void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what);
+/** Fills in the request. The stream may end before it is answered, so the arena gets a copy. */
+void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
+                        struct arena *arena, struct request *request);
+
+#endif

@@ -1,0 +1,80 @@
+#include "base/endpoint.h"
+#include "base/error.h"
+#include "readers/read.h"
+
+#define TEXT_MAX 4096
+#define MODE_MAX 0777
+
+#define FIELD(name) offsetof(struct rules_listen, name)
+
+/* As chmod takes them. */
+static int read_mode(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : (struct slice){0};
+	unsigned mode = 0;
+
+	(void)key;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '7' || mode > MODE_MAX)
+			return node_expected(reader, value, "a mode in octal digits such as 0660");
+		mode = mode * 8 + (unsigned)(text.data[i] - '0');
+	}
+	if (text.len < 3 || mode == 0 || mode > MODE_MAX)
+		return node_expected(reader, value, "a mode in octal digits such as 0660");
+	*(unsigned *)field = mode;
+	return WEIR_OK;
+}
+
+static const struct node_key keys[] = {
+    {"path", node_text, FIELD(address.text), .required = true, .min = 1, .max = TEXT_MAX},
+    {"mode", read_mode, FIELD(mode)},
+    {"owner", node_text, FIELD(owner), .min = 1, .max = RULES_NAME_MAX},
+    {"group", node_text, FIELD(group), .min = 1, .max = RULES_NAME_MAX},
+};
+
+static const struct node_table table = {"a Unix socket", keys, sizeof keys / sizeof *keys};
+
+/* Leaves the address as if it had been written as text. */
+static int read_unix(struct reader *reader, const yaml_node_t *node, struct rules_listen *out,
+                     const yaml_node_t **place)
+{
+	const yaml_node_t *values[NODE_KEYS_MAX] = {0};
+	int status = node_mapping(reader, node, &table, 0, out, values);
+	size_t len;
+	char *text;
+
+	if (status != WEIR_OK)
+		return status;
+	*place = values[0];
+	len = strlen(out->address.text);
+	text = arena_alloc(&reader->config->arena, sizeof ENDPOINT_UNIX + len);
+	if (!text)
+		return node_no_memory(reader);
+	memcpy(text, ENDPOINT_UNIX, sizeof ENDPOINT_UNIX);
+	memcpy(text + sizeof ENDPOINT_UNIX - 1, out->address.text, len + 1);
+	out->address.text = text;
+	return WEIR_OK;
+}
+
+int read_listen(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                void *field)
+{
+	struct node_key text = {.name = key->name, .min = 1, .max = TEXT_MAX};
+	struct rules_listen *out = field;
+	const yaml_node_t *place = value;
+	struct endpoint endpoint;
+	struct weir_error inner;
+	int status = value->type == YAML_MAPPING_NODE
+	                 ? read_unix(reader, value, out, &place)
+	                 : node_text(reader, &text, value, &out->address.text);
+
+	if (status != WEIR_OK)
+		return status;
+	if (endpoint_parse(slice_of(out->address.text), &endpoint, &inner) != WEIR_OK)
+		return node_error(reader, place, "%s", inner.message);
+	out->address.file = reader->file;
+	out->address.line = (unsigned)place->start_mark.line + 1;
+	out->address.column = (unsigned)place->start_mark.column + 1;
+	return WEIR_OK;
+}

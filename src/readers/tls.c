@@ -1,0 +1,55 @@
+/* tls.c: `tls:`. The files are read by whoever uses them. */
+#include <string.h>
+
+#include "readers/read.h"
+
+#define FIELD(name) offsetof(struct rules_tls, name)
+
+static const struct word clients[] = {{"none", RULES_CLIENTS_NONE},
+                                      {"optional", RULES_CLIENTS_OPTIONAL},
+                                      {"required", RULES_CLIENTS_REQUIRED},
+                                      {0}};
+static const struct word versions[] = {{"1.2", 12}, {"1.3", 13}, {0}};
+
+static int read_file(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field)
+{
+	const char **path = field;
+	int status = node_text(reader, key, value, path);
+
+	if (status != WEIR_OK)
+		return status;
+	*path = source_path(reader->config, reader->directory, slice_of(*path));
+	return *path ? WEIR_OK : node_no_memory(reader);
+}
+
+#define PATH_MAX_LEN 4095
+
+enum { CERT, KEY, CA, CLIENTS, MINIMUM, KEYS };
+
+static const struct node_key keys[KEYS] = {
+    [CERT] = {"cert", read_file, FIELD(cert), .required = true, .min = 1, .max = PATH_MAX_LEN},
+    [KEY] = {"key", read_file, FIELD(key), .min = 1, .max = PATH_MAX_LEN},
+    [CA] = {"ca", read_file, FIELD(ca), .min = 1, .max = PATH_MAX_LEN},
+    [CLIENTS] = {"clients", node_word, FIELD(clients), .words = clients},
+    [MINIMUM] = {"minimum", node_word, FIELD(minimum), .words = versions},
+};
+
+int read_tls(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+             void *field)
+{
+	static const struct node_table table = {"tls", keys, KEYS};
+	const yaml_node_t *values[NODE_KEYS_MAX] = {0};
+	struct rules_tls *tls = field;
+	int status = node_mapping(reader, value, &table, 0, tls, values);
+
+	(void)key;
+	if (status != WEIR_OK)
+		return status;
+	if (tls->clients != RULES_CLIENTS_NONE && !tls->ca)
+		return node_error(reader, values[CLIENTS],
+		                  "expected `ca` beside clients, whose certificates it verifies, found none");
+	tls->line = (unsigned)value->start_mark.line + 1;
+	tls->column = (unsigned)value->start_mark.column + 1;
+	return WEIR_OK;
+}

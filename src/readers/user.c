@@ -1,0 +1,239 @@
+/* user.c: `users:`. No message shows a secret, not even one that is no hash: it may be a password. */
+#include <string.h>
+
+#include "readers/read.h"
+#include "rules/pattern.h"
+
+#define USERS_MAX  1000
+#define SECRET_MAX 384 /* bytes */
+
+#define TOKEN_DIGITS 64 /* SHA-256 in hexadecimal */
+
+#define FIELD(name) offsetof(struct rules_user, name)
+#define ARRAY(elements, count) NODE_ARRAY(struct rules_user, elements, count)
+
+static const struct word rights[] = {
+    {"ask", RULES_MAY_ASK}, {"change", RULES_MAY_CHANGE}, {"admin", RULES_MAY_ADMIN}, {0}};
+
+/* HTTP sends it before a colon, and logs show it. */
+static int read_user_name(struct reader *reader, const struct node_key *key,
+                          const yaml_node_t *value, void *field)
+{
+	const char **name = field;
+	int status = node_name(reader, value, name);
+
+	(void)key;
+	if (status == WEIR_OK && strpbrk(*name, ": \t"))
+		return node_expected(reader, value, "a name without blanks and colons");
+	return status;
+}
+
+static int copy_secret(struct reader *reader, struct slice text, void *field)
+{
+	const char **secret = field;
+
+	*secret = arena_copy(&reader->config->arena, text);
+	return *secret ? WEIR_OK : node_no_memory(reader);
+}
+
+static int read_token(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	static const char digits[] = "0123456789abcdefABCDEF";
+	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : SLICE("");
+	size_t n = 0;
+
+	(void)key;
+	while (n < text.len && text.data[n] != '\0' && strchr(digits, text.data[n]))
+		n++;
+	if (n != text.len || n != TOKEN_DIGITS)
+		return node_error(reader, value,
+		                  "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "
+		                  "--token` prints it, found another text");
+	return copy_secret(reader, text, field);
+}
+
+/* Methods that take much memory; the form is libcrypt's, see crypt(5). */
+static bool is_password_hash(struct slice text)
+{
+	static const struct slice methods[] = {SLICE("$y$"), SLICE("$gy$"), SLICE("$7$")};
+	static const char letters[] = "./0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$";
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof methods / sizeof *methods && !known; i++)
+		known = slice_skip(&text, methods[i]);
+	for (size_t i = 0; i < text.len; i++)
+		if (text.data[i] == '\0' || !strchr(letters, text.data[i]))
+			return false;
+	/* Parameters, salt and hash: 43 letters of hash, and a $ before them. */
+	return known && text.len > 44 && text.len < SECRET_MAX && text.data[text.len - 44] == '$';
+}
+
+static int read_password(struct reader *reader, const struct node_key *key,
+                         const yaml_node_t *value, void *field)
+{
+	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : SLICE("");
+
+	(void)key;
+	if (!is_password_hash(text))
+		return node_error(reader, value,
+		                  "expected the hash of a password, as `weir passwd` prints it, found another "
+		                  "text");
+	return copy_secret(reader, text, field);
+}
+
+static int read_right(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                      void *element)
+{
+	static const struct node_key right = {"may", .words = rights};
+
+	(void)name;
+	return node_word(reader, &right, node, element);
+}
+
+static int read_may(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                    void *field)
+{
+	static const struct node_items items = {.type = YAML_SEQUENCE_NODE,
+	                                        .expected = "a list such as [ask, change, admin]",
+	                                        .each = "right",
+	                                        .size = sizeof(unsigned),
+	                                        .required = true,
+	                                        .read = read_right};
+	struct node_array found = {0};
+	unsigned *may = field;
+	int status = node_items(reader, value, &items, &found, NULL);
+
+	(void)key;
+	for (size_t i = 0; i < found.count && status == WEIR_OK; i++)
+		*may |= ((const unsigned *)found.elements)[i];
+	return status;
+}
+
+/* A limit whose own name is mistaken has none, and may be the one that is meant. */
+static bool stands_for_any(const struct weir_config *config, const char *pattern)
+{
+	if (pattern_matches(pattern, "CL.THROTTLE") || pattern_matches(pattern, "THROTTLE"))
+		return true;
+	for (size_t i = 0; i < config->limit_count; i++) {
+		const char *name = config->limits[i].options.name;
+
+		if (!name || pattern_matches(pattern, name))
+			return true;
+	}
+	return false;
+}
+
+static int read_pattern(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                        void *element)
+{
+	const char **pattern = element;
+	int status = node_name(reader, node, pattern);
+
+	(void)name;
+	if (status == WEIR_OK && !reader->limits_unknown && !stands_for_any(reader->config, *pattern))
+		return node_warning(reader, node,
+		                    "expected a limit that '%s' stands for, found none: the user may not use it",
+		                    *pattern);
+	return status;
+}
+
+static const struct node_items patterns = {.type = YAML_SEQUENCE_NODE,
+                                           .expected = "a list of limits such as [login, \"api*\"]",
+                                           .each = "limit",
+                                           .size = sizeof(const char *),
+                                           .required = true,
+                                           .read = read_pattern};
+
+/* The proofs stand in the order of enum rules_proof. */
+static const struct node_key user_keys[] = {
+    {"token", read_token, FIELD(secret), 1u << RULES_TOKEN},
+    {"password", read_password, FIELD(secret), 1u << RULES_PASSWORD},
+    {"certificate", node_text, FIELD(secret), 1u << RULES_CERTIFICATE, .min = 1, .max = SECRET_MAX},
+    {"unix", node_text, FIELD(secret), 1u << RULES_UNIX, .min = 1, .max = RULES_NAME_MAX},
+    {"name", read_user_name, FIELD(name), .required = true},
+    {"may", read_may, FIELD(may), .required = true},
+    {"limits", node_list, ARRAY(limits, limit_count), .items = &patterns},
+};
+
+enum { PROOFS = RULES_UNIX + 1, USER_NAME = PROOFS, USER_KEYS = sizeof user_keys / sizeof *user_keys };
+
+/* How many proofs the user has, and the last of them. */
+static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules_proof *proof)
+{
+	int n = 0;
+
+	for (int i = 0; i < PROOFS; i++)
+		if (node_find(reader, node, user_keys[i].name)) {
+			*proof = (enum rules_proof)i;
+			n++;
+		}
+	return n;
+}
+
+static int read_user(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                     void *element)
+{
+	static const struct node_table table = {"a user", user_keys, USER_KEYS};
+	const yaml_node_t *values[NODE_KEYS_MAX];
+	struct rules_user *user = element;
+	int proofs, status = node_expect(reader, node, YAML_MAPPING_NODE,
+	                         "a user such as { name: shop, token: \"HASH\", may: [ask] }");
+
+	if (status != WEIR_OK)
+		return status;
+	proofs = find_proof(reader, node, &user->proof);
+	if (proofs != 1)
+		return node_error(reader, node,
+		                  "expected one of token, password, certificate and unix in a user, found %s",
+		                  proofs == 0 ? "none" : "several");
+	status = node_mapping(reader, node, &table, 1u << user->proof, user, values);
+	if (status != WEIR_OK)
+		return status;
+	name->text = slice_of(user->name);
+	name->node = values[USER_NAME];
+	user->line = (unsigned)name->node->start_mark.line + 1;
+	user->column = (unsigned)name->node->start_mark.column + 1;
+	return WEIR_OK;
+}
+
+static bool is_same_proof(const struct rules_user *a, const struct rules_user *b)
+{
+	return a->proof == b->proof && a->proof != RULES_PASSWORD &&
+	       (a->proof == RULES_TOKEN ? strcasecmp : strcmp)(a->secret, b->secret) == 0;
+}
+
+/* It would be the first of the two. */
+static int check_proofs(struct reader *reader, const yaml_node_t *value,
+                        const struct rules_user *users, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (is_same_proof(&users[i], &users[j]))
+				return node_error(reader, node_at(reader, value->data.sequence.items.start[i]),
+				                  "expected another %s than user '%s' has, found the same in user '%s'",
+				                  user_keys[users[i].proof].name, users[j].name, users[i].name);
+	return WEIR_OK;
+}
+
+int read_users(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+               void *field)
+{
+	static const struct node_items users = {.type = YAML_SEQUENCE_NODE,
+	                                        .expected = "a list of users",
+	                                        .each = "user",
+	                                        .size = sizeof(struct rules_user),
+	                                        .required = true,
+	                                        .read = read_user};
+	struct node_array *array = field;
+	int status;
+
+	(void)key;
+	if (value->type == YAML_SEQUENCE_NODE && node_item_count(value) > USERS_MAX)
+		return node_error(reader, value, "expected at most %d users, found %zu", USERS_MAX,
+		                  node_item_count(value));
+	status = node_items(reader, value, &users, array, NULL);
+	if (status == WEIR_OK)
+		status = check_proofs(reader, value, array->elements, array->count);
+	return status;
+}

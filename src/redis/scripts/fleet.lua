@@ -1,0 +1,243 @@
+-- One limit that servers decide together, by what each of them has seen: a call of one server, which
+-- says what is new and hears what is new to it.
+--
+-- KEYS[1]    a hash: of each key of the limit that is not merely closed its state,
+--            'PHASE NUMBER BEGAN ENDS GOOD BAD SLOW ID:COUNT:TIME ...': closed, with the votes of
+--            servers that would open it; open; or half, with the probes that servers have. NUMBER
+--            grows with each turn, in microseconds of the time where that is more; BEGAN is when it
+--            was, and ENDS when all of it may be forgotten
+-- KEYS[2]    the keys in the order of their turns, KEYS[3] in that of their ends
+-- ARGV       the server's id; numbers as below; and then what it says, each one text: a letter, four
+--            numbers, the key. Tests put the time in front, in nanoseconds behind an @.
+--
+-- Returns what is new as one text, and the time.
+local call, floor, format, sub = redis.call, math.floor, string.format, string.sub
+local states, turns, ends = KEYS[1], KEYS[2], KEYS[3]
+local clock, a = call('TIME'), 1
+local now = clock[1] * 1000000 + clock[2]
+if sub(ARGV[1], 1, 1) == '@' then
+  now, a = tonumber(sub(ARGV[1], 2, -4)), 2
+end
+local me = ARGV[a]
+-- `hold_us`: how long a server may keep a probe that it does not use, and then wait for its end.
+local since, is_back, quorum, sleep_us, probes, hold_us, together, failed_percent, slow_percent =
+  struct.unpack('<ddddddddd', ARGV[a + 1])
+local keys_max, news_max, tries = 10000, 100, 20
+local learn_us, forgotten_us = 60000000, 86400000000
+local news, farthest = {}, 0
+local last = tonumber(call('ZREVRANGE', turns, 0, 0, 'WITHSCORES')[2]) or 0
+
+local function tell(kind, key, number, age, count)
+  news[#news + 1] = struct.pack('<BdddHc0', string.byte(kind), number, age, count, #key, key)
+end
+
+local function forget(key)
+  call('HDEL', states, key)
+  call('ZREM', turns, key)
+  call('ZREM', ends, key)
+end
+
+-- Those that are over, some at a time.
+local function forget_ended()
+  for _, key in ipairs(call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, tries)) do
+    forget(key)
+  end
+end
+
+-- Where there is none, that of one that is closed.
+local function make_room()
+  forget_ended()
+  if call('HLEN', states) < keys_max then
+    return true
+  end
+  for _, key in ipairs(call('ZRANGE', ends, 0, tries)) do
+    if sub(call('HGET', states, key) or '', 1, 7) == 'closed ' then
+      forget(key)
+      return true
+    end
+  end
+  return false
+end
+
+local function load(key)
+  local text = call('HGET', states, key)
+  local phase, number, began, over, good, bad, slow, rest =
+    string.match(text or '', '^(%l+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
+  local state = {phase = 'closed', number = 0, began = now, good = 0, bad = 0, slow = 0, is_new = not text}
+  if not phase or tonumber(over) <= now then
+    return state
+  end
+  state.phase, state.number, state.began = phase, tonumber(number), tonumber(began)
+  state.good, state.bad, state.slow = tonumber(good), tonumber(bad), tonumber(slow)
+  for id, count, time in string.gmatch(rest, ' (%w+):(%d+):(%d+)') do
+    state[#state + 1] = {id = id, count = tonumber(count), time = tonumber(time)}
+  end
+  return state
+end
+
+local function save(key, state)
+  local life = state.phase == 'closed' and math.max(learn_us, sleep_us) or sleep_us + forgotten_us
+  local over = (state.phase == 'closed' and now or state.began) + life
+  if over < now + hold_us and state.phase == 'half' then
+    over = now + hold_us
+  end
+  local words = {format('%s %.0f %.0f %.0f %d %d %d', state.phase, state.number, state.began, over, state.good,
+    state.bad, state.slow)}
+  for _, one in ipairs(state) do
+    words[#words + 1] = format('%s:%d:%.0f', one.id, one.count, one.time)
+  end
+  call('HSET', states, key, table.concat(words, ' '))
+  call('ZADD', ends, format('%.0f', over), key)
+  farthest = math.max(farthest, over)
+end
+
+local function turn(key, state, phase)
+  last = math.max(last + 1, now)
+  call('ZADD', turns, format('%.0f', last), key)
+  save(key, {phase = phase, number = last, began = now, good = 0, bad = 0, slow = 0})
+end
+
+local function tell_state(key, state)
+  tell(state.phase == 'closed' and 'c' or 'o', key, state.number, now - state.began, 0)
+end
+
+-- Takes out those whose time is over, and those of a server; how many of either.
+local function take_out(state, id)
+  local lost, own, kept = 0, 0, 0
+  for i = 1, #state do
+    local one = state[i]
+    state[i] = nil
+    if one.time <= now then
+      lost = lost + one.count
+    elseif one.id == id then
+      own = own + one.count
+    else
+      kept = kept + 1
+      state[kept] = one
+    end
+  end
+  return lost, own
+end
+
+-- What probes have found may end it. Whether it did.
+local function judge(key, state)
+  local all = state.good + state.bad
+  if together == 0 and state.bad > 0 then
+    turn(key, state, 'open')
+  elseif all < probes then
+    return false
+  elseif together > 0 and (state.bad * 100 >= all * failed_percent or
+      (slow_percent > 0 and state.slow * 100 >= all * slow_percent)) then
+    turn(key, state, 'open')
+  else
+    turn(key, state, 'closed')
+  end
+  return true
+end
+
+local say = {}
+
+-- Its window says that it is to open.
+function say.v(key, state, number)
+  if state.phase ~= 'closed' or (state.number > 0 and state.number ~= number) then
+    tell_state(key, state) -- the window is of before
+    return
+  end
+  if state.is_new and not make_room() then
+    tell('x', key, 0, 0, 0)
+    return
+  end
+  take_out(state, me)
+  state[#state + 1] = {id = me, count = 1, time = now + sleep_us}
+  if #state >= quorum then
+    turn(key, state, 'open')
+  else
+    save(key, state)
+  end
+end
+
+-- So many requests have come after the sleep.
+function say.a(key, state, number, wanted)
+  if state.phase == 'closed' or (state.phase == 'open' and now < state.began + sleep_us) then
+    tell_state(key, state)
+    return
+  end
+  local lost, own = take_out(state, me)
+  state.phase, state.bad = 'half', state.bad + lost
+  if judge(key, state) then
+    return
+  end
+  local given = state.good + state.bad + own
+  for _, one in ipairs(state) do
+    given = given + one.count
+  end
+  local more = math.max(0, math.min(probes - given, wanted))
+  if own + more > 0 then
+    state[#state + 1] = {id = me, count = own + more, time = now + hold_us}
+  end
+  save(key, state)
+  tell('p', key, state.number, now - state.began, more)
+end
+
+-- Of its probes so many were good, bad, slow, or found nothing.
+function say.r(key, state, number, good, bad, slow, freed)
+  if state.phase ~= 'half' or state.number ~= number then
+    return
+  end
+  local time = 0
+  for _, one in ipairs(state) do
+    time = one.id == me and math.max(time, one.time) or time
+  end
+  local lost, own = take_out(state, me)
+  bad = math.min(bad, own)
+  good = math.min(good, own - bad)
+  local left = own - bad - good - math.min(freed, own - bad - good)
+  state.good, state.bad, state.slow = state.good + good, state.bad + bad + lost, state.slow + slow
+  if left > 0 then
+    state[#state + 1] = {id = me, count = left, time = time}
+  end
+  if not judge(key, state) then
+    save(key, state)
+  end
+end
+
+-- It was reset.
+function say.z(key, state)
+  if state.phase ~= 'closed' then
+    turn(key, state, 'closed')
+  elseif not state.is_new then
+    save(key, {phase = 'closed', number = state.number, began = state.began, good = 0, bad = 0, slow = 0})
+  end
+end
+
+for i = a + 2, #ARGV do
+  local letter, number, one, two, three, four, at = struct.unpack('<c1ddddd', ARGV[i])
+  local key = sub(ARGV[i], at)
+  say[letter](key, load(key), number, one, two, three, four)
+end
+
+-- What has turned since; where Redis has lost what was, all.
+if since > last then
+  since = 0
+end
+local changed = call('ZRANGEBYSCORE', turns, '(' .. format('%.0f', since), '+inf', 'WITHSCORES', 'LIMIT', 0, news_max)
+for i = 1, #changed, 2 do
+  local key = changed[i]
+  local state = load(key)
+  if is_back > 0 and state.phase == 'half' then
+    take_out(state, me) -- it knows nothing of those any more
+    save(key, state)
+  end
+  if state.number > 0 then
+    tell_state(key, state)
+  end
+  since = tonumber(changed[i + 1])
+end
+forget_ended()
+tell('.', '', since, 0, #changed < 2 * news_max and 0 or 1)
+for i = 1, farthest > 0 and 3 or 0 do
+  if call('PTTL', KEYS[i]) * 1000 < farthest - now then
+    call('PEXPIRE', KEYS[i], floor((farthest - now) / 1000) + 1)
+  end
+end
+return {table.concat(news), now}

@@ -1,0 +1,262 @@
+#include "rows/flying.h"
+
+#define FLIGHTS_AT  0
+#define SEEN_AT     1
+#define ROOM_AT     2
+#define ESTIMATE_AT FLYING_CELLS
+
+#define VOID 1 /* a head's generation */
+
+#define PART_BITS  12
+#define GIVEN_BITS 14
+#define GIVEN_MAX  ((1U << GIVEN_BITS) - 1)
+#define PARTS_NEAR (1U << (PART_BITS - 1)) /* so far from a known part a number is clear */
+
+_Static_assert(ALGO_PERMITS_MAX <= GIVEN_MAX, "all may be given in one part");
+_Static_assert(PART_BITS + FLYING_PARTS * GIVEN_BITS == 96, "they fill a cell beside its tag");
+
+/* The head */
+
+static uint64_t farthest_ns(const struct algo_limit *limit)
+{
+	return u64_max(FLYING_KEEP_NS, FLYING_PARTS * limit->flying.part_ns) + ALGO_SKEW_NS;
+}
+
+/* A clock that was set back since has left it too far ahead: what it keeps is not believed. */
+static bool is_far(const struct algo_limit *limit, struct cell head, uint64_t now_ns)
+{
+	return cell_ahead_ns(head, now_ns) > (int64_t)farthest_ns(limit);
+}
+
+enum flying_head flying_head_of(const struct algo_limit *limit, const struct row_state *at,
+                                uint64_t now_ns)
+{
+	if (!at->cell || cell_tag(at->head) != at->row.tag || !row_head_live(at->head, now_ns) ||
+	    is_far(limit, at->head, now_ns))
+		return FLYING_NONE;
+	return cell_generation(at->head) == VOID ? FLYING_VOID : FLYING_OPEN;
+}
+
+struct cell flying_void(const struct algo_limit *limit, uint32_t tag, uint64_t now_ns)
+{
+	return cell_make(tag, flying_end_ns(&limit->flying, flying_part(&limit->flying, now_ns)), 0,
+	                 VOID);
+}
+
+struct cell flying_spent(uint32_t tag, uint64_t now_ns)
+{
+	return cell_make(tag, now_ns, 0, VOID);
+}
+
+struct cell flying_held(const struct algo_limit *limit, uint32_t tag, uint64_t part)
+{
+	return cell_make(tag, flying_end_ns(&limit->flying, part), 0, CELL_HELD);
+}
+
+bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t part)
+{
+	int64_t ahead_ns = cell_ahead_ns(head, flying_end_ns(&limit->flying, part));
+
+	return cell_tag(head) == tag && cell_is_held(head) && ahead_ns >= 0 &&
+	       (uint64_t)ahead_ns / limit->flying.part_ns < PARTS_NEAR;
+}
+
+struct cell flying_rest(uint32_t tag, uint64_t now_ns)
+{
+	return cell_make(tag, now_ns + FLYING_KEEP_NS, 0, 0);
+}
+
+/* Cells */
+
+/* Whether the row is the key's. */
+static bool is_own(const struct row_state *at)
+{
+	return (uint32_t)(cell_peek_low(at->cell) >> 32) == at->row.tag;
+}
+
+/* Looks whether the row is the key's. Only the key changes cells of its own row. */
+static bool swap(const struct row_state *at, unsigned place, struct cell before, struct cell after)
+{
+	return is_own(at) && cell_swap(&at->row.cells[place], before, after);
+}
+
+bool flying_clean(const struct algo_limit *limit, const struct row_state *at)
+{
+	unsigned end = ESTIMATE_AT + estimate_cells(limit->flying.method);
+
+	for (unsigned i = 0; i < end; i++) {
+		struct cell cell = row_load(&at->row, i);
+
+		if (cell_tag(cell) != at->row.tag)
+			continue;
+		if (cell_bits(row_head(at)) != cell_bits(at->head))
+			return false;
+		cell_swap(&at->row.cells[i], cell, (struct cell){0, 0}); /* else somebody else has done it */
+	}
+	return true;
+}
+
+/* Flights */
+
+/*
+ * A part near to that of the flights. A held head has been made to fit them, and says it whatever the
+ * clock does: a clock that was set back may be any number of parts from them.
+ */
+static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint64_t now_ns)
+{
+	uint64_t end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
+
+	return cell_is_held(head) ? end_ns / limit->flying.part_ns - FLYING_PARTS
+	                          : flying_part(&limit->flying, now_ns);
+}
+
+static struct flights unpack(struct cell cell, uint64_t near)
+{
+	u128 bits = (u128)cell.high << 32 | cell_word(cell);
+	unsigned shift = 64 - PART_BITS;
+	struct flights flights;
+
+	flights.part = near + (uint64_t)((int64_t)((bits - near) << shift) >> shift);
+	bits >>= PART_BITS;
+	for (unsigned i = 0; i < FLYING_PARTS; i++, bits >>= GIVEN_BITS)
+		flights.given[i] = (uint32_t)bits & GIVEN_MAX;
+	return flights;
+}
+
+static struct cell pack(const struct flights *flights, uint32_t tag)
+{
+	u128 bits = 0;
+
+	for (unsigned i = FLYING_PARTS; i-- > 0;)
+		bits = bits << GIVEN_BITS | flights->given[i];
+	bits = bits << PART_BITS | (flights->part & ((1U << PART_BITS) - 1));
+	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+}
+
+uint64_t flights_sum(const struct flights *flights)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < FLYING_PARTS; i++)
+		sum += flights->given[i];
+	return sum;
+}
+
+/* A clock that lags counts in the newest part. */
+static void go_on(struct flights *flights, uint64_t now_part)
+{
+	struct flights before = *flights;
+
+	if (before.part >= now_part)
+		return;
+	*flights = (struct flights){.part = now_part};
+	for (unsigned i = 0; i < FLYING_PARTS && now_part - before.part + i < FLYING_PARTS; i++)
+		flights->given[now_part - before.part + i] = before.given[i];
+}
+
+bool flights_give(struct flights *flights)
+{
+	if (flights->given[0] == GIVEN_MAX)
+		return false;
+	flights->given[0]++;
+	return true;
+}
+
+bool flights_take(struct flights *flights, uint64_t part)
+{
+	if (part > flights->part || flights->part - part >= FLYING_PARTS ||
+	    flights->given[flights->part - part] == 0)
+		return false;
+	flights->given[flights->part - part]--;
+	return true;
+}
+
+bool flying_swap(const struct row_state *at, const struct flying_look *look,
+                 const struct flights *after)
+{
+	return swap(at, FLIGHTS_AT, look->cell, pack(after, at->row.tag));
+}
+
+bool flying_learn(const struct row_state *at, const struct flying_look *look,
+                  const struct estimate_change *change)
+{
+	struct cell after = {(uint64_t)at->row.tag << 32 | change->after.low, change->after.high};
+
+	return swap(at, ESTIMATE_AT + change->place, look->kept[change->place], after);
+}
+
+/* Headroom */
+
+#define SEEN_BITS 8
+#define ROOM_BITS 10
+
+_Static_assert(PRIORITY_CLASSES * SEEN_BITS <= 96 && PRIORITY_LOWEST * ROOM_BITS <= 96,
+               "they fit into a cell beside its tag");
+
+static u128 bits_of(struct cell cell, uint32_t tag)
+{
+	return cell_tag(cell) == tag ? (u128)cell.high << 32 | cell_word(cell) : 0;
+}
+
+static struct cell cell_of(u128 bits, uint32_t tag)
+{
+	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+}
+
+static void unpack_headroom(const struct row *row, struct flying_look *look)
+{
+	u128 seen, room;
+
+	look->seen = row->cells ? row_load(row, SEEN_AT) : (struct cell){0, 0};
+	look->room = row->cells ? row_load(row, ROOM_AT) : (struct cell){0, 0};
+	seen = bits_of(look->seen, row->tag);
+	room = bits_of(look->room, row->tag);
+	look->has_priorities = seen != 0;
+	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
+		look->headroom.seen[c] = (uint8_t)seen;
+	for (unsigned c = 0; c < PRIORITY_LOWEST; c++, room >>= ROOM_BITS)
+		look->headroom.room[c] = (uint16_t)(room & ((1U << ROOM_BITS) - 1));
+}
+
+bool flying_prefer(const struct row_state *at, const struct flying_look *look,
+                   const struct headroom *after)
+{
+	u128 seen = 0, room = 0;
+
+	for (unsigned c = PRIORITY_CLASSES; c-- > 0;)
+		seen = seen << SEEN_BITS | after->seen[c];
+	for (unsigned c = PRIORITY_LOWEST; c-- > 0;)
+		room = room << ROOM_BITS | after->room[c];
+	if (seen != bits_of(look->seen, at->row.tag) &&
+	    !swap(at, SEEN_AT, look->seen, cell_of(seen, at->row.tag)))
+		return false;
+	return room == bits_of(look->room, at->row.tag) ||
+	       swap(at, ROOM_AT, look->room, cell_of(room, at->row.tag));
+}
+
+void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row, struct flying_look *look)
+{
+	unsigned cells = estimate_cells(limit->flying.method);
+	uint64_t now_part = flying_part(&limit->flying, now_ns), before;
+
+	look->flights = (struct flights){.part = now_part};
+	look->cell = row->cells ? row_load(row, FLIGHTS_AT) : (struct cell){0, 0};
+	if (cell_tag(look->cell) == row->tag)
+		look->flights = unpack(look->cell, near_part(limit, head, now_ns));
+	before = flights_sum(&look->flights);
+	if (before == 0) /* an old number may look as if it were to come */
+		look->flights.part = now_part;
+	go_on(&look->flights, now_part);
+	look->in_flight = flights_sum(&look->flights);
+	look->lost = before - look->in_flight;
+	unpack_headroom(row, look);
+	for (unsigned i = cells; i-- > 0;) { /* the first one last: what others are of, it says */
+		struct cell kept = row->cells ? row_load(row, ESTIMATE_AT + i) : (struct cell){0, 0};
+		bool own = cell_tag(kept) == row->tag;
+
+		look->kept[i] = kept;
+		look->estimate[i] = own ? (struct estimate_cell){kept.high, cell_word(kept)}
+		                        : (struct estimate_cell){0, 0};
+	}
+}

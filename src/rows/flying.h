@@ -1,0 +1,115 @@
+/*
+ * flying.h: a key's permits in flight, and the measurements of their reports, in its row.
+ *
+ *     flights     tag 32 | part's number 12 | given in that part 14, in the one before 14, …
+ *     seen, room  tag 32 | 96 bits of struct headroom: which priorities ask, and the room of each
+ *     estimate    tag 32 | 96 bits of an estimator (algo/estimate.h), one cell or more
+ *
+ * All permits in flight are in one cell, so check and add are one compare-and-swap, and no more are
+ * in flight than the limit that was read. A part is a fifth of a permit's time, so those of
+ * FLYING_PARTS parts are all that can be in flight. Parts leave the cell as time goes on.
+ *
+ * The key's head counts nothing: it keeps the row. While permits fly it is HELD until the newest
+ * part is over, and no other key can evict it. Without permits it is not HELD, and keeps the
+ * measurements for FLYING_KEEP_NS. A new head is VOID: the row is first cleaned of an earlier life
+ * of the key.
+ */
+#ifndef ROWS_FLYING_H
+#define ROWS_FLYING_H
+
+#include "algo/estimate.h"
+#include "algo/headroom.h"
+#include "rows/rows.h"
+
+/* So long what was measured is kept without a request. */
+#define FLYING_KEEP_NS (3600 * NS_PER_S)
+
+struct flights {
+	uint64_t part; /* the newest */
+	uint32_t given[FLYING_PARTS]; /* in that, in the one before, … */
+};
+
+struct flying_look {
+	struct cell cell; /* as the flights are kept, ... */
+	struct flights flights; /* and as they are now */
+	uint64_t lost;          /* whose time is over, and which the cell still has */
+	uint64_t in_flight;
+	struct estimate_cell estimate[ESTIMATE_CELLS_MAX];
+	struct cell kept[ESTIMATE_CELLS_MAX]; /* as these are kept */
+	struct headroom headroom;
+	struct cell seen, room; /* as that is kept */
+	bool has_priorities;    /* some request had one */
+};
+
+/** When a permit that is good until then was given, to FLYING_START_NS. */
+static inline uint64_t flying_start_ns(const struct flying_params *params, uint64_t until_ns)
+{
+	return until_ns / FLYING_START_NS * FLYING_START_NS - params->timeout_ns;
+}
+
+static inline uint64_t flying_part(const struct flying_params *params, uint64_t now_ns)
+{
+	return flying_start_ns(params, now_ns + params->timeout_ns) / params->part_ns;
+}
+
+/** When a permit that is given at a time, in a window, is over. */
+static inline uint64_t flying_until_ns(const struct flying_params *params, uint64_t start_ns,
+                                       uint8_t window)
+{
+	return (start_ns + params->timeout_ns) / FLYING_START_NS * FLYING_START_NS + window;
+}
+
+/** When the last permit given in a part is over. */
+static inline uint64_t flying_end_ns(const struct flying_params *params, uint64_t part)
+{
+	return (part + FLYING_PARTS) * params->part_ns;
+}
+
+enum flying_head {
+	FLYING_NONE, /* no head, or it says nothing any more */
+	FLYING_VOID,
+	FLYING_OPEN, /* held or not */
+};
+
+enum flying_head flying_head_of(const struct algo_limit *limit, const struct row_state *at,
+                                uint64_t now_ns);
+
+/** A new head. */
+struct cell flying_void(const struct algo_limit *limit, uint32_t tag, uint64_t now_ns);
+/** A head that says nothing any more, to clocks that lag either. */
+struct cell flying_spent(uint32_t tag, uint64_t now_ns);
+/**
+ * A head while permits fly whose newest part is that; whether a head is as good. One that is too
+ * far ahead is not: the flights' number would not be clear by it.
+ */
+struct cell flying_held(const struct algo_limit *limit, uint32_t tag, uint64_t part);
+bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t part);
+/** A head while none does. */
+struct cell flying_rest(uint32_t tag, uint64_t now_ns);
+
+/** Empties all cells of a row whose head is void. False: it is not any more. */
+bool flying_clean(const struct algo_limit *limit, const struct row_state *at);
+
+/** Reads a row with its head; one without cells is that of a key which has none yet. */
+void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row, struct flying_look *look);
+
+/** Swaps the flights that the look has found. */
+bool flying_swap(const struct row_state *at, const struct flying_look *look,
+                 const struct flights *after);
+/** Swaps a cell of the estimate that the look has found. */
+bool flying_learn(const struct row_state *at, const struct flying_look *look,
+                  const struct estimate_change *change);
+
+/** Swaps what differs of the look's headroom; false: others have changed it. */
+bool flying_prefer(const struct row_state *at, const struct flying_look *look,
+                   const struct headroom *after);
+
+/** How many fly. */
+uint64_t flights_sum(const struct flights *flights);
+/** One more in the newest part; false: no more fit. */
+bool flights_give(struct flights *flights);
+/** One less of a part. False: there is none. */
+bool flights_take(struct flights *flights, uint64_t part);
+
+#endif

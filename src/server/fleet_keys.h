@@ -1,0 +1,61 @@
+/*
+ * fleet_keys.h: the keys of a limit that servers decide together, as one server knows them: the
+ * last word of the fleet on a key, and the reports still to send. One thread at a time uses it.
+ *
+ * It has only keys that trip or that the fleet names, FLEET_KEYS_MAX of them at most.
+ */
+#ifndef SERVER_FLEET_KEYS_H
+#define SERVER_FLEET_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+#define FLEET_KEYS_MAX 10000
+#define FLEET_BUCKETS  256
+
+enum fleet_phase { FLEET_CLOSED, FLEET_OPEN, FLEET_PROBING };
+
+struct fleet_key {
+	struct fleet_key *next;   /* of its bucket */
+	struct fleet_key *behind; /* in the queue of those of which something is to be said or done */
+	uint64_t hash;            /* in the table */
+	enum fleet_phase phase;
+	uint64_t number;     /* of the turn that it is known from; 0: none is known */
+	uint64_t began_ns;   /* by our clock; of FLEET_PROBING when the last probe came */
+	uint64_t since_ns;   /* of FLEET_PROBING: what its probes are told by */
+	uint64_t touched_ns; /* when it was of use last */
+	/* To be said: */
+	uint32_t good, bad, slow, freed, asks;
+	bool trips, resets;
+	bool waits;  /* the row could not do what the fleet says, or does it no more */
+	bool queued;
+	size_t len;
+	char name[];
+};
+
+/* Zero: none. */
+struct fleet_keys {
+	struct fleet_key *buckets[FLEET_BUCKETS];
+	size_t count;
+	struct fleet_key *first, *last; /* of the queue */
+	size_t swept;
+};
+
+/** NULL: not there. */
+struct fleet_key *fleet_keys_find(const struct fleet_keys *keys, uint64_t hash);
+/** Makes it, unless it is there. NULL: no memory, or too many. */
+struct fleet_key *fleet_keys_add(struct fleet_keys *keys, uint64_t hash, struct slice name);
+/** Behind the others, unless it is queued. */
+void fleet_keys_queue(struct fleet_keys *keys, struct fleet_key *key);
+/** Takes the first, or NULL. */
+struct fleet_key *fleet_keys_take(struct fleet_keys *keys);
+/** Shows all, or those of the next `buckets` buckets; drops those for which `see` returns false. */
+void fleet_keys_sweep(struct fleet_keys *keys, size_t buckets,
+                      bool (*see)(void *context, struct fleet_key *key), void *context);
+/** Forgets all. */
+void fleet_keys_clear(struct fleet_keys *keys);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * logins.h: what all workers share to check logins: the thread that computes hashes, and who guesses.
+ *
+ * Logins that are wrong are counted for each address (an IPv6 network of 64 bits is one), by a
+ * bucket of Weir's own: 10, and one each 6 s. Beyond that no hash is computed for the address. A
+ * login that is known passes in any case, and so does one that its connection has sent before.
+ *
+ * Bounds: LOGINS_WAITING passwords; beyond that a login is refused as one too many. One thread
+ * computes, with the memory of one hash. The table of addresses has a fixed size.
+ */
+#ifndef SERVER_LOGINS_H
+#define SERVER_LOGINS_H
+
+#include <stdbool.h>
+
+#include <weir/weir.h>
+
+#include "base/ip.h"
+
+#define LOGINS_WAITING 64
+
+/* All zero: it is not open. */
+struct logins {
+	weir_pool *pool;
+	weir_table *failures;
+	weir_limit *failures_limit;
+};
+
+/** Once there are users. Does nothing if it is open. 0 or ENOMEM. */
+int logins_open(struct logins *logins);
+/** When no loop runs any more. */
+void logins_close(struct logins *logins);
+
+/** Counts a failure of the address. False: it has had too many; `error` says when it may come back. */
+bool logins_charge(struct logins *logins, const struct ip *address, struct weir_error *error);
+/** It was none. */
+void logins_give_back(struct logins *logins, const struct ip *address);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * rights.h: whether the sender of a request may make it.
+ *
+ * Pages in browsers are refused first (door.h). Where there are users, the user's rights decide, and
+ * then its limits; elsewhere the peer's address (`protected`).
+ */
+#ifndef SERVER_RIGHTS_H
+#define SERVER_RIGHTS_H
+
+#include "server/door.h"
+#include "server/work.h"
+
+/** Whether no more is to be looked at: so it is for what is asked on most connections. */
+static inline bool rights_are_plain(const struct worker *worker, enum request_class class,
+                                    const struct request_origin *origin)
+{
+	if (door_matters(class, origin))
+		return false;
+	return __builtin_expect(!worker->config->users, 1) || class == REQUEST_FREE ||
+	       (worker->user && worker->user->rule->may & RULES_MAY_ASK);
+}
+
+/** Otherwise: whether it may be made. If not, the answer says why. `r` is the request or an item of it. */
+__attribute__((noinline)) bool rights_check(struct worker *worker, struct work *work,
+                                            const struct request *r,
+                                            const struct request_origin *origin);
+
+/**
+ * Where there are users: refuses a request that is prepared, and charges limits that its user may not
+ * use.
+ */
+__attribute__((noinline)) void rights_check_limits(struct worker *worker, struct work *work,
+                                                   const struct request *r);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * inflight.h: requests of a lane that have passed and have not ended yet, by when they end.
+ *
+ * Memory is bounded: past INFLIGHT_MAX the next to end does so before its time.
+ */
+#ifndef SIMULATE_INFLIGHT_H
+#define SIMULATE_INFLIGHT_H
+
+#include <weir/weir.h>
+
+#include "base/heap.h"
+
+#define INFLIGHT_MAX ((size_t)1 << 18)
+
+struct inflight {
+	struct heap heap;
+};
+
+/* How a request ended. */
+struct ended {
+	uint64_t latency_ns; /* 0: it is not known */
+	enum weir_outcome outcome;
+	uint64_t until_ns; /* when its limits give up waiting for it */
+	struct weir_permits permits;
+};
+
+/** It ends at `due_ns`. False: out of memory. */
+bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct ended *ended);
+
+/** When the next one ends; UINT64_MAX: there is none. */
+static inline uint64_t inflight_due_ns(const struct inflight *inflight)
+{
+	const struct heap_node *first = heap_first(&inflight->heap);
+
+	return first ? first->due : UINT64_MAX;
+}
+
+static inline bool inflight_is_full(const struct inflight *inflight)
+{
+	return inflight->heap.count >= INFLIGHT_MAX;
+}
+
+/** Takes out the next one, of those that are due at once any; there is one. */
+struct ended inflight_take(struct inflight *inflight);
+
+void inflight_close(struct inflight *inflight);
+
+#endif

@@ -1,0 +1,85 @@
+#include "simulate/kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define PIECE ((size_t)1 << 16)
+
+/* Copies the rest of `from` into `to`. 0, EIO with errno set, or ELONG. */
+static int copy(int from, FILE *to, uint64_t most)
+{
+	char piece[PIECE];
+	uint64_t sum = 0;
+
+	for (;;) {
+		ssize_t got = read(from, piece, sizeof piece);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got == 0 && fflush(to) == 0 ? WEIR_OK : WEIR_EIO;
+		sum += (uint64_t)got;
+		if (sum > most)
+			return WEIR_ELONG;
+		if (fwrite(piece, 1, (size_t)got, to) != (size_t)got)
+			return WEIR_EIO;
+	}
+}
+
+static int keep(struct kept *kept, const char *path, uint64_t most, struct weir_error *error)
+{
+	FILE *file = tmpfile();
+	int status = file ? copy(kept->fd, file, most) : WEIR_EIO;
+
+	if (status == WEIR_ELONG)
+		error_set(error, status,
+		          "%s: expected a pipe of at most %llu MiB, found more: --suggest reads the log "
+		          "several times, so give it a file",
+		          path, (unsigned long long)(most >> 20));
+	else if (status != WEIR_OK)
+		error_set(error, status, "%s: expected a pipe, and room to keep it, found: %m", path);
+	close(kept->fd);
+	kept->fd = status == WEIR_OK ? fcntl(fileno(file), F_DUPFD_CLOEXEC, 0) : -1;
+	if (file)
+		fclose(file);
+	if (status == WEIR_OK && kept->fd < 0)
+		return error_set(error, WEIR_EIO, "%s: expected room to keep it, found: %m", path);
+	return status;
+}
+
+int kept_open(struct kept *kept, const char *path, uint64_t most, struct weir_error *error)
+{
+	struct stat file;
+
+	*kept = (struct kept){.fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
+	                                                   : open(path, O_RDONLY | O_CLOEXEC)};
+	if (kept->fd < 0 || fstat(kept->fd, &file) != 0)
+		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
+	if (!S_ISREG(file.st_mode))
+		return keep(kept, path, most, error);
+	kept->begin = lseek(kept->fd, 0, SEEK_CUR);
+	return WEIR_OK;
+}
+
+int kept_again(const struct kept *kept, const char *path, struct weir_error *error)
+{
+	int fd = -1;
+
+	if (lseek(kept->fd, kept->begin, SEEK_SET) == kept->begin)
+		fd = fcntl(kept->fd, F_DUPFD_CLOEXEC, 0);
+	return fd >= 0 ? fd
+	               : error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
+}
+
+void kept_close(struct kept *kept)
+{
+	if (kept->fd >= 0)
+		close(kept->fd);
+	kept->fd = -1;
+}

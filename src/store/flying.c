@@ -1,0 +1,443 @@
+/*
+ * flying.c: the loop in which permits and their reports meet on what may be in flight.
+ *
+ * rows/flying.h keeps it in cells, each of which changes by itself. An acquire makes the head such
+ * that it keeps the row, adds its permit to the flights by one swap, on the very number that it
+ * has checked, and looks whether the head still keeps the row. A report takes the permit off, tells
+ * the estimator, and lets go of the row when none is left in flight. docs/design/ says
+ * what a process leaves that dies in between.
+ *
+ * A key may have rows in former tables of its limit, too: permits from there are in flight until
+ * they end, and are reported there.
+ */
+#include "rows/flying.h"
+
+#include "base/cpu.h"
+#include "base/draw.h"
+#include "base/fence.h"
+#include "store/wide.h"
+
+#define ROWS_MAX (1 + SECTION_FORMERS)
+
+/* A key as one call sees it. */
+struct flown {
+	const struct holder *holder;
+	const struct algo_limit *limit;
+	uint64_t now_ns;
+	struct wide_state states[ROWS_MAX]; /* the newest first */
+	size_t count;
+	enum flying_head head; /* of the first */
+	struct flying_look seen; /* in the first */
+	uint64_t others;         /* in flight in the rest */
+	uint32_t cpu;
+	uint64_t quota;
+};
+
+static void find(struct flown *flown)
+{
+	const struct holder *holder = flown->holder;
+
+	flown->limit = algo_current(flown->limit);
+	if (!holder->store) {
+		flown->count = 1;
+		flown->states[0] = *holder->alone;
+		flown->states[0].at.head = row_head(&holder->alone->at);
+		return;
+	}
+	flown->count = 0;
+	for (struct wide_table *wide = memory_newest(holder->store, flown->limit->identity);
+	     wide && flown->count < ROWS_MAX; wide = flown->states[flown->count++].wide->former)
+		wide_find(wide, holder->key, &flown->states[flown->count]);
+}
+
+/* Without cells unless the head says that they are the key's. */
+static void look_at(const struct flown *flown, const struct wide_state *state, enum flying_head head,
+                    struct flying_look *look)
+{
+	struct row row = state->at.row;
+
+	if (head != FLYING_OPEN)
+		row.cells = NULL;
+	flying_look(flown->limit, flown->now_ns, state->at.head, &row, look);
+}
+
+static uint64_t in_flight(const struct flown *flown)
+{
+	return flown->seen.in_flight + flown->others;
+}
+
+/* Takes over a former row's estimate, where the newest has none, and the flights there. */
+static void look_back(struct flown *flown)
+{
+	for (size_t i = 1; i < flown->count; i++) {
+		struct wide_state *former = &flown->states[i];
+		enum flying_head head = flying_head_of(flown->limit, &former->at, flown->now_ns);
+		struct flying_look look;
+
+		look_at(flown, former, head, &look);
+		flown->others += look.in_flight;
+		if (head == FLYING_OPEN && flown->head != FLYING_OPEN && flown->seen.estimate[0].high == 0 &&
+		    flown->seen.estimate[0].low == 0)
+			flown->seen.estimate[0] = look.estimate[0];
+	}
+}
+
+static void look(struct flown *flown)
+{
+	find(flown);
+	flown->head = flying_head_of(flown->limit, &flown->states[0].at, flown->now_ns);
+	look_at(flown, &flown->states[0], flown->head, &flown->seen);
+	flown->others = 0;
+	if (flown->count > 1)
+		look_back(flown);
+	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
+	flown->quota = estimate_quota(&flown->limit->flying, flown->seen.estimate, flown->cpu,
+	                              flown->now_ns);
+}
+
+/* Tells the estimator of a report, step by step; others may be at it. */
+static void learn(struct flown *flown, struct estimate_report *report)
+{
+	struct estimate_change change;
+
+	report->sample.draw = (uint16_t)draw_next();
+	while (flown->head == FLYING_OPEN &&
+	       estimate_step(&flown->limit->flying, flown->seen.estimate, report, &change)) {
+		if (flying_learn(&flown->states[0].at, &flown->seen, &change))
+			report->counted |= change.counts;
+		look(flown);
+	}
+}
+
+/* Permits that nobody has reported leave, and are as one that timed out. False: look again. */
+static bool settle(struct flown *flown)
+{
+	struct estimate_report report = {.outcome = WEIR_OUTCOME_TIMEOUT,
+	                                 .sample = {flown->limit->flying.timeout_ns,
+	                                            in_flight(flown) + 1},
+	                                 .window = estimate_window(&flown->limit->flying,
+	                                                           flown->seen.estimate),
+	                                 .now_ns = flown->now_ns};
+
+	if (flown->seen.lost == 0)
+		return true;
+	if (flying_swap(&flown->states[0].at, &flown->seen, &flown->seen.flights)) {
+		look(flown);
+		learn(flown, &report);
+	}
+	return false;
+}
+
+static void look_settled(struct flown *flown)
+{
+	do
+		look(flown);
+	while (!settle(flown));
+}
+
+enum kept { KEPT, CHANGED, NO_ROOM };
+
+static enum kept swap_head(struct flown *flown, struct cell head)
+{
+	struct row_step on = {.limit = flown->limit, .now_ns = flown->now_ns};
+
+	if (!wide_store_head(&flown->states[0], &on, head) &&
+	    wide_is_full(&flown->states[0], flown->now_ns))
+		return NO_ROOM;
+	return CHANGED;
+}
+
+/* A row that has just been cleaned takes along what a former one has measured. */
+static void inherit(const struct flown *flown)
+{
+	struct estimate_change change = {.after = flown->seen.estimate[0]};
+	struct flying_look none = {.kept = {{0, 0}}};
+
+	if (flown->count > 1 && (change.after.high || change.after.low))
+		flying_learn(&flown->states[0].at, &none, &change);
+}
+
+/* Makes the head such that the row stays the key's while permits of the newest part fly. */
+static enum kept keep(struct flown *flown)
+{
+	const struct algo_limit *limit = flown->limit;
+	const struct row_state *at = &flown->states[0].at;
+	uint32_t tag = at->row.tag;
+
+	switch (flown->head) {
+	case FLYING_NONE:
+		return swap_head(flown, flying_void(limit, tag, flown->now_ns));
+	case FLYING_VOID:
+		if (!flying_clean(limit, at))
+			return CHANGED;
+		inherit(flown);
+		break;
+	case FLYING_OPEN:
+		if (flying_fits(limit, at->head, tag, flown->seen.flights.part))
+			return KEPT;
+	}
+	return swap_head(flown, flying_held(limit, tag, flown->seen.flights.part));
+}
+
+/* No permit is in flight: others may have the row's place if they need it. */
+static void let_go(struct flown *flown)
+{
+	struct row_state *at = &flown->states[0].at;
+
+	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head))
+		return;
+	if (swap_head(flown, flying_rest(at->row.tag, flown->now_ns)) == CHANGED) {
+		fence_behind_swap(); /* all see that before the second look */
+		look(flown);
+		if (flown->seen.in_flight > 0)
+			keep(flown); /* else the owner of that permit does */
+	}
+}
+
+static void explain(const struct flown *flown, struct algo_outcome *out)
+{
+	const struct row_state *at = &flown->states[0].at;
+
+	out->quota = flown->quota;
+	out->remaining = sat_sub(flown->quota, in_flight(flown));
+	out->reset_after_ns = flown->head != FLYING_OPEN
+	                          ? 0
+	                          : (uint64_t)cell_ahead_ns(at->head, flown->now_ns);
+}
+
+/* Notes that a class asks, where priorities are in use. False: look again. */
+static bool see(const struct flown *flown, unsigned priority)
+{
+	struct headroom after = flown->seen.headroom;
+
+	if (flown->head != FLYING_OPEN || (priority == 0 && !flown->seen.has_priorities) ||
+	    !headroom_see(&after, priority, flown->now_ns))
+		return true;
+	flying_prefer(&flown->states[0].at, &flown->seen, &after);
+	return false;
+}
+
+/* The most that may be in flight for a class. */
+static uint64_t quota_of(const struct flown *flown, unsigned priority)
+{
+	uint64_t over = headroom_over(&flown->seen.headroom, priority, flown->quota);
+
+	return u64_max(flown->quota, u64_min(flown->quota + over, flown->limit->flying.bounds.most));
+}
+
+/* Counts a request that passed or was denied for its class, unless others are faster. */
+static void prefer(const struct flown *flown, unsigned priority, bool passed)
+{
+	struct headroom after = flown->seen.headroom;
+
+	if (!flown->seen.has_priorities || flown->head != FLYING_OPEN)
+		return;
+	if (passed ? headroom_over(&after, priority, flown->quota) > 0 &&
+	                 headroom_passed(&after, priority, draw_next())
+	           : headroom_denied(&after, priority, flown->quota))
+		flying_prefer(&flown->states[0].at, &flown->seen, &after);
+}
+
+static void refuse(struct flown *flown, bool takes, struct algo_outcome *out)
+{
+	struct estimate_change change;
+
+	if (takes && flown->head == FLYING_OPEN &&
+	    estimate_deny(&flown->limit->flying, flown->seen.estimate, flown->cpu, flown->now_ns,
+	                  &change))
+		flying_learn(&flown->states[0].at, &flown->seen, &change);
+	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, flown->limit->retry_ns);
+	explain(flown, out);
+}
+
+/* Whether whoever looks from now on looks into the same row, and it is kept. */
+static bool is_kept(const struct flown *flown)
+{
+	const struct wide_state *state = &flown->states[0];
+	const struct holder *holder = flown->holder;
+
+	fence_behind_swap(); /* all see the permit before the look at the head */
+	return flying_fits(flown->limit, row_head(&state->at), state->at.row.tag,
+	                   flown->seen.flights.part) &&
+	       (!holder->store || memory_newest(holder->store, flown->limit->identity) == state->asked);
+}
+
+static void no_room(const struct flown *flown, struct algo_outcome *out)
+{
+	algo_outcome_full(flown->limit, out);
+	out->quota = flown->quota;
+}
+
+/* Takes a permit of a part off a row. */
+static bool take_off(struct flown *flown, struct wide_state *state, uint64_t part)
+{
+	struct flying_look look;
+	struct flights after;
+
+	if (!state->at.cell)
+		return false;
+	do {
+		enum flying_head head;
+
+		state->at.head = row_head(&state->at);
+		head = flying_head_of(flown->limit, &state->at, flown->now_ns);
+		look_at(flown, state, head, &look);
+		after = look.flights;
+		if (head != FLYING_OPEN || !flights_take(&after, part))
+			return false;
+	} while (!flying_swap(&state->at, &look, &after));
+	return true;
+}
+
+/* Swaps the cells that were checked. False: look again. */
+static bool give(struct flown *flown, uint64_t *until_ns)
+{
+	const struct flying_params *params = &flown->limit->flying;
+	struct flights after = flown->seen.flights;
+	uint64_t start_ns = flown->now_ns;
+
+	if (flying_part(params, start_ns) != after.part) /* the clock lags */
+		start_ns = after.part * params->part_ns + FLYING_START_NS;
+	if (!flights_give(&after) || !flying_swap(&flown->states[0].at, &flown->seen, &after))
+		return false;
+	if (!is_kept(flown)) {
+		take_off(flown, &flown->states[0], after.part);
+		return false;
+	}
+	flown->seen.in_flight++;
+	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
+	return true;
+}
+
+static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
+                        struct algo_outcome *out)
+{
+	uint64_t until_ns = 0;
+
+	for (;;) {
+		enum kept kept;
+
+		look_settled(flown);
+		if (takes && !see(flown, priority))
+			continue;
+		if (in_flight(flown) >= quota_of(flown, priority)) {
+			if (takes)
+				prefer(flown, priority, false);
+			refuse(flown, takes, out);
+			return 0;
+		}
+		kept = takes ? keep(flown) : wide_is_full(&flown->states[0], flown->now_ns) ? NO_ROOM : KEPT;
+		if (kept == NO_ROOM) {
+			no_room(flown, out);
+			return 0;
+		}
+		if (!takes) {
+			explain(flown, out);
+			return 0;
+		}
+		if (kept == KEPT && give(flown, &until_ns)) {
+			prefer(flown, priority, true);
+			explain(flown, out);
+			return until_ns;
+		}
+	}
+}
+
+/* How the key stands once permits are given back. */
+static void tell(struct flown *flown, struct algo_outcome *out)
+{
+	look_settled(flown);
+	let_go(flown);
+	look_settled(flown);
+	explain(flown, out);
+}
+
+/* A report of one permit. False: it is not in flight. */
+static bool land(struct flown *flown, const struct algo_call *call, uint64_t until_ns)
+{
+	const struct flying_params *params;
+	struct estimate_report report = {.outcome = call->reports ? call->outcome : WEIR_OUTCOME_IGNORED,
+	                                 .window = (uint8_t)(until_ns % FLYING_START_NS),
+	                                 .now_ns = flown->now_ns};
+	uint64_t start_ns;
+	bool found = false;
+
+	look_settled(flown);
+	params = &flown->limit->flying;
+	start_ns = flying_start_ns(params, until_ns);
+	report.sample = (struct adaptive_sample){
+	    .latency_ns = call->latency_ns ? call->latency_ns : sat_sub(flown->now_ns, start_ns),
+	    .in_flight = in_flight(flown)};
+	for (size_t i = 0; i < flown->count && !found && until_ns > flown->now_ns; i++)
+		found = take_off(flown, &flown->states[i], start_ns / params->part_ns);
+	if (!found)
+		return false;
+	look(flown);
+	learn(flown, &report);
+	return true;
+}
+
+/* Gives back a permit, or without a name the newest ones. */
+static void give_back(struct flown *flown, const struct algo_call *call, struct algo_outcome *out)
+{
+	bool given = call->cost > 0;
+
+	for (uint64_t n = 0; given && n < (call->until_ns ? 1 : call->cost); n++) {
+		unsigned newest = 0;
+
+		if (call->until_ns) {
+			given = land(flown, call, call->until_ns);
+			continue;
+		}
+		look_settled(flown);
+		while (newest < FLYING_PARTS && flown->seen.flights.given[newest] == 0)
+			newest++;
+		given = newest < FLYING_PARTS &&
+		        take_off(flown, &flown->states[0], flown->seen.flights.part - newest);
+	}
+	tell(flown, out);
+	out->allowed = given || call->until_ns == 0;
+}
+
+/* All that fly are forgotten with all that was measured; reports of before count no more. */
+static void reset(struct flown *flown, struct algo_outcome *out)
+{
+	look(flown);
+	for (size_t i = 0; i < flown->count; i++) {
+		struct wide_state *state = &flown->states[i];
+		struct row_step on = {.limit = flown->limit, .now_ns = flown->now_ns};
+		struct cell head = flying_spent(state->at.row.tag, flown->now_ns);
+
+		while (flying_head_of(flown->limit, &state->at, flown->now_ns) != FLYING_NONE &&
+		       !wide_store_head(state, &on, head))
+			state->at.head = row_head(&state->at);
+	}
+	look(flown);
+	explain(flown, out);
+}
+
+uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
+                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	struct flown flown;
+	uint64_t until_ns = 0;
+
+	flown.holder = holder;
+	flown.limit = *by;
+	flown.now_ns = now_ns;
+	algo_outcome_open(out);
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		until_ns = acquire(&flown, call->op == ALGO_ACQUIRE && call->cost > 0, call->priority, out);
+		break;
+	case ALGO_REFUND:
+		give_back(&flown, call, out);
+		break;
+	case ALGO_RESET:
+		reset(&flown, out);
+		break;
+	}
+	*by = flown.limit;
+	return until_ns;
+}

@@ -1,0 +1,5 @@
+<?php
+// Behind the PHP middleware; run by php -S with WEIR, URL, FAILING and SECONDS set.
+require getenv('WEIR');
+weir_limit(getenv('URL'), fail_open: getenv('FAILING') === 'open', timeout: (float) getenv('SECONDS'));
+echo "welcome\n";

@@ -1,0 +1,97 @@
+/*
+ * judged.h: limits that judge what is behind them, and the memory in which callers note their
+ * permits.
+ *
+ * All callers of a run share that memory, and it outlives them. A place is a key of a limit:
+ * `limit * KEYS + key`. Time is a number in it, which each call of anyone puts forward.
+ */
+#ifndef CRASH_JUDGED_H
+#define CRASH_JUDGED_H
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+
+#define MS UINT64_C(1000000)
+
+/* tests/e2e/test_judged_kills.py has all of these, too. */
+#define KEYS       8
+#define PERMITS    12  /* that a caller has at most */
+#define CALLERS    256 /* of a run, one after the other */
+#define TIMEOUT_NS (20 * MS)
+#define SLEEP_NS   MS
+#define PROBES     2
+
+enum { BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, LIMITS };
+#define PLACES (LIMITS * KEYS)
+
+enum step { FREE, ASKING, HELD, REPORTING };
+
+struct caller {
+	struct {
+		_Atomic uint32_t step, place;
+		struct weir_permit permit;
+	} permits[PERMITS];
+	struct {
+		_Atomic uint32_t asked, answered;     /* of THROTTLE: all requests, */
+		_Atomic uint32_t succeeds, succeeded; /* and reports of success */
+	} counts[KEYS];
+};
+
+struct run {
+	_Atomic uint64_t now_ns;
+	struct caller callers[CALLERS];
+};
+
+static inline void fail(const char *what)
+{
+	fprintf(stderr, "%s\n", what);
+	exit(1);
+}
+
+static inline struct run *run_map(const char *path)
+{
+	int fd = open(path, O_RDWR);
+	void *memory = MAP_FAILED;
+
+	if (fd >= 0)
+		memory = mmap(NULL, sizeof(struct run), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		fail("no memory of the run");
+	close(fd);
+	return memory;
+}
+
+/* Those of MEASURED never deny: what is in flight there is bounded by the callers. */
+static inline struct weir_limit_options judged_options(int limit)
+{
+	static const struct weir_health_options health[LIMITS] = {
+	    [BREAKER] = {.window_ns = 20 * MS, .minimum = 10, .sleep_ns = SLEEP_NS, .probes = PROBES,
+	                 .ramp_ns = WEIR_ZERO, .permit_timeout_ns = TIMEOUT_NS},
+	    [BULKHEAD] = {.calls = 40, .minimum = 10, .sleep_ns = SLEEP_NS, .probes = PROBES,
+	                  .ramp_ns = WEIR_ZERO, .max_concurrent = 4, .permit_timeout_ns = TIMEOUT_NS},
+	    [THROTTLE] = {.window_ns = 3600 * 1000 * MS, .permit_timeout_ns = TIMEOUT_NS},
+	    [MEASURED] = {.initial = 200, .min = 100, .permit_timeout_ns = TIMEOUT_NS},
+	    [NARROW] = {.method = WEIR_METHOD_AIMD, .initial = 4, .min = 2,
+	                .permit_timeout_ns = TIMEOUT_NS},
+	};
+	static const struct weir_limit_options options[LIMITS] = {
+	    [BREAKER] = {.name = "breaker", .algorithm = WEIR_BREAKER, .health = &health[BREAKER]},
+	    [BULKHEAD] = {.name = "bulkhead", .algorithm = WEIR_BREAKER, .health = &health[BULKHEAD]},
+	    [THROTTLE] = {.name = "throttle", .algorithm = WEIR_THROTTLE, .health = &health[THROTTLE]},
+	    [MEASURED] = {.name = "measured", .algorithm = WEIR_ADAPTIVE, .max = 400,
+	                  .health = &health[MEASURED]},
+	    [NARROW] = {.name = "narrow", .algorithm = WEIR_ADAPTIVE, .max = 4,
+	                .health = &health[NARROW]},
+	};
+
+	return options[limit];
+}
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * looker: says what callers that were killed have left in a table's file.
+ *
+ *     looker FILE RUN
+ *
+ * For each place a line of numbers. At the time of the run: the phase, probes that fly, probes that
+ * ended well, permits in flight, requests, accepts. Then, as soon as each permit's time is over:
+ * the permits in flight; and of a breaker how many denials and probes it takes until it is closed.
+ *
+ * From within, since counts and phases are not to be had from outside.
+ */
+#include "judged.h"
+
+#include "engine/limit.h"
+#include "rows/accepts.h"
+#include "rows/flying.h"
+#include "rows/health.h"
+#include "store/wide.h"
+
+/* A breaker that is not closed after so many calls is stuck. */
+#define TRIES 20
+
+struct place {
+	struct store *store;
+	const struct algo_limit *limit;
+	struct store_key key;
+	struct health_look health;
+	uint64_t in_flight, requests, accepts;
+};
+
+static uint64_t apply(struct place *place, struct algo_call call, uint64_t now_ns,
+                      struct algo_outcome *out)
+{
+	const struct algo_limit *by = place->limit;
+
+	return memory_apply(memory_of(place->store), &by, &place->key, &call,
+	                    &(struct algo_time){now_ns, 0}, out);
+}
+
+static void look(struct place *place, uint64_t now_ns)
+{
+	struct accepts_state accepts = {.now_ns = now_ns};
+	struct flying_look flying;
+	struct algo_outcome out;
+	struct wide_state state;
+
+	apply(place, (struct algo_call){ALGO_PEEK, 1}, now_ns, &out); /* what time has done */
+	wide_find(memory_newest(memory_of(place->store), place->limit->identity), &place->key, &state);
+	place->health = (struct health_look){0};
+	place->in_flight = place->requests = place->accepts = 0;
+	if (!state.at.cell)
+		return;
+	switch (place->limit->rows) {
+	case ALGO_ROWS_HEALTH:
+		health_row_look(place->limit, now_ns, &state.at.row, &place->health);
+		place->in_flight = place->health.in_flight;
+		break;
+	case ALGO_ROWS_ACCEPTS:
+		accepts_row_time(place->limit, &state.at.row, &accepts);
+		accepts_row_look(place->limit, &state.at.row, &accepts);
+		for (unsigned i = 0; i < place->limit->accepts.parts; i++) {
+			place->requests += accepts.parts[i].requests;
+			place->accepts += accepts.parts[i].accepts;
+		}
+		break;
+	default:
+		flying_look(place->limit, now_ns, state.at.head, &state.at.row, &flying);
+		place->in_flight = flying.in_flight;
+	}
+}
+
+/* All goes well from now on. */
+static void close_again(struct place *place, uint64_t now_ns, unsigned *denials, unsigned *probes)
+{
+	for (unsigned i = 0; i < TRIES && place->health.health.phase != HEALTH_CLOSED; i++) {
+		struct algo_outcome out;
+		uint64_t until_ns =
+		    apply(place, (struct algo_call){ALGO_ACQUIRE, 1, .permit = i + 1}, now_ns, &out);
+
+		if (out.allowed) {
+			apply(place,
+			      (struct algo_call){ALGO_REFUND, 1, until_ns, .permit = i + 1, .reports = true},
+			      now_ns, &out);
+			++*probes;
+		} else {
+			now_ns += out.retry_after_ns;
+			++*denials;
+		}
+		look(place, now_ns);
+	}
+}
+
+static void say(struct place *place, uint64_t now_ns)
+{
+	unsigned denials = 0, probes = 0;
+
+	look(place, now_ns);
+	printf("%d %u %u %ju %ju %ju", place->health.health.phase, place->health.health.flying,
+	       place->health.health.good, (uintmax_t)place->in_flight, (uintmax_t)place->requests,
+	       (uintmax_t)place->accepts);
+	/*
+	 * Uses counted in parts end with the last use of their part, up to a fifth of their time later.
+	 */
+	now_ns += TIMEOUT_NS + TIMEOUT_NS / 5 + 1000;
+	look(place, now_ns);
+	printf(" %ju", (uintmax_t)place->in_flight);
+	close_again(place, now_ns, &denials, &probes);
+	printf(" %u %u %d\n", denials, probes, place->health.health.phase);
+}
+
+int main(int argc, char **argv)
+{
+	struct weir_table_options options = {.capacity = 4000};
+	struct weir_table_stats stats;
+	struct weir_error error;
+	struct place place;
+	struct run *run;
+
+	if (argc != 3)
+		fail("expected FILE RUN");
+	options.path = argv[1];
+	run = run_map(argv[2]);
+	if (store_open(&options, &place.store, &error) != WEIR_OK)
+		fail(error.message);
+	store_stats(place.store, run->now_ns, &stats);
+	if (stats.evictions > 0)
+		fail("keys were evicted: nothing can be compared");
+	for (unsigned i = 0; i < PLACES; i++) {
+		struct weir_limit_options limit = judged_options((int)(i / KEYS));
+		char name[24];
+		int len = snprintf(name, sizeof name, "k%u", i % KEYS);
+		weir_limit *opened;
+
+		if (weir_limit_open(&limit, &opened, &error) != WEIR_OK)
+			fail(error.message);
+		place.limit = &opened->algo;
+		if (store_admit(place.store, place.limit,
+		                store_hash(place.store, place.limit->identity, name, (size_t)len),
+		                &place.key) != WEIR_OK)
+			fail("no table");
+		say(&place, run->now_ns);
+		weir_limit_close(opened);
+	}
+	store_close(place.store);
+	return 0;
+}

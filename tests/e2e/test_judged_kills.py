@@ -1,0 +1,167 @@
+"""Callers of limits that judge what is behind them, killed at random instants.
+
+Each of them holds permits of a file at that moment, or is about to take or report one. What it noted
+tells which; afterwards the file must say the same: no permit is in flight for longer than its time,
+nothing that was reported is, and no breaker stays half-open since its probes were lost.
+
+WEIR_TEST_SEED=N replays the choices (the scheduler's are its own), WEIR_TEST_KILLS=N
+kills as often.
+"""
+
+import ctypes
+import mmap
+import os
+import random
+import subprocess
+import time
+
+import pytest
+from harness import BUILD, weir
+
+pytestmark = pytest.mark.first
+
+KILLS = int(os.environ.get("WEIR_TEST_KILLS", 100 if BUILD.name in ("asan", "tsan") else 400))
+# As tests/crash/judged.h has them.
+KEYS, PERMITS, CALLERS = 8, 12, 256
+LIMITS = BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW = range(5)
+MOST = {BULKHEAD: 4, NARROW: 4}
+TIMEOUT_NS, PROBES = 20_000_000, 2
+FREE, ASKING, HELD, REPORTING = range(4)
+CLOSED, _, OPEN, HALF_OPEN = range(4)
+U32, U64 = ctypes.c_uint32, ctypes.c_uint64
+# A measured limit counts permits in parts of a fifth of their time; they start to 256 ns.
+PARTS, START_NS = 6, 256
+PART_NS = TIMEOUT_NS // 5 + 1 + START_NS
+
+
+class Permit(ctypes.Structure):
+    _fields_ = [("step", U32), ("place", U32),
+                *((name, U64) for name in ("id", "until_ns", "cost", "reserved"))]
+
+
+class Counts(ctypes.Structure):
+    _fields_ = [(name, U32) for name in ("asked", "answered", "succeeds", "succeeded")]
+
+
+class Caller(ctypes.Structure):
+    _fields_ = [("permits", Permit * PERMITS), ("counts", Counts * KEYS)]
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("now_ns", U64), ("callers", Caller * CALLERS)]
+
+
+def may_fly(limit, until_ns, now_ns):
+    """Whether a permit that nobody reported may be in flight, and whether it is."""
+    if limit in (MEASURED, NARROW):
+        part = (until_ns // START_NS * START_NS - TIMEOUT_NS) // PART_NS
+        flies = part + PARTS > now_ns // START_NS * START_NS // PART_NS
+        return flies, flies
+    if limit == BULKHEAD:
+        return until_ns > now_ns, until_ns > now_ns
+    # A breaker without a bound counts them in parts of an eighth.
+    return until_ns + TIMEOUT_NS // 8 + 1 > now_ns, until_ns > now_ns
+
+
+class Run:
+    """One file, from its making until all its users are killed."""
+
+    def __init__(self, directory, chance):
+        self.directory, self.chance = directory, chance
+        self.path = directory / "run"
+        self.path.write_bytes(bytes(ctypes.sizeof(Memory)))
+        with open(self.path, "r+b") as file:
+            self.memory = Memory.from_buffer(mmap.mmap(file.fileno(), 0))
+        self.memory.now_ns = time.time_ns()
+        self.started, self.processes = 0, [None] * 3
+
+    def program(self, name, *arguments):
+        return [BUILD / "tests" / "crash" / name, self.directory / "state", self.path,
+                *map(str, arguments)]
+
+    def start(self, i):
+        self.processes[i] = subprocess.Popen(
+            self.program("caller", self.started, self.chance.randrange(2**31)),
+            stderr=subprocess.PIPE, text=True)
+        self.started += 1
+
+    def kill(self, i):
+        self.processes[i].kill()
+        _, said = self.processes[i].communicate()
+        assert self.processes[i].returncode == -9, f"ended by itself: {said}"
+
+    def go(self, kills):
+        for i in range(len(self.processes)):
+            self.start(i)
+        for _ in range(kills):
+            time.sleep(self.chance.uniform(0, 0.02))
+            i = self.chance.randrange(len(self.processes))
+            self.kill(i)
+            self.start(i)
+        time.sleep(self.chance.uniform(0, 0.02))
+        for i in range(len(self.processes)):
+            self.kill(i)
+
+    def noted(self, place):
+        """Permits that are in flight for sure, and all that may be."""
+        sure = most = 0
+        for caller in self.memory.callers[:self.started]:
+            for permit in caller.permits:
+                if permit.step == FREE or permit.place != place:
+                    continue
+                may, does = may_fly(place // KEYS, permit.until_ns, self.memory.now_ns)
+                most += permit.step == ASKING or may
+                sure += permit.step == HELD and does
+        return sure, most
+
+    def counted(self, key):
+        """How often requests and successes were asked to be counted, and were for sure."""
+        callers = self.memory.callers[:self.started]
+        return [[sum(getattr(caller.counts[key], name) for caller in callers) for name in names]
+                for names in (("answered", "asked"), ("succeeded", "succeeds"))]
+
+    def compare(self):
+        """How many permits flew in the end, and how many breakers were half-open."""
+        done = weir("store", "check", self.directory / "state")
+        assert done.returncode == 0, done.stderr
+        done = subprocess.run(self.program("looker"), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        flew = half_open = 0
+        for place, line in enumerate(done.stdout.splitlines()):
+            phase, flying, good, in_flight, requests, accepts, later, denials, probes, last = map(
+                int, line.split())
+            limit, (sure, most), told = place // KEYS, self.noted(place), (place, line)
+            if limit == THROTTLE:
+                (least, asked), (succeeded, succeeds) = self.counted(place % KEYS)
+                assert least <= requests <= asked, (told, least, asked)
+                assert succeeded <= accepts <= succeeds, (told, succeeded, succeeds)
+                continue
+            assert sure <= in_flight <= most, (told, sure, most)
+            assert in_flight <= MOST.get(limit, most), told
+            assert later == 0, f"a permit is held for longer than its time: {told}"
+            assert last == CLOSED, f"a breaker does not close again: {told}"
+            assert denials <= 1 and probes <= PROBES, told
+            assert phase != HALF_OPEN or flying + good <= PROBES, told
+            flew, half_open = flew + in_flight, half_open + (phase == HALF_OPEN and flying > 0)
+        done = weir("store", "check", self.directory / "state")
+        assert done.returncode == 0, done.stderr
+        return flew, half_open
+
+
+def test_killed_between_acquire_and_report_nothing_is_held_for_longer_than_its_time(tmp_path):
+    seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
+    print(f"WEIR_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    kills = runs = flew = half_open = 0
+    while kills < KILLS:
+        directory = tmp_path / str(runs)
+        directory.mkdir()
+        run = Run(directory, chance)
+        run.go(chance.randrange(20))
+        found = run.compare()
+        flew, half_open = flew + found[0], half_open + found[1]
+        kills, runs = kills + run.started, runs + 1
+        (directory / "state").unlink()
+    print(f"{kills} kills on {runs} files: {flew} permits were in flight at the end of one, and "
+          f"{half_open} breakers were half-open")
+    assert flew > runs

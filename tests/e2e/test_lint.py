@@ -1,0 +1,152 @@
+"""weir lint: what it tells of files that people mistype."""
+
+import re
+
+import pytest
+from harness import one_thread, weir
+
+pytestmark = one_thread
+
+LIMIT = "{ algorithm: token_bucket, rate: 5/s }"
+
+
+def lint(directory, text, *flags):
+    """(exit code, remarks without the file's name)"""
+    file = directory / "weir.yaml"
+    file.write_text(text)
+    done = weir("lint", *flags, file)
+    return done.returncode, [line.removeprefix(f"{file}:").strip() for line in done.stderr.splitlines()]
+
+
+def test_every_mistake_of_a_file_is_told_at_its_place_and_once(tmp_path):
+    code, remarks = lint(tmp_path, """\
+limits:
+  login: { algorithm: token_bukcet, rate: 5/s }
+  api: { algorithm: token_bucket, rate: 5/seconds, brust: 3 }
+  dup: { algorithm: token_bucket, rate: 5/s }
+  half: { algorithm: token_bucket }
+  dup: { algorithm: token_bucket, rate: 6/s }
+rules:
+  - { name: r, key: [ip], limits: [lgin, api] }
+  - { key: [ip], limts: [api] }
+  - { key: [ip], limits: [api], limits: [half], mode: shadows }
+listen: { http: 127.0.0.1:1, htp: 2 }
+capcity: 5
+""")
+    assert code == 1
+    assert [re.match(r"(\d+):\d+: error: (.*)", remark).groups() for remark in remarks] == [
+        ("2", "expected algorithm to be one of token_bucket, leaky_bucket, fixed_window, resetting_bucket, "
+              "sliding_window, sliding_log, pacer, leaky_queue, random, …, found \"token_bukcet\": "
+              "did you mean \"token_bucket\"?"),
+        ("3", "expected a rate of whole numbers from 1 with a unit of ms s m h d w month year, such as 5/s, "
+              "10/100ms or 100/month, found \"5/seconds\": did you mean \"5/s\"?"),
+        ("3", "expected a key of token_bucket (algorithm, rate, burst, on_store_failure, store, chunk), "
+              "found \"brust\": did you mean \"burst\"?"),
+        ("5", "expected rate in token_bucket, found none"),
+        ("6", "expected each limit once, found \"dup\" again: the first is in line 4"),
+        ("8", "expected the name of a limit (api, dup, dup, half, login), found \"lgin\": did you mean \"login\"?"),
+        ("9", "expected a key of a rule with limits (name, on_store_failure, ipv6_prefix, path_variants, priority, "
+              "match, key, limits, mode, feedback, result), found \"limts\": did you mean \"limits\"?"),
+        ("10", "expected each key of a rule with limits once, found \"limits\" again: the first is in line 10"),
+        ("10", "expected mode to be one of enforce, shadow, found \"shadows\": did you mean \"shadow\"?"),
+        ("11", "expected a key of listen (http, resp, grpc, admin), found \"htp\": did you mean \"http\"?"),
+        ("12", remarks[-1].partition("error: ")[2]),
+    ]
+    assert remarks[-1].endswith("found \"capcity\": did you mean \"capacity\"?")
+
+
+@pytest.mark.parametrize("rate, meant", [
+    ("5/sec", "5/s"), ("5/Seconds", "5/s"), ("100/min", "100/m"), ("10/10secs", "10/10s"), ("3/hour", "3/h"),
+    ("2/days", "2/d"), ("9/wk", "9/w"), ("7/months", "7/month"), ("5/S", "5/s"), ("5 / s", "5/s"),
+    ("5/100msec", "5/100ms"), ("5", None), ("x/sec", None), ("5/fortnight", None), ("0/sec", None)])
+def test_a_unit_that_is_spelled_out_is_understood(tmp_path, rate, meant):
+    code, [remark] = lint(tmp_path, f"limits:\n  a: {{ algorithm: token_bucket, rate: \"{rate}\" }}\n")
+    assert code == 1
+    assert "ms s m h d w month year" in remark
+    assert remark.endswith(f'did you mean "{meant}"?' if meant else f'found "{rate}"')
+
+
+def test_a_tab_is_named(tmp_path):
+    code, remarks = lint(tmp_path, f"limits:\n  a: {LIMIT}\n\tb: {LIMIT}\n")
+    assert (code, remarks) == (1, ["3:1: error: expected blanks to indent by, found a tab"])
+
+
+@pytest.mark.parametrize("name", ["http", "resp"])
+def test_an_address_is_told_at_its_place(tmp_path, name):
+    code, [remark] = lint(tmp_path, f"capacity: 5\nlisten:\n  {name}: nonsense\n")
+    assert code == 1
+    assert remark.startswith("3:9: error: expected HOST:PORT")
+
+
+def test_addresses_are_told_beside_other_mistakes(tmp_path):
+    code, remarks = lint(tmp_path, "listen: { http: nonsense, resp: 127.0.0.1:99999 }\n"
+                                   "limits:\n  a: { algorithm: token_bucket, rate: 5/x }\n")
+    assert code == 1
+    assert [re.sub("expected (a )?", "", remark)[:26] for remark in remarks] == [
+        "1:17: error: HOST:PORT wit", "1:33: error: HOST:PORT wit", "3:39: error: rate of whole"]
+
+
+RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"
+
+
+@pytest.mark.parametrize("match, key, told", [
+    ("pth: /x", "ip", '3:16: warning: expected an attribute that callers send, found "pth": did you mean "path"?'),
+    ("path: /x", "ipp", '3:34: warning: expected an attribute that callers send, found "ipp": did you mean "ip"?'),
+    ("method: get", "ip", '3:24: warning: expected a method in capital letters, found "get": no request at /auth has it'),
+    ("method: [GET, Post]", "ip", '3:30: warning: expected a method in capital letters, found "Post": '
+                                  'no request at /auth has it'),
+    ("ip: 10.0.0.1/8", "ip", '3:20: warning: expected the first address of a network, found "10.0.0.1/8": '
+                             'only its first 8 bits count'),
+    ("ip: \"2001:db8::1/32\"", "ip", '3:20: warning: expected the first address of a network, found '
+                                     '"2001:db8::1/32": only its first 32 bits count'),
+    ("ip: 10.0.0.0/8", "ip", None), ("method: [GET, HEAD]", "ip", None), ("method: \"*\"", "user", None),
+    ("header.pth: x", "ip", None), ("tenant: x", "plan", None), ("ip: 10.0.0.1", "ip", None),
+    ("ip: \"::ffff:10.0.0.0/104\"", "ip", None)])
+def test_what_is_legal_and_unlikely_meant_is_a_warning(tmp_path, match, key, told):
+    text = f"limits: {{ a: {LIMIT} }}\n" + RULE.format(match, key)
+    for flags, code in (([], 0), (["--strict"], 1 if told else 0)):
+        found, remarks = lint(tmp_path, text, *flags)
+        assert (found, remarks) == (code, [told] if told else [])
+
+
+def test_attributes_that_a_file_lists_are_all_there_are(tmp_path):
+    text = "attributes: [tenant, plan]\nlimits: { a: " + LIMIT + " }\n" + RULE.format("tenant: x, usr: y", "ip, plan")
+    assert lint(tmp_path, text) == (
+        0, ['4:27: warning: expected method, host, path, ip or one of `attributes`, found "usr"'])
+    near = text.replace("usr", "tenent")
+    assert lint(tmp_path, near)[1] == [
+        '4:27: warning: expected an attribute that callers send, found "tenent": did you mean "tenant"?']
+    printed = weir("lint", "--to", "yaml", tmp_path / "weir.yaml").stdout
+    assert "attributes: [tenant, plan]" in printed
+
+
+def test_a_limit_that_no_rule_uses_is_told_where_there_are_rules(tmp_path):
+    limits = f"limits:\n  a: {LIMIT}\n  b: {LIMIT}\n"
+    assert lint(tmp_path, limits) == (0, [])
+    code, remarks = lint(tmp_path, limits + "rules: [{ key: [ip], limits: [a] }]\n")
+    assert (code, remarks) == (0, ['3:3: warning: expected a rule that uses the limit "b", found none: '
+                                   'only calls that name it count there'])
+
+
+def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_path):
+    text = "limits:\n" + "".join(f"  l{i}: {{ algorithm: token_bucket, rate: x, brst: {i} }}\n" for i in range(20_000))
+    code, remarks = lint(tmp_path, text)
+    assert code == 1
+    assert len(remarks) == 1001 and "more than are listed here" in remarks[-1]
+
+
+@pytest.mark.parametrize("limit, told", [
+    ("quorum: 2", 'expected a store at Redis beside quorum, found none: this server alone judges limit "a"'),
+    ("slow_rate: 30%", 'expected slow beside slow_rate, found none: no call of limit "a" is slow'),
+    ("calls: 10, minimum: 20", 'expected a minimum of at most the 10 calls of the window, found 20: '
+                               'limit "a" is judged from 10 calls on'),
+    ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
+    ("preset: resilience4j, slow_rate: 30%", None)])
+def test_settings_without_effect_are_told(tmp_path, limit, told):
+    code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")
+    assert (code, remarks) == (0, [f"2:3: warning: {told}"] if told else [])
+
+
+def test_breakers_count_here_and_need_no_nodes(tmp_path):
+    text = "store: redis://127.0.0.1:1\nlimits:\n  a: { algorithm: breaker, quorum: 2 }\n"
+    assert lint(tmp_path, text) == (0, [])

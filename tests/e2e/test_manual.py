@@ -1,0 +1,130 @@
+"""Help, manual pages and completions: all are made from one table."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from harness import BUILD, PATIENCE, ROOT, plain_build_only, weir
+
+pytestmark = plain_build_only
+
+PAGES = sorted((ROOT / "packaging/man").iterdir())
+COMPLETIONS = ROOT / "packaging/completions"
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE,
+                          check=False, **more)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def commands():
+    return {command["name"]: command for command in json.loads(weir("help", "--json").stdout)}
+
+
+def test_what_is_made_from_the_table_is_up_to_date():
+    run(sys.executable, ROOT / "docs/manual.py", "--check", env={**os.environ, "WEIR_BUILD": str(BUILD)})
+
+
+def test_each_flag_is_in_its_help_its_page_and_the_table(commands):
+    assert {"serve", "lint", "ask", "simulate", "bench", "store"} <= commands.keys()
+    table = (ROOT / "docs/commands.md").read_text()
+    for name, command in commands.items():
+        page = run("man", "-l", ROOT / f"packaging/man/weir-{name}.1", env={**os.environ, "MANWIDTH": "200"}).stdout
+        shown = weir(name, "--help").stdout
+        part = re.search(rf"^## weir {name}\n(.*?)(?=^## |\Z)", table, re.M | re.S)[1]
+        for flag in command["flags"]:
+            for text in (page, shown, part):
+                assert f"--{flag['name']}" in text
+            assert flag["help"] in shown and flag["help"] in part
+        assert f"Exit status: {command['exits']}." in shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_manual_pages_have_no_faults(page):
+    done = run("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page)
+    assert done.stderr == ""
+
+
+def test_every_variable_of_the_environment_is_one_that_counts(commands, tmp_path):
+    """A value that can't be is told by the name of its setting."""
+    flags = [flag for command in commands.values() for flag in command["flags"] if flag["variable"]]
+    assert len(flags) >= 9
+    for flag in flags:
+        done = subprocess.run([BUILD / "weir", "serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]
+                              if flag["name"] not in ("http", "resp") else [BUILD / "weir", "serve"],
+                              env={**os.environ, flag["variable"]: "\t"}, capture_output=True, text=True,
+                              timeout=PATIENCE, check=False, cwd=tmp_path)
+        assert done.returncode == 1, flag
+        assert "expected" in done.stderr or "not supported" in done.stderr, (flag, done.stderr)
+
+
+@pytest.mark.parametrize("typed, expected", [
+    ("weir si", {"simulate"}), ("weir lint --st", {"--strict"}), ("weir help s", {"serve", "simulate", "store"}),
+    ("weir store re", {"repair", "resize"}), ("weir simulate --tr", {"--trace"})])
+def test_shells_complete(typed, expected, tmp_path):
+    words = typed.split()
+    script = f"""
+        source {COMPLETIONS}/weir.bash
+        COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1}
+        _weir weir {words[-1]} {words[-2]}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    in_bash = set(run("bash", "--norc", "-c", script, cwd=tmp_path).stdout.split())
+    listed = run("fish", "--no-config", "-c", f"source {COMPLETIONS}/weir.fish; complete -C '{typed}'",
+                 cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}).stdout
+    in_fish = {line.split("\t")[0] for line in listed.splitlines()}
+    known = {word for word in expected if word != "resize"}
+    assert known <= in_bash and known <= in_fish
+
+
+def test_a_file_is_completed_behind_a_flag_that_takes_one(tmp_path):
+    (tmp_path / "access.log").touch()
+    script = f"""
+        source {COMPLETIONS}/weir.bash
+        COMP_WORDS=(weir simulate --trace acc) COMP_CWORD=3
+        _weir weir acc --trace
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    assert run("bash", "--norc", "-c", script, cwd=tmp_path).stdout.split() == ["access.log"]
+
+
+def test_zsh_reads_its_completion():
+    run("zsh", "-n", COMPLETIONS / "_weir")
+
+
+@pytest.mark.parametrize("words, told", [
+    (["lnt"], "did you mean lint?"), (["help", "sotre"], "did you mean store?"),
+    (["lint", "--stirct=1"], "did you mean --strict?"), (["ask", "--sevrer", "x"], "did you mean --server?"),
+    (["serve", "--nonsense"], "see weir serve --help"), (["bench", "--json=1"], "expected no value with --json"),
+    (["lint", "--to"], "expected a value after --to, found none"), (["store", "repair"], "expected check"),
+    (["store", "check", "--owner", "root", "f"], "expected --owner with repair or resize, found check")])
+def test_slips_are_answered_by_what_was_meant(words, told):
+    done = weir(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_help_of_a_command_is_told_in_every_way(commands):
+    for name in commands:
+        shown = weir("help", name)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        for flags in (["--help"], ["-h"], ["x", "--help"]):
+            assert weir(name, *flags).stdout == shown.stdout
+    assert weir("help").stdout == weir("--help").stdout == weir("-h").stdout
+    assert weir("-V").stdout == weir("--version").stdout
+
+
+def test_no_document_names_a_flag_that_is_not_there(commands):
+    known = {flag["name"] for command in commands.values() for flag in command["flags"]} | {"help", "version", "json"}
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for command, rest in re.findall(r"\bweir (serve|lint|ask|simulate|bench|store)\b([^`\n|;&]*)",
+                                        document.read_text()):
+            for flag in re.findall(r"(?<= )--([a-z][a-z-]*)", rest):
+                assert flag in known, f"{pathlib.Path(document).name}: weir {command} --{flag}"

@@ -1,0 +1,180 @@
+"""weir simulate: how many keys a limit hits, and which limit it suggests."""
+
+import collections
+import json
+import random
+import subprocess
+
+import pytest
+from harness import PATIENCE, WEIR, one_thread, weir
+
+pytestmark = one_thread
+
+START = 1_800_000_000  # a whole minute
+
+
+def write_log(path, requests):
+    """A log of (seconds after START in thousandths, key, cost)."""
+    path.write_text("time,ip,cost\n" + "".join(
+        f"{START + at // 1000}.{at % 1000:03d},{key},{cost}\n" for at, key, cost in requests))
+    return path
+
+
+def random_log(chance, requests, costs=(1,)):
+    """Some keys send much more than others, in bursts."""
+    at, weights = 0, [1 / (n + 1) for n in range(30)]
+    for _ in range(requests):
+        at += chance.choice([0, 0, 1, chance.randrange(50), chance.randrange(500), 5000])
+        yield at, f"k{chance.choices(range(30), weights)[0]}", chance.choice(costs)
+
+
+def simulate(log, *flags):
+    done = weir("simulate", "--trace", log, "--json", *flags)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def rank(numbers, percent):
+    """The nearest rank: as many percent are at most that."""
+    ordered = sorted(numbers)
+    return ordered[-(-len(ordered) * percent // 100) - 1]
+
+
+def spread(numbers):
+    return {f"p{p}": rank(numbers, p) for p in (50, 90, 99)} | {"max": max(numbers)}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_keys_that_are_hit_are_counted_and_how_often(tmp_path, seed):
+    log = write_log(tmp_path / "log", random_log(random.Random(seed), 3000))
+    out = tmp_path / "decisions"
+    limit = simulate(log, "--decisions", out, "--try",
+                     "a: { algorithm: token_bucket, rate: 10/m, burst: 12 }")["limits"]["a"]
+    asked, denied = collections.Counter(), collections.Counter()
+    for line in out.read_text().splitlines():
+        decision = json.loads(line)
+        asked[decision["key"]] += 1
+        denied[decision["key"]] += not decision["allowed"]
+    hit = [n for n in denied.values() if n > 0]
+    assert 0 < len(hit) < len(asked)
+    assert limit["denied_share"] == pytest.approx(sum(hit) / 3000, abs=1e-8)
+    assert limit["hits"]["share"] == pytest.approx(len(hit) / len(asked), abs=1e-8)
+    assert limit["hits"] | {"share": 0} == {
+        "keys": len(hit), "share": 0, "requests_per_key": spread(asked.values()),
+        "denied_per_key": spread(hit)}
+
+
+ALGORITHMS = {  # with the parameter that is its count, too
+    "token_bucket": "burst", "leaky_bucket": "capacity", "leaky_queue": "capacity", "pacer": None,
+    "warm_up": None, "fixed_window": None, "resetting_bucket": None, "sliding_window": None,
+    "sliding_log": None, "sliding_counter": None,
+}
+
+
+def limit_of(algorithm, count, period, name="suggested"):
+    more = f", {ALGORITHMS[algorithm]}: {count}" if ALGORITHMS[algorithm] else ""
+    return f"{name}: {{ algorithm: {algorithm}, rate: {count}/{period}{more} }}"
+
+
+def denials(log, requests, out, limits, *flags):
+    """For each limit, by the decisions: the denied requests, and the keys that have one."""
+    simulate(log, "--decisions", out, *flags, *(f for text in limits for f in ("--try", text)))
+    found = {text.split(":")[0]: (0, set()) for text in limits}
+    for line in out.read_text().splitlines():
+        decision = json.loads(line)
+        if not decision.get("allowed"):  # one that costs too much for the limit is an error
+            count, keys = found[decision["limit"]]
+            found[decision["limit"]] = (count + 1, keys | {requests[decision["n"]][1]})
+    return found
+
+
+@pytest.mark.parametrize("costs", [(1,), (1, 1, 1, 2, 5)], ids=["unit", "costs"])
+@pytest.mark.parametrize("by, deny", [("keys", "0.1%"), ("keys", "20%"), ("requests", "0.03")])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_suggested_limit_is_the_smallest_that_denies_so_few(tmp_path, algorithm, by, deny, costs):
+    """Every smaller limit denies more, by the decisions of a replay of its own."""
+    chance = random.Random(f"{algorithm} {by} {deny} {costs}")
+    requests = list(random_log(chance, 400, costs))
+    log, period = write_log(tmp_path / "log", requests), chance.choice(["m", "10s", "3s"])
+    report = simulate(log, "--suggest", f"{algorithm}/{period}", "--by", by, "--deny", deny)
+    suggestion = report["suggestion"]
+    count = suggestion["count"]
+    assert suggestion["limit"] == limit_of(algorithm, count, period) and not suggestion["unsure"]
+    limits = [limit_of(algorithm, n, period, f"n{n}") for n in range(1, count + 1)]
+    found = denials(log, requests, tmp_path / "out", limits)
+    total, keys = len(requests), len({key for _, key, _ in requests})
+    share = {"0.1%": 0.001, "20%": 0.2, "0.03": 0.03}[deny]
+    for name, (denied, hit) in found.items():
+        part = denied / total if by == "requests" else len(hit) / keys
+        assert (part <= share) == (name == f"n{count}"), (name, denied, len(hit))
+    # The curve has the same counts as these replays.
+    for point in suggestion["curve"]:
+        if point["count"] <= count:
+            denied, hit = found[f"n{point['count']}"]
+            assert point == {"count": point["count"], "requests": total, "denied": denied,
+                             "keys": keys, "hit": len(hit)}
+    assert {count, max(count - 1, 1)} <= {point["count"] for point in suggestion["curve"]}
+    # And the report is of that very limit.
+    limit = report["limits"]["suggested"]
+    assert limit["hits"]["keys"] == len(found[f"n{count}"][1])
+
+
+def test_where_costs_differ_a_smaller_limit_may_deny_fewer_requests(tmp_path):
+    """One large request spends what small ones would have got; a bisection alone finds 6."""
+    log = write_log(tmp_path / "log", [(0, "a", 4)] + [(1, "a", 1)] * 4 + [
+        (60_000 * n, key, 1) for n, key in enumerate("bcdefghijk", 1)])
+    flags = ["--suggest", "fixed_window/m", "--by", "requests", "--deny", "14%"]  # two of 15
+    suggestion = simulate(log, *flags)["suggestion"]
+    curve = {point["count"]: point["denied"] for point in suggestion["curve"]}
+    assert suggestion["count"] == 3
+    assert [curve[n] for n in (1, 2, 3, 4, 5, 6)] == [4, 3, 2, 4, 3, 2]
+
+
+def test_the_last_line_is_the_limit_as_a_file_has_it(tmp_path):
+    log = write_log(tmp_path / "log", random_log(random.Random(5), 300))
+    done = weir("simulate", "--trace", log, "--suggest", "token_bucket/m")
+    assert done.returncode == 0, done
+    last = done.stdout.splitlines()[-1]
+    count = simulate(log, "--suggest", "token_bucket/m")["suggestion"]["count"]
+    assert last == limit_of("token_bucket", count, "m")
+    assert max(map(len, done.stdout.splitlines()[1:])) <= 80 and done.stdout.isascii()
+    config = tmp_path / "weir.yaml"
+    config.write_text(f"limits:\n  {last}\n")
+    assert weir("lint", config).returncode == 0
+    # Beside the limits of a file, which has one of that name already.
+    done = weir("simulate", "-c", config, "--trace", log, "--suggest", "token_bucket/m")
+    assert "--suggest: expected a name that no other limit has" in done.stderr
+    config.write_text("limits:\n  mine: { algorithm: sliding_log, rate: 2/m }\n")
+    limits = simulate(log, "-c", config, "--suggest", "token_bucket/m")["limits"]
+    assert list(limits) == ["mine", "suggested"]
+
+
+def test_a_log_from_a_pipe_is_kept_for_the_replays(tmp_path):
+    log = write_log(tmp_path / "log", random_log(random.Random(6), 2000))
+    of_file = simulate(log, "--suggest", "sliding_log/m")
+    command = [WEIR, "simulate", "--trace", "-", "--json", "--suggest", "sliding_log/m"]
+    piped = subprocess.run(command, input=log.read_bytes(), capture_output=True, timeout=PATIENCE,
+                           check=True)
+    assert json.loads(piped.stdout) | {"source": of_file["source"]} == of_file
+    with log.open("rb") as file:
+        redirected = subprocess.run(command, stdin=file, capture_output=True, timeout=PATIENCE,
+                                    check=True)
+    assert json.loads(redirected.stdout)["limits"] == of_file["limits"]
+
+
+@pytest.mark.parametrize("flags, status, said", [
+    (["--suggest", "token_bucket"], 2, "--suggest: expected ALGORITHM/PERIOD"),
+    (["--suggest", "token_bucket/"], 2, "--suggest: expected ALGORITHM/PERIOD"),
+    (["--suggest", "token_bucket/m } x: {"], 2, "--suggest: expected ALGORITHM/PERIOD"),
+    (["--suggest", "nothing/m"], 2, "expected an algorithm with a rate, found 'nothing'"),
+    (["--suggest", "concurrency/m"], 2, "expected an algorithm with a rate, found 'concurrency'"),
+    (["--suggest", "token_bucket/q"], 1, "--suggest:1:"),
+    (["--suggest", "token_bucket/m", "--deny", "x"], 2, "--deny: expected a share such as 0.1% or 0.001"),
+    (["--suggest", "token_bucket/m", "--deny", "101%"], 2, "--deny: expected a share"),
+    (["--suggest", "token_bucket/m", "--by", "x"], 2, "--by: expected keys or requests, found 'x'"),
+    (["--deny", "1%"], 2, "expected --suggest with --deny and --by, found none"),
+])
+def test_mistakes_about_suggestions_are_told(tmp_path, flags, status, said):
+    log = write_log(tmp_path / "log", [(0, "a", 1)])
+    done = weir("simulate", "--trace", log, *flags)
+    assert done.returncode == status and said in done.stderr, done

@@ -1,0 +1,386 @@
+"""Clients that attack TLS: cut and forged records, handshakes without an end, papers of others."""
+
+import contextlib
+import re
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+import redis
+from harness import BUILD, PATIENCE, SANITIZED, Server, Wire, encode, until, weir
+from test_hostile import resident
+from test_tls import command, config, https, openssl, papers, trusting, wrapped  # pylint: disable=unused-import
+
+HALF_OPEN = 1000
+HANDSHAKE = 22
+CLIENT_HELLO = 1
+
+
+class Offline:
+    """A client's TLS, whose records the test carries, cuts or forges."""
+
+    def __init__(self, context):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+
+    def hello(self):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.outgoing.read()
+
+    def shake_hands(self, wire):
+        while True:
+            try:
+                self.tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                wire.send(self.outgoing.read())
+                self.incoming.write(wire.socket.recv(65536))
+        wire.send(self.outgoing.read())
+
+    def record(self, data):
+        self.tls.write(data)
+        return self.outgoing.read()
+
+
+def count(server, papers):
+    """Open connections, with the one that asks."""
+    text = https(server, trusting(papers), "/metrics")[1].decode()
+    return int(re.search(r"^weir_connections (\d+)$", text, re.M)[1])
+
+
+def left(server, papers, key):
+    with wrapped(server.resp, trusting(papers)) as client:
+        return int(command(client, "WEIR.PEEK", "login", key).split(b"\r\n")[3][1:])
+
+
+@pytest.fixture(scope="module")
+def whole(papers, tmp_path_factory):
+    """One server for all attacks, which it survives."""
+    server = Server("--threads", "1", config=config(papers), directory=tmp_path_factory.mktemp("whole"))
+    yield server
+    assert server.process.poll() is None, f"died: {server.log}"
+    assert server.stop() == 0
+
+
+def test_half_open_handshakes_are_counted_bounded_and_closed_in_time(serve, papers):
+    """A third says nothing, a third stops behind its hello, a third sends on, byte by byte."""
+    server = serve("--threads", "1", config=config(papers))
+    assert https(server, trusting(papers))[0] == 200
+    before = resident(server)
+    hello = Offline(trusting(papers)).hello()
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Wire(server.resp if i % 2 else server.http)) for i in range(HALF_OPEN)]
+        for wire in crowd[HALF_OPEN // 3:2 * HALF_OPEN // 3]:
+            wire.send(hello)
+        slow = crowd[2 * HALF_OPEN // 3:]
+        assert count(server, papers) == HALF_OPEN + 1
+        if BUILD.name not in SANITIZED:  # which keep what is freed
+            assert resident(server) - before < HALF_OPEN * (96 << 10)
+
+        def dribble():
+            for wire in slow:
+                with contextlib.suppress(ConnectionError):
+                    wire.send(hello[dribble.sent % len(hello):][:1])
+            dribble.sent += 1
+            return count(server, papers) == 1
+
+        dribble.sent = 0
+        until(dribble, "all of them to be closed")
+        assert dribble.sent < len(hello)  # it was the deadline that closed them
+        assert all(wire.rest() == b"" for wire in crowd[:HALF_OPEN // 3])
+    assert time.monotonic() - began > 9
+    assert https(server, trusting(papers))[0] == 200
+
+
+def test_half_open_handshakes_take_places_and_an_operator_gets_in(serve, papers):
+    server = serve("--threads", "1", config=f"connections: 20\n{config(papers)}")
+    hello = Offline(trusting(papers)).hello()
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(Wire(server.resp)).send(hello)
+        with wrapped(server.resp, trusting(papers)) as client:
+            assert command(client, "WEIR.ACQUIRE", "login", "k").startswith(b"-ERR ")
+        server.line_with("connections_full connections=20")
+        assert https(server, trusting(papers), "/healthz") == (200, b"ok\n")
+    server.line_with("connections_free")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=str)
+def test_a_record_that_is_cut_anywhere_is_no_request(whole, papers, key, version):
+    with Wire(whole.resp) as wire:
+        client = Offline(trusting(papers, version=version))
+        client.shake_hands(wire)
+        size = len(client.record(encode("WEIR.ACQUIRE", "login", key)))
+    for cut in range(1, size, 3):
+        with Wire(whole.resp) as wire:
+            client = Offline(trusting(papers, version=version))
+            client.shake_hands(wire)
+            wire.send(client.record(encode("WEIR.ACQUIRE", "login", key))[:cut])
+            wire.socket.shutdown(socket.SHUT_WR)
+            wire.rest()
+    assert left(whole, papers, key) == 1000
+
+
+def test_a_hello_that_is_cut_anywhere_leaves_nothing_behind(whole, papers):
+    hello = Offline(trusting(papers)).hello()
+    for cut in range(1, len(hello), 5):
+        with Wire(whole.resp if cut % 2 else whole.http) as wire:
+            wire.send(hello[:cut])
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until(lambda: count(whole, papers) == 1, "the connections to be gone")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=str)
+def test_a_forged_record_ends_the_connection(whole, papers, key, version):
+    for at in 0, 3, 5, -1:  # type, length, the first and the last byte of what is encrypted
+        with Wire(whole.resp) as wire:
+            client = Offline(trusting(papers, version=version))
+            client.shake_hands(wire)
+            record = bytearray(client.record(encode("WEIR.ACQUIRE", "login", key)))
+            record[at] ^= 0x40
+            wire.send(bytes(record))
+            wire.send(client.record(encode("WEIR.ACQUIRE", "login", key)))
+            wire.socket.shutdown(socket.SHUT_WR)
+            wire.rest()
+    assert left(whole, papers, key) == 1000
+
+
+def test_a_record_that_is_sent_twice_counts_once(whole, papers, key):
+    with Wire(whole.resp) as wire:
+        client = Offline(trusting(papers))
+        client.shake_hands(wire)
+        record = client.record(encode("WEIR.ACQUIRE", "login", key))
+        wire.send(record)
+        until(lambda: left(whole, papers, key) == 999, "the first")
+        wire.send(record)
+        wire.rest()  # ends, by an alert
+    assert left(whole, papers, key) == 999
+
+
+def hello_of(length, fragment):
+    """The beginning of a hello that says it is so long, and never ends."""
+    body = bytes([CLIENT_HELLO]) + length.to_bytes(3, "big") + bytes(fragment - 4)
+    return struct.pack(">BHH", HANDSHAKE, 0x0301, fragment) + body
+
+
+GARBAGE = {
+    "a hello of 16 MiB": hello_of(0xffffff, 16384),
+    "a record that is too long": struct.pack(">BHH", HANDSHAKE, 0x0301, 0xffff) + bytes(60000),
+    "an SSL 2 hello": b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10" + bytes(37),
+    "an SSL 3 hello": struct.pack(">BHH", HANDSHAKE, 0x0300, 44) + b"\x01\0\0\x28\x03\0" + bytes(38),
+    "data before a handshake": struct.pack(">BHH", 23, 0x0303, 32) + bytes(32),
+    "a finished before a hello": struct.pack(">BHH", HANDSHAKE, 0x0303, 16) + b"\x14\0\0\x0c" + bytes(12),
+    "an empty hello": struct.pack(">BHH", HANDSHAKE, 0x0301, 4) + b"\x01\0\0\0",
+    "empty records": struct.pack(">BHH", HANDSHAKE, 0x0301, 0) * 5000,
+    "commands": encode("WEIR.ACQUIRE", "login", "garbage") * 10,
+    "a line": b"WEIR.ACQUIRE login garbage\r\n",
+    "a request": b"GET /v1/acquire/login?key=garbage HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "zeros": bytes(100),
+}
+
+
+@pytest.mark.parametrize("protocol", ["http", "resp"])
+@pytest.mark.parametrize("name", GARBAGE)
+def test_what_is_no_handshake_is_closed_at_once(whole, papers, protocol, name):
+    with Wire(whole.ports[protocol]) as wire, contextlib.suppress(ConnectionError):
+        wire.send(GARBAGE[name])
+        assert not re.search(rb"[*$:+]\d|HTTP|ERR", wire.rest())  # nothing, or an alert
+    assert left(whole, papers, "garbage") == 1000
+
+
+def test_a_crowd_of_long_hellos_costs_bounded_memory(serve, papers):
+    server = serve("--threads", "1", config=config(papers))
+    assert https(server, trusting(papers))[0] == 200
+    before = resident(server)
+    # The longest that OpenSSL takes, but for its last byte.
+    begins = hello_of(131396, 16384) + (struct.pack(">BHH", HANDSHAKE, 0x0301, 16384) + bytes(16384)) * 7
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(Wire(server.resp)).send(begins)
+        assert https(server, trusting(papers), "/healthz") == (200, b"ok\n")
+        if BUILD.name not in SANITIZED:
+            assert resident(server) - before < 100 * (320 << 10)
+
+
+@pytest.mark.parametrize("old", ["tls1", "tls1_1"])
+def test_old_versions_are_refused_by_an_alert(whole, papers, old):
+    said = s_client(whole, papers, f"-{old}", "-cipher", "DEFAULT:@SECLEVEL=0")
+    assert "alert protocol version" in said.stderr, said
+
+
+def s_client(server, papers, *flags, send="", cert=None):
+    own = ["-cert", papers / f"{cert}.pem", "-key", papers / f"{cert}.key"] if cert else []
+    return subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{server.resp}", "-CAfile",
+                           papers / "right.pem", "-verify_return_error", *own, *flags],
+                          input=send, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+class Talk:
+    """s_client, which is told and heard line by line. It is killed when it falls silent."""
+
+    def __init__(self, server, papers, version):
+        self.process = subprocess.Popen(
+            ["openssl", "s_client", "-connect", f"127.0.0.1:{server.resp}", version, "-CAfile",
+             papers / "right.pem"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
+        self.timer = threading.Timer(PATIENCE, self.process.kill)
+
+    def __enter__(self):
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+    def say(self, line, answer):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        seen = ""
+        while answer not in seen:
+            heard = self.process.stdout.readline()
+            assert heard, seen
+            seen += heard
+
+
+def test_renegotiation_is_refused(whole, papers):
+    """s_client asks for one at the line R."""
+    with Talk(whole, papers, "-tls1_2") as client:
+        client.say("PING", "+PONG")
+        client.say("R", "no renegotiation")
+    assert left(whole, papers, "renegotiation") == 1000
+
+
+def test_new_keys_are_taken_as_often_as_they_come(whole, papers):
+    """s_client sends new keys at the line K, and wants the server's, too."""
+    with Talk(whole, papers, "-tls1_3") as client:
+        for _ in range(20):
+            client.say("K", "KEYUPDATE")
+            client.say("PING", "+PONG")
+
+
+@pytest.fixture(scope="module")
+def forged(papers):
+    """Certificates that the authority of `papers` did not mean for clients."""
+    new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+
+    def sign(name, subject, authority, *words):
+        openssl(papers, *new, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={subject}",
+                *(["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []), *words)
+
+    no_authority = ("-addext", "basicConstraints=critical,CA:false")
+    sign("self", "client-of-right", None, *no_authority)
+    sign("namesake", "right", None)
+    sign("by-namesake", "client-of-right", "namesake", *no_authority)
+    sign("by-leaf", "client-of-right", "client", *no_authority)
+    sign("for-servers", "client-of-right", "right", *no_authority, "-addext", "extendedKeyUsage=serverAuth")
+    (papers / "by-leaf.pem").write_text(
+        (papers / "by-leaf.pem").read_text() + (papers / "client.pem").read_text())
+    openssl(papers, "req", "-new", "-key", "client.key", "-out", "early.csr", "-subj", "/CN=client-of-right")
+    for name, days in ("early", ("20990101000000Z", "20990201000000Z")), ("late", ("20000101000000Z", "20000201000000Z")):
+        (papers / "ca").mkdir(exist_ok=True)
+        (papers / "ca" / "index.txt").write_text("")
+        (papers / "ca.conf").write_text("[ca]\ndefault_ca=one\n[one]\ndatabase=ca/index.txt\nnew_certs_dir=ca\n"
+                                        "default_md=sha256\npolicy=any\nrand_serial=yes\n[any]\ncommonName=supplied\n")
+        openssl(papers, "ca", "-batch", "-config", "ca.conf", "-in", "early.csr", "-out", f"{name}.pem", "-cert",
+                "right.pem", "-keyfile", "right.key", "-startdate", days[0], "-enddate", days[1], "-notext")
+        (papers / f"{name}.key").write_bytes((papers / "client.key").read_bytes())
+    return papers
+
+
+USERS = "users:\n  - { name: shop, certificate: client-of-right, may: [ask] }\n"
+
+
+@pytest.mark.parametrize("clients", ["optional", "required"])
+def test_no_forged_certificate_is_a_login(serve, forged, clients):
+    server = serve("--threads", "1", config=config(forged, clients=clients, users=USERS))
+    for name in "self", "namesake", "by-namesake", "by-leaf", "for-servers", "early", "late", "foreign":
+        for version in "-tls1_2", "-tls1_3":
+            said = s_client(server, forged, version, "-ign_eof", send="WEIR.PEEK login k\nQUIT\n", cert=name)
+            assert "alert" in said.stderr and "*7" not in said.stdout, (name, version, said)
+    said = s_client(server, forged, "-ign_eof", send="WEIR.PEEK login k\nQUIT\n", cert="client")
+    assert "*7" in said.stdout, said
+
+
+def test_nobody_is_asked_for_a_passphrase(papers, tmp_path):
+    """Not even by a reload: the server would wait for it."""
+    openssl(papers, "ec", "-in", "server.key", "-aes256", "-passout", "pass:secret", "-out", "locked.key")
+    file = tmp_path / "weir.yaml"
+    file.write_text(config(papers).replace("server.key", "locked.key"))
+    said = weir("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", input="secret\n")
+    assert said.returncode == 1
+    assert f"key={papers}/locked.key: expected a key without a passphrase" in said.stderr
+    assert "Enter" not in said.stderr
+
+
+def test_a_certificate_without_its_key_is_no_login(serve, forged):
+    server = serve(config=config(forged, clients="required", users=USERS))
+    said = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{server.resp}", "-cert",
+                           forged / "client.pem", "-key", forged / "self.key"],
+                          input="", capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert said.returncode != 0
+
+
+def test_a_session_of_one_server_is_none_of_another(serve, papers):
+    """Nor does a ticket of before let a client in once its authority is not trusted any more."""
+    server = serve(config=config(papers, clients="required"))
+    context = trusting(papers, "client", version=ssl.TLSVersion.TLSv1_2)
+    with wrapped(server.resp, context) as client:
+        assert command(client, "PING") == b"+PONG\r\n"
+        session = client.session
+        server.reload(config(papers, clients="required").replace("right.pem", "wrong.pem"))
+        server.line_with("reloaded")
+        assert command(client, "PING") == b"+PONG\r\n"
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", server.resp), PATIENCE),
+                                 server_hostname="127.0.0.1", session=session) as client:
+            assert command(client, "PING") == b""
+            raise ConnectionError
+
+
+def test_programs_say_why_they_were_refused(serve, papers):
+    server = serve("--threads", "1", config=config(papers, clients="required"))
+    ca, own = papers / "right.pem", ["--cert", papers / "client.pem", "--key", papers / "client.key"]
+
+    def run(*words):
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE,
+                              check=False)
+
+    cli = ["redis-cli", "-p", server.resp, "--tls", "--cacert", ca]
+    assert run(*cli, *own, "PING").stdout == "PONG\n"
+    assert "PONG" not in run(*cli, "PING").stdout
+    assert "PONG" not in run("redis-cli", "-p", server.resp, "PING").stdout
+    url = f"https://localhost:{server.http}/healthz"
+    assert run("curl", "-sS", "--cacert", ca, *own, url).stdout == "ok\n"
+    for refused in ["--cacert", ca], ["--cacert", papers / "wrong.pem", *own], ["-k"]:
+        said = run("curl", "-sS", *refused, url)
+        assert (said.stdout, said.returncode in (35, 56, 58, 60)) == ("", True), said
+    assert run("curl", "-sS", url.replace("https", "http")).returncode == 52
+    with pytest.raises(redis.ConnectionError):
+        redis.Redis(port=server.resp, ssl=True, ssl_ca_certs=str(papers / "wrong.pem"), retry=None).ping()
+    with redis.Redis(port=server.resp, ssl=True, ssl_ca_certs=str(ca), ssl_certfile=str(own[1]),
+                     ssl_keyfile=str(own[3])) as client:
+        assert client.ping()
+    lines = sum("tls_failed" in line for line in server.log)
+    assert lines <= 4  # one in 10 s
+
+
+def test_a_reload_under_load_loses_no_connection_and_no_request(serve, papers):
+    server = serve("--threads", "2", config=config(papers))
+    said = subprocess.Popen(["redis-benchmark", "-p", str(server.resp), "--tls", "--cacert", papers / "right.pem",
+                             "-n", "30000", "-c", "20", "-P", "4", "-q", "WEIR.PEEK", "login", "k"],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for i in range(10):
+        server.reload(config(papers, cert="next" if i % 2 == 0 else "server"))
+        server.line_with("reloaded")
+        assert https(server, trusting(papers))[0] == 200
+    text, _ = said.communicate(timeout=PATIENCE)
+    assert said.returncode == 0 and "requests per second" in text, text
+    assert "rror" not in text, text

@@ -1,0 +1,457 @@
+"""Users: who may do what over which protocol, how they prove it, and what guessing brings."""
+
+import base64
+import hashlib
+import json
+import re
+import socket
+import ssl
+import subprocess
+import urllib.parse
+
+import pytest
+import redis
+from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until
+
+LIMITS = """
+limits:
+  login: { algorithm: token_bucket, rate: 1000/h }
+  window: { algorithm: fixed_window, rate: 1000/h, align: first_request }
+  relief: { algorithm: random, deny: 0.5 }
+  back: { algorithm: breaker }
+rules:
+  - name: login-by-ip
+    match: { path: /login }
+    key: [ip]
+    limits: [login]
+  - name: pages-by-ip
+    match: { path: /page }
+    key: [ip]
+    limits: [window]
+trusted_proxies: [127.0.0.0/8]
+"""
+
+
+def hashed(password, parameters):
+    """By another program, with parameters that make it quick."""
+    script = 'print crypt($ARGV[0], "\\$y\\$$ARGV[1]\\$abcdefghijklmnop")'
+    return subprocess.run(["perl", "-e", script, password, parameters], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+def user(name, *, may, limits=None, token=None, password=None, parameters="j75"):
+    proof = (f'token: "{hashlib.sha256(token.encode()).hexdigest()}"' if token
+             else f'password: "{hashed(password, parameters)}"')
+    names = f", limits: {json.dumps(limits)}" if limits else ""
+    return f"  - {{ name: {name}, {proof}, may: [{', '.join(may)}]{names} }}\n"
+
+
+ALL = ("ask", "change", "admin")
+USERS = {
+    "asker": user("asker", token="weir_asker", may=["ask"]),
+    "changer": user("changer", token="weir_changer", may=["change"]),
+    "admin": user("admin", password="pass: word", may=["admin"]),
+    "everything": user("everything", password="all", may=ALL),
+    "some": user("some", token="weir_some", may=ALL, limits=["log*", "THROTTLE"]),
+}
+CONFIG = LIMITS + "users:\n" + "".join(USERS.values())
+MAY = {None: (), "asker": ("ask",), "changer": ("change",), "admin": ("admin",),
+       "everything": ALL, "some": ALL}
+SECRETS = {"asker": "weir_asker", "changer": "weir_changer", "admin": "pass: word",
+           "everything": "all", "some": "weir_some"}
+
+
+def basic(name, secret):
+    return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()
+
+
+def authorization(name):
+    secret = SECRETS[name]
+    return f"Bearer {secret}" if secret.startswith("weir_") else basic(name, secret)
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    server = Server(config=CONFIG, directory=tmp_path_factory.mktemp("users"))
+    yield server
+    assert server.stop() == 0
+
+
+# ---- Every route and command, by every user -----------------------------------------------------
+
+def listed(test):
+    """The lines that a unit test expects, which must list every route, or every command."""
+    source = (ROOT / "tests/unit/proto/test_classes.c").read_text()
+    body = source[source.index(test):]
+    body = body[:body.index(");\n}")]
+    return [line.split() for line in re.findall(r'"([^"\\%]+)\\n"', body)]
+
+
+LOGIN = {"limit": "login", "key": "k"}
+# A request of each route that is right but for its user. `some` may not make those of WHOLE.
+ROUTES = {
+    "/auth": ("GET", "/auth", None), "/auth/": ("GET", "/auth/login", None),
+    "/v1/acquire": ("POST", "/v1/acquire", LOGIN),
+    "/v1/acquire/": ("GET", "/v1/acquire/login?key=k", None),
+    "/v1/peek": ("POST", "/v1/peek", LOGIN), "/v1/peek/": ("GET", "/v1/peek/login?key=k", None),
+    "/v1/refund": ("POST", "/v1/refund", LOGIN), "/v1/reset": ("POST", "/v1/reset", LOGIN),
+    "/v1/report": ("POST", "/v1/report", {"permit": "x", "outcome": "success"}),
+    "/v1/shed": ("POST", "/v1/shed", {"limit": "relief", "deny": 0.5}),
+    "/v1/breaker": ("POST", "/v1/breaker", {"limit": "back", "key": "k", "state": "auto"}),
+    "/v1/batch": ("POST", "/v1/batch", [LOGIN]),
+    "/throttle": ("POST", "/throttle", {"key": "k", "max_burst": 9, "count_per_period": 9, "period": 9}),
+    "/health": ("GET", "/health", None), "/healthz": ("GET", "/healthz", None),
+    "/readyz": ("GET", "/readyz", None), "/metrics": ("GET", "/metrics", None),
+    "/v1/limits": ("GET", "/v1/limits", None), "/v1/top": ("GET", "/v1/top", None),
+    "/v1/events": ("GET", "/v1/events", None),
+    "/rule/browse": ("GET", "/rule/browse?path=/login&ip=1.2.3.4", None),
+    "/rule/update": ("GET", "/rule/update?path=/login&ip=1.2.3.4", None),
+    "/rule/browse_complete": ("GET", "/rule/browse_complete?path=/login&ip=1.2.3.4", None),
+    "/rule/feedback": ("GET", "/rule/feedback?path=/login&ip=1.2.3.4", None),
+    "/rule/value": ("GET", "/rule/value?rule_no=login-by-ip&path=/login&ip=1.2.3.4", None),
+    "/multi/browse": ("GET", "/multi/browse?" + urllib.parse.urlencode({"argsJson": json.dumps(
+        [{"Id": 1, "Arg": "path%3D%2Flogin%26ip%3D1.2.3.4"}])}), None),
+    "/monitor/alive": ("GET", "/monitor/alive", None),
+    "/dump/policy": ("GET", "/dump/policy", None), "/dump/counter": ("GET", "/dump/counter", None),
+}
+OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/events", "/dump/policy",
+                   "/dump/counter"}
+
+
+@pytest.fixture(scope="module", params=["port", "unix", "tls", "beside", "admin"])
+def door(request, users, tmp_path_factory):
+    """A way in: connects to the port of HTTP, or of RESP. "beside" and "admin" are the ports of a server
+    with a listener for admin calls."""
+    directory = tmp_path_factory.mktemp("door")
+    kind, server = request.param, None
+
+    def to_port(port):
+        return socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+    def to_unix(path):
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(PATIENCE)
+        client.connect(str(path))
+        return client
+
+    if kind == "port":
+        ports = {"http": users.http, "resp": users.resp}
+        connect = to_port
+    elif kind == "unix":
+        ports = {"http": directory / "http", "resp": directory / "resp"}
+        server = Server("--http", f"unix:{ports['http']}", "--resp", f"unix:{ports['resp']}", ports=False,
+                        config=CONFIG, directory=directory)
+        connect = to_unix
+    elif kind == "tls":
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                        "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=weir"],
+                       cwd=directory, check=True, capture_output=True)
+        server = Server(config="tls: { cert: cert.pem, key: key.pem }\n" + CONFIG, directory=directory)
+        ports = {"http": server.http, "resp": server.resp}
+        context = ssl.create_default_context(cafile=directory / "cert.pem")
+        context.check_hostname = False
+
+        def connect(port):
+            return context.wrap_socket(to_port(port))
+    else:
+        server = Server(config="listen: { admin: 127.0.0.1:0 }\n" + CONFIG, directory=directory)
+        admin = int(server.line_with("listening: admin").rsplit(":", 1)[1])
+        ports = {"http": admin if kind == "admin" else server.http, "resp": server.resp}
+        connect = to_port
+    yield kind, lambda protocol: connect(ports[protocol])
+    if server:
+        assert server.stop() == 0
+
+
+def ask(connect, path, name):
+    """The status alone: that of a stream comes before its end."""
+    method, target, body = ROUTES[path]
+    header = "Weir-Authorization" if path.startswith("/auth") else "Authorization"
+    lines = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close"]
+    if name:
+        lines.append(f"{header}: {authorization(name)}")
+    text = json.dumps(body) if body else ""
+    if method == "POST":
+        lines.append(f"Content-Length: {len(text)}")
+    with connect("http") as client:
+        client.sendall(("\r\n".join(lines) + "\r\n\r\n" + text).encode())
+        return int(client.makefile("rb").readline().split()[1])
+
+
+def expected_status(kind, path, right, name):
+    """None: any but 401 and 403."""
+    if right == "free":
+        return None
+    if kind == "beside" and right == "admin":
+        return 403
+    may = right in MAY[name] and not (name == "some" and path in OF_OTHER_LIMITS)
+    if path.startswith("/auth"):
+        return 200 if may else 500
+    return None if may else 403 if name else 401
+
+
+@pytest.mark.parametrize("name", MAY, ids=str)
+def test_every_route_is_for_those_who_may(door, name):
+    kind, connect = door
+    routes = listed("test_every_route_has_methods_and_a_class")
+    assert {route[0] for route in routes} == set(ROUTES)
+    for path, *_, right in routes:
+        expected, found = expected_status(kind, path, right, name), ask(connect, path, name)
+        assert found == expected if expected else found not in (401, 403), (path, right)
+
+
+COMMANDS = {
+    "CL.THROTTLE": ["k", 9, 9, 60], "WEIR.ACQUIRE": ["login", "k"],
+    "WEIR.CHECK": ["path", "/login", "ip", "1.2.3.4"], "THROTTLE": ["k", 9, 9, 60],
+    "WEIR.PEEK": ["login", "k"], "WEIR.REFUND": ["login", "k"], "WEIR.RESET": ["login", "k"],
+    "WEIR.REPORT": ["x", "success"], "WEIR.SHED": ["relief", "0.5"], "DEL": ["k"], "EXISTS": ["k"],
+    "TTL": ["k"], "PTTL": ["k"], "PING": [], "MULTI": [], "EXEC": [], "DISCARD": [], "WATCH": ["k"],
+    "UNWATCH": [], "ECHO": ["x"], "HELLO": [], "AUTH": ["x", "y"], "SELECT": [0], "CLIENT": ["ID"],
+    "ACL": ["CAT"], "COMMAND": ["COUNT"], "INFO": [], "CONFIG": ["GET", "save"], "RESET": [], "QUIT": [],
+}
+
+
+@pytest.mark.parametrize("name", MAY, ids=str)
+def test_every_command_is_for_those_who_may(door, name):
+    kind, connect = door
+    commands = listed("test_every_command_has_a_class")
+    assert {command for command, _ in commands} == set(COMMANDS)
+    for command, right in commands:
+        may = right == "free" or (right in MAY[name] and (name, command) != ("some", "WEIR.SHED"))
+        beside = kind in ("beside", "admin") and right == "admin"
+        may = may and not beside
+        with connect("resp") as client, client.makefile("rb") as file:
+            if name:
+                client.sendall(encode("AUTH", name, SECRETS[name]))
+                assert file.readline() == b"+OK\r\n"
+            client.sendall(encode(command, *COMMANDS[command]))
+            found = file.readline()
+        refused = found.startswith((b"-NOAUTH", b"-NOPERM"))
+        assert refused is not may, (command, found)
+        if not may:
+            assert found.startswith(b"-NOPERM" if name or beside else b"-NOAUTH"), (command, found)
+
+
+def test_what_may_not_be_charged_is_not(users, key):
+    window = {"limit": "window", "key": key}
+    with Http(users.http) as client:
+        def post(path, value, name="some"):
+            return client.request("POST", path, json.dumps(value), {"Authorization": authorization(name)})
+
+        answer = post("/v1/acquire", window)
+        assert answer.status == 403 and "'window'" in answer.json["error"]["message"]
+        page = {"attributes": {"path": "/page", "ip": key}}
+        assert post("/v1/acquire", page).status == 403
+        items = post("/v1/batch", [window, {"limit": "login", "key": key}]).json
+        assert items[0]["error"]["code"] == "forbidden" and items[1]["remaining"] == 999
+        assert post("/v1/peek", window, "asker").json["remaining"] == 1000
+        assert post("/v1/peek", page, "asker").json["remaining"] == 1000
+    with Wire(users.resp) as wire:
+        assert wire.command("AUTH", "weir_some") == b"+OK"
+        wire.send(b"MULTI\nWEIR.ACQUIRE login %s\nWEIR.ACQUIRE window %s\nEXEC\n" % (2 * (key.encode(),)))
+        assert [wire.reply() for _ in range(3)] == [b"+OK", b"+QUEUED", b"+QUEUED"]
+        done, refused = wire.reply()
+        assert done[:3] == [1, 1000, 998] and refused.startswith(b"-NOPERM")
+        wire.command("RESET")
+        wire.command("AUTH", "weir_asker")
+        assert wire.command("WEIR.PEEK", "window", key)[2] == 1000
+
+
+# ---- Logins -------------------------------------------------------------------------------------
+
+def test_a_connection_is_its_users_from_login_to_reset(users):
+    with Wire(users.resp) as wire:
+        wire.send(b"ACL WHOAMI\nAUTH weir_asker\nACL WHOAMI\nAUTH admin x\nACL WHOAMI\n"
+                  b"AUTH everything all\nACL WHOAMI\nWEIR.PEEK login k\nRESET\nACL WHOAMI\n")
+        assert wire.reply().startswith(b"-NOAUTH")
+        assert [wire.reply(), wire.reply()] == [b"+OK", b"asker"]
+        assert wire.reply().startswith(b"-WRONGPASS")
+        assert [wire.reply(), wire.reply(), wire.reply()] == [b"asker", b"+OK", b"everything"]
+        assert wire.reply()[0] == 1
+        assert wire.reply() == b"+RESET"
+        assert wire.reply().startswith(b"-NOAUTH")
+        assert wire.command("HELLO", 3, "AUTH", "asker", "wrong").startswith(b"-WRONGPASS")
+        assert wire.command("HELLO", 4, "AUTH", "asker", "weir_asker").startswith(b"-NOPROTO")
+        assert wire.command("ACL", "WHOAMI").startswith(b"-NOAUTH")
+
+
+def test_a_request_over_http_is_of_its_own_user(users):
+    with Http(users.http) as client:
+        def status(value):
+            headers = {} if value is None else {"Authorization": value}
+            return client.request("GET", "/v1/limits", None, headers).status
+
+        assert [status(basic("admin", "pass: word")), status(None), status(basic("admin", "pass: word")),
+                status(basic("admin", "pass:")), status("Bearer weir_asker"), status("Bearer weir_"),
+                status(basic("asker", "weir_asker")), status(basic("admin", "weir_asker")),
+                status(basic("", "weir_asker")), status("Digest x"), status("")] == [
+                    200, 401, 200, 401, 403, 401, 403, 401, 403, 401, 401]
+        answer = client.request("GET", "/v1/limits")
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer, Basic ")
+
+
+def test_a_visitors_login_is_never_ours(users):
+    visit = {"X-Original-URI": "/login", "Authorization": authorization("everything")}
+    answer = users.get("/auth", visit)
+    assert answer.status == 500 and "WWW-Authenticate" not in answer.headers
+    assert "proxy_refused" in users.line_with("proxy_refused")
+    ours = {"X-Original-URI": "/login", "Authorization": "Basic eDp5",
+            "Weir-Authorization": authorization("asker")}
+    assert users.get("/auth", ours).status == 200
+    assert users.get("/auth", {**ours, "X-Original-URI": "/page",
+                               "Weir-Authorization": authorization("some")}).status == 500
+
+
+def test_clients_of_redis_log_in(users):
+    url = f"redis://everything:all@127.0.0.1:{users.resp}"
+    for protocol in (2, 3):
+        client = redis.Redis.from_url(url, protocol=protocol)
+        assert client.execute_command("WEIR.PEEK", "login", "k")[0] == 1
+        assert client.acl_whoami() in (b"everything", "everything")
+    for protocol in (2, 3):  # with 3 it sends the name "default", too
+        client = redis.Redis(port=users.resp, password="weir_asker", protocol=protocol)
+        assert client.acl_whoami() in (b"asker", "asker")
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        redis.Redis(port=users.resp, username="everything", password="x").ping()
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        redis.Redis(port=users.resp).execute_command("WEIR.PEEK", "login", "k")
+    said = subprocess.run(["redis-cli", "-p", str(users.resp), "--user", "everything", "--pass", "all",
+                           "--no-auth-warning", "ACL", "WHOAMI"], check=True, text=True,
+                          stdout=subprocess.PIPE, timeout=PATIENCE).stdout
+    assert said.strip() == "everything"
+
+
+def test_a_user_named_default_has_the_logins_without_a_name_that_are_no_token(serve):
+    server = serve(config=LIMITS + "users:\n" + user("default", password="all", may=ALL) + USERS["asker"])
+    with Wire(server.resp) as wire:
+        for login, name in ((["all"], b"default"), (["default", "all"], b"default"), (["weir_asker"], b"asker"),
+                            (["default", "weir_asker"], b"asker")):
+            assert wire.command("AUTH", *login) == b"+OK"
+            assert wire.command("ACL", "WHOAMI") == name
+        assert wire.command("AUTH", "other").startswith(b"-WRONGPASS")
+        assert wire.command("AUTH", "default", "weir_askes").startswith(b"-WRONGPASS")
+
+
+def from_address(server, address, *words):
+    """The reply to a command from an address of this machine."""
+    with socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (address, 0)) as client:
+        client.sendall(encode(*words))
+        return client.makefile("rb").readline()
+
+
+def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
+    server = serve(config=CONFIG)
+    guess = ["AUTH", "everything", "guess"]
+    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
+    for _ in range(10):
+        assert from_address(server, "127.0.0.2", *guess).startswith(b"-WRONGPASS expected the token")
+    slowed = from_address(server, "127.0.0.2", *guess)
+    assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
+    # Tokens count, too; what is known passes; others have failures of their own.
+    assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
+    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
+    assert from_address(server, "127.0.0.2", "AUTH", "weir_asker") == b"+OK\r\n"
+    assert b"too many" not in from_address(server, "127.0.0.3", *guess)
+    # A login that is right costs nothing, however often.
+    for _ in range(30):
+        assert from_address(server, "127.0.0.4", "AUTH", "admin", "pass: word") == b"+OK\r\n"
+
+
+def test_a_user_that_is_not_there_takes_as_long_and_says_the_same(users):
+    def refusal(name):
+        return from_address(users, "127.0.0.5", "AUTH", name, "guess")
+
+    assert refusal("nobody") == refusal("everything") == refusal("asker")
+
+
+def test_logins_that_wait_are_bounded(serve):
+    slow = LIMITS + "users:\n" + user("slow", password="x", may=["ask"], parameters="jBT") + USERS["asker"]
+    server = serve(config=slow)
+    clients = []
+    for i in range(150):
+        clients.append(socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0)))
+        clients[-1].sendall(b"AUTH slow guess\nPING\n")
+    # Meanwhile others log in, and are served.
+    assert from_address(server, "127.0.0.1", "AUTH", "weir_asker") == b"+OK\r\n"
+    full = 0
+    for client in clients[64 + 1:]:
+        client.settimeout(0.5)
+        try:
+            full += b"too many logins wait" in client.recv(4096)
+        except TimeoutError:
+            pass
+    assert full > 0
+    for client in clients:
+        client.close()
+
+
+# ---- Reload -------------------------------------------------------------------------------------
+
+def config_of(*users):
+    return LIMITS + ("users:\n" + "".join(users) if users else "")
+
+
+def test_a_reload_holds_for_connections_that_are_open(serve):
+    server = serve(config=CONFIG)
+
+    def reload(*users):
+        server.reload(config_of(*users))
+        server.line_with("reloaded")
+
+    with Wire(server.resp) as wire, Http(server.http) as client:
+        def may(right="ask"):
+            command = {"ask": ["WEIR.PEEK", "login", "k"], "change": ["WEIR.RESET", "login", "k"]}[right]
+            found = wire.command(*command)
+            method, path, body = ROUTES["/v1/peek" if right == "ask" else "/v1/reset"]
+            status = client.request(method, path, json.dumps(body), {"Authorization": basic("everything", "all")}).status
+            return found[:7] if isinstance(found, bytes) else "yes", status
+
+        assert wire.command("AUTH", "everything", "all") == b"+OK"
+        assert may("change") == ("yes", 200)
+        # Other rights, by the same password; its salt is the same, too.
+        reload(USERS["everything"].replace("change, ", ""))
+        assert may("change") == (b"-NOPERM", 403)
+        assert may("ask") == ("yes", 200)
+        reload(USERS["everything"].replace(" }", ", limits: [window] }"))
+        assert may("ask") == (b"-NOPERM", 403)
+        reload(user("everything", password="another", may=ALL))
+        assert may("ask") == (b"-NOAUTH", 401)
+        reload(USERS["everything"])
+        assert may("ask") == ("yes", 200)  # nobody else has logged in meanwhile
+        reload(USERS["asker"])
+        assert may("ask") == (b"-NOAUTH", 401)
+        assert wire.command("AUTH", "weir_asker") == b"+OK"
+        assert may("ask")[0] == "yes"
+        # Without users `protected` says who may.
+        reload()
+        assert may("change") == ("yes", 200)
+        assert wire.command("ACL", "WHOAMI") == b"default"
+        reload(USERS["asker"])
+        assert may("ask") == (b"-NOAUTH", 401)
+
+
+def test_events_end_for_a_user_who_may_follow_them_no_more(serve):
+    server = serve(config=CONFIG)
+    with Wire(server.http) as wire:
+        wire.send(f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
+                  f"Authorization: {authorization('admin')}\r\n\r\n".encode())
+        assert b" 200 " in wire.file.readline()
+        server.reload(config_of(USERS["everything"], USERS["admin"]))
+        until(lambda: b"reloaded" in wire.file.readline(), "an event")
+        server.reload(config_of(USERS["everything"]))
+        wire.file.read()  # to the end
+
+
+def test_no_secret_is_told(serve):
+    server = serve(config=CONFIG)
+    with Wire(server.resp) as wire:
+        wire.command("AUTH", "everything", "s3cret")
+        wire.command("HELLO", 3, "AUTH", "everything", "s3cret")
+    answer = server.get("/metrics", {"Authorization": basic("everything", "s3cret")})
+    assert "s3cret" not in answer.text
+    for path in ("/metrics", "/v1/limits", "/v1/top", "/dump/policy"):
+        text = server.get(path, {"Authorization": basic("everything", "all")}).text
+        assert not re.search(r"s3cret|\$y\$|weir_asker", text)
+    assert server.stop() == 0
+    until(lambda: server.lines.queue and server.lines.queue[-1] is None, "the end of its log")
+    assert not re.search(r"s3cret|\$y\$|weir_", "".join(map(str, server.lines.queue)))

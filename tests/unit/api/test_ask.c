@@ -1,0 +1,320 @@
+/* The options of a request besides its cost, at limiters, tables and rules. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <weir/weir.h>
+
+#include "../engine/config.h"
+#include "base/clock.h"
+#include "engine/table.h"
+#include "wait/waitlist.h"
+
+#define NOW UINT64_C(1700000000000000000)
+
+enum { FEW, RELIEF, LANE };
+
+static const struct rules_limit limits[] = {
+    [FEW] = {.options = {.name = "few", .rate = {10, 1, WEIR_HOUR}, .burst = 10}},
+    [RELIEF] = {.options = {.name = "relief", .algorithm = WEIR_RANDOM, .deny = 0.3}},
+    [LANE] = {.options = {.name = "lane",
+                          .algorithm = WEIR_CONCURRENCY,
+                          .max = 1,
+                          .queue = 2,
+                          .max_wait_ns = 3600 * NS_PER_S,
+                          .lease_ns = 3600 * NS_PER_S}},
+};
+static const size_t few[] = {FEW}, relief[] = {RELIEF}, lane[] = {LANE};
+
+/* One that applies where the attribute `kind` is that. */
+#define RULE(kind_text, of, ...)                                                                   \
+	{                                                                                              \
+		.name = kind_text,                                                                         \
+		.conditions =                                                                              \
+		    &(const struct rules_condition){                                                       \
+		        .attribute = "kind",                                                               \
+		        .values = &(const struct rules_value){.test = RULES_EQUAL,                         \
+		                                              .text = {kind_text, sizeof kind_text - 1}},  \
+		        .value_count = 1},                                                                 \
+		.condition_count = 1, LIMITS_OF(of), __VA_ARGS__                                           \
+	}
+
+static const struct rules_rule rules[] = {
+    RULE("few", few, ),
+    RULE("page", relief, ),
+    RULE("prefetch", relief, .priority = 9, .has_priority = true),
+    RULE("lane", lane, ),
+};
+
+static const struct weir_config config = {
+    .limits = limits, .limit_count = sizeof limits / sizeof *limits, RULES_OF(rules)};
+
+/* One way to ask of the limit `name`. */
+struct way {
+	weir_limiter *limiter;
+	weir_table *table;
+	weir_engine *engine;
+	enum { LIMITER, TABLE, RULES, WAYS } kind;
+	const char *name;
+	const struct weir_limit_options options;
+};
+
+static void open_way(struct way *way)
+{
+	assert_int_equal(weir_limiter_open(&way->options, &way->limiter, NULL), 0);
+	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &way->table, NULL),
+	                 0);
+	assert_int_equal(weir_engine_open(&config, way->table, &way->engine, NULL), 0);
+}
+
+static void close_way(struct way *way)
+{
+	weir_limiter_close(way->limiter);
+	weir_engine_close(way->engine);
+	weir_table_close(way->table);
+}
+
+static int ask(const struct way *way, const char *kind, const struct weir_ask *ask,
+               struct weir_decision *d)
+{
+	const struct weir_attribute attribute = {"kind", kind, strlen(kind)};
+	struct weir_permits permits;
+	struct weir_permit permit;
+
+	switch (way->kind) {
+	case LIMITER:
+		return weir_limiter_ask(way->limiter, ask, d, &permit);
+	case TABLE:
+		return weir_ask(way->table, weir_engine_limit(way->engine, way->name, strlen(way->name)),
+		                "", 0, ask, d, &permit);
+	default:
+		return weir_engine_ask(way->engine, &attribute, 1, ask, d, &permits);
+	}
+}
+
+static void zero_is_the_default_of_all(void **state)
+{
+	static const struct {
+		struct weir_ask ask;
+		uint64_t remaining;
+	} cases[] = {
+	    {{.now_ns = NOW}, 9},
+	    {{.cost = 3, .now_ns = NOW}, 6},
+	    {{.cost = WEIR_ZERO, .now_ns = NOW}, 6},
+	    {{.cost = 2, .priority = 9, .now_ns = NOW}, 4},
+	    {{.deadline_ns = WEIR_NOW}, 3},
+	    {{.now_ns = WEIR_NOW, .deadline_ns = WEIR_FOREVER}, 2},
+	};
+
+	(void)state;
+	for (int kind = 0; kind < WAYS; kind++) {
+		struct way way = {.kind = kind,
+		                  .name = "few",
+		                  .options = {.rate = {10, 1, WEIR_HOUR}, .burst = 10}};
+		struct weir_decision d;
+
+		open_way(&way);
+		for (size_t i = 0; i < 4; i++) {
+			assert_int_equal(ask(&way, "few", &cases[i].ask, &d), 0);
+			assert_true(d.allowed);
+			assert_int_equal(d.remaining, cases[i].remaining);
+		}
+		close_way(&way);
+		open_way(&way); /* by its own clock */
+		for (size_t i = 4; i < sizeof cases / sizeof *cases; i++) {
+			assert_int_equal(ask(&way, "few", &cases[i].ask, &d), 0);
+			assert_true(d.allowed);
+			assert_int_equal(d.remaining, cases[i].remaining + 6);
+		}
+		close_way(&way);
+	}
+}
+
+static void what_is_not_known_is_refused(void **state)
+{
+	static const struct {
+		struct weir_ask ask;
+		int status;
+	} cases[] = {
+	    {{.priority = 10}, WEIR_ERANGE},
+	    {{.priority = UINT64_MAX}, WEIR_ERANGE},
+	    {{.reserved = {0, 0, 0, 1}}, WEIR_EINVAL},
+	    {{.now_ns = NOW, .deadline_ns = WEIR_FOREVER}, WEIR_EINVAL},
+	    {{.cost = 11, .now_ns = NOW}, WEIR_ECOST},
+	    {{.cost = 11, .deadline_ns = WEIR_FOREVER}, WEIR_ECOST},
+	};
+
+	(void)state;
+	for (int kind = 0; kind < WAYS; kind++) {
+		struct way way = {.kind = kind,
+		                  .name = "few",
+		                  .options = {.rate = {10, 1, WEIR_HOUR}, .burst = 10}};
+		struct weir_decision d;
+
+		open_way(&way);
+		for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+			assert_int_equal(ask(&way, "few", &cases[i].ask, &d), cases[i].status);
+		assert_int_equal(ask(&way, "few", &(struct weir_ask){.now_ns = NOW}, &d), 0);
+		assert_int_equal(d.remaining, 9);
+		close_way(&way);
+	}
+}
+
+/* 18 of 60 requests are shed, and 20 have the lowest priority. */
+static void the_lowest_are_shed_first(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < WAYS; kind++) {
+		struct way way = {.kind = kind,
+		                  .name = "relief",
+		                  .options = {.algorithm = WEIR_RANDOM, .deny = 0.3}};
+		struct weir_decision d;
+
+		open_way(&way);
+		for (int i = 0; i < 60; i++) {
+			const struct weir_ask low = {.priority = 9, .now_ns = NOW}, high = {.now_ns = NOW};
+
+			assert_int_equal(ask(&way, "page", i < 20 ? &low : &high, &d), 0);
+			assert_true(d.allowed || i < 20);
+		}
+		close_way(&way);
+	}
+}
+
+static void a_rule_beats_the_caller(void **state)
+{
+	struct way way = {.kind = RULES, .options = {.rate = {1}}};
+	struct weir_decision d;
+
+	(void)state;
+	open_way(&way);
+	for (int i = 0; i < 60; i++) {
+		assert_int_equal(ask(&way, i < 20 ? "prefetch" : "page", &(struct weir_ask){.now_ns = NOW}, &d),
+		                 0);
+		assert_true(d.allowed || i < 20);
+	}
+	close_way(&way);
+}
+
+struct caller {
+	struct way *way;
+	uint64_t priority;
+	pthread_t thread;
+	struct weir_decision d;
+	int status;
+	bool done;
+};
+
+static void *wait_for_it(void *context)
+{
+	struct caller *caller = context;
+
+	caller->status = ask(caller->way, "lane",
+	                     &(struct weir_ask){.priority = caller->priority,
+	                                        .deadline_ns = WEIR_FOREVER}, &caller->d);
+	__atomic_store_n(&caller->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static bool is_done(struct caller *caller)
+{
+	return __atomic_load_n(&caller->done, __ATOMIC_ACQUIRE);
+}
+
+/* Until it waits, or is done. Of a limiter nobody sees how many wait: others are tried instead. */
+static void come(struct caller *callers, size_t n, size_t waiting)
+{
+	struct waitlist *list;
+
+	pthread_create(&callers[n].thread, NULL, wait_for_it, &callers[n]);
+	do
+		sched_yield();
+	while (!is_done(&callers[n]) &&
+	       (!(list = waitlist_at(&callers[n].way->table->waiting)) || waitlist_count(list) < waiting));
+}
+
+/* The 9 that came last is dropped for the 0, and the other 9 for the 3. */
+static void a_thread_that_waits_is_dropped_for_a_higher_one(void **state)
+{
+	static const uint64_t priorities[] = {9, 9, 0, 3};
+	static const size_t dropped[] = {1, 0};
+
+	(void)state;
+	for (int kind = TABLE; kind < WAYS; kind++) {
+		struct way way = {.kind = kind, .name = "lane", .options = {.rate = {1}}};
+		struct caller callers[4];
+		struct weir_decision d;
+
+		open_way(&way);
+		assert_int_equal(ask(&way, "lane", &(struct weir_ask){0}, &d), 0);
+		assert_true(d.allowed);
+		for (size_t i = 0; i < 4; i++) {
+			callers[i] = (struct caller){.way = &way, .priority = priorities[i]};
+			come(callers, i, i < 2 ? i + 1 : 2);
+			if (i < 2)
+				continue;
+			pthread_join(callers[dropped[i - 2]].thread, NULL);
+			assert_int_equal(callers[dropped[i - 2]].status, 0);
+			assert_false(callers[dropped[i - 2]].d.allowed);
+			assert_int_equal(callers[dropped[i - 2]].d.reason, WEIR_REASON_QUEUE_FULL);
+			assert_true(callers[dropped[i - 2]].d.retry_after_ns > 0);
+		}
+		for (size_t i = 2; i < 4; i++) { /* each is woken by a reset, which frees its place */
+			weir_reset(way.table, weir_engine_limit(way.engine, "lane", 4), "", 0, WEIR_NOW, &d);
+			pthread_join(callers[i].thread, NULL);
+			assert_true(callers[i].d.allowed);
+			assert_true(i == 3 || !is_done(&callers[3]));
+		}
+		close_way(&way);
+	}
+}
+
+/* One place, room for one more: of all threads but the lowest the last ones pass. */
+static void a_limiter_drops_its_threads_too(void **state)
+{
+	struct way way = {.kind = LIMITER,
+	                  .options = {.algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 1,
+	                              .max_wait_ns = 3600 * NS_PER_S,
+	                              .lease_ns = 3600 * NS_PER_S}};
+	struct caller callers[3];
+	struct weir_permit held;
+	struct weir_decision d;
+
+	(void)state;
+	open_way(&way);
+	assert_int_equal(weir_limiter_acquire_permit(way.limiter, 1, WEIR_NOW, &d, &held), 0);
+	for (size_t i = 0; i < 3; i++) {
+		callers[i] = (struct caller){.way = &way, .priority = 9 - 4 * i};
+		pthread_create(&callers[i].thread, NULL, wait_for_it, &callers[i]);
+	}
+	/* In whatever order they come, the two of 9 and 5 are denied. */
+	for (size_t i = 0; i < 2; i++) {
+		pthread_join(callers[i].thread, NULL);
+		assert_int_equal(callers[i].d.reason, WEIR_REASON_QUEUE_FULL);
+	}
+	assert_false(is_done(&callers[2]));
+	assert_int_equal(weir_limiter_report(way.limiter, &held, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW), 0);
+	pthread_join(callers[2].thread, NULL);
+	assert_true(callers[2].d.allowed);
+	close_way(&way);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(zero_is_the_default_of_all),
+	    cmocka_unit_test(what_is_not_known_is_refused),
+	    cmocka_unit_test(the_lowest_are_shed_first),
+	    cmocka_unit_test(a_rule_beats_the_caller),
+	    cmocka_unit_test(a_thread_that_waits_is_dropped_for_a_higher_one),
+	    cmocka_unit_test(a_limiter_drops_its_threads_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

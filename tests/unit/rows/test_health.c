@@ -1,0 +1,192 @@
+/* A breaker's row: two calls, one of which stalls between two of its steps. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rows/health.h"
+
+#define NOW (UINT64_C(1700000000) * NS_PER_S)
+#define TAG 7
+
+static struct algo_limit limit;
+static struct cell head, cells[1000];
+static struct row_state at;
+
+static void begin(struct weir_health_options health)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .health = &health};
+
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	assert_in_range(health_cells(&limit.health), 1, sizeof cells / sizeof *cells);
+	memset(cells, 0, sizeof cells);
+	head = health_row_head(&limit, TAG, &(struct health_state){.phase = HEALTH_CLOSED}, NOW);
+	at = (struct row_state){&head, head, {cells, health_cells(&limit.health), TAG, true}};
+}
+
+static struct health_look look(uint64_t now_ns)
+{
+	struct health_look look;
+
+	health_row_look(&limit, now_ns, &at.row, &look);
+	return look;
+}
+
+static void turn(enum health_phase phase, uint64_t since_ns)
+{
+	struct health_look seen = look(NOW);
+
+	assert_true(health_row_turn(&at, &seen, &(struct health_state){phase, since_ns, .flying = 0}));
+}
+
+/* Adds successes in the phase that was seen. */
+static void count(const struct health_look *seen, uint64_t n, uint64_t now_ns)
+{
+	health_row_count(&limit, &at, seen, &(struct health_ends){.count = n, .at_ns = now_ns}, now_ns);
+}
+
+static uint64_t calls(uint64_t now_ns)
+{
+	struct health_look seen = look(now_ns);
+	struct health_tally tally;
+
+	health_row_tally(&limit, &at.row, &seen, now_ns, &tally);
+	return tally.calls;
+}
+
+static void a_result_that_comes_windows_late_erases_no_newer_one(void **unused)
+{
+	(void)unused;
+	for (unsigned late = 1; late <= 10; late++) {
+		struct health_look seen;
+		uint64_t later_ns;
+
+		begin((struct weir_health_options){.minimum = 2});
+		seen = look(NOW);
+		later_ns = NOW + late * health_window_cells(&limit.health) * limit.health.part_ns;
+		count(&seen, 5, later_ns);
+		count(&seen, 1, NOW);
+		assert_int_equal(calls(later_ns), 5);
+		count(&seen, 1, later_ns);
+		assert_int_equal(calls(later_ns), 6);
+	}
+}
+
+/* The window is one of time, or of calls. */
+static void a_result_of_a_phase_that_has_ended_erases_none_of_the_next(void **unused)
+{
+	(void)unused;
+	for (unsigned by_calls = 0; by_calls < 2; by_calls++) {
+		struct health_look late, seen;
+
+		begin((struct weir_health_options){.minimum = 2, .calls = by_calls ? 20 : 0});
+		turn(HEALTH_CLOSED, NOW - NS_PER_S);
+		late = look(NOW);
+		count(&late, 2, NOW);
+		turn(HEALTH_OPEN, NOW);
+		turn(HEALTH_CLOSED, NOW + 1);
+		seen = look(NOW + 1);
+		count(&seen, 5, NOW + 1);
+		count(&late, 1, NOW);
+		assert_int_equal(calls(NOW + 1), 5);
+		count(&seen, 1, NOW + 1);
+		assert_int_equal(calls(NOW + 1), 6);
+	}
+}
+
+/* A probe's flight, and then the phase. */
+static struct health_permit acquire(uint64_t now_ns)
+{
+	struct health_look seen = look(now_ns);
+	struct health_state after = seen.health;
+	uint64_t draw = 1, last_ns;
+	struct health_request request = {.draw = &draw};
+	struct algo_outcome out;
+	struct health_permit permit;
+
+	assert_true(health_ask(&limit, &after, now_ns, &request, &out));
+	permit = health_permit_of(&limit.health, now_ns + limit.health.timeout_ns, 1);
+	assert_int_equal(health_row_take(&limit, &at, permit, now_ns, &last_ns), HEALTH_TAKEN);
+	assert_true(health_row_turn(&at, &seen, &after));
+	return permit;
+}
+
+static void ignore(struct health_permit permit, uint64_t now_ns)
+{
+	struct health_look seen = look(now_ns);
+	struct health_state after = seen.health;
+
+	health_tell(&limit.health, &after, (struct health_result){.ignored = true}, 1, now_ns, NULL);
+	assert_true(health_row_turn(&at, &seen, &after));
+	assert_true(health_row_give(&limit, &at, permit));
+}
+
+/*
+ * A look reads the phase, stalls until the probe is ignored, and reads flights. Then another probe
+ * begins: by what was read one is lost.
+ */
+static void a_probe_that_is_ignored_while_another_begins_is_not_lost(void **unused)
+{
+	(void)unused;
+	for (uint32_t probes = 1; probes <= 3; probes++) {
+		struct health_permit permit = {0};
+		struct health_look seen;
+		struct cell phase;
+
+		begin((struct weir_health_options){.probes = probes});
+		turn(HEALTH_OPEN, NOW - 10 * NS_PER_S);
+		for (uint32_t i = 0; i < probes; i++)
+			permit = acquire(NOW);
+		phase = look(NOW).phase;
+		ignore(permit, NOW);
+		seen = look(NOW);
+		assert_int_equal(seen.own, probes - 1);
+		acquire(NOW);
+		seen.phase = phase;
+		assert_int_equal(look(NOW).own, probes);
+		health_open(&seen.health, NOW);
+		assert_false(health_row_turn(&at, &seen, &seen.health));
+	}
+}
+
+/* It died before it judged what it had counted. */
+static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **unused)
+{
+	const struct health_report report = {.until_ns = 0, .permit = 1, .latency_ns = 1};
+	struct health_look seen;
+	struct algo_outcome out;
+	uint64_t now_ns = NOW, end_ns;
+
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 2});
+	seen = look(now_ns);
+	count(&seen, 2, now_ns);
+	health_row_calm(&limit, &at, &seen, now_ns);
+	health_row_count(&limit, &at, &seen, &(struct health_ends){{.failed = true}, 5, now_ns, 0},
+	                 now_ns);
+	end_ns = now_ns + UINT32_MAX;
+	for (; health_row_is_calm(&limit, now_ns, &at.row, &seen); now_ns += NS_PER_S / 10) {
+		struct health_report good = report;
+
+		good.until_ns = health_row_try(&limit, &at, report.permit, now_ns, &out);
+		assert_int_not_equal(good.until_ns, 0);
+		assert_true(health_row_try_report(&limit, &at, &good, now_ns));
+	}
+	assert_in_range(now_ns, NOW + 1, end_ns);
+	assert_int_equal(health_row_try(&limit, &at, report.permit, now_ns, &out), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_result_that_comes_windows_late_erases_no_newer_one),
+	    cmocka_unit_test(a_result_of_a_phase_that_has_ended_erases_none_of_the_next),
+	    cmocka_unit_test(a_probe_that_is_ignored_while_another_begins_is_not_lost),
+	    cmocka_unit_test(a_window_that_nobody_has_judged_is_judged_once_calm_is_over),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* Users: which logins are whose, and which limits they may use. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weir/rules.h>
+
+#include "server/users.h"
+
+#define TOKEN_A "df9d216f695873ebe1f8c9bf84f6b0a427478801d3a04aff0409c52d2d536bed"
+#define TOKEN_B "5818b0ef6a81c3d8e09d004c324e7640ec4b54a4c43b4ddc395b112ac26dd5a8"
+#define OTHER_HASH "$y$j75$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC"
+#define HASH    "$y$j75$abcdefghijklmnop$vZlXu1XtxOBWRxjOpQqONp1WYfMO0dN.H4xeSMU2ZvC"
+
+/* Tokens: "weir_a", "weir_b". Password: "secret", with parameters that make it quick. */
+#define TEXT                                                                                       \
+	"limits:\n"                                                                                    \
+	"  login: { algorithm: token_bucket, rate: 1/s }\n"                                            \
+	"  api-read: { algorithm: token_bucket, rate: 1/s }\n"                                         \
+	"  api-write: { algorithm: token_bucket, rate: 1/s }\n"                                        \
+	"users:\n"                                                                                     \
+	"  - { name: a, token: \"" TOKEN_A "\", may: [ask], limits: [\"*-read\", THROTTLE] }\n"         \
+	"  - { name: b, token: \"" TOKEN_B "\", may: [change, admin] }\n"                               \
+	"  - { name: p, password: \"" HASH "\", may: [ask] }\n"                                         \
+	"  - { name: c, certificate: c.example.com, may: [ask] }\n"                                      \
+	"  - { name: u, unix: root, may: [ask] }\n"
+
+struct fixture {
+	weir_config *config;
+	weir_table *table;
+	weir_engine *engine;
+	struct users *users;
+};
+
+static void open_users(struct fixture *f, const char *text, const struct users *before)
+{
+	struct weir_error error;
+
+	if (weir_config_read_yaml(text, strlen(text), NULL, &f->config, &error) != 0)
+		fail_msg("%s", error.message);
+	assert_int_equal(weir_table_open(NULL, &f->table, NULL), 0);
+	assert_int_equal(weir_engine_open(f->config, f->table, &f->engine, NULL), 0);
+	assert_int_equal(users_open(&f->users, f->config, f->engine, before, &error), 0);
+}
+
+static void close_users(struct fixture *f)
+{
+	users_close(f->users);
+	weir_engine_close(f->engine);
+	weir_table_close(f->table);
+	weir_config_close(f->config);
+}
+
+static struct request_login login_of(const char *user, const char *secret)
+{
+	return (struct request_login){user ? slice_of(user) : (struct slice){NULL, 0}, slice_of(secret)};
+}
+
+/* What a login is, and the name of the user in whose hash or token it was found. */
+static enum users_login prove(struct users *users, const char *name, const char *secret,
+                              const char **found, bool *exists)
+{
+	struct request_login login = login_of(name, secret);
+	struct hash_key mark;
+	struct user *user;
+	enum users_login result;
+
+	assert_true(users_mark(users, &login, &mark));
+	result = users_prove(users, &login, mark, &user, exists);
+	*found = user ? user->rule->name : NULL;
+	return result;
+}
+
+static void a_login_is_found_by_its_token_or_its_name(void **state)
+{
+	static const struct {
+		const char *name, *secret;
+		enum users_login login;
+		const char *found;
+		bool exists;
+	} cases[] = {
+	    {NULL, "weir_a", USERS_KNOWN, "a", false},
+	    {"", "weir_b", USERS_KNOWN, "b", false},
+	    {"default", "weir_b", USERS_KNOWN, "b", false},
+	    {"a", "weir_a", USERS_KNOWN, "a", false},
+	    {"a", "weir_b", USERS_UNSEEN, "p", false}, /* as long as if it was a password */
+	    {"nobody", "weir_a", USERS_UNSEEN, "p", false},
+	    {"c", "c.example.com", USERS_UNSEEN, "p", false},
+	    {"p", "secret", USERS_UNSEEN, "p", true},
+	    {NULL, "secret", USERS_WRONG, NULL, false},
+	    {NULL, "", USERS_WRONG, NULL, false},
+	};
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *found;
+		bool exists;
+
+		assert_int_equal(prove(f.users, cases[i].name, cases[i].secret, &found, &exists),
+		                 cases[i].login);
+		assert_int_equal(exists, cases[i].exists);
+		if (cases[i].found)
+			assert_string_equal(found, cases[i].found);
+		else
+			assert_null(found);
+	}
+	assert_string_equal(users_find_certificate(f.users, "c.example.com")->rule->name, "c");
+	assert_null(users_find_certificate(f.users, "root"));
+	assert_string_equal(users_find_account(f.users, 0)->rule->name, "u");
+	assert_null(users_find_account(f.users, 1));
+	close_users(&f);
+}
+
+/* The right password's mark is all that is compared: another secret has another one. */
+static void a_password_that_was_right_is_known_until_its_hash_changes(void **state)
+{
+	struct request_login right = login_of("p", "secret");
+	struct fixture f, same, other;
+	struct hash_key mark;
+	struct user *user;
+	const char *found;
+	bool exists;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	assert_true(users_mark(f.users, &right, &mark));
+	assert_int_equal(users_prove(f.users, &right, mark, &user, &exists), USERS_UNSEEN);
+	user_remember(user, mark);
+	assert_int_equal(prove(f.users, "p", "secret", &found, &exists), USERS_KNOWN);
+	assert_int_equal(prove(f.users, "p", "secret1", &found, &exists), USERS_UNSEEN);
+	assert_int_equal(prove(f.users, "b", "secret", &found, &exists), USERS_UNSEEN);
+	open_users(&same, TEXT, f.users);
+	assert_int_equal(prove(same.users, "p", "secret", &found, &exists), USERS_KNOWN);
+	assert_non_null(users_find(same.users, f.users->items[0].id));
+	open_users(&other, "users:\n  - { name: p, password: \"" OTHER_HASH "\", may: [ask] }\n", f.users);
+	assert_int_equal(prove(other.users, "p", "secret", &found, &exists), USERS_UNSEEN);
+	assert_null(users_find(other.users, f.users->items[2].id));
+	close_users(&other);
+	close_users(&same);
+	close_users(&f);
+}
+
+static void patterns_say_which_limits_a_user_may_use(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	for (size_t i = 0; i < 4; i++) { /* the last one is that of CL.THROTTLE and THROTTLE */
+		const char *name = i < 3 ? engine_limit_at(f.engine, i)->name : "THROTTLE";
+
+		assert_int_equal(user_may_use(&f.users->items[0], i),
+		                 strcmp(name, "api-read") == 0 || strcmp(name, "THROTTLE") == 0);
+		assert_true(user_may_use(&f.users->items[1], i));
+	}
+	close_users(&f);
+}
+
+static void rights_are_those_that_are_named(void **state)
+{
+	static const int expected[][4] = {
+	    /* free, ask, change, admin */
+	    {WEIR_OK, WEIR_EAUTH, WEIR_EAUTH, WEIR_EAUTH}, /* nobody */
+	    {WEIR_OK, WEIR_OK, WEIR_EPERM, WEIR_EPERM},
+	    {WEIR_OK, WEIR_EPERM, WEIR_OK, WEIR_OK},
+	};
+	struct weir_error error;
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	for (size_t i = 0; i < 3; i++)
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+			assert_int_equal(user_check(i ? &f.users->items[i - 1] : NULL, class, &error),
+			                 expected[i][class]);
+	close_users(&f);
+}
+
+static void a_login_that_is_too_long_is_nobodys(void **state)
+{
+	static char longest[PASSWORD_MAX + 2];
+	struct request_login login;
+	struct hash_key mark;
+	struct fixture f;
+
+	(void)state;
+	memset(longest, 'x', PASSWORD_MAX + 1);
+	open_users(&f, TEXT, NULL);
+	login = login_of("p", longest);
+	assert_false(users_mark(f.users, &login, &mark));
+	login = login_of(longest, "x");
+	assert_false(users_mark(f.users, &login, &mark));
+	login = login_of("p", longest + 1);
+	assert_true(users_mark(f.users, &login, &mark));
+	close_users(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_login_is_found_by_its_token_or_its_name),
+	    cmocka_unit_test(a_password_that_was_right_is_known_until_its_hash_changes),
+	    cmocka_unit_test(patterns_say_which_limits_a_user_may_use),
+	    cmocka_unit_test(rights_are_those_that_are_named),
+	    cmocka_unit_test(a_login_that_is_too_long_is_nobodys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

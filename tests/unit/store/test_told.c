@@ -1,0 +1,234 @@
+/* A breaker that a fleet decides: what calls tell the fleet, and what it makes of its word. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "algo/health.h"
+#include "store/memory.h"
+
+#define NOW (UINT64_C(1700000000) * NS_PER_S)
+#define S   NS_PER_S
+
+static struct algo_limit limit;
+static struct store *store;
+static struct algo_outcome out;
+static struct algo_told told;
+
+static void begin(struct weir_health_options health)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 100, .health = &health};
+
+	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
+	                 WEIR_OK);
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	limit.identity = 1;
+}
+
+static void end(void)
+{
+	algo_limit_free(&limit);
+	store_close(store);
+}
+
+static uint64_t run(struct algo_call call, uint64_t now_ns)
+{
+	const struct algo_limit *by = &limit;
+	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
+
+	assert_int_equal(store_admit(store, by, store_hash(store, 1, "key", 3), &step.key), WEIR_OK);
+	return store_run(&step, &by, &out);
+}
+
+/* While the fleet is there. */
+static uint64_t call(struct algo_call call, uint64_t now_ns)
+{
+	told = (struct algo_told){0};
+	call.told = &told;
+	return run(call, now_ns);
+}
+
+static uint64_t acquire(uint64_t now_ns)
+{
+	return call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, now_ns);
+}
+
+static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
+{
+	call((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
+	                        .outcome = outcome, .latency_ns = S}, now_ns);
+}
+
+static void say(enum algo_force force, uint64_t probes, uint64_t now_ns)
+{
+	call((struct algo_call){.op = ALGO_RESET, .force = force, .cost = probes, .until_ns = now_ns},
+	     now_ns);
+}
+
+static void report_failures(unsigned times, uint64_t now_ns)
+{
+	while (times-- > 0)
+		report(acquire(now_ns), WEIR_OUTCOME_FAILURE, now_ns);
+}
+
+static void test_a_window_that_fails_tells_and_goes_on(void **context)
+{
+	(void)context;
+	begin((struct weir_health_options){.minimum = 3, .quorum = 2});
+	report_failures(2, NOW);
+	assert_false(told.trips);
+	report_failures(1, NOW);
+	assert_true(told.trips);
+	assert_int_equal(out.phase, HEALTH_CLOSED);
+	acquire(NOW);
+	assert_true(out.allowed);
+	/* The fleet is away: the next failure opens it here. */
+	run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .reports = true,
+	                       .outcome = WEIR_OUTCOME_FAILURE}, NOW);
+	assert_int_equal(out.phase, HEALTH_OPEN);
+	end();
+}
+
+static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
+{
+	uint64_t permit_ns;
+
+	(void)context;
+	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
+	say(ALGO_FLEET_OPEN, 0, NOW);
+	acquire(NOW + S - 1);
+	assert_int_equal(out.reason, WEIR_REASON_BREAKER_OPEN);
+	assert_false(told.asks);
+	call((struct algo_call){.op = ALGO_PEEK, .cost = 1}, NOW + S);
+	assert_false(out.allowed || told.asks);
+	acquire(NOW + S);
+	assert_true(!out.allowed && told.asks);
+	assert_int_equal(out.retry_after_ns, S); /* the limit's `retry` */
+	assert_int_equal(out.phase, HEALTH_OPEN);
+
+	say(ALGO_FLEET_PROBES, 1, NOW + S);
+	permit_ns = acquire(NOW + S);
+	assert_true(out.allowed && !told.asks);
+	acquire(NOW + S);
+	assert_true(!out.allowed && told.asks);
+	report(permit_ns, WEIR_OUTCOME_SUCCESS, NOW + S);
+	assert_int_equal(told.good, 1);
+	assert_int_equal(told.since_ns, NOW + S);
+	assert_int_equal(out.phase, HEALTH_HALF_OPEN); /* the fleet closes it */
+
+	say(ALGO_FLEET_PROBES, 2, NOW + S);
+	acquire(NOW + S);
+	say(ALGO_FLEET_PROBES, 1, NOW + S); /* two, with the one that is left */
+	permit_ns = acquire(NOW + S);
+	acquire(NOW + S);
+	assert_true(out.allowed);
+	acquire(NOW + S);
+	assert_false(out.allowed);
+	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + S);
+	assert_int_equal(told.bad, 1);
+	report(permit_ns, WEIR_OUTCOME_IGNORED, NOW + S);
+	assert_int_equal(told.freed, 1);
+	acquire(NOW + 62 * S); /* nobody has reported the last one */
+	assert_int_equal(told.bad, 1);
+	end();
+}
+
+static void test_probes_that_nobody_used_go_back(void **context)
+{
+	uint64_t permit_ns;
+
+	(void)context;
+	begin((struct weir_health_options){.probes = 5, .quorum = 1});
+	say(ALGO_FLEET_OPEN, 0, NOW);
+	say(ALGO_FLEET_LAPSE, 0, NOW);
+	assert_int_equal(told.freed, 0);
+	say(ALGO_FLEET_PROBES, 3, NOW + 5 * S);
+	permit_ns = acquire(NOW + 5 * S);
+	say(ALGO_FLEET_LAPSE, 0, NOW + 6 * S);
+	assert_int_equal(told.freed, 2);
+	assert_int_equal(told.since_ns, NOW + 5 * S);
+	say(ALGO_FLEET_LAPSE, 0, NOW + 6 * S);
+	assert_int_equal(told.freed, 0);
+	acquire(NOW + 6 * S);
+	assert_true(!out.allowed && told.asks);
+	/* Results of before a turn say nothing. */
+	say(ALGO_FLEET_CLOSED, 0, NOW + 7 * S);
+	assert_int_equal(out.phase, HEALTH_RAMP);
+	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + 7 * S);
+	assert_true(out.allowed && told.bad == 0 && !told.trips);
+	end();
+}
+
+static void test_what_an_operator_forces_the_fleet_leaves_alone(void **context)
+{
+	(void)context;
+	begin((struct weir_health_options){.quorum = 1});
+	call((struct algo_call){.op = ALGO_RESET, .force = ALGO_FORCE_CLOSED}, NOW);
+	say(ALGO_FLEET_OPEN, 0, NOW);
+	assert_false(out.allowed);
+	assert_int_equal(out.phase, HEALTH_FORCED_CLOSED);
+	call((struct algo_call){.op = ALGO_RESET, .force = ALGO_FORCE_END}, NOW);
+	assert_true(told.rejoins && !told.resets);
+	say(ALGO_FLEET_OPEN, 0, NOW);
+	assert_true(out.allowed);
+	assert_int_equal(out.phase, HEALTH_OPEN);
+	call((struct algo_call){.op = ALGO_RESET}, NOW);
+	assert_true(told.resets);
+	assert_int_equal(out.phase, HEALTH_CLOSED);
+	end();
+}
+
+/* Spent probes of a fleet that went away would else keep it half-open for a day. */
+static void test_half_open_is_not_stuck_when_the_fleet_goes_away(void **context)
+{
+	uint64_t permit_ns;
+
+	(void)context;
+	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
+	say(ALGO_FLEET_OPEN, 0, NOW);
+	say(ALGO_FLEET_PROBES, 1, NOW + S);
+	permit_ns = acquire(NOW + S);
+	run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, NOW + S);
+	assert_false(out.allowed);
+	report(permit_ns, WEIR_OUTCOME_SUCCESS, NOW + S);
+	for (unsigned i = 0; i < 3; i++) {
+		permit_ns = run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, NOW + 2 * S);
+		assert_true(out.allowed);
+		assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+		run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true},
+		    NOW + 2 * S);
+	}
+	assert_int_equal(out.phase, HEALTH_RAMP);
+	end();
+}
+
+/* A fleet that says that a key is closed needs no row for it. */
+static void test_a_key_that_is_closed_takes_no_room(void **context)
+{
+	struct weir_table_stats stats;
+
+	(void)context;
+	begin((struct weir_health_options){.quorum = 1});
+	say(ALGO_FLEET_CLOSED, 0, NOW);
+	assert_true(out.allowed);
+	store_stats(store, NOW, &stats);
+	assert_int_equal(stats.live, 0);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_window_that_fails_tells_and_goes_on),
+	    cmocka_unit_test(test_after_its_sleep_a_request_asks_for_a_probe),
+	    cmocka_unit_test(test_probes_that_nobody_used_go_back),
+	    cmocka_unit_test(test_what_an_operator_forces_the_fleet_leaves_alone),
+	    cmocka_unit_test(test_half_open_is_not_stuck_when_the_fleet_goes_away),
+	    cmocka_unit_test(test_a_key_that_is_closed_takes_no_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

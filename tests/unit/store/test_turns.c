@@ -1,0 +1,163 @@
+/* The phases of a breaker as calls tell them: the phase, the one before, and the cause. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "algo/health.h"
+#include "store/memory.h"
+
+#define NOW (UINT64_C(1700000000) * NS_PER_S)
+#define S   NS_PER_S
+
+static struct algo_limit limit;
+static struct store *store;
+static struct algo_outcome out;
+
+static void begin(struct weir_health_options health)
+{
+	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 100, .health = &health};
+
+	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
+	                 WEIR_OK);
+	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+	limit.identity = 1;
+}
+
+static void end(void)
+{
+	algo_limit_free(&limit);
+	store_close(store);
+}
+
+static uint64_t call(struct algo_call call, uint64_t now_ns)
+{
+	const struct algo_limit *by = &limit;
+	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
+
+	assert_int_equal(store_admit(store, by, store_hash(store, 1, "key", 3), &step.key), WEIR_OK);
+	return store_run(&step, &by, &out);
+}
+
+static uint64_t acquire(uint64_t now_ns)
+{
+	return call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, now_ns);
+}
+
+static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
+{
+	call((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
+	                        .outcome = outcome, .latency_ns = S}, now_ns);
+}
+
+static void force(enum algo_force how, uint64_t until_ns, uint64_t now_ns)
+{
+	call((struct algo_call){.op = ALGO_RESET, .force = how, .until_ns = until_ns}, now_ns);
+}
+
+static void peek(uint64_t now_ns)
+{
+	call((struct algo_call){.op = ALGO_PEEK, .cost = 1}, now_ns);
+}
+
+#define assert_turn(at, from_phase, to_phase, why)                                                 \
+	do {                                                                                           \
+		assert_in_range(out.turned, (at) + 1, ALGO_TURNS_MAX);                                     \
+		assert_int_equal(out.turns[at].from, from_phase);                                          \
+		assert_int_equal(out.turns[at].to, to_phase);                                              \
+		assert_int_equal(out.turns[at].cause, why);                                                \
+	} while (0)
+
+#define assert_stays(in_phase)                                                                     \
+	do {                                                                                           \
+		assert_int_equal(out.turned, 0);                                                           \
+		assert_int_equal(out.phase, in_phase);                                                     \
+	} while (0)
+
+static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
+{
+	uint64_t permit_ns;
+
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 2});
+	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
+	assert_stays(HEALTH_CLOSED);
+	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
+	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_FAILURES);
+	assert_int_equal(out.turned, 1);
+	assert_int_equal(out.phase, HEALTH_OPEN);
+	acquire(NOW + 1 * S);
+	assert_stays(HEALTH_OPEN);
+	peek(NOW + 5 * S);
+	assert_stays(HEALTH_OPEN); /* nobody has come for the probe yet */
+	permit_ns = acquire(NOW + 5 * S);
+	assert_turn(0, HEALTH_OPEN, HEALTH_HALF_OPEN, ALGO_BY_SLEEP);
+	assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + 6 * S);
+	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_OPEN, ALGO_BY_BAD_PROBE);
+	report(acquire(NOW + 11 * S), WEIR_OUTCOME_SUCCESS, NOW + 11 * S);
+	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_RAMP, ALGO_BY_GOOD_PROBES);
+	peek(NOW + 16 * S);
+	assert_stays(HEALTH_CLOSED); /* time has ended the ramp, and no call */
+	end();
+}
+
+static void slow_calls_are_a_cause_of_their_own(void **unused)
+{
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 1, .slow_ns = S / 2});
+	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
+	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_SLOWNESS);
+	end();
+}
+
+/* The call that finds a probe lost long ago opens it, and after its sleep it is the next probe. */
+static void a_call_may_turn_it_twice(void **unused)
+{
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 1, .permit_timeout_ns = S});
+	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
+	acquire(NOW + 5 * S);
+	acquire(NOW + 20 * S);
+	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_OPEN, ALGO_BY_BAD_PROBE);
+	assert_turn(1, HEALTH_OPEN, HEALTH_HALF_OPEN, ALGO_BY_SLEEP);
+	assert_int_equal(out.turned, 2);
+	assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+	assert_true(out.allowed);
+	end();
+}
+
+static void force_and_reset_are_told_too(void **unused)
+{
+	(void)unused;
+	begin((struct weir_health_options){.minimum = 1});
+	force(ALGO_FORCE_OPEN, NOW + 9 * S, NOW);
+	assert_turn(0, HEALTH_CLOSED, HEALTH_FORCED_OPEN, ALGO_BY_FORCE);
+	force(ALGO_FORCE_OPEN, 0, NOW);
+	assert_stays(HEALTH_FORCED_OPEN); /* only longer */
+	force(ALGO_FORCE_CLOSED, 0, NOW);
+	assert_turn(0, HEALTH_FORCED_OPEN, HEALTH_FORCED_CLOSED, ALGO_BY_FORCE);
+	force(ALGO_FORCE_END, 0, NOW);
+	assert_turn(0, HEALTH_FORCED_CLOSED, HEALTH_CLOSED, ALGO_BY_FORCE);
+	report(acquire(NOW + 1), WEIR_OUTCOME_FAILURE, NOW + 1);
+	force(ALGO_FORCE_END, 0, NOW + 2);
+	assert_stays(HEALTH_OPEN); /* it was not forced */
+	call((struct algo_call){.op = ALGO_RESET}, NOW + 3);
+	assert_turn(0, HEALTH_OPEN, HEALTH_CLOSED, ALGO_BY_RESET);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_call_tells_where_it_turned_a_breaker_to_and_why),
+	    cmocka_unit_test(slow_calls_are_a_cause_of_their_own),
+	    cmocka_unit_test(a_call_may_turn_it_twice),
+	    cmocka_unit_test(force_and_reset_are_told_too),
+	};
+
+	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+}
