@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
+#include "proto/http2_ids.h"
 #include "proto/http2_message.h"
 #include "proto/http2_places.h"
 #include "proto/http_session.h"
@@ -36,6 +37,7 @@ struct http2 {
 	size_t left;          /* bytes of a frame that is given in parts */
 	size_t input, unsent;
 	struct http2_places places;
+	struct http2_ids ids;
 	int32_t last;         /* the stream of the last request, its place, ... */
 	unsigned last_place;
 	size_t last_len;      /* ... and the bytes of its last frame */
@@ -111,6 +113,15 @@ static bool keep(struct http2 *http2, struct stream *stream, size_t bytes)
 	http2->input += bytes;
 	count(http2, (ptrdiff_t)bytes);
 	return true;
+}
+
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
+{
+	struct http2 *http2 = context;
+
+	if (head->type == NGHTTP2_HEADERS && !http2_ids_see(&http2->ids, head->stream_id))
+		nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR);
+	return 0;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
@@ -229,6 +240,7 @@ static nghttp2_session *open_session(struct http2 *http2)
 
 	if (nghttp2_session_callbacks_new(&callbacks) != 0)
 		return NULL;
+	nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
 	nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_body);
