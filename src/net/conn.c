@@ -480,10 +480,19 @@ static uint64_t idle_timeout_ms(const struct net_conn *conn)
 	return ms ? atomic_load_explicit(ms, memory_order_relaxed) : 0;
 }
 
+bool conn_tell_end(struct net_conn *conn)
+{
+	if (!conn->kind->stop || conn->stop_is_told || conn->state != CONN_OPEN)
+		return false;
+	conn->stop_is_told = true;
+	return conn->kind->stop(conn->loop->context, conn);
+}
+
 void conn_tick(struct net_conn *conn, uint64_t now)
 {
 	const struct net_options *options = &conn->loop->options;
 	uint64_t since = conn->active_ms, limit = idle_timeout_ms(conn);
+	bool is_idle = false;
 
 	if (conn->state == CONN_CONNECTING)
 		return; /* net_loop_dial set a deadline */
@@ -514,8 +523,14 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 	} else if (conn->in.len > 0 || filter_keeps(conn->filter)) {
 		since = conn->since_ms;
 		limit = options->request_timeout_ms;
+	} else {
+		is_idle = true;
 	}
-	if (limit > 0 && now - since >= limit)
+	if (limit == 0 || now - since < limit)
+		return;
+	if (is_idle && conn_tell_end(conn))
+		net_conn_finish(conn);
+	else
 		conn_fail(conn, conn->state == CONN_LINGERING ? 0 : UV_ETIMEDOUT);
 }
 

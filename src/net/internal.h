@@ -157,6 +157,8 @@ void out_reset(struct buffer *out);
 void conn_resume_all(struct net_loop *loop);
 /** After a turn: drops the input that was answered, and updates the connection. */
 void conn_settle(struct net_conn *conn);
+/** Once, before we end a connection that is idle. Returns whether its owner has something to say. */
+bool conn_tell_end(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
 /** Output that the socket has not taken. */

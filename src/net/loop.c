@@ -73,15 +73,6 @@ void net_loop_keep(struct net_loop *loop, bool keep)
 	loop->kept = keep;
 }
 
-/* Whether it has something to say. */
-static bool tell_stop(struct net_conn *conn)
-{
-	if (!conn->kind->stop || conn->stop_is_told || conn->state != CONN_OPEN)
-		return false;
-	conn->stop_is_told = true;
-	return conn->kind->stop(conn->loop->context, conn);
-}
-
 static bool drain(struct net_loop *loop)
 {
 	bool drained = !loop->kept;
@@ -89,7 +80,7 @@ static bool drain(struct net_loop *loop)
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
 		if (conn->is_dialled) /* clients' answers may come from it */
 			drained &= !conn_is_unsent(conn);
-		else if (conn_is_idle(conn) && !tell_stop(conn))
+		else if (conn_is_idle(conn) && !conn_tell_end(conn))
 			conn_kill(conn);
 		else
 			drained = false;

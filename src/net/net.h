@@ -134,8 +134,9 @@ struct net_kind {
 	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
 	void (*close)(void *context, struct net_conn *conn);
 	/*
-	 * The loop was stopped, and all that the connection has sent is answered: it ends when what is
-	 * appended to its output is written. Once for each. Returns whether that is anything. NULL: never.
+	 * The loop was stopped, and all that the connection has sent is answered; or it was idle for too
+	 * long. It ends when what is appended to its output is written. Once for each. Returns whether
+	 * that is anything. NULL: never.
 	 */
 	bool (*stop)(void *context, struct net_conn *conn);
 	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */

@@ -51,7 +51,10 @@ struct codec {
 	 * each request of the session. 0: there is none. NULL: there never is.
 	 */
 	uint64_t (*unfinished)(const void *session);
-	/* Appends what the peer is to know when the server stops. NULL: it sees that by the end alone. */
+	/*
+	 * Appends what the peer is to know when the server stops, or ends an idle connection. NULL: it sees
+	 * that by the end alone.
+	 */
 	void (*stop)(void *session, struct buffer *out);
 	/* `id` is another for every connection of the process, and not 0. */
 	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);

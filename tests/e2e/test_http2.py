@@ -30,7 +30,7 @@ class Http2:
         if window is not None:
             self.h2.local_settings = h2.settings.Settings(client=True, initial_values={
                 h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
-        self.answers, self.resets, self.goaway, self.ended = {}, {}, None, False
+        self.answers, self.resets, self.goaway, self.last, self.ended = {}, {}, None, None, False
         self.h2.initiate_connection()
         self.flush()
 
@@ -72,7 +72,7 @@ class Http2:
             elif isinstance(event, h2.events.StreamReset):
                 self.resets[event.stream_id] = ErrorCodes(event.error_code)
             elif isinstance(event, h2.events.ConnectionTerminated):
-                self.goaway = ErrorCodes(event.error_code)
+                self.goaway, self.last = ErrorCodes(event.error_code), event.last_stream_id
         return not self.ended
 
     def wait(self, *streams):
@@ -276,6 +276,23 @@ def test_a_server_that_stops_says_which_requests_it_has_seen(serve):
                 pass
             assert connection.goaway == ErrorCodes.NO_ERROR
     assert server.process.wait(PATIENCE) == 0
+
+
+def test_an_idle_connection_is_told_which_requests_were_seen_before_it_ends(serve):
+    server = serve(config=CONFIG + "idle: { http: 1s }\n")
+    with Http2(server) as silent, Http2(server) as client:
+        client.get("/healthz")
+        last = client.ask("/healthz")
+        client.wait(last)
+        for connection, seen in (silent, 0), (client, last):
+            while connection.read():
+                pass
+            assert (connection.goaway, connection.last) == (ErrorCodes.NO_ERROR, seen)
+        # The socket is not left half open.
+        with pytest.raises(ConnectionError):
+            for _ in range(PATIENCE * 10):
+                client.socket.sendall(frames.PingFrame(0, b"12345678").serialize())
+                time.sleep(0.1)
 
 
 def test_a_request_that_drips_ends_the_connection_in_time(server):
