@@ -25,6 +25,7 @@ NODE = BUILD / "clients" / "node"
 GO = BUILD / "clients" / "go"
 TRAEFIK = BUILD / "clients" / "traefik"
 H2SPEC = BUILD / "clients" / "h2spec"
+NETHTTP = BUILD / "clients" / "nethttp"
 WORKERS = 2
 E2E_WORKERS = 3  # they mostly wait
 STEP_SECONDS = 900
@@ -111,6 +112,7 @@ PACKAGES = {
     "go packages": go_program("go", GO),
     "traefik's parts": go_program("traefik", TRAEFIK),
     "h2spec": go_program("h2spec", H2SPEC),
+    "go's client of http": go_program("nethttp", NETHTTP),
 }
 
 

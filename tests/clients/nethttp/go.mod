@@ -1,0 +1,3 @@
+module weir/tests/clients/nethttp
+
+go 1.18
