@@ -12,9 +12,9 @@ struct http2_ids {
 };
 
 /**
- * A block of a header for stream `id`. False: the stream was passed over, so this opens it too late.
- * nghttp2 can't tell that from a trailer that crosses our reset, and ignores both. Only the streams
- * passed over last are known: clients that keep the rules pass over none.
+ * A block of a header for stream `id`. False: the stream was passed over, so this opens it too
+ * late. nghttp2 can't tell that from a trailer that crosses our reset, and ignores both. Only the
+ * streams passed over last are known: clients that keep the rules pass over none.
  */
 bool http2_ids_see(struct http2_ids *ids, int32_t id);
 

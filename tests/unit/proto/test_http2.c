@@ -1,0 +1,206 @@
+#include "frames.h"
+
+static const struct slice no_settings = {"", 0};
+static const struct codec_limits usual = CODEC_LIMITS_DEFAULT;
+
+static void frames_may_come_in_any_pieces(void **state)
+{
+	static const char body[] = "{\"limit\":\"l\",\"key\":\"k\"}";
+	struct buffer bytes = {0}, block = {0};
+	struct reply reply = {.ready = true, .decision = {.allowed = true}};
+
+	(void)state;
+	buffer_add_slice(&bytes, HTTP2_PREFACE);
+	frame(&bytes, NGHTTP2_SETTINGS, 0, 0, no_settings);
+	frame_get(&bytes, 1, "/v1/acquire/l?key=one");
+	frame(&bytes, NGHTTP2_PING, 0, 0, SLICE("12345678"));
+	frame_request(&bytes, 3, "POST", "/v1/acquire", 0);
+	frame(&bytes, NGHTTP2_DATA, 0, 3, (struct slice){body, 5});
+	frame_get(&bytes, 5, "/nothing");
+	/* Padded: its length before, three bytes behind. */
+	frame(&bytes, NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, 3, SLICE("\3it\0\0\0"));
+	frame(&bytes, UNKNOWN_FRAME, 0, 0, SLICE("unknown"));
+	frame(&bytes, NGHTTP2_DATA, END, 3, (struct slice){body + 7, strlen(body) - 7});
+	/* A block of a header in three parts, and a trailer. */
+	request_add(&block, "POST", SLICE("/v1/peek"));
+	frame(&bytes, NGHTTP2_HEADERS, 0, 7, (struct slice){block.data, 1});
+	frame(&bytes, NGHTTP2_CONTINUATION, 0, 7, (struct slice){block.data + 1, 30});
+	frame(&bytes, NGHTTP2_CONTINUATION, WHOLE, 7, (struct slice){block.data + 31, block.len - 31});
+	frame(&bytes, NGHTTP2_DATA, 0, 7, slice_of(body));
+	block.len = 0;
+	field_add(&block, SLICE("x-trailer"), SLICE("1"));
+	frame(&bytes, NGHTTP2_HEADERS, WHOLE | END, 7, (struct slice){block.data, block.len});
+	frame_request(&bytes, 9, "POST", "/v1/acquire", 0);
+	frame_number(&bytes, NGHTTP2_RST_STREAM, 9, NGHTTP2_CANCEL);
+	frame_get(&bytes, 11, "/metrics");
+	assert_true(bytes.len < 4096); /* or drive_all would not cut it */
+	assert_false(
+	    drive_all(&http_codec, &usual, &reply, (struct slice){bytes.data, bytes.len},
+	              "acquire limit l/one cost 1\nacquire limit l/k cost 1\npeek limit l/k cost 1\n"
+	              "acquire metrics cost 1\n",
+	              NULL));
+	buffer_free(&bytes);
+	buffer_free(&block);
+}
+
+static void answers_go_in_any_order(void **state)
+{
+	struct drive_taken first, second, third;
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	for (uint32_t stream = 1; stream <= 5; stream += 2)
+		frame_get(&peer.sent, stream, "/metrics");
+	assert_true(peer_take(&peer, &first));
+	assert_true(peer_take(&peer, &second));
+	assert_true(peer_take(&peer, &third));
+	assert_string_equal(peer_answer(&peer, &third, "third"), "HEADERS 5 200\nDATA 5 third end\n");
+	assert_string_equal(peer_answer(&peer, &first, "first"), "HEADERS 1 200\nDATA 1 first end\n");
+	assert_string_equal(peer_answer(&peer, &second, "second"),
+	                    "HEADERS 3 200\nDATA 3 second end\n");
+	peer_close(&peer);
+}
+
+static void a_place_is_taken_until_its_answer_was_sent(void **state)
+{
+	struct drive_taken gone, stays, later;
+	unsigned place;
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	frame_get(&peer.sent, 1, "/metrics");
+	assert_true(peer_take(&peer, &gone));
+	place = gone.request.stream;
+	/* The client resets it before its answer, and asks again. */
+	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+	frame_get(&peer.sent, 3, "/metrics");
+	assert_true(peer_take(&peer, &stays));
+	assert_int_not_equal(stays.request.stream, place);
+	assert_string_equal(peer_answer(&peer, &gone, "gone"), "");
+	frame_get(&peer.sent, 5, "/metrics");
+	assert_true(peer_take(&peer, &later));
+	assert_int_equal(later.request.stream, place);
+	assert_string_equal(peer_answer(&peer, &later, "later"), "HEADERS 5 200\nDATA 5 later end\n");
+	assert_string_equal(peer_answer(&peer, &stays, "stays"), "HEADERS 3 200\nDATA 3 stays end\n");
+	peer_close(&peer);
+}
+
+static void a_request_that_is_put_back_comes_again(void **state)
+{
+	struct drive_taken taken, again;
+	unsigned place;
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	frame_get(&peer.sent, 1, "/v1/acquire/l?key=1");
+	frame_get(&peer.sent, 3, "/v1/acquire/l?key=3");
+	assert_true(peer_take(&peer, &taken));
+	place = taken.request.stream;
+	/* Its bytes stay with the owner. */
+	peer.drive.codec->put_back(peer.drive.session);
+	buffer_add(&peer.sent, taken.bytes, 9 + (unsigned char)taken.bytes[2]);
+	buffer_add(&peer.sent, peer.drive.pending.data, peer.drive.pending.len);
+	peer.drive.pending.len = 0;
+	drive_drop(&taken);
+	assert_true(peer_take(&peer, &again));
+	assert_int_equal(again.request.stream, place);
+	assert_string_equal(peer_answer(&peer, &again, ""), "HEADERS 1 200\nDATA 1 JSON end\n");
+	assert_string_equal(peer_send(&peer), "HEADERS 3 200\nDATA 3 JSON end\n");
+	assert_bytes(&peer.drive.requests,
+	             "acquire limit l/1 cost 1\nacquire limit l/1 cost 1\nacquire limit l/3 cost 1\n",
+	             "put back");
+	peer_close(&peer);
+}
+
+static void the_oldest_unfinished_request_is_known(void **state)
+{
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	for (uint32_t stream = 1; stream <= 5; stream += 2)
+		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
+	peer_send(&peer);
+	for (uint32_t stream = 1; stream <= 5; stream += 2) {
+		assert_int_equal(peer.drive.codec->unfinished(peer.drive.session), stream);
+		frame_body(&peer.sent, stream, 1, true);
+		peer_send(&peer);
+	}
+	assert_int_equal(peer.drive.codec->unfinished(peer.drive.session), 0);
+	peer_close(&peer);
+}
+
+static void the_end_names_the_last_stream(void **state)
+{
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	frame_get(&peer.sent, 1, "/health");
+	frame_get(&peer.sent, 3, "/health");
+	peer_send(&peer);
+	peer.drive.codec->stop(peer.drive.session, &peer.drive.out);
+	assert_string_equal(peer_look(&peer), "GOAWAY 3 NO_ERROR\n");
+	peer_close(&peer);
+}
+
+static void a_stream_that_was_passed_over_may_not_be_opened(void **state)
+{
+	static const uint32_t late[] = {3, 5};
+	struct peer peer;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+		peer_open(&peer, &usual, &no_settings);
+		frame_get(&peer.sent, 1, "/health");
+		frame_get(&peer.sent, 7, "/health");
+		frame_get(&peer.sent, 9, "/health");
+		peer_send(&peer);
+		frame_get(&peer.sent, late[i], "/health");
+		assert_string_equal(peer_send(&peer), "GOAWAY 9 PROTOCOL_ERROR\n");
+		assert_true(peer.drive.closed);
+		peer_close(&peer);
+	}
+}
+
+/* However late: the client may not have seen the reset when it sent this. */
+static void a_trailer_of_a_stream_that_we_have_reset_is_ignored(void **state)
+{
+	struct buffer block = {0};
+	struct peer peer;
+
+	(void)state;
+	field_add(&block, SLICE("x-trailer"), SLICE("1"));
+	peer_open(&peer, &usual, &no_settings);
+	frame_request(&peer.sent, 1, "POST", "/v1/acquire", 0);
+	frame_body(&peer.sent, 1, usual.request_max + 1, false);
+	assert_string_equal(peer_send(&peer),
+	                    "HEADERS 1 413\nDATA 1 JSON end\nRST_STREAM 1 NO_ERROR\n");
+	for (uint32_t stream = 3; stream < 1000; stream += 2)
+		frame_get(&peer.sent, stream, "/health");
+	peer_send(&peer);
+	frame(&peer.sent, NGHTTP2_HEADERS, WHOLE | END, 1, (struct slice){block.data, block.len});
+	frame_get(&peer.sent, 1001, "/health");
+	assert_string_equal(peer_send(&peer), "HEADERS 1001 200\nDATA 1001 OK end\n");
+	peer_close(&peer);
+	buffer_free(&block);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(frames_may_come_in_any_pieces),
+	    cmocka_unit_test(answers_go_in_any_order),
+	    cmocka_unit_test(a_place_is_taken_until_its_answer_was_sent),
+	    cmocka_unit_test(a_request_that_is_put_back_comes_again),
+	    cmocka_unit_test(the_oldest_unfinished_request_is_known),
+	    cmocka_unit_test(the_end_names_the_last_stream),
+	    cmocka_unit_test(a_stream_that_was_passed_over_may_not_be_opened),
+	    cmocka_unit_test(a_trailer_of_a_stream_that_we_have_reset_is_ignored),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
