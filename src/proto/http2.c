@@ -200,6 +200,14 @@ static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 	return 0;
 }
 
+static void tell_to_continue(struct http2 *http2, const struct stream *stream)
+{
+	static const nghttp2_nv interim = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, 0};
+
+	if (nghttp2_submit_headers(http2->session, 0, stream->id, NULL, &interim, 1, NULL) != 0)
+		http2->has_failed = true;
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
 	struct http2 *http2 = context;
@@ -212,9 +220,13 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	if (!stream || stream->is_reset)
 		return 0;
 	stream->has_ended |= (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-	if (!stream->is_asked && (stream->has_ended || stream->message.error != HTTP1_MESSAGE)) {
+	if (stream->is_asked)
+		return 0;
+	if (stream->has_ended || stream->message.error != HTTP1_MESSAGE) {
 		stream->is_asked = true;
 		http2->ready = stream;
+	} else if (frame->hd.type == NGHTTP2_HEADERS && http2_message_awaits_continue(&stream->message)) {
+		tell_to_continue(http2, stream);
 	}
 	return 0;
 }

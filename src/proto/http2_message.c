@@ -51,6 +51,13 @@ void http2_message_add(struct http2_message *message, struct slice name, struct 
 	}
 }
 
+bool http2_message_awaits_continue(const struct http2_message *message)
+{
+	return slice_equal_nocase(
+	    http_fields_value(&message->fields, message->lines.data, HTTP_FIELD_EXPECT, 0),
+	    SLICE("100-continue"));
+}
+
 void http2_message_free(struct http2_message *message)
 {
 	buffer_free(&message->target);

@@ -23,6 +23,8 @@ struct http2_message {
 void http2_message_free(struct http2_message *message);
 /** A field of the header, or a pseudo-header. */
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value);
+/** Whether the client waits for 100 Continue before it sends the body. Its header is complete. */
+bool http2_message_awaits_continue(const struct http2_message *message);
 /** It will be answered by this error, unless it has one. */
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what);
 /** Fills in the request. The stream may end before it is answered, so the arena gets a copy. */

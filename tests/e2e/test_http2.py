@@ -31,6 +31,7 @@ class Http2:
             self.h2.local_settings = h2.settings.Settings(client=True, initial_values={
                 h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
         self.answers, self.resets, self.goaway, self.last, self.ended = {}, {}, None, None, False
+        self.informed = {}  # the codes of interim answers
         self.h2.initiate_connection()
         self.flush()
 
@@ -64,6 +65,8 @@ class Http2:
                 headers = dict(event.headers)
                 self.answers[event.stream_id][0] = int(headers.pop(b":status"))
                 self.answers[event.stream_id][1] = headers
+            elif isinstance(event, h2.events.InformationalResponseReceived):
+                self.informed.setdefault(event.stream_id, []).append(int(dict(event.headers)[b":status"]))
             elif isinstance(event, h2.events.DataReceived):
                 self.answers[event.stream_id][2] += event.data
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -186,6 +189,23 @@ def test_curl_reads_the_metrics(server):
                           f"http://127.0.0.1:{server.http}/metrics"], capture_output=True, text=True,
                          timeout=20, check=True).stdout
     assert out.endswith("2 200") and "# TYPE weir_" in out
+
+
+@pytest.mark.parametrize("expect, told", [("100-continue", True), ("100-Continue", True), ("pizza", False)])
+def test_a_client_that_waits_to_send_its_body_is_told_to(server, key, expect, told):
+    with Http2(server) as http2:
+        body = f'{{"limit":"login","key":"{key}"}}'.encode()
+        stream = http2.ask("/v1/acquire", method="POST", headers=[("expect", expect)], end=False)
+        asked = http2.ask("/healthz")  # whose answer comes behind
+        assert http2.wait(asked)[0][0] == 200
+        assert http2.informed == ({stream: [100]} if told else {})
+        http2.h2.send_data(stream, body, end_stream=True)
+        assert http2.wait(stream)[0][0] == 200
+        # Nobody waits where there is no body, and an error needs none.
+        refused = http2.ask("/" + "a" * 17000, method="POST", headers=[("expect", expect)], end=False)
+        whole = http2.ask("/healthz", headers=[("expect", expect)])
+        assert [answer[0] for answer in http2.wait(refused, whole)] == [414, 200]
+        assert sum(map(len, http2.informed.values())) == told
 
 
 def test_fifty_streams_are_answered(server, key):
