@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "readers/read.h"
-#include "rules/pattern.h"
 
 #define USERS_MAX  1000
 #define SECRET_MAX 384 /* bytes */
@@ -36,21 +35,14 @@ static int copy_secret(struct reader *reader, struct slice text, void *field)
 	return *secret ? WEIR_OK : node_no_memory(reader);
 }
 
-static int read_token(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                      void *field)
+static bool is_token_hash(struct slice text)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";
-	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : SLICE("");
 	size_t n = 0;
 
-	(void)key;
 	while (n < text.len && text.data[n] != '\0' && strchr(digits, text.data[n]))
 		n++;
-	if (n != text.len || n != TOKEN_DIGITS)
-		return node_error(reader, value,
-		                  "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "
-		                  "--token` prints it, found another text");
-	return copy_secret(reader, text, field);
+	return n == text.len && n == TOKEN_DIGITS;
 }
 
 /* Methods that take much memory; the form is libcrypt's, see crypt(5). */
@@ -69,6 +61,32 @@ static bool is_password_hash(struct slice text)
 	return known && text.len > 44 && text.len < SECRET_MAX && text.data[text.len - 44] == '$';
 }
 
+/* What stands where a hash should, as far as may be told. */
+static const char *kind_of(struct slice text)
+{
+	struct slice rest = text;
+
+	return is_token_hash(text)                ? "the hash of a token"
+	       : is_password_hash(text)           ? "the hash of a password"
+	       : slice_skip(&rest, SLICE("weir_")) ? "a token itself"
+	       : slice_skip(&rest, SLICE("$"))     ? "a hash of another method, or a damaged one"
+	                                           : "another text";
+}
+
+static int read_token(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
+{
+	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : SLICE("");
+
+	(void)key;
+	if (!is_token_hash(text))
+		return node_error(reader, value,
+		                  "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "
+		                  "--token` prints it, found %s",
+		                  kind_of(text));
+	return copy_secret(reader, text, field);
+}
+
 static int read_password(struct reader *reader, const struct node_key *key,
                          const yaml_node_t *value, void *field)
 {
@@ -77,8 +95,8 @@ static int read_password(struct reader *reader, const struct node_key *key,
 	(void)key;
 	if (!is_password_hash(text))
 		return node_error(reader, value,
-		                  "expected the hash of a password, as `weir passwd` prints it, found another "
-		                  "text");
+		                  "expected the hash of a password, as `weir passwd` prints it, found %s",
+		                  kind_of(text));
 	return copy_secret(reader, text, field);
 }
 
@@ -110,38 +128,23 @@ static int read_may(struct reader *reader, const struct node_key *key, const yam
 	return status;
 }
 
-/* A limit whose own name is mistaken has none, and may be the one that is meant. */
-static bool stands_for_any(const struct weir_config *config, const char *pattern)
-{
-	if (pattern_matches(pattern, "CL.THROTTLE") || pattern_matches(pattern, "THROTTLE"))
-		return true;
-	for (size_t i = 0; i < config->limit_count; i++) {
-		const char *name = config->limits[i].options.name;
-
-		if (!name || pattern_matches(pattern, name))
-			return true;
-	}
-	return false;
-}
-
+/* Its limit may be in another file, so nothing is looked for yet. */
 static int read_pattern(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                         void *element)
 {
-	const char **pattern = element;
-	int status = node_name(reader, node, pattern);
+	struct rules_text *pattern = element;
 
 	(void)name;
-	if (status == WEIR_OK && !reader->limits_unknown && !stands_for_any(reader->config, *pattern))
-		return node_warning(reader, node,
-		                    "expected a limit that '%s' stands for, found none: the user may not use it",
-		                    *pattern);
-	return status;
+	pattern->file = reader->file;
+	pattern->line = (unsigned)node->start_mark.line + 1;
+	pattern->column = (unsigned)node->start_mark.column + 1;
+	return node_name(reader, node, &pattern->text);
 }
 
 static const struct node_items patterns = {.type = YAML_SEQUENCE_NODE,
                                            .expected = "a list of limits such as [login, \"api*\"]",
                                            .each = "limit",
-                                           .size = sizeof(const char *),
+                                           .size = sizeof(struct rules_text),
                                            .required = true,
                                            .read = read_pattern};
 
@@ -171,6 +174,8 @@ static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules
 	return n;
 }
 
+#define ONE_PROOF "expected one of token, password, certificate and unix in a user, found "
+
 static int read_user(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                      void *element)
 {
@@ -183,11 +188,13 @@ static int read_user(struct reader *reader, struct node_name *name, const yaml_n
 	if (status != WEIR_OK)
 		return status;
 	proofs = find_proof(reader, node, &user->proof);
-	if (proofs != 1)
-		return node_error(reader, node,
-		                  "expected one of token, password, certificate and unix in a user, found %s",
-		                  proofs == 0 ? "none" : "several");
-	status = node_mapping(reader, node, &table, 1u << user->proof, user, values);
+	if (proofs > 1)
+		return node_error(reader, node, ONE_PROOF "several");
+	/* Without a proof all keys are known, so that a mistyped one is told. */
+	status = node_mapping(reader, node, &table, proofs ? 1u << user->proof : (1u << PROOFS) - 1, user,
+	                      values);
+	if (status == WEIR_OK && proofs == 0)
+		status = node_error(reader, node, ONE_PROOF "none");
 	if (status != WEIR_OK)
 		return status;
 	name->text = slice_of(user->name);

@@ -349,6 +349,6 @@ int yaml_read(struct weir_config *config, const struct source *source, struct we
 	slice_skip(&rest, SLICE("\xef\xbb\xbf"));
 	status = check_text(&reader, rest) ?: read_tree(&reader, rest);
 	if (status != WEIR_OK) /* which may be half read */
-		config->limit_count = config->rule_count = 0;
+		config->limit_count = config->rule_count = config->user_count = 0;
 	return status;
 }

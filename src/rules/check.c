@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "algo/algorithm.h"
+#include "rules/pattern.h"
 #include "rules/remark.h"
 #include "rules/unmet.h"
 
@@ -97,6 +98,36 @@ static int check_feedback(struct weir_config *config)
 	return status;
 }
 
+static bool stands_for_any(const struct weir_config *config, const char *pattern)
+{
+	if (pattern_matches(pattern, "CL.THROTTLE") || pattern_matches(pattern, "THROTTLE"))
+		return true;
+	for (size_t i = 0; i < config->limit_count; i++)
+		if (pattern_matches(pattern, config->limits[i].options.name))
+			return true;
+	return false;
+}
+
+/* Patterns of users that stand for nothing. 0 or ENOMEM. */
+static int warn_of_patterns(struct weir_config *config)
+{
+	int status = WEIR_OK;
+
+	/* A limit that could not be read may be the one that is meant. */
+	for (size_t i = 0; i < config->user_count && config->remarks.errors == 0; i++)
+		for (size_t j = 0; j < config->users[i].limit_count && status == WEIR_OK; j++) {
+			const struct rules_text *pattern = &config->users[i].limits[j];
+
+			if (!stands_for_any(config, pattern->text))
+				status = remark_add(config,
+				                    REMARK_WARNING(pattern->file, pattern->line, pattern->column),
+				                    "expected a limit that '%s' stands for, found none: the user "
+				                    "may not use it",
+				                    pattern->text);
+		}
+	return status;
+}
+
 int rules_check(struct weir_config *config)
 {
 	size_t most = u64_max(config->limit_count, config->rule_count);
@@ -109,5 +140,8 @@ int rules_check(struct weir_config *config)
 	free(names);
 	if (status != WEIR_ENOMEM && (feedback = check_feedback(config)) != WEIR_OK)
 		status = feedback;
-	return status != WEIR_ENOMEM && rules_warn_of_unmet(config) != WEIR_OK ? WEIR_ENOMEM : status;
+	if (status != WEIR_ENOMEM &&
+	    (warn_of_patterns(config) != WEIR_OK || rules_warn_of_unmet(config) != WEIR_OK))
+		return WEIR_ENOMEM;
+	return status;
 }

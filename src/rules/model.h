@@ -152,7 +152,7 @@ struct rules_user {
 	enum rules_proof proof;
 	const char *secret; /* a hash, as `weir passwd` prints it; a certificate's name; an account */
 	unsigned may;       /* a set of RULES_MAY_ */
-	const char *const *limits; /* patterns of names, in which '*' stands for any text; none: all */
+	const struct rules_text *limits; /* patterns of names, in which '*' stands for any text; none: all */
 	size_t limit_count;
 	unsigned line, column;
 };

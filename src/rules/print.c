@@ -313,11 +313,13 @@ static void print_user(const struct rules_user *user, struct buffer *out)
 			between = ", ";
 		}
 	buffer_add_text(out, "]");
-	if (user->limit_count > 0) {
-		buffer_add_text(out, ", limits: ");
-		add_names(out, user->limits, user->limit_count);
+	between = ", limits: [";
+	for (size_t i = 0; i < user->limit_count; i++) {
+		buffer_add_text(out, between);
+		add_text(out, user->limits[i].text);
+		between = ", ";
 	}
-	buffer_add_text(out, " }\n");
+	buffer_add_text(out, user->limit_count > 0 ? "] }\n" : " }\n");
 }
 
 static void print_users(const struct weir_config *config, struct buffer *out)

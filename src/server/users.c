@@ -59,7 +59,7 @@ static int read_id(const struct users *users, struct user *user)
 static bool has_pattern(const struct rules_user *rule, const char *name)
 {
 	for (size_t i = 0; i < rule->limit_count; i++)
-		if (pattern_matches(rule->limits[i], name))
+		if (pattern_matches(rule->limits[i].text, name))
 			return true;
 	return false;
 }

@@ -60,9 +60,9 @@ static void assert_all(const weir_config *config)
 	assert_user(&users[4], "edge", RULES_CERTIFICATE, "edge.example.com", RULES_MAY_ASK);
 	assert_user(&users[5], "local", RULES_UNIX, "www-data", RULES_MAY_ASK | RULES_MAY_ADMIN);
 	assert_int_equal(users[0].limit_count, 3);
-	assert_string_equal(users[0].limits[0], "login");
-	assert_string_equal(users[0].limits[1], "*o*n");
-	assert_string_equal(users[0].limits[2], "CL.THROTTLE");
+	assert_string_equal(users[0].limits[0].text, "login");
+	assert_string_equal(users[0].limits[1].text, "*o*n");
+	assert_string_equal(users[0].limits[2].text, "CL.THROTTLE");
 	assert_int_equal(users[1].limit_count, 0);
 }
 
@@ -155,6 +155,7 @@ static void mistakes_are_told_by_their_place(void **state)
 	    {"users: [{ name: \"a\\x01\", " TOKEN ", may: [ask] }]", 1, 17, "without control characters"},
 	    {"users: [{ name: a, may: [ask] }]", 1, 9,
 	     "one of token, password, certificate and unix in a user, found none"},
+	    {"users: [{ name: a, tokn: x, may: [ask] }]", 1, 20, "did you mean \"token\"?"},
 	    {"users: [{ name: a, " TOKEN ", unix: me, may: [ask] }]", 1, 9, "found several"},
 	    {"users: [{ name: a, " TOKEN "}]", 1, 9, "expected may in a user, found none"},
 	    {"users: [{ name: a, " TOKEN ", may: ask }]", 1, 98, "a list such as [ask, change, admin]"},
@@ -198,13 +199,14 @@ static void no_message_shows_a_secret(void **state)
 	    {PASSWORD_OF("[" SECRET "]"), 1, 30, "the hash of a password"},
 	    {PASSWORD_OF("!" SECRET), 1, 30, "expected no tag"},
 	    {PASSWORD_OF("*" SECRET " "), 1, 30, "expected values written out"},
-	    {PASSWORD_OF(SHA512), 1, 30, "the hash of a password"},
+	    {PASSWORD_OF(SHA512), 1, 30, "found a hash of another method"},
 	    {PASSWORD_OF("$y$" SECRET), 1, 30, "the hash of a password"},
-	    {PASSWORD_OF("\"" YESCRYPT "!\""), 1, 30, "the hash of a password"},
-	    {PASSWORD_OF(DIGEST), 1, 30, "the hash of a password"},
+	    {PASSWORD_OF("\"" YESCRYPT "!\""), 1, 30, "found a hash of another method, or a damaged one"},
+	    {PASSWORD_OF(DIGEST), 1, 30, "found the hash of a token"},
+	    {TOKEN_OF(YESCRYPT), 1, 27, "found the hash of a password"},
 	    {TOKEN_OF(SECRET), 1, 27, "the SHA-256 of a token in 64 hexadecimal digits"},
 	    {TOKEN_OF(DIGEST "0"), 1, 27, "the SHA-256 of a token"},
-	    {TOKEN_OF("weir_" SECRET), 1, 27, "as `weir passwd --token` prints it"},
+	    {TOKEN_OF("weir_" SECRET), 1, 27, "as `weir passwd --token` prints it, found a token itself"},
 	    {TOKEN_OF("!" SECRET), 1, 27, "expected no tag"},
 	};
 
