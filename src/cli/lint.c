@@ -62,19 +62,25 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	struct stores stores = {0};
 	weir_engine *engine = NULL;
 	weir_table *table = NULL;
+	struct users *users = NULL;
+	struct tls_context *tls = NULL;
 	struct settings_plan plan;
 	int status;
 
 	status = settings_resolve(&(struct settings){0}, config, &plan, error) ?:
 	         weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, error) ?:
 	         stores_open_main(&stores, plan.redis, config, table, error) ?:
-	         server_config_engine(config, table, &stores, &engine, error);
+	         server_config_engine(config, table, &stores, &engine, error) ?:
+	         users_open(&users, config, engine, NULL, error) ?:
+	         server_config_tls(config, &tls, error);
 	if (status == WEIR_OK) {
-		advice_give(config, engine, &plan, say, check);
+		advice_give(config, engine, tls, &plan, say, check);
 		if (!check->to_yaml)
 			say_room(check->paths[0], engine,
 			         plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	}
+	tls_context_close(tls);
+	users_close(users);
 	weir_engine_close(engine);
 	stores_close(&stores);
 	weir_table_close(table);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "algo/algorithm.h"
 #include "engine/engine.h"
@@ -149,12 +150,73 @@ static void check_limit(const struct advice *advice, const struct rules_limit *l
 		       limit->options.name);
 }
 
+static void check_tls(const struct advice *advice, const struct tls_context *tls)
+{
+	const struct rules_tls *rules = &advice->config->tls;
+	struct spot spot = {advice->config->file, rules->line, rules->column};
+	const char *key = rules->key ? rules->key : rules->cert;
+	struct stat file;
+
+	if (tls_context_is_expired(tls))
+		advise(advice, spot,
+		       "expected a certificate that is valid today, found one that has expired or has not "
+		       "begun: clients refuse cert=%s",
+		       rules->cert);
+	if (stat(key, &file) == 0 && file.st_mode & S_IRWXO)
+		advise(advice, spot, "expected a key that other users can't read, found mode %04o: key=%s",
+		       (unsigned)file.st_mode & 07777, key);
+	if (rules->ca && rules->clients == RULES_CLIENTS_NONE)
+		advise(advice, spot,
+		       "expected `clients: required` or `clients: optional` beside ca, found none: no client "
+		       "is asked for a certificate");
+}
+
+static bool has_unix_socket(const struct settings_plan *plan)
+{
+	return net_address_is_unix(&plan->http) || net_address_is_unix(&plan->resp) ||
+	       net_address_is_unix(&plan->admin);
+}
+
+static void check_user(const struct advice *advice, const struct rules_user *user)
+{
+	struct spot spot = {advice->config->file, user->line, user->column};
+
+	if (user->proof == RULES_CERTIFICATE &&
+	    (!advice->plan->tls || advice->config->tls.clients == RULES_CLIENTS_NONE))
+		advise(advice, spot,
+		       "expected `tls` with `clients` beside a user's certificate, found none: no client "
+		       "can be user '%s'",
+		       user->name);
+	if (user->proof == RULES_UNIX && !has_unix_socket(advice->plan))
+		advise(advice, spot,
+		       "expected a listener at a Unix socket beside a user's account, found none: no "
+		       "client can be user '%s'",
+		       user->name);
+}
+
+/* Settings that other ones make void. */
+static void check_access(const struct advice *advice)
+{
+	const struct weir_config *config = advice->config;
+
+	for (size_t i = 0; i < config->user_count; i++)
+		check_user(advice, &config->users[i]);
+	if (config->user_count > 0 && (config->unprotected || config->protected_count > 0))
+		advise(advice, (struct spot){config->file, 0, 0},
+		       "expected no `protected` beside users, found it: users alone decide, whatever the "
+		       "address");
+}
+
 void advice_give(const struct weir_config *config, const weir_engine *engine,
-                 const struct settings_plan *plan, advice_say *say, void *context)
+                 const struct tls_context *tls, const struct settings_plan *plan, advice_say *say,
+                 void *context)
 {
 	const struct advice advice = {config, plan, say, context};
 
 	check_nodes(&advice);
 	for (size_t i = 0; i < config->limit_count; i++)
 		check_limit(&advice, &config->limits[i], engine_limit_at(engine, i));
+	if (tls)
+		check_tls(&advice, tls);
+	check_access(&advice);
 }

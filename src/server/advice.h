@@ -1,15 +1,22 @@
-/* advice.h: warnings about a configuration's stores and settings that are legal, but unlikely meant. */
+/*
+ * advice.h: warnings about a configuration's stores, certificates, users and settings that are legal,
+ * but unlikely meant.
+ */
 #ifndef SERVER_ADVICE_H
 #define SERVER_ADVICE_H
 
 #include "rules/model.h"
 #include "server/settings.h"
+#include "tls/tls.h"
 
 /* `warning` lives until it returns; its line is 0 where a flag says it. */
 typedef weir_config_say advice_say;
 
-/** Tells `say` of each, in the order of the file. `engine` is compiled from `config`. */
+/**
+ * Tells `say` of each, in the order of the file. `engine` is compiled from `config`, `tls` (NULL: none)
+ * made of its files.
+ */
 void advice_give(const struct weir_config *config, const weir_engine *engine,
-                 const struct settings_plan *plan, advice_say *say, void *context);
+                 const struct tls_context *tls, const struct settings_plan *plan, advice_say *say, void *context);
 
 #endif

@@ -101,26 +101,35 @@ int server_config_engine(const struct weir_config *rules, weir_table *table, str
 	return status;
 }
 
-/* Listeners that have TLS keep it until a restart. */
-static int open_tls(struct server_config *config, const struct server_config *before,
-                    struct weir_error *error)
+int server_config_tls(const struct weir_config *rules, struct tls_context **out,
+                      struct weir_error *error)
 {
-	const struct rules_tls *rules = &config->rules->tls;
+	const struct rules_tls *tls = &rules->tls;
 	const struct tls_server server = {
-	    .files = {.ca = (char *)rules->ca, .cert = (char *)rules->cert, .key = (char *)rules->key},
-	    .clients = (enum tls_clients)rules->clients,
-	    .only_1_3 = rules->minimum == 13,
+	    .files = {.ca = (char *)tls->ca, .cert = (char *)tls->cert, .key = (char *)tls->key},
+	    .clients = (enum tls_clients)tls->clients,
+	    .only_1_3 = tls->minimum == 13,
 	};
 	struct weir_error inner = {0};
 	int status;
 
-	if (!rules->cert) {
-		config->tls = before ? tls_context_take(before->tls) : NULL;
+	*out = NULL;
+	if (!tls->cert)
 		return WEIR_OK;
-	}
-	status = tls_context_open_server(&config->tls, &server, &inner);
+	status = tls_context_open_server(out, &server, &inner);
 	if (status != WEIR_OK)
-		error_set_at(error, status, rules->line, rules->column, "tls: %s", inner.message);
+		error_set_at(error, status, tls->line, tls->column, "tls: %s", inner.message);
+	return status;
+}
+
+/* Listeners that have TLS keep it until a restart. */
+static int open_tls(struct server_config *config, const struct server_config *before,
+                    struct weir_error *error)
+{
+	int status = server_config_tls(config->rules, &config->tls, error);
+
+	if (status == WEIR_OK && !config->tls && before)
+		config->tls = tls_context_take(before->tls);
 	return status;
 }
 

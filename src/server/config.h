@@ -48,6 +48,13 @@ int server_config_engine(const struct weir_config *rules, weir_table *table, str
                          weir_engine **out, struct weir_error *error);
 
 /**
+ * The certificates of the listeners, or NULL where `rules` has none. Errors as
+ * tls_context_open_server, with their place.
+ */
+int server_config_tls(const struct weir_config *rules, struct tls_context **out,
+                      struct weir_error *error);
+
+/**
  * Compiles what server_config_open has read, for one table, and opens the stores that its limits
  * name. `before` is the configuration whose users may stay known, or NULL. Errors as engine_open and
  * stores_open.

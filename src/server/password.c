@@ -67,6 +67,13 @@ int password_check(const char *hash, const char *password)
 	return strlen(found) == len && CRYPTO_memcmp(found, hash, len) == 0;
 }
 
+int password_try(const char *hash)
+{
+	char found[PASSWORD_HASH_MAX];
+
+	return compute("", hash, found);
+}
+
 int token_make(char out[TOKEN_TEXT_MAX])
 {
 	unsigned char random[TOKEN_BYTES];

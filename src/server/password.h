@@ -33,6 +33,9 @@ int password_hash(const char *password, char out[PASSWORD_HASH_MAX]);
  */
 int password_check(const char *hash, const char *password);
 
+/** Whether libcrypt can compute the hash: 0, WEIR_EINVAL (by its parameters it can't), ENOMEM. As slow. */
+int password_try(const char *hash);
+
 /** A new token, with its NUL. 0 or WEIR_EIO. */
 int token_make(char out[TOKEN_TEXT_MAX]);
 

@@ -272,10 +272,13 @@ static void say_warning(void *context, const struct weir_config_remark *warning)
 	log_warning(server->shared.log, warning);
 }
 
-/* Warns of likely mistakes about stores. */
+/* Warns of likely mistakes about stores, certificates and users. */
 static void say_advice(struct server *server)
 {
-	advice_give(server->config->rules, server->config->engine, &server->plan, say_warning, server);
+	const struct server_config *config = server->config;
+
+	advice_give(config->rules, config->engine, config->rules->tls.cert ? config->tls : NULL,
+	            &server->plan, say_warning, server);
 }
 
 /* Tells of warnings, and of errors in files as the event that they prevent, which it remembers. */

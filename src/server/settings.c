@@ -189,6 +189,42 @@ static int read_address(const char *name, const char *given, const struct rules_
 	return given ? WEIR_OK : read_access(name, file, out, error);
 }
 
+/* Port 0 is another one for each listener. */
+static bool is_same_address(const struct net_address *a, const struct net_address *b)
+{
+	bool is_any = a->any.sa_family == AF_INET    ? a->v4.sin_port == 0
+	              : a->any.sa_family == AF_INET6 ? a->v6.sin6_port == 0
+	                                             : false;
+
+	return !is_any && a->any.sa_family != 0 && a->any.sa_family == b->any.sa_family &&
+	       memcmp(&a->any, &b->any, net_address_size(a)) == 0;
+}
+
+static int check_addresses(const struct settings *settings, const struct weir_config *config,
+                           const struct settings_plan *plan, struct weir_error *error)
+{
+	const struct {
+		const char *name;
+		const struct net_address *address;
+		const struct rules_text *place; /* NULL: a flag */
+	} all[] = {
+	    {"http", &plan->http, settings->text[SETTING_HTTP] ? NULL : &config->listen_http.address},
+	    {"resp", &plan->resp, settings->text[SETTING_RESP] ? NULL : &config->listen_resp.address},
+	    {"admin", &plan->admin, &config->listen_admin.address},
+	};
+
+	for (size_t i = 1; i < sizeof all / sizeof *all; i++)
+		for (size_t j = 0; j < i; j++) {
+			char message[64];
+
+			snprintf(message, sizeof message, "expected another address than %s has, found the same",
+			         all[j].name);
+			if (is_same_address(all[j].address, all[i].address))
+				return place_error(all[i].place, all[i].name, WEIR_EINVAL, message, error);
+		}
+	return WEIR_OK;
+}
+
 static uint64_t cpu_count(void)
 {
 	cpu_set_t cpus;
@@ -228,6 +264,8 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	out->admin = (struct net_address){0};
 	if (status == WEIR_OK && config->listen_admin.address.text)
 		status = read_address("admin", NULL, &config->listen_admin, NULL, &out->admin, error);
+	if (status == WEIR_OK)
+		status = check_addresses(settings, config, out, error);
 	if (status == WEIR_OK && text[SETTING_CAPACITY])
 		status = read_number("capacity", text[SETTING_CAPACITY], UINT64_MAX, &out->capacity, error);
 	out->sync_ns = config->sync_ns;

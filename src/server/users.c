@@ -93,6 +93,58 @@ static void keep_known(struct user *user, const struct users *before)
 		                      memory_order_relaxed);
 }
 
+/* The length of what says how a hash is computed: the method and its parameters. */
+static size_t parameters_len(const char *hash)
+{
+	const char *parameters = strchr(hash + 1, '$') + 1;
+
+	return (size_t)(parameters - hash) + strcspn(parameters, "$");
+}
+
+/* Whether libcrypt computes both or neither, unless a salt is mistaken. */
+static bool is_alike(const struct rules_user *a, const struct rules_user *b)
+{
+	return a->proof == RULES_PASSWORD && b->proof == RULES_PASSWORD &&
+	       strlen(a->secret) == strlen(b->secret) &&
+	       strncmp(a->secret, b->secret, parameters_len(a->secret)) == 0;
+}
+
+/* Each hash takes time, so of several that are alike the first is tried, and of those that are new. */
+static int try_password(const struct users *users, const struct user *user,
+                        const struct users *before, struct weir_error *error)
+{
+	const struct rules_user *rule = user->rule;
+	int status;
+
+	if (before && users_find(before, user->id))
+		return WEIR_OK;
+	for (const struct user *other = users->items; other < user; other++)
+		if (is_alike(other->rule, rule))
+			return WEIR_OK;
+	status = password_try(rule->secret);
+	if (status == WEIR_OK)
+		return WEIR_OK;
+	return error_set_at(error, status, rule->line, rule->column,
+	                    "password: expected a hash that libcrypt can compute, found one %s",
+	                    status == WEIR_ENOMEM ? "that takes more memory than there is"
+	                                          : "of other parameters, or damaged");
+}
+
+static int find_account(const struct users *users, struct user *user, struct weir_error *error)
+{
+	const struct rules_user *rule = user->rule;
+
+	if (!account_user(rule->secret, &user->account))
+		return error_set_at(error, WEIR_EINVAL, rule->line, rule->column,
+		                    "unix: expected a user of this system, found '%.64s'", rule->secret);
+	for (const struct user *other = users->items; other < user; other++)
+		if (other->rule->proof == RULES_UNIX && other->account == user->account)
+			return error_set_at(error, WEIR_EINVAL, rule->line, rule->column,
+			                    "unix: expected another account than user '%s' has, found the same",
+			                    other->rule->name);
+	return WEIR_OK;
+}
+
 static int open_user(const struct users *users, struct user *user, const struct rules_user *rule,
                      const struct weir_engine *engine, const struct users *before,
                      struct weir_error *error)
@@ -102,14 +154,17 @@ static int open_user(const struct users *users, struct user *user, const struct 
 	user->rule = rule;
 	if (rule->proof == RULES_TOKEN)
 		token_read_digest(rule->secret, user->digest);
-	if (rule->proof == RULES_UNIX && !account_user(rule->secret, &user->account))
-		return error_set_at(error, WEIR_EINVAL, rule->line, rule->column,
-		                    "unix: expected a user of this system, found '%.64s'", rule->secret);
 	status = read_id(users, user);
 	if (status == WEIR_OK)
 		status = read_limits(user, engine);
 	if (status != WEIR_OK)
 		return error_set(error, status, "users: %s", weir_strerror(status));
+	if (rule->proof == RULES_UNIX)
+		status = find_account(users, user, error);
+	else if (rule->proof == RULES_PASSWORD)
+		status = try_password(users, user, before, error);
+	if (status != WEIR_OK)
+		return status;
 	keep_known(user, before);
 	return WEIR_OK;
 }

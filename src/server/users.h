@@ -37,7 +37,8 @@ struct users {
 
 /**
  * *out is NULL where the configuration has none. `before`: of the one before, or NULL. 0, ENOMEM,
- * EIO, EINVAL (an account that the system does not have).
+ * EIO, EINVAL (an account that the system does not have, or two users have; a hash that can't be
+ * computed). Computes the hash of one password of each kind that is new.
  */
 int users_open(struct users **out, const struct weir_config *rules,
                const struct weir_engine *engine, const struct users *before,

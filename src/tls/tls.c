@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -39,15 +41,31 @@ static const char *reason(void)
 	return reason_of(ERR_peek_last_error());
 }
 
+/* Of a file that OpenSSL has read and found nothing in: its own words differ by its version. */
+static bool is_empty_of_it(unsigned long code)
+{
+	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+	       (ERR_GET_LIB(code) == ERR_LIB_X509 &&
+	        ERR_GET_REASON(code) == X509_R_NO_CERTIFICATE_OR_CRL_FOUND) ||
+	       ERR_GET_REASON(code) == ERR_R_UNSUPPORTED;
+}
+
 static int fail_file(const char *name, const char *file, struct weir_error *error)
 {
 	unsigned long first = ERR_peek_error(); /* the cause, if the system said no */
-	int status = error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file,
-	                       ERR_SYSTEM_ERROR(first) ? strerror((int)ERR_GET_REASON(first))
-	                                              : reason_of(first));
+	struct stat found;
+	const char *why;
 
+	if (stat(file, &found) == 0 && S_ISDIR(found.st_mode))
+		why = "a directory";
+	else if (ERR_SYSTEM_ERROR(first))
+		why = strerror((int)ERR_GET_REASON(first));
+	else if (is_empty_of_it(first))
+		why = strcmp(name, "key") == 0 ? "no key in it" : "no certificate in it";
+	else
+		why = reason_of(first);
 	ERR_clear_error();
-	return status;
+	return error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file, why);
 }
 
 /* OpenSSL would ask at the terminal, and wait there: in a start, and in a reload. */
@@ -60,7 +78,14 @@ static int know_no_passphrase(char *to, int size, int writes, void *asked)
 	return -1;
 }
 
-static int load_key(SSL_CTX *context, const char *key, struct weir_error *error)
+/* Whether the key that failed to load is that of another certificate. */
+static bool is_of_other(unsigned long code)
+{
+	return ERR_GET_LIB(code) == ERR_LIB_X509 && (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
+	                                             ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH);
+}
+
+static int load_key(SSL_CTX *context, const char *key, const char *cert, struct weir_error *error)
 {
 	bool asked = false, loaded;
 
@@ -68,10 +93,17 @@ static int load_key(SSL_CTX *context, const char *key, struct weir_error *error)
 	SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
 	loaded = SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1;
 	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
-	if (loaded || !asked)
-		return loaded ? WEIR_OK : fail_file("key", key, error);
+	if (loaded)
+		return WEIR_OK;
+	if (!asked && !is_of_other(ERR_peek_error()))
+		return fail_file("key", key, error);
 	ERR_clear_error();
-	return error_set(error, WEIR_EINVAL, "key=%s: expected a key without a passphrase", key);
+	if (asked)
+		return error_set(error, WEIR_EINVAL, "key=%s: expected a key without a passphrase", key);
+	return error_set(error, WEIR_EINVAL,
+	                 "key=%s: expected the key of the first certificate in cert=%s, found that of "
+	                 "another",
+	                 key, cert);
 }
 
 static int load_own(SSL_CTX *context, const struct tls_files *files, struct weir_error *error)
@@ -82,7 +114,7 @@ static int load_own(SSL_CTX *context, const struct tls_files *files, struct weir
 		return error_set(error, WEIR_EINVAL, "key=%s: expected cert=FILE beside it", files->key);
 	if (files->cert && SSL_CTX_use_certificate_chain_file(context, files->cert) != 1)
 		return fail_file("cert", files->cert, error);
-	return key ? load_key(context, key, error) : WEIR_OK;
+	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
 }
 
 static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)

@@ -147,6 +147,42 @@ def test_settings_without_effect_are_told(tmp_path, limit, told):
     assert (code, remarks) == (0, [f"2:3: warning: {told}"] if told else [])
 
 
+@pytest.mark.parametrize("setting, told", [
+    ("users: [{ name: shop, certificate: shop, may: [ask] }]",
+     "2:17: warning: expected `tls` with `clients` beside a user's certificate, found none: "
+     "no client can be user 'shop'"),
+    ("users: [{ name: shop, unix: root, may: [ask] }]",
+     "2:17: warning: expected a listener at a Unix socket beside a user's account, found none: "
+     "no client can be user 'shop'"),
+    ("{ listen: { http: unix:/tmp/x }, users: [{ name: shop, unix: root, may: [ask] }] }", None),
+    (f"protected: no\nusers: [{{ name: shop, token: {'ab' * 32}, may: [ask] }}]",
+     "warning: expected no `protected` beside users, found it: users alone decide, whatever the address"),
+    ("listen: { http: 127.0.0.1:7, resp: 127.0.0.1:7 }",
+     "2:36: error: resp: expected another address than http has, found the same"),
+    ("listen: { resp: unix:/run/w.sock, admin: unix:/run/w.sock }",
+     "2:42: error: admin: expected another address than resp has, found the same"),
+    ("listen: { http: 127.0.0.1:0, resp: 127.0.0.1:0 }", None),
+    ("users: [{ name: shop, unix: nobody-of-that-name, may: [ask] }]",
+     "2:17: error: unix: expected a user of this system, found 'nobody-of-that-name'"),
+])
+def test_who_can_never_get_in_is_told(tmp_path, setting, told):
+    text = setting if setting.startswith("{") else f"limits: {{ login: {LIMIT} }}\n{setting}\n"
+    code, remarks = lint(tmp_path, text)
+    assert remarks == ([told] if told else [])
+    assert code == (1 if told and "error" in told else 0)
+
+
+def test_users_may_use_limits_of_another_file(tmp_path):
+    ours, koalas = tmp_path / "weir.yaml", tmp_path / "rules.conf"
+    ours.write_text(f"limits: {{ login: {LIMIT} }}\nlisten: {{ http: unix:/tmp/x }}\nusers:\n"
+                    "  - { name: shop, unix: root, may: [ask], limits: [login, \"101\", nowhere] }\n")
+    koalas.write_text("[rules]\nrule : [count] [uid=+] [time=9; count=9] [result=1; return=101]\n"
+                      '[result]\n0 : { "Ret_type":0 }\n1 : { "Ret_type":1 }\n2 : { "Ret_type":2 }\n')
+    done = weir("lint", "-c", ours, "-c", koalas)
+    assert [line for line in done.stderr.splitlines() if "stands for" in line] == [
+        f"{ours}:4:66: warning: expected a limit that 'nowhere' stands for, found none: the user may not use it"]
+
+
 def test_breakers_count_here_and_need_no_nodes(tmp_path):
     text = "store: redis://127.0.0.1:1\nlimits:\n  a: { algorithm: breaker, quorum: 2 }\n"
     assert lint(tmp_path, text) == (0, [])

@@ -284,19 +284,47 @@ def test_plain_requests_to_a_port_with_tls_are_told_once(serve, papers):
 
 @pytest.mark.parametrize("text, words", [
     ("{ cert: none.pem }", "1:6: error: tls: expected a file in PEM in cert=none.pem, found: No such file"),
-    ("{ cert: server.pem, key: right.key }", "key=right.key, found: key values mismatch"),
-    ("{ cert: server.key }", "expected a file in PEM in cert=server.key, found: no start line"),
+    ("{ cert: server.pem, key: right.key }",
+     "key=right.key: expected the key of the first certificate in cert=server.pem, found that of another"),
+    ("{ cert: chain-upside-down.pem, key: server.key }", "expected the key of the first certificate"),
+    ("{ cert: server.key }", "expected a file in PEM in cert=server.key, found: no certificate in it"),
+    ("{ cert: server.pem }", "expected a file in PEM in key=server.pem, found: no key in it"),
+    ("{ cert: ., key: server.key }", "expected a file in PEM in cert=., found: a directory"),
     ("{ key: server.key }", "expected cert"),
     ("{ cert: server.pem, clients: required }", "1:35: error: expected `ca` beside clients"),
     ("{ cert: server.pem, key: server.key, minimum: 1.1 }", "expected minimum to be one of 1.2, 1.3"),
     ("{ cert: server.pem, key: server.key, ca: server.key, clients: optional }", "ca=server.key"),
 ])
-def test_what_can_t_be_is_told_by_its_place(papers, tmp_path, text, words):
+def test_what_can_t_be_is_told_by_its_place(papers, text, words):
+    (papers / "chain-upside-down.pem").write_text(
+        "".join((papers / f"{name}.pem").read_text() for name in ("right", "server")))
     file = papers / "wrong.yaml"
     file.write_text(f"tls: {text}\n{LIMITS}")
-    run = weir("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
-    assert run.returncode == 1
-    assert words in run.stderr.replace(f"{papers}/", ""), run.stderr
+    for command in ("lint", file), ("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"):
+        run = weir(*command)
+        assert run.returncode == 1
+        assert words in run.stderr.replace(f"{papers}/", ""), run.stderr
+
+
+@pytest.mark.parametrize("text, words", [
+    ("{ cert: server.pem, key: server.key }", None),
+    ("{ cert: server.pem, key: server.key, ca: right.pem, clients: optional }", None),
+    ("{ cert: old.pem, key: client.key }", "1:6: warning: expected a certificate that is valid today"),
+    ("{ cert: server.pem, key: open.key }", "1:6: warning: expected a key that other users can't read"),
+    ("{ cert: server.pem, key: server.key, ca: right.pem }", "beside ca, found none: no client is asked"),
+])
+def test_what_is_unlikely_meant_is_a_warning(papers, serve, text, words):
+    (papers / "open.key").write_bytes((papers / "server.key").read_bytes())
+    (papers / "open.key").chmod(0o644)
+    file = papers / "unlikely.yaml"
+    file.write_text(f"tls: {text}\n{LIMITS}")
+    run = weir("lint", file)
+    assert run.returncode == 0
+    assert words in run.stderr if words else not run.stderr
+    there = re.sub("([a-z]+[.](pem|key))", rf"{papers}/\1", text)
+    server = serve(config=f"tls: {there}\n{LIMITS}")
+    if words:
+        assert any("config_warning" in line and words.partition("warning: ")[2] in line for line in server.log)
 
 
 def test_it_is_printed_as_it_was_read(papers):

@@ -21,7 +21,7 @@ static char *environment(const char *name)
 static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults(void **state)
 {
 	struct weir_config file = {
-	    .listen_http.address.text = "127.0.0.1:3", .listen_resp.address.text = "127.0.0.1:3", .capacity = 33};
+	    .listen_http.address.text = "127.0.0.1:4", .listen_resp.address.text = "127.0.0.1:3", .capacity = 33};
 	struct weir_config empty = {0};
 	struct settings settings = {.text = {[SETTING_HTTP] = "127.0.0.1:1"}};
 	struct settings_plan plan;

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -146,6 +147,43 @@ static void a_password_that_was_right_is_known_until_its_hash_changes(void **sta
 	close_users(&f);
 }
 
+/* What is well formed, and yet no user could ever log in by. */
+static void proofs_that_prove_nothing_are_refused(void **state)
+{
+	static const struct {
+		const char *users, *message; /* the second one's is told */
+	} cases[] = {
+	    {"- { name: a, password: \"" HASH "\", may: [ask] }\n"
+	     "- { name: b, password: \"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
+	     "may: [ask] }",
+	     "password: expected a hash that libcrypt can compute"},
+	    {"- { name: a, unix: root, may: [ask] }\n- { name: b, unix: \"0\", may: [ask] }",
+	     "unix: expected another account than user 'a' has"},
+	    {"- { name: a, unix: root, may: [ask] }\n- { name: b, unix: no-such-user, may: [ask] }",
+	     "unix: expected a user of this system, found 'no-such-user'"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct fixture f;
+		struct weir_error error = {0};
+		char text[512];
+
+		open_users(&f, TEXT, NULL);
+		users_close(f.users);
+		weir_config_close(f.config);
+		snprintf(text, sizeof text, "users:\n%s\n", cases[i].users);
+		assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f.config, &error), 0);
+		assert_int_equal(users_open(&f.users, f.config, f.engine, NULL, &error), WEIR_EINVAL);
+		assert_null(f.users);
+		assert_int_equal(error.line, 3);
+		assert_int_equal(error.column, 11);
+		if (!strstr(error.message, cases[i].message))
+			fail_msg("%s", error.message);
+		close_users(&f);
+	}
+}
+
 static void patterns_say_which_limits_a_user_may_use(void **state)
 {
 	struct fixture f;
@@ -206,6 +244,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_login_is_found_by_its_token_or_its_name),
 	    cmocka_unit_test(a_password_that_was_right_is_known_until_its_hash_changes),
+	    cmocka_unit_test(proofs_that_prove_nothing_are_refused),
 	    cmocka_unit_test(patterns_say_which_limits_a_user_may_use),
 	    cmocka_unit_test(rights_are_those_that_are_named),
 	    cmocka_unit_test(a_login_that_is_too_long_is_nobodys),
