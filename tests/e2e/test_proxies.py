@@ -4,6 +4,7 @@ import collections
 import contextlib
 import functools
 import getpass
+import hashlib
 import http.client
 import http.server
 import os
@@ -11,6 +12,7 @@ import re
 import signal
 import socket
 import subprocess
+import textwrap
 import threading
 
 import pytest
@@ -75,7 +77,7 @@ class Proxy:
     """A proxy's command and files: what the document shows, with our addresses."""
 
     def __init__(self, name, directory, addresses, fail_open=False, more=False,
-                 behind_cdn=False):
+                 behind_cdn=False, token=None):
         self.name = name
         self.directory = directory
         self.port = int(addresses["port"])
@@ -87,6 +89,7 @@ class Proxy:
         self.fail_open = fail_open
         self.more = more
         self.behind_cdn = behind_cdn
+        self.token = token
 
     def shown(self, language, holding="", **more):
         """The document's first block in that language, or its second where that fails open."""
@@ -94,7 +97,7 @@ class Proxy:
         text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
-        return self.adding(self.passing_on(self.failing_open(text)))
+        return self.logging_in(self.adding(self.passing_on(self.failing_open(text))))
 
     def failing_open(self, text):
         """With the change that a comment of the document tells."""
@@ -121,6 +124,21 @@ class Proxy:
                           lambda found: f"{found[1]}{found[2] or ''}\n{found[1]}{line}", text,
                           flags=re.M | re.I)
         return text
+
+    def logging_in(self, text):
+        """With the lines for a user's token."""
+        if not self.token:
+            return text
+        [line] = [line.replace("TOKEN", self.token) for line in self.advised("With users")]
+        if self.name == "traefik":
+            document = (ROOT / DOCUMENT).read_text()
+            login = "".join(re.findall(r"^ +(weir-log.*\n)", document, re.M)).replace("TOKEN", self.token)
+            text = text.replace("[X-Api-Key]", f"[X-Api-Key, {line}]")
+            text = text.replace("middlewares: [weir]", re.search("`(middlewares: .*?)`", document)[1])
+            return text.replace("  routers:\n", textwrap.indent(login, " " * 4) + "  routers:\n")
+        if self.name == "envoy":
+            return re.sub(r"^( *)authorization_request:\n", rf"\g<0>\1  {line}\n", text, flags=re.M)
+        return re.sub(r"^( *|\t*).*x-forwarded-uri.*\n", rf"\g<0>\1{line}\n", text, flags=re.M | re.I)
 
     def write(self, name, text):
         (self.directory / name).write_text(text)
@@ -438,6 +456,35 @@ rules: [{ limits: [none] }]
     answer = site.get("/shop/index.html")
     assert answer.status in (429, 503)
     assert answer.headers["Retry-After"] == "1"
+
+
+def with_users(token):
+    """The document's user beside another one, for 10 requests of a visitor."""
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in (token, "weir_other")]
+    [users] = [block for block in blocks(DOCUMENT, "yaml") if block.startswith("users:")]
+    return (ANY.replace("1000/h", "10/h") + users.replace("HASH", hashes[0]) +
+            f'  - {{ name: other, token: "{hashes[1]}", may: [change, admin] }}\n')
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_proxy_logs_in(front, name):
+    site = front(name, with_users("weir_proxy"), token="weir_proxy")
+    # A visitor's header, whether it is another user's or nobody's, does not count.
+    headers = [{}, {"Weir_Authorization": "Bearer weir_other"}, {"Weir_Authorization": "Bearer x"},
+               {"Authorization": "Basic x"}]
+    statuses = [site.get("/shop/index.html", "127.0.0.2", **headers[i % 4]).status for i in range(13)]
+    assert statuses == [200] * 10 + [429] * 3
+
+
+@pytest.mark.parametrize("name, fail_open", [(name, False) for name in PROXIES] +
+                         [(name, True) for name in PROXIES if name != "traefik"])
+def test_a_proxy_whose_token_is_wrong_is_refused_as_the_document_says(front, name, fail_open):
+    site = front(name, with_users("weir_proxy"), token="weir_other", fail_open=fail_open)
+    passes = fail_open and name in ("haproxy", "envoy")
+    status = 200 if passes else 503 if name in ("haproxy", "envoy") else 500
+    answer = site.get("/shop/index.html")
+    assert (answer.status, answer.text == "a page\n") == (status, passes)
+    assert "expected a user who may ask, found 'other'" in site.weir.line_with("proxy_refused")
 
 
 def test_the_readme_shows_what_is_run():

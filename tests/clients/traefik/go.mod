@@ -26,6 +26,7 @@ require (
 	github.com/opentracing/opentracing-go v1.2.0 // indirect
 	github.com/patrickmn/go-cache v2.1.0+incompatible // indirect
 	github.com/sirupsen/logrus v1.9.0 // indirect
+	github.com/unrolled/secure v1.0.9 // indirect
 	github.com/vulcand/oxy/v2 v2.0.0-20230227135449-a0e9f7ff1040 // indirect
 	github.com/vulcand/predicate v1.2.0 // indirect
 	golang.org/x/crypto v0.5.0 // indirect

@@ -1,5 +1,5 @@
 // Traefik's own parts in front of a site: its reader of dynamic configuration, what its entry
-// points do to X-Forwarded headers, its router and its forwardAuth. The whole of Traefik takes
+// points do to X-Forwarded headers, its router, its forwardAuth and its headers. The whole of Traefik takes
 // minutes to build.
 //
 //	traefik ADDRESS FILE
@@ -20,6 +20,7 @@ import (
 	"github.com/traefik/traefik/v2/pkg/config/dynamic"
 	"github.com/traefik/traefik/v2/pkg/middlewares/auth"
 	"github.com/traefik/traefik/v2/pkg/middlewares/forwardedheaders"
+	"github.com/traefik/traefik/v2/pkg/middlewares/headers"
 	"github.com/traefik/traefik/v2/pkg/middlewares/requestdecorator"
 	httpmuxer "github.com/traefik/traefik/v2/pkg/muxer/http"
 )
@@ -46,11 +47,17 @@ func handler(config *dynamic.HTTPConfiguration) (http.Handler, error) {
 		next := service(config.Services[router.Service])
 		for i := len(router.Middlewares) - 1; i >= 0; i-- {
 			middleware := config.Middlewares[router.Middlewares[i]]
-			if middleware == nil || middleware.ForwardAuth == nil {
-				return nil, fmt.Errorf("router %s: %s is no forwardAuth", name, router.Middlewares[i])
+			switch {
+			case middleware != nil && middleware.ForwardAuth != nil:
+				next = must(auth.NewForward(context.Background(), next, *middleware.ForwardAuth,
+					router.Middlewares[i]))
+			case middleware != nil && middleware.Headers != nil:
+				next = must(headers.New(context.Background(), next, *middleware.Headers,
+					router.Middlewares[i]))
+			default:
+				return nil, fmt.Errorf("router %s: %s is neither forwardAuth nor headers", name,
+					router.Middlewares[i])
 			}
-			next = must(auth.NewForward(context.Background(), next, *middleware.ForwardAuth,
-				router.Middlewares[i]))
 		}
 		if err := muxer.AddRoute(router.Rule, router.Priority, next); err != nil {
 			return nil, err
