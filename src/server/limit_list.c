@@ -62,7 +62,9 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 /* Adds the operator that switched it, the time, and the end. */
 static void add_switched(const struct switched *switched, struct buffer *out)
 {
-	buffer_printf(out, ",\"switched\":{\"by\":\"%s\",\"at\":\"", switched->by);
+	buffer_add_text(out, ",\"switched\":{\"by\":\"");
+	buffer_add_json(out, slice_of(switched->by));
+	buffer_add_text(out, "\",\"at\":\"");
 	when_add_date(out, switched->at_ns);
 	if (switched->until_ns != 0) {
 		buffer_add_text(out, "\",\"until\":\"");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "server/run.h"
 #include "server/secure.h"
 #include "server/work.h"
 
@@ -50,6 +51,22 @@ static void free_job(struct login_job *job)
 	free(job);
 }
 
+/* Counts a login that may be a guess. False: its address guesses too often, which the log tells. */
+static bool charge(struct worker *worker, struct net_conn *conn, struct weir_error *error)
+{
+	char peer[IP_TEXT_MAX + 1];
+
+	if (logins_charge(&worker->shared->logins, net_conn_peer(conn), error))
+		return true;
+	if (run_may_log(&worker->guessing_quiet_ns)) {
+		peer[ip_format(net_conn_peer(conn), peer)] = '\0';
+		log_say(worker->shared->log, LOG_WARNING, "login_refused",
+		        {"listener", protocol_of(conn)->codec->name}, {"peer", peer},
+		        {"message", error->message});
+	}
+	return false;
+}
+
 /* False: the login is refused, and `error` says why. */
 static bool begin(struct worker *worker, struct net_conn *conn, const struct request_login *login,
                   const struct login_job *as, struct weir_error *error)
@@ -68,7 +85,7 @@ static bool begin(struct worker *worker, struct net_conn *conn, const struct req
 	job->client = client;
 	job->config = server_config_take(worker->config);
 	job->address = *net_conn_peer(conn);
-	if (!logins_charge(&worker->shared->logins, &job->address, error)) {
+	if (!charge(worker, conn, error)) {
 		free_job(job);
 		return false;
 	}
@@ -149,7 +166,7 @@ __attribute__((noinline)) static bool prove_new(struct worker *worker, struct ne
 		of->proved = worker->user = job.user;
 		return true;
 	case USERS_WRONG:
-		if (logins_charge(&worker->shared->logins, net_conn_peer(conn), refusal))
+		if (charge(worker, conn, refusal))
 			refuse_wrong(refusal);
 		return true;
 	case USERS_UNSEEN:

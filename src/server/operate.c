@@ -1,7 +1,38 @@
 #include "server/operate.h"
 
+#include <stdio.h>
+
 #include "server/run.h"
 #include "wait/waitlist.h"
+
+/* The whole of such a request. */
+struct operation {
+	struct request request;
+	const struct user *user; /* NULL: there are no users */
+};
+
+void operate_prepare(struct worker *worker, struct work *work, const struct request *request)
+{
+	struct operation *operation = arena_alloc(&worker->arena, sizeof *operation);
+
+	if (!operation) {
+		run_check(work, WEIR_ENOMEM);
+		return;
+	}
+	operation->request = *request;
+	operation->user = worker->user;
+	work->whole = &operation->request;
+}
+
+/* Ends with a NUL, for the rest is zero. */
+static void name_operator(const struct work *work, char by[SWITCHED_BY_MAX])
+{
+	const struct user *user = ((const struct operation *)work->whole)->user;
+
+	if (user)
+		by += snprintf(by, SWITCHED_BY_MAX, "%s@", user->rule->name);
+	ip_format(net_conn_peer(work->conn), by);
+}
 
 static bool is_to_come(struct worker *worker, struct work *work, const struct switched *switched)
 {
@@ -23,7 +54,7 @@ void operate_shed(struct worker *worker, struct work *work, struct reply *reply)
 	(void)reply;
 	if (!limit || !is_to_come(worker, work, &switched))
 		return;
-	ip_format(net_conn_peer(work->conn), switched.by);
+	name_operator(work, switched.by);
 	status = switches_shed(&worker->shared->switches, limit, &switched);
 	if (status == WEIR_OK)
 		waitlist_wake_all(&worker->shared->table->waiting);
@@ -44,7 +75,7 @@ void operate_force(struct worker *worker, struct work *work, struct reply *reply
 	(void)reply;
 	if (!limit || !is_to_come(worker, work, &switched))
 		return;
-	ip_format(net_conn_peer(work->conn), switched.by);
+	name_operator(work, switched.by);
 	worker->forced_by = switched.by;
 	status = forced_set(&worker->shared->forced, &worker->turn, limit, request->key, &switched);
 	worker->forced_by = NULL;

@@ -14,15 +14,18 @@
 
 #include "base/ip.h"
 #include "base/when.h"
+#include "rules/model.h"
 #include "server/config.h"
 #include "server/log.h"
+
+#define SWITCHED_BY_MAX (RULES_NAME_MAX + 1 + IP_TEXT_MAX + 1)
 
 struct switched {
 	union {
 		double deny;           /* of a limit */
 		enum weir_force force; /* of a key */
 	};
-	char by[IP_TEXT_MAX + 1]; /* the address that asked */
+	char by[SWITCHED_BY_MAX]; /* USER@ADDRESS, or the address alone where there are no users */
 	uint64_t at_ns;           /* Unix time, as is ... */
 	uint64_t until_ns;        /* 0: until it is switched again */
 };

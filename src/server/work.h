@@ -149,7 +149,7 @@ struct worker {
 	struct adhoc adhoc;
 	const struct user *user;   /* of the request that is read; NULL: nobody, or there are none */
 	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
-	const char *forced_by; /* the address that asks for what the worker forces now, or NULL */
+	const char *forced_by; /* struct switched's `by` of what the worker forces now, or NULL */
 	struct work *batch;
 	struct buffer out; /* the batch's answers, as they were rendered */
 	size_t count;
@@ -174,6 +174,7 @@ struct worker {
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
 	uint64_t refused_quiet_ns; /* the same of proxy_refused */
 	uint64_t insecure_quiet_ns; /* and of tls_failed */
+	uint64_t guessing_quiet_ns; /* and of login_refused */
 	pthread_mutex_t lock;
 	struct parked *woken; /* under the lock; see queue.c */
 	struct login_job *logins; /* likewise: whose passwords were computed */

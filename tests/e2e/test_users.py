@@ -347,6 +347,8 @@ def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
         assert from_address(server, "127.0.0.2", *guess).startswith(b"-WRONGPASS expected the token")
     slowed = from_address(server, "127.0.0.2", *guess)
     assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
+    told = server.line_with("login_refused")
+    assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in told
     # Tokens count, too; what is known passes; others have failures of their own.
     assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
     assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
@@ -355,6 +357,25 @@ def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
     # A login that is right costs nothing, however often.
     for _ in range(30):
         assert from_address(server, "127.0.0.4", "AUTH", "admin", "pass: word") == b"+OK\r\n"
+
+
+def test_the_log_and_the_limits_say_who_switched(serve):
+    server = serve(config=CONFIG)
+    logins = [encode("AUTH", name, SECRETS[name]) for name in ("everything", "admin")]
+    with Wire(server.resp) as wire:
+        wire.send(b"".join(logins))  # and so both are known
+        assert [wire.file.readline() for _ in logins] == [b"+OK\r\n"] * 2
+        wire.send(logins[0] + encode("WEIR.SHED", "relief", "0.1") + logins[1])  # decided together
+        assert [wire.file.readline() for _ in range(3)] == [b"+OK\r\n"] * 3
+    server.line_with("shed limit=relief deny=0.1 by=everything@127.0.0.1")
+    headers = {"Authorization": authorization("admin")}
+    force = json.dumps({"limit": "back", "key": "k", "state": "open"})
+    with Http(server.http) as client:
+        assert client.request("POST", "/v1/breaker", force, headers).status == 200
+        limits = {limit["name"]: limit for limit in client.request("GET", "/v1/limits", None, headers).json}
+    server.line_with("breaker_forced limit=back key=k state=open by=admin@127.0.0.1")
+    assert limits["relief"]["switched"]["by"] == "everything@127.0.0.1"
+    assert limits["back"]["breakers"][0]["switched"]["by"] == "admin@127.0.0.1"
 
 
 def test_a_user_that_is_not_there_takes_as_long_and_says_the_same(users):
