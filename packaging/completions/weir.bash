@@ -40,6 +40,9 @@ _weir()
 			return ;;
 		"ask --server")
 			return ;;
+		"ask --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
 		"ask --cacert")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -138,7 +141,7 @@ _weir()
 		case ${COMP_WORDS[1]} in
 		serve) words="--config --http --resp --grpc --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
-		ask) words="--attr --cost --peek --server --tls --cacert --cert --key --sni --help" ;;
+		ask) words="--attr --cost --peek --server --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
 		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;

@@ -25,6 +25,7 @@ complete -c weir -n '__fish_seen_subcommand_from ask' -l attr -x -d 'ask the rul
 complete -c weir -n '__fish_seen_subcommand_from ask' -l cost -x -d 'units to take; 0 takes nothing (1)'
 complete -c weir -n '__fish_seen_subcommand_from ask' -l peek -d 'take nothing'
 complete -c weir -n '__fish_seen_subcommand_from ask' -l server -x -d 'RESP address of the server (127.0.0.1:6380)'
+complete -c weir -n '__fish_seen_subcommand_from ask' -l login -r -F -d 'log in by what is in it: a token, or NAME:SECRET'
 complete -c weir -n '__fish_seen_subcommand_from ask' -l tls -d 'speak TLS'
 complete -c weir -n '__fish_seen_subcommand_from ask' -l cacert -r -F -d 'with --tls: who signs servers, in PEM (the system\'s authorities)'
 complete -c weir -n '__fish_seen_subcommand_from ask' -l cert -r -F -d 'with --tls: a certificate to show, in PEM'

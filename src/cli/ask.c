@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 #include "base/number.h"
 #include "cli/command.h"
 #include "cli/trust.h"
@@ -15,6 +16,7 @@
 #define DEFAULT_SERVER "127.0.0.1:6380"
 #define TIMEOUT_S      5
 #define REPLY_MAX      4096
+#define LOGIN_MAX      2048
 
 /* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. WEIR.CHECK has two texts more. */
 enum field {
@@ -144,13 +146,28 @@ static bool send_request(struct line *line, struct slice request)
 	return sent;
 }
 
-static enum reading exchange(struct line *line, const struct buffer *request, struct answer *answer)
+/* What the server says to a login: nothing, or an error. */
+static enum reading read_welcome(FILE *from, struct answer *answer)
+{
+	char *line = answer->text[REASON];
+
+	if (!next_line(from, line))
+		return READ_NOTHING;
+	return line[0] == '-' ? READ_ERROR : strcmp(line, "+OK") == 0 ? READ_DONE : READ_NONSENSE;
+}
+
+static enum reading exchange(struct line *line, const struct buffer *request, bool has_login,
+                             struct answer *answer)
 {
 	bool sent = send_request(line, (struct slice){request->data, request->len});
 	cookie_io_functions_t calls = {.read = read_line};
 	FILE *from = sent ? fopencookie(line, "r", calls) : NULL;
-	enum reading reading = from ? read_answer(from, answer) : READ_NOTHING;
-	int failure = errno;
+	enum reading reading = !from ? READ_NOTHING : has_login ? read_welcome(from, answer) : READ_DONE;
+	int failure;
+
+	if (reading == READ_DONE)
+		reading = read_answer(from, answer);
+	failure = errno;
 
 	if (from)
 		fclose(from);
@@ -161,6 +178,7 @@ static enum reading exchange(struct line *line, const struct buffer *request, st
 /* The question to a server: a limit and a key, or attributes. */
 struct question {
 	struct buffer words, shown;
+	struct buffer login; /* what is sent before it */
 	size_t count;
 	bool by_rules;
 };
@@ -226,14 +244,15 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	struct timeval for_ever = {0}; /* an answer may be held until its turn */
 	int status;
 
+	buffer_add(&request, question->login.data, question->login.len);
 	buffer_printf(&request, "*%zu\r\n", question->count);
 	buffer_add(&request, question->words.data, question->words.len);
-	if (request.failed || question->words.failed || question->shown.failed)
+	if (request.failed || question->words.failed || question->shown.failed || question->login.failed)
 		return command_fail("ask", "out of memory");
 	line.fd = dial_open(address, trust, TIMEOUT_S, &line.tls, &error);
 	if (line.fd >= 0) {
 		setsockopt(line.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
-		status = say(server, question, &line, exchange(&line, &request, &answer), &answer);
+		status = say(server, question, &line, exchange(&line, &request, question->login.len > 0, &answer), &answer);
 		close(line.fd);
 	} else {
 		status = command_fail("ask", "can't reach %s: %s", server, error.message);
@@ -259,7 +278,7 @@ static int ask(const char *server, struct trust *trust, const struct question *q
 	return status;
 }
 
-enum { ATTR, COST, PEEK, SERVER, TRUST };
+enum { ATTR, COST, PEEK, SERVER, LOGIN, TRUST };
 
 static const struct flag flags[] = {
     [ATTR] = {"attr", "NAME=VALUE", "ask the rules about a request; once for each attribute", 0,
@@ -267,6 +286,7 @@ static const struct flag flags[] = {
     [COST] = {"cost", "N", "units to take; 0 takes nothing (1)", 0, NULL},
     [PEEK] = {"peek", NULL, "take nothing", 0, NULL},
     [SERVER] = {"server", "ADDR", "RESP address of the server (" DEFAULT_SERVER ")", 0, NULL},
+    [LOGIN] = {"login", "FILE", "log in by what is in it: a token, or NAME:SECRET", 0, NULL},
     TRUST_FLAGS,
 };
 
@@ -304,6 +324,32 @@ static int add_limit(struct question *question, char *const *words, const char *
 	return 0;
 }
 
+/* The first line of the file; only a token has no colon. */
+static int add_login(struct question *question, const char *path)
+{
+	struct buffer text = {0};
+	struct weir_error error = {0};
+	int status = file_read(path, LOGIN_MAX, &text, &error);
+	char *colon;
+
+	buffer_add(&text, "", 1);
+	if (status != WEIR_OK || text.failed) {
+		buffer_free(&text);
+		return command_fail("ask", "--login: %s: %s", path,
+		                    status == WEIR_OK ? "out of memory" : error.message);
+	}
+	text.data[strcspn(text.data, "\r\n")] = '\0';
+	colon = strchr(text.data, ':');
+	buffer_printf(&question->login, "*%d\r\n$4\r\nAUTH\r\n", colon ? 3 : 2);
+	if (colon) {
+		*colon = '\0';
+		add_word(&question->login, text.data);
+	}
+	add_word(&question->login, colon ? colon + 1 : text.data);
+	buffer_free(&text);
+	return 0;
+}
+
 static int read_question(struct question *question, const char **server, struct trust *trust,
                          int argc, char **argv)
 {
@@ -320,6 +366,8 @@ static int read_question(struct question *question, const char **server, struct 
 			cost = arguments.value;
 		else if (flag == SERVER)
 			*server = arguments.value;
+		else if (flag == LOGIN)
+			status = add_login(question, arguments.value);
 		else if (flag >= TRUST)
 			trust_set(trust, flag - TRUST, arguments.value);
 		else
@@ -347,6 +395,7 @@ static int run(int argc, char **argv)
 	if (status == 0)
 		status = ask(server, &trust, &question);
 	buffer_free(&question.words);
+	buffer_free(&question.login);
 	buffer_free(&question.shown);
 	return status;
 }
@@ -354,8 +403,8 @@ static int run(int argc, char **argv)
 const struct command command_ask = {
     .name = "ask",
     .summary = "Ask a server for one decision, by a limit or by the rules.",
-    .uses = {"LIMIT KEY [--cost N] [--peek] [--server ADDR] [--tls [--cacert FILE]]",
-             "--attr NAME=VALUE... [--server ADDR] [--tls [--cacert FILE]]"},
+    .uses = {"LIMIT KEY [--cost N] [--peek] [--server ADDR] [--login FILE] [--tls [--cacert FILE]]",
+             "--attr NAME=VALUE... [--server ADDR] [--login FILE] [--tls [--cacert FILE]]"},
     .exits = "0 if it is allowed, 1 if it is denied, 2 on an error",
     COMMAND_FLAGS(flags),
     .run = run,

@@ -35,6 +35,8 @@ struct server {
 	struct worker *workers;
 	size_t worker_count; /* of them opened */
 	struct watch watch;  /* of all files that it reads */
+	struct listener listeners[LISTENERS];
+	size_t listener_count;
 };
 
 /* How many descriptors the system lets us have: as many as it can be asked for. */
@@ -325,12 +327,26 @@ static int read_files(struct server *server, const char *event, struct server_co
 	return teller.told ? error_set(error, status, "%s", "") : status;
 }
 
+static void warn_of_exposure(const struct server *server)
+{
+	for (size_t i = 0; i < server->listener_count; i++)
+		listener_warn(&server->listeners[i], server->config->rules, server->shared.log);
+}
+
+/* Whether callers may do by `next` what they may not by the rules before. */
+static bool opens_up(const struct weir_config *rules, const struct weir_config *next)
+{
+	return next->user_count == 0 &&
+	       (rules->user_count > 0 || (next->unprotected && !rules->unprotected));
+}
+
 /* Everything that can fail happens beside the running configuration. */
 static int reload_config(struct server *server, struct server_config *config,
                          struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
 	struct settings_plan wanted;
+	bool is_opened = opens_up(server->config->rules, config->rules);
 	int status = settings_resolve(&server->settings, config->rules, &wanted, error);
 
 	if (status == WEIR_OK)
@@ -343,6 +359,8 @@ static int reload_config(struct server *server, struct server_config *config,
 	say_what_needs_a_restart(server, config->rules, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_succeed(&server->config, config);
+	if (is_opened)
+		warn_of_exposure(server);
 	apply_connections(server);
 	wake_all(server);
 	waitlist_wake_all(&shared->table->waiting); /* what they wait for may be granted now */
@@ -460,7 +478,7 @@ static void say_started(struct server *server)
 static int serve(struct server *server, struct weir_error *error)
 {
 	const struct weir_config *rules = server->config->rules;
-	struct listener listeners[LISTENERS];
+	struct listener *listeners = server->listeners;
 	size_t count;
 	int status = WEIR_OK, caught;
 	sigset_t signals;
@@ -471,12 +489,13 @@ static int serve(struct server *server, struct weir_error *error)
 	sigaddset(&signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	count = listeners_name(listeners, &server->settings, &server->plan, rules);
+	count = server->listener_count =
+	    listeners_name(listeners, &server->settings, &server->plan, rules);
 	server->shared.has_admin = count > LISTENER_ADMIN;
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		status = listener_open(&listeners[i], server->workers, server->worker_count, error);
-	for (size_t i = 0; status == WEIR_OK && i < count; i++)
-		listener_warn(&listeners[i], rules, server->shared.log);
+	if (status == WEIR_OK)
+		warn_of_exposure(server);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
 		status = worker_start(&server->workers[i]);
 		if (status != WEIR_OK)

@@ -11,7 +11,7 @@ import urllib.parse
 
 import pytest
 import redis
-from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until
+from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until, weir
 
 LIMITS = """
 limits:
@@ -406,6 +406,25 @@ def test_logins_that_wait_are_bounded(serve):
         client.close()
 
 
+@pytest.mark.parametrize("text, told", [
+    ("weir_some\n", None), ("weir_some\nits hash\n", None), ("some:weir_some", None),
+    ("everything:all\n", None), ("asker:weir_asker\r\n", None),
+    ("weir_wrong", "weir ask: WRONGPASS expected the token, or the name and the password, of a user"),
+    ("\n", "weir ask: WRONGPASS expected the token"),
+    ("changer:weir_changer", "weir ask: NOPERM expected a user who may ask, found 'changer'"),
+    ("x" * 3000, "weir ask: --login: "), (None, "weir ask: --login: "),
+])
+def test_ask_logs_in(users, tmp_path, text, told):
+    file = tmp_path / "login"
+    if text is not None:
+        file.write_bytes(text.encode())
+    server = f"127.0.0.1:{users.resp}"
+    done = weir("ask", "login", "asked", "--peek", "--server", server, "--login", file)
+    assert (done.returncode, done.stderr.startswith(told or "login asked: allowed")) == (2, True) if told else \
+           (done.returncode, done.stdout.startswith("login asked: allowed")) == (0, True), done
+    assert "NOAUTH" in weir("ask", "login", "asked", "--peek", "--server", server).stderr
+
+
 # ---- Reload -------------------------------------------------------------------------------------
 
 def config_of(*users):
@@ -449,6 +468,38 @@ def test_a_reload_holds_for_connections_that_are_open(serve):
         assert wire.command("ACL", "WHOAMI") == b"default"
         reload(USERS["asker"])
         assert may("ask") == (b"-NOAUTH", 401)
+
+
+def test_a_token_is_changed_without_an_outage(serve):
+    """As docs/security.md says: the new one has a name of its own for a while."""
+    old, new = (user(name, token=f"weir_{name}", may=["ask"]) for name in ("old", "new"))
+    server = serve(config=config_of(old))
+
+    def logs_in(name):
+        return from_address(server, "127.0.0.1", "AUTH", f"weir_{name}") == b"+OK\r\n"
+
+    with Wire(server.resp) as wire:
+        assert wire.command("AUTH", "weir_old") == b"+OK"
+        assert (logs_in("old"), logs_in("new")) == (True, False)
+        server.reload(config_of(old, new))
+        server.line_with("reloaded")
+        assert (logs_in("old"), logs_in("new")) == (True, True)
+        assert wire.command("ACL", "WHOAMI") == b"old"
+        server.reload(config_of(new))
+        server.line_with("reloaded")
+        assert (logs_in("old"), logs_in("new")) == (False, True)
+        assert wire.command("WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
+
+
+def test_a_reload_without_users_says_that_all_may_ask(tmp_path):
+    server = Server("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG, directory=tmp_path)
+    for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False),
+                       ("protected: no\n" + config_of(), True)):
+        begins = len(server.log)
+        server.reload(text)
+        server.line_with("reloaded")
+        assert sum("exposed listener=http" in line for line in server.log[begins:]) == told, text
+    assert server.stop() == 0
 
 
 def test_events_end_for_a_user_who_may_follow_them_no_more(serve):
