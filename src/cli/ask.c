@@ -16,7 +16,7 @@
 #define DEFAULT_SERVER "127.0.0.1:6380"
 #define TIMEOUT_S      5
 #define REPLY_MAX      4096
-#define LOGIN_MAX      2048
+#define LOGIN_MAX      (1 << 20)
 
 /* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. WEIR.CHECK has two texts more. */
 enum field {

@@ -20,6 +20,9 @@ static void log_proxy(struct worker *worker, const struct work *work, const char
 
 	if (!run_may_log(&worker->refused_quiet_ns))
 		return;
+	if (!worker->user && worker->refusal.status == WEIR_OK)
+		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
+		          "account, found no login";
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
 	log_say(worker->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer}, {"message", message});
 }

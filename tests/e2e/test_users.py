@@ -294,7 +294,8 @@ def test_a_visitors_login_is_never_ours(users):
     visit = {"X-Original-URI": "/login", "Authorization": authorization("everything")}
     answer = users.get("/auth", visit)
     assert answer.status == 500 and "WWW-Authenticate" not in answer.headers
-    assert "proxy_refused" in users.line_with("proxy_refused")
+    assert "by Weir-Authorization, its certificate or its account, found no login" in \
+        users.line_with("proxy_refused")
     ours = {"X-Original-URI": "/login", "Authorization": "Basic eDp5",
             "Weir-Authorization": authorization("asker")}
     assert users.get("/auth", ours).status == 200
@@ -412,7 +413,7 @@ def test_logins_that_wait_are_bounded(serve):
     ("weir_wrong", "weir ask: WRONGPASS expected the token, or the name and the password, of a user"),
     ("\n", "weir ask: WRONGPASS expected the token"),
     ("changer:weir_changer", "weir ask: NOPERM expected a user who may ask, found 'changer'"),
-    ("x" * 3000, "weir ask: --login: "), (None, "weir ask: --login: "),
+    ("x" * 3000, "weir ask: WRONGPASS"), ("x" * 2000000, "weir ask: --login: "), (None, "weir ask: --login: "),
 ])
 def test_ask_logs_in(users, tmp_path, text, told):
     file = tmp_path / "login"
