@@ -97,8 +97,11 @@ static int check(const char *password, int n)
 	if (n > PASSWORD_MAX)
 		return command_fail(NAME, "standard input: expected a password of at most %d bytes, found more",
 		                    PASSWORD_MAX);
-	if (strlen(password) != (size_t)n)
-		return command_fail(NAME, "standard input: expected a password without a NUL, found one");
+	/* Nobody could type it: mostly the CR of a file whose lines end as on Windows. */
+	for (int i = 0; i < n; i++)
+		if (password[i] == '\x7f' || (unsigned char)password[i] < ' ')
+			return command_fail(NAME, "standard input: expected a password without control characters "
+			                          "such as CR or NUL, found one");
 	return 0;
 }
 

@@ -41,7 +41,8 @@ def test_a_hash_is_one_that_others_verify(password):
 
 @pytest.mark.parametrize("text, words", [
     ("", "found none"), ("\n", "found none"), ("x" * 512, "at most 511 bytes, found more"),
-    ("a\0b\n", "without a NUL"),
+    ("a\0b\n", "without control characters"), ("a\r\n", "such as CR"), ("a\tb\n", "without control characters"),
+    ("a\x7f", "without control characters"),
 ])
 def test_what_is_no_password_is_refused(text, words):
     run = passwd(text)
