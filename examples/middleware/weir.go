@@ -5,6 +5,7 @@
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within Timeout (100 ms if it is 0), the request passes (FailOpen) or is answered 503.
+// Where Weir has users, Token is one's.
 package weir
 
 import (
@@ -26,6 +27,7 @@ type Middleware struct {
 	URL      string
 	FailOpen bool
 	Timeout  time.Duration
+	Token    string
 }
 
 // Wrap lets requests that Weir allows through to next.
@@ -72,7 +74,15 @@ func (m Middleware) ask(client *http.Client, r *http.Request) (int, http.Header,
 	if err != nil {
 		return 0, nil, err
 	}
-	response, err := client.Post(strings.TrimRight(m.URL, "/")+"/v1/acquire", "application/json", bytes.NewReader(body))
+	request, err := http.NewRequest("POST", strings.TrimRight(m.URL, "/")+"/v1/acquire", bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if m.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+m.Token)
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -1,18 +1,19 @@
 // Asks Weir about each request of an Express application, before its routes do.
 //
 //     app.use(weir("http://127.0.0.1:8080"));
-//     app.use(weir("http://127.0.0.1:8080", { failOpen: false, timeout: 100 }));
+//     app.use(weir("http://127.0.0.1:8080", { failOpen: false, timeout: 100, token: "weir_…" }));
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
-// answer within `timeout` milliseconds, the request passes (`failOpen`) or is answered 503. Behind a
-// proxy tell Express so (`trust proxy`), so that `req.ip` is the visitor's. Node 18 or newer.
+// answer within `timeout` milliseconds, the request passes (`failOpen`) or is answered 503. Where Weir has
+// users, `token` is one's. Behind a proxy tell Express so (`trust proxy`), so that `req.ip` is the
+// visitor's. Node 18 or newer.
 
 const HEADERS = ["RateLimit", "RateLimit-Policy", "Retry-After"];
 
-async function ask(url, attributes, timeout) {
+async function ask(url, attributes, timeout, token) {
   const response = await fetch(`${url.replace(/\/+$/, "")}/v1/acquire`, {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) },
     body: JSON.stringify({ attributes }),
     signal: AbortSignal.timeout(timeout),
   });
@@ -30,11 +31,12 @@ function decoded(path) {
   }
 }
 
-export default function weir(url, { failOpen = true, timeout = 100 } = {}) {
+export default function weir(url, { failOpen = true, timeout = 100, token } = {}) {
   return async (req, res, next) => {
     let response;
     try {
-      response = await ask(url, { method: req.method, path: decoded(req.path), ip: req.ip ?? "" }, timeout);
+      const attributes = { method: req.method, path: decoded(req.path), ip: req.ip ?? "" };
+      response = await ask(url, attributes, timeout, token);
     } catch (error) {
       console.warn(`weir: no decision: ${error}`);
       return failOpen ? next() : res.status(503).send("try again later\n");

@@ -3,13 +3,13 @@
 //
 //     require 'weir.php';
 //     weir_limit('http://127.0.0.1:8080');
-//     weir_limit('http://127.0.0.1:8080', fail_open: false, timeout: 0.1);
+//     weir_limit('http://127.0.0.1:8080', fail_open: false, timeout: 0.1, token: 'weir_…');
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After, and the script
 // ends. If Weir does not answer within `timeout` seconds, the request passes (`fail_open`) or is
-// answered 503. PHP 8, no extensions.
+// answered 503. Where Weir has users, `token` is one's. PHP 8, no extensions but, for https, openssl.
 
-function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1): void
+function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1, string $token = ''): void
 {
     $attributes = [
         'method' => $_SERVER['REQUEST_METHOD'],
@@ -18,7 +18,8 @@ function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1): 
     ];
     $context = stream_context_create(['http' => [
         'method' => 'POST',
-        'header' => "Content-Type: application/json\r\nConnection: close",
+        'header' => "Content-Type: application/json\r\nConnection: close" .
+            ($token === '' ? '' : "\r\nAuthorization: Bearer $token"),
         'content' => json_encode(['attributes' => $attributes], JSON_INVALID_UTF8_SUBSTITUTE),
         'timeout' => $timeout,
         'ignore_errors' => true, // 429 is an answer

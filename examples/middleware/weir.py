@@ -1,11 +1,11 @@
 """Asks Weir about each request of an ASGI or WSGI application, before the application does.
 
     application = WeirASGI(application, "http://127.0.0.1:8080")
-    application = WeirWSGI(application, "http://127.0.0.1:8080", fail_open=False)
+    application = WeirWSGI(application, "http://127.0.0.1:8080", fail_open=False, token="weir_…")
 
 A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
-answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Only the
-standard library is needed.
+answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Where Weir has
+users, `token` is one's. Only the standard library is needed.
 """
 
 import asyncio
@@ -22,9 +22,14 @@ HEADERS = ("RateLimit", "RateLimit-Policy", "Retry-After")
 class Weir:
     """A connection for each thread, kept alive."""
 
-    def __init__(self, url, fail_open=True, timeout=0.1):
+    def __init__(self, url, fail_open=True, timeout=0.1, token=None):
         address = urllib.parse.urlsplit(url)
-        self.host, self.port = address.hostname, address.port or 80
+        self.connection = (http.client.HTTPSConnection if address.scheme == "https"
+                           else http.client.HTTPConnection)
+        self.host, self.port = address.hostname, address.port
+        self.headers = {"Content-Type": "application/json"}
+        if token:
+            self.headers["Authorization"] = f"Bearer {token}"
         self.path = address.path.rstrip("/") + "/v1/acquire"
         self.fail_open, self.timeout = fail_open, timeout
         self.threads = threading.local()
@@ -41,11 +46,11 @@ class Weir:
         connection = getattr(self.threads, "connection", None)
         is_new = connection is None
         if is_new:
-            connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
+            connection = self.connection(self.host, self.port, timeout=self.timeout)
         # Back only once it has answered: what fails half-way is closed.
         self.threads.connection = None
         try:
-            connection.request("POST", self.path, body, {"Content-Type": "application/json"})
+            connection.request("POST", self.path, body, self.headers)
             response = connection.getresponse()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             connection.close()

@@ -1,5 +1,6 @@
 """examples/middleware in front of real applications, asking a real server."""
 
+import hashlib
 import os
 import shutil
 import socket
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 from harness import PATIENCE, ROOT, Http, programs_of_others, until
+from test_tls import papers  # pylint: disable=unused-import
 
 pytestmark = programs_of_others
 
@@ -45,7 +47,7 @@ class App:
 class Php(App):
     """PHP's own server takes no port 0, so one that was free a moment ago."""
 
-    def __init__(self, url, failing, seconds):
+    def __init__(self, url, failing, seconds, env):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -53,7 +55,7 @@ class Php(App):
             ["php", "-S", f"127.0.0.1:{self.port}", APPS / "index.php"], text=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             env={**os.environ, "WEIR": str(EXAMPLES / "weir.php"), "URL": url, "FAILING": failing,
-                 "SECONDS": seconds})
+                 "SECONDS": seconds, **env})
         until(self.listens, "PHP listens")
 
     def listens(self):
@@ -78,16 +80,16 @@ def start(request):
     """Starts an application in that language."""
     started = []
 
-    def make(url, failing="open", seconds=str(PATIENCE)):
+    def make(url, failing="open", seconds=str(PATIENCE), **env):
         how = [url, failing, seconds]
         if request.param == "php":
-            started.append(Php(*how))
+            started.append(Php(*how, env))
         elif request.param == "express":
-            started.append(App(["node", NODE, EXAMPLES / "weir.mjs", *how]))
+            started.append(App(["node", NODE, EXAMPLES / "weir.mjs", *how], env))
         elif request.param == "go":
-            started.append(App([request.getfixturevalue("go_app"), *how]))
+            started.append(App([request.getfixturevalue("go_app"), *how], env))
         else:
-            started.append(App([sys.executable, APPS / "app.py", request.param, *how]))
+            started.append(App([sys.executable, APPS / "app.py", request.param, *how], env))
         return started[-1]
 
     yield make
@@ -141,6 +143,16 @@ def test_a_server_that_hangs_holds_nobody(start, failing, status):
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         app = start(f"http://127.0.0.1:{hanging.getsockname()[1]}", failing, "0.1")
         assert [get(app).status for _ in range(2)] == [status] * 2
+
+
+@pytest.mark.parametrize(("token", "statuses"), [("weir_app", [200] * 3 + [429]), ("weir_x", [503] * 4)])
+def test_an_application_is_a_user_over_tls(start, serve, papers, token, statuses):
+    hashed = hashlib.sha256(b"weir_app").hexdigest()
+    server = serve(config=f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{LIMITS}users:\n"
+                          f"  - {{ name: app, token: {hashed}, may: [ask] }}\n")
+    app = start(f"https://localhost:{server.http}", "closed", TOKEN=token, SSL_CERT_FILE=f"{papers}/right.pem",
+                NODE_EXTRA_CA_CERTS=f"{papers}/right.pem")
+    assert [get(app).status for _ in statuses] == statuses
 
 
 def test_an_error_is_no_denial(start, serve):

@@ -1,5 +1,6 @@
-"""An application behind the Python middleware: app.py asgi|wsgi URL open|closed SECONDS. Tells its port."""
+"""An application behind the Python middleware: app.py asgi|wsgi URL open|closed SECONDS. Tells its port. TOKEN may be set."""
 
+import os
 import sys
 import wsgiref.simple_server
 
@@ -26,7 +27,8 @@ class Server(uvicorn.Server):
 
 
 kind, url, failing, seconds = sys.argv[1:]
-options = {"fail_open": failing == "open", "timeout": float(seconds)}
+options = {"fail_open": failing == "open", "timeout": float(seconds),
+           "token": os.environ.get("TOKEN")}
 if kind == "asgi":
     Server(uvicorn.Config(WeirASGI(asgi, url, **options), port=0, log_level="warning", lifespan="off")).run()
 else:

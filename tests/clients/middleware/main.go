@@ -1,4 +1,4 @@
-// An application behind the Go middleware: main URL open|closed SECONDS. Tells its port.
+// An application behind the Go middleware: main URL open|closed SECONDS. Tells its port. TOKEN may be set.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 		panic(err)
 	}
 	limit := weir.Middleware{URL: os.Args[1], FailOpen: os.Args[2] == "open",
-		Timeout: time.Duration(seconds * float64(time.Second))}
+		Timeout: time.Duration(seconds * float64(time.Second)), Token: os.Getenv("TOKEN")}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
