@@ -492,15 +492,14 @@ def test_a_token_is_changed_without_an_outage(serve):
         assert wire.command("WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
 
 
-def test_a_reload_without_users_says_that_all_may_ask(tmp_path):
-    server = Server("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG, directory=tmp_path)
+def test_a_reload_without_users_says_that_all_may_ask(serve):
+    server = serve("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG)
     for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False),
                        ("protected: no\n" + config_of(), True)):
         begins = len(server.log)
         server.reload(text)
         server.line_with("reloaded")
         assert sum("exposed listener=http" in line for line in server.log[begins:]) == told, text
-    assert server.stop() == 0
 
 
 def test_events_end_for_a_user_who_may_follow_them_no_more(serve):
