@@ -13,6 +13,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/error.h"
+#include "tls/ticket.h"
 
 struct tls {
 	SSL *ssl;
@@ -214,6 +215,7 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
 	/* Sessions are in the tickets of clients, which take no memory here. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(context, 1);
+	ticket_limit(context);
 	SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
 	status = load_own(context, &server->files, error);
 	if (status == WEIR_OK && server->clients != TLS_CLIENTS_NONE)

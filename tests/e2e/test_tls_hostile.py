@@ -347,6 +347,71 @@ def test_a_session_of_one_server_is_none_of_another(serve, papers):
             raise ConnectionError
 
 
+def sign_until(papers, name, seconds, authority="right", kind="CA:false"):
+    """A certificate of that name that ends in so many seconds."""
+    ends = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + seconds))
+    openssl(papers, "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+            f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+    (papers / "brief").mkdir(exist_ok=True)
+    (papers / "brief" / "index.txt").write_text("")
+    (papers / "brief.conf").write_text(
+        "[ca]\ndefault_ca=one\n[one]\ndatabase=brief/index.txt\nnew_certs_dir=brief\ndefault_md=sha256\n"
+        f"policy=any\nrand_serial=yes\nx509_extensions=more\n[any]\ncommonName=supplied\n"
+        f"[more]\nbasicConstraints=critical,{kind}\n")
+    openssl(papers, "ca", "-batch", "-config", "brief.conf", "-in", f"{name}.csr", "-out", f"{name}.pem", "-cert",
+            f"{authority}.pem", "-keyfile", f"{authority}.key", "-enddate", ends, "-notext")
+
+
+def peek(server, papers, version, *flags):
+    """What s_client says of its session, and Weir of its user."""
+    said = s_client(server, papers, f"-{version}", "-ign_eof", *flags, send="WEIR.PEEK login k\nQUIT\n")
+    return [word for word in ("Reused, ", "New, ", "*7", "NOAUTH", "alert") if word in said.stdout + said.stderr]
+
+
+BRIEF = "".join(f"  - {{ name: {name}, certificate: {name}, may: [ask] }}\n" for name in ("brief", "below"))
+
+
+@pytest.mark.parametrize("clients", ["optional", "required"])
+def test_a_session_ends_with_the_certificates_of_its_client(serve, papers, clients):
+    """That of `below` lasts, but not that of its authority. With TLS 1.3 each use makes a new ticket."""
+    server = serve(config=config(papers, clients=clients, users=f"users:\n{BRIEF}"))
+    sessions = [(name, version, papers / f"{name}-{version}.session")
+                for name in ("brief", "below") for version in ("tls1_2", "tls1_3")]
+    for seconds in 4, 8, 16, 32:  # a machine may stand still for the first ones
+        sign_until(papers, "brief", seconds)
+        sign_until(papers, "middle", seconds, kind="CA:true")
+        sign_until(papers, "below", 3600, authority="middle")
+        chain = {"brief": [], "below": ["-cert_chain", papers / "middle.pem"]}
+        begun = [peek(server, papers, version, "-cert", papers / f"{name}.pem", "-key", papers / f"{name}.key",
+                      *chain[name], "-sess_out", file) for name, version, file in sessions]
+        used = [peek(server, papers, version, "-sess_in", file, "-sess_out", file) for _, version, file in sessions]
+        if (begun, used) == ([["New, ", "*7"]] * 4, [["Reused, ", "*7"]] * 4):
+            break
+    else:
+        raise AssertionError((begun, used))
+    def refusal(version, file):
+        found = peek(server, papers, version, "-sess_in", file, "-sess_out", file)
+        return found if found[0] != "Reused, " else None
+
+    for name, version, file in sessions:
+        found = until(lambda v=version, f=file: refusal(v, f), "the certificate to expire")
+        assert found[-1] == ("NOAUTH" if clients == "optional" else "alert"), (name, version, found)
+
+
+@pytest.mark.parametrize("after", [{"clients": "none"}, {"ca": "wrong.pem"}], ids=["none", "wrong"])
+@pytest.mark.parametrize("version", ["tls1_2", "tls1_3"])
+def test_a_session_is_no_login_where_its_authority_counts_no_more(serve, papers, version, after):
+    server = serve(config=config(papers, clients="optional", users=USERS))
+    file = papers / "before.session"
+    own = "-cert", papers / "client.pem", "-key", papers / "client.key"
+    assert peek(server, papers, version, *own, "-sess_out", file) == ["New, ", "*7"]
+    assert peek(server, papers, version, "-sess_in", file) == ["Reused, ", "*7"]
+    clients = after.get("clients", "optional")
+    server.reload(config(papers, clients=clients, users=USERS).replace("right.pem", after.get("ca", "right.pem")))
+    server.line_with("reloaded")
+    assert peek(server, papers, version, "-sess_in", file) == ["New, ", "NOAUTH"]
+
+
 def test_programs_say_why_they_were_refused(serve, papers):
     server = serve("--threads", "1", config=config(papers, clients="required"))
     ca, own = papers / "right.pem", ["--cert", papers / "client.pem", "--key", papers / "client.key"]

@@ -1,0 +1,80 @@
+#include "tls/ticket.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <openssl/x509.h>
+
+#define SECONDS_PER_DAY 86400
+
+/* In Unix time; one that can't be told is over. */
+static int64_t end_of(const X509 *certificate, time_t now)
+{
+	int days, seconds;
+	ASN1_TIME *from = ASN1_TIME_set(NULL, now);
+	bool told = from && ASN1_TIME_diff(&days, &seconds, from, X509_get0_notAfter(certificate));
+
+	ASN1_TIME_free(from);
+	return told ? now + (int64_t)days * SECONDS_PER_DAY + seconds : 0;
+}
+
+/* When the first of the client's certificates expires. */
+static int64_t end_of_chain(SSL *ssl)
+{
+	STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
+	int64_t end = INT64_MAX;
+	time_t now = time(NULL);
+
+	for (int i = 0; chain && i < sk_X509_num(chain); i++) {
+		int64_t other = end_of(sk_X509_value(chain, i), now);
+
+		end = other < end ? other : end;
+	}
+	return end;
+}
+
+/* Before a ticket is made. A session that was resumed keeps its end. */
+static int add_end(SSL *ssl, void *context)
+{
+	int64_t end;
+
+	(void)context;
+	if (SSL_session_reused(ssl))
+		return 1;
+	end = end_of_chain(ssl);
+	return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), &end, sizeof end);
+}
+
+static bool has_ended(SSL_SESSION *session)
+{
+	int64_t end;
+	void *data;
+	size_t len;
+
+	if (!SSL_SESSION_get0_ticket_appdata(session, &data, &len) || len != sizeof end)
+		return true;
+	memcpy(&end, data, sizeof end);
+	return end <= time(NULL);
+}
+
+/* What is ignored leads to a full handshake. */
+static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+                                   size_t name_len, SSL_TICKET_STATUS status, void *context)
+{
+	bool is_readable = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW;
+
+	(void)ssl;
+	(void)name;
+	(void)name_len;
+	(void)context;
+	if (!is_readable || has_ended(session))
+		return SSL_TICKET_RETURN_IGNORE_RENEW;
+	return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
+void ticket_limit(SSL_CTX *context)
+{
+	SSL_CTX_set_session_ticket_cb(context, add_end, check_end, NULL);
+}
