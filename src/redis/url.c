@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "base/slice.h"
-#include "tls/context.h"
+#include "tls/tls.h"
 
 static const struct scheme {
 	const char *prefix;

@@ -194,12 +194,19 @@ void server_config_succeed(struct server_config **config, struct server_config *
 	server_config_drop(old);
 }
 
+struct server_config *server_config_newest(struct server_config *config)
+{
+	struct server_config *next;
+
+	while ((next = atomic_load_explicit(&config->successor, memory_order_acquire)))
+		config = next;
+	return config;
+}
+
 bool server_config_advance(struct server_config **config)
 {
-	struct server_config *old = *config, *newest = old, *next;
+	struct server_config *old = *config, *newest = server_config_newest(old);
 
-	while ((next = atomic_load_explicit(&newest->successor, memory_order_acquire)))
-		newest = next;
 	if (newest == old)
 		return false;
 	*config = server_config_take(newest);

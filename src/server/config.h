@@ -17,7 +17,7 @@
 #include "server/metrics.h"
 #include "server/stores.h"
 #include "server/users.h"
-#include "tls/context.h"
+#include "tls/tls.h"
 
 struct server_config {
 	_Atomic size_t references;
@@ -74,6 +74,8 @@ void server_config_drop(struct server_config *config);
  * the old one meanwhile.
  */
 void server_config_succeed(struct server_config **config, struct server_config *next);
+/** The newest that took over from it, or itself. Lasts for as long as the caller's reference to this one. */
+struct server_config *server_config_newest(struct server_config *config);
 /** Moves the caller's reference to the newest that took over. True: there was one. */
 bool server_config_advance(struct server_config **config);
 

@@ -18,11 +18,12 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 	struct secure *secure = state;
 	int status = WEIR_OK;
 
-	if (!secure->tls)
-		status = tls_accept(&secure->tls, worker_of(filter)->config->tls);
+	if (!secure->tls) /* a reload holds at once: the worker's turn may not have begun since */
+		status = tls_accept(&secure->tls, server_config_newest(worker_of(filter)->config)->tls);
 	if (status != WEIR_OK)
 		return status;
-	status = tls_in(secure->tls, bytes, in, wire);
+	status = tls_in(secure->tls, bytes, in);
+	tls_out(secure->tls, wire);
 	if (status != WEIR_OK)
 		return status;
 	return tls_has_ended(secure->tls)  ? NET_FILTER_END
@@ -38,9 +39,10 @@ static void on_write(const struct net_filter *filter, void *state, struct slice 
 
 	(void)filter;
 	if (bytes.len > 0)
-		tls_write(secure->tls, bytes, wire);
+		tls_write(secure->tls, bytes);
 	else
-		tls_end(secure->tls, wire);
+		tls_end(secure->tls);
+	tls_out(secure->tls, wire);
 }
 
 static void on_close(const struct net_filter *filter, void *state)

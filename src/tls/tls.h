@@ -1,7 +1,8 @@
 /*
  * tls.h: TLS without input and output: what stands between an owner's bytes and the wire's.
  *
- * Connections share a context, and keep it for as long as they need it.
+ * A context says by what certificates a side proves itself, and verifies the other; connections share
+ * it, and keep it for as long as they need it.
  */
 #ifndef TLS_TLS_H
 #define TLS_TLS_H
@@ -10,25 +11,57 @@
 
 #include "base/buffer.h"
 #include "base/slice.h"
-#include "tls/context.h"
+
+#include <weir/weir.h>
 
 struct tls;
+struct tls_context;
 
-/**
- * `host` is the name, or the address, that the certificate must be of. Appends the first words of
- * the client to `wire`. 0 or ENOMEM.
- */
-int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire);
+/* In PEM. */
+struct tls_files {
+	char *ca;   /* NULL: the system's authorities */
+	char *cert; /* with what follows it in its chain; NULL: none */
+	char *key;  /* NULL: in the file of `cert` */
+};
+
+/** For clients: 0, EIO or EINVAL (the files), ENOMEM. */
+int tls_context_open(struct tls_context **out, const struct tls_files *files,
+                   struct weir_error *error);
+/* Whether clients show a certificate, which `ca` verifies. */
+enum tls_clients {
+	TLS_CLIENTS_NONE,
+	TLS_CLIENTS_OPTIONAL,
+	TLS_CLIENTS_REQUIRED,
+};
+
+struct tls_server {
+	struct tls_files files; /* `cert` is given, and `ca` if clients show certificates */
+	enum tls_clients clients;
+	bool only_1_3; /* else TLS 1.2, too */
+};
+
+/** For a server: errors as tls_context_open. */
+int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
+                            struct weir_error *error);
+/** Another reference, for tls_context_close to give up. */
+struct tls_context *tls_context_take(struct tls_context *context);
+/** Whether the context's own certificate is not valid now. */
+bool tls_context_is_expired(const struct tls_context *context);
+/** NULL does nothing. */
+void tls_context_close(struct tls_context *context);
+
+/** `host` is the name, or the address, that the certificate must be of. 0 or ENOMEM. */
+int tls_open(struct tls **out, struct tls_context *context, const char *host);
 /** The server's side of a connection. 0 or ENOMEM. */
 int tls_accept(struct tls **out, struct tls_context *context);
 /** NULL does nothing. */
 void tls_close(struct tls *tls);
 
 /**
- * `bytes` have come: appends what they say to `plain`, and what is to be sent to `wire`. 0, or EIO:
- * the connection is of no use, tls_error says why, and `wire` may tell the peer.
+ * `wire` has come: appends what it says to `plain`. 0, or EIO: the connection is of no use,
+ * tls_error says why.
  */
-int tls_in(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire);
+int tls_in(struct tls *tls, struct slice wire, struct buffer *plain);
 /** Whether the certificate was accepted: only then is tls_write called. */
 bool tls_is_ready(const struct tls *tls);
 /** Whether it has the beginning of a record, and waits for the rest. */
@@ -36,7 +69,7 @@ bool tls_has_part(const struct tls *tls);
 /** Whether the peer has said that it sends no more. */
 bool tls_has_ended(const struct tls *tls);
 /** Says that to the peer. */
-void tls_end(struct tls *tls, struct buffer *wire);
+void tls_end(struct tls *tls);
 /**
  * Calls `found` with each name in the peer's certificate, which was verified: the subject's common
  * name, and DNS names, e-mail addresses and URIs that it stands for as well. Until it returns true.
@@ -44,7 +77,9 @@ void tls_end(struct tls *tls, struct buffer *wire);
 void tls_each_name(const struct tls *tls, bool (*found)(void *context, const char *name),
                    void *context);
 /** Encrypts `plain`. 0, or EIO as above. */
-int tls_write(struct tls *tls, struct slice plain, struct buffer *wire);
+int tls_write(struct tls *tls, struct slice plain);
+/** Appends the bytes that are to be sent. */
+void tls_out(struct tls *tls, struct buffer *wire);
 const char *tls_error(const struct tls *tls);
 
 #endif
