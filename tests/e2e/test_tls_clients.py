@@ -1,10 +1,14 @@
 """`weir ask` and `weir bench` as clients that speak TLS."""
 
+import contextlib
 import json
+import socket
+import ssl
+import threading
 
 import pytest
-from harness import weir
-from test_tls import LIMITS, config, papers  # pylint: disable=unused-import
+from harness import PATIENCE, weir
+from test_tls import LIMITS, config, openssl, papers  # pylint: disable=unused-import
 
 
 @pytest.fixture
@@ -60,6 +64,58 @@ def test_a_name_in_the_certificate_may_be_asked_for(serve, papers):
     server = serve(config=config(papers, cert="next"))
     asked = ask(server.resp, "--tls", "--cacert", papers / "right.pem", "--sni", "next")
     assert (asked.returncode, asked.stderr) == (0, "")
+
+
+@contextlib.contextmanager
+def impostor(papers, cert, set_up=lambda context: None):
+    """A server of another's, for one client. Yields its port, and a list of the names that are asked for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(papers / f"{cert}.pem", papers / f"{cert}.key")
+    names = []
+    context.sni_callback = lambda _, name, __: names.append(name)
+    set_up(context)
+
+    def answer(listener):
+        with contextlib.suppress(OSError), listener.accept()[0] as client:
+            client.settimeout(PATIENCE)
+            with context.wrap_socket(client, server_side=True) as secure:
+                secure.recv(4096)
+                secure.sendall(b"-ERR an impostor\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        yield listener.getsockname()[1], names
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("cert, flags, refused", [
+    ("server", [], None), ("client", [], "IP address mismatch"), ("star", ["--sni", "a.star.test"], None),
+    ("star", ["--sni", "part.wild.test"], "hostname mismatch")])
+def test_the_server_must_be_the_one_that_is_asked(papers, cert, flags, refused):
+    if cert == "star":
+        openssl(papers, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                "star.key", "-out", "star.pem", "-subj", "/CN=star", "-CA", "right.pem", "-CAkey", "right.key", "-addext",
+                "subjectAltName=DNS:*.star.test,DNS:p*.wild.test", "-addext", "basicConstraints=critical,CA:false")
+    with impostor(papers, cert) as (port, names):
+        asked = ask(port, "--tls", "--cacert", papers / "right.pem", *flags)
+    assert (f"its certificate is refused: {refused}" if refused else "an impostor") in asked.stderr, asked
+    assert names == (flags[1:] or [None])
+
+
+def test_a_server_of_an_old_version_is_refused(papers, tmp_path):
+    """Whatever the system allows its programs."""
+    def set_up(context):
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    allow = tmp_path / "openssl.cnf"
+    allow.write_text("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nMinProtocol = TLSv1\n"
+                     "CipherString = DEFAULT:@SECLEVEL=0\n")
+    with impostor(papers, "server", set_up) as (port, _):
+        asked = weir("ask", "login", "k", "--server", f"127.0.0.1:{port}", "--tls", "--cacert", papers / "right.pem",
+                     env={"OPENSSL_CONF": str(allow)})
+    assert asked.returncode == 2 and "protocol" in asked.stderr, asked
 
 
 @pytest.mark.parametrize("protocol, depth", [("resp", 1), ("resp", 16), ("http", 1)])

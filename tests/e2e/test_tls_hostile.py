@@ -412,6 +412,15 @@ def test_a_session_is_no_login_where_its_authority_counts_no_more(serve, papers,
     assert peek(server, papers, version, "-sess_in", file) == ["New, ", "NOAUTH"]
 
 
+def test_sessions_are_in_tickets_alone_and_a_handshake_brings_one(whole, papers):
+    """What the server keeps of sessions would be its clients' to fill."""
+    file = papers / "kept.session"
+    assert peek(whole, papers, "tls1_2", "-no_ticket", "-sess_out", file) == ["New, ", "*7"]
+    assert not file.exists()
+    said = s_client(whole, papers, "-tls1_3", "-ign_eof", send="PING\nQUIT\n")
+    assert said.stdout.count("New Session Ticket arrived") == 1, said
+
+
 def test_programs_say_why_they_were_refused(serve, papers):
     server = serve("--threads", "1", config=config(papers, clients="required"))
     ca, own = papers / "right.pem", ["--cert", papers / "client.pem", "--key", papers / "client.key"]

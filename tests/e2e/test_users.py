@@ -1,4 +1,4 @@
-"""Users: who may do what over which protocol, how they prove it, and what guessing brings."""
+"""Users: who may do what over which protocol, and how they prove it."""
 
 import base64
 import hashlib
@@ -28,6 +28,10 @@ rules:
     match: { path: /page }
     key: [ip]
     limits: [window]
+  - name: both-by-ip
+    match: { path: /both }
+    key: [ip]
+    limits: [login, window]
 trusted_proxies: [127.0.0.0/8]
 """
 
@@ -242,6 +246,10 @@ def test_what_may_not_be_charged_is_not(users, key):
         assert answer.status == 403 and "'window'" in answer.json["error"]["message"]
         page = {"attributes": {"path": "/page", "ip": key}}
         assert post("/v1/acquire", page).status == 403
+        both = {"attributes": {"path": "/both", "ip": key}}
+        answer = post("/v1/acquire", both)
+        assert answer.status == 403 and "'window'" in answer.json["error"]["message"]
+        assert post("/v1/peek", both, "asker").json["remaining"] == 1000
         items = post("/v1/batch", [window, {"limit": "login", "key": key}]).json
         assert items[0]["error"]["code"] == "forbidden" and items[1]["remaining"] == 999
         assert post("/v1/peek", window, "asker").json["remaining"] == 1000
@@ -340,26 +348,6 @@ def from_address(server, address, *words):
         return client.makefile("rb").readline()
 
 
-def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
-    server = serve(config=CONFIG)
-    guess = ["AUTH", "everything", "guess"]
-    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
-    for _ in range(10):
-        assert from_address(server, "127.0.0.2", *guess).startswith(b"-WRONGPASS expected the token")
-    slowed = from_address(server, "127.0.0.2", *guess)
-    assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
-    told = server.line_with("login_refused")
-    assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in told
-    # Tokens count, too; what is known passes; others have failures of their own.
-    assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
-    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
-    assert from_address(server, "127.0.0.2", "AUTH", "weir_asker") == b"+OK\r\n"
-    assert b"too many" not in from_address(server, "127.0.0.3", *guess)
-    # A login that is right costs nothing, however often.
-    for _ in range(30):
-        assert from_address(server, "127.0.0.4", "AUTH", "admin", "pass: word") == b"+OK\r\n"
-
-
 def test_the_log_and_the_limits_say_who_switched(serve):
     server = serve(config=CONFIG)
     logins = [encode("AUTH", name, SECRETS[name]) for name in ("everything", "admin")]
@@ -377,34 +365,6 @@ def test_the_log_and_the_limits_say_who_switched(serve):
     server.line_with("breaker_forced limit=back key=k state=open by=admin@127.0.0.1")
     assert limits["relief"]["switched"]["by"] == "everything@127.0.0.1"
     assert limits["back"]["breakers"][0]["switched"]["by"] == "admin@127.0.0.1"
-
-
-def test_a_user_that_is_not_there_takes_as_long_and_says_the_same(users):
-    def refusal(name):
-        return from_address(users, "127.0.0.5", "AUTH", name, "guess")
-
-    assert refusal("nobody") == refusal("everything") == refusal("asker")
-
-
-def test_logins_that_wait_are_bounded(serve):
-    slow = LIMITS + "users:\n" + user("slow", password="x", may=["ask"], parameters="jBT") + USERS["asker"]
-    server = serve(config=slow)
-    clients = []
-    for i in range(150):
-        clients.append(socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0)))
-        clients[-1].sendall(b"AUTH slow guess\nPING\n")
-    # Meanwhile others log in, and are served.
-    assert from_address(server, "127.0.0.1", "AUTH", "weir_asker") == b"+OK\r\n"
-    full = 0
-    for client in clients[64 + 1:]:
-        client.settimeout(0.5)
-        try:
-            full += b"too many logins wait" in client.recv(4096)
-        except TimeoutError:
-            pass
-    assert full > 0
-    for client in clients:
-        client.close()
 
 
 @pytest.mark.parametrize("text, told", [

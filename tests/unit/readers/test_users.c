@@ -25,6 +25,12 @@
 	"$6$Z.b8r5vLeWBZBsQU$HD01F6Jt1m43t0HD01F6Jt1m43t0HD01F6Jt1m43t0HD01F6Jt1m43t0HD01F6Jt1m43t0"   \
 	"HD01F6Jt1m43t0ab"
 #define SECRET "hunter2"
+/* Parts of hashes that are damaged. The last one is too long by a byte, with what stands around it. */
+#define NO_DOLLAR "j9T.kADYPyxZzAlj7MEq9od1r."
+#define SETTING   "$y$j9T$kADYPyxZzAlj7MEq9od1r.$"
+#define LAST_42   "GUjlEO6m1k0oth7nbO5ZNtCFbVIjd8qHPt1tgixIhh"
+#define LAST_43   LAST_42 "/"
+#define LONG_SALT  LAST_43 LAST_43 LAST_43 LAST_43 LAST_43 LAST_43 LAST_43 "0123456789abcdefghijklmnopqrstuvwxy"
 
 #define LIMITS "limits: { login: { algorithm: token_bucket, rate: 5/s } }\n"
 
@@ -202,16 +208,33 @@ static void no_message_shows_a_secret(void **state)
 	    {PASSWORD_OF(SHA512), 1, 30, "found a hash of another method"},
 	    {PASSWORD_OF("$y$" SECRET), 1, 30, "the hash of a password"},
 	    {PASSWORD_OF("\"" YESCRYPT "!\""), 1, 30, "found a hash of another method, or a damaged one"},
+	    {PASSWORD_OF("\"" SETTING LAST_42 "!\""), 1, 30, "found a hash of another method, or a damaged"},
+	    {PASSWORD_OF("\"" SETTING LAST_42 "\\0\""), 1, 30, "found a hash of another method, or a damag"},
+	    {PASSWORD_OF("$y$" NO_DOLLAR "." LAST_43), 1, 30, "found a hash of another method, or a damaged"},
+	    {PASSWORD_OF("$y$$" LAST_43), 1, 30, "found a hash of another method, or a damaged one"},
+	    {PASSWORD_OF("$y$j9T$" LONG_SALT "$" LAST_43), 1, 30, "found a hash of another method, or a dama"},
 	    {PASSWORD_OF(DIGEST), 1, 30, "found the hash of a token"},
 	    {TOKEN_OF(YESCRYPT), 1, 27, "found the hash of a password"},
 	    {TOKEN_OF(SECRET), 1, 27, "the SHA-256 of a token in 64 hexadecimal digits"},
 	    {TOKEN_OF(DIGEST "0"), 1, 27, "the SHA-256 of a token"},
+	    {TOKEN_OF(DIGEST "g"), 1, 27, "the SHA-256 of a token"},
 	    {TOKEN_OF("weir_" SECRET), 1, 27, "as `weir passwd --token` prints it, found a token itself"},
 	    {TOKEN_OF("!" SECRET), 1, 27, "expected no tag"},
 	};
 
 	(void)state;
 	ASSERT_REFUSED(cases);
+}
+
+/* Their salts differ as a rule; but a password says who somebody is beside a name only. */
+static void two_users_may_have_the_same_password(void **state)
+{
+	weir_config *config = read_text("users:\n- { name: a, password: " SCRYPT ", may: [ask] }\n"
+	                                "- { name: b, password: " SCRYPT ", may: [ask] }\n");
+
+	(void)state;
+	assert_int_equal(config->user_count, 2);
+	weir_config_close(config);
 }
 
 static void at_most_a_thousand_users_are_read(void **state)
@@ -242,6 +265,7 @@ int main(void)
 	    cmocka_unit_test(mistakes_are_told_by_their_place),
 	    cmocka_unit_test(a_limit_without_a_name_is_the_only_mistake),
 	    cmocka_unit_test(no_message_shows_a_secret),
+	    cmocka_unit_test(two_users_may_have_the_same_password),
 	    cmocka_unit_test(at_most_a_thousand_users_are_read),
 	};
 

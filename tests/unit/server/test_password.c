@@ -45,6 +45,7 @@ static void a_new_hash_is_right_for_its_password_alone(void **state)
 	longest[PASSWORD_MAX] = 'x';
 	longest[PASSWORD_MAX + 1] = '\0';
 	assert_int_equal(password_hash(longest, hash), WEIR_ELONG);
+	assert_int_equal(password_check(other, longest), 0);
 }
 
 /* They have the form that a configuration is checked for, but libcrypt can't compute them. */
@@ -67,6 +68,7 @@ static void a_hash_that_cannot_be_computed_is_of_no_password(void **state)
 static void a_token_differs_each_time_and_its_digest_is_sha_256(void **state)
 {
 	static const char abc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+	static const char upper[] = "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD";
 	unsigned char digest[TOKEN_DIGEST_MAX], expected[TOKEN_DIGEST_MAX];
 	char one[TOKEN_TEXT_MAX], other[TOKEN_TEXT_MAX];
 
@@ -79,7 +81,12 @@ static void a_token_differs_each_time_and_its_digest_is_sha_256(void **state)
 	token_digest(SLICE("abc"), digest);
 	assert_true(token_read_digest(abc, expected));
 	assert_memory_equal(digest, expected, sizeof digest);
+	memset(expected, 0, sizeof expected);
+	assert_true(token_read_digest(upper, expected));
+	assert_memory_equal(digest, expected, sizeof digest);
 	assert_false(token_read_digest(abc + 1, expected));
+	assert_false(token_read_digest("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad0",
+	                               expected));
 	assert_false(token_read_digest("ga7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
 	                               expected));
 }

@@ -184,6 +184,123 @@ static void proofs_that_prove_nothing_are_refused(void **state)
 	}
 }
 
+/* A reload computes the hashes that are new, and refuses one of them like a start. */
+static void a_hash_of_a_reload_is_tried_if_it_is_new(void **state)
+{
+	static const char impossible[] =
+	    "users:\n  - { name: p, password: \"" HASH "\", may: [ask] }\n"
+	    "  - { name: q, password: \"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
+	    "may: [ask] }\n";
+	struct weir_error error;
+	weir_config *config;
+	struct users *users;
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	assert_int_equal(weir_config_read_yaml(impossible, strlen(impossible), NULL, &config, &error), 0);
+	assert_int_equal(users_open(&users, config, f.engine, f.users, &error), WEIR_EINVAL);
+	assert_null(users);
+	assert_int_equal(error.line, 3);
+	weir_config_close(config);
+	close_users(&f);
+}
+
+/* A connection stays logged in as the user of an id. */
+static void another_name_or_proof_is_another_user(void **state)
+{
+	static const char *const others[] = {
+	    "users:\n  - { name: c2, certificate: c.example.com, may: [ask] }\n",
+	    "users:\n  - { name: c, certificate: c2.example.com, may: [ask] }\n",
+	    "users:\n  - { name: a, certificate: \"" TOKEN_A "\", may: [ask] }\n",
+	};
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct fixture other;
+
+		open_users(&other, others[i], f.users);
+		for (size_t j = 0; j < f.users->count; j++)
+			assert_null(users_find(other.users, f.users->items[j].id));
+		close_users(&other);
+	}
+	close_users(&f);
+}
+
+/* Each pair would be the same text if its parts were put together. */
+static void other_logins_have_other_marks(void **state)
+{
+	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""}};
+	struct hash_key marks[4];
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	for (size_t i = 0; i < 4; i++) {
+		struct request_login login = login_of(logins[i][0], logins[i][1]);
+
+		assert_true(users_mark(f.users, &login, &marks[i]));
+		for (size_t j = 0; j < i; j++)
+			assert_false(hash_key_equal(marks[i], marks[j]));
+	}
+	close_users(&f);
+}
+
+/* The hash of a token is compared as a whole. */
+static void a_digest_that_differs_in_one_byte_is_of_no_token(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	for (size_t i = 0; i < TOKEN_DIGEST_MAX; i++) {
+		char text[] = "users:\n  - { name: a, may: [ask], token: \"" TOKEN_A "\" }\n";
+		char *digit = strstr(text, TOKEN_A) + 2 * i;
+		const char *found;
+		bool exists;
+
+		*digit = *digit == '0' ? '1' : '0';
+		open_users(&f, text, NULL);
+		assert_int_equal(prove(f.users, NULL, "weir_a", &found, &exists), USERS_WRONG);
+		close_users(&f);
+	}
+}
+
+/* libcrypt would see the right password, and no more. */
+static void a_nul_in_a_password_is_wrong(void **state)
+{
+	struct fixture f;
+	struct request_login login = {SLICE("p"), SLICE("secret\0more")};
+	struct hash_key mark;
+	struct user *user;
+	bool exists;
+
+	(void)state;
+	open_users(&f, TEXT, NULL);
+	assert_true(users_mark(f.users, &login, &mark));
+	assert_int_equal(users_prove(f.users, &login, mark, &user, &exists), USERS_WRONG);
+	close_users(&f);
+}
+
+/* Either of the two names stands for the limits of requests. */
+static void each_name_of_the_commands_is_a_limit(void **state)
+{
+	static const char *const names[] = {"CL.THROTTLE", "THROTTLE"};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct fixture f;
+		char text[128];
+
+		snprintf(text, sizeof text, "users:\n  - { name: c, certificate: c, may: [ask], limits: [%s] }\n",
+		         names[i]);
+		open_users(&f, text, NULL);
+		assert_true(user_may_use(&f.users->items[0], 0));
+		close_users(&f);
+	}
+}
+
 static void patterns_say_which_limits_a_user_may_use(void **state)
 {
 	struct fixture f;
@@ -245,7 +362,13 @@ int main(void)
 	    cmocka_unit_test(a_login_is_found_by_its_token_or_its_name),
 	    cmocka_unit_test(a_password_that_was_right_is_known_until_its_hash_changes),
 	    cmocka_unit_test(proofs_that_prove_nothing_are_refused),
+	    cmocka_unit_test(a_hash_of_a_reload_is_tried_if_it_is_new),
+	    cmocka_unit_test(another_name_or_proof_is_another_user),
+	    cmocka_unit_test(other_logins_have_other_marks),
+	    cmocka_unit_test(a_digest_that_differs_in_one_byte_is_of_no_token),
+	    cmocka_unit_test(a_nul_in_a_password_is_wrong),
 	    cmocka_unit_test(patterns_say_which_limits_a_user_may_use),
+	    cmocka_unit_test(each_name_of_the_commands_is_a_limit),
 	    cmocka_unit_test(rights_are_those_that_are_named),
 	    cmocka_unit_test(a_login_that_is_too_long_is_nobodys),
 	};

@@ -1,0 +1,210 @@
+"""Logins: what guessing brings, what waits for its hash, and who is there by an account."""
+
+import base64
+import contextlib
+import getpass
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from harness import PATIENCE, Server, Wire, encode, until
+from test_users import (CONFIG, USERS, authorization, config_of, from_address, user,
+                        users)  # pylint: disable=unused-import
+
+
+def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    guess = ["AUTH", "everything", "guess"]
+    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
+    for _ in range(10):
+        assert from_address(server, "127.0.0.2", *guess).startswith(b"-WRONGPASS expected the token")
+    slowed = from_address(server, "127.0.0.2", *guess)
+    assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
+    told = server.line_with("login_refused")
+    assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in told
+    # Tokens count, too; what is known passes; others have failures of their own.
+    assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
+    assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
+    assert from_address(server, "127.0.0.2", "AUTH", "weir_asker") == b"+OK\r\n"
+    assert b"too many" not in from_address(server, "127.0.0.3", *guess)
+    # A login that is right costs nothing, however often.
+    for _ in range(30):
+        assert from_address(server, "127.0.0.4", "AUTH", "admin", "pass: word") == b"+OK\r\n"
+    # Who guesses can't fill the log.
+    assert server.stop() == 0
+    assert not [line for line in server.lines.queue if line and "login_refused" in line]
+
+def test_what_anybody_may_ask_is_no_guess(serve):
+    """Whatever it brings along: a page may ask it that has a login of its own."""
+    server = serve(config=CONFIG)
+    wrong = {"Authorization": "Basic " + base64.b64encode(b"everything:guess").decode()}
+    for path in 15 * ["/healthz", "/readyz"]:
+        assert server.get(path, wrong).status == 200
+    assert b"too many" not in from_address(server, "127.0.0.1", "AUTH", "everything", "guess")
+
+
+def test_a_user_that_is_not_there_takes_as_long_and_says_the_same(users):
+    def refusal(name):
+        return from_address(users, "127.0.0.5", "AUTH", name, "guess")
+
+    assert refusal("nobody") == refusal("everything") == refusal("asker")
+    # Nor is it the user whose hash is computed for it, whoever that is.
+    for name in ("nobody", "asker", "default"):
+        for secret in ("all", "pass: word"):
+            found = from_address(users, "127.0.0.6", "AUTH", name, secret)
+            assert found.startswith(b"-WRONGPASS expected the token"), (name, secret)
+
+def test_a_secret_is_right_as_a_whole(users):
+    for secret in (b"all\0", b"all\0more", b"al", b"all ", b"All"):
+        assert from_address(users, "127.0.0.7", "AUTH", "everything", secret).startswith(b"-WRONGPASS"), secret
+    assert from_address(users, "127.0.0.7", "AUTH", "asker", b"weir_asker\0").startswith(b"-WRONGPASS")
+    assert from_address(users, "127.0.0.7", "AUTH", b"everything\0", "all").startswith(b"-WRONGPASS")
+
+def test_a_login_of_any_length_is_refused(users):
+    for size in 511, 512, 513, 5000, 50000:
+        for login in ["everything", "x" * size], ["x" * size, "all"], ["x" * size]:
+            assert from_address(users, "127.0.0.8", "AUTH", *login).startswith(b"-WRONGPASS"), size
+    assert from_address(users, "127.0.0.9", "AUTH", "everything", "all") == b"+OK\r\n"
+
+
+def all_lines(server):
+    """The whole of its log, once it has ended."""
+    assert server.stop() == 0
+    until(lambda: server.lines.queue and server.lines.queue[-1] is None, "the end of its log")
+    return server.log + [line for line in server.lines.queue if line]
+
+
+def test_a_proxy_that_is_refused_is_told_once(serve):
+    server = serve("--threads", "1", config=CONFIG)
+    for name in [None, "changer"] * 5:
+        login = {"Weir-Authorization": authorization(name)} if name else {}
+        assert server.get("/auth", {"X-Original-URI": "/login"} | login).status == 500
+    assert sum("proxy_refused" in line for line in all_lines(server)) == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_who_somebody_says_he_is_stays_out_of_the_log(serve, form):
+    """People type a password where a name belongs; and a name may hold anything."""
+    server = serve("--threads", "1", "--log", form, config=CONFIG)
+    for name in "s3cret", 's3cret"', "s3cret\n2026-05-01T12:00:00.123Z info reloaded", "s3cret" * 80:
+        for _ in range(5):
+            assert from_address(server, "127.0.0.1", "AUTH", name, "guess").startswith(b"-WRONGPASS")
+        login = "Basic " + base64.b64encode(f"{name}:guess".encode()).decode()
+        for header in "Authorization", "Weir-Authorization":
+            assert server.get("/auth", {header: login}).status == 500
+    lines = all_lines(server)
+    assert any("login_refused" in line for line in lines) and any("proxy_refused" in line for line in lines)
+    assert not [line for line in lines if re.search("s3cret|guess|reloaded", line)]
+
+
+# ---- Passwords that wait for their hash ----------------------------------------------------------
+
+SLOW = user("slow", password="x", may=["ask"], parameters="jBT")
+
+
+def test_logins_that_wait_are_bounded(serve):
+    server = serve("--threads", "1", config=config_of(SLOW, USERS["asker"]))
+    clients = []
+    for i in range(150):
+        clients.append(socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0)))
+        clients[-1].sendall(b"AUTH slow guess\nPING\n")
+    # Meanwhile others log in, and are served.
+    assert from_address(server, "127.0.0.1", "AUTH", "weir_asker") == b"+OK\r\n"
+    assert any(is_charged_nothing(server, f"127.0.2.{i}") for i in range(10))
+    for client in clients:
+        client.close()
+    # What is computed for clients that have left does nobody harm.
+    until(lambda: from_address(server, "127.0.3.1", "AUTH", "slow", "x") == b"+OK\r\n", "a place among them")
+
+def is_charged_nothing(server, address):
+    """Whether more logins than an address may fail are refused since too many wait: that is no failure of
+    its own. False: one of them found a place among those that wait."""
+    with socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (address, 0)) as client:
+        client.settimeout(1)
+        client.sendall(12 * b"AUTH slow guess\n")
+        told = b""
+        try:
+            while told.count(b"\n") < 12:
+                told += client.recv(4096)
+        except TimeoutError:
+            return False
+    assert told.count(b"too many logins wait") == 12, told
+    return True
+
+@pytest.mark.parametrize("then, reply", [
+    (SLOW, b"+OK"), (SLOW.replace("slow", "other"), b"-WRONGPASS"), (USERS["asker"], b"-WRONGPASS")],
+    ids=["stays", "renamed", "gone"])
+def test_a_reload_while_passwords_wait(serve, then, reply):
+    server = serve(config=config_of(SLOW))
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.resp)) for _ in range(3)]
+        for wire in wires:
+            wire.send(encode("AUTH", "slow", "x"))
+        server.reload(config_of(then))
+        server.line_with("reloaded")
+        for wire in wires:
+            found = wire.reply()
+            assert found == b"+OK" or found.startswith(reply), found  # it was computed before the reload, or not
+            assert wire.command("AUTH", "slow", "x").startswith(reply)
+
+
+# ---- Accounts of a Unix socket -------------------------------------------------------------------
+
+ME = f"  - {{ name: me, unix: {getpass.getuser()}, may: [ask, change] }}\n"
+
+
+@pytest.fixture
+def at_unix():
+    """A server at Unix sockets that others may connect to, and their directory."""
+    with tempfile.TemporaryDirectory(prefix="weir-logins-") as place:
+        os.chmod(place, 0o755)
+        listen = "".join(f"  {name}: {{ path: {place}/{name}.sock, mode: 0666 }}\n" for name in ("http", "resp"))
+        server = Server(config=f"listen:\n{listen}{config_of(ME, USERS['asker'])}", directory=place, ports=False)
+        yield server, place
+        assert server.stop() == 0
+
+
+SAY = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+client.connect(sys.argv[1])
+file = client.makefile("rb")
+for command in sys.argv[2:]:
+    client.sendall(command.encode() + b"\\r\\n")
+    line = file.readline()
+    print((file.readline() if line[:1] == b"$" else line).decode().strip())
+"""
+
+
+def at_socket(place, *commands, account=()):
+    """What a client of that account gets for each command. An array may come last: its first line is told."""
+    return subprocess.run([*account, sys.executable, "-c", SAY, f"{place}/resp.sock", *commands], check=True,
+                          text=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout.splitlines()
+
+
+def test_an_account_at_a_unix_socket_is_a_login(at_unix):
+    server, place = at_unix
+    assert at_socket(place, "ACL WHOAMI", "AUTH weir_asker", "ACL WHOAMI", "WEIR.RESET login k", "RESET",
+                     "ACL WHOAMI", "WEIR.PEEK login k") == [
+                         "me", "+OK", "asker", "-NOPERM expected a user who may change, found 'asker'", "+RESET",
+                         "me", "*7"]
+    server.reload(server.config.read_text().replace("may: [ask, change]", "may: [change]"))
+    server.line_with("reloaded")
+    assert at_socket(place, "WEIR.PEEK login k") == ["-NOPERM expected a user who may ask, found 'me'"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_another_account_is_not(at_unix):
+    nobody = ["setpriv", "--reuid=nobody", "--clear-groups"]
+    found = at_socket(at_unix[1], "WEIR.PEEK login k", "ACL WHOAMI", "AUTH weir_asker", "ACL WHOAMI", account=nobody)
+    assert [line.split()[0] for line in found] == ["-NOAUTH", "-NOAUTH", "+OK", "asker"]
+
+
+def test_the_same_account_at_a_port_is_not(serve):
+    server = serve(config=config_of(ME))
+    assert from_address(server, "127.0.0.1", "WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
+    assert server.get("/v1/peek/login?key=k").status == 401
