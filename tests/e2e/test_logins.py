@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from harness import PATIENCE, Server, Wire, encode, until
+from harness import PATIENCE, Server, Wire, encode, until, weir
 from test_users import (CONFIG, USERS, authorization, config_of, from_address, user,
                         users)  # pylint: disable=unused-import
 
@@ -99,6 +99,25 @@ def test_who_somebody_says_he_is_stays_out_of_the_log(serve, form):
     lines = all_lines(server)
     assert any("login_refused" in line for line in lines) and any("proxy_refused" in line for line in lines)
     assert not [line for line in lines if re.search("s3cret|guess|reloaded", line)]
+
+
+@pytest.mark.parametrize("text, told", [
+    ("weir_some\n", None), ("weir_some\nits hash\n", None), ("some:weir_some", None),
+    ("everything:all\n", None), ("asker:weir_asker\r\n", None),
+    ("weir_wrong", "weir ask: WRONGPASS expected the token, or the name and the password, of a user"),
+    ("\n", "weir ask: WRONGPASS expected the token"),
+    ("changer:weir_changer", "weir ask: NOPERM expected a user who may ask, found 'changer'"),
+    ("x" * 3000, "weir ask: WRONGPASS"), ("x" * 2000000, "weir ask: --login: "), (None, "weir ask: --login: "),
+])
+def test_ask_logs_in(users, tmp_path, text, told):
+    file = tmp_path / "login"
+    if text is not None:
+        file.write_bytes(text.encode())
+    server = f"127.0.0.1:{users.resp}"
+    done = weir("ask", "login", "asked", "--peek", "--server", server, "--login", file)
+    assert (done.returncode, done.stderr.startswith(told or "login asked: allowed")) == (2, True) if told else \
+           (done.returncode, done.stdout.startswith("login asked: allowed")) == (0, True), done
+    assert "NOAUTH" in weir("ask", "login", "asked", "--peek", "--server", server).stderr
 
 
 # ---- Passwords that wait for their hash ----------------------------------------------------------

@@ -11,7 +11,7 @@ import urllib.parse
 
 import pytest
 import redis
-from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until, weir
+from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until
 
 LIMITS = """
 limits:
@@ -365,25 +365,6 @@ def test_the_log_and_the_limits_say_who_switched(serve):
     server.line_with("breaker_forced limit=back key=k state=open by=admin@127.0.0.1")
     assert limits["relief"]["switched"]["by"] == "everything@127.0.0.1"
     assert limits["back"]["breakers"][0]["switched"]["by"] == "admin@127.0.0.1"
-
-
-@pytest.mark.parametrize("text, told", [
-    ("weir_some\n", None), ("weir_some\nits hash\n", None), ("some:weir_some", None),
-    ("everything:all\n", None), ("asker:weir_asker\r\n", None),
-    ("weir_wrong", "weir ask: WRONGPASS expected the token, or the name and the password, of a user"),
-    ("\n", "weir ask: WRONGPASS expected the token"),
-    ("changer:weir_changer", "weir ask: NOPERM expected a user who may ask, found 'changer'"),
-    ("x" * 3000, "weir ask: WRONGPASS"), ("x" * 2000000, "weir ask: --login: "), (None, "weir ask: --login: "),
-])
-def test_ask_logs_in(users, tmp_path, text, told):
-    file = tmp_path / "login"
-    if text is not None:
-        file.write_bytes(text.encode())
-    server = f"127.0.0.1:{users.resp}"
-    done = weir("ask", "login", "asked", "--peek", "--server", server, "--login", file)
-    assert (done.returncode, done.stderr.startswith(told or "login asked: allowed")) == (2, True) if told else \
-           (done.returncode, done.stdout.startswith("login asked: allowed")) == (0, True), done
-    assert "NOAUTH" in weir("ask", "login", "asked", "--peek", "--server", server).stderr
 
 
 # ---- Reload -------------------------------------------------------------------------------------
