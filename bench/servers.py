@@ -87,7 +87,7 @@ def weir(directory, rules=CONFIG, *flags):
     # Of its own: a server reads its file again when that changes.
     config = pathlib.Path(tempfile.mkdtemp(dir=directory), "bench.yaml")
     config.write_text(rules)
-    return Server([built("weir"), "serve", "-c", str(config), "--threads", "1",
+    return Server([__import__("os").environ.get("WEIR_BIN") or built("weir"), "serve", "-c", str(config), "--threads", "1",
                    "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags])
 
 

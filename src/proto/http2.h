@@ -1,8 +1,8 @@
 /*
  * http2.h: a connection that speaks HTTP/2, with nghttp2.
  *
- * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A stream
- * gathers its header as the lines of a head, so the routes of HTTP/1 read it (http_call.h).
+ * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A
+ * header is gathered as the lines of a head, so the routes of HTTP/1 read it (http_call.h).
  * An answer is made as for HTTP/1, with its stream before it, and becomes frames when it is sent:
  * frames must leave in the order in which nghttp2 makes them, and some answers wait.
  *
@@ -17,7 +17,7 @@
 
 /* Requests that one connection may have open at once. */
 #define HTTP2_STREAMS_MAX 100
-/* Bytes of unfinished requests that one connection may have; past them its streams are reset. */
+/* Bytes of requests without the end of their bodies, for one connection; past them streams are reset. */
 #define HTTP2_INPUT_MAX ((size_t)1 << 20)
 /* From so many bytes of answers that the peer's windows do not admit, it gets no new streams. */
 #define HTTP2_UNSENT_MAX ((size_t)256 << 10)

@@ -3,6 +3,9 @@
 #include "base/error.h"
 #include "proto/http_call.h"
 
+/* What a connection keeps for its next header. */
+#define HTTP2_ROOM_MAX 1024
+
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what)
 {
 	if (message->error != HTTP1_MESSAGE)
@@ -11,14 +14,38 @@ void http2_message_refuse(struct http2_message *message, enum http1_result error
 	message->what = what;
 }
 
+static void clear(struct buffer *buffer)
+{
+	if (buffer->capacity > HTTP2_ROOM_MAX)
+		buffer_free(buffer);
+	buffer->len = 0;
+	buffer->failed = false;
+}
+
+void http2_message_clear(struct http2_message *message)
+{
+	memset(message->method, 0, sizeof message->method);
+	message->error = HTTP1_MESSAGE;
+	message->what = NULL;
+	message->bytes = 0;
+	clear(&message->target);
+	clear(&message->lines);
+	http_fields_clear(&message->fields);
+}
+
 static void add_line(struct http2_message *message, struct slice name, struct slice value)
 {
 	struct http_span span = {(uint32_t)(message->lines.len + name.len + 2), (uint32_t)value.len};
 
-	buffer_add_slice(&message->lines, name);
-	buffer_add(&message->lines, ": ", 2);
-	buffer_add_slice(&message->lines, value);
-	buffer_add(&message->lines, "\r\n", 2);
+	char *to = buffer_reserve(&message->lines, name.len + value.len + 4);
+
+	if (!to)
+		return;
+	to = mempcpy(to, name.data, name.len);
+	to = mempcpy(to, ": ", 2);
+	to = mempcpy(to, value.data, value.len);
+	memcpy(to, "\r\n", 2);
+	message->lines.len += name.len + value.len + 4;
 	http_fields_add(&message->fields, name, span);
 	if (message->fields.too_many)
 		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
@@ -65,37 +92,46 @@ void http2_message_free(struct http2_message *message)
 	buffer_free(&message->body);
 }
 
-static char *copy_to(struct arena *arena, const struct buffer *from)
+/* Appends a copy with a NUL behind it. */
+static struct slice copy_to(char **to, struct slice from)
 {
-	char *to = arena_alloc(arena, from->len + 1);
+	struct slice copy = {*to, from.len};
 
-	if (to && from->len > 0)
-		memcpy(to, from->data, from->len);
-	return to;
+	if (from.len > 0)
+		memcpy(*to, from.data, from.len);
+	(*to)[from.len] = '\0';
+	*to += from.len + 1;
+	return copy;
+}
+
+static struct slice bytes_of(const struct buffer *buffer)
+{
+	return (struct slice){buffer->data, buffer->len};
 }
 
 void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
                         struct arena *arena, struct request *request)
 {
-	char *target = copy_to(arena, &message->target), *lines = copy_to(arena, &message->lines);
-	char *body = copy_to(arena, &message->body), *method = arena_copy(arena, slice_of(message->method));
+	size_t len = message->target.len + message->lines.len + message->body.len;
+	char *room = arena_alloc(arena, sizeof message->method + len + 3);
 	struct http_call call = {
 	    .fill = {.request = request, .limits = limits, .arena = arena},
 	    .fields = &message->fields,
-	    .base = lines,
-	    .lines = {lines, message->lines.len},
-	    .method = method,
-	    .target = {target, message->target.len},
-	    .body = {body, message->body.len},
 	};
 
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
-	if (!target || !lines || !body || !method) {
+	if (!room) {
 		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");
 		http_refuse_as(&call.fill, HTTP_ERROR_MEMORY);
 	} else if (message->error != HTTP1_MESSAGE) {
 		http_refuse_framing(&call.fill, message->error, message->what, message->lines.len);
 	} else {
+		call.method = memcpy(room, message->method, sizeof message->method);
+		room += sizeof message->method;
+		call.target = copy_to(&room, bytes_of(&message->target));
+		call.lines = copy_to(&room, bytes_of(&message->lines));
+		call.body = copy_to(&room, bytes_of(&message->body));
+		call.base = call.lines.data;
 		http_read(&call);
 	}
 }
