@@ -34,7 +34,8 @@ static void *compute(void *argument)
 	struct login_job *job = argument;
 	struct worker *worker = job->worker;
 
-	job->result = password_check(job->user->rule->secret, job->password);
+	if (!atomic_load_explicit(&worker->shared->logins.closing, memory_order_relaxed))
+		job->result = password_check(job->user->rule->secret, job->password);
 	explicit_bzero(job->password, sizeof job->password);
 	pthread_mutex_lock(&worker->lock);
 	job->next = worker->logins;

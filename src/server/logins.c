@@ -32,6 +32,7 @@ int logins_open(struct logins *logins)
 
 void logins_close(struct logins *logins)
 {
+	atomic_store_explicit(&logins->closing, true, memory_order_relaxed);
 	if (logins->pool)
 		weir_pool_close(logins->pool);
 	if (logins->failures)

@@ -11,6 +11,7 @@
 #ifndef SERVER_LOGINS_H
 #define SERVER_LOGINS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <weir/weir.h>
@@ -24,11 +25,12 @@ struct logins {
 	weir_pool *pool;
 	weir_table *failures;
 	weir_limit *failures_limit;
+	_Atomic bool closing; /* what still waits need not be computed */
 };
 
 /** Once there are users. Does nothing if it is open. 0 or ENOMEM. */
 int logins_open(struct logins *logins);
-/** When no loop runs any more. */
+/** When no loop runs any more. Waits for one hash at most, if tasks heed `closing`. */
 void logins_close(struct logins *logins);
 
 /** Counts a failure of the address. False: it has had too many; `error` says when it may come back. */
