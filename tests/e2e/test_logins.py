@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 from harness import PATIENCE, Server, Wire, encode, until, weir
@@ -153,6 +154,31 @@ def is_charged_nothing(server, address):
             return False
     assert told.count(b"too many logins wait") == 12, told
     return True
+
+def test_connections_that_end_while_they_wait(serve):
+    """Those beyond `connections` make room for others."""
+    server = serve("--threads", "1", config="connections: 1\n" + config_of(SLOW, USERS["asker"]))
+    clients = [Wire(server.resp)]
+    for i in range(60):
+        clients.append(socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0)))
+        clients[-1].sendall(encode("AUTH", "slow", "x"))
+    until(lambda: from_address(server, "127.0.3.1", "AUTH", "slow", "x") == b"+OK\r\n", "a place among them")
+
+
+def test_a_server_that_stops_computes_no_more(serve):
+    """Else those that guess decide how long it takes."""
+    server = serve("--threads", "1", config=config_of(user("slow", password="x", may=["ask"], parameters="jCT")))
+    began = time.monotonic()
+    assert from_address(server, "127.0.0.1", "AUTH", "slow", "x") == b"+OK\r\n"
+    one = time.monotonic() - began
+    clients = []
+    for i in range(60):
+        clients.append(socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0)))
+        clients[-1].sendall(encode("AUTH", "slow", "guess"))
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 15 * one + 4  # 3 s are for what is unanswered
+
 
 @pytest.mark.parametrize("then, reply", [
     (SLOW, b"+OK"), (SLOW.replace("slow", "other"), b"-WRONGPASS"), (USERS["asker"], b"-WRONGPASS")],

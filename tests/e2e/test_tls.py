@@ -95,7 +95,9 @@ def test_both_protocols_speak_tls(secure, papers, version):
         client.sendall(1000 * encode("WEIR.ACQUIRE", "login", "k"))
         seen = b""
         while seen.count(b"*7") < 1000 or not seen.endswith(b"\r\n$0\r\n\r\n"):
-            seen += client.recv(65536)
+            more = client.recv(65536)
+            assert more, seen[-100:]
+            seen += more
         assert b":999\r\n" in seen and b":0\r\n" in seen
     assert https(secure, context)[0] == 200
     status, text = https(secure, context, "/metrics")
@@ -122,7 +124,8 @@ def test_bytes_may_come_one_by_one_and_the_end_is_told(secure, papers):
             except ssl.SSLWantReadError:
                 pass
             flush()
-            incoming.write(wire.socket.recv(7))
+            if not incoming.write(wire.socket.recv(7)):
+                incoming.write_eof()
         flush()
         return result
 

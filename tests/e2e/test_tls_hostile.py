@@ -79,7 +79,12 @@ def test_half_open_handshakes_are_counted_bounded_and_closed_in_time(serve, pape
         for wire in crowd[HALF_OPEN // 3:2 * HALF_OPEN // 3]:
             wire.send(hello)
         slow = crowd[2 * HALF_OPEN // 3:]
-        assert count(server, papers) == HALF_OPEN + 1
+        for _ in range(10):  # and a few stop in the middle of a record
+            crowd.append(stack.enter_context(Wire(server.resp)))
+            client = Offline(trusting(papers))
+            client.shake_hands(crowd[-1])
+            crowd[-1].send(client.record(b"PING\n")[:20])
+        assert count(server, papers) == HALF_OPEN + 10 + 1
         if BUILD.name not in SANITIZED:  # which keep what is freed
             assert resident(server) - before < HALF_OPEN * (96 << 10)
 
@@ -300,6 +305,27 @@ def forged(papers):
 USERS = "users:\n  - { name: shop, certificate: client-of-right, may: [ask] }\n"
 
 
+def test_a_certificate_that_has_not_begun_is_a_warning(forged, tmp_path):
+    file = tmp_path / "early.yaml"
+    file.write_text(config(forged, cert="early"))
+    assert "warning: expected a certificate that is valid today" in weir("lint", file).stderr
+
+
+def test_a_client_is_told_whose_certificates_count(serve, papers):
+    server = serve(config=config(papers, clients="optional"))
+    for version in "-tls1_2", "-tls1_3":
+        assert "Acceptable client certificate CA names\nCN = right\n" in s_client(server, papers, version).stdout
+
+
+@pytest.mark.parametrize("offered, chosen", [
+    ("ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-GCM-SHA384")])
+def test_the_server_chooses_the_cipher(whole, papers, offered, chosen):
+    """But for a client without a machine's help with AES, which asks for ChaCha first."""
+    assert f"Cipher is {chosen}\n" in s_client(whole, papers, "-tls1_2", "-cipher", offered).stdout
+
+
 @pytest.mark.parametrize("clients", ["optional", "required"])
 def test_no_forged_certificate_is_a_login(serve, forged, clients):
     server = serve("--threads", "1", config=config(forged, clients=clients, users=USERS))
@@ -309,6 +335,43 @@ def test_no_forged_certificate_is_a_login(serve, forged, clients):
             assert "alert" in said.stderr and "*7" not in said.stdout, (name, version, said)
     said = s_client(server, forged, "-ign_eof", send="WEIR.PEEK login k\nQUIT\n", cert="client")
     assert "*7" in said.stdout, said
+
+
+def test_a_name_ends_at_no_nul(serve, papers):
+    """Some authority may sign what its own program reads as a whole, and another one up to the NUL."""
+    def own(*words):
+        openssl(papers, "x509", *words, "-days", "2")
+
+    openssl(papers, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "nul.key",
+            "-out", "nul.der", "-outform", "DER", "-subj", "/CN=shop@evil", "-addext", "subjectAltName=DNS:name@evil",
+            "-addext", "basicConstraints=critical,CA:false", "-addext", "authorityKeyIdentifier=none")
+    (papers / "nul.der").write_bytes((papers / "nul.der").read_bytes().replace(b"@evil", b"\0evil"))
+    own("-in", "nul.der", "-inform", "DER", "-signkey", "nul.key", "-out", "signed.pem")
+    own("-in", "signed.pem", "-CA", "right.pem", "-CAkey", "right.key", "-CAcreateserial", "-out", "nul.pem")
+    names = "".join(f"  - {{ name: {name}, certificate: {name}, may: [ask] }}\n" for name in ("shop", "name"))
+    server = serve(config=config(papers, clients="required", users=f"users:\n{names}"))
+    with wrapped(server.resp, trusting(papers, "nul")) as client:
+        assert command(client, "PING") == b"+PONG\r\n"
+        assert command(client, "ACL", "WHOAMI").startswith(b"-NOAUTH")
+
+
+def test_idle_and_unfinished_clients_cost_little(serve, papers):
+    """Without room for whole records, that of OpenSSL or ours."""
+    server = serve("--threads", "1", config=config(papers))
+    assert https(server, trusting(papers))[0] == 200
+    before = resident(server)
+    with contextlib.ExitStack() as stack:
+        context = trusting(papers)
+        clients = [stack.enter_context(wrapped(server.resp, context)) for _ in range(400)]
+        for client in clients:
+            assert command(client, "PING") == b"+PONG\r\n"
+        idle = resident(server) - before
+        for client in clients:
+            client.sendall(b"*1\r\n$4\r\nPI")
+        assert https(server, trusting(papers))[0] == 200
+        begun = resident(server) - before
+        if BUILD.name not in SANITIZED:
+            assert idle < 400 * (23 << 10) and begun - idle < 400 * (8 << 10)
 
 
 def test_nobody_is_asked_for_a_passphrase(papers, tmp_path):

@@ -142,18 +142,23 @@ def test_errors_tell_the_setting_and_its_place(place):
             (f"unix:{place}/none/a", f"http: can't listen on unix:{place}/none/a: No such file or directory"),
             ("unix:/" + 107 * "a", "expected a path of at most 107 bytes behind unix:, found 108"),
             ("unix:weir.sock", "expected HOST:PORT with a numeric host, or unix:/PATH, found 'unix:weir.sock'")]:
-        file.write_text(f"listen:\n  resp: 127.0.0.1:0\n  http: {address}\n")
-        failed = weir("serve", "-c", file)
-        assert failed.returncode == 1
-        assert f"{file}:3:9: {message}" in failed.stderr.replace("error: ", "")
+        forms = [(address, 9)]
+        if address.startswith("unix:/"):
+            forms.append((f"{{ path: {address.removeprefix('unix:')} }}", 17))
+        for form, column in forms:
+            file.write_text(f"listen:\n  resp: 127.0.0.1:0\n  http: {form}\n")
+            failed = weir("serve", "-c", file)
+            assert failed.returncode == 1
+            assert f"{file}:3:{column}: {message}" in failed.stderr.replace("error: ", "")
     assert (place / "text").read_text() == "precious"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_the_file_gets_its_mode_and_group_whatever_the_umask(place, umask):
+def test_the_file_gets_its_mode_and_account_whatever_the_umask(place, umask):
     gid = os.getgid() or grp.getgrnam("nogroup").gr_gid
     listen = ("listen:\n  http: { path: %s/http.sock, mode: 0666 }\n"
-              "  resp: { path: %s/resp.sock, mode: 0660, group: %s }\n" % (place, place, gid))
+              "  resp: { path: %s/resp.sock, mode: 0660, owner: %s, group: %s }\n"
+              % (place, place, os.getuid() or 1, gid))
     before = os.umask(umask)
     try:
         server = Server(config=listen + CONFIG, directory=place, ports=False)
@@ -162,9 +167,14 @@ def test_the_file_gets_its_mode_and_group_whatever_the_umask(place, umask):
     http_file, resp_file = (place / "http.sock").stat(), (place / "resp.sock").stat()
     assert stat.S_IMODE(http_file.st_mode) == 0o666
     assert (stat.S_IMODE(resp_file.st_mode), resp_file.st_gid) == (0o660, gid)
-    assert (resp_file.st_uid, http_file.st_gid) == (os.getuid(), os.getgid())
+    assert (resp_file.st_uid, http_file.st_uid) == (os.getuid() or 1, os.getuid())
+    assert http_file.st_gid == os.getgid()
     server.reload(listen.replace("0666", "0606") + CONFIG)
     assert "setting=listen.http" in server.line_with("restart_needed")
+    for word in "owner", "group":
+        server.reload(listen.replace(f", {word}: ", f", {word}: 4") + CONFIG)
+        assert "setting=listen.resp" in server.line_with("restart_needed")
+        server.line_with("reloaded")
     assert server.stop() == 0
     assert not list(place.glob("*.sock"))
 

@@ -435,8 +435,10 @@ def test_a_token_is_changed_without_an_outage(serve):
 
 def test_a_reload_without_users_says_that_all_may_ask(serve):
     server = serve("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG)
-    for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False),
-                       ("protected: no\n" + config_of(), True)):
+    assert not [line for line in server.log if "exposed" in line]
+    unprotected = "protected: no\n" + config_of()
+    for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False), (unprotected, True),
+                       (unprotected + "# more\n", False), (config_of(), False), (unprotected, True)):
         begins = len(server.log)
         server.reload(text)
         server.line_with("reloaded")

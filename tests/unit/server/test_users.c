@@ -229,16 +229,17 @@ static void another_name_or_proof_is_another_user(void **state)
 	close_users(&f);
 }
 
-/* Each pair would be the same text if its parts were put together. */
+/* The first four would be the same text if their parts were put together. */
 static void other_logins_have_other_marks(void **state)
 {
-	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""}};
-	struct hash_key marks[4];
+	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""},
+	                                         {"b", "c"},  {"ab", "d"}};
+	struct hash_key marks[sizeof logins / sizeof *logins];
 	struct fixture f;
 
 	(void)state;
 	open_users(&f, TEXT, NULL);
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < sizeof logins / sizeof *logins; i++) {
 		struct request_login login = login_of(logins[i][0], logins[i][1]);
 
 		assert_true(users_mark(f.users, &login, &marks[i]));
