@@ -188,13 +188,13 @@ struct algo_call {
 	                      then, 0: they draw when they have to */
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
-	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST; priority.h */
-	bool reports;              /* refund: its request has ended: so ... */
-	enum weir_outcome outcome;
-	uint64_t latency_ns;       /* and after so long; 0: as long as it was held */
-	bool untold; /* refund: nobody reads how the key stands then; only `allowed` says something */
-	enum algo_force force;     /* reset */
+	uint64_t latency_ns;       /* refund that reports: after so long; 0: as long as it was held */
 	struct algo_told *told;    /* out: of a limit that a fleet decides; NULL: it decides by itself */
+	enum weir_outcome outcome : 8; /* refund that reports: so its request has ended */
+	enum algo_force force : 8; /* reset */
+	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST; priority.h */
+	bool reports;     /* refund: its request has ended */
+	bool untold; /* refund: nobody reads how the key stands then; only `allowed` says something */
 	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
 	/*
 	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest

@@ -366,6 +366,7 @@ static void learn(struct http1_reader *reader, struct slice data, struct slice t
 	http1_form_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
 	reader->former_target_len = reader->target.len;
 	reader->former_line_count = reader->fields.count;
+	reader->former_has = reader->fields.has;
 	reader->former_forwarded = reader->fields.forwarded;
 }
 
@@ -382,6 +383,7 @@ static bool recognize(struct http1_reader *reader, struct slice data)
 		reader->fields.lines[i].value.at += len - reader->former_target_len;
 	reader->former_target_len = len;
 	reader->fields.count = reader->former_line_count;
+	reader->fields.has = reader->former_has;
 	reader->fields.forwarded = reader->former_forwarded;
 	reader->target = (struct http_span){reader->form.before, len};
 	reader->head_len = reader->fed = http1_form_len(&reader->form, len);

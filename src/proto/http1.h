@@ -48,6 +48,7 @@ struct http1_reader {
 	struct http1_form form; /* of the message before, whose lines stay until llhttp reads */
 	uint32_t former_target_len;
 	unsigned former_line_count;
+	uint32_t former_has;
 	bool former_forwarded;
 };
 

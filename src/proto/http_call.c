@@ -124,8 +124,6 @@ static int read_login(struct http_call *call, enum http_field field, struct requ
 {
 	struct slice rest = http_fields_value(call->fields, call->base, field, 0), scheme;
 
-	if (!rest.data)
-		return 0;
 	login->secret = SLICE("");
 	if (http_fields_value(call->fields, call->base, field, 1).data)
 		return 0;
@@ -195,7 +193,7 @@ static int read_proxy_login(struct http_call *call)
 {
 	struct request_origin *origin;
 
-	if (!http_fields_value(call->fields, call->base, HTTP_FIELD_WEIR_AUTHORIZATION, 0).data)
+	if (!http_fields_has(call->fields, HTTP_FIELD_WEIR_AUTHORIZATION))
 		return 0;
 	origin = arena_alloc(call->fill.arena, sizeof *origin);
 	if (!origin)
@@ -464,7 +462,9 @@ static int read_origin(struct http_call *call)
 			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
 	}
 	call->fill.request->origin = origin;
-	return read_login(call, HTTP_FIELD_AUTHORIZATION, &origin->login);
+	return http_fields_has(call->fields, HTTP_FIELD_AUTHORIZATION)
+	           ? read_login(call, HTTP_FIELD_AUTHORIZATION, &origin->login)
+	           : 0;
 }
 
 void http_read(struct http_call *call)

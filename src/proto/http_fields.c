@@ -55,6 +55,7 @@ void http_fields_add(struct http_fields *fields, struct slice name, struct http_
 	fields->forwarded = fields->forwarded || is_forwarded(name);
 	if (field == HTTP_FIELD_COUNT)
 		return;
+	fields->has |= 1u << field;
 	if (fields->count == HTTP_LINES_MAX)
 		fields->too_many = true;
 	else

@@ -51,6 +51,7 @@ struct http_line {
 struct http_fields {
 	struct http_line lines[HTTP_LINES_MAX];
 	unsigned count;
+	uint32_t has; /* a bit for each enum http_field */
 	bool too_many;
 	bool forwarded; /* a proxy has left a field of its own, of whatever value */
 };
@@ -61,12 +62,18 @@ void http_fields_add(struct http_fields *fields, struct slice name, struct http_
 /** None, for the next message; the lines stay where they are. */
 static inline void http_fields_clear(struct http_fields *fields)
 {
-	fields->count = 0;
+	fields->count = fields->has = 0;
 	fields->too_many = fields->forwarded = false;
 }
 
 /** The value of lines[index], without blanks round it. */
 struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index);
+
+/** Whether there is a line of the field. */
+static inline bool http_fields_has(const struct http_fields *fields, enum http_field field)
+{
+	return fields->has >> field & 1;
+}
 
 /** The value of the field's line number `nth`; data NULL if there is none. */
 struct slice http_fields_value(const struct http_fields *fields, const char *base,

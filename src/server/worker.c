@@ -209,8 +209,10 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	size_t reply = REPLY_SIZE + request->reply_size + page;
 
 	work->conn = feed->conn;
-	if (request->kind == REQUEST_LOCAL || request->kind == REQUEST_BATCH)
+	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
 		request->name = user_name(worker);
+	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
+		log_foreign(worker, work);
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
 		use_reserve(worker, work, request);
@@ -220,8 +222,6 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 		reply += HOLD_SIZE;
 	client->coming += reply;
 	worker->coming += reply;
-	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
-		log_foreign(worker, work);
 	if (work->whole == request)
 		worker->parsing = arena_alloc(&worker->arena, sizeof *request);
 	if (work->close)
