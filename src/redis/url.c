@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "base/slice.h"
-#include "tls/tls.h"
+#include "tls/context.h"
 
 static const struct scheme {
 	const char *prefix;

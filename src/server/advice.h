@@ -7,7 +7,7 @@
 
 #include "rules/model.h"
 #include "server/settings.h"
-#include "tls/tls.h"
+#include "tls/context.h"
 
 /* `warning` lives until it returns; its line is 0 where a flag says it. */
 typedef weir_config_say advice_say;

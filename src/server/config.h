@@ -17,7 +17,7 @@
 #include "server/metrics.h"
 #include "server/stores.h"
 #include "server/users.h"
-#include "tls/tls.h"
+#include "tls/context.h"
 
 struct server_config {
 	_Atomic size_t references;

@@ -1,8 +1,7 @@
 /*
  * tls.h: TLS without input and output: what stands between an owner's bytes and the wire's.
  *
- * A context says by what certificates a side proves itself, and verifies the other; connections share
- * it, and keep it for as long as they need it.
+ * Connections share a context, and keep it for as long as they need it.
  */
 #ifndef TLS_TLS_H
 #define TLS_TLS_H
@@ -11,44 +10,9 @@
 
 #include "base/buffer.h"
 #include "base/slice.h"
-
-#include <weir/weir.h>
+#include "tls/context.h"
 
 struct tls;
-struct tls_context;
-
-/* In PEM. */
-struct tls_files {
-	char *ca;   /* NULL: the system's authorities */
-	char *cert; /* with what follows it in its chain; NULL: none */
-	char *key;  /* NULL: in the file of `cert` */
-};
-
-/** For clients: 0, EIO or EINVAL (the files), ENOMEM. */
-int tls_context_open(struct tls_context **out, const struct tls_files *files,
-                   struct weir_error *error);
-/* Whether clients show a certificate, which `ca` verifies. */
-enum tls_clients {
-	TLS_CLIENTS_NONE,
-	TLS_CLIENTS_OPTIONAL,
-	TLS_CLIENTS_REQUIRED,
-};
-
-struct tls_server {
-	struct tls_files files; /* `cert` is given, and `ca` if clients show certificates */
-	enum tls_clients clients;
-	bool only_1_3; /* else TLS 1.2, too */
-};
-
-/** For a server: errors as tls_context_open. */
-int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
-                            struct weir_error *error);
-/** Another reference, for tls_context_close to give up. */
-struct tls_context *tls_context_take(struct tls_context *context);
-/** Whether the context's own certificate is not valid now. */
-bool tls_context_is_expired(const struct tls_context *context);
-/** NULL does nothing. */
-void tls_context_close(struct tls_context *context);
 
 /** `host` is the name, or the address, that the certificate must be of. 0 or ENOMEM. */
 int tls_open(struct tls **out, struct tls_context *context, const char *host);

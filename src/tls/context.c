@@ -1,0 +1,214 @@
+#include "tls/context.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include "base/error.h"
+#include "tls/internal.h"
+#include "tls/ticket.h"
+
+/* Of a file that OpenSSL has read and found nothing in: its own words differ by its version. */
+static bool is_empty_of_it(unsigned long code)
+{
+	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+	       (ERR_GET_LIB(code) == ERR_LIB_X509 &&
+	        ERR_GET_REASON(code) == X509_R_NO_CERTIFICATE_OR_CRL_FOUND) ||
+	       ERR_GET_REASON(code) == ERR_R_UNSUPPORTED;
+}
+
+static int fail_file(const char *name, const char *file, struct weir_error *error)
+{
+	unsigned long first = ERR_peek_error(); /* the cause, if the system said no */
+	struct stat found;
+	const char *why;
+
+	if (stat(file, &found) == 0 && S_ISDIR(found.st_mode))
+		why = "a directory";
+	else if (ERR_SYSTEM_ERROR(first))
+		why = strerror((int)ERR_GET_REASON(first));
+	else if (is_empty_of_it(first))
+		why = strcmp(name, "key") == 0 ? "no key in it" : "no certificate in it";
+	else
+		why = tls_reason_of(first);
+	ERR_clear_error();
+	return error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file, why);
+}
+
+/* OpenSSL would ask at the terminal, and wait there: in a start, and in a reload. */
+static int know_no_passphrase(char *to, int size, int writes, void *asked)
+{
+	(void)to;
+	(void)size;
+	(void)writes;
+	*(bool *)asked = true;
+	return -1;
+}
+
+/* Whether the key that failed to load is that of another certificate. */
+static bool is_of_other(unsigned long code)
+{
+	return ERR_GET_LIB(code) == ERR_LIB_X509 && (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
+	                                             ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH);
+}
+
+static int load_key(SSL_CTX *context, const char *key, const char *cert, struct weir_error *error)
+{
+	bool asked = false, loaded;
+
+	SSL_CTX_set_default_passwd_cb(context, know_no_passphrase);
+	SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
+	loaded = SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1;
+	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+	if (loaded)
+		return WEIR_OK;
+	if (!asked && !is_of_other(ERR_peek_error()))
+		return fail_file("key", key, error);
+	ERR_clear_error();
+	if (asked)
+		return error_set(error, WEIR_EINVAL, "key=%s: expected a key without a passphrase", key);
+	return error_set(error, WEIR_EINVAL,
+	                 "key=%s: expected the key of the first certificate in cert=%s, found that of "
+	                 "another",
+	                 key, cert);
+}
+
+static int load_own(SSL_CTX *context, const struct tls_files *files, struct weir_error *error)
+{
+	const char *key = files->key ? files->key : files->cert;
+
+	if (files->key && !files->cert)
+		return error_set(error, WEIR_EINVAL, "key=%s: expected cert=FILE beside it", files->key);
+	if (files->cert && SSL_CTX_use_certificate_chain_file(context, files->cert) != 1)
+		return fail_file("cert", files->cert, error);
+	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
+}
+
+static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)
+{
+	if (ca ? !SSL_CTX_load_verify_locations(context, ca, NULL)
+	       : !SSL_CTX_set_default_verify_paths(context))
+		return fail_file("ca", ca ? ca : "(the system's)", error);
+	return WEIR_OK;
+}
+
+/* NULL: no memory. */
+static SSL_CTX *make_context(const SSL_METHOD *method, int minimum)
+{
+	SSL_CTX *context = SSL_CTX_new(method);
+
+	if (!context)
+		return NULL;
+	SSL_CTX_set_min_proto_version(context, minimum);
+	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+	return context;
+}
+
+/* *out is NULL unless the context is complete. */
+static int finish_context(struct tls_context **out, SSL_CTX *context, int status)
+{
+	if (status != WEIR_OK)
+		SSL_CTX_free(context);
+	*out = status == WEIR_OK ? (struct tls_context *)context : NULL;
+	return status;
+}
+
+int tls_context_open(struct tls_context **out, const struct tls_files *files,
+                     struct weir_error *error)
+{
+	SSL_CTX *context = make_context(TLS_client_method(), TLS1_2_VERSION);
+	int status;
+
+	*out = NULL;
+	if (!context)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	status = load_authorities(context, files->ca, error);
+	if (status == WEIR_OK)
+		status = load_own(context, files, error);
+	return finish_context(out, context, status);
+}
+
+/* Clients are told which authorities may have signed their certificates. */
+static int verify_clients(SSL_CTX *context, const struct tls_server *server,
+                          struct weir_error *error)
+{
+	int status = load_authorities(context, server->files.ca, error);
+	STACK_OF(X509_NAME) *names;
+
+	if (status != WEIR_OK)
+		return status;
+	names = SSL_load_client_CA_file(server->files.ca);
+	if (!names)
+		return fail_file("ca", server->files.ca, error);
+	SSL_CTX_set_client_CA_list(context, names);
+	SSL_CTX_set_verify(context,
+	                   SSL_VERIFY_PEER | (server->clients == TLS_CLIENTS_REQUIRED
+	                                          ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+	                                          : 0),
+	                   NULL);
+	return WEIR_OK;
+}
+
+/* The first of ours that the client has, too; without one the client goes on as if it had none. */
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                           const unsigned char *offered, unsigned offered_len, void *context)
+{
+	static const unsigned char ours[] = "\x02h2\x08http/1.1";
+	unsigned char *chosen;
+	int result = SSL_select_next_proto(&chosen, out_len, ours, sizeof ours - 1, offered, offered_len);
+
+	(void)ssl;
+	(void)context;
+	*out = chosen;
+	return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
+}
+
+int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
+                            struct weir_error *error)
+{
+	static const unsigned char sessions[] = "weir"; /* resumed here alone */
+	SSL_CTX *context = make_context(TLS_server_method(),
+	                                server->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
+	int status;
+
+	*out = NULL;
+	if (!context)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
+	                                 SSL_OP_PRIORITIZE_CHACHA | SSL_OP_NO_COMPRESSION);
+	SSL_CTX_set_session_id_context(context, sessions, sizeof sessions - 1);
+	/* Sessions are in the tickets of clients, which take no memory here. */
+	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_num_tickets(context, 1);
+	ticket_limit(context);
+	SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
+	status = load_own(context, &server->files, error);
+	if (status == WEIR_OK && server->clients != TLS_CLIENTS_NONE)
+		status = verify_clients(context, server, error);
+	return finish_context(out, context, status);
+}
+
+struct tls_context *tls_context_take(struct tls_context *context)
+{
+	if (context)
+		SSL_CTX_up_ref(tls_ssl_of(context));
+	return context;
+}
+
+bool tls_context_is_expired(const struct tls_context *context)
+{
+	const X509 *own = SSL_CTX_get0_certificate(tls_ssl_of(context));
+
+	return own && (X509_cmp_current_time(X509_get0_notAfter(own)) < 0 ||
+	               X509_cmp_current_time(X509_get0_notBefore(own)) > 0);
+}
+
+void tls_context_close(struct tls_context *context)
+{
+	SSL_CTX_free(tls_ssl_of(context));
+}
