@@ -111,17 +111,21 @@ struct line {
 static ssize_t read_line(void *context, char *to, size_t size)
 {
 	struct line *line = context;
-	char wire[REPLY_MAX];
+	char bytes[REPLY_MAX];
 	size_t len;
 
 	if (!line->tls)
 		return recv(line->fd, to, size, 0);
 	while (line->plain.len == 0 && !tls_has_ended(line->tls)) {
-		ssize_t got = recv(line->fd, wire, sizeof wire, 0);
+		ssize_t got = recv(line->fd, bytes, sizeof bytes, 0);
+		struct buffer wire = {0}; /* one answer was asked for: nothing is sent any more */
+		int status;
 
 		if (got <= 0)
 			return got;
-		if (tls_in(line->tls, (struct slice){wire, (size_t)got}, &line->plain) != WEIR_OK) {
+		status = tls_in(line->tls, (struct slice){bytes, (size_t)got}, &line->plain, &wire);
+		buffer_free(&wire);
+		if (status != WEIR_OK) {
 			errno = EPROTO;
 			return -1;
 		}
@@ -139,9 +143,8 @@ static bool send_request(struct line *line, struct slice request)
 
 	if (!line->tls)
 		return dial_send(line->fd, request);
-	sent = tls_write(line->tls, request) == WEIR_OK;
-	tls_out(line->tls, &wire);
-	sent = sent && dial_send(line->fd, (struct slice){wire.data, wire.len});
+	sent = tls_write(line->tls, request, &wire) == WEIR_OK &&
+	       dial_send(line->fd, (struct slice){wire.data, wire.len});
 	buffer_free(&wire);
 	return sent;
 }

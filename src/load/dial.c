@@ -20,21 +20,19 @@ bool dial_send(int fd, struct slice bytes)
 }
 
 /* Sends the bytes that TLS has for the server, also an alert that says why its certificate is refused. */
-static bool send_words(struct tls *tls, int fd)
+static bool send_words(int fd, struct buffer *wire)
 {
-	struct buffer wire = {0};
-	bool sent;
+	bool sent = dial_send(fd, (struct slice){wire->data, wire->len});
 
-	tls_out(tls, &wire);
-	sent = !wire.failed && dial_send(fd, (struct slice){wire.data, wire.len});
-	buffer_free(&wire);
+	wire->len = 0;
 	return sent;
 }
 
-/* `plain` is nothing that this side has asked for. */
-static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct weir_error *error)
+/* `wire` has the client's first words; `plain` is nothing that this side has asked for. */
+static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct buffer *wire,
+                       struct weir_error *error)
 {
-	bool sent = send_words(tls, fd);
+	bool sent = send_words(fd, wire);
 	char bytes[4096];
 
 	while (sent && !tls_is_ready(tls)) {
@@ -46,8 +44,8 @@ static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct wei
 			                 "the server closed the connection during the handshake");
 		if (got < 0)
 			break;
-		status = tls_in(tls, (struct slice){bytes, (size_t)got}, plain);
-		sent = send_words(tls, fd);
+		status = tls_in(tls, (struct slice){bytes, (size_t)got}, plain, wire);
+		sent = send_words(fd, wire);
 		if (status != WEIR_OK)
 			return error_set(error, status, "%s", tls_error(tls));
 	}
@@ -57,13 +55,15 @@ static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct wei
 static int secure(struct tls **tls, const struct dial_trust *trust, int fd,
                   struct weir_error *error)
 {
-	struct buffer plain = {0};
-	int status = tls_open(tls, trust->context, trust->name);
+	struct buffer plain = {0}, wire = {0};
+	int status = tls_open(tls, trust->context, trust->name, &wire);
 
-	if (status != WEIR_OK)
-		return error_set(error, status, "out of memory");
-	status = shake_hands(*tls, fd, &plain, error);
+	if (status == WEIR_OK)
+		status = shake_hands(*tls, fd, &plain, &wire, error);
+	else
+		error_set(error, status, "out of memory");
 	buffer_free(&plain);
+	buffer_free(&wire);
 	return status;
 }
 

@@ -301,13 +301,8 @@ static void send_plain(struct runner *runner, struct runner_conn *conn, struct s
 		return;
 	}
 	wire->len = 0;
-	if (tls_write(conn->tls, bytes) != WEIR_OK) {
+	if (tls_write(conn->tls, bytes, wire) != WEIR_OK)
 		lose(runner, conn, "connection lost: ", tls_error(conn->tls));
-		return;
-	}
-	tls_out(conn->tls, wire);
-	if (wire->failed)
-		lose(runner, conn, "out of memory", "");
 	else
 		send_bytes(runner, conn, wire->data, wire->len);
 }
@@ -367,11 +362,13 @@ static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
 {
 	*bytes = (struct slice){runner->in, len};
 	if (conn->tls) {
-		runner->plain.len = 0;
-		if (tls_in(conn->tls, *bytes, &runner->plain) != WEIR_OK) {
+		runner->plain.len = runner->wire.len = 0;
+		if (tls_in(conn->tls, *bytes, &runner->plain, &runner->wire) != WEIR_OK) {
 			lose(runner, conn, "connection lost: ", tls_error(conn->tls));
 			return false;
 		}
+		if (runner->wire.len > 0) /* such as new keys, when the server has asked for them */
+			send_bytes(runner, conn, runner->wire.data, runner->wire.len);
 		*bytes = (struct slice){runner->plain.data, runner->plain.len};
 	}
 	if (len == 0 || (conn->tls && bytes->len == 0 && tls_has_ended(conn->tls))) {

@@ -218,7 +218,7 @@ int link_in(struct link *link, struct slice bytes)
 
 	if (!link->tls || link->has_failed)
 		return read_plain(link, bytes);
-	status = tls_in(link->tls, bytes, &link->plain);
+	status = tls_in(link->tls, bytes, &link->plain, &link->wire);
 	if (status == WEIR_OK)
 		status = read_plain(link, (struct slice){link->plain.data, link->plain.len});
 	else
@@ -285,12 +285,13 @@ struct slice link_out(struct link *link)
 	if (!link->tls)
 		return rest_of(link, &link->out);
 	if (link->out.len > 0 && tls_is_ready(link->tls) && !link->has_failed) {
-		if (tls_write(link->tls, (struct slice){link->out.data, link->out.len}) != WEIR_OK)
+		struct slice plain = {link->out.data, link->out.len};
+
+		if (tls_write(link->tls, plain, &link->wire) != WEIR_OK)
 			fail(link, "%s", tls_error(link->tls));
 		link->out.len = 0;
 	}
-	tls_out(link->tls, &link->wire); /* of a link that has failed, maybe why */
-	return rest_of(link, &link->wire);
+	return rest_of(link, &link->wire); /* of a link that has failed, maybe why */
 }
 
 /* The most memory that a buffer keeps between two turns. */
@@ -388,7 +389,7 @@ int link_open(struct link **out, const struct redis_url *url, const char *host)
 	/* It only reads them. */
 	link->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
 	if (url->tls)
-		status = tls_open(&link->tls, url->trust, host);
+		status = tls_open(&link->tls, url->trust, host, &link->wire);
 	greet(link);
 	if (!link->reader || status != WEIR_OK || link->out.failed) {
 		link_close(link);

@@ -22,8 +22,7 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 		status = tls_accept(&secure->tls, server_config_newest(worker_of(filter)->config)->tls);
 	if (status != WEIR_OK)
 		return status;
-	status = tls_in(secure->tls, bytes, in);
-	tls_out(secure->tls, wire);
+	status = tls_in(secure->tls, bytes, in, wire);
 	if (status != WEIR_OK)
 		return status;
 	return tls_has_ended(secure->tls)  ? NET_FILTER_END
@@ -39,10 +38,9 @@ static void on_write(const struct net_filter *filter, void *state, struct slice 
 
 	(void)filter;
 	if (bytes.len > 0)
-		tls_write(secure->tls, bytes);
+		tls_write(secure->tls, bytes, wire);
 	else
-		tls_end(secure->tls);
-	tls_out(secure->tls, wire);
+		tls_end(secure->tls, wire);
 }
 
 static void on_close(const struct net_filter *filter, void *state)

@@ -101,9 +101,11 @@ static SSL_CTX *make_context(const SSL_METHOD *method, int minimum)
 {
 	SSL_CTX *context = SSL_CTX_new(method);
 
+	ERR_clear_error(); /* the first from now on is ours */
 	if (!context)
 		return NULL;
 	SSL_CTX_set_min_proto_version(context, minimum);
+	SSL_CTX_set_read_ahead(context, 1); /* a record at once, not its header first */
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 	return context;
 }

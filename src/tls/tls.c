@@ -1,6 +1,7 @@
 #include "tls/tls.h"
 
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,65 @@
 
 #include "tls/internal.h"
 
+/*
+ * The SSL reads and writes through a BIO of our own: from the bytes that the caller has received, and
+ * into the buffer that it sends. OpenSSL's memory BIOs would keep a copy of both.
+ */
 struct tls {
 	SSL *ssl;
-	BIO *in, *out; /* the SSL's */
+	struct slice in;    /* received, and not yet read by the SSL; empty between two calls */
+	struct buffer *out; /* where the SSL writes; NULL between two calls */
 	bool has_ended;
 	char error[160];
 };
+
+static int on_read(BIO *bio, char *to, size_t size, size_t *len)
+{
+	struct tls *tls = BIO_get_data(bio);
+
+	*len = tls->in.len < size ? tls->in.len : size;
+	BIO_clear_retry_flags(bio);
+	if (*len == 0) {
+		BIO_set_retry_read(bio);
+		return 0;
+	}
+	memcpy(to, tls->in.data, *len);
+	tls->in = (struct slice){tls->in.data + *len, tls->in.len - *len};
+	return 1;
+}
+
+static int on_write(BIO *bio, const char *from, size_t size, size_t *len)
+{
+	struct tls *tls = BIO_get_data(bio);
+
+	BIO_clear_retry_flags(bio);
+	buffer_add(tls->out, from, size);
+	*len = tls->out->failed ? 0 : size;
+	return !tls->out->failed;
+}
+
+/* The SSL flushes a BIO during the handshake. It can do without all else that it asks for. */
+static long on_control(BIO *bio, int what, long number, void *pointer)
+{
+	(void)bio;
+	(void)number;
+	(void)pointer;
+	return what == BIO_CTRL_FLUSH;
+}
+
+/* Made once for all threads; NULL: no memory. It is never freed: an SSL may outlive any context. */
+static BIO_METHOD *method;
+
+static void make_method(void)
+{
+	BIO_METHOD *made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "weir");
+
+	if (made && BIO_meth_set_read_ex(made, on_read) && BIO_meth_set_write_ex(made, on_write) &&
+	    BIO_meth_set_ctrl(made, on_control))
+		method = made;
+	else
+		BIO_meth_free(made);
+}
 
 /* An address in a certificate is no name, and is not sent as one. */
 static bool set_host(SSL *ssl, const char *host)
@@ -32,39 +86,45 @@ static bool set_host(SSL *ssl, const char *host)
 
 static struct tls *make(struct tls_context *context)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct tls *tls = calloc(1, sizeof *tls);
+	BIO *bio;
 
 	if (!tls)
 		return NULL;
+	pthread_once(&once, make_method);
 	tls->ssl = SSL_new(tls_ssl_of(context));
-	tls->in = BIO_new(BIO_s_mem());
-	tls->out = BIO_new(BIO_s_mem());
-	if (tls->ssl && tls->in && tls->out) {
-		SSL_set_bio(tls->ssl, tls->in, tls->out);
+	bio = method ? BIO_new(method) : NULL;
+	if (tls->ssl && bio) {
+		BIO_set_data(bio, tls);
+		BIO_set_init(bio, 1);
+		SSL_set_bio(tls->ssl, bio, bio);
 		return tls;
 	}
-	BIO_free(tls->in);
-	BIO_free(tls->out);
-	SSL_free(tls->ssl);
-	free(tls);
+	BIO_free(bio);
+	tls_close(tls);
 	ERR_clear_error();
 	return NULL;
 }
 
-int tls_open(struct tls **out, struct tls_context *context, const char *host)
+int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire)
 {
+	size_t before = wire->len;
+
 	*out = make(context);
 	if (!*out)
 		return WEIR_ENOMEM;
-	if (!set_host((*out)->ssl, host)) {
-		tls_close(*out);
-		*out = NULL;
-		ERR_clear_error();
-		return WEIR_ENOMEM;
-	}
 	SSL_set_connect_state((*out)->ssl);
-	SSL_do_handshake((*out)->ssl); /* its first words */
-	return WEIR_OK;
+	(*out)->out = wire;
+	if (set_host((*out)->ssl, host))
+		SSL_do_handshake((*out)->ssl); /* its first words */
+	(*out)->out = NULL;
+	ERR_clear_error();
+	if (wire->len > before)
+		return WEIR_OK;
+	tls_close(*out);
+	*out = NULL;
+	return WEIR_ENOMEM;
 }
 
 int tls_accept(struct tls **out, struct tls_context *context)
@@ -84,7 +144,7 @@ void tls_close(struct tls *tls)
 	free(tls);
 }
 
-static int fail(struct tls *tls, const char *what)
+static int fail(struct tls *tls, const char *what, const char *why)
 {
 	long verified = SSL_get_verify_result(tls->ssl);
 
@@ -92,23 +152,32 @@ static int fail(struct tls *tls, const char *what)
 		snprintf(tls->error, sizeof tls->error, "its certificate is refused: %s",
 		         X509_verify_cert_error_string(verified));
 	else
-		snprintf(tls->error, sizeof tls->error, "%s: %s", what, tls_reason_of(ERR_peek_last_error()));
-	ERR_clear_error();
+		snprintf(tls->error, sizeof tls->error, "%s: %s", what, why);
 	return WEIR_EIO;
 }
 
-/* Whether the SSL only waits for more bytes. */
-static bool only_waits(const struct tls *tls, int result)
+/*
+ * A call of the SSL did not succeed. 0: it only waits for more bytes, or the peer has ended.
+ *
+ * SSL_get_error takes any error of this thread for the SSL's, so OpenSSL asks for ERR_clear_error
+ * before each call. That costs as much as a tenth of a record. Cleared here, behind a call that did
+ * not succeed, the same answer comes from the SSL's state alone.
+ */
+static int judge(struct tls *tls, int result, const char *what)
 {
-	int code = SSL_get_error(tls->ssl, result);
+	unsigned long last = ERR_peek_last_error();
 
-	return code == SSL_ERROR_WANT_READ || code == SSL_ERROR_WANT_WRITE;
-}
+	int code;
 
-static int end_in(struct tls *tls)
-{
-	tls->has_ended = true;
-	return WEIR_OK;
+	ERR_clear_error();
+	code = SSL_get_error(tls->ssl, result);
+	if (code == SSL_ERROR_WANT_READ)
+		return WEIR_OK;
+	/* An alert that says why the peer ends it looks the same but for the SSL, which isn't ready then. */
+	tls->has_ended = code == SSL_ERROR_ZERO_RETURN && tls_is_ready(tls);
+	if (tls->has_ended)
+		return WEIR_OK;
+	return fail(tls, what, tls->out->failed ? "out of memory" : tls_reason_of(last));
 }
 
 /*
@@ -124,37 +193,34 @@ static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 		int len;
 
 		if (!to)
-			return fail(tls, "out of memory");
+			return fail(tls, "TLS failed", "out of memory");
 		len = SSL_read(tls->ssl, to, room);
-		if (len > 0)
-			plain->len += (size_t)len;
-		else if (SSL_get_error(tls->ssl, len) == SSL_ERROR_ZERO_RETURN)
-			return end_in(tls);
-		else
-			return only_waits(tls, len) ? WEIR_OK : fail(tls, "TLS failed");
+		if (len <= 0)
+			return judge(tls, len, "TLS failed");
+		plain->len += (size_t)len;
 	}
 	return WEIR_OK;
 }
 
-int tls_in(struct tls *tls, struct slice wire, struct buffer *plain)
+int tls_in(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire)
 {
-	while (wire.len > 0) {
-		int part = wire.len > (1 << 20) ? 1 << 20 : (int)wire.len;
-		int result;
+	int status = WEIR_OK;
 
-		ERR_clear_error();
-		if (BIO_write(tls->in, wire.data, part) != part)
-			return fail(tls, "out of memory");
-		wire = (struct slice){wire.data + part, wire.len - (size_t)part};
-		if (!tls_is_ready(tls)) {
-			result = SSL_do_handshake(tls->ssl);
-			if (result != 1 && !only_waits(tls, result))
-				return fail(tls, "expected TLS");
-		}
-		if (tls_is_ready(tls) && read_records(tls, (size_t)part, plain) != WEIR_OK)
-			return WEIR_EIO;
+	if (bytes.len == 0)
+		return WEIR_OK;
+	tls->in = bytes;
+	tls->out = wire;
+	if (!tls_is_ready(tls)) {
+		int result = SSL_do_handshake(tls->ssl);
+
+		if (result != 1)
+			status = judge(tls, result, "expected TLS");
 	}
-	return WEIR_OK;
+	if (status == WEIR_OK && tls_is_ready(tls))
+		status = read_records(tls, bytes.len, plain);
+	tls->in = (struct slice){0};
+	tls->out = NULL;
+	return status;
 }
 
 bool tls_is_ready(const struct tls *tls)
@@ -164,7 +230,8 @@ bool tls_is_ready(const struct tls *tls)
 
 bool tls_has_part(const struct tls *tls)
 {
-	return SSL_has_pending(tls->ssl) || BIO_ctrl_pending(tls->in) > 0;
+	/* A header that was read is not pending: the SSL has turned to the record's body. */
+	return SSL_has_pending(tls->ssl) || tls->in.len > 0 || SSL_rstate_string(tls->ssl)[1] == 'B';
 }
 
 bool tls_has_ended(const struct tls *tls)
@@ -172,11 +239,13 @@ bool tls_has_ended(const struct tls *tls)
 	return tls->has_ended;
 }
 
-void tls_end(struct tls *tls)
+void tls_end(struct tls *tls, struct buffer *wire)
 {
-	ERR_clear_error();
-	if (tls_is_ready(tls))
-		SSL_shutdown(tls->ssl);
+	if (!tls_is_ready(tls))
+		return;
+	tls->out = wire;
+	SSL_shutdown(tls->ssl);
+	tls->out = NULL;
 	ERR_clear_error();
 }
 
@@ -225,23 +294,16 @@ void tls_each_name(const struct tls *tls, bool (*found)(void *context, const cha
 		find_in_alternatives(certificate, found, context);
 }
 
-int tls_write(struct tls *tls, struct slice plain)
+int tls_write(struct tls *tls, struct slice plain, struct buffer *wire)
 {
 	size_t written;
+	int status = WEIR_OK;
 
-	ERR_clear_error();
+	tls->out = wire;
 	if (plain.len > 0 && SSL_write_ex(tls->ssl, plain.data, plain.len, &written) != 1)
-		return fail(tls, "TLS failed");
-	return WEIR_OK;
-}
-
-void tls_out(struct tls *tls, struct buffer *wire)
-{
-	size_t len = BIO_ctrl_pending(tls->out);
-	char *to = len > 0 ? buffer_reserve(wire, len) : NULL;
-
-	if (to && BIO_read(tls->out, to, (int)len) == (int)len)
-		wire->len += len;
+		status = judge(tls, -1, "TLS failed");
+	tls->out = NULL;
+	return status;
 }
 
 const char *tls_error(const struct tls *tls)

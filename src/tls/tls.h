@@ -14,18 +14,21 @@
 
 struct tls;
 
-/** `host` is the name, or the address, that the certificate must be of. 0 or ENOMEM. */
-int tls_open(struct tls **out, struct tls_context *context, const char *host);
+/**
+ * `host` is the name, or the address, that the certificate must be of. Appends the first words of
+ * the client to `wire`. 0 or ENOMEM.
+ */
+int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire);
 /** The server's side of a connection. 0 or ENOMEM. */
 int tls_accept(struct tls **out, struct tls_context *context);
 /** NULL does nothing. */
 void tls_close(struct tls *tls);
 
 /**
- * `wire` has come: appends what it says to `plain`. 0, or EIO: the connection is of no use,
- * tls_error says why.
+ * `bytes` have come: appends what they say to `plain`, and what is to be sent to `wire`. 0, or EIO:
+ * the connection is of no use, tls_error says why, and `wire` may tell the peer.
  */
-int tls_in(struct tls *tls, struct slice wire, struct buffer *plain);
+int tls_in(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire);
 /** Whether the certificate was accepted: only then is tls_write called. */
 bool tls_is_ready(const struct tls *tls);
 /** Whether it has the beginning of a record, and waits for the rest. */
@@ -33,7 +36,7 @@ bool tls_has_part(const struct tls *tls);
 /** Whether the peer has said that it sends no more. */
 bool tls_has_ended(const struct tls *tls);
 /** Says that to the peer. */
-void tls_end(struct tls *tls);
+void tls_end(struct tls *tls, struct buffer *wire);
 /**
  * Calls `found` with each name in the peer's certificate, which was verified: the subject's common
  * name, and DNS names, e-mail addresses and URIs that it stands for as well. Until it returns true.
@@ -41,9 +44,7 @@ void tls_end(struct tls *tls);
 void tls_each_name(const struct tls *tls, bool (*found)(void *context, const char *name),
                    void *context);
 /** Encrypts `plain`. 0, or EIO as above. */
-int tls_write(struct tls *tls, struct slice plain);
-/** Appends the bytes that are to be sent. */
-void tls_out(struct tls *tls, struct buffer *wire);
+int tls_write(struct tls *tls, struct slice plain, struct buffer *wire);
 const char *tls_error(const struct tls *tls);
 
 #endif

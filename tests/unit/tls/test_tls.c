@@ -1,0 +1,314 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/number.h"
+#include "tls/tls.h"
+
+#define HOST     "weir.test"
+#define HEADER   5  /* bytes of a record before its body */
+#define OVERHEAD 22 /* bytes of a record of TLS 1.3 beside what it says */
+
+/* A side of a connection, and what has become of its bytes. */
+struct side {
+	struct tls *tls;
+	struct buffer wire;  /* to be sent */
+	struct buffer plain; /* what the other has said */
+};
+
+struct pair {
+	struct tls_context *client_context, *server_context;
+	struct side client, server;
+};
+
+static void sign(X509 *cert, EVP_PKEY *key)
+{
+	X509_NAME *name = X509_get_subject_name(cert);
+	X509_EXTENSION *host = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, "DNS:" HOST);
+
+	X509_set_version(cert, X509_VERSION_3);
+	X509_gmtime_adj(X509_getm_notBefore(cert), -3600);
+	X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+	X509_set_pubkey(cert, key);
+	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
+	X509_set_issuer_name(cert, name);
+	X509_add_ext(cert, host, -1);
+	X509_EXTENSION_free(host);
+	assert_int_not_equal(X509_sign(cert, key, EVP_sha256()), 0);
+}
+
+/* A certificate of HOST, signed by its own key, and that key; `path` becomes the file's. */
+static void write_paper(char path[])
+{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
+	X509 *cert = X509_new();
+	int fd = mkstemp(path);
+	FILE *file = fdopen(fd, "w");
+
+	assert_non_null(file);
+	sign(cert, key);
+	assert_int_equal(PEM_write_X509(file, cert), 1);
+	assert_int_equal(PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL), 1);
+	fclose(file);
+	X509_free(cert);
+	EVP_PKEY_free(key);
+}
+
+/* Takes `len` bytes that `from` has for the other side; returns what tls_in does. */
+static int carry(struct side *from, struct side *to, size_t len)
+{
+	/* A copy, so that a sanitizer sees a read of bytes that are gone. */
+	char *bytes = malloc(len);
+	int status;
+
+	assert_true(len <= from->wire.len);
+	memcpy(bytes, from->wire.data, len);
+	buffer_consume(&from->wire, len);
+	status = tls_in(to->tls, (struct slice){bytes, len}, &to->plain, &to->wire);
+	free(bytes);
+	return status;
+}
+
+static int carry_all(struct side *from, struct side *to)
+{
+	return carry(from, to, from->wire.len);
+}
+
+static void pair_open(struct pair *pair)
+{
+	char path[] = "/tmp/weir-test-XXXXXX";
+	struct weir_error error = {0};
+	struct tls_server server = {.files = {.cert = path}};
+
+	*pair = (struct pair){0};
+	write_paper(path);
+	assert_int_equal(tls_context_open_server(&pair->server_context, &server, &error), WEIR_OK);
+	assert_int_equal(
+	    tls_context_open(&pair->client_context, &(struct tls_files){.ca = path}, &error), WEIR_OK);
+	unlink(path);
+	assert_int_equal(tls_accept(&pair->server.tls, pair->server_context), WEIR_OK);
+	assert_int_equal(tls_open(&pair->client.tls, pair->client_context, HOST, &pair->client.wire),
+	                 WEIR_OK);
+}
+
+/* In steps of `step` bytes. */
+static void pair_greet(struct pair *pair, size_t step)
+{
+	while (pair->client.wire.len + pair->server.wire.len > 0) {
+		size_t len = u64_min(step, pair->client.wire.len);
+
+		if (len > 0)
+			assert_int_equal(carry(&pair->client, &pair->server, len), WEIR_OK);
+		len = u64_min(step, pair->server.wire.len);
+		if (len > 0)
+			assert_int_equal(carry(&pair->server, &pair->client, len), WEIR_OK);
+	}
+	assert_true(tls_is_ready(pair->client.tls) && tls_is_ready(pair->server.tls));
+	assert_false(tls_has_part(pair->client.tls) || tls_has_part(pair->server.tls));
+	assert_int_equal(pair->client.plain.len + pair->server.plain.len, 0);
+}
+
+static int setup(void **state)
+{
+	static struct pair pair;
+
+	pair_open(&pair);
+	*state = &pair;
+	return 0;
+}
+
+static int setup_greeted(void **state)
+{
+	setup(state);
+	pair_greet(*state, SIZE_MAX);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct pair *pair = *state;
+
+	for (int i = 0; i < 2; i++) {
+		struct side *side = i ? &pair->server : &pair->client;
+
+		tls_close(side->tls);
+		buffer_free(&side->wire);
+		buffer_free(&side->plain);
+	}
+	tls_context_close(pair->client_context);
+	tls_context_close(pair->server_context);
+	return 0;
+}
+
+static void say(struct side *side, struct slice words)
+{
+	assert_int_equal(tls_write(side->tls, words, &side->wire), WEIR_OK);
+}
+
+static void assert_heard(struct side *side, struct slice words)
+{
+	assert_int_equal(side->plain.len, words.len);
+	assert_memory_equal(side->plain.data, words.data, words.len);
+	side->plain.len = 0;
+}
+
+static void what_is_sent_goes_behind_what_waits(void **state)
+{
+	struct pair *pair = *state;
+
+	buffer_add_text(&pair->client.wire, "waits");
+	say(&pair->client, SLICE("ping"));
+	say(&pair->client, SLICE("pong"));
+	assert_int_equal(pair->client.wire.len, 5 + 2 * (4 + OVERHEAD));
+	assert_memory_equal(pair->client.wire.data, "waits", 5);
+	buffer_consume(&pair->client.wire, 5);
+	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
+	assert_heard(&pair->server, SLICE("pingpong"));
+	assert_int_equal(pair->server.wire.len, 0);
+}
+
+static void a_part_is_told_from_its_first_byte_to_its_last(void **state)
+{
+	struct pair *pair = *state;
+	size_t size = 4 + OVERHEAD;
+
+	pair_greet(pair, 1);
+	for (size_t cut = 1; cut < size; cut++) {
+		say(&pair->client, SLICE("ping"));
+		assert_int_equal(pair->client.wire.len, size);
+		assert_int_equal(carry(&pair->client, &pair->server, cut), WEIR_OK);
+		if (!tls_has_part(pair->server.tls))
+			fail_msg("no part after %zu of %zu bytes, of them %d the header", cut, size, HEADER);
+		assert_int_equal(pair->server.plain.len, 0);
+		assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
+		assert_false(tls_has_part(pair->server.tls));
+		assert_heard(&pair->server, SLICE("ping"));
+	}
+}
+
+/* More than one read of the SSL takes, in reads that end inside of records. */
+static void many_records_come_in_any_reads(void **state)
+{
+	struct pair *pair = *state;
+	struct buffer words = {0};
+
+	for (uint64_t i = 0; i < 3000; i++) {
+		size_t before = words.len;
+
+		buffer_printf(&words, "%llu,", (unsigned long long)i);
+		for (uint64_t n = 0; n < i % 64; n++)
+			buffer_add(&words, "x", 1);
+		say(&pair->client, (struct slice){words.data + before, words.len - before});
+	}
+	for (size_t len = 1; pair->client.wire.len > 0; len = len * 3 + 1) {
+		size_t part = u64_min(u64_min(len, 65536), pair->client.wire.len);
+
+		assert_int_equal(carry(&pair->client, &pair->server, part), WEIR_OK);
+	}
+	assert_heard(&pair->server, (struct slice){words.data, words.len});
+	assert_false(tls_has_part(pair->server.tls));
+	buffer_free(&words);
+}
+
+/* An error that other code has left behind in the thread. */
+static void leave_an_error(void)
+{
+	ERR_raise(ERR_LIB_SSL, SSL_R_BAD_LENGTH);
+}
+
+static void errors_of_others_are_not_the_connections(void **state)
+{
+	struct pair *pair = *state;
+
+	pair_greet(pair, 100); /* which waits for more many times */
+	for (int i = 0; i < 3; i++) {
+		say(&pair->client, SLICE("ping"));
+		leave_an_error();
+		assert_int_equal(carry(&pair->client, &pair->server, 10), WEIR_OK);
+		leave_an_error();
+		assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
+		leave_an_error();
+		say(&pair->server, SLICE("pong"));
+		assert_int_equal(carry_all(&pair->server, &pair->client), WEIR_OK);
+	}
+	leave_an_error();
+	tls_end(pair->client.tls, &pair->client.wire);
+	leave_an_error();
+	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
+	assert_true(tls_has_ended(pair->server.tls));
+	assert_string_equal(tls_error(pair->server.tls), "");
+	assert_heard(&pair->server, SLICE("pingpingping"));
+	ERR_clear_error();
+}
+
+static void a_file_fails_for_its_own_reason(void **state)
+{
+	struct tls_context *context;
+	struct weir_error error = {0};
+
+	(void)state;
+	leave_an_error();
+	assert_int_equal(tls_context_open(&context, &(struct tls_files){.ca = "/none"}, &error), WEIR_EIO);
+	assert_non_null(strstr(error.message, "No such file"));
+}
+
+/* The errors of others come before its own. */
+static void a_forged_record_fails_and_the_peer_is_told(void **state)
+{
+	struct pair *pair = *state;
+
+	say(&pair->client, SLICE("ping"));
+	pair->client.wire.data[HEADER] ^= 1;
+	leave_an_error();
+	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_EIO);
+	assert_int_equal(pair->server.plain.len, 0);
+	assert_non_null(strstr(tls_error(pair->server.tls), "bad record mac"));
+	assert_false(tls_has_ended(pair->server.tls));
+	leave_an_error();
+	assert_int_equal(carry_all(&pair->server, &pair->client), WEIR_EIO);
+	assert_non_null(strstr(tls_error(pair->client.tls), "alert bad record mac"));
+	assert_false(tls_has_ended(pair->client.tls));
+	ERR_clear_error();
+}
+
+static void no_memory_is_an_error(void **state)
+{
+	struct pair *pair = *state;
+
+	buffer_free(&pair->client.wire); /* a bound holds for what grows */
+	pair->client.wire.max = 4 + OVERHEAD;
+	say(&pair->client, SLICE("ping"));
+	pair->server.plain.max = 3;
+	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_EIO);
+	assert_non_null(strstr(tls_error(pair->server.tls), "out of memory"));
+	assert_int_equal(tls_write(pair->client.tls, SLICE("pings"), &pair->client.wire), WEIR_EIO);
+	assert_non_null(strstr(tls_error(pair->client.tls), "out of memory"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(what_is_sent_goes_behind_what_waits, setup_greeted, teardown),
+	    cmocka_unit_test_setup_teardown(a_part_is_told_from_its_first_byte_to_its_last, setup, teardown),
+	    cmocka_unit_test_setup_teardown(many_records_come_in_any_reads, setup_greeted, teardown),
+	    cmocka_unit_test_setup_teardown(errors_of_others_are_not_the_connections, setup, teardown),
+	    cmocka_unit_test(a_file_fails_for_its_own_reason),
+	    cmocka_unit_test_setup_teardown(a_forged_record_fails_and_the_peer_is_told, setup_greeted,
+	                                    teardown),
+	    cmocka_unit_test_setup_teardown(no_memory_is_an_error, setup_greeted, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
