@@ -16,10 +16,11 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
                    struct buffer *in, struct buffer *wire)
 {
 	struct secure *secure = state;
+	struct worker *worker = worker_of(filter);
 	int status = WEIR_OK;
 
 	if (!secure->tls) /* a reload holds at once: the worker's turn may not have begun since */
-		status = tls_accept(&secure->tls, server_config_newest(worker_of(filter)->config)->tls);
+		status = tls_accept(&secure->tls, server_config_newest(worker->config)->tls, &worker->recent);
 	if (status != WEIR_OK)
 		return status;
 	status = tls_in(secure->tls, bytes, in, wire);

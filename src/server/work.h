@@ -30,6 +30,7 @@
 #include "server/switches.h"
 #include "server/users.h"
 #include "stats/top.h"
+#include "tls/tls.h"
 
 struct worker_protocol {
 	const struct codec *codec;
@@ -131,6 +132,7 @@ struct page {
 struct worker {
 	struct worker_shared *shared;
 	struct net_filter secure; /* of its listeners with TLS */
+	struct tls_recent recent; /* of the connections to them */
 	struct net_loop *loop;
 	size_t index;
 	uint64_t opened; /* connections so far */

@@ -21,6 +21,8 @@ struct tls {
 	SSL *ssl;
 	struct slice in;    /* received, and not yet read by the SSL; empty between two calls */
 	struct buffer *out; /* where the SSL writes; NULL between two calls */
+	struct tls_recent *recent; /* NULL: it never keeps OpenSSL's buffers */
+	struct tls **place;        /* its own in `recent`; NULL: none */
 	bool has_ended;
 	char error[160];
 };
@@ -127,19 +129,46 @@ int tls_open(struct tls **out, struct tls_context *context, const char *host, st
 	return WEIR_ENOMEM;
 }
 
-int tls_accept(struct tls **out, struct tls_context *context)
+int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent *recent)
 {
 	*out = make(context);
 	if (!*out)
 		return WEIR_ENOMEM;
+	(*out)->recent = recent;
 	SSL_set_accept_state((*out)->ssl);
 	return WEIR_OK;
+}
+
+/* From now on it gives its buffers back. */
+static void leave_place(struct tls *tls)
+{
+	*tls->place = NULL;
+	tls->place = NULL;
+	SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
+	SSL_free_buffers(tls->ssl); /* but for one that holds part of a record: behind that */
+}
+
+/* To allocate both for each request takes a twentieth of its instructions over TLS. */
+static void take_place(struct tls *tls)
+{
+	struct tls_recent *recent = tls->recent;
+
+	if (!recent || tls->place)
+		return;
+	tls->place = &recent->places[recent->next];
+	recent->next = (recent->next + 1) % TLS_RECENT;
+	if (*tls->place)
+		leave_place(*tls->place);
+	*tls->place = tls;
+	SSL_clear_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
 }
 
 void tls_close(struct tls *tls)
 {
 	if (!tls)
 		return;
+	if (tls->place)
+		*tls->place = NULL;
 	SSL_free(tls->ssl);
 	free(tls);
 }
@@ -198,6 +227,7 @@ static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 		if (len <= 0)
 			return judge(tls, len, "TLS failed");
 		plain->len += (size_t)len;
+		take_place(tls);
 	}
 	return WEIR_OK;
 }

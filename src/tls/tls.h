@@ -14,13 +14,24 @@
 
 struct tls;
 
+/*
+ * The connections of a thread that were read last. Each keeps OpenSSL's buffers, about 34 KiB; all others
+ * give theirs back behind each record. Zeroed at first; it must outlive its connections.
+ */
+#define TLS_RECENT 64
+
+struct tls_recent {
+	struct tls *places[TLS_RECENT];
+	unsigned next; /* the place that was taken the longest ago */
+};
+
 /**
  * `host` is the name, or the address, that the certificate must be of. Appends the first words of
  * the client to `wire`. 0 or ENOMEM.
  */
 int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire);
-/** The server's side of a connection. 0 or ENOMEM. */
-int tls_accept(struct tls **out, struct tls_context *context);
+/** The server's side of a connection, for the thread of `recent` alone. 0 or ENOMEM. */
+int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent *recent);
 /** NULL does nothing. */
 void tls_close(struct tls *tls);
 

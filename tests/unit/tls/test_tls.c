@@ -1,4 +1,5 @@
 #include <setjmp.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,14 +25,66 @@
 /* A side of a connection, and what has become of its bytes. */
 struct side {
 	struct tls *tls;
+	bool is_server;
 	struct buffer wire;  /* to be sent */
 	struct buffer plain; /* what the other has said */
 };
 
 struct pair {
 	struct tls_context *client_context, *server_context;
+	struct tls_recent recent;
 	struct side client, server;
 };
+
+/* OpenSSL's memory. */
+struct block {
+	size_t size;
+	bool is_buffer; /* of records, and the server's */
+	alignas(max_align_t) char data[];
+};
+
+static size_t buffers_made, buffers_held;
+static bool server_runs;
+
+static struct block *block_of(void *data)
+{
+	return (struct block *)((char *)data - offsetof(struct block, data));
+}
+
+static void *make_block(size_t size, const char *file, int line)
+{
+	struct block *block = malloc(sizeof *block + size);
+
+	(void)file;
+	(void)line;
+	assert_non_null(block);
+	block->size = size;
+	/* It has room for the longest record. A buffer for messages of a handshake is larger still. */
+	block->is_buffer = server_runs && size > 16384 && size < 20000;
+	buffers_made += block->is_buffer;
+	buffers_held += block->is_buffer;
+	return block->data;
+}
+
+static void free_block(void *data, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	if (!data)
+		return;
+	buffers_held -= block_of(data)->is_buffer;
+	free(block_of(data));
+}
+
+static void *grow_block(void *data, size_t size, const char *file, int line)
+{
+	void *grown = make_block(size, file, line);
+
+	if (data)
+		memcpy(grown, data, u64_min(block_of(data)->size, size));
+	free_block(data, file, line);
+	return grown;
+}
 
 static void sign(X509 *cert, EVP_PKEY *key)
 {
@@ -76,6 +129,7 @@ static int carry(struct side *from, struct side *to, size_t len)
 	assert_true(len <= from->wire.len);
 	memcpy(bytes, from->wire.data, len);
 	buffer_consume(&from->wire, len);
+	server_runs = to->is_server;
 	status = tls_in(to->tls, (struct slice){bytes, len}, &to->plain, &to->wire);
 	free(bytes);
 	return status;
@@ -92,13 +146,13 @@ static void pair_open(struct pair *pair)
 	struct weir_error error = {0};
 	struct tls_server server = {.files = {.cert = path}};
 
-	*pair = (struct pair){0};
+	*pair = (struct pair){.server = {.is_server = true}};
 	write_paper(path);
 	assert_int_equal(tls_context_open_server(&pair->server_context, &server, &error), WEIR_OK);
 	assert_int_equal(
 	    tls_context_open(&pair->client_context, &(struct tls_files){.ca = path}, &error), WEIR_OK);
 	unlink(path);
-	assert_int_equal(tls_accept(&pair->server.tls, pair->server_context), WEIR_OK);
+	assert_int_equal(tls_accept(&pair->server.tls, pair->server_context, &pair->recent), WEIR_OK);
 	assert_int_equal(tls_open(&pair->client.tls, pair->client_context, HOST, &pair->client.wire),
 	                 WEIR_OK);
 }
@@ -136,17 +190,19 @@ static int setup_greeted(void **state)
 	return 0;
 }
 
+static void side_close(struct side *side)
+{
+	tls_close(side->tls);
+	buffer_free(&side->wire);
+	buffer_free(&side->plain);
+}
+
 static int teardown(void **state)
 {
 	struct pair *pair = *state;
 
-	for (int i = 0; i < 2; i++) {
-		struct side *side = i ? &pair->server : &pair->client;
-
-		tls_close(side->tls);
-		buffer_free(&side->wire);
-		buffer_free(&side->plain);
-	}
+	side_close(&pair->client);
+	side_close(&pair->server);
 	tls_context_close(pair->client_context);
 	tls_context_close(pair->server_context);
 	return 0;
@@ -154,6 +210,7 @@ static int teardown(void **state)
 
 static void say(struct side *side, struct slice words)
 {
+	server_runs = side->is_server;
 	assert_int_equal(tls_write(side->tls, words, &side->wire), WEIR_OK);
 }
 
@@ -297,6 +354,79 @@ static void no_memory_is_an_error(void **state)
 	assert_non_null(strstr(tls_error(pair->client.tls), "out of memory"));
 }
 
+/* Connections to the server of a pair, more than keep their buffers. */
+struct crowd {
+	struct pair pairs[TLS_RECENT + 2];
+};
+
+static void crowd_open(struct crowd *crowd, struct pair *first)
+{
+	for (size_t i = 0; i < TLS_RECENT + 2; i++) {
+		struct pair *pair = &crowd->pairs[i];
+
+		*pair = (struct pair){.server = {.is_server = true}};
+		assert_int_equal(tls_accept(&pair->server.tls, first->server_context, &first->recent), WEIR_OK);
+		assert_int_equal(
+		    tls_open(&pair->client.tls, first->client_context, HOST, &pair->client.wire), WEIR_OK);
+		pair_greet(pair, SIZE_MAX);
+	}
+}
+
+/* Returns how many buffers the server made. */
+static size_t exchange(struct pair *pair)
+{
+	size_t before = buffers_made;
+
+	say(&pair->client, SLICE("ping"));
+	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
+	say(&pair->server, SLICE("pong"));
+	assert_int_equal(carry_all(&pair->server, &pair->client), WEIR_OK);
+	assert_heard(&pair->server, SLICE("ping"));
+	assert_heard(&pair->client, SLICE("pong"));
+	return buffers_made - before;
+}
+
+static void connections_that_were_read_last_keep_their_buffers(void **state)
+{
+	struct crowd *crowd = malloc(sizeof *crowd);
+	struct pair *pairs = crowd->pairs;
+
+	crowd_open(crowd, *state);
+	assert_int_equal(buffers_held, 0); /* a greeting alone takes no place */
+	for (size_t i = 0; i < TLS_RECENT; i++)
+		assert_true(exchange(&pairs[i]) + exchange(&pairs[i]) > 0);
+	assert_int_equal(buffers_held, 2 * TLS_RECENT);
+	for (size_t i = 0; i < TLS_RECENT; i++)
+		assert_int_equal(exchange(&pairs[i]), 0);
+	say(&pairs[0].client, SLICE("ping"));
+	carry(&pairs[0].client, &pairs[0].server, HEADER + 1);
+	/* These take the places of the first two, of which one still needs its buffers. */
+	for (size_t i = TLS_RECENT; i < TLS_RECENT + 2; i++)
+		assert_true(exchange(&pairs[i]) + exchange(&pairs[i]) > 0);
+	assert_int_equal(buffers_held, 2 * (TLS_RECENT + 1));
+	say(&pairs[1].server, SLICE("pong"));
+	assert_int_equal(buffers_held, 2 * (TLS_RECENT + 1));
+	carry_all(&pairs[0].client, &pairs[0].server);
+	assert_heard(&pairs[0].server, SLICE("ping"));
+	/* Only the second and the third are left, and take places of those that have gone. */
+	for (size_t i = 0; i < TLS_RECENT + 2; i++)
+		if (i != 1 && i != 2)
+			side_close(&pairs[i].server);
+	assert_int_equal(buffers_held, 0);
+	carry_all(&pairs[1].server, &pairs[1].client);
+	pairs[1].client.plain.len = 0;
+	for (size_t i = 1; i < 3; i++)
+		assert_true(exchange(&pairs[i]) + exchange(&pairs[i]) > 0);
+	assert_int_equal(buffers_held, 4);
+	for (size_t i = 0; i < TLS_RECENT + 2; i++) {
+		side_close(&pairs[i].client);
+		if (i == 1 || i == 2)
+			side_close(&pairs[i].server);
+	}
+	assert_int_equal(buffers_held, 0);
+	free(crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,8 +437,11 @@ int main(void)
 	    cmocka_unit_test(a_file_fails_for_its_own_reason),
 	    cmocka_unit_test_setup_teardown(a_forged_record_fails_and_the_peer_is_told, setup_greeted,
 	                                    teardown),
+	    cmocka_unit_test_setup_teardown(connections_that_were_read_last_keep_their_buffers, setup,
+	                                    teardown),
 	    cmocka_unit_test_setup_teardown(no_memory_is_an_error, setup_greeted, teardown),
 	};
 
+	assert_int_equal(CRYPTO_set_mem_functions(make_block, grow_block, free_block), 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
