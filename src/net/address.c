@@ -225,10 +225,10 @@ static const char *remove_stale(const struct net_address *address)
 static const char *admit(const struct net_address *address)
 {
 	const char *path = address->local.sun_path;
-	uid_t owner = address->owner ? address->owner : (uid_t)-1;
-	gid_t group = address->group ? address->group : (gid_t)-1;
+	uid_t owner = address->has_owner ? address->owner : (uid_t)-1;
+	gid_t group = address->has_group ? address->group : (gid_t)-1;
 
-	if ((address->owner || address->group) && lchown(path, owner, group))
+	if ((address->has_owner || address->has_group) && lchown(path, owner, group))
 		return errno == EPERM ? "this process may not give it to its owner or group"
 		                      : strerror(errno);
 	return chmod(path, address->mode ? address->mode : SOCKET_MODE) ? strerror(errno) : NULL;

@@ -26,7 +26,8 @@ struct net_address {
 	/* The file of a Unix socket that listens. */
 	bool plain;   /* to be listened on without TLS */
 	mode_t mode;  /* 0: 0600 */
-	uid_t owner;  /* 0: of this process */
+	bool has_owner, has_group; /* false: this process's; 0 is root's number */
+	uid_t owner;
 	gid_t group;
 	dev_t device;
 	ino_t inode; /* 0: none was made */

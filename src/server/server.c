@@ -210,7 +210,8 @@ static bool same_address(const struct net_address *a, const struct net_address *
 	net_address_format(a, left);
 	net_address_format(b, right);
 	return a->any.sa_family == b->any.sa_family && strcmp(left, right) == 0 && a->mode == b->mode &&
-	       a->owner == b->owner && a->group == b->group && a->plain == b->plain;
+	       a->has_owner == b->has_owner && a->owner == b->owner &&
+	       a->has_group == b->has_group && a->group == b->group && a->plain == b->plain;
 }
 
 /* Either may be NULL. */

@@ -172,6 +172,8 @@ static int read_access(const char *name, const struct rules_listen *listen, stru
 	if (status != WEIR_OK)
 		return place_error(&listen->address, name, status, inner.message, error);
 	out->mode = listen->mode;
+	out->has_owner = listen->owner;
+	out->has_group = listen->group;
 	out->owner = (uid_t)owner;
 	out->group = (gid_t)group;
 	return WEIR_OK;

@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 import redis
-from harness import CONFIG, PATIENCE, Answer, Server, encode, until, weir
+from harness import CONFIG, PATIENCE, WEIR, Answer, Server, encode, until, weir
 from test_proxies import NGINX
 
 QUEUE = CONFIG.replace("limits:", "limits:\n  queue: "
@@ -176,6 +176,18 @@ def test_the_file_gets_its_mode_and_account_whatever_the_umask(place, umask):
         assert "setting=listen.resp" in server.line_with("restart_needed")
         server.line_with("reloaded")
     assert server.stop() == 0
+    assert not list(place.glob("*.sock"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone becomes somebody who gives no files away")
+def test_a_file_that_can_t_be_given_away_does_not_stay(place):
+    place.chmod(0o777)
+    file = place / "weir.yaml"
+    file.write_text(f"listen: {{ http: 127.0.0.1:0, resp: {{ path: {place}/resp.sock, owner: root }} }}\n")
+    failed = subprocess.run(["timeout", "-k", "1", str(PATIENCE), "setpriv", "--reuid=nobody", "--clear-groups", WEIR,
+                             "serve", "-c", file], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1, failed
+    assert "this process may not give it to its owner or group" in failed.stderr
     assert not list(place.glob("*.sock"))
 
 
