@@ -79,12 +79,16 @@ def all_lines(server):
     return server.log + [line for line in server.lines.queue if line]
 
 
-def test_a_proxy_that_is_refused_is_told_once(serve):
+@pytest.mark.parametrize("login, told", [
+    (None, "expected a proxy that is a user, by Weir-Authorization, its certificate or its account, found no login"),
+    (authorization("changer"), "expected a user who may ask, found 'changer'"),
+    ("Bearer weir_wrong", "expected the token, or the name and the password, of a user, found others")])
+def test_a_proxy_that_is_refused_is_told_once_why(serve, login, told):
     server = serve("--threads", "1", config=CONFIG)
-    for name in [None, "changer"] * 5:
-        login = {"Weir-Authorization": authorization(name)} if name else {}
-        assert server.get("/auth", {"X-Original-URI": "/login"} | login).status == 500
-    assert sum("proxy_refused" in line for line in all_lines(server)) == 1
+    for _ in range(5):
+        assert server.get("/auth", {"Weir-Authorization": login} if login else {}).status == 500
+    lines = [line for line in all_lines(server) if "proxy_refused" in line]
+    assert len(lines) == 1 and lines[0].endswith(f" warning proxy_refused peer=127.0.0.1 {told}"), lines
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
