@@ -371,7 +371,7 @@ def test_idle_and_unfinished_clients_cost_little(serve, papers):
         assert https(server, trusting(papers))[0] == 200
         begun = resident(server) - before
         if BUILD.name not in SANITIZED:
-            assert idle < 400 * (23 << 10) and begun - idle < 400 * (8 << 10)
+            assert idle < 400 * (23 << 10) and begun - idle < 400 * (2 << 10)
 
 
 def test_nobody_is_asked_for_a_passphrase(papers, tmp_path):

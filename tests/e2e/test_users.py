@@ -445,7 +445,9 @@ def test_a_reload_without_users_says_that_all_may_ask(serve):
         assert sum("exposed listener=http" in line for line in server.log[begins:]) == told, text
 
 
-def test_events_end_for_a_user_who_may_follow_them_no_more(serve):
+@pytest.mark.parametrize("after", [(USERS["everything"],), (USERS["admin"].replace(" }", ", limits: [login] }"),)],
+                         ids=["gone", "with limits"])
+def test_events_end_for_a_user_who_may_follow_them_no_more(serve, after):
     server = serve(config=CONFIG)
     with Wire(server.http) as wire:
         wire.send(f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
@@ -453,7 +455,7 @@ def test_events_end_for_a_user_who_may_follow_them_no_more(serve):
         assert b" 200 " in wire.file.readline()
         server.reload(config_of(USERS["everything"], USERS["admin"]))
         until(lambda: b"reloaded" in wire.file.readline(), "an event")
-        server.reload(config_of(USERS["everything"]))
+        server.reload(config_of(*after))
         wire.file.read()  # to the end
 
 
