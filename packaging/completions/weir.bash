@@ -120,6 +120,9 @@ _weir()
 			return ;;
 		"bench --pid")
 			return ;;
+		"bench --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
 		"bench --cacert")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -143,7 +146,7 @@ _weir()
 		lint) words="--config --strict --to --help" ;;
 		ask) words="--attr --cost --peek --server --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
-		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --tls --cacert --cert --key --sni --help" ;;
+		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;
 		passwd) words="--token --help" ;;
 		esac

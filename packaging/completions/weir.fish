@@ -68,6 +68,7 @@ complete -c weir -n '__fish_seen_subcommand_from bench' -l key-length -x -d 'byt
 complete -c weir -n '__fish_seen_subcommand_from bench' -l seed -x -d 'seed of the choice of keys (1)'
 complete -c weir -n '__fish_seen_subcommand_from bench' -l pid -x -d 'the server\'s process on this machine, to show its CPU time'
 complete -c weir -n '__fish_seen_subcommand_from bench' -l json -d 'print one JSON object instead of text'
+complete -c weir -n '__fish_seen_subcommand_from bench' -l login -r -F -d 'log in by what is in it: a token, or NAME:SECRET'
 complete -c weir -n '__fish_seen_subcommand_from bench' -l tls -d 'speak TLS'
 complete -c weir -n '__fish_seen_subcommand_from bench' -l cacert -r -F -d 'with --tls: who signs servers, in PEM (the system\'s authorities)'
 complete -c weir -n '__fish_seen_subcommand_from bench' -l cert -r -F -d 'with --tls: a certificate to show, in PEM'

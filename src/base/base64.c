@@ -4,7 +4,7 @@
 
 static const char url_digits[] = LETTERS "-_", common_digits[] = LETTERS "+/";
 
-size_t base64_url_encode(const uint8_t *bytes, size_t len, char *text)
+static size_t encode(const char digits[65], const uint8_t *bytes, size_t len, char *text)
 {
 	size_t n = 0;
 	uint32_t bits = 0;
@@ -13,10 +13,24 @@ size_t base64_url_encode(const uint8_t *bytes, size_t len, char *text)
 	for (size_t i = 0; i < len; i++) {
 		bits = bits << 8 | bytes[i];
 		for (held += 8; held >= 6; held -= 6)
-			text[n++] = url_digits[bits >> (held - 6) & 63];
+			text[n++] = digits[bits >> (held - 6) & 63];
 	}
 	if (held > 0)
-		text[n++] = url_digits[bits << (6 - held) & 63];
+		text[n++] = digits[bits << (6 - held) & 63];
+	return n;
+}
+
+size_t base64_url_encode(const uint8_t *bytes, size_t len, char *text)
+{
+	return encode(url_digits, bytes, len, text);
+}
+
+size_t base64_encode(const uint8_t *bytes, size_t len, char *text)
+{
+	size_t n = encode(common_digits, bytes, len, text);
+
+	while (n % 4 != 0)
+		text[n++] = '=';
 	return n;
 }
 

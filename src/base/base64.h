@@ -16,7 +16,10 @@ size_t base64_url_encode(const uint8_t *bytes, size_t len, char *text);
 /** Returns how many bytes; 0 when it is no such text, or of more than `room`. */
 size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t room);
 
-/** The same in the common alphabet; padding may be left out. */
+/** The same in the common alphabet, with padding: up to 2 characters more. */
+size_t base64_encode(const uint8_t *bytes, size_t len, char *text);
+
+/** The same as base64_url_decode in the common alphabet; padding may be left out. */
 size_t base64_decode(struct slice text, uint8_t *bytes, size_t room);
 
 #endif

@@ -7,16 +7,15 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "base/number.h"
 #include "cli/command.h"
+#include "cli/credentials.h"
 #include "cli/trust.h"
 #include "net/address.h"
 
 #define DEFAULT_SERVER "127.0.0.1:6380"
 #define TIMEOUT_S      5
 #define REPLY_MAX      4096
-#define LOGIN_MAX      (1 << 20)
 
 /* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. WEIR.CHECK has two texts more. */
 enum field {
@@ -181,7 +180,7 @@ static enum reading exchange(struct line *line, const struct buffer *request, bo
 /* The question to a server: a limit and a key, or attributes. */
 struct question {
 	struct buffer words, shown;
-	struct buffer login; /* what is sent before it */
+	struct credentials login; /* which is sent before it */
 	size_t count;
 	bool by_rules;
 };
@@ -247,15 +246,16 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	struct timeval for_ever = {0}; /* an answer may be held until its turn */
 	int status;
 
-	buffer_add(&request, question->login.data, question->login.len);
+	credentials_add_auth(&question->login, &request);
 	buffer_printf(&request, "*%zu\r\n", question->count);
 	buffer_add(&request, question->words.data, question->words.len);
-	if (request.failed || question->words.failed || question->shown.failed || question->login.failed)
+	if (request.failed || question->words.failed || question->shown.failed)
 		return command_fail("ask", "out of memory");
 	line.fd = dial_open(address, trust, TIMEOUT_S, &line.tls, &error);
 	if (line.fd >= 0) {
 		setsockopt(line.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
-		status = say(server, question, &line, exchange(&line, &request, question->login.len > 0, &answer), &answer);
+		status = say(server, question, &line,
+		             exchange(&line, &request, question->login.secret != NULL, &answer), &answer);
 		close(line.fd);
 	} else {
 		status = command_fail("ask", "can't reach %s: %s", server, error.message);
@@ -289,7 +289,7 @@ static const struct flag flags[] = {
     [COST] = {"cost", "N", "units to take; 0 takes nothing (1)", 0, NULL},
     [PEEK] = {"peek", NULL, "take nothing", 0, NULL},
     [SERVER] = {"server", "ADDR", "RESP address of the server (" DEFAULT_SERVER ")", 0, NULL},
-    [LOGIN] = {"login", "FILE", "log in by what is in it: a token, or NAME:SECRET", 0, NULL},
+    [LOGIN] = CREDENTIALS_FLAG,
     TRUST_FLAGS,
 };
 
@@ -327,30 +327,13 @@ static int add_limit(struct question *question, char *const *words, const char *
 	return 0;
 }
 
-/* The first line of the file; only a token has no colon. */
-static int add_login(struct question *question, const char *path)
+static int read_login(struct question *question, const char *path)
 {
-	struct buffer text = {0};
-	struct weir_error error = {0};
-	int status = file_read(path, LOGIN_MAX, &text, &error);
-	char *colon;
+	struct weir_error error;
 
-	buffer_add(&text, "", 1);
-	if (status != WEIR_OK || text.failed) {
-		buffer_free(&text);
-		return command_fail("ask", "--login: %s: %s", path,
-		                    status == WEIR_OK ? "out of memory" : error.message);
-	}
-	text.data[strcspn(text.data, "\r\n")] = '\0';
-	colon = strchr(text.data, ':');
-	buffer_printf(&question->login, "*%d\r\n$4\r\nAUTH\r\n", colon ? 3 : 2);
-	if (colon) {
-		*colon = '\0';
-		add_word(&question->login, text.data);
-	}
-	add_word(&question->login, colon ? colon + 1 : text.data);
-	buffer_free(&text);
-	return 0;
+	return credentials_read(&question->login, path, &error) == WEIR_OK
+	           ? 0
+	           : command_fail("ask", "%s", error.message);
 }
 
 static int read_question(struct question *question, const char **server, struct trust *trust,
@@ -370,7 +353,7 @@ static int read_question(struct question *question, const char **server, struct 
 		else if (flag == SERVER)
 			*server = arguments.value;
 		else if (flag == LOGIN)
-			status = add_login(question, arguments.value);
+			status = read_login(question, arguments.value);
 		else if (flag >= TRUST)
 			trust_set(trust, flag - TRUST, arguments.value);
 		else
@@ -398,7 +381,7 @@ static int run(int argc, char **argv)
 	if (status == 0)
 		status = ask(server, &trust, &question);
 	buffer_free(&question.words);
-	buffer_free(&question.login);
+	credentials_free(&question.login);
 	buffer_free(&question.shown);
 	return status;
 }

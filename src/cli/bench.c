@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/credentials.h"
 #include "cli/trust.h"
 #include "load/load.h"
 
@@ -19,6 +20,8 @@ struct given {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
 	struct trust trust;
+	struct credentials login;
+	struct buffer hello;
 	uint64_t key_len, pid;
 	bool json;
 };
@@ -112,13 +115,15 @@ static const struct input {
 #undef INPUT
 };
 
-#define INPUT_COUNT (sizeof inputs / sizeof *inputs)
+/* The flags behind those. */
+enum { JSON = sizeof inputs / sizeof *inputs, LOGIN, TRUST };
 
 static const struct flag flags[] = {
 #define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
     FLAG_LIST(FLAG)
 #undef FLAG
-        [INPUT_COUNT] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
+        [JSON] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
+    [LOGIN] = CREDENTIALS_FLAG,
     TRUST_FLAGS,
 };
 
@@ -148,9 +153,11 @@ static int read_flags(struct given *given, int argc, char **argv, struct weir_er
 
 	arguments_begin(&arguments, &command_bench, argc, argv);
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
-		if (flag > (int)INPUT_COUNT)
-			trust_set(&given->trust, flag - (int)INPUT_COUNT - 1, arguments.value);
-		else if (flag == INPUT_COUNT)
+		if (flag >= TRUST)
+			trust_set(&given->trust, flag - TRUST, arguments.value);
+		else if (flag == LOGIN)
+			status = credentials_read(&given->login, arguments.value, error);
+		else if (flag == JSON)
 			given->json = true;
 		else
 			status = set_flag(given, flag, arguments.value, error);
@@ -220,14 +227,28 @@ static int resolve_protocol(struct given *given, struct weir_error *error)
 	return net_address_parse(slice_of(given->server), &given->load.server, error);
 }
 
+/* The lines of HTTP that name the server, and the user; RESP logs in once. */
+static bool add_fields(struct given *given, bool http, struct buffer *fields)
+{
+	/* A Unix socket has no name that a server would know. */
+	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
+
+	buffer_printf(fields, "Host: %s\r\n", host);
+	if (http)
+		credentials_add_field(&given->login, fields);
+	else
+		credentials_add_auth(&given->login, &given->hello);
+	buffer_add(fields, "", 1);
+	given->load.hello = (struct slice){given->hello.data, given->hello.len};
+	return !fields->failed && !given->hello.failed;
+}
+
 static int resolve_request(struct given *given, size_t digits, struct template *request,
                            struct weir_error *error)
 {
 	bool http = strcmp(given->protocol, "http") == 0;
 	const char *plain = http ? given->path : given->command ? given->command : DEFAULT_COMMAND;
-	/* A Unix socket has no name that a server would know. */
-	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
-	struct buffer text = {0};
+	struct buffer text = {0}, fields = {0};
 	int status;
 
 	if (given->limit)
@@ -236,10 +257,10 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 	else
 		buffer_add_text(&text, plain);
 	buffer_add(&text, "", 1);
-	if (text.failed)
+	if (!add_fields(given, http, &fields) || text.failed)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	else if (http)
-		status = template_http(request, text.data, host, given->key_len, digits, error);
+		status = template_http(request, text.data, fields.data, given->key_len, digits, error);
 	else
 		status = template_resp(request, text.data, given->key_len, digits, error);
 	if (status == WEIR_OK) {
@@ -250,6 +271,7 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 		given->load.request = request;
 	}
 	buffer_free(&text);
+	buffer_free(&fields);
 	return status;
 }
 
@@ -307,6 +329,8 @@ static int bench(int argc, char **argv)
 
 	status = status == WEIR_OK ? run(&given) : command_fail("bench", "%s", error.message);
 	template_free(&request);
+	credentials_free(&given.login);
+	buffer_free(&given.hello);
 	trust_close(&given.trust);
 	return status;
 }

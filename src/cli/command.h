@@ -9,7 +9,13 @@
 #define EXIT_USAGE 2
 
 /* Takes an array whose size is known. */
-#define COMMAND_FLAGS(table) .flags = (table), .flag_count = sizeof(table) / sizeof *(table)
+#define COMMAND_FLAGS_MAX 32
+
+/* Fails to compile with more than COMMAND_FLAGS_MAX. */
+#define COMMAND_FLAGS(table)                                                                       \
+	.flags = (table),                                                                              \
+	.flag_count = sizeof(table) / sizeof *(table) +                                                \
+	              0 * sizeof(char[sizeof(table) / sizeof *(table) > COMMAND_FLAGS_MAX ? -1 : 1])
 
 struct flag {
 	const char *name;     /* as in --NAME */
@@ -35,8 +41,6 @@ struct command {
 
 extern const struct command command_serve, command_lint, command_ask, command_store,
     command_simulate, command_bench, command_passwd;
-
-#define COMMAND_FLAGS_MAX 24
 
 /* The arguments of a command, flag by flag. */
 struct arguments {

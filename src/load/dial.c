@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+#define GREETING_MAX 4096
+
 bool dial_send(int fd, struct slice bytes)
 {
 	while (bytes.len > 0) {
@@ -83,4 +85,49 @@ int dial_open(const struct net_address *to, const struct dial_trust *trust, unsi
 	*tls = NULL;
 	close(fd);
 	return -1;
+}
+
+static bool send_hello(int fd, struct tls *tls, struct slice hello, struct buffer *wire)
+{
+	if (!tls)
+		return dial_send(fd, hello);
+	return tls_write(tls, hello, wire) == WEIR_OK && !wire->failed && send_words(fd, wire);
+}
+
+/* Appends what comes next to `said`. */
+static int read_some(int fd, struct tls *tls, struct buffer *said, struct buffer *wire,
+                     struct weir_error *error)
+{
+	char bytes[512];
+	ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+
+	if (got <= 0)
+		return error_set(error, WEIR_EIO, "%s",
+		                 got < 0 ? strerror(errno) : "the server closed the connection");
+	if (!tls)
+		buffer_add(said, bytes, (size_t)got);
+	else if (tls_in(tls, (struct slice){bytes, (size_t)got}, said, wire) != WEIR_OK)
+		return error_set(error, WEIR_EIO, "%s", tls_error(tls));
+	return send_words(fd, wire) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
+}
+
+int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *error)
+{
+	struct buffer said = {.max = GREETING_MAX}, wire = {0};
+	struct slice rest, line = {NULL, 0};
+	int status = send_hello(fd, tls, hello, &wire)
+	                 ? WEIR_OK
+	                 : error_set(error, WEIR_EIO, "%s", strerror(errno));
+
+	while (status == WEIR_OK && !said.failed && !(said.len && memchr(said.data, '\n', said.len)))
+		status = read_some(fd, tls, &said, &wire, error);
+	rest = (struct slice){said.data, said.len};
+	if (said.len > 0)
+		line = slice_cut(&rest, '\r');
+	if (status == WEIR_OK && !slice_equal(line, SLICE("+OK")))
+		status = error_set(error, WEIR_EIO, "expected +OK to a login, found '%.*s'", (int)line.len,
+		                   line.len > 0 ? line.data : "");
+	buffer_free(&said);
+	buffer_free(&wire);
+	return status;
 }

@@ -21,6 +21,12 @@ struct dial_trust {
 int dial_open(const struct net_address *to, const struct dial_trust *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error);
 
+/**
+ * Sends `hello`, a command of RESP, and waits for its +OK. EIO and why in error->message: the
+ * server's words, if it has refused it.
+ */
+int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *error);
+
 /** Sends all of it through a blocking socket; false and errno. */
 bool dial_send(int fd, struct slice bytes);
 

@@ -21,6 +21,7 @@
 struct load_options {
 	struct net_address server;
 	struct dial_trust trust; /* its context is shared by all connections */
+	struct slice hello; /* a login that each connection begins with, see dial_greet; empty: none */
 	const struct template *request;
 	struct scan_rules replies;
 	struct keys_options keys;

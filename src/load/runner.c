@@ -60,8 +60,11 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 	if (!conn->flights)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	conn->fd = dial_open(&options->server, &options->trust, CONNECT_S, &conn->tls, &why);
-	if (conn->fd >= 0 && (fcntl(conn->fd, F_SETFL, O_NONBLOCK) != 0 ||
-	                      epoll_ctl(runner->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0))
+	if (conn->fd >= 0 && options->hello.len > 0)
+		dial_greet(conn->fd, conn->tls, options->hello, &why);
+	if (conn->fd >= 0 && !why.message[0] &&
+	    (fcntl(conn->fd, F_SETFL, O_NONBLOCK) != 0 ||
+	     epoll_ctl(runner->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0))
 		error_set(&why, WEIR_EIO, "%s", strerror(errno));
 	if (!why.message[0])
 		return WEIR_OK;

@@ -98,7 +98,7 @@ int template_resp(struct template *out, const char *command, size_t key_len, siz
 	return template_check(out, error);
 }
 
-int template_http(struct template *out, const char *path, const char *host, size_t key_len,
+int template_http(struct template *out, const char *path, const char *fields, size_t key_len,
                   size_t digits, struct weir_error *error)
 {
 	if (path[0] != '/')
@@ -112,7 +112,7 @@ int template_http(struct template *out, const char *path, const char *host, size
 	template_begin(out, key_len, digits);
 	buffer_add_text(&out->bytes, "GET ");
 	add_expanded(out, slice_of(path));
-	buffer_printf(&out->bytes, " HTTP/1.1\r\nHost: %s\r\n\r\n", host);
+	buffer_printf(&out->bytes, " HTTP/1.1\r\n%s\r\n", fields);
 	return template_check(out, error);
 }
 

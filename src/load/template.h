@@ -24,11 +24,11 @@ struct template
 
 /**
  * Both write "{key}" as `key_len` digits wherever it stands, for keys of at most
- * `digits` digits. `command` is split at blanks. Errors: EINVAL, ENOMEM.
+ * `digits` digits. `command` is split at blanks; `fields` is whole lines. Errors: EINVAL, ENOMEM.
  */
 int template_resp(struct template *out, const char *command, size_t key_len, size_t digits,
                   struct weir_error *error);
-int template_http(struct template *out, const char *path, const char *host, size_t key_len,
+int template_http(struct template *out, const char *path, const char *fields, size_t key_len,
                   size_t digits, struct weir_error *error);
 
 /** Puts `key` into a copy of the bytes. */

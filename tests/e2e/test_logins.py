@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import getpass
+import json
 import os
 import re
 import socket
@@ -13,7 +14,7 @@ import time
 
 import pytest
 from harness import PATIENCE, Server, Wire, encode, until, weir
-from test_users import (CONFIG, USERS, authorization, config_of, from_address, user,
+from test_users import (CONFIG, TLS, USERS, authorization, config_of, from_address, make_certificate, user,
                         users)  # pylint: disable=unused-import
 
 
@@ -123,6 +124,56 @@ def test_ask_logs_in(users, tmp_path, text, told):
     assert (done.returncode, done.stderr.startswith(told or "login asked: allowed")) == (2, True) if told else \
            (done.returncode, done.stdout.startswith("login asked: allowed")) == (0, True), done
     assert "NOAUTH" in weir("ask", "login", "asked", "--peek", "--server", server).stderr
+
+
+@pytest.mark.parametrize("protocol", ["resp", "http"])
+@pytest.mark.parametrize("text", ["weir_asker\n", "asker:weir_asker", "everything:all"])
+def test_bench_logs_in(users, tmp_path, protocol, text):
+    file = tmp_path / "login"
+    file.write_text(text)
+    arguments = ["bench", "--server", f"127.0.0.1:{getattr(users, protocol)}", "--protocol", protocol,
+                 "--limit", "login", "--connections", "3", "--requests", "30", "--json"]
+    done = weir(*arguments, "--login", file)
+    assert done.returncode == 0, done.stderr
+    assert sum(json.loads(done.stdout)[found] for found in ("allowed", "denied")) == 30, done.stdout
+    refused = weir(*arguments)
+    assert refused.returncode == 2 and re.search("NOAUTH|401", refused.stderr), refused
+
+
+@pytest.mark.parametrize("kind", ["tls", "unix"])
+def test_bench_logs_in_over_tls_and_at_a_unix_socket(serve, tmp_path, kind):
+    make_certificate(tmp_path)
+    (tmp_path / "login").write_text("everything:all")
+    if kind == "tls":
+        server = serve(config=TLS + CONFIG)
+        ways = {protocol: [f"127.0.0.1:{getattr(server, protocol)}", "--tls", "--cacert", tmp_path / "cert.pem",
+                           "--sni", "weir"] for protocol in ("http", "resp")}
+    else:
+        ways = {protocol: [f"unix:{tmp_path}/{protocol}"] for protocol in ("http", "resp")}
+        serve("--http", ways["http"][0], "--resp", ways["resp"][0], ports=False, config=CONFIG)
+    for protocol, way in ways.items():
+        arguments = ["bench", "--protocol", protocol, "--limit", "login", "--connections", "2", "--requests",
+                     "20", "--server", *way]
+        done = weir(*arguments, "--login", tmp_path / "login")
+        assert done.returncode == 0, done.stderr
+        assert re.search("NOAUTH|401", weir(*arguments).stderr)
+
+
+@pytest.mark.parametrize("protocol, told", [
+    ("resp", r"weir bench: can't reach 127.0.0.1:\d+ \(connection 1\): "
+             r"expected \+OK to a login, found '-WRONGPASS expected the token"),
+    ("http", "weir bench: error reply: HTTP/1.1 401 Unauthorized"),
+])
+def test_bench_tells_of_a_wrong_login(users, tmp_path, protocol, told):
+    file = tmp_path / "login"
+    arguments = ["bench", "--server", f"127.0.0.1:{getattr(users, protocol)}", "--protocol", protocol,
+                 "--limit", "login", "--connections", "1", "--requests", "1", "--login", file]
+    missing = weir(*arguments)
+    assert missing.returncode == 2 and missing.stderr.startswith(f"weir bench: --login: {file}: "), missing
+    file.write_text("everything:s3cret")
+    done = weir(*arguments)
+    assert done.returncode == 2 and re.search(told, done.stderr), done
+    assert "s3cret" not in done.stdout + done.stderr
 
 
 # ---- Passwords that wait for their hash ----------------------------------------------------------

@@ -122,6 +122,15 @@ OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/even
                    "/dump/counter"}
 
 
+TLS = "tls: { cert: cert.pem, key: key.pem }\n"
+
+
+def make_certificate(directory):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=weir"],
+                   cwd=directory, check=True, capture_output=True)
+
+
 @pytest.fixture(scope="module", params=["port", "unix", "tls", "beside", "admin"])
 def door(request, users, tmp_path_factory):
     """A way in: connects to the port of HTTP, or of RESP. "beside" and "admin" are the ports of a server
@@ -147,10 +156,8 @@ def door(request, users, tmp_path_factory):
                         config=CONFIG, directory=directory)
         connect = to_unix
     elif kind == "tls":
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                        "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=weir"],
-                       cwd=directory, check=True, capture_output=True)
-        server = Server(config="tls: { cert: cert.pem, key: key.pem }\n" + CONFIG, directory=directory)
+        make_certificate(directory)
+        server = Server(config=TLS + CONFIG, directory=directory)
         ports = {"http": server.http, "resp": server.resp}
         context = ssl.create_default_context(cafile=directory / "cert.pem")
         context.check_hostname = False

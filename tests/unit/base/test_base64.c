@@ -17,6 +17,21 @@ static void assert_decoded(const char *text, const char *expected)
 	assert_int_equal(len, strlen(expected));
 }
 
+static void texts_are_written_with_padding(void **state)
+{
+	static const struct {
+		const char *bytes, *text;
+	} pairs[] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"\xff\xee\xff", "/+7/"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+		char text[8] = {0};
+
+		base64_encode((const uint8_t *)pairs[i].bytes, strlen(pairs[i].bytes), text);
+		assert_string_equal(text, pairs[i].text);
+	}
+}
+
 static void texts_of_the_standard_are_read_with_padding_and_without(void **state)
 {
 	(void)state;
@@ -60,6 +75,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(texts_of_the_standard_are_read_with_padding_and_without),
+	    cmocka_unit_test(texts_are_written_with_padding),
 	    cmocka_unit_test(what_is_no_such_text_has_no_bytes),
 	    cmocka_unit_test(urls_have_an_alphabet_of_their_own),
 	};

@@ -33,7 +33,7 @@ static void a_path_becomes_a_request(void **state)
 	struct template template;
 
 	(void)state;
-	assert_int_equal(template_http(&template, "/a?k={key}", "h:1", 2, 2, NULL), WEIR_OK);
+	assert_int_equal(template_http(&template, "/a?k={key}", "Host: h:1\r\n", 2, 2, NULL), WEIR_OK);
 	check_filled(&template, 42, "GET /a?k=42 HTTP/1.1\r\nHost: h:1\r\n\r\n");
 	template_free(&template);
 }
