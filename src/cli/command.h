@@ -8,10 +8,9 @@
 
 #define EXIT_USAGE 2
 
-/* Takes an array whose size is known. */
 #define COMMAND_FLAGS_MAX 32
 
-/* Fails to compile with more than COMMAND_FLAGS_MAX. */
+/* Takes an array whose size is known; with more than COMMAND_FLAGS_MAX it does not compile. */
 #define COMMAND_FLAGS(table)                                                                       \
 	.flags = (table),                                                                              \
 	.flag_count = sizeof(table) / sizeof *(table) +                                                \
