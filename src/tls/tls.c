@@ -195,7 +195,6 @@ static int fail(struct tls *tls, const char *what, const char *why)
 static int judge(struct tls *tls, int result, const char *what)
 {
 	unsigned long last = ERR_peek_last_error();
-
 	int code;
 
 	ERR_clear_error();
