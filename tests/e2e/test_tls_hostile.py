@@ -464,15 +464,23 @@ def test_a_session_ends_with_the_certificates_of_its_client(serve, papers, clien
 @pytest.mark.parametrize("after", [{"clients": "none"}, {"ca": "wrong.pem"}], ids=["none", "wrong"])
 @pytest.mark.parametrize("version", ["tls1_2", "tls1_3"])
 def test_a_session_is_no_login_where_its_authority_counts_no_more(serve, papers, version, after):
+    """A connection that is open stays its user, until that is taken away."""
     server = serve(config=config(papers, clients="optional", users=USERS))
     file = papers / "before.session"
     own = "-cert", papers / "client.pem", "-key", papers / "client.key"
     assert peek(server, papers, version, *own, "-sess_out", file) == ["New, ", "*7"]
     assert peek(server, papers, version, "-sess_in", file) == ["Reused, ", "*7"]
     clients = after.get("clients", "optional")
-    server.reload(config(papers, clients=clients, users=USERS).replace("right.pem", after.get("ca", "right.pem")))
-    server.line_with("reloaded")
-    assert peek(server, papers, version, "-sess_in", file) == ["New, ", "NOAUTH"]
+    text = config(papers, clients=clients, users=USERS).replace("right.pem", after.get("ca", "right.pem"))
+    with wrapped(server.resp, trusting(papers, "client")) as client:
+        assert command(client, "ACL", "WHOAMI") == b"$4\r\nshop\r\n"
+        server.reload(text)
+        server.line_with("reloaded")
+        assert peek(server, papers, version, "-sess_in", file) == ["New, ", "NOAUTH"]
+        assert command(client, "ACL", "WHOAMI") == b"$4\r\nshop\r\n"
+        server.reload(text.replace("client-of-right", "other"))
+        server.line_with("reloaded")
+        assert command(client, "ACL", "WHOAMI").startswith(b"-NOAUTH")
 
 
 def test_sessions_are_in_tickets_alone_and_a_handshake_brings_one(whole, papers):
