@@ -145,15 +145,17 @@ static void leave_place(struct tls *tls)
 	*tls->place = NULL;
 	tls->place = NULL;
 	SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
-	SSL_free_buffers(tls->ssl); /* but for one that holds part of a record: behind that */
+	SSL_free_buffers(tls->ssl); /* one with part of a record does it after that */
 }
 
-/* To allocate both for each request takes a twentieth of its instructions over TLS. */
+/* Both buffers, allocated for each request, would take a twentieth of its instructions over TLS. */
 static void take_place(struct tls *tls)
 {
 	struct tls_recent *recent = tls->recent;
 
 	if (!recent || tls->place)
+		return;
+	if (recent->places[recent->next] && ++recent->misses % TLS_RECENT_MISSES != 0)
 		return;
 	tls->place = &recent->places[recent->next];
 	recent->next = (recent->next + 1) % TLS_RECENT;

@@ -15,14 +15,18 @@
 struct tls;
 
 /*
- * The connections of a thread that were read last. Each keeps OpenSSL's buffers, about 34 KiB; all others
- * give theirs back behind each record. Zeroed at first; it must outlive its connections.
+ * Connections of a thread that were read lately. Each keeps OpenSSL's buffers, about 34 KiB; all others
+ * give theirs back after each record. When no place is free, one in TLS_RECENT_MISSES reads of other
+ * connections takes the oldest. If each did, more connections than places would take them by turns, and
+ * none would find its buffers again. Zeroed at first; it must outlive its connections.
  */
-#define TLS_RECENT 64
+#define TLS_RECENT        64
+#define TLS_RECENT_MISSES 16
 
 struct tls_recent {
 	struct tls *places[TLS_RECENT];
 	unsigned next; /* the place that was taken the longest ago */
+	unsigned misses;
 };
 
 /**
