@@ -126,6 +126,15 @@ def test_a_living_server_keeps_its_file(start, place):
     assert run("redis-cli", "-s", place / "resp.sock", "PING") == "PONG\n"
 
 
+def test_a_server_that_stops_leaves_the_file_of_another_one(start, place):
+    first = start()
+    for name in "http.sock", "resp.sock":
+        (place / name).unlink()
+    start()
+    assert first.stop() == 0
+    assert run("redis-cli", "-s", place / "resp.sock", "PING") == "PONG\n"
+
+
 def test_a_start_that_fails_leaves_no_file(place):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
