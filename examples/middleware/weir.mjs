@@ -10,16 +10,33 @@
 
 const HEADERS = ["RateLimit", "RateLimit-Policy", "Retry-After"];
 
-async function ask(url, attributes, timeout, token) {
+async function ask(url, attributes, token, signal) {
   const response = await fetch(`${url.replace(/\/+$/, "")}/v1/acquire`, {
     method: "POST",
     headers: { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) },
     body: JSON.stringify({ attributes }),
-    signal: AbortSignal.timeout(timeout),
+    signal,
   });
   const answer = await response.json();
   if (answer?.allowed === undefined) throw new Error(`${response.status} ${JSON.stringify(answer)}`);
   return response;
+}
+
+// Node 18 may lose the signal of an AbortController, so nobody waits for fetch() to hear it.
+async function within(ms, start) {
+  const abort = new AbortController();
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new Error(`no answer in ${ms} ms`));
+      abort.abort();
+    }, ms);
+  });
+  try {
+    return await Promise.race([start(abort.signal), late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 // Express leaves it as it was sent; rules are about what it means.
@@ -36,7 +53,7 @@ export default function weir(url, { failOpen = true, timeout = 100, token } = {}
     let response;
     try {
       const attributes = { method: req.method, path: decoded(req.path), ip: req.ip ?? "" };
-      response = await ask(url, attributes, timeout, token);
+      response = await within(timeout, (signal) => ask(url, attributes, token, signal));
     } catch (error) {
       console.warn(`weir: no decision: ${error}`);
       return failOpen ? next() : res.status(503).send("try again later\n");

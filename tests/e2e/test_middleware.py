@@ -150,7 +150,7 @@ def test_an_application_is_a_user_over_tls(start, serve, papers, token, statuses
     hashed = hashlib.sha256(b"weir_app").hexdigest()
     server = serve(config=f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{LIMITS}users:\n"
                           f"  - {{ name: app, token: {hashed}, may: [ask] }}\n")
-    app = start(f"https://localhost:{server.http}", "closed", TOKEN=token, SSL_CERT_FILE=f"{papers}/right.pem",
+    app = start(f"https://127.0.0.1:{server.http}", "closed", TOKEN=token, SSL_CERT_FILE=f"{papers}/right.pem",
                 NODE_EXTRA_CA_CERTS=f"{papers}/right.pem")
     assert [get(app).status for _ in statuses] == statuses
 

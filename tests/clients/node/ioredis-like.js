@@ -2,7 +2,8 @@
 export function connectWith(Library) {
   return () => {
     const { WEIR_TLS, WEIR_USER: username, WEIR_SECRET: password } = process.env;
-    const options = { ...(WEIR_TLS && { tls: {} }), ...(password && { username, password }) };
+    // Where localhost is an IPv6 address first, nobody listens there.
+    const options = { family: 4, ...(WEIR_TLS && { tls: {} }), ...(password && { username, password }) };
     const redis = new Library(Number(process.argv[2]), options);
     redis.on("error", () => {}); // it connects again by itself
     redis.addBuiltinCommand("weir.acquire");
