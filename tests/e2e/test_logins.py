@@ -222,7 +222,7 @@ def test_connections_that_end_while_they_wait(serve):
 
 def test_a_server_that_stops_computes_no_more(serve):
     """Else those that guess decide how long it takes."""
-    server = serve("--threads", "1", config=config_of(user("slow", password="x", may=["ask"], parameters="jCT")))
+    server = serve("--threads", "1", config=config_of(user("slow", password="x", may=["ask"], parameters="jDT")))
     began = time.monotonic()
     assert from_address(server, "127.0.0.1", "AUTH", "slow", "x") == b"+OK\r\n"
     one = time.monotonic() - began
@@ -232,7 +232,7 @@ def test_a_server_that_stops_computes_no_more(serve):
         clients[-1].sendall(encode("AUTH", "slow", "guess"))
     began = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - began < 15 * one + 4  # 3 s are for what is unanswered
+    assert time.monotonic() - began < 20 * one + 6  # 3 s are for what is unanswered
 
 
 @pytest.mark.parametrize("then, reply", [
