@@ -5,7 +5,7 @@
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within Timeout (100 ms if it is 0), the request passes (FailOpen) or is answered 503.
-// Where Weir has users, Token is one's.
+// Where Weir has users, Token is one's; without it, WEIR_TOKEN of the environment is.
 package weir
 
 import (
@@ -15,6 +15,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -35,6 +36,9 @@ func (m Middleware) Wrap(next http.Handler) http.Handler {
 	timeout := m.Timeout
 	if timeout == 0 {
 		timeout = 100 * time.Millisecond
+	}
+	if m.Token == "" {
+		m.Token = os.Getenv("WEIR_TOKEN")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 100

@@ -5,8 +5,8 @@
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within `timeout` milliseconds, the request passes (`failOpen`) or is answered 503. Where Weir has
-// users, `token` is one's. Behind a proxy tell Express so (`trust proxy`), so that `req.ip` is the
-// visitor's. Node 18 or newer.
+// users, `token` is one's; without it, WEIR_TOKEN of the environment is. Behind a proxy tell Express so
+// (`trust proxy`), so that `req.ip` is the visitor's. Node 18 or newer.
 
 const HEADERS = ["RateLimit", "RateLimit-Policy", "Retry-After"];
 
@@ -49,11 +49,12 @@ function decoded(path) {
 }
 
 export default function weir(url, { failOpen = true, timeout = 100, token } = {}) {
+  const login = token || process.env.WEIR_TOKEN;
   return async (req, res, next) => {
     let response;
     try {
       const attributes = { method: req.method, path: decoded(req.path), ip: req.ip ?? "" };
-      response = await within(timeout, (signal) => ask(url, attributes, token, signal));
+      response = await within(timeout, (signal) => ask(url, attributes, login, signal));
     } catch (error) {
       console.warn(`weir: no decision: ${error}`);
       return failOpen ? next() : res.status(503).send("try again later\n");

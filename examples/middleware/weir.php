@@ -7,7 +7,8 @@
 //
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After, and the script
 // ends. If Weir does not answer within `timeout` seconds, the request passes (`fail_open`) or is
-// answered 503. Where Weir has users, `token` is one's. PHP 8, no extensions but, for https, openssl.
+// answered 503. Where Weir has users, `token` is one's; without it, WEIR_TOKEN of the environment is.
+// PHP 8, no extensions but, for https, openssl.
 
 function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1, string $token = ''): void
 {
@@ -16,6 +17,7 @@ function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1, s
         'path' => rawurldecode(explode('?', $_SERVER['REQUEST_URI'])[0]),
         'ip' => $_SERVER['REMOTE_ADDR'],
     ];
+    $token = $token ?: (string) getenv('WEIR_TOKEN');
     $context = stream_context_create(['http' => [
         'method' => 'POST',
         'header' => "Content-Type: application/json\r\nConnection: close" .

@@ -5,13 +5,14 @@
 
 A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Where Weir has
-users, `token` is one's. Only the standard library is needed.
+users, `token` is one's; without it, WEIR_TOKEN of the environment is. Only the standard library is needed.
 """
 
 import asyncio
 import http.client
 import json
 import logging
+import os
 import threading
 import urllib.parse
 
@@ -28,6 +29,7 @@ class Weir:
                            else http.client.HTTPConnection)
         self.host, self.port = address.hostname, address.port
         self.headers = {"Content-Type": "application/json"}
+        token = token or os.environ.get("WEIR_TOKEN")
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
         self.path = address.path.rstrip("/") + "/v1/acquire"

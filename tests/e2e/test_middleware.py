@@ -145,12 +145,17 @@ def test_a_server_that_hangs_holds_nobody(start, failing, status):
         assert [get(app).status for _ in range(2)] == [status] * 2
 
 
-@pytest.mark.parametrize(("token", "statuses"), [("weir_app", [200] * 3 + [429]), ("weir_x", [503] * 4)])
-def test_an_application_is_a_user_over_tls(start, serve, papers, token, statuses):
+@pytest.mark.parametrize(("env", "statuses"), [
+    ({"TOKEN": "weir_app"}, [200] * 3 + [429]), ({"TOKEN": "weir_x"}, [503] * 4), ({}, [503] * 4),
+    ({"WEIR_TOKEN": "weir_app"}, [200] * 3 + [429]), ({"WEIR_TOKEN": "weir_x"}, [503] * 4),
+    ({"TOKEN": "weir_app", "WEIR_TOKEN": "weir_x"}, [200] * 3 + [429])],
+    ids=["option", "wrong", "none", "variable", "wrong-variable", "both"])
+def test_an_application_is_a_user_over_tls(start, serve, papers, env, statuses):
+    """By an option of its own, TOKEN here, or else by the variable."""
     hashed = hashlib.sha256(b"weir_app").hexdigest()
     server = serve(config=f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{LIMITS}users:\n"
                           f"  - {{ name: app, token: {hashed}, may: [ask] }}\n")
-    app = start(f"https://127.0.0.1:{server.http}", "closed", TOKEN=token, SSL_CERT_FILE=f"{papers}/right.pem",
+    app = start(f"https://127.0.0.1:{server.http}", "closed", **env, SSL_CERT_FILE=f"{papers}/right.pem",
                 NODE_EXTRA_CA_CERTS=f"{papers}/right.pem")
     assert [get(app).status for _ in statuses] == statuses
 
