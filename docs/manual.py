@@ -46,6 +46,7 @@ def table(commands):
                                 for name in names(flag))
             variable = f"`{flag['variable']}`" if flag["variable"] else ""
             out.append(f"| {written} | {variable} | {flag['help']} |")
+        out += [f"|  | `{variable['name']}` | {variable['help']} |" for variable in command["variables"]]
         out += ["", f"Exit status: {command['exits']}.", ""]
     return "\n".join(out).rstrip() + "\n"
 
@@ -74,11 +75,14 @@ def page(command):
         tag = ", ".join(f"\\fB{quoted(word)}\\fR" for word in names(flag))
         out += [".TP", tag + (f" \\fI{quoted(value(flag))}\\fR" if value(flag) else ""),
                 quoted(flag["help"][0].upper() + flag["help"][1:]) + "."]
-    variables = [flag for flag in command["flags"] if flag["variable"]]
+    variables = [(flag["variable"], f"As \\fB{quoted('--' + flag['name'])}\\fR, which beats it.")
+                 for flag in command["flags"] if flag["variable"]]
+    variables += [(variable["name"], quoted(variable["help"][0].upper() + variable["help"][1:]) + ".")
+                  for variable in command["variables"]]
     if variables:
         out += [".SH ENVIRONMENT"]
-        for flag in variables:
-            out += [".TP", f".B {flag['variable']}", f"As \\fB{quoted('--' + flag['name'])}\\fR, which beats it."]
+        for variable, text in variables:
+            out += [".TP", f".B {variable}", text]
     out += [".SH EXIT STATUS", quoted(command["exits"][0].upper() + command["exits"][1:]) + ".",
             ".SH SEE ALSO", ".BR weir (1)"]
     return "\n".join(out) + "\n"

@@ -40,6 +40,8 @@ _weir()
 			return ;;
 		"ask --server")
 			return ;;
+		"ask --user")
+			return ;;
 		"ask --login")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -120,6 +122,8 @@ _weir()
 			return ;;
 		"bench --pid")
 			return ;;
+		"bench --user")
+			return ;;
 		"bench --login")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -144,9 +148,9 @@ _weir()
 		case ${COMP_WORDS[1]} in
 		serve) words="--config --http --resp --grpc --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
-		ask) words="--attr --cost --peek --server --login --tls --cacert --cert --key --sni --help" ;;
+		ask) words="--attr --cost --peek --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
-		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --login --tls --cacert --cert --key --sni --help" ;;
+		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --user --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;
 		passwd) words="--token --help" ;;
 		esac

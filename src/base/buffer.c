@@ -166,3 +166,10 @@ void buffer_free(struct buffer *buffer)
 	free(buffer->data);
 	*buffer = (struct buffer){.max = buffer->max};
 }
+
+void buffer_wipe(struct buffer *buffer)
+{
+	if (buffer->data)
+		explicit_bzero(buffer->data, buffer->capacity);
+	buffer_free(buffer);
+}

@@ -66,5 +66,10 @@ void buffer_consume(struct buffer *buffer, size_t len);
 /** Gives back what is more than `len`. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
+/**
+ * The same of one that held a secret, which is overwritten. Where it has grown, it left a copy
+ * behind: reserve its room at first.
+ */
+void buffer_wipe(struct buffer *buffer);
 
 #endif

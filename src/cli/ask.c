@@ -262,7 +262,7 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	}
 	tls_close(line.tls);
 	buffer_free(&line.plain);
-	buffer_free(&request);
+	buffer_wipe(&request);
 	return status;
 }
 
@@ -281,7 +281,7 @@ static int ask(const char *server, struct trust *trust, const struct question *q
 	return status;
 }
 
-enum { ATTR, COST, PEEK, SERVER, LOGIN, TRUST };
+enum { ATTR, COST, PEEK, SERVER, LOGIN, TRUST = LOGIN + CREDENTIALS_FLAG_COUNT };
 
 static const struct flag flags[] = {
     [ATTR] = {"attr", "NAME=VALUE", "ask the rules about a request; once for each attribute", 0,
@@ -289,7 +289,7 @@ static const struct flag flags[] = {
     [COST] = {"cost", "N", "units to take; 0 takes nothing (1)", 0, NULL},
     [PEEK] = {"peek", NULL, "take nothing", 0, NULL},
     [SERVER] = {"server", "ADDR", "RESP address of the server (" DEFAULT_SERVER ")", 0, NULL},
-    [LOGIN] = CREDENTIALS_FLAG,
+    CREDENTIALS_FLAGS,
     TRUST_FLAGS,
 };
 
@@ -327,15 +327,6 @@ static int add_limit(struct question *question, char *const *words, const char *
 	return 0;
 }
 
-static int read_login(struct question *question, const char *path)
-{
-	struct weir_error error;
-
-	return credentials_read(&question->login, path, &error) == WEIR_OK
-	           ? 0
-	           : command_fail("ask", "%s", error.message);
-}
-
 static int read_question(struct question *question, const char **server, struct trust *trust,
                          int argc, char **argv)
 {
@@ -352,10 +343,10 @@ static int read_question(struct question *question, const char **server, struct 
 			cost = arguments.value;
 		else if (flag == SERVER)
 			*server = arguments.value;
-		else if (flag == LOGIN)
-			status = read_login(question, arguments.value);
 		else if (flag >= TRUST)
 			trust_set(trust, flag - TRUST, arguments.value);
+		else if (flag >= LOGIN)
+			credentials_set(&question->login, flag - LOGIN, arguments.value);
 		else
 			peeks = true;
 	}
@@ -376,8 +367,11 @@ static int run(int argc, char **argv)
 	const char *server = DEFAULT_SERVER;
 	struct question question = {0};
 	struct trust trust = {0};
+	struct weir_error error;
 	int status = read_question(&question, &server, &trust, argc, argv);
 
+	if (status == 0 && credentials_read(&question.login, &error) != WEIR_OK)
+		status = command_fail("ask", "%s", error.message);
 	if (status == 0)
 		status = ask(server, &trust, &question);
 	buffer_free(&question.words);
@@ -389,9 +383,10 @@ static int run(int argc, char **argv)
 const struct command command_ask = {
     .name = "ask",
     .summary = "Ask a server for one decision, by a limit or by the rules.",
-    .uses = {"LIMIT KEY [--cost N] [--peek] [--server ADDR] [--login FILE] [--tls [--cacert FILE]]",
-             "--attr NAME=VALUE... [--server ADDR] [--login FILE] [--tls [--cacert FILE]]"},
+    .uses = {"LIMIT KEY [--cost N] [--peek] [--server ADDR] [--user NAME] [--tls [--cacert FILE]]",
+             "--attr NAME=VALUE... [--server ADDR] [--user NAME] [--tls [--cacert FILE]]"},
     .exits = "0 if it is allowed, 1 if it is denied, 2 on an error",
     COMMAND_FLAGS(flags),
+    .variables = {CREDENTIALS_VARIABLES},
     .run = run,
 };

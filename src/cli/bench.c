@@ -116,14 +116,18 @@ static const struct input {
 };
 
 /* The flags behind those. */
-enum { JSON = sizeof inputs / sizeof *inputs, LOGIN, TRUST };
+enum {
+	JSON = sizeof inputs / sizeof *inputs,
+	LOGIN,
+	TRUST = LOGIN + CREDENTIALS_FLAG_COUNT
+};
 
 static const struct flag flags[] = {
 #define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
     FLAG_LIST(FLAG)
 #undef FLAG
         [JSON] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
-    [LOGIN] = CREDENTIALS_FLAG,
+    CREDENTIALS_FLAGS,
     TRUST_FLAGS,
 };
 
@@ -155,8 +159,8 @@ static int read_flags(struct given *given, int argc, char **argv, struct weir_er
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
 		if (flag >= TRUST)
 			trust_set(&given->trust, flag - TRUST, arguments.value);
-		else if (flag == LOGIN)
-			status = credentials_read(&given->login, arguments.value, error);
+		else if (flag >= LOGIN)
+			credentials_set(&given->login, flag - LOGIN, arguments.value);
 		else if (flag == JSON)
 			given->json = true;
 		else
@@ -228,14 +232,14 @@ static int resolve_protocol(struct given *given, struct weir_error *error)
 }
 
 /* The lines of HTTP that name the server, and the user; RESP logs in once. */
-static bool add_fields(struct given *given, bool http, struct buffer *fields)
+static bool add_fields(struct given *given, bool http, const char *path, struct buffer *fields)
 {
 	/* A Unix socket has no name that a server would know. */
 	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
 
 	buffer_printf(fields, "Host: %s\r\n", host);
 	if (http)
-		credentials_add_field(&given->login, fields);
+		credentials_add_field(&given->login, path, fields);
 	else
 		credentials_add_auth(&given->login, &given->hello);
 	buffer_add(fields, "", 1);
@@ -257,7 +261,7 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 	else
 		buffer_add_text(&text, plain);
 	buffer_add(&text, "", 1);
-	if (!add_fields(given, http, &fields) || text.failed)
+	if (text.failed || !add_fields(given, http, text.data, &fields))
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	else if (http)
 		status = template_http(request, text.data, fields.data, given->key_len, digits, error);
@@ -271,7 +275,7 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 		given->load.request = request;
 	}
 	buffer_free(&text);
-	buffer_free(&fields);
+	buffer_wipe(&fields);
 	return status;
 }
 
@@ -325,12 +329,13 @@ static int bench(int argc, char **argv)
 	size_t digits;
 	int status = read_flags(&given, argc, argv, &error) ?: resolve_loop(&given, &error) ?:
 	             resolve_keys(&given, &digits, &error) ?: resolve_protocol(&given, &error) ?:
+	             credentials_read(&given.login, &error) ?:
 	             resolve_request(&given, digits, &request, &error) ?: resolve_trust(&given, &error);
 
 	status = status == WEIR_OK ? run(&given) : command_fail("bench", "%s", error.message);
 	template_free(&request);
 	credentials_free(&given.login);
-	buffer_free(&given.hello);
+	buffer_wipe(&given.hello);
 	trust_close(&given.trust);
 	return status;
 }
@@ -339,8 +344,9 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "Load a server and measure its answers.",
     .uses = {"[--server ADDR] [--rate N] [--duration TIME] [FLAG]...",
-             "--tls [--cacert FILE] [FLAG]..."},
+             "--user NAME [FLAG]...", "--tls [--cacert FILE] [FLAG]..."},
     .exits = "0, 2 if the load could not run as asked",
     COMMAND_FLAGS(flags),
+    .variables = {CREDENTIALS_VARIABLES},
     .run = bench,
 };

@@ -24,10 +24,16 @@ struct flag {
 	const char *variable; /* the environment's, which counts if there is no flag; NULL: none */
 };
 
+struct variable {
+	const char *name; /* of the environment */
+	const char *help; /* what is in it */
+};
+
 /* Takes its own name as argv[0], returns the exit status. */
 typedef int command_run(int argc, char **argv);
 
-#define COMMAND_USES_MAX 4
+#define COMMAND_USES_MAX      4
+#define COMMAND_VARIABLES_MAX 2
 
 struct command {
 	const char *name, *summary;
@@ -35,6 +41,7 @@ struct command {
 	const char *exits;                      /* what its exit status says */
 	const struct flag *flags;
 	size_t flag_count;
+	struct variable variables[COMMAND_VARIABLES_MAX + 1]; /* that no flag replaces */
 	command_run *run;
 };
 

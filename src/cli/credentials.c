@@ -1,25 +1,37 @@
 #include "cli/credentials.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
 
-#define FILE_MAX (1 << 20)
+#define FILE_MAX   (1 << 20)
+#define AROUND_MAX 80 /* bytes around the words of a login */
 
-int credentials_read(struct credentials *credentials, const char *path, struct weir_error *error)
+enum { USER, LOGIN };
+
+void credentials_set(struct credentials *credentials, int flag, const char *value)
+{
+	if (flag == USER)
+		credentials->user = value;
+	else
+		credentials->path = value;
+}
+
+static int read_file(struct credentials *credentials, struct weir_error *error)
 {
 	struct buffer *text = &credentials->text;
 	struct weir_error why = {0};
-	int status;
+	int status = file_read(credentials->path, FILE_MAX, text, &why);
 	char *colon;
 
-	credentials_free(credentials);
-	status = file_read(path, FILE_MAX, text, &why);
 	buffer_add(text, "", 1);
 	if (status == WEIR_OK && text->failed)
 		status = error_set(&why, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK)
-		return error_set(error, status, "--login: %s: %s", path, why.message);
+		return error_set(error, status, "--login: %s: %s", credentials->path, why.message);
 	text->data[strcspn(text->data, "\r\n")] = '\0';
 	colon = strchr(text->data, ':');
 	if (colon)
@@ -29,28 +41,67 @@ int credentials_read(struct credentials *credentials, const char *path, struct w
 	return WEIR_OK;
 }
 
-static void wipe(struct buffer *buffer)
+/* An empty variable is not set. */
+static const char *variable(const char *name)
 {
-	if (buffer->data)
-		explicit_bzero(buffer->data, buffer->capacity);
-	buffer_free(buffer);
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+static int read_variables(struct credentials *credentials, struct weir_error *error)
+{
+	const char *password = variable("WEIR_PASSWORD"), *token = variable("WEIR_TOKEN");
+	bool has_user = credentials->user != NULL;
+
+	if (password && token)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected WEIR_PASSWORD or WEIR_TOKEN in the environment, found both");
+	if (has_user && !password && !token)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected WEIR_PASSWORD or WEIR_TOKEN in the environment beside --user, "
+		                 "found neither");
+	if (password && !has_user)
+		return error_set(error, WEIR_EINVAL, "expected --user beside WEIR_PASSWORD, found none");
+	credentials->secret = password ? password : token;
+	return WEIR_OK;
+}
+
+int credentials_read(struct credentials *credentials, struct weir_error *error)
+{
+	if (credentials->user && credentials->path)
+		return error_set(error, WEIR_EINVAL, "expected --user or --login, found both");
+	/* A secret may stand behind a colon, so the value is not shown. */
+	if (credentials->user && strchr(credentials->user, ':'))
+		return error_set(error, WEIR_EINVAL,
+		                 "--user: expected a name without a colon; the secret comes from "
+		                 "WEIR_PASSWORD or WEIR_TOKEN");
+	return credentials->path ? read_file(credentials, error) : read_variables(credentials, error);
 }
 
 void credentials_free(struct credentials *credentials)
 {
-	wipe(&credentials->text);
+	buffer_wipe(&credentials->text);
 	*credentials = (struct credentials){0};
+}
+
+static const char *user_of(const struct credentials *credentials)
+{
+	return credentials->user ? credentials->user : "";
 }
 
 static void add_word(struct buffer *out, const char *word)
 {
-	buffer_printf(out, "$%zu\r\n%s\r\n", strlen(word), word);
+	buffer_printf(out, "$%zu\r\n", strlen(word));
+	buffer_add_text(out, word);
+	buffer_add_text(out, "\r\n");
 }
 
 void credentials_add_auth(const struct credentials *credentials, struct buffer *out)
 {
 	if (!credentials->secret)
 		return;
+	buffer_reserve(out, strlen(user_of(credentials)) + strlen(credentials->secret) + AROUND_MAX);
 	buffer_printf(out, "*%d\r\n", credentials->user ? 3 : 2);
 	add_word(out, "AUTH");
 	if (credentials->user)
@@ -58,21 +109,35 @@ void credentials_add_auth(const struct credentials *credentials, struct buffer *
 	add_word(out, credentials->secret);
 }
 
-void credentials_add_field(const struct credentials *credentials, struct buffer *out)
+/* There `Authorization` is a visitor's. */
+static bool is_auth(const char *path)
+{
+	static const char auth[] = "/auth";
+
+	return strncmp(path, auth, sizeof auth - 1) == 0 && strchr("/?#", path[sizeof auth - 1]);
+}
+
+/* A token is sent as a password, too: Base64 carries any bytes. */
+void credentials_add_field(const struct credentials *credentials, const char *path,
+                           struct buffer *out)
 {
 	struct buffer pair = {0};
+	size_t len;
 	char *to;
 
-	if (credentials->secret && !credentials->user)
-		buffer_printf(out, "Authorization: Bearer %s\r\n", credentials->secret);
-	if (!credentials->user)
+	if (!credentials->secret)
 		return;
-	buffer_printf(&pair, "%s:%s", credentials->user, credentials->secret);
-	buffer_add_text(out, "Authorization: Basic ");
-	to = pair.failed ? NULL : buffer_reserve(out, BASE64_LEN(pair.len) + 3);
+	len = strlen(user_of(credentials)) + 1 + strlen(credentials->secret);
+	buffer_reserve(&pair, len + 1);
+	buffer_add_text(&pair, user_of(credentials));
+	buffer_add_text(&pair, ":");
+	buffer_add_text(&pair, credentials->secret);
+	buffer_reserve(out, BASE64_LEN(len) + AROUND_MAX);
+	buffer_add_text(out, is_auth(path) ? "Weir-Authorization: Basic " : "Authorization: Basic ");
+	to = pair.failed ? NULL : buffer_reserve(out, BASE64_LEN(len) + 3);
 	if (to)
-		out->len += base64_encode((const uint8_t *)pair.data, pair.len, to);
+		out->len += base64_encode((const uint8_t *)pair.data, len, to);
 	out->failed |= pair.failed;
 	buffer_add_text(out, "\r\n");
-	wipe(&pair);
+	buffer_wipe(&pair);
 }

@@ -28,6 +28,10 @@ void command_help(const struct command *command, FILE *to)
 	for (size_t i = 0; i < command->flag_count; i++)
 		tell_flag(&command->flags[i], to);
 	tell_flag(&help, to);
+	if (command->variables->name)
+		fprintf(to, "\nVariables of the environment:\n");
+	for (const struct variable *variable = command->variables; variable->name; variable++)
+		fprintf(to, "  %-*s %s\n", COLUMN, variable->name, variable->help);
 	fprintf(to, "\nExit status: %s.\n", command->exits);
 }
 
@@ -70,6 +74,12 @@ static void add_command(struct buffer *out, const struct command *command)
 	for (size_t i = 0; i < command->flag_count; i++) {
 		buffer_add_text(out, i > 0 ? ",\n" : "\n");
 		add_flag(out, &command->flags[i]);
+	}
+	buffer_add_text(out, "],\"variables\":[");
+	for (const struct variable *variable = command->variables; variable->name; variable++) {
+		add_member(out, "name", variable->name, variable == command->variables ? "\n{" : ",\n{");
+		add_member(out, "help", variable->help, ",");
+		buffer_add_text(out, "}");
 	}
 	buffer_add_text(out, "]}");
 }

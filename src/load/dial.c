@@ -124,7 +124,9 @@ int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *e
 	rest = (struct slice){said.data, said.len};
 	if (said.len > 0)
 		line = slice_cut(&rest, '\r');
-	if (status == WEIR_OK && !slice_equal(line, SLICE("+OK")))
+	if (status == WEIR_OK && line.len > 0 && line.data[0] == '-')
+		status = error_set(error, WEIR_EAUTH, "%.*s", (int)line.len - 1, line.data + 1);
+	else if (status == WEIR_OK && !slice_equal(line, SLICE("+OK")))
 		status = error_set(error, WEIR_EIO, "expected +OK to a login, found '%.*s'", (int)line.len,
 		                   line.len > 0 ? line.data : "");
 	buffer_free(&said);

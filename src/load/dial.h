@@ -22,8 +22,8 @@ int dial_open(const struct net_address *to, const struct dial_trust *trust, unsi
               struct tls **tls, struct weir_error *error);
 
 /**
- * Sends `hello`, a command of RESP, and waits for its +OK. EIO and why in error->message: the
- * server's words, if it has refused it.
+ * Sends `hello`, a command of RESP, and waits for its +OK. Why not is in error->message: EAUTH, the
+ * server refuses it, with its words; EIO.
  */
 int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *error);
 

@@ -35,7 +35,8 @@ struct load_result {
 /**
  * Connects, runs, and fills in *result. SIGINT and SIGTERM end it early, with
  * what was measured until then; they stay blocked. A server that falls silent
- * ends it as well. Errors, before anything is sent: EIO, ENOMEM.
+ * ends it as well. Errors, before any request is sent: EAUTH, EIO,
+ * ENOMEM.
  */
 int load_run(const struct load_options *options, struct load_result *result,
              struct weir_error *error);

@@ -68,6 +68,8 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 		error_set(&why, WEIR_EIO, "%s", strerror(errno));
 	if (!why.message[0])
 		return WEIR_OK;
+	if (why.status == WEIR_EAUTH) /* the server was reached */
+		return error_set(error, WEIR_EAUTH, "%s", why.message);
 	net_address_format(&options->server, address);
 	return error_set(error, WEIR_EIO, "can't reach %s (connection %zu): %s", address,
 	                 runner->conn_count + 1, why.message);
@@ -127,19 +129,23 @@ int runner_open(struct runner *runner, struct runner_plan *plan, size_t index,
 
 void runner_close(struct runner *runner)
 {
+	const struct load_options *options = runner->plan->options;
+
 	for (size_t i = 0; i < runner->conn_count; i++) {
 		struct runner_conn *conn = &runner->conns[i];
 
 		if (conn->fd >= 0)
 			close(conn->fd);
 		tls_close(conn->tls);
-		buffer_free(&conn->rest);
+		buffer_wipe(&conn->rest);
 		free(conn->flights);
 	}
 	if (runner->epoll >= 0)
 		close(runner->epoll);
 	free(runner->conns);
 	free(runner->free);
+	if (runner->out) /* it may hold a login */
+		explicit_bzero(runner->out, options->pipeline * options->request->bytes.len);
 	free(runner->out);
 	free(runner->in);
 	buffer_free(&runner->wire);

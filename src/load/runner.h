@@ -49,7 +49,7 @@ struct runner {
 	char trouble[2 * SCAN_LINE_MAX];
 };
 
-/** Connects. Errors: EIO, ENOMEM; runner_close() in every case. */
+/** Connects and logs in. Errors: EAUTH, EIO, ENOMEM; runner_close() in every case. */
 int runner_open(struct runner *runner, struct runner_plan *plan, size_t index,
                 struct weir_error *error);
 

@@ -129,5 +129,5 @@ void template_fill(const struct template *template, char *request, uint64_t key)
 
 void template_free(struct template *template)
 {
-	buffer_free(&template->bytes);
+	buffer_wipe(&template->bytes);
 }

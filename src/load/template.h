@@ -34,6 +34,7 @@ int template_http(struct template *out, const char *path, const char *fields, si
 /** Puts `key` into a copy of the bytes. */
 void template_fill(const struct template *template, char *request, uint64_t key);
 
+/** Overwrites it: it may hold a login. */
 void template_free(struct template *template);
 
 #endif

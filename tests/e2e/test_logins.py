@@ -160,8 +160,7 @@ def test_bench_logs_in_over_tls_and_at_a_unix_socket(serve, tmp_path, kind):
 
 
 @pytest.mark.parametrize("protocol, told", [
-    ("resp", r"weir bench: can't reach 127.0.0.1:\d+ \(connection 1\): "
-             r"expected \+OK to a login, found '-WRONGPASS expected the token"),
+    ("resp", "weir bench: WRONGPASS expected the token"),
     ("http", "weir bench: error reply: HTTP/1.1 401 Unauthorized"),
 ])
 def test_bench_tells_of_a_wrong_login(users, tmp_path, protocol, told):
