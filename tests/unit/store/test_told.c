@@ -10,38 +10,12 @@
 #include "algo/health.h"
 #include "store/memory.h"
 
+#include "breaker.h"
+
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 #define S   NS_PER_S
 
-static struct algo_limit limit;
-static struct store *store;
-static struct algo_outcome out;
 static struct algo_told told;
-
-static void begin(struct weir_health_options health)
-{
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 100, .health = &health};
-
-	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
-	                 WEIR_OK);
-	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
-	limit.identity = 1;
-}
-
-static void end(void)
-{
-	algo_limit_free(&limit);
-	store_close(store);
-}
-
-static uint64_t run(struct algo_call call, uint64_t now_ns)
-{
-	const struct algo_limit *by = &limit;
-	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
-
-	assert_int_equal(store_admit(store, by, store_hash(store, 1, "key", 3), &step.key), WEIR_OK);
-	return store_run(&step, &by, &out);
-}
 
 /* While the fleet is there. */
 static uint64_t call(struct algo_call call, uint64_t now_ns)

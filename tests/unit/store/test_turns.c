@@ -10,57 +10,30 @@
 #include "algo/health.h"
 #include "store/memory.h"
 
+#include "breaker.h"
+
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 #define S   NS_PER_S
 
-static struct algo_limit limit;
-static struct store *store;
-static struct algo_outcome out;
-
-static void begin(struct weir_health_options health)
-{
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 100, .health = &health};
-
-	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
-	                 WEIR_OK);
-	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
-	limit.identity = 1;
-}
-
-static void end(void)
-{
-	algo_limit_free(&limit);
-	store_close(store);
-}
-
-static uint64_t call(struct algo_call call, uint64_t now_ns)
-{
-	const struct algo_limit *by = &limit;
-	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
-
-	assert_int_equal(store_admit(store, by, store_hash(store, 1, "key", 3), &step.key), WEIR_OK);
-	return store_run(&step, &by, &out);
-}
-
 static uint64_t acquire(uint64_t now_ns)
 {
-	return call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, now_ns);
+	return run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, now_ns);
 }
 
 static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
 {
-	call((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
-	                        .outcome = outcome, .latency_ns = S}, now_ns);
+	run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
+	                       .outcome = outcome, .latency_ns = S}, now_ns);
 }
 
 static void force(enum algo_force how, uint64_t until_ns, uint64_t now_ns)
 {
-	call((struct algo_call){.op = ALGO_RESET, .force = how, .until_ns = until_ns}, now_ns);
+	run((struct algo_call){.op = ALGO_RESET, .force = how, .until_ns = until_ns}, now_ns);
 }
 
 static void peek(uint64_t now_ns)
 {
-	call((struct algo_call){.op = ALGO_PEEK, .cost = 1}, now_ns);
+	run((struct algo_call){.op = ALGO_PEEK, .cost = 1}, now_ns);
 }
 
 #define assert_turn(at, from_phase, to_phase, why)                                                 \
@@ -145,7 +118,7 @@ static void force_and_reset_are_told_too(void **unused)
 	report(acquire(NOW + 1), WEIR_OUTCOME_FAILURE, NOW + 1);
 	force(ALGO_FORCE_END, 0, NOW + 2);
 	assert_stays(HEALTH_OPEN); /* it was not forced */
-	call((struct algo_call){.op = ALGO_RESET}, NOW + 3);
+	run((struct algo_call){.op = ALGO_RESET}, NOW + 3);
 	assert_turn(0, HEALTH_OPEN, HEALTH_CLOSED, ALGO_BY_RESET);
 	end();
 }
