@@ -37,13 +37,6 @@ struct answer {
 	         [REPLY_MAX]; /* from REASON on; as REASON also an error's words behind their "-" */
 };
 
-static void add_word(struct buffer *out, const char *word)
-{
-	buffer_printf(out, "$%zu\r\n", strlen(word));
-	buffer_add_text(out, word);
-	buffer_add_text(out, "\r\n");
-}
-
 /* Reads a line, without its CRLF; false with errno when there is no whole one. */
 static bool next_line(FILE *from, char line[REPLY_MAX])
 {
@@ -187,7 +180,7 @@ struct question {
 
 static void ask_for(struct question *question, const char *word)
 {
-	add_word(&question->words, word);
+	dial_add_word(&question->words, word);
 	question->count++;
 }
 

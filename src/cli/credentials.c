@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "load/dial.h"
 
 #define FILE_MAX   (1 << 20)
 #define AROUND_MAX 80 /* bytes around the words of a login */
@@ -90,23 +91,16 @@ static const char *user_of(const struct credentials *credentials)
 	return credentials->user ? credentials->user : "";
 }
 
-static void add_word(struct buffer *out, const char *word)
-{
-	buffer_printf(out, "$%zu\r\n", strlen(word));
-	buffer_add_text(out, word);
-	buffer_add_text(out, "\r\n");
-}
-
 void credentials_add_auth(const struct credentials *credentials, struct buffer *out)
 {
 	if (!credentials->secret)
 		return;
 	buffer_reserve(out, strlen(user_of(credentials)) + strlen(credentials->secret) + AROUND_MAX);
 	buffer_printf(out, "*%d\r\n", credentials->user ? 3 : 2);
-	add_word(out, "AUTH");
+	dial_add_word(out, "AUTH");
 	if (credentials->user)
-		add_word(out, credentials->user);
-	add_word(out, credentials->secret);
+		dial_add_word(out, credentials->user);
+	dial_add_word(out, credentials->secret);
 }
 
 /* There `Authorization` is a visitor's. */

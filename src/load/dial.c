@@ -87,6 +87,13 @@ int dial_open(const struct net_address *to, const struct dial_trust *trust, unsi
 	return -1;
 }
 
+void dial_add_word(struct buffer *out, const char *word)
+{
+	buffer_printf(out, "$%zu\r\n", strlen(word));
+	buffer_add_text(out, word);
+	buffer_add_text(out, "\r\n");
+}
+
 static bool send_hello(int fd, struct tls *tls, struct slice hello, struct buffer *wire)
 {
 	if (!tls)

@@ -21,6 +21,8 @@ struct dial_trust {
 int dial_open(const struct net_address *to, const struct dial_trust *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error);
 
+/** Appends a word of a command of RESP. */
+void dial_add_word(struct buffer *out, const char *word);
 /**
  * Sends `hello`, a command of RESP, and waits for its +OK. Why not is in error->message: EAUTH, the
  * server refuses it, with its words; EIO.

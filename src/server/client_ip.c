@@ -10,15 +10,6 @@ static bool is_trusted(const struct ip *ip, const struct ip_range *trusted, size
 	return false;
 }
 
-static struct slice trim(struct slice text)
-{
-	while (text.len > 0 && (text.data[0] == ' ' || text.data[0] == '\t'))
-		text.data++, text.len--;
-	while (text.len > 0 && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\t'))
-		text.len--;
-	return text;
-}
-
 static bool is_port(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -56,7 +47,7 @@ struct ip client_ip(const struct ip *peer, struct slice forwarded, const struct 
 		const char *comma = memrchr(rest.data, ',', rest.len);
 		size_t start = comma ? (size_t)(comma - rest.data) + 1 : 0;
 
-		if (!parse_hop(trim((struct slice){rest.data + start, rest.len - start}), &hop))
+		if (!parse_hop(slice_trim((struct slice){rest.data + start, rest.len - start}), &hop))
 			break;
 		client = hop;
 		rest.len = comma ? start - 1 : 0;
