@@ -141,7 +141,7 @@ static bool send_request(struct line *line, struct slice request)
 	return sent;
 }
 
-/* What the server says to a login: nothing, or an error. */
+/* The server answers a login by +OK or an error. */
 static enum reading read_welcome(FILE *from, struct answer *answer)
 {
 	char *line = answer->text[REASON];

@@ -6,7 +6,7 @@
  * An answer is made as for HTTP/1, with its stream before it, and becomes frames when it is sent:
  * frames must leave in the order in which nghttp2 makes them, and some answers wait.
  *
- * What a peer's window does not admit stays in the memory of its stream.
+ * A stream keeps the part of its answer that the peer's window does not admit.
  */
 #ifndef PROTO_HTTP2_H
 #define PROTO_HTTP2_H
@@ -22,7 +22,7 @@
 /* From so many bytes of answers that the peer's windows do not admit, it gets no new streams. */
 #define HTTP2_UNSENT_MAX ((size_t)256 << 10)
 /*
- * What a peer may spend: each frame costs 1, and a stream that it resets before the answer
+ * A peer has a budget: each frame costs 1, and a stream that it resets before the answer
  * HTTP2_RESET_COST; a request gives HTTP2_REQUEST_GAIN back. A peer that has nothing left floods.
  */
 #define HTTP2_PATIENCE     16384

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "proto/http_call.h"
 
-/* What a connection keeps for its next header. */
+/* A connection keeps so many bytes of a buffer for its next header. */
 #define HTTP2_ROOM_MAX 1024
 
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what)
