@@ -15,6 +15,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as xml
 
@@ -27,7 +28,7 @@ TRAEFIK = BUILD / "clients" / "traefik"
 H2SPEC = BUILD / "clients" / "h2spec"
 NETHTTP = BUILD / "clients" / "nethttp"
 WORKERS = 2
-E2E_WORKERS = 3  # they mostly wait
+E2E_WORKERS = 4  # they mostly wait
 STEP_SECONDS = 900
 BUILD_SECONDS = 1800  # while the tests of another form run
 
@@ -88,6 +89,28 @@ def run(command, env=None, timeout=STEP_SECONDS):
         return 1, f"{output}\ntimed out after {timeout} s: {command[0]}"
 
 
+# Links to the directories of temporary files, named by the process ids of the runs.
+TEMPORARY = BUILD / "tmp"
+
+
+def remove_temporary_files(run_id):
+    link = TEMPORARY / run_id
+    shutil.rmtree(link.resolve(), ignore_errors=True)
+    link.unlink()
+
+
+def make_temporary_directory():
+    """Removes those of runs that have ended. Outside of the tree, since paths of sockets and messages with paths are short."""
+    TEMPORARY.mkdir(parents=True, exist_ok=True)
+    for link in TEMPORARY.iterdir():
+        if not pathlib.Path("/proc", link.name).exists():
+            remove_temporary_files(link.name)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="w"))
+    directory.chmod(0o755)  # some tests run servers as other users
+    (TEMPORARY / str(os.getpid())).symlink_to(directory)
+    os.environ["TMPDIR"] = str(directory)
+
+
 def go_program(folder, program):
     """As below, of a folder of tests/clients."""
     return program, [f"clients/{folder}/*"], [
@@ -141,7 +164,29 @@ def build(form, *prefix):
     code, log = run(["meson", *verb, directory, *options], env)
     if code:
         return code, log
-    return run([*prefix, "ninja", "-j", WORKERS, "-C", directory], timeout=BUILD_SECONDS)
+    return run([*prefix, "ninja", "-j", WORKERS, "-C", directory, *targets(form)], timeout=BUILD_SECONDS)
+
+
+def introspect(form, what):
+    _, listing = run(["meson", "introspect", f"--{what}", FORMS[form][0]])
+    return json.loads(listing)
+
+
+def unit_tests(form):
+    """The programs that Meson knows as tests; for the thread sanitizer those of the suite `threads`."""
+    return [test for test in introspect(form, "tests") if form != "tsan" or "weir:threads" in test["suite"]]
+
+
+def targets(form):
+    """What to build for the tests of a form: none stands for all."""
+    if form not in ("asan", "tsan"):
+        return []
+    unused = "/bench/|/tests/histories/" if form == "tsan" else "/bench/"
+    files = {file for target in introspect(form, "targets") if target["build_by_default"]
+             for file in target["filename"] if not re.search(unused, file)}
+    files -= {test["cmd"][0] for test in introspect(form, "tests")}
+    files |= {test["cmd"][0] for test in unit_tests(form)}
+    return sorted(os.path.relpath(file, FORMS[form][0]) for file in files)
 
 
 class Builds:
@@ -175,15 +220,20 @@ def sanitizer_env(form):
     return {}
 
 
+# All that the leak sanitizer writes if the process is killed while it stops the threads to read their registers.
+KILLED = re.compile(r"(==\d+==Unable to get registers from thread \d+\.\s*)*")
+
+
 def take_reports(form):
-    """The sanitizer reports since the last call. One is empty if a test killed its process meanwhile."""
+    """The sanitizer reports since the last call, without those of processes that a test killed meanwhile."""
     found = sorted((FORMS[form][0] / "reports").glob("report.*"))
-    texts = [f"{path.name}:\n{text}" for path in found if (text := path.read_text(errors="replace"))]
-    if len(texts) < len(found):
-        print(f"{form}: {len(found) - len(texts)} empty reports of sanitizers", flush=True)
+    texts = {path.name: path.read_text(errors="replace") for path in found}
+    faults = [f"{name}:\n{text}" for name, text in texts.items() if not KILLED.fullmatch(text)]
+    if len(faults) < len(found):
+        print(f"{form}: {len(found) - len(faults)} reports of sanitizers in killed processes", flush=True)
     for path in found:
         path.unlink()
-    return texts
+    return faults
 
 
 def count_tap(code, output):
@@ -196,24 +246,14 @@ def count_tap(code, output):
 
 
 def unit(form):
-    """
-    Runs the programs that Meson knows as tests; for the thread sanitizer those of the suite `threads`.
-    Returns (passed, failed, log).
-    """
-    directory = FORMS[form][0]
-    code, listing = run(["meson", "introspect", "--tests", directory])
-    if code:
-        return 0, 1, listing
-
+    """Returns (passed, failed, log)."""
     def one(test):
         env = {**test["env"], **sanitizer_env(form), "CMOCKA_MESSAGE_OUTPUT": "TAP"}
         code, output = run(test["cmd"], env, test["timeout"] * 4)
         return test["name"], *count_tap(code, output), output
 
     # Those that may take longest first, so that none of them is left alone in the end.
-    tests = sorted(json.loads(listing), key=lambda test: -test["timeout"])
-    if form == "tsan":
-        tests = [test for test in tests if "weir:threads" in test["suite"]]
+    tests = sorted(unit_tests(form), key=lambda test: -test["timeout"])
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(one, tests))
     log = "\n".join(f"--- {name}\n{output}" for name, _, failed, output in results if failed)
@@ -235,9 +275,11 @@ def pytest(form, paths, *flags, name=None):
         _, runtime = run(["gcc", "-print-file-name=libasan.so"])
         env["LD_PRELOAD"] = runtime.strip()
         env["ASAN_OPTIONS"] += ":detect_leaks=0"
+    if form == "asan" and paths[0].startswith("tests/histories"):
+        env["WEIR_TEST_HISTORIES"] = os.environ.get("WEIR_TEST_HISTORIES", "0.1")
     code, log = run(
-        [VENV / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "--junitxml", report, *flags, *paths], env)
+        [VENV / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "tmp_path_retention_count=1000",
+         "--hypothesis-seed=1", "--junitxml", report, *flags, *paths], env)
     if not report.exists():
         return 0, 1, log
     suite = xml.parse(report).getroot().find("testsuite")
@@ -254,6 +296,11 @@ def each_file(form, folders):
     return sum(r[0] for r in results), sum(r[1] for r in results), "\n".join(r[2] for r in results if r[1])
 
 
+def each_test(form, folder):
+    """The tests of a folder, some at a time: a few of them take most of the time."""
+    return pytest(form, [folder], "-n", str(WORKERS), "--maxschedchunk", "1")
+
+
 def e2e(form):
     """All but those that need the machine for themselves, some files at a time."""
     return pytest(form, ["tests/e2e"], "-m", "not alone", "-n", str(E2E_WORKERS), "--dist", "loadfile",
@@ -266,7 +313,7 @@ def alone(form):
 
 def fuzz(form, seconds=None):
     """Every target, two at a time: new inputs for `seconds`, or else those of one seed for as many as
-    ten seconds admit, so that a commit fails for what it changed and not by chance. Returns
+    five seconds admit, so that a commit fails for what it changed and not by chance. Returns
     (passed, failed, log)."""
     directory = FORMS[form][0]
     targets = sorted(p for p in (directory / "tests" / "fuzz").glob("fuzz_*") if p.is_file())
@@ -279,10 +326,10 @@ def fuzz(form, seconds=None):
             shutil.rmtree(found, ignore_errors=True)
         found.mkdir(parents=True, exist_ok=True)
         return program.name, *run(
-            [program, f"-max_total_time={seconds or 10}", f"-seed={0 if seconds else 1}",
+            [program, f"-max_total_time={seconds or 5}", f"-seed={0 if seconds else 1}",
              "-max_len=4096", "-rss_limit_mb=1024",
              "-timeout=10", "-verbosity=0", f"-artifact_prefix={directory}/{name}-",
-             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or 10) + 120)
+             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or 5) + 120)
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(one, targets))
@@ -291,17 +338,27 @@ def fuzz(form, seconds=None):
     return len(results) - failed, failed, log
 
 
+def histories(form, seconds):
+    """New histories of all worlds, for so long. Returns (passed, failed, log)."""
+    code, log = run([VENV / "bin" / "python", "tests/histories/main.py", "long", "--seconds", seconds],
+                    {**sanitizer_env(form), "WEIR_BUILD": str(FORMS[form][0])}, timeout=seconds + 600)
+    return int(code == 0), int(code != 0), log
+
+
 # Name, form, function, arguments. When the last of them run, nothing is built any more.
 STEPS = [
     ("plain unit", "plain", unit),
     ("plain model", "plain", each_file, ["tests/house", "tests/spin", "tests/model"]),
+    ("plain histories", "plain", each_test, "tests/histories"),
     ("plain e2e", "plain", e2e),
     ("asan unit", "asan", unit),
     ("asan model", "asan", each_file, ["tests/model"]),
+    ("asan histories", "asan", each_test, "tests/histories"),
     ("asan e2e", "asan", e2e),
     ("tsan unit", "tsan", unit),
     ("tsan e2e", "tsan", e2e),
     ("fuzz", "fuzz", fuzz),
+    ("fuzz histories", "plain", histories),
     ("plain alone", "plain", alone),
 ]
 
@@ -314,6 +371,7 @@ def main():
     options = parser.parse_args()
 
     steps = [step for step in STEPS if not options.only or options.only in step[0]]
+    make_temporary_directory()
     tally = Tally()
     builds = Builds(dict.fromkeys(form for _, form, *_ in steps))
     for name in PACKAGES:
@@ -321,9 +379,11 @@ def main():
         if code:
             tally.add(name, 0, 1, 0, log)
     for name, form, step, *arguments in steps:
+        if step is histories and not options.fuzz_seconds:
+            continue
         if not builds.has(form, tally):
             continue
-        if step is fuzz:
+        if step in (fuzz, histories):
             arguments = [options.fuzz_seconds]
         take_reports(form)
         (FORMS[form][0] / "reports").mkdir(exist_ok=True)
@@ -332,6 +392,8 @@ def main():
         reports = take_reports(form)
         tally.add(name, passed, failed + len(reports), time.monotonic() - started,
                   "\n".join([log, *reports]))
+    if not tally.failed:
+        remove_temporary_files(str(os.getpid()))
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed or not tally.passed else 0
 

@@ -21,7 +21,7 @@ class Controller:
     def denied(self, now, in_flight):
         pass
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         pass
 
 
@@ -41,7 +41,7 @@ class Gradient2(Controller):
         self.now, self.least, self.most = float(initial), least, most
         self.value, self.count, self.sum, self.long = initial, 0, 0.0, 0.0
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         if self.count < 10:
             self.count += 1
             self.sum += latency
@@ -64,7 +64,7 @@ class Vegas(Controller):
         self.least, self.count, self.rng = 0, 0, random.Random(7)
         self.jitter = self.rng.uniform(0.5, 1)
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         self.count += 1
         if self.count > self.jitter * 30 * self.now:
             self.count, self.jitter, self.least = 0, self.rng.uniform(0.5, 1), latency
@@ -91,7 +91,7 @@ class Aimd(Controller):
         self.now, self.least, self.most, self.timeout = float(initial), least, most, timeout
         self.value = initial
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         if latency > self.timeout:
             self.now *= 0.9
         elif 2 * then >= self.now:
@@ -135,7 +135,7 @@ class Bbr(Controller):
         if self.first_denial is None:
             self.first_denial = now
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         part = int(now // self.PART)
         if part not in self.parts:
             self.parts = {k: v for k, v in self.parts.items() if k > part - self.PARTS}
@@ -189,7 +189,7 @@ class Failsafe(Controller):
             state[1] += (value - state[1]) * 2 / (age + 1)
         return state[1]
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         bisect.insort(self.recent, latency)
         self.max_in_flight = max(self.max_in_flight, then)
         if now <= self.next or len(self.recent) < self.samples:
@@ -234,7 +234,7 @@ class Envoy(Controller):
         self.now, self.value, self.samples, self.saved = initial, initial, [], initial
         self.base, self.probing, self.next, self.again, self.stuck = None, True, 0, 0, 0
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         self.samples.append(latency)
         if self.probing:
             if len(self.samples) >= 50:

@@ -19,7 +19,7 @@ sys.path.append(str(ROOT / "tests/model"))
 
 import controllers
 import simulation
-from models.adaptive import Knee
+from models.adaptive import PROBE, PROBE_ALL, Knee
 from simulation import MS, SECOND, Change, Server, percentile
 
 MEAN = 10 * MS
@@ -34,7 +34,7 @@ class Ours(controllers.Controller):
         self.knee = Knee(most=1000)
         self.value = self.knee.limit
 
-    def report(self, now, latency, in_flight, then):
+    def report(self, now, latency, in_flight, then, timeout=False):
         window = self.knee.window
         self.knee.sample(latency, in_flight)
         if self.knee.window != window:
@@ -73,6 +73,42 @@ class Moving(Ours):
         return allowed
 
 
+class Preferred(Ours):
+    """As src/algo/headroom.h does it: room over the limit while it helps, and none in a probe."""
+
+    def __init__(self, workers):
+        super().__init__(workers)
+        self.headroom, self.passed_below, self.rng = 0, False, random.Random(7)
+
+    def limit_of(self, is_high):
+        room = min(self.headroom, self.most())
+        if self.knee.phase == PROBE_ALL and is_high:
+            return self.value
+        if self.knee.phase in (PROBE, PROBE_ALL):
+            return self.knee.ordinary() + room if is_high else self.value - min(room, self.value) // 2
+        return self.value + room * is_high
+
+    def most(self):
+        ordinary = self.knee.ordinary()
+        return min(4 * math.isqrt(ordinary), ordinary)
+
+    def allows(self, now, in_flight, is_high):
+        allowed = in_flight < self.limit_of(is_high)
+        if self.knee.phase == PROBE_ALL:
+            return allowed
+        if not is_high:
+            self.passed_below |= allowed
+        elif allowed:
+            self.headroom -= self.headroom > 0 and self.rng.random() < 1 / 400
+        elif self.passed_below:
+            self.headroom, self.passed_below = min(self.headroom + 4, self.most()), False
+        elif self.headroom < self.most() // 2:
+            self.headroom += 1
+        elif self.headroom > self.most() // 2:
+            self.headroom -= self.rng.random() < 1 / 8
+        return allowed
+
+
 # How knee may know priorities.
 WAYS = {
     "first come, first served": Ours,
@@ -82,6 +118,7 @@ WAYS = {
     "moves, all below": lambda workers: Moving(workers, 1, 0, math.inf),
     "moves, all over": lambda workers: Moving(workers, 0, 1, 4),
     "moves, half below": lambda workers: Moving(workers, 0.5, 1, 2),
+    "preferred": Preferred,
 }
 
 
@@ -247,6 +284,23 @@ def priorities(limit, seeds):
                        f"{goodput(done, phase):.1%}", f"{p99(done, phase):.2f}")
 
 
+def mixes(limit, seeds):
+    """From little of high priority to three times the capacity, beside 1.5 times of low priority."""
+    if limit != "knee":
+        return
+    for way in ("first come, first served", "moves, all over", "preferred"):
+        for retries in (None, simulation.Retries()):
+            for high in (0.1, 0.5, 0.9, 1.5, 3):
+                load = high + 1.5
+                done = [simulation.run(Server(16, SERVICES["exponential"], MEAN), WAYS[way](16), 10 * SECOND,
+                                       load, CLIENTS, seed, high=high / load, retries=retries)
+                        for seed in range(seeds)]
+                phase = Phase(4 * SECOND, 10 * SECOND, 16 * SECOND / MEAN, unloaded("exponential"))
+                most = max(max(run.limit[phase.from_ns // run.bin_ns:]) for run in done)
+                yield (f"{way}, {high}{', retries' if retries else ''}", f"{most}",
+                       f"{goodput(done, phase):.1%}", f"{p99(done, phase):.2f}")
+
+
 EXPERIMENTS = {
     "collapse": (collapse, "3 x capacity", ("goodput", "p99")),
     "halves": (functools.partial(change, slower=False), "half of the workers go, and return",
@@ -257,6 +311,7 @@ EXPERIMENTS = {
     "quiet": (quiet, "there is room for all", ("passed",)),
     "drift": (drift, "three times slower, and not", ("slow", "fast")),
     "lucky": (lucky, "some take a thousandth", ("goodput", "p99")),
+    "mixes": (mixes, "high priority from 0.1 to 3 x capacity", ("limit", "goodput", "p99")),
     "priorities": (priorities, "12 of low priority for each of high", ("high", "goodput", "p99")),
 }
 

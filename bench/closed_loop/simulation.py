@@ -69,8 +69,16 @@ class Run:
         self.answers = []  # (when, latency)
 
 
+@dataclasses.dataclass
+class Retries:
+    """A client that is denied, or gets no answer for so long, asks again. The server works on all the same."""
+    attempts: int = 3
+    pause_ns: float = 10 * MS  # on average, after a denial
+    patience_ns: float = 200 * MS
+
+
 def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes=(), bin_ns=None,
-        high=1.0):
+        high=1.0, retries=None):
     """Runs it; `load` is of the server's first capacity, `high` the share of clients of high priority."""
     rng = random.Random(seed)
     mean = server.mean_ns
@@ -81,13 +89,14 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
     factor = server.strain / server.workers
     events = []  # (when, order, kind, data)
     push, pop, order = heapq.heappush, heapq.heappop, 0
-    drivers = 0    # clients that go on
+    attempts = retries.attempts if retries else 1
+    left = set()  # calls that their clients have given up
     think = clients / (load * capacity)
     for change in changes:
         push(events, (change.at_ns, order, 2, change))
         order += 1
     for client in range(clients):
-        push(events, (rng.random() * think, order, 0, client < high * clients))
+        push(events, (rng.random() * think, order, 0, (client < high * clients, attempts)))
         order += 1
     in_flight, bin_ns = 0, out.bin_ns
     draw = server.service
@@ -96,6 +105,14 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
     def pace():
         rate = workers / inside if inside > workers else 1.0
         return rate / (1 + factor * (inside - strains)) if inside > strains else rate
+
+    def again(now, is_high, tries, pause_ns):
+        nonlocal order
+        order += 1
+        if tries > 1:
+            push(events, (now + pause_ns, order, 0, (is_high, tries - 1)))
+        else:
+            push(events, (now + rng.expovariate(1.0) * think, order, 0, (is_high, attempts)))
 
     def begin(now, sent):
         nonlocal order
@@ -121,41 +138,58 @@ def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes
             break
         spot = int(now // bin_ns)
         if kind == 0:
+            is_high, tries = data
             out.asked[spot] += 1
-            out.high_asked[spot] += data
-            if controller.allows(now, in_flight, data):
+            out.high_asked[spot] += is_high
+            if controller.allows(now, in_flight, is_high):
                 out.passed[spot] += 1
-                out.high_passed[spot] += data
+                out.high_passed[spot] += is_high
                 in_flight += 1
                 inside += 1
                 controller.acquired(now, in_flight)
+                order += 1
+                call = (now, in_flight, is_high, tries, order)
+                if retries:
+                    push(events, (now + retries.patience_ns, order, 3, call))
                 if shares:
                     order += 1
-                    push(running, (progress + draw(rng) * mean, order, (now, in_flight, data)))
+                    push(running, (progress + draw(rng) * mean, order, call))
                 elif busy < workers:
                     busy += 1
-                    begin(now, (now, in_flight, data))
+                    begin(now, call)
                 else:
-                    queue.append((now, in_flight, data))
+                    queue.append(call)
             else:
                 controller.denied(now, in_flight)
-                order += 1
-                push(events, (now + rng.expovariate(1.0) * think, order, 0, data))
+                again(now, is_high, tries, rng.expovariate(1.0) * retries.pause_ns if retries else 0)
         elif kind == 1:
-            sent, then, is_high = data
+            sent, then, is_high, tries, call = data
             latency = now - sent
-            out.answered[spot] += 1
-            out.latency_sum[spot] += latency
-            out.answers.append((now, latency))
-            controller.report(int(now), int(latency), in_flight, then)
-            in_flight -= 1
             inside -= 1
             busy -= 1
             while queue and busy < workers:
                 busy += 1
                 begin(now, queue.popleft())
-            order += 1
-            push(events, (now + rng.expovariate(1.0) * think, order, 0, is_high))
+            if call in left:
+                left.remove(call)
+                continue
+            if retries:
+                left.add(call)  # it is over, when its client's patience ends
+            out.answered[spot] += 1
+            out.latency_sum[spot] += latency
+            out.answers.append((now, latency))
+            controller.report(int(now), int(latency), in_flight, then)
+            in_flight -= 1
+            again(now, is_high, 1, 0)
+        elif kind == 3:
+            sent, then, is_high, tries, call = data
+            if call in left:
+                left.remove(call)
+                continue
+            left.add(call)
+            controller.report(int(now), int(now - sent), in_flight, then, timeout=True)
+            in_flight -= 1
+            again(now, is_high, tries, 0)
         else:
             if data.load is not None:  # also for those that think just then
                 ratio = clients / (data.load * capacity) / think

@@ -12,7 +12,8 @@
  *   errors    ESTORE: Redis did not answer, or could not do it. Nobody knows whether it took
  *             anything. The decision is then a denial (WEIR_REASON_STORE_FAILURE), for callers
  *             that would rather not serve. A request by rules has no such error: its rules and
- *             limits say what happens instead (`on_store_failure`). After a timeout or a lost
+ *             limits say what happens instead (`on_store_failure`), and the decision says that
+ *             they decided (`degraded`). After a timeout or a lost
  *             connection calls fail at once until Redis answers again.
  *   permits   A permit of weir_acquire_permit is valid for all tables at the same Redis. Permits
  *             of rules are valid only for their table. It keeps the names of their keys, the
@@ -33,8 +34,8 @@ extern "C" {
 #endif
 
 struct weir_redis_options {
-	const char *url;          /**< redis://, rediss://, redis-cluster:// or rediss-cluster://, see
-	                               docs/distributed.md; required */
+	const char *url;          /**< redis://, redis+unix://, redis-cluster:// or redis+sentinel://, with
+	                               rediss for TLS, or valkey, see docs/rules.md; required */
 	const char *prefix;       /**< begins the name of every key; NULL: "weir:" */
 	uint64_t timeout_ns;      /**< of a call, 1 ms to a minute; 0: 20 ms */
 	uint64_t denied_cache_ns; /**< for this time a denial may be repeated without asking Redis, a

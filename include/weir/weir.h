@@ -309,7 +309,9 @@ WEIR_API const char *weir_limit_name(const weir_limit *limit);
 	X(BREAKER_OPEN, "breaker_open")                                            \
 	X(LISTED, "listed")                                                        \
 	X(STORE_FAILURE, "store_failure")                                          \
-	X(NO_ROOM, "no_room")
+	X(NO_ROOM, "no_room")                                                      \
+	X(STORE_OPEN, "store_open")                                                \
+	X(STORE_LOCAL, "store_local")
 
 enum weir_reason {
 #define WEIR_REASON_ENUM(name, text) WEIR_REASON_##name,
@@ -342,7 +344,10 @@ struct weir_decision {
 	uint64_t wait_ns;        /**< if allowed: wait this long before you act, or refund if you
 	                              leave instead; the library does not sleep. From
 	                              *_acquire_wait: the time that it took; act now */
-	uint64_t reserved[2];    /**< 0 */
+	bool degraded;           /**< the store did not answer, and `on_store_failure` decided: allowed
+	                              with WEIR_REASON_STORE_OPEN or WEIR_REASON_STORE_LOCAL, or
+	                              denied */
+	uint64_t reserved[1];    /**< 0 */
 };
 
 /**
@@ -354,7 +359,7 @@ struct weir_permit {
 	uint64_t id;       /**< 0: none, because the request was denied or its cost was 0 */
 	uint64_t until_ns; /**< after that there is nothing left to give back */
 	uint64_t cost;     /**< lower it to give back only a part */
-	uint64_t reserved; /**< 0 */
+	uint64_t reserved; /**< the library's own */
 };
 
 /** The most limits that may charge a request by rules that asks for permits. */
@@ -375,7 +380,7 @@ struct weir_permits {
 	uint64_t id;          /**< 0: none, because nothing was taken */
 	uint64_t cost;        /**< lower it to give back only a part */
 	uint64_t count;       /**< of `charges` */
-	uint64_t reserved[3]; /**< 0 */
+	uint64_t reserved[3]; /**< the library's own */
 	struct weir_charge charges[WEIR_PERMITS_MAX];
 };
 
@@ -606,7 +611,8 @@ WEIR_API int weir_acquire_permit(weir_table *table, const weir_limit *limit, con
  *     if (d.allowed && !serve())
  *         weir_refund_permit(table, limit, key, len, &permit, WEIR_NOW, &d);
  *
- * Errors: ENOTFOUND (it was given back before, or its time is over), ELONG.
+ * Errors: ENOTFOUND (it was given back before, its time is over, or nothing of it is left: after a
+ * reset, or of a turn that others follow), ELONG.
  */
 WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *key,
                                 size_t key_len, const struct weir_permit *permit, uint64_t now_ns,
@@ -640,7 +646,8 @@ WEIR_API int weir_force(weir_table *table, const weir_limit *limit, const void *
  * weir_acquire that blocks its thread until the request passes or `deadline_ns` comes.
  * The deadline is a time of the system's clock, WEIR_NOW (do not wait) or WEIR_FOREVER. A request
  * that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG); if that is not known
- * before, it is denied at the deadline. `wait_ns` tells how long the call took.
+ * before, it is denied at the deadline. ECOST: no request of that cost could pass by then, because
+ * its turns of a paced limit are further apart. `wait_ns` tells how long the call took.
  *
  *     clock_gettime(CLOCK_REALTIME, &t);
  *     deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
@@ -736,7 +743,7 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * Decides a request by all rules that apply to it, all or nothing: a denied
  * request consumes from none of the enforced limits. A request is allowed if no rule
  * applies. An allowed answer reports the tightest limit, a denied one the first that
- * denied. Places of `concurrency` stay held until their leases end; to give them back
+ * denied, with the longest `retry_after_ns` of all limits that deny. Places of `concurrency` stay held until their leases end; to give them back
  * before, use weir_engine_acquire.
  * Errors: ECOST, ELONG (too many attributes, too long a key), ENOMEM.
  */

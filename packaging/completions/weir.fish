@@ -9,7 +9,7 @@ complete -c weir -n '__fish_seen_subcommand_from serve' -s c -l config -r -F -d 
 complete -c weir -n '__fish_seen_subcommand_from serve' -l http -x -d 'address for HTTP (127.0.0.1:8080)'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l resp -x -d 'address for RESP (127.0.0.1:6380)'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l grpc -x -d 'not supported yet'
-complete -c weir -n '__fish_seen_subcommand_from serve' -l store -x -d 'where to keep counts: memory, file:PATH or redis://HOST:PORT (memory)'
+complete -c weir -n '__fish_seen_subcommand_from serve' -l store -x -d 'where to keep counts: memory, file:PATH or a URL of Redis (memory)'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l capacity -x -d 'keys to count at once (1000000, or as the file store has)'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l sync -x -d 'how often to write a file store to the disk (only at the end)'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l threads -x -d 'threads that decide (one for each processor)'

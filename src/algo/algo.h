@@ -54,6 +54,12 @@ struct algo_state {
 	uint32_t word;
 };
 
+/* A state that other parameters wrote, as the limit would have it. */
+struct algo_converted {
+	struct algo_state whole; /* with all of the use */
+	struct algo_state cut;   /* with the use that the limit allows at most; mostly the same */
+};
+
 /* The calendar's windows, see calendar.c. */
 struct calendar {
 	struct zone *zone; /* owned by the limit */
@@ -91,7 +97,6 @@ struct algo_limit {
 	bool is_adhoc;           /* it travels in requests: all such limits share their states */
 	bool is_measured;        /* its quota changes: an outcome says what it is */
 	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
-	const struct algo_limit *_Atomic successor; /* once other parameters have taken over */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
 	uint64_t chunk;       /* units that a server takes from a remote store at once; 0: none */
 	uint64_t period_ns;   /* the rate's; of months and years the longest */
@@ -112,13 +117,15 @@ struct algo_limit {
 	bool paced;           /* as is this */
 	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
 	uint64_t queue;       /* how many may wait for a key without being asked to; 0: none */
-	uint64_t max_wait_ns; /* and how long at most */
+	uint64_t max_wait_ns; /* and how long at most; of paced limits for a turn */
+	uint64_t count;       /* the rate's */
 	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
 	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
 	struct calendar calendar; /* aligned windows and days only, as is the cache */
 	struct cpu *cpu;          /* how busy the processors are; NULL: it makes no difference */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 	struct demand *demand;    /* of limits that shed a share by priority; owned by the limit */
+	const struct algo_limit *_Atomic successor; /* the last: once other parameters have taken over */
 };
 
 /*
@@ -179,6 +186,13 @@ static inline bool algo_tells(const struct algo_told *told)
 }
 
 /* A question to a state. */
+/* Servers report permits of each other: which part of a report a server does. */
+enum algo_report_part {
+	ALGO_REPORT_WHOLE,
+	ALGO_REPORT_COUNTS, /* the permit is another server's: only the outcome counts here */
+	ALGO_REPORT_ENDS,   /* another server has counted the outcome: only the permit ends here */
+};
+
 struct algo_call {
 	enum algo_op op;
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */
@@ -188,14 +202,20 @@ struct algo_call {
 	                      then, 0: they draw when they have to */
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
-	uint64_t latency_ns;       /* refund that reports: after so long; 0: as long as it was held */
+	union {
+		uint64_t latency_ns; /* refund that reports: after so long; 0: as long as it was held */
+		uint64_t earlier;    /* peek at a limit whose requests pay later (algorithm.h): so many units
+		                        does the same request take first, by charges of `cost` */
+	};
 	struct algo_told *told;    /* out: of a limit that a fleet decides; NULL: it decides by itself */
 	enum weir_outcome outcome : 8; /* refund that reports: so its request has ended */
 	enum algo_force force : 8; /* reset */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST; priority.h */
 	bool reports;     /* refund: its request has ended */
+	bool part; /* refund by permit: the permit may have more places of this key that end at until_ns.
+	              They stay held, and lose its name, since a permit counts once */
+	enum algo_report_part report_part : 8; /* refund by permit */
 	bool untold; /* refund: nobody reads how the key stands then; only `allowed` says something */
-	bool newest_only;     /* refund to a bucket: only if nothing was taken after what it names */
 	/*
 	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest
 	 * uses. Refund to a log: first forgets the uses that others so replaced. For a clock that
@@ -290,6 +310,13 @@ static inline bool algo_outcome_wait(struct algo_outcome *out, const struct algo
 	return true;
 }
 
+/* A refund that names a time says whether it gave anything back. One of cost 0 asks for nothing. */
+static inline void algo_outcome_refund(struct algo_outcome *out, const struct algo_call *call,
+                                       bool gave)
+{
+	out->allowed = gave || call->until_ns == 0 || call->cost == 0;
+}
+
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
 static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
 {
@@ -336,6 +363,22 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
  * has a copy of its own of all functions.
  */
 bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
+
+/**
+ * algorithm.convert as of now, for a store that other parameters may be used with at the same time.
+ * A state that is stored must not hide from them what a cut takes off. So the state has all use, and
+ * reaches further ahead than the limit admits; or, where it would be taken for one of a clock that was
+ * set back, it is cut: do not store it. Returns the end of the state with all use, which is another than
+ * the state's if it is cut; UINT64_MAX: further than can be told.
+ */
+uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
+                          uint64_t now_ns, struct algo_state *state);
+#define ALGO_NEVER UINT64_MAX
+/**
+ * How long a request waits at least, whatever the state of its key, if it charges the key `earlier`
+ * units before. ALGO_NEVER: surely longer than the limit lets it wait.
+ */
+uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint64_t earlier);
 
 /** Whether a state is further ahead than the limit puts any. */
 static inline bool algo_is_far(const struct algo_limit *limit, const struct algo_time *time,

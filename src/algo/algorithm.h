@@ -35,6 +35,9 @@ struct algo_note {
 	uint32_t first, second;
 };
 
+/* In place of an end: the use was cut, and the state does not tell by how much. */
+#define ALGO_CUT UINT64_MAX
+
 struct algorithm {
 	const char *name; /* as rule files have it */
 	enum weir_algorithm id;
@@ -47,6 +50,8 @@ struct algorithm {
 	bool judges;         /* by outcomes: it has health options, and its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */
 	bool guesses;        /* retry_after_ns is not exact */
+	bool pays_later;     /* a request does not wait for its own cost, but the next one does: two
+	                        charges of one request are not as one of both */
 	bool unordered;      /* a higher rate may deny a request that a lower one allows */
 
 	/**
@@ -70,15 +75,38 @@ struct algorithm {
 	 * the limit can put now.
 	 */
 	void (*cut)(const struct algo_limit *limit, struct algo_state *state);
-	/** Optional, both or none: what to remember of parameters, ... */
+	/** Optional, all or none: what to remember of parameters, ... */
 	struct algo_note (*note)(const struct algo_limit *limit);
-	/** ... and a live state written under `from` (NULL: not known) as `limit` would have it. */
-	void (*convert)(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
-	                struct algo_state *state);
+	/**
+	 * ... and a state written under `from` (NULL: not known) as `limit` would have it: until
+	 * `since_ns`, at most `now_ns`, the use leaked as `from` says, and from then on as `limit`
+	 * says.
+	 */
+	struct algo_converted (*convert)(const struct algo_limit *limit, const struct algo_note *from,
+	                                 uint64_t since_ns, uint64_t now_ns, struct algo_state state);
+	/**
+	 * Makes `then` what `convert` needs of a limit with the parameters of a note, for a state with
+	 * all of the use. It has its algorithm and period already. False: the note is not enough.
+	 */
+	bool (*recall)(const struct algo_limit *limit, const struct algo_note *note,
+	               struct algo_limit *then);
+
+	/**
+	 * Optional: how long a request of that cost waits at least, which is on a key that is as new.
+	 * Without it a request does not wait for its own cost.
+	 */
+	uint64_t (*least_wait_ns)(const struct algo_limit *limit, uint64_t cost);
 
 	/** Optional: before `next` takes over from `limit`, and after. */
 	void (*join)(const struct algo_limit *limit, struct algo_limit *next);
 	void (*inherit)(const struct algo_limit *limit, struct algo_limit *next);
+
+	/**
+	 * Optional: what else is different in the part of a limit that each of `nodes` servers counts by
+	 * itself. `own` has the counts of `whole` divided by `nodes`; in `whole` defaults are filled in.
+	 */
+	void (*divide)(struct weir_limit_options *own, const struct weir_limit_options *whole,
+	               uint64_t nodes);
 
 	/** Optional, both or none: a share of requests that can be changed while it runs. */
 	void (*set_share)(const struct algo_limit *limit, double share);

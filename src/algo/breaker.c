@@ -64,8 +64,8 @@ static void prepare(struct health_params *params)
 
 	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
 		params->seal = mix(params->seal, judged_by[i]);
-	params->flight_mark =
-	    (uint8_t)(mix(mix(params->timeout_ns, params->max_concurrent), health_stripes(params)) >> 28);
+	params->flight_mark = (uint8_t)(mix(params->timeout_ns, health_window_cells(params)) >> 28);
+	params->flight_mark = (uint8_t)((params->flight_mark & ~1u) | (params->max_concurrent != 0));
 	if (params->part_ns)
 		params->part_inverse = health_inverse(params->part_ns);
 	params->flight_inverse = health_inverse(health_flight_ns(params));

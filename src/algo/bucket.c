@@ -108,6 +108,15 @@ static uint64_t tokens_left(const struct bucket_params *params, struct bucket_ti
 	return (uint64_t)(parts / params->p);
 }
 
+uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost)
+{
+	const struct bucket_params *params = &limit->bucket;
+	struct bucket_time after = cost_time(params, cost);
+
+	return time_at_most(after, params->at_once) ? 0
+	                                            : time_sub(after, params->at_once, params->q).ns;
+}
+
 int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
                 const char *word, struct weir_error *error)
 {
@@ -138,28 +147,45 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
  * Only the newest turn can go to the next request.
  */
 static bool refund(const struct bucket_params *params, const struct algo_call *call,
-                   struct algo_state *state, struct bucket_time *ahead, uint64_t now_ns)
+                   struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
 {
 	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
 
-	if (ahead->ns == 0 || call->cost == 0)
+	if (ahead.ns == 0 || call->cost == 0)
 		return false;
 	if (call->until_ns != 0 && call->until_ns != state->until_ns) {
 		/* It was rounded up. */
 		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
 
-		if (bucket_refunds_newest(params, call) || left.ns == 0)
+		if (bucket_refunds_newest(params) || left.ns == 0)
 			return false;
 		back = time_at_most(left, back) ? left : back;
 	}
-	if (time_at_most(*ahead, back)) {
-		*ahead = (struct bucket_time){0, 0};
+	if (time_at_most(ahead, back)) {
 		*state = (struct algo_state){0, 0};
 	} else {
-		*ahead = time_sub(*ahead, back, params->q);
-		*state = (struct algo_state){now_ns + ahead->ns, ahead->under};
+		ahead = time_sub(ahead, back, params->q);
+		*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 	}
 	return true;
+}
+
+/* A refund or a reset. Apart, so that an acquire keeps its registers. */
+__attribute__((noinline)) static bool take_back(const struct bucket_params *params,
+                                                const struct algo_call *call,
+                                                struct algo_state *state, struct bucket_time ahead,
+                                                uint64_t now_ns, struct algo_outcome *out)
+{
+	bool changed;
+
+	if (call->op == ALGO_RESET) {
+		changed = state->until_ns != 0;
+		*state = (struct algo_state){0, 0};
+	} else {
+		changed = refund(params, call, state, ahead, now_ns);
+		algo_outcome_refund(out, call, changed);
+	}
+	return changed;
 }
 
 /* A paced limit notes the low bits of its burst, just to tell its parameters from others. */
@@ -174,24 +200,51 @@ void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
 	state->word = limit->bucket.depth.under;
 }
 
-void bucket_convert(const struct algo_limit *limit, const struct algo_note *note, uint64_t now_ns,
-                    struct algo_state *state)
+/*
+ * Whether all that is in use are turns that requests were given: none of them may be given again. If they
+ * reach so far ahead that a clock which was set back could have written them, they are cut.
+ */
+static bool keeps_turns(const struct bucket_params *params, struct bucket_time whole)
+{
+	return bucket_refunds_newest(params) && params->at_once.ns == params->interval.ns &&
+	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
+}
+
+struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_note *note,
+                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state)
 {
 	const struct bucket_params *to = &limit->bucket;
 	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
 	struct bucket_params from;
-	struct bucket_time ahead = to->depth;
+	struct bucket_time cut, whole = to->depth;
 
 	if (note && derive(&from, (uint64_t)note->first + 1, limit->period_ns, &token)) {
 		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
 		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
-		u128 parts = (u128)(state->until_ns - now_ns) * from.q - state->word;
+		uint64_t depth_ns = time_of(((u128)note->second + 1) * from.p, from.q).ns;
+		u128 parts = 0;
 
-		ahead = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
-		if (!time_at_most(ahead, to->depth))
-			ahead = to->depth;
+		if (sat_sub(state.until_ns, since_ns) > depth_ns)
+			since_ns = now_ns;
+		if (state.until_ns > since_ns)
+			parts = (u128)(state.until_ns - since_ns) * from.q - state.word;
+		whole = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
 	}
-	*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
+	cut = time_at_most(whole, to->depth) || keeps_turns(to, whole) ? whole : to->depth;
+	return (struct algo_converted){{since_ns + whole.ns, whole.under},
+	                               {since_ns + cut.ns, cut.under}};
+}
+
+bool bucket_recall(const struct algo_limit *limit, const struct algo_note *note,
+                   struct algo_limit *then)
+{
+	return derive(&then->bucket, (uint64_t)note->first + 1, limit->period_ns,
+	              &(struct bucket_shape){1, 0, 0});
+}
+
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_note *note)
+{
+	return limit->period_ns % ((uint64_t)note->first + 1) == 0;
 }
 
 /* Whether what goes past `at_once` passes all the same, for a wait. */
@@ -209,38 +262,35 @@ static inline bool lend(const struct bucket_params *params, const struct algo_ca
 	                         params->denial);
 }
 
-static inline bool step(const struct bucket_params *params, const struct algo_call *call,
-                        const struct algo_time *time, struct algo_state *state,
-                        struct algo_outcome *out)
+/* A fraction that other parameters wrote is off by less than a nanosecond. */
+static inline struct bucket_time ahead_of(const struct bucket_params *params,
+                                          const struct algo_state *state, uint64_t now_ns)
+{
+	if (state->until_ns <= now_ns)
+		return (struct bucket_time){0, 0};
+	return (struct bucket_time){state->until_ns - now_ns,
+	                            state->word < params->q ? state->word : 0};
+}
+
+__attribute__((always_inline)) static inline bool
+step(const struct bucket_params *params, const struct algo_call *call, const struct algo_time *time,
+     struct algo_state *state, struct algo_outcome *out)
 {
 	uint64_t now_ns = time->now_ns;
-	bool live = state->until_ns > now_ns, changed = false;
-	struct bucket_time ahead = {0, 0}, after;
+	struct bucket_time ahead = ahead_of(params, state, now_ns), after;
+	bool changed = false;
 
-	if (live) /* a fraction written under other parameters is off by less than a nanosecond */
-		ahead = (struct bucket_time){state->until_ns - now_ns,
-		                             state->word < params->q ? state->word : 0};
-
-	switch (call->op) {
-	case ALGO_ACQUIRE:
-	case ALGO_PEEK:
+	if (call->op == ALGO_ACQUIRE || call->op == ALGO_PEEK) {
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
-		if (!time_at_most(after, params->at_once) && !lend(params, call, after, out))
-			break;
-		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
+		    call->op == ALGO_ACQUIRE && call->cost > 0) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
 			changed = true;
 		}
-		break;
-	case ALGO_REFUND:
-		changed = refund(params, call, state, &ahead, now_ns);
-		break;
-	case ALGO_RESET:
-		changed = state->until_ns != 0;
-		*state = (struct algo_state){0, 0};
-		ahead = (struct bucket_time){0, 0};
-		break;
+	} else {
+		changed = take_back(params, call, state, ahead, now_ns, out);
+		ahead = ahead_of(params, state, now_ns);
 	}
 	out->remaining = tokens_left(params, ahead);
 	out->reset_after_ns = ahead.ns;

@@ -22,11 +22,13 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
                 const char *word, struct weir_error *error);
 
 /** Whether a refund that names what it gives back does so only if nothing was taken since. */
-static inline bool bucket_refunds_newest(const struct bucket_params *params,
-                                         const struct algo_call *call)
+static inline bool bucket_refunds_newest(const struct bucket_params *params)
 {
-	return call->newest_only || params->at_once.ns != params->depth.ns;
+	return params->at_once.ns != params->depth.ns;
 }
+
+/** How long the last turn of a request of that cost is away when no turn is taken. */
+uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost);
 
 /* The part that the descriptions of buckets share. */
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
@@ -34,14 +36,20 @@ bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
 void bucket_cut(const struct algo_limit *limit, struct algo_state *state);
 struct algo_note bucket_note(const struct algo_limit *limit);
 /**
- * The same number of tokens in use, at most all of them; all of them where `from` is NULL. Both
- * have one period. Rounded up by less than 1/q ns, so nothing is gained by a change.
+ * The same number of tokens in use; all of the limit's where `from` is NULL. Both have one period.
+ * Rounded up by less than 1/q ns, so nothing is gained by a change. A state that reaches further
+ * ahead of since_ns than `from` lets any was written later, and is converted as of now.
  */
-void bucket_convert(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
-                    struct algo_state *state);
+struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_note *from,
+                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state);
+
+bool bucket_recall(const struct algo_limit *limit, const struct algo_note *note,
+                   struct algo_limit *then);
+/** Whether tokens of such parameters came in whole nanoseconds. */
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_note *note);
 
 #define BUCKET_HOOKS                                                                               \
 	.step = bucket_step, .word = "under", .cut = bucket_cut, .note = bucket_note,                  \
-	.convert = bucket_convert
+	.convert = bucket_convert, .recall = bucket_recall, .least_wait_ns = bucket_least_wait_ns
 
 #endif

@@ -164,11 +164,6 @@ static bool step_knee(const struct flying_params *params, const struct estimate_
 	return want_learned(&before, change);
 }
 
-static uint64_t quota_knee(const struct flying_params *params, const struct estimate_cell *cells)
-{
-	return learned_of(params, cells[0]).limit;
-}
-
 /* gradient2 */
 
 static struct gradient2 gradient2_of(const struct flying_params *params, struct estimate_cell cell)
@@ -341,7 +336,7 @@ static const struct estimator {
 	struct adaptive_bounds bounds;
 	bool drops; /* a failure says something */
 } estimators[] = {
-    [WEIR_METHOD_KNEE] = {quota_knee, step_knee, 2, {20, 1, 1000}, false},
+    [WEIR_METHOD_KNEE] = {NULL, step_knee, 2, {20, 1, 1000}, false},
     [WEIR_METHOD_GRADIENT2] = {quota_gradient2, step_gradient2, 1, {20, 20, 200}, false},
     [WEIR_METHOD_VEGAS] = {quota_vegas, step_vegas, 1, {20, 1, 1000}, true},
     [WEIR_METHOD_AIMD] = {quota_aimd, step_aimd, 1, {20, 20, 200}, true},
@@ -358,8 +353,8 @@ struct adaptive_bounds estimate_bounds(enum weir_method method)
 	return estimators[method].bounds;
 }
 
-uint64_t estimate_quota(const struct flying_params *params, const struct estimate_cell *cells,
-                        uint32_t cpu, uint64_t now_ns)
+static uint64_t quota_of(const struct flying_params *params, const struct estimate_cell *cells,
+                         uint32_t cpu, uint64_t now_ns)
 {
 	struct bbr bbr;
 
@@ -367,6 +362,27 @@ uint64_t estimate_quota(const struct flying_params *params, const struct estimat
 		return clamp(estimators[params->method].quota(params, cells), params);
 	bbr = bbr_of(cells, cpu, now_ns);
 	return bbr_quota(&bbr, &params->bounds, now_ns);
+}
+
+struct headroom_limits estimate_limits(const struct flying_params *params,
+                                       const struct estimate_cell *cells, uint32_t cpu,
+                                       uint64_t now_ns, bool has_priorities)
+{
+	struct headroom_limits limits = {0};
+	struct knee knee;
+
+	if (params->method != WEIR_METHOD_KNEE) {
+		limits.quota = limits.ordinary = quota_of(params, cells, cpu, now_ns);
+		return limits;
+	}
+	knee = learned_of(params, cells[0]);
+	limits.quota = clamp(knee.limit, params);
+	if (!has_priorities)
+		return limits;
+	limits.ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
+	limits.probes_all = knee.phase == KNEE_PROBE_ALL;
+	limits.probes = knee.phase == KNEE_PROBE || limits.probes_all;
+	return limits;
 }
 
 uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells)

@@ -15,6 +15,7 @@
 #include <weir/weir.h>
 
 #include "algo/estimators.h"
+#include "algo/headroom.h"
 #include "algo/rows.h"
 
 #define ESTIMATE_CELLS_MAX (1 + BBR_PARTS)
@@ -38,9 +39,13 @@ struct estimate_change {
 	bool counts; /* once it is made, the report is counted; a step may want more all the same */
 };
 
-/** The most that may be in flight; cells that no estimator has written are zero. */
-uint64_t estimate_quota(const struct flying_params *params, const struct estimate_cell *cells,
-                        uint32_t cpu, uint64_t now_ns);
+/**
+ * The most that may be in flight; cells that no estimator has written are zero. Without priorities
+ * only `quota` is computed.
+ */
+struct headroom_limits estimate_limits(const struct flying_params *params,
+                                       const struct estimate_cell *cells, uint32_t cpu,
+                                       uint64_t now_ns, bool has_priorities);
 
 /** A request has been denied beside so many. False: that changes nothing. */
 bool estimate_deny(const struct flying_params *params, const struct estimate_cell *cells,

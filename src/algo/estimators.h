@@ -36,7 +36,8 @@ struct adaptive_sample {
 enum knee_phase {
 	KNEE_START, /* no baseline yet */
 	KNEE_FULL,
-	KNEE_PROBE, /* fewer are let through, to measure the baseline */
+	KNEE_PROBE,     /* fewer are let through, to measure the baseline; lower priorities first */
+	KNEE_PROBE_ALL, /* for all priorities: the probe before had too many in flight */
 };
 
 #define KNEE_ONE     256  /* of `knee`: a request in flight */
@@ -84,6 +85,8 @@ static inline bool knee_is_late(const struct knee *knee, uint8_t window)
 void knee_add(struct knee *knee, const struct adaptive_sample *sample);
 /** Whether the window has all of its samples. */
 bool knee_is_full(const struct knee *knee);
+/** The limit if this window were no probe. */
+uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bounds);
 /** Takes in the window's result. Its samples stay until knee_next. */
 void knee_end(struct knee *knee, const struct adaptive_bounds *bounds);
 /** The next window has no samples yet. */

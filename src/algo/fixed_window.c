@@ -37,6 +37,17 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	return WEIR_OK;
 }
 
+/* A period that was lengthened need not be one of the calendar: it begins with its first request. */
+static void divide(struct weir_limit_options *own, const struct weir_limit_options *whole,
+                   uint64_t nodes)
+{
+	if (whole->rate.count >= nodes)
+		return;
+	own->align = WEIR_ALIGN_FIRST_REQUEST;
+	own->timezone = NULL;
+	own->week_start = WEIR_MONDAY;
+}
+
 const struct algorithm algorithm_fixed_window = {
     .name = "fixed_window",
     .id = WEIR_FIXED_WINDOW,
@@ -48,5 +59,6 @@ const struct algorithm algorithm_fixed_window = {
                     .use = in_weeks, .with = "calendar windows"}},
     .sample = "rate: 100/m",
     .init = init,
+    .divide = divide,
     WINDOW_HOOKS,
 };

@@ -20,6 +20,7 @@ static bool asks(uint8_t seen, uint64_t now_s)
 static void forget(struct headroom *headroom, unsigned priority)
 {
 	headroom->seen[priority] = 0;
+	headroom->passed_below &= (uint16_t)~(1U << priority);
 	if (priority < PRIORITY_LOWEST)
 		headroom->room[priority] = 0;
 }
@@ -55,7 +56,7 @@ static uint64_t most_room(uint64_t quota)
 
 	while ((root + 1) * (root + 1) <= quota)
 		root++;
-	return HEADROOM_ROOTS * root;
+	return u64_min(HEADROOM_ROOTS * root, quota);
 }
 
 uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint64_t quota)
@@ -66,19 +67,70 @@ uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint6
 	return u64_min(headroom->room[priority], most_room(quota));
 }
 
-bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quota)
+static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
+                         const struct headroom_limits *limits)
 {
-	if (priority >= PRIORITY_LOWEST || !lower_asks(headroom, priority) ||
-	    headroom->room[priority] >= most_room(quota))
+	uint64_t room = 0;
+
+	if (priority < PRIORITY_LOWEST && lower_asks(headroom, priority))
+		return limits->probes_all ? limits->quota
+		                          : limits->ordinary +
+		                                headroom_over(headroom, priority, limits->ordinary);
+	for (unsigned c = 0; c < priority; c++)
+		room = u64_max(room, headroom_over(headroom, c, limits->ordinary));
+	return limits->quota - u64_min(room, limits->quota) / 2;
+}
+
+uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
+                        const struct headroom_limits *limits)
+{
+	if (limits->probes)
+		return in_probe(headroom, priority, limits);
+	return limits->quota + headroom_over(headroom, priority, limits->quota);
+}
+
+static bool grow(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
+{
+	uint64_t room = headroom->room[priority];
+
+	if (room >= most)
 		return false;
-	headroom->room[priority]++;
+	headroom->room[priority] = (uint16_t)u64_min(room + by, most);
 	return true;
 }
 
-bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t draw)
+static bool take_off(struct headroom *headroom, unsigned priority, uint64_t draw, unsigned one_in)
 {
-	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 || draw % HEADROOM_SHRINK != 0)
+	if (headroom->room[priority] == 0 || draw % one_in != 0)
 		return false;
 	headroom->room[priority]--;
 	return true;
+}
+
+bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+{
+	uint64_t most = most_room(quota);
+	bool yields;
+
+	if (priority >= PRIORITY_LOWEST || !lower_asks(headroom, priority))
+		return false;
+	yields = headroom->passed_below & 1U << priority;
+	if (!yields && headroom->room[priority] > most / 2)
+		return take_off(headroom, priority, draw, HEADROOM_VAIN);
+	headroom->passed_below &= (uint16_t)~(1U << priority);
+	return grow(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) || yields;
+}
+
+bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+{
+	uint16_t above = 0;
+
+	for (unsigned c = 0; c < priority; c++)
+		above |= (uint16_t)((headroom->seen[c] != 0) << c);
+	if ((headroom->passed_below & above) != above) {
+		headroom->passed_below |= above;
+		return true;
+	}
+	return headroom_over(headroom, priority, quota) > 0 &&
+	       take_off(headroom, priority, draw, HEADROOM_SHRINK);
 }

@@ -153,7 +153,7 @@ static inline uint64_t health_part_end_ns(const struct health_params *params, ui
 /* A cell holds so many outcomes of a window of calls. */
 #define HEALTH_BLOCK 16
 
-/** How many cells a stripe needs: for flights, and for the window with room for one more. */
+/** How many cells a stripe needs: for the window with room for one more, and for flights. */
 static inline unsigned health_flight_cells(const struct health_params *params)
 {
 	return params->max_concurrent ? params->max_concurrent : HEALTH_FLIGHT_PARTS;

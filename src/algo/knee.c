@@ -61,16 +61,31 @@ static int64_t depth_of(const struct knee *knee)
 	return (int64_t)u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee) / 2;
 }
 
+static bool is_probe(const struct knee *knee)
+{
+	return knee->phase == KNEE_PROBE || knee->phase == KNEE_PROBE_ALL;
+}
+
 static uint32_t limit_of(const struct knee *knee, const struct adaptive_bounds *bounds)
 {
 	uint64_t more = u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee);
 	uint64_t limit = knee->knee;
 
-	if (knee->phase == KNEE_PROBE)
+	if (is_probe(knee))
 		limit -= (uint64_t)depth_of(knee);
 	else
 		limit += more;
 	return (uint32_t)clamp(limit / ONE, bounds->least, bounds->most);
+}
+
+uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bounds)
+{
+	uint64_t root;
+
+	if (!is_probe(knee)) /* a root is long to compute */
+		return knee->limit;
+	root = u64_min((uint64_t)root_of(knee), knee->knee);
+	return (uint32_t)clamp((knee->knee + root) / ONE, bounds->least, bounds->most);
 }
 
 void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
@@ -123,6 +138,16 @@ static uint8_t twice(uint8_t wait)
 	return wait < SELDOM ? (uint8_t)(2 * wait) : SELDOM;
 }
 
+/* Higher priorities, or `min`, have let through too many: requests may have waited. */
+static void repeat_probe(struct knee *knee)
+{
+	bool again = knee->phase == KNEE_PROBE;
+
+	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
+	knee->streak = again ? knee->streak : 0;
+	knee->since = 0;
+}
+
 static void end_probe(struct knee *knee, const struct measured *measured)
 {
 	int64_t depth = depth_of(knee), tells = part(knee, measured->waits, measured->noise);
@@ -135,7 +160,7 @@ static void end_probe(struct knee *knee, const struct measured *measured)
 		fewer = 0;
 	move(knee,
 	     moved < fewer ? fewer : moved); /* those in flight do not wait, by the new baseline */
-	knee->phase = falls ? KNEE_PROBE : KNEE_FULL;
+	knee->phase = falls ? knee->phase : KNEE_FULL;
 	knee->streak = falls ? longer(knee->streak) : 0;
 	knee->since = 0;
 	knee->wait = 2 * moved > depth || 2 * moved < -depth ? SOON : twice(knee->wait);
@@ -200,7 +225,9 @@ static void end_window(struct knee *knee)
 		rebase(knee, measured.mean - BASE);
 		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
 			knee->phase = KNEE_FULL;
-	} else if (knee->phase == KNEE_PROBE) {
+	} else if (is_probe(knee) && 2 * measured.flying > 2 * (int64_t)knee->knee - depth_of(knee)) {
+		repeat_probe(knee);
+	} else if (is_probe(knee)) {
 		end_probe(knee, &measured);
 	} else if (measured.flying < (int64_t)knee->knee - root_of(knee)) {
 		end_light(knee, &measured);

@@ -2,7 +2,9 @@
 #include "algo/algo.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "algo/bucket.h"
 #include "algo/calendar.h"
@@ -64,6 +66,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	limit->queue = options.queue;
 	limit->max_wait_ns = options.max_wait_ns;
 	limit->keys = options.keys;
+	limit->count = options.rate.count;
 	limit->period_ns = parameter_period_ns(&options.rate); /* a second where there is no rate */
 	limit->quota = options.rate.count;
 	limit->window_ns = limit->period_ns;
@@ -80,7 +83,8 @@ int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit)
 {
 	int status = WEIR_OK;
 
-	*copy = *limit;
+	/* Without `successor`, which another thread may set meanwhile. */
+	memcpy(copy, limit, offsetof(struct algo_limit, successor));
 	atomic_init(&copy->successor, NULL);
 	copy->calendar.zone = NULL;
 	copy->cache = NULL;
@@ -122,6 +126,23 @@ bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step)
 	return algorithm_of(limit->algorithm->id)->step == step;
 }
 
+/* Behind so many units, of which each takes the rate's interval at least. */
+static uint64_t wait_behind_ns(const struct algo_limit *limit, uint64_t earlier)
+{
+	u128 ns = ((u128)earlier * limit->period_ns + limit->count - 1) / limit->count;
+
+	return ns > limit->max_wait_ns ? ALGO_NEVER : (uint64_t)ns;
+}
+
+uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint64_t earlier)
+{
+	if (limit->algorithm->pays_later)
+		return wait_behind_ns(limit, earlier);
+	return limit->algorithm->least_wait_ns
+	           ? limit->algorithm->least_wait_ns(limit, sat_add(cost, earlier))
+	           : 0;
+}
+
 static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
 {
 	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;
@@ -151,6 +172,17 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	if (!limit->cache)
 		return (struct algo_time){at.now_ns, 0};
 	return (struct algo_time){at.wall_ns, algo_window_at(limit, at.wall_ns).end_ns};
+}
+
+uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
+                          uint64_t now_ns, struct algo_state *state)
+{
+	struct algo_converted converted =
+	    limit->algorithm->convert(limit, from, now_ns, now_ns, *state);
+	bool is_far = converted.whole.until_ns > now_ns + limit->farthest_ns;
+
+	*state = is_far ? converted.cut : converted.whole;
+	return converted.whole.until_ns;
 }
 
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next)
@@ -205,7 +237,7 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 	bool changed = dispatch(limit, call, time, state, out);
 
 	if (__builtin_expect(!out->allowed, 0) &&
-	    __builtin_expect(algo_is_far(limit, time, state), 0)) {
+	    __builtin_expect(algo_is_far(limit, time, state), 0) && call->op <= ALGO_PEEK) {
 		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
 
 		if (until_ns != state->until_ns) {

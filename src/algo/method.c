@@ -1,13 +1,18 @@
 #include "algo/method.h"
 
 #include "algo/algorithm.h"
+#include "algo/rows.h"
 #include "base/number.h"
 
 static const struct algo_method methods[] = {
-    {"count", WEIR_FIXED_WINDOW, .has_days = true},
-    {"base", WEIR_BASE, .has_base = true},
-    {"leak", WEIR_SLIDING_LOG, .gives_back = true},
+    {"count", WEIR_FIXED_WINDOW, .has_days = true, .exact_max = UINT64_MAX},
+    {"base", WEIR_BASE, .has_base = true, .exact_max = UINT64_MAX},
+    {"leak", WEIR_SLIDING_LOG, .gives_back = true, .exact_max = ALGO_LOG_MAX},
 };
+
+/* A sliding window of one part more than the time has: any `time` lies within its parts. */
+#define PARTS           100
+#define PART_MS(time_s) ((time_s)*1000 / PARTS)
 
 const struct algo_method *algo_method_find(struct slice name)
 {
@@ -17,9 +22,18 @@ const struct algo_method *algo_method_find(struct slice name)
 	return NULL;
 }
 
+uint64_t algo_method_time_max_s(const struct algo_method *method, uint64_t count)
+{
+	uint64_t max_s = ALGO_PERIOD_MAX_NS / NS_PER_S;
+
+	return count > method->exact_max ? max_s / (PARTS + 1) * PARTS : max_s;
+}
+
 uint64_t algo_method_count_max(const struct algo_method *method)
 {
-	const struct algo_parameter *row = algorithm_of(method->algorithm)->parameters;
+	enum weir_algorithm id =
+	    method->exact_max < UINT64_MAX ? WEIR_SLIDING_WINDOW : method->algorithm;
+	const struct algo_parameter *row = algorithm_of(id)->parameters;
 
 	while (row->type != ALGO_RATE && row->type != ALGO_CALENDAR_RATE)
 		row++;
@@ -36,6 +50,12 @@ void algo_method_options(const struct algo_method *method, const struct algo_thr
 	    .rate = {thresholds->count, is_day ? 1 : thresholds->time_s,
 	             is_day ? WEIR_DAY : WEIR_SECOND},
 	};
+	if (thresholds->count > method->exact_max) {
+		out->algorithm = WEIR_SLIDING_WINDOW;
+		out->rate.period = PART_MS(thresholds->time_s) * (PARTS + 1);
+		out->rate.unit = WEIR_MILLISECOND;
+		out->slots = PARTS + 1;
+	}
 	if (method->has_days && !is_day)
 		out->align = WEIR_ALIGN_FIRST_REQUEST;
 	if (method->has_base)

@@ -17,6 +17,7 @@ struct algo_method {
 	bool has_base;   /* the threshold `base` */
 	bool gives_back; /* the thresholds `erase1` and `erase2` */
 	bool has_days;   /* a `time` of a day means the day of the calendar */
+	uint64_t exact_max; /* past this count its limit is counted in parts of the time */
 };
 
 /** NULL: none that counts has that name. */
@@ -31,12 +32,16 @@ struct algo_thresholds {
 	const char *timezone; /* of days */
 };
 
-/* The longest time. */
-#define ALGO_METHOD_TIME_MAX_S (ALGO_PERIOD_MAX_NS / NS_PER_S)
+/** The longest time that a limit with this count may have. */
+uint64_t algo_method_time_max_s(const struct algo_method *method, uint64_t count);
 /** The largest count. */
 uint64_t algo_method_count_max(const struct algo_method *method);
 
-/** Options, without a name, of a limit by that method; `timezone` is not copied. */
+/**
+ * Options, without a name, of a limit by that method; `timezone` is not copied. Past `exact_max` no
+ * more than the count pass in any `time`, and each of them comes back up to a hundredth of it
+ * later.
+ */
 void algo_method_options(const struct algo_method *method, const struct algo_thresholds *thresholds,
                          struct weir_limit_options *out);
 

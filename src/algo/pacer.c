@@ -9,6 +9,15 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	return bucket_init(limit, options->rate.count, &shape, "slack", error);
 }
 
+/* A turn passes at once without any slack, so slack + 1 turns are divided. */
+static void divide(struct weir_limit_options *own, const struct weir_limit_options *whole,
+                   uint64_t nodes)
+{
+	uint64_t turns = (whole->slack + 1) / nodes;
+
+	own->slack = turns > 1 ? turns - 1 : WEIR_ZERO;
+}
+
 const struct algorithm algorithm_pacer = {
     .name = "pacer",
     .id = WEIR_PACER,
@@ -19,5 +28,6 @@ const struct algorithm algorithm_pacer = {
     .sample = "rate: 100/m",
     .paced = true,
     .init = init,
+    .divide = divide,
     BUCKET_HOOKS,
 };

@@ -54,6 +54,20 @@ struct day_params {
 	uint64_t period_ns;
 };
 
+/**
+ * Whether a refund that names a time, or none (0), may take from the units of a day. A permit names
+ * the end of the day or of the window that its units counted in; which units are free and which the
+ * window's may have changed since then. So any time of this day will do that has not passed. A
+ * clock that lags behind a midnight, whose own day ends first, must not accept yesterday's.
+ */
+static inline bool day_covers(uint64_t named_ns, uint64_t day_end_ns, uint64_t now_ns,
+                              uint64_t own_end_ns)
+{
+	uint64_t past_ns = own_end_ns < day_end_ns ? own_end_ns : now_ns;
+
+	return named_ns == 0 || (named_ns > past_ns && named_ns <= day_end_ns);
+}
+
 struct places_params {
 	uint64_t max;
 	uint64_t lease_ns;
@@ -83,7 +97,7 @@ struct health_params {
 	uint32_t max_concurrent; /* 0: any number */
 	uint32_t quorum; /* of servers that say that it is to open; 0: it is not shared */
 	uint32_t seal;           /* tells parameters by which a window is judged from others */
-	uint8_t flight_mark;     /* the same of where permits are counted, 0 to 15 */
+	uint8_t flight_mark;     /* the same of when permits end, 0 to 15; odd: each has its own cell */
 	bool finished_only;      /* the part of now does not count yet */
 	bool together;           /* probes are judged when all are back, as a window is */
 	bool refusals_fail;      /* a request that max_concurrent refuses counts as failed */

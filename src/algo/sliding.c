@@ -7,18 +7,12 @@ void sliding_init(struct algo_limit *limit)
 	limit->width = algo_width(limit->slots.slots);
 }
 
-/*
- * After a change of the number of slots, the generation differs from the one before. The two forms
- * always have different generations.
- */
+/* The generation tells the number of slots from the one before; its form follows from the count. */
 void sliding_join(const struct algo_limit *limit, struct algo_limit *next)
 {
-	unsigned differ = limit->generation ^ next->generation;
+	unsigned other = limit->generation & SLOTS_OTHER;
 
-	if (differ & SLOTS_BARE)
-		return;
-	if (limit->slots.slots == next->slots.slots)
-		next->generation = limit->generation;
-	else if (differ == 0)
-		next->generation ^= SLOTS_OTHER;
+	if (limit->slots.slots != next->slots.slots)
+		other ^= SLOTS_OTHER;
+	next->generation = (next->generation & SLOTS_BARE) | other;
 }

@@ -135,9 +135,9 @@ static uint64_t take(struct view *view, const struct algo_call *call)
 	return limit->rows == ALGO_ROWS_LOG ? use.id : use.until_ns;
 }
 
-/* The units that a refund may take from a use; `newest`: nothing came after it. */
+/* The units that a refund may take from a use. */
 static uint64_t refundable(const struct view *view, const struct algo_call *call,
-                           const struct uses_entry *use, bool newest)
+                           const struct uses_entry *use)
 {
 	bool named = call->until_ns != 0;
 
@@ -146,12 +146,25 @@ static uint64_t refundable(const struct view *view, const struct algo_call *call
 		if (use->id != places_word(call->permit) || (named && use->until_ns != call->until_ns))
 			return 0;
 		return use->units;
-	case ALGO_ROWS_LOG: /* whole, or of the newest */
-		if (named && (use->id != call->until_ns || (call->cost < use->units && !newest)))
-			return 0;
-		return use->units;
 	default:
 		return named && use->id != call->until_ns ? 0 : use->units;
+	}
+}
+
+/* The rest of a use that a permit gave back in part stays, without the permit's name. */
+static void unname(struct view *view, const struct algo_call *call)
+{
+	struct uses *uses = view->uses;
+
+	for (size_t i = view->spent; i < uses->count; i++) {
+		struct uses_entry use = uses->uses[i];
+
+		if (use.id == 0 || refundable(view, call, &use) == 0)
+			continue;
+		memmove(&uses->uses[i], &uses->uses[i + 1], (--uses->count - i) * sizeof use);
+		use.id = 0;
+		uses_add(uses, use);
+		return; /* uses that are equal are one */
 	}
 }
 
@@ -164,7 +177,7 @@ static uint64_t give_back(struct view *view, const struct algo_call *call)
 
 	for (size_t i = n; i-- > view->spent;) {
 		struct uses_entry *use = &uses->uses[i];
-		uint64_t back = u64_min(left, refundable(view, call, use, i == n - 1));
+		uint64_t back = u64_min(left, refundable(view, call, use));
 
 		use->units -= back;
 		left -= back;
@@ -173,15 +186,10 @@ static uint64_t give_back(struct view *view, const struct algo_call *call)
 		if (uses->uses[i].units > 0)
 			uses->uses[kept++] = uses->uses[i];
 	uses->count = kept;
+	if (call->part && call->until_ns != 0 && left < call->cost &&
+	    view->limit->rows == ALGO_ROWS_PLACES)
+		unname(view, call);
 	return call->cost - left;
-}
-
-/* Whether a refund that found nothing says so: where a name is one request's alone. */
-static bool says_so(const struct algo_limit *limit, const struct algo_call *call)
-{
-	return limit->rows == ALGO_ROWS_PLACES ? call->permit != 0
-	                                       : limit->rows == ALGO_ROWS_LOG &&
-	                                             call->until_ns != 0 && call->cost > 0;
 }
 
 /* A clock that was set back since wrote the newest use: all is in use from now on, as one. */
@@ -241,7 +249,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 {
 	struct view view;
 	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
-	bool replaces;
+	bool replaces, gave;
 
 	algo_outcome_open(out);
 	if (limit->rows == ALGO_ROWS_DAY)
@@ -268,8 +276,11 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 		}
 		break;
 	case ALGO_REFUND:
-		if (give_back(&view, call) == 0 && says_so(limit, call))
-			out->allowed = false;
+		gave = give_back(&view, call) > 0;
+		if (limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
+			out->allowed = gave || call->permit == 0;
+		else
+			algo_outcome_refund(out, call, gave);
 		break;
 	case ALGO_RESET:
 		if (view.spent < uses->count)

@@ -87,17 +87,18 @@ static uint64_t take(const struct day_params *day, uint64_t cost, uint64_t now_n
 	}
 	view->free += free;
 	view->count += cost - free;
-	return view->count > 0 ? view->window_ns : view->end_ns;
+	return view->count > 0 ? u64_min(view->window_ns, view->end_ns) : view->end_ns;
 }
 
-/* Gives back the window's units first. The day names them, or the window while it is open. */
-static bool give_back(const struct algo_call *call, struct view *view)
+/* Gives back the window's units first: all free units are in use while it has any. */
+static bool give_back(const struct algo_call *call, const struct algo_time *time,
+                      struct view *view)
 {
 	uint64_t back = u64_min(call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
 
-	if (back == 0 || (call->until_ns != 0 && call->until_ns != view->end_ns &&
-	                  (view->count == 0 || call->until_ns != view->window_ns)))
+	if (back == 0 ||
+	    !day_covers(call->until_ns, view->end_ns, time->now_ns, time->window_end_ns))
 		return false;
 	view->count -= of_window;
 	view->free -= back - of_window;
@@ -137,7 +138,8 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
 		}
 		break;
 	case ALGO_REFUND:
-		changed = give_back(call, &view);
+		changed = give_back(call, time, &view);
+		algo_outcome_refund(out, call, changed);
 		break;
 	case ALGO_RESET:
 		changed = view.free + view.count > 0;

@@ -20,17 +20,29 @@
  * state can tell, 2^20 at most. Times are counted in grains of 1/(q D) ns: T is p D of them, a
  * stored part takes p. Grains are too coarse for z, which is counted in 1/G of them.
  *
- * A state is `even` and the stored parts:
+ * A request that takes more than is stored makes the parts negative: at -n parts nothing is stored,
+ * and the requests since the last rest took n parts more than were stored. A refund of the newest
+ * cost c moves `even` by -c T and the parts by c, whatever the request took from the stored
+ * permits, so it undoes a cold turn exactly.
  *
- *     word < q:   no parts.  even = even_ns - word/q
- *     else:       word - q + 1 parts.  even = even_ns - what these take at T, down to 1/q ns
- *     until_ns  = even_ns + cooling_ns(parts)
+ * A state is `even` and the parts:
+ *
+ *     word < q:         nothing is stored, and how negative the parts are is not known.
+ *                       even = even_ns - word/q
+ *     word < q + full:  word - q + 1 parts; full = M D, or fewer if the words end there
+ *     other words:      q + full - word parts, 0 or negative, above -deep
+ *                       even = even_ns - what the parts take at T, down to 1/q ns
+ *     until_ns        = even_ns + cooling_ns(parts)
  *
  * cooling_ns tells how long after even_ns the key is cold again, rounded up. So at or before now,
  * a state says nothing.
  *
+ * Negative parts are not known after `deep` of them, after a change of parameters, and where M is
+ * 4096 or more, which leaves no words for them. Then a refund allows for whatever the turn can have
+ * taken of the stored permits: it moves the end by c T, as if none, and stores as many as possible.
+ *
  * The effect of rounding. Requests without a rest between them move `even` by whole 1/q ns, and
- * even_ns not at all while something is stored: nothing is rounded however many come, and no rate
+ * even_ns not at all while the parts are known: nothing is rounded however many come, and no rate
  * drifts. After a rest both are rounded up, `even` by less than a nanosecond and what is stored by
  * less than a part. So a key ends later and has more stored, and as the line rises, each request
  * takes it no less time: no start comes sooner until the next rest. The later end cuts that rest by
@@ -55,7 +67,8 @@ struct warm_up {
 	uint64_t warm_up_ns;  /* W */
 	uint64_t max_wait_ns; /* as given; see longest() */
 	uint32_t parts;       /* so many are a permit: D */
-	uint32_t parts_most;  /* stored between two requests, which took one permit at least */
+	uint32_t between;     /* most parts that are stored after a request: (M - 1) D */
+	uint32_t full, deep;  /* parts; see above */
 	uint32_t a, b;        /* f = a/b in lowest terms */
 };
 
@@ -64,9 +77,10 @@ _Static_assert(sizeof(struct warm_up) <= sizeof((struct algo_limit *)0)->own,
 
 /* The meaning of a state, from now. */
 struct use {
-	i128 even;      /* grains */
-	uint64_t parts; /* stored */
-	i128 end;       /* of the last turn, rounded up to a grain */
+	i128 even;     /* grains */
+	i128 parts;    /* stored, or negative: taken beyond those */
+	i128 end;      /* of the last turn, rounded up to a grain */
+	bool is_known; /* how negative the parts are; if it is not, they are 0 */
 };
 
 static const struct warm_up *params_of(const struct algo_limit *limit)
@@ -75,11 +89,17 @@ static const struct warm_up *params_of(const struct algo_limit *limit)
 }
 
 /* The whole nanoseconds of so many grains, rounded up. */
-static int64_t ns_of(const struct warm_up *warm, i128 grains)
+static i128 ns_of(const struct warm_up *warm, i128 grains)
 {
-	i128 n = warm->grains;
+	u128 n = warm->grains;
 
-	return (int64_t)(grains > 0 ? (grains + n - 1) / n : -(-grains / n));
+	return grains > 0 ? (i128)u128_divide((u128)grains + n - 1, n)
+	                  : -(i128)u128_divide((u128)-grains, n);
+}
+
+static uint64_t stored_parts(const struct use *use)
+{
+	return use->parts > 0 ? (uint64_t)use->parts : 0;
 }
 
 /* b G, where f = a/b: so many times finer than grains is z counted. */
@@ -143,58 +163,75 @@ static u128 excess_of(const struct warm_up *warm, struct u256 squares, uint64_t 
 	return ((u128)squares.limb[1] << 64 | squares.limb[0]) + (up && rest);
 }
 
-static u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t times, bool up)
+static inline u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t times, bool up)
 {
-	u128 y = above_threshold(warm, parts * part(warm));
+	u128 y = parts == 0 ? 0 : above_threshold(warm, parts * part(warm));
 
 	return y == 0 ? 0 : excess_of(warm, u256_product(y, y), times, up);
 }
 
 /* The time that parts take at T, rounded down to 1/q ns. */
-static u128 at_rate(const struct warm_up *warm, uint64_t parts)
+static inline i128 at_rate(const struct warm_up *warm, i128 parts)
 {
-	return (u128)parts * warm->p / warm->parts * warm->parts;
+	u128 d = warm->parts;
+
+	if (parts < 0)
+		return -(i128)(u128_divide((u128)-parts * warm->p + d - 1, d) * d);
+	return (i128)(u128_divide((u128)parts * warm->p, d) * d);
 }
 
 /* From even_ns on, where `taken` is what the parts take at T. */
-static int64_t cooling_ns(const struct warm_up *warm, uint64_t parts, u128 taken, u128 excess)
+static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 taken, u128 excess)
 {
-	u128 rest = parts * part(warm) / gain(warm); /* that has stored them */
+	u128 rest; /* that has stored them */
 
-	if (parts == 0)
-		return (int64_t)warm->warm_up_ns;
-	return ns_of(warm, (i128)(warm_up_grains(warm) - taken - excess - rest));
+	if (stored == 0)
+		return warm->warm_up_ns + ns_of(warm, -taken);
+	rest = u128_divide(stored * part(warm), gain(warm));
+	return ns_of(warm, (i128)(warm_up_grains(warm) - excess - rest) - taken);
 }
 
 /* The use that a state with a meaning has. */
 static struct use use_of(const struct warm_up *warm, const struct algo_state *state,
                          uint64_t now_ns)
 {
-	bool stored = state->word >= warm->q;
-	uint64_t parts = stored ? u64_min(state->word - warm->q + 1, warm->parts_most) : 0;
-	uint64_t under = stored ? 0 : (uint64_t)state->word * warm->parts;
-	u128 taken = at_rate(warm, parts), longer = excess(warm, parts, 1, false);
-	int64_t even_ns = (int64_t)(state->until_ns - now_ns) - cooling_ns(warm, parts, taken, longer);
-	i128 even = (i128)even_ns * warm->grains - (i128)(taken + under);
+	uint64_t word = state->word, negative = warm->q + warm->full;
+	struct use use = {.is_known = word >= warm->q};
+	uint64_t under = use.is_known ? 0 : word * warm->parts, stored;
+	i128 taken, longer, even_ns;
 
-	return (struct use){even, parts, even - (i128)longer};
+	if (use.is_known)
+		use.parts = word < negative ? (i128)(word - warm->q + 1) : -(i128)(word - negative);
+	stored = stored_parts(&use);
+	taken = at_rate(warm, use.parts);
+	longer = (i128)excess(warm, stored, 1, false);
+	even_ns = (int64_t)(state->until_ns - now_ns) - cooling_ns(warm, stored, taken, (u128)longer);
+	use.even = even_ns * (i128)warm->grains - taken - (i128)under;
+	use.end = use.even - longer;
+	return use;
 }
 
 /* Rounds `even` up to what a state tells, and sets the end. */
 static struct algo_state state_of(const struct warm_up *warm, struct use *use, uint64_t now_ns)
 {
-	u128 taken = at_rate(warm, use->parts), longer = excess(warm, use->parts, 1, false);
-	int64_t even_ns = ns_of(warm, use->even + (i128)taken);
-	int64_t until_ns = even_ns + cooling_ns(warm, use->parts, taken, longer);
-	i128 even = (i128)even_ns * warm->grains - (i128)taken;
-	uint64_t word = warm->q - 1 + use->parts;
+	uint64_t stored = stored_parts(use);
+	i128 taken, longer = (i128)excess(warm, stored, 1, false), even, even_ns, until_ns, word;
 
-	if (use->parts == 0) {
+	use->is_known &= use->parts + warm->deep > 0;
+	if (!use->is_known)
+		use->parts = 0;
+	taken = at_rate(warm, use->parts);
+	even_ns = ns_of(warm, use->even + taken);
+	until_ns = even_ns + cooling_ns(warm, stored, taken, (u128)longer);
+	even = even_ns * (i128)warm->grains - taken;
+	if (use->is_known) {
+		word = (i128)warm->q + (use->parts > 0 ? use->parts - 1 : warm->full - use->parts);
+	} else {
 		word = (uint64_t)(even - use->even) / warm->parts;
-		even -= (i128)(word * warm->parts);
+		even -= word * warm->parts;
 	}
 	use->even = even;
-	use->end = even - (i128)longer;
+	use->end = even - longer;
 	if (until_ns <= 0)
 		return (struct algo_state){0, 0};
 	return (struct algo_state){now_ns + (uint64_t)until_ns, (uint32_t)word};
@@ -203,8 +240,9 @@ static struct algo_state state_of(const struct warm_up *warm, struct use *use, u
 /* z by now, after a rest. */
 static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 {
-	u128 stored = use->parts * part(warm) + (u128)-use->even * gain(warm) +
-	              excess(warm, use->parts, gain(warm), true);
+	uint64_t parts = stored_parts(use);
+	u128 stored =
+	    parts * part(warm) + (u128)-use->even * gain(warm) + excess(warm, parts, gain(warm), true);
 
 	return stored < full(warm) ? stored : full(warm);
 }
@@ -213,50 +251,58 @@ static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 static struct use start(const struct warm_up *warm, u128 stored, uint64_t cost)
 {
 	u128 taken = stored, y = above_threshold(warm, stored), left, kept;
-	uint64_t parts;
+	struct use use = {.is_known = true};
 	struct u256 squares;
 
 	if ((u128)cost * warm->parts < 2 * WORDS && cost * warm->parts * part(warm) < stored)
 		taken = cost * warm->parts * part(warm);
-	parts = (uint64_t)((stored - taken + part(warm) - 1) / part(warm));
+	use.parts = (i128)u128_divide(stored + part(warm) - 1, part(warm)) - (i128)cost * warm->parts;
 	left = above_threshold(warm, stored - taken);
-	kept = above_threshold(warm, parts * part(warm)); /* which is rounded up */
+	kept = above_threshold(warm, stored_parts(&use) * part(warm)); /* which is rounded up */
 	squares = u256_sum(u256_product(y - left, y + left), u256_product(kept, kept));
-	return (struct use){(i128)(cost * interval(warm) + excess_of(warm, squares, 1, true)), parts,
-	                    0};
+	use.even = (i128)(cost * interval(warm) + excess_of(warm, squares, 1, true));
+	return use;
 }
 
-static void take(const struct warm_up *warm, uint64_t cost, bool live, struct use *use)
+static struct algo_state take(const struct warm_up *warm, uint64_t cost, bool live, uint64_t now_ns,
+                              struct use *use)
 {
-	u128 parts = (u128)cost * warm->parts;
-
 	if (live && use->end > 0) {
 		use->even += (i128)(cost * interval(warm));
-		use->parts = use->parts > parts ? use->parts - (uint64_t)parts : 0;
+		use->parts -= (i128)cost * warm->parts;
 	} else {
 		*use = start(warm, live ? stored_by_now(warm, use) : full(warm), cost);
 	}
+	return state_of(warm, use, now_ns);
+}
+
+/* As give_back, where it is not known how many the turn took from the stored ones. */
+static bool give_back_unknown(const struct warm_up *warm, uint64_t cost, struct use *use)
+{
+	i128 parts = (i128)cost * warm->parts;
+
+	if (parts > warm->between) {
+		if (use->even <= 0)
+			return false;
+		parts = warm->between;
+	}
+	use->even += (i128)excess(warm, (uint64_t)parts, 1, true);
+	use->parts = parts;
+	use->is_known = parts > 0;
+	return true;
 }
 
 /*
- * Gives the newest permits to the next request. Those taken from the stored ones are stored
- * again; if they took the last of these, as many as they can have taken, which is colder.
- * False: more would be stored than is between requests, so it is as if none had come.
+ * Gives the newest permits to the next request, and stores again those that were taken from there.
+ * False: the key is cold then, or more would be stored than a word has room for. It is as new.
  */
 static bool give_back(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
-	u128 parts = (u128)cost * warm->parts + use->parts;
-	i128 even = use->even - (i128)(cost * interval(warm));
-
-	if (parts > warm->parts_most) {
-		if (use->parts > 0 || even <= 0)
-			return false;
-		parts = warm->parts_most;
-	}
-	if (use->parts == 0)
-		even += (i128)excess(warm, (uint64_t)parts, 1, true);
-	*use = (struct use){even, (uint64_t)parts, 0};
-	return true;
+	use->even -= (i128)(cost * interval(warm));
+	if (!use->is_known)
+		return give_back_unknown(warm, cost, use);
+	use->parts += (i128)cost * warm->parts;
+	return use->parts <= warm->full && stored_parts(use) * part(warm) < full(warm);
 }
 
 static bool refund(const struct warm_up *warm, const struct algo_call *call, uint64_t now_ns,
@@ -286,7 +332,7 @@ static uint64_t remaining(const struct warm_up *warm, i128 end)
 {
 	if (end > (i128)longest(warm))
 		return 0;
-	return (uint64_t)((longest(warm) - (u128)(end > 0 ? end : 0)) / interval(warm)) + 1;
+	return (uint64_t)u128_divide(longest(warm) - (u128)(end > 0 ? end : 0), interval(warm)) + 1;
 }
 
 static bool step(const struct algo_limit *limit, const struct algo_call *call,
@@ -300,31 +346,34 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
+		for (uint64_t i = 0; i < call->earlier; i += u64_max(call->cost, 1), live = true)
+			take(warm, u64_max(call->cost, 1), live, now_ns, &use);
 		if (!admit(warm, call, use.end, out) || call->op == ALGO_PEEK || call->cost == 0)
 			break;
-		take(warm, call->cost, live, &use);
-		*state = state_of(warm, &use, now_ns);
+		*state = take(warm, call->cost, live, now_ns, &use);
 		changed = true;
 		break;
 	case ALGO_REFUND:
 		changed = live && refund(warm, call, now_ns, state, &use);
+		algo_outcome_refund(out, call, changed);
 		break;
 	case ALGO_RESET:
 		changed = state->until_ns != 0;
 		*state = (struct algo_state){0, 0};
 		break;
 	}
-	live = state->until_ns > now_ns;
+	live = call->op == ALGO_PEEK ? live : state->until_ns > now_ns;
 	out->remaining = remaining(warm, live ? use.end : 0);
-	out->reset_after_ns = live ? state->until_ns - now_ns : 0;
+	out->reset_after_ns = sat_sub(state->until_ns, now_ns);
 	return changed;
 }
 
 /* As if the last request had just been let in. */
 static struct algo_state latest(const struct warm_up *warm, uint64_t parts, uint64_t now_ns)
 {
-	struct use use = {(i128)(longest(warm) + interval(warm) + excess(warm, parts, 1, true)), parts,
-	                  0};
+	struct use use = {.even = (i128)(longest(warm) + interval(warm) + excess(warm, parts, 1, true)),
+	                  .parts = parts,
+	                  .is_known = parts > 0};
 
 	return state_of(warm, &use, now_ns);
 }
@@ -332,13 +381,9 @@ static struct algo_state latest(const struct warm_up *warm, uint64_t parts, uint
 static void cut(const struct algo_limit *limit, struct algo_state *state)
 {
 	uint64_t now_ns = state->until_ns - limit->window_ns;
+	struct use use = use_of(params_of(limit), state, now_ns);
 
-	*state = latest(params_of(limit), use_of(params_of(limit), state, now_ns).parts, now_ns);
-}
-
-static u128 ceil_u128(u128 a, u128 b)
-{
-	return a / b + (a % b != 0);
+	*state = latest(params_of(limit), stored_parts(&use), now_ns);
 }
 
 static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
@@ -362,16 +407,19 @@ static bool count_parts(struct warm_up *warm)
 	if (most > one * WORDS)
 		return false;
 	if (most > one)
-		words = WORDS + 1 - (uint64_t)ceil_u128(most, one);
+		words = WORDS + 1 - (uint64_t)u128_ceil(most, one);
 	if (warm->q > words) {
-		set_interval(warm, ceil_u128((u128)warm->p * words, warm->q), words);
+		set_interval(warm, u128_ceil((u128)warm->p * words, warm->q), words);
 		return count_parts(warm);
 	}
 	warm->parts = PARTS_MAX;
 	if (most > one) {
 		warm->parts = (uint32_t)u64_min(PARTS_MAX, sat_u64((WORDS - warm->q) * one / (most - one)));
-		warm->parts_most = (uint32_t)ceil_u128((most - one) * warm->parts, one);
+		warm->between = (uint32_t)u128_ceil((most - one) * warm->parts, one);
 	}
+	words = WORDS - warm->q;
+	warm->full = (uint32_t)u64_min((uint64_t)u128_ceil(most * warm->parts, one), words);
+	warm->deep = (uint32_t)(words - warm->full);
 	warm->grains = warm->q * warm->parts;
 	return true;
 }
@@ -403,7 +451,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	longest_ns = (uint64_t)ns_of(warm, (i128)longest(warm));
 	interval_ns = (uint64_t)ns_of(warm, (i128)interval(warm));
 	limit->quota = remaining(warm, 0);
-	limit->window_ns = (uint64_t)ceil_u128((u128)limit->quota * warm->p, warm->q);
+	limit->window_ns = (uint64_t)u128_ceil((u128)limit->quota * warm->p, warm->q);
 	/* The last request ends after all of the quota, cold, and then the key gets cold again. */
 	limit->farthest_ns = 2 * longest_ns + interval_ns + 2 * warm->warm_up_ns;
 	return WEIR_OK;
@@ -458,37 +506,75 @@ static bool read_note(const struct algo_limit *limit, const struct algo_note *fr
 	              tenths * (MILLI / 10));
 }
 
-/* The same number of permits used since the key was cold, and the same end. */
-static void convert(const struct algo_limit *limit, const struct algo_note *from, uint64_t now_ns,
-                    struct algo_state *state)
+/* So many intervals as `end`, which is in grains, has of `was`; rounded up. */
+static i128 scaled_end(const struct warm_up *was, const struct warm_up *to, i128 end)
+{
+	struct u256 grains;
+	bool rest;
+
+	if (end <= 0)
+		return 0;
+	grains = u256_product((u128)end, interval(to));
+	rest = u256_divide(&grains, was->p) > 0;
+	rest |= u256_divide(&grains, was->parts) > 0;
+	if (grains.limb[2] || grains.limb[3] || grains.limb[1] >> 62)
+		return (i128)1 << 126;
+	return (i128)(((u128)grains.limb[1] << 64 | grains.limb[0]) + rest);
+}
+
+static bool is_same(const struct warm_up *was, const struct warm_up *to)
+{
+	return was->count == to->count && was->warm_up_ns == to->warm_up_ns && was->a == to->a &&
+	       was->b == to->b;
+}
+
+/* The same number of permits used since the key was cold, and as many intervals until the end. */
+static struct algo_converted convert(const struct algo_limit *limit, const struct algo_note *from,
+                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state)
 {
 	const struct warm_up *to = params_of(limit);
+	struct algo_converted converted = {{0, 0}, {0, 0}};
 	struct warm_up was;
 	struct use use;
-	u128 stored, used, all = ceil_u128(full(to), part(to));
+	u128 stored, used, all = u128_ceil(full(to), part(to));
 	uint64_t parts;
 	i128 end;
 
 	if (!from || !read_note(limit, from, &was)) {
-		*state = latest(to, to->parts_most, now_ns);
-		return;
+		converted.whole = converted.cut = latest(to, to->between, now_ns);
+		return converted;
 	}
-	use = use_of(&was, state, now_ns);
+	if (state.until_ns <= since_ns)
+		return converted;
+	use = use_of(&was, &state, since_ns);
 	end = use.end;
-	stored = end > 0 ? use.parts * part(&was) : stored_by_now(&was, &use);
+	stored = end > 0 ? stored_parts(&use) * part(&was) : stored_by_now(&was, &use);
 	used = (full(&was) - stored) / part(&was) * to->parts / was.parts;
 	parts = all > used ? (uint64_t)(all - used) : 0;
-	if (parts > to->parts_most && end <= 0) {
-		*state = (struct algo_state){0, 0};
-		return;
-	}
-	parts = u64_min(parts, to->parts_most);
-	end = end > 0 ? (i128)ns_of(&was, end) * to->grains : 0;
-	use = (struct use){end + (i128)excess(to, parts, 1, true), parts, 0};
-	if (end > (i128)(longest(to) + interval(to)))
-		*state = latest(to, parts, now_ns);
+	if (parts > to->between && end <= 0)
+		return converted;
+	parts = u64_min(parts, to->full);
+	end = scaled_end(&was, to, end);
+	if (parts > 0 || !is_same(&was, to))
+		use = (struct use){.parts = parts, .is_known = parts > 0};
+	use.even = end + (i128)excess(to, parts, 1, true);
+	if (ns_of(to, end) > (i128)limit->farthest_ns)
+		converted.whole.until_ns = UINT64_MAX;
 	else
-		*state = state_of(to, &use, now_ns);
+		converted.whole = state_of(to, &use, since_ns);
+	converted.cut =
+	    end > (i128)(longest(to) + interval(to)) ? latest(to, parts, since_ns) : converted.whole;
+	return converted;
+}
+
+static bool recall(const struct algo_limit *limit, const struct algo_note *note,
+                   struct algo_limit *then)
+{
+	struct warm_up *warm = (struct warm_up *)then->own;
+	bool known = read_note(limit, note, warm);
+
+	then->farthest_ns = ALGO_HORIZON_NS;
+	return known;
 }
 
 const struct algorithm algorithm_warm_up = {
@@ -508,4 +594,6 @@ const struct algorithm algorithm_warm_up = {
     .cut = cut,
     .note = note,
     .convert = convert,
+    .recall = recall,
+    .pays_later = true,
 };

@@ -85,6 +85,7 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 		break;
 	case ALGO_REFUND:
 		changed = refund(call, state, &count, end_ns);
+		algo_outcome_refund(out, call, changed);
 		break;
 	case ALGO_RESET:
 		changed = state->until_ns != 0;

@@ -48,7 +48,7 @@ __attribute__((noinline, flatten)) static void fetch(void *context, size_t start
 	for (size_t i = start; i < end; i++) {
 		struct weir_request *r = &batch->requests[i];
 		const struct weir_limit *limit = r->limit;
-		int status = limit_check(limit, ALGO_ACQUIRE, r->key_len, r->cost);
+		int status = limit_check(limit, ALGO_ACQUIRE, r->key_len, r->cost, 0);
 
 		if (__builtin_expect(status == WEIR_OK, 1))
 			status = store_admit(store, &limit->algo,

@@ -182,6 +182,7 @@ static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *
 	call.cost = held ? permit->cost : 0;
 	call.until_ns = permit->until_ns;
 	call.permit = permit->id;
+	call.part = !call.reports;
 	limiter_step(limiter, &call, at, decision);
 	waitlist_wake(&limiter->waiting, 0);
 	decision->allowed &= held;
@@ -279,11 +280,12 @@ static int acquire_in_time(struct weir_limiter *limiter, const struct algo_call 
 	    .limiter = limiter,
 	    .call = *call,
 	};
+	uint64_t max_wait_ns = wait_until(deadline_ns);
 	int status;
 
-	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, call->cost))
+	if (!limit_could_grant(&limiter->limit, ALGO_ACQUIRE, call->cost, 0, max_wait_ns))
 		return WEIR_ECOST;
-	status = wait_sleep(&waiting.wait, deadline_ns, decision);
+	status = wait_sleep(&waiting.wait, max_wait_ns, decision);
 	if (status == WEIR_OK && permit)
 		*permit = engine_permit_of(decision->allowed && call->cost > 0 ? call->permit : 0,
 		                           waiting.until_ns, call->cost);

@@ -81,7 +81,8 @@ static struct entry *make_entry(const struct weir_permits *permits, const struct
 	for (size_t i = 0; i < entry->count; i++) {
 		struct slice name = of->of[i];
 
-		entry->until_ns = u64_max(entry->until_ns, permits->charges[i].until_ns);
+		entry->until_ns = u64_max(entry->until_ns,
+		                          sat_add(permits->charges[i].until_ns, PERMITS_CLOCKS_NS));
 		entry->of[i] = (struct slice){name.data ? to : NULL, name.len};
 		if (name.len > 0)
 			memcpy(to, name.data, name.len);

@@ -71,13 +71,13 @@ static int ask_rules(const struct weir_engine *engine, const struct weir_attribu
                      size_t n, const struct ask *ask, struct weir_decision *decision,
                      struct weir_permits *permits)
 {
+	struct algo_call asked = ask_call(ask);
 	struct call call;
-	int status = open_acquire(&call, engine, attributes, n, &ask->call, permits);
+	int status = open_acquire(&call, engine, attributes, n, &asked, permits);
 
 	if (status == WEIR_OK)
-		status = ask->waits
-		             ? wait_request(call.turn.table, &call.plan, false, ask->time_ns, decision)
-		             : decide_now(&call, ask->time_ns, decision);
+		status = ask->waits ? wait_request(call.turn.table, &call.plan, false, decision)
+		                    : decide_now(&call, ask->time_ns, decision);
 	if (status == WEIR_OK && permits)
 		tell_permits(&call, permits);
 	arena_free(&call.arena);

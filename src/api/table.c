@@ -81,7 +81,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 
 	if (__builtin_expect(engine_remote_store(table, limit) != NULL, 0))
 		return table_call_remote(table, limit, call, key, now_ns, decision);
-	status = limit_check(limit, call.op, key.len, call.cost);
+	status = limit_check(limit, call.op, key.len, call.cost, 0);
 	if (status != WEIR_OK)
 		return status;
 	status = store_admit(store, &limit->algo,
@@ -140,16 +140,17 @@ static int ask_table(struct weir_table *table, const struct weir_limit *limit, s
                      const struct ask *ask, struct weir_decision *decision,
                      struct weir_permit *permit)
 {
+	struct algo_call call = ask_call(ask);
 	struct turn turn;
 	struct plan plan;
-	int status = engine_prepare_limit(table, limit, &ask->call, key, &plan);
+	int status = engine_prepare_limit(table, limit, &call, key, &plan);
 
 	if (status == WEIR_OK && permit)
 		status = engine_want_permit(&plan);
 	if (status != WEIR_OK)
 		return status;
 	if (ask->waits) {
-		status = wait_request(table, &plan, true, ask->time_ns, decision);
+		status = wait_request(table, &plan, true, decision);
 	} else {
 		turn = turn_of(table, limit, ask->time_ns);
 		status = remote_decide(&turn, &plan, true, decision);
@@ -157,6 +158,8 @@ static int ask_table(struct weir_table *table, const struct weir_limit *limit, s
 	if (permit)
 		*permit = engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns,
 		                           ask->call.cost);
+	if (permit && permit->id != 0)
+		permit->reserved = engine_generation(&plan.only);
 	return status;
 }
 
@@ -198,7 +201,9 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 
 	if (status == WEIR_OK) {
 		plan->permit = (struct permit){permit->id, plan->only.key.hash};
+		plan->part = true;
 		plan->only.until_ns = permit->until_ns;
+		plan->only.generation = (uint8_t)permit->reserved;
 		plan->only.taken = permit->until_ns != 0;
 	}
 	return status;

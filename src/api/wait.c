@@ -64,7 +64,7 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 		finish(waiting, &remote, engine_deny(&waiting->turn, waiting->plan, reason, d), d);
 }
 
-int wait_request(struct weir_table *table, struct plan *plan, bool is_direct, uint64_t deadline_ns,
+int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
                  struct weir_decision *decision)
 {
 	struct request_wait waiting = {
@@ -76,7 +76,9 @@ int wait_request(struct weir_table *table, struct plan *plan, bool is_direct, ui
 	    .plan = plan,
 	    .is_direct = is_direct,
 	};
-	int status = wait_sleep(&waiting.wait, deadline_ns, decision);
+	int status = wait_sleep(&waiting.wait, plan->max_wait_ns, decision);
 
-	return status == WEIR_OK ? waiting.status : status;
+	if (status == WEIR_OK)
+		status = waiting.status;
+	return status == WEIR_OK ? plan->status : status;
 }

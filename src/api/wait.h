@@ -5,10 +5,11 @@
 #include "engine/plan.h"
 
 /**
- * As weir_acquire_wait, for a request to acquire that was prepared for `table`. 0, ENOMEM, or
- * ESTORE where it `is_direct` and its store failed.
+ * As weir_acquire_wait, for a request to acquire that was prepared for `table`, with its
+ * max_wait_ns. 0, ENOMEM, ECOST of a plan by order, or ESTORE where it `is_direct` and its store
+ * failed.
  */
-int wait_request(struct weir_table *table, struct plan *plan, bool is_direct, uint64_t deadline_ns,
+int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
                  struct weir_decision *decision);
 
 #endif

@@ -18,6 +18,7 @@
 	X(reset_after_ms)                                                                              \
 	X(wait_ms)                                                                                     \
 	X(reason)                                                                                      \
+	X(degraded)                                                                                    \
 	X(rule)                                                                                        \
 	X(permit)                                                                                      \
 	X(error)

@@ -126,13 +126,25 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 	}
 }
 
+/* U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: marks of direction, ends of lines. */
+static bool turns_text(const unsigned char *p, size_t len)
+{
+	if (len == 2)
+		return p[0] == 0xd8 && p[1] == 0x9c;
+	if (len != 3 || p[0] != 0xe2)
+		return false;
+	return p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)
+	                    : p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
+}
+
 void buffer_add_shown(struct buffer *buffer, struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
 
 	while (p < end) {
 		size_t n = utf8_sequence(p, (size_t)(end - p));
-		bool control = n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
+		bool control =
+		    n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0) || turns_text(p, n);
 
 		if (!control)
 			buffer_add(buffer, (const char *)p, n);

@@ -57,7 +57,10 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
 void buffer_add_json(struct buffer *buffer, struct slice text);
-/** `text` for a terminal: control characters, and bytes that are no UTF-8, are shown as \xHH. */
+/**
+ * `text` for a terminal: control characters, characters that change the direction of the text, and
+ * bytes that are no UTF-8, are shown as \xHH.
+ */
 void buffer_add_shown(struct buffer *buffer, struct slice text);
 /** Length of the valid UTF-8 sequence at `p`, or 0 (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_sequence(const unsigned char *p, size_t len);

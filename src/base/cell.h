@@ -4,7 +4,8 @@
  *
  *     high word   until 60 | generation 4     when the state is spent, in
  *                                             nanoseconds modulo 2^60; which
- *                                             parameters wrote it, HELD, NOTE or CLAIM
+ *                                             parameters wrote it, HELD or ADHOC, NOTE
+ *                                             or CLAIM
  *     low word    tag 32   | word 32          of the key's hash, never 0; what
  *                                             else the algorithm remembers
  *
@@ -37,6 +38,7 @@ _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 #define CELL_UNTIL_BITS  60
 #define CELL_GENERATIONS 13 /* 0 to 12; the last values mark other uses: */
 #define CELL_HELD        13 /* HELD: no other key may evict it before it is spent */
+#define CELL_ADHOC       13 /* ADHOC: of one word, so never held; the request brought its parameters */
 #define CELL_NOTE        14 /* NOTE: the store's own */
 #define CELL_CLAIM       15
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,11 +36,10 @@ static ssize_t read_until(int fd, void *to, size_t room, uint64_t until_ns)
 }
 
 /* One byte more than is accepted, so that too much is noticed. */
-static int read_up_to(int fd, size_t max, struct buffer *out, struct weir_error *error)
+static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
+                      struct weir_error *error)
 {
 	uint64_t until_ns = os_monotonic_ns() + PIPE_NS;
-	struct stat about;
-	bool is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
 	size_t before = out->len;
 	ssize_t got = 1;
 
@@ -60,14 +60,32 @@ static int read_up_to(int fd, size_t max, struct buffer *out, struct weir_error 
 	return WEIR_OK;
 }
 
-int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error)
+static int read_path(const char *path, bool any, size_t max, struct buffer *out,
+                     struct weir_error *error)
 {
 	/* Without O_NONBLOCK a pipe that nobody writes to would not even be opened. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), status;
+	struct stat about;
+	bool is_file;
 
 	if (fd < 0)
 		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
-	status = read_up_to(fd, max, out, error);
+	is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+	if (!is_file && !any)
+		status = error_set(error, WEIR_EIO, "expected a readable file, found: %s",
+		                   S_ISDIR(about.st_mode) ? strerror(EISDIR) : "not a regular file");
+	else
+		status = read_up_to(fd, is_file, max, out, error);
 	close(fd);
 	return status;
+}
+
+int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error)
+{
+	return read_path(path, false, max, out, error);
+}
+
+int file_read_any(const char *path, size_t max, struct buffer *out, struct weir_error *error)
+{
+	return read_path(path, true, max, out, error);
 }

@@ -28,6 +28,15 @@ struct ip_pattern {
 bool ip_parse(struct slice text, struct ip *out);
 
 /**
+ * An IPv4 address in the other ways in which Koala's callers write it: "167772161", as ip2long has
+ * it, and "010.000.000.001", whose parts are decimal.
+ */
+bool ip_parse_number(struct slice text, struct ip *out);
+
+/** The IPv4 address `ip` as a number. */
+uint32_t ip_number(const struct ip *ip);
+
+/**
  * An address, "10.0.0.0/8", "2001:db8::/32", "192.168.1.*", "192.168.*.*",
  * "10.0.0.1-10.0.0.9". Host bits behind a prefix are ignored.
  */

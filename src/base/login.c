@@ -20,17 +20,48 @@ struct login_place login_find(const char *text)
 	};
 }
 
+static char *put(char *out, struct slice text)
+{
+	memcpy(out, text.data, text.len);
+	return out + text.len;
+}
+
+void login_strip(const char *text, char *out)
+{
+	struct login_place place = login_find(text);
+	struct slice query = place.rest, rest = slice_cut(&query, '?');
+	bool is_first = true;
+
+	out = put(put(out, place.scheme), rest);
+	while (query.len > 0) {
+		struct slice one = slice_cut(&query, '&');
+
+		if (one.len >= 9 && memcmp(one.data, "sentinel_", 9) == 0)
+			continue;
+		*out++ = is_first ? '?' : '&';
+		out = put(out, one);
+		is_first = false;
+	}
+	*out = '\0';
+}
+
 /* redis: and its like, also where slashes are missing. */
-bool login_may_be_in(const char *path)
+static bool names_scheme(const char *path, const char *name)
 {
 	const char *at = path;
 
-	while ((at = strcasestr(at, "redis"))) {
-		at += strlen("redis");
+	while ((at = strcasestr(at, name))) {
+		at += strlen(name);
 		if (at[strspn(at, SCHEME_BYTES)] == ':')
 			return true;
 	}
-	return strstr(path, "://") != NULL;
+	return false;
+}
+
+bool login_may_be_in(const char *path)
+{
+	return names_scheme(path, "redis") || names_scheme(path, "valkey") ||
+	       strstr(path, "://") != NULL;
 }
 
 void login_hide(const char *text, char out[LOGIN_SHOWN_MAX])

@@ -16,6 +16,12 @@ struct login_place {
 
 struct login_place login_find(const char *text);
 
+/**
+ * Writes the URL of a store without its secrets: without login, and without the parameters
+ * `sentinel_user` and `sentinel_password`. `out` has room for the whole text.
+ */
+void login_strip(const char *text, char *out);
+
 /** Whether a text that should be the path of a file is more likely a URL. */
 bool login_may_be_in(const char *path);
 

@@ -17,7 +17,7 @@
 #define TIMEOUT_S      5
 #define REPLY_MAX      4096
 
-/* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. WEIR.CHECK has two texts more. */
+/* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. Those of the rules have two texts more. */
 enum field {
 	ALLOWED,
 	QUOTA,
@@ -172,15 +172,16 @@ static enum reading exchange(struct line *line, const struct buffer *request, bo
 
 /* The question to a server: a limit and a key, or attributes. */
 struct question {
-	struct buffer words, shown;
+	const char *command;
+	struct buffer arguments, shown;
 	struct credentials login; /* which is sent before it */
-	size_t count;
+	size_t count;             /* of the arguments */
 	bool by_rules;
 };
 
-static void ask_for(struct question *question, const char *word)
+static void add_argument(struct question *question, const char *word)
 {
-	dial_add_word(&question->words, word);
+	dial_add_word(&question->arguments, word);
 	question->count++;
 }
 
@@ -240,9 +241,10 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	int status;
 
 	credentials_add_auth(&question->login, &request);
-	buffer_printf(&request, "*%zu\r\n", question->count);
-	buffer_add(&request, question->words.data, question->words.len);
-	if (request.failed || question->words.failed || question->shown.failed)
+	buffer_printf(&request, "*%zu\r\n", 1 + question->count);
+	dial_add_word(&request, question->command);
+	buffer_add(&request, question->arguments.data, question->arguments.len);
+	if (request.failed || question->arguments.failed || question->shown.failed)
 		return command_fail("ask", "out of memory");
 	line.fd = dial_open(address, trust, TIMEOUT_S, &line.tls, &error);
 	if (line.fd >= 0) {
@@ -286,7 +288,6 @@ static const struct flag flags[] = {
     TRUST_FLAGS,
 };
 
-/* WEIR.CHECK path /login ip 1.2.3.4 */
 static int add_attribute(struct question *question, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -294,30 +295,26 @@ static int add_attribute(struct question *question, const char *text)
 
 	if (!equals || equals == text)
 		return command_fail("ask", "--attr: expected NAME=VALUE, found '%s'", text);
-	if (!question->by_rules)
-		ask_for(question, "WEIR.CHECK");
 	buffer_printf(&name, "%.*s", (int)(equals - text), text);
 	buffer_add(&name, "", 1);
-	ask_for(question, name.failed ? "" : name.data);
-	ask_for(question, equals + 1);
+	add_argument(question, name.failed ? "" : name.data);
+	add_argument(question, equals + 1);
 	buffer_printf(&question->shown, "%s%s", question->by_rules ? " " : "", text);
 	question->by_rules = true;
-	question->words.failed |= name.failed;
+	question->arguments.failed |= name.failed;
 	buffer_free(&name);
 	return 0;
 }
 
-static int add_limit(struct question *question, char *const *words, const char *cost, bool peeks)
+static void add_limit(struct question *question, char *const *words, const char *cost)
 {
-	ask_for(question, peeks ? "WEIR.PEEK" : "WEIR.ACQUIRE");
-	ask_for(question, words[0]);
-	ask_for(question, words[1]);
+	add_argument(question, words[0]);
+	add_argument(question, words[1]);
 	buffer_printf(&question->shown, "%s %s", words[0], words[1]);
 	if (cost) {
-		ask_for(question, "COST");
-		ask_for(question, cost);
+		add_argument(question, "COST");
+		add_argument(question, cost);
 	}
-	return 0;
 }
 
 static int read_question(struct question *question, const char **server, struct trust *trust,
@@ -345,14 +342,18 @@ static int read_question(struct question *question, const char **server, struct 
 	}
 	if (status != 0)
 		return status;
-	if (question->by_rules && (cost || peeks))
-		return command_fail("ask", "expected --%s with LIMIT KEY, found it with --attr",
-		                    cost ? "cost" : "peek");
+	if (question->by_rules && cost)
+		return command_fail("ask", "expected --cost with LIMIT KEY, found it with --attr");
 	if (argc - optind != (question->by_rules ? 0 : 2))
 		return command_fail("ask", "expected %s, found %d arguments",
 		                    question->by_rules ? "no more than --attr" : "LIMIT KEY or --attr",
 		                    argc - optind);
-	return question->by_rules ? 0 : add_limit(question, argv + optind, cost, peeks);
+	if (!question->by_rules)
+		add_limit(question, argv + optind, cost);
+	question->command = question->by_rules ? peeks ? "WEIR.CHECKPEEK" : "WEIR.CHECK"
+	                    : peeks            ? "WEIR.PEEK"
+	                                       : "WEIR.ACQUIRE";
+	return 0;
 }
 
 static int run(int argc, char **argv)
@@ -367,7 +368,7 @@ static int run(int argc, char **argv)
 		status = command_fail("ask", "%s", error.message);
 	if (status == 0)
 		status = ask(server, &trust, &question);
-	buffer_free(&question.words);
+	buffer_free(&question.arguments);
 	credentials_free(&question.login);
 	buffer_free(&question.shown);
 	return status;
@@ -377,7 +378,7 @@ const struct command command_ask = {
     .name = "ask",
     .summary = "Ask a server for one decision, by a limit or by the rules.",
     .uses = {"LIMIT KEY [--cost N] [--peek] [--server ADDR] [--user NAME] [--tls [--cacert FILE]]",
-             "--attr NAME=VALUE... [--server ADDR] [--user NAME] [--tls [--cacert FILE]]"},
+             "--attr NAME=VALUE... [--peek] [--server ADDR] [--user NAME] [--tls [--cacert FILE]]"},
     .exits = "0 if it is allowed, 1 if it is denied, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

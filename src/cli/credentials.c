@@ -25,7 +25,7 @@ static int read_file(struct credentials *credentials, struct weir_error *error)
 {
 	struct buffer *text = &credentials->text;
 	struct weir_error why = {0};
-	int status = file_read(credentials->path, FILE_MAX, text, &why);
+	int status = file_read_any(credentials->path, FILE_MAX, text, &why);
 	char *colon;
 
 	buffer_add(text, "", 1);

@@ -6,12 +6,14 @@
 #include "cli/command.h"
 #include "server/server.h"
 
-/* Lists of processes show arguments to everyone: a login is taken out of them. NULL: no memory. */
+/* Lists of processes show arguments to everyone: logins are taken out of them. NULL: no memory. */
 static char *take_store(char *text)
 {
-	char *copy = strdup(text);
+	char *copy = strdup(text), *sentinel = strstr(text, "sentinel_");
 	struct slice login = login_find(text).login;
 
+	if (sentinel) /* the login of Sentinels, and what stands behind it */
+		memset(sentinel, '*', strlen(sentinel));
 	if (login.len > 0)
 		memset(text + (login.data - text), '*', login.len);
 	return copy;
@@ -25,7 +27,7 @@ static const struct flag flags[] = {
     [SETTING_RESP] = {"resp", "ADDR", "address for RESP (127.0.0.1:6380)", 0, "WEIR_RESP"},
     [SETTING_GRPC] = {"grpc", "ADDR", "not supported yet", 0, "WEIR_GRPC"},
     [SETTING_STORE] = {"store", "URL",
-                       "where to keep counts: memory, file:PATH or redis://HOST:PORT (memory)", 0,
+                       "where to keep counts: memory, file:PATH or a URL of Redis (memory)", 0,
                        "WEIR_STORE"},
     [SETTING_CAPACITY] = {"capacity", "N",
                           "keys to count at once (1000000, or as the file store has)", 0,

@@ -70,6 +70,19 @@ static uint64_t run_told(const struct turn *turn, const struct step *step,
 	return until_ns;
 }
 
+uint64_t engine_refund_end(const struct turn *turn, const struct step *step)
+{
+	const struct store_step whole = {.store = turn->table->store,
+	                                 .limit = &step->limit->algo,
+	                                 .key = step->key,
+	                                 .call = {.until_ns = step->until_ns},
+	                                 .at = turn->at};
+
+	if (step->remote || !step->limit->algo.algorithm->note || step->until_ns == 0)
+		return step->until_ns;
+	return store_refund_end(&whole, step->generation);
+}
+
 uint64_t engine_apply_told(const struct turn *turn, const struct step *step,
                              const struct algo_call *call, struct weir_decision *decision)
 {

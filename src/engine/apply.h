@@ -26,6 +26,9 @@ __attribute__((noinline)) uint64_t engine_apply_told(const struct turn *turn,
                                                        const struct algo_call *call,
                                                        struct weir_decision *decision);
 
+/** The time by which a refund by permit names what the step took (store_refund_end). */
+uint64_t engine_refund_end(const struct turn *turn, const struct step *step);
+
 /** Does a step at once on a key that was found before. False: it has done nothing. */
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
                               struct weir_decision *decision, uint64_t *until_ns)

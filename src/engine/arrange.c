@@ -16,7 +16,7 @@ static bool asks_first(const struct plan *plan)
 		remote += !plan->steps[i].shadow && plan->steps[i].remote;
 	}
 	if (plan->by_order)
-		return plan->listed || (enforced > 1 && remote < enforced);
+		return plan->listed || plan->too_dear || (enforced > 1 && remote < enforced);
 	return plan->op == ALGO_ACQUIRE && enforced > 1;
 }
 
@@ -39,6 +39,20 @@ static bool can_be_unasked(const struct plan *plan, const struct step *last)
 	return true;
 }
 
+/* Whether two steps may be on one count. If two are, it says so. */
+static bool may_share(const struct plan *plan)
+{
+	uint64_t seen = 0, shared = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		uint64_t bit = UINT64_C(1) << (plan->steps[i].key.hash & 63);
+
+		shared |= seen & bit;
+		seen |= bit;
+	}
+	return shared != 0;
+}
+
 bool stage_arrange(struct plan *plan)
 {
 	bool asks = asks_first(plan);
@@ -52,11 +66,16 @@ bool stage_arrange(struct plan *plan)
 		passes |= STAGE_PASS(step->pass);
 		if (!step->shadow)
 			last = step;
+		plan->has_shadow |= step->shadow;
 	}
+	/* With a paced limit, too: a turn that was taken is not always given back exactly. */
+	if (plan->op != ALGO_ACQUIRE || plan->by_order || plan->cost == 0 ||
+	    passes & STAGE_PASS(TAKE_LATE))
+		plan->adds_up = plan->op <= ALGO_PEEK && !plan->apart && may_share(plan);
 	/*
 	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
 	 */
-	if (asks && plan->op == ALGO_ACQUIRE && !plan->listed && !plan->remote &&
+	if (asks && plan->op == ALGO_ACQUIRE && !plan->listed && !plan->too_dear && !plan->remote &&
 	    can_be_unasked(plan, last)) {
 		last->pass = TAKE_UNASKED;
 		passes |= STAGE_PASS(TAKE_UNASKED);

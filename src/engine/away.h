@@ -6,12 +6,17 @@
 
 /**
  * Chooses what happens if the store of a step could not do it. Makes the `local` of a limit that
- * came from a former configuration.
+ * a command brought. RULES_CLOSED in place of RULES_LOCAL: the share could never grant the plan's
+ * charges on it.
  */
-enum rules_failure away_policy(const struct turn *turn, const struct step *step);
+enum rules_failure away_policy(const struct turn *turn, const struct plan *plan,
+                               const struct step *step);
 
 /** Allowed, with nothing taken, or denied. */
 void away_decide(const struct step *step, bool allowed, struct weir_decision *d);
+
+/** After a stage: says of steps, and of the plan's decision so far, what a policy has decided. */
+void away_explain(struct plan *plan, struct weir_decision *d);
 
 /** From here on the step is of another limit. */
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit);

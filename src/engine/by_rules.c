@@ -3,6 +3,7 @@
 
 #include "base/number.h"
 #include "engine/compiled.h"
+#include "engine/denial.h"
 
 static unsigned ipv6_prefix(const struct weir_config *config, const struct rules_rule *rule)
 {
@@ -17,8 +18,26 @@ struct source {
 	struct match_value *values;
 	struct arena *arena;
 	size_t key_max;
-	uint8_t priority; /* the caller's */
+	uint8_t priority;          /* the caller's */
+	const uint64_t *permitted; /* see struct engine_attributes */
+	uint64_t enough;           /* see enough_quota */
 };
+
+/* Checks all limits of a rule, before any of them is looked at. WEIR_OK or WEIR_EPERM. */
+static int check_permitted(const struct source *source, size_t number, struct plan *plan)
+{
+	const struct rules_rule *rule = &source->engine->config->rules[number];
+
+	for (size_t i = 0; source->permitted && i < rule->limit_count; i++) {
+		size_t limit = rule->limits[i];
+
+		if (!(source->permitted[limit / 64] >> limit % 64 & 1)) {
+			plan->only.limit = &source->engine->limits[limit];
+			return WEIR_EPERM;
+		}
+	}
+	return WEIR_OK;
+}
 
 /*
  * The part of an attribute that goes into a rule's key: its value, or the network of an IPv6
@@ -82,6 +101,24 @@ static struct store_key step_key_of(const struct weir_table *table, const struct
 	return store_key(table->store, &limit->algo, hash);
 }
 
+/* The quota with which any limit could grant all charges of a plan of so many steps. */
+static uint64_t enough_quota(const struct plan *plan, size_t steps)
+{
+	return plan->max_wait_ns != 0 ? UINT64_MAX : sat_u64((u128)u64_max(plan->cost, 1) * steps);
+}
+
+/* Whether the limit of the last step could ever grant what the request charges its key so far. */
+__attribute__((noinline, cold)) static bool could_grant(struct plan *plan, const struct step *step)
+{
+	uint64_t earlier = denial_earlier(plan, step);
+
+	if (limit_could_grant(step->limit, plan->op, plan->cost, earlier, plan->max_wait_ns))
+		return true;
+	plan->only =
+	    (struct step){.limit = step->limit, .dear = sat_add(u64_max(plan->cost, 1), earlier)};
+	return false;
+}
+
 /* Adds a step of a rule that applies. */
 static int add_step(const struct source *source, size_t number, const struct weir_limit *limit,
                     struct slice key, struct plan *plan)
@@ -101,7 +138,9 @@ static int add_step(const struct source *source, size_t number, const struct wei
 	    .priority = rule->has_priority ? (uint8_t)rule->priority : source->priority,
 	};
 	plan->remote |= step->remote;
-	return step->shadow || limit_cost_fits(limit, plan->op, plan->cost) ? WEIR_OK : WEIR_ECOST;
+	if (__builtin_expect(source->enough <= limit->algo.quota, 1) || step->shadow)
+		return WEIR_OK;
+	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
 }
 
 /* Adds the steps that a rule which applies asks for. */
@@ -123,6 +162,26 @@ static int add_steps(const struct source *source, size_t number, struct plan *pl
 	return status;
 }
 
+static bool has_enforced(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (!plan->steps[i].shadow)
+			return true;
+	return false;
+}
+
+/*
+ * Where the order of rules decides, a rule above the last step, which could never be granted, may
+ * decide before it: then the plan ends in front of that step. WEIR_ECOST: no rule is above it.
+ */
+static int end_before_last(struct plan *plan)
+{
+	plan->step_count--;
+	plan->too_dear = true;
+	plan->listed = NULL;
+	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
+}
+
 /* source->values NULL: no memory. */
 static bool find_rules(const struct source *source, struct match_found *found)
 {
@@ -136,7 +195,7 @@ static bool answers_by_itself(const struct rules_rule *rule)
 	       rule->mode == RULES_ENFORCE;
 }
 
-static int prepare(const struct source *source, struct plan *plan)
+static int prepare(struct source *source, struct plan *plan)
 {
 	const struct weir_config *config = source->engine->config;
 	size_t most = 0, count = 0;
@@ -155,11 +214,18 @@ static int prepare(const struct source *source, struct plan *plan)
 	}
 	if (plan->listed && !plan->by_order)
 		return WEIR_OK;
+	for (size_t i = 0; source->permitted && i < count && status == WEIR_OK; i++)
+		status = check_permitted(source, found.rules[i], plan);
+	if (status != WEIR_OK)
+		return status;
 	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
+	source->enough = enough_quota(plan, most);
 	for (size_t i = 0; i < count && status == WEIR_OK; i++)
 		status = add_steps(source, found.rules[i], plan);
+	if (__builtin_expect(status == WEIR_ECOST && plan->by_order, 0))
+		return end_before_last(plan);
 	return status;
 }
 
@@ -167,7 +233,8 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan)
 {
-	struct source source = {engine, NULL, arena, attributes->key_max, call->priority};
+	struct source source = {
+	    engine, NULL, arena, attributes->key_max, call->priority, attributes->permitted};
 
 	engine_prepare_none(call, plan);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
@@ -184,8 +251,7 @@ static bool has_part(const struct engine_each *each, const struct rules_rule *ru
 	return each->erases == 0 || rule->feedback[each->erases - 1] > 0;
 }
 
-static int prepare_each(const struct source *source, const struct engine_each *each,
-                        struct plan *plan)
+static int prepare_each(struct source *source, const struct engine_each *each, struct plan *plan)
 {
 	const struct weir_engine *engine = source->engine;
 	struct match_found found;
@@ -199,14 +265,18 @@ static int prepare_each(const struct source *source, const struct engine_each *e
 	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
+	source->enough = enough_quota(plan, most);
+	for (size_t i = 0; i < found.count; i++)
+		if (status == WEIR_OK && has_part(each, &engine->config->rules[found.rules[i]]))
+			status = check_permitted(source, found.rules[i], plan);
 	for (size_t i = 0; i < found.count; i++) {
 		const struct rules_rule *rule = &engine->config->rules[found.rules[i]];
 
 		if (status != WEIR_OK || !has_part(each, rule))
 			continue;
 		status = add_steps(source, found.rules[i], plan);
-		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && each->op == ALGO_PEEK &&
-		    !each->only)
+		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && !each->only &&
+		    (each->op == ALGO_PEEK || each->together))
 			status = add_step(source, found.rules[i], &engine->listed, SLICE(""), plan);
 	}
 	return status;
@@ -216,10 +286,11 @@ int engine_prepare_each(const struct weir_engine *engine, const struct engine_ea
                         const struct engine_attributes *attributes, struct arena *arena,
                         struct plan *plan)
 {
-	struct source source = {engine, NULL, arena, attributes->key_max, 0};
+	struct source source = {engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
 
 	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
-	plan->apart = true;
+	plan->apart = !each->together;
+	plan->complete = each->together;
 	plan->erases = (unsigned char)(each->erases & 3);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
@@ -236,8 +307,8 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan)
 {
-	struct source source = {engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX,
-	                        call->priority};
+	struct source source = {
+	    engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX, call->priority, NULL};
 
 	engine_prepare_none(call, plan);
 	for (size_t i = 0; source.values && i < values->count; i++)

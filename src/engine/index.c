@@ -399,6 +399,7 @@ struct match *index_new(const struct weir_config *config, const struct hash_key 
 	keyhash_init(&match->hash, key);
 	match->path = match->folded = -1;
 	for (size_t i = 0; i < config->rule_count; i++) {
+		match->rules[i].ip_numbers = config->rules[i].ip_numbers == RULES_YES;
 		match->rules[i].path_variants = wants_variants(config, &config->rules[i]);
 		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena))
 			return NULL;

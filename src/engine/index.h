@@ -45,7 +45,7 @@ struct rule {
 	struct condition *conditions;
 	uint32_t condition_count;
 	uint32_t filed; /* the condition that it is filed under, or NOT_FILED */
-	bool path_variants;
+	bool path_variants, ip_numbers;
 };
 
 #define NOT_FILED UINT32_MAX

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/algorithm.h"
+#include "base/cell.h"
 #include "base/draw.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -67,19 +69,77 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	return WEIR_OK;
 }
 
-/* A server's share of something of which there is one at least; 0 stands for a default. */
-static void share(uint64_t *value, uint64_t nodes)
+bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t cost,
+                       uint64_t earlier, uint64_t max_wait_ns)
 {
-	if (*value > 0)
-		*value = u64_max(1, *value / nodes);
+	const struct algo_limit *algo = &limit->algo;
+	uint64_t units = u64_max(cost, 1); /* a cost of 0 asks whether 1 would pass */
+	uint64_t together = algo->algorithm->pays_later ? units : sat_add(units, earlier);
+	uint64_t wait_ns = max_wait_ns == WEIR_ZERO ? 0
+	                   : max_wait_ns == 0       ? ALGO_NEVER - 1
+	                                            : max_wait_ns;
+
+	if (op > ALGO_PEEK)
+		return true;
+	return together <= algo->quota && algo_least_wait_ns(algo, units, earlier) <= wait_ns;
 }
 
-/* Keeps its counts apart from those of `origin`. */
+/* Shares for one of `nodes` servers */
+
+static uint64_t share(uint64_t value, uint64_t nodes)
+{
+	return u64_max(1, value / nodes);
+}
+
+/* In which one of `nodes` servers grants one unit, where all together grant `count` a period. */
+static uint64_t lengthened(uint64_t period, uint64_t count, uint64_t nodes, uint64_t most)
+{
+	u128 longer = ((u128)period * nodes + count - 1) / count;
+
+	return longer < most ? (uint64_t)longer : most;
+}
+
+/* A count below `nodes` has no share in whole units, so its period is lengthened. */
+static void share_rate(struct weir_rate *rate, const struct weir_limit *origin, uint64_t nodes)
+{
+	if (rate->count >= nodes)
+		rate->count /= nodes;
+	else if (rate->count > 0)
+		*rate = (struct weir_rate){1,
+		                           lengthened(origin->algo.period_ns, rate->count, nodes,
+		                                      ALGO_PERIOD_MAX_NS),
+		                           WEIR_NANOSECOND};
+}
+
+/* Each server has one unit at least. Times are not divided, except the period of the rate. */
+static void share_options(struct weir_limit_options *own, const struct weir_limit *origin,
+                          uint64_t nodes)
+{
+	struct weir_limit_options whole = *own;
+	struct weir_health_options health;
+
+	algorithm_resolve(&whole, &health);
+	if (whole.burst > 0)
+		own->burst = share(whole.burst, nodes);
+	if (own->max > 0)
+		own->max = share(own->max, nodes);
+	if (own->base > 0) /* the first of them counts in the rate, too */
+		own->base = 1 + (own->base - 1) / nodes;
+	share_rate(&own->rate, origin, nodes);
+	if (origin->algo.algorithm->divide)
+		origin->algo.algorithm->divide(own, &whole, nodes);
+}
+
+/* Keeps its counts apart from those of `origin`, and from those of a period of another length. */
 static void stand_in(struct weir_limit *limit, const struct weir_limit *origin, struct store *store)
 {
-	static const char suffix[] = "local";
+	char suffix[32] = "local";
+	size_t len = sizeof "local";
 
-	limit->algo.identity = hash_salted(&identity_key, origin->algo.identity, suffix, sizeof suffix);
+	if (limit->algo.period_ns != origin->algo.period_ns && !limit->algo.is_adhoc)
+		len = (size_t)snprintf(suffix, sizeof suffix, "local %llu",
+		                       (unsigned long long)limit->algo.period_ns);
+	limit->algo.identity = hash_salted(&identity_key, origin->algo.identity, suffix, len);
 	limit->store = store;
 	limit->origin = origin;
 }
@@ -92,10 +152,7 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	int status;
 
 	nodes = u64_max(1, nodes);
-	share(&own.rate.count, nodes);
-	share(&own.burst, nodes);
-	share(&own.base, nodes);
-	share(&own.max, nodes);
+	share_options(&own, origin, nodes);
 	status = limit_init(limit, &own, error);
 	if (status == WEIR_OK) {
 		stand_in(limit, origin, store);
@@ -169,13 +226,14 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,
                       struct store *store)
 {
-	uint64_t burst = origin->algo.quota, count = origin->algo.bucket.count;
+	uint64_t count = origin->algo.bucket.count, period_s = origin->algo.period_ns / NS_PER_S;
 	int status;
 
 	nodes = u64_max(1, nodes);
-	share(&burst, nodes);
-	share(&count, nodes);
-	status = engine_adhoc_limit(limit, burst, count, origin->algo.period_ns / NS_PER_S, NULL);
+	if (count < nodes)
+		period_s = lengthened(period_s, count, nodes, ALGO_PERIOD_MAX_NS / NS_PER_S);
+	status = engine_adhoc_limit(limit, share(origin->algo.quota, nodes), share(count, nodes), period_s,
+	                            NULL);
 	stand_in(limit, origin, store);
 	return status;
 }
@@ -200,5 +258,8 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
 	status = algo_limit_init(&limit->algo, &options, error);
 	limit->algo.identity = identity_key.k0;
 	limit->algo.is_adhoc = true;
+	limit->algo.generation = CELL_ADHOC;
+	limit->algo.farthest_ns =
+	    ALGO_HORIZON_NS + ALGO_SKEW_NS; /* any parameters may have written a state */
 	return status;
 }

@@ -2,6 +2,7 @@
 #ifndef ENGINE_LIMIT_H
 #define ENGINE_LIMIT_H
 
+#include <stddef.h>
 #include <string.h>
 
 #include <weir/weir.h>
@@ -33,8 +34,9 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
                struct weir_error *error);
 /**
  * The same for what stands in for `origin`, which was made of these options, in the memory
- * `store` of one of `nodes` servers: it grants max(1, floor(quota / nodes)), at a rate as much
- * lower.
+ * `store` of one of `nodes` servers. It grants max(1, floor(quota / nodes)) at once, and all such
+ * servers together grant no more in the long run than the origin's rate, as long as a server's period
+ * stays within a year.
  */
 int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
                      const struct weir_limit_options *options, uint64_t nodes,
@@ -77,12 +79,21 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
 }
 
+/**
+ * Whether `cost` could ever be granted to a caller that waits so long, as in struct algo_call, and
+ * that charges the same key `earlier` units before.
+ */
+bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t cost,
+                       uint64_t earlier, uint64_t max_wait_ns);
+
 /** Checks a call as far as it can be checked without its state: 0, ELONG or ECOST. */
 static inline int limit_check(const struct weir_limit *limit, enum algo_op op, size_t key_len,
-                              uint64_t cost)
+                              uint64_t cost, uint64_t max_wait_ns)
 {
 	if (key_len > WEIR_KEY_MAX)
 		return WEIR_ELONG;
+	if (__builtin_expect(max_wait_ns != 0, 0))
+		return limit_could_grant(limit, op, cost, 0, max_wait_ns) ? WEIR_OK : WEIR_ECOST;
 	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
 }
 
@@ -103,7 +114,9 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	d->rule = NULL;
 	d->result = NULL;
 	d->wait_ns = outcome->wait_ns;
-	memset(d->reserved, 0, sizeof d->reserved);
+	/* `degraded`, and what is reserved. */
+	memset((char *)d + offsetof(struct weir_decision, degraded), 0,
+	       sizeof *d - offsetof(struct weir_decision, degraded));
 }
 
 /** One step of a limit that draws, which no table has anything to say to. Sets the call's draw. */

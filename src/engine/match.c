@@ -45,15 +45,23 @@ struct match_value *match_values(const struct match *match, const struct weir_at
 	return values;
 }
 
-bool match_is_ip(struct match_value *value)
+/* Whether it is one in any form. */
+static bool is_address(struct match_value *value)
 {
 	if (value->form == IP_UNTRIED)
-		value->form = ip_parse(value->text, &value->ip) ? IP_VALID : IP_INVALID;
-	return value->form == IP_VALID;
+		value->form = ip_parse(value->text, &value->ip)          ? IP_VALID
+		              : ip_parse_number(value->text, &value->ip) ? IP_NUMBER
+		                                                         : IP_INVALID;
+	return value->form != IP_INVALID;
+}
+
+bool match_is_ip(struct match_value *value)
+{
+	return is_address(value) && value->form == IP_VALID;
 }
 
 /* Whether it is a whole number in that range; one past int64_t counts as the end. */
-static bool numbers_hold(const struct rules_numbers *numbers, struct slice text)
+static bool number_holds(const struct rules_numbers *numbers, struct slice text)
 {
 	bool minus = slice_skip(&text, SLICE("-"));
 	uint64_t most = (uint64_t)INT64_MAX + minus, value = 0;
@@ -71,6 +79,28 @@ static bool numbers_hold(const struct rules_numbers *numbers, struct slice text)
 	return number >= numbers->first && number <= numbers->last;
 }
 
+/* With `ip_numbers`: numbers with a sign before them, and of addresses. */
+static bool any_number_holds(const struct rules_numbers *numbers, struct match_value *value)
+{
+	struct slice text = value->text;
+	int64_t number;
+
+	if (slice_skip(&text, SLICE("+")) || !memchr(text.data, '.', text.len))
+		return number_holds(numbers, text);
+	if (!is_address(value) || !ip_is_v4(&value->ip))
+		return false;
+	number = ip_number(&value->ip);
+	return number >= numbers->first && number <= numbers->last;
+}
+
+/* The same of a range. An address alone is a text to Koala, so a number is not equal to it. */
+static bool any_address_holds(const struct ip_range *range, struct match_value *value)
+{
+	bool is_one = memcmp(&range->first, &range->last, sizeof range->first) == 0;
+
+	return (is_one ? match_is_ip(value) : is_address(value)) && ip_in_range(&value->ip, range);
+}
+
 static bool is_listed(const struct dictionary *dictionary, struct match_value *value)
 {
 	bool is_ip = dictionary_has_addresses(dictionary) && match_is_ip(value);
@@ -78,7 +108,7 @@ static bool is_listed(const struct dictionary *dictionary, struct match_value *v
 	return dictionary_has(dictionary, value->text, is_ip ? &value->ip : NULL);
 }
 
-static bool value_holds(const struct rules_value *test, struct match_value *value)
+static bool value_holds(const struct rules_value *test, struct match_value *value, bool ip_numbers)
 {
 	bool present = value->text.data;
 
@@ -89,13 +119,17 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 		return present && value->text.len >= test->text.len &&
 		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
 	case RULES_IP_RANGE:
-		return present && match_is_ip(value) && ip_in_range(&value->ip, &test->range);
+		return present &&
+		       (ip_numbers ? any_address_holds(&test->range, value)
+		                   : match_is_ip(value) && ip_in_range(&value->ip, &test->range));
 	case RULES_IP_PATTERN:
-		return present && match_is_ip(value) && ip_is_like(&value->ip, &test->pattern);
+		return present && (ip_numbers ? is_address(value) : match_is_ip(value)) &&
+		       ip_is_like(&value->ip, &test->pattern);
 	case RULES_LISTED:
 		return present && is_listed(test->dictionary, value);
 	case RULES_NUMBERS:
-		return present && numbers_hold(&test->numbers, value->text);
+		return present && (ip_numbers ? any_number_holds(&test->numbers, value)
+		                              : number_holds(&test->numbers, value->text));
 	case RULES_ANY:
 		return value->text.len > 0;
 	case RULES_NONE:
@@ -124,12 +158,13 @@ static inline uint32_t equal_of(const struct match *match, size_t attribute,
 	return value->equal;
 }
 
-static bool condition_holds(const struct rules_condition *condition, struct match_value *value)
+static bool condition_holds(const struct rules_condition *condition, struct match_value *value,
+                            bool ip_numbers)
 {
 	bool holds = false;
 
 	for (size_t i = 0; !holds && i < condition->value_count; i++)
-		holds = value_holds(&condition->values[i], value);
+		holds = value_holds(&condition->values[i], value, ip_numbers);
 	return condition->negated ? !holds && value->text.len > 0 : holds;
 }
 
@@ -142,7 +177,7 @@ static bool rule_holds(const struct match *match, const struct rule *rule,
 
 		if (condition->equal != 0
 		        ? equal_of(match, (size_t)condition->attribute, value) != condition->equal
-		        : !condition_holds(condition->rule, value))
+		        : !condition_holds(condition->rule, value, rule->ip_numbers))
 			return false;
 	}
 	return true;
@@ -158,7 +193,7 @@ static bool probe_bytes(struct probe probe, struct match_value *value, struct ip
 		bytes->len = probe.length;
 		return value->text.len >= probe.length;
 	case PROBE_IP:
-		if (!match_is_ip(value))
+		if (!is_address(value))
 			return false;
 		*room = ip_network(&value->ip, probe.length);
 		*bytes = (struct slice){(const char *)room->bytes, sizeof room->bytes};

@@ -19,7 +19,7 @@ struct match;
 /** An attribute's value in a request. */
 struct match_value {
 	struct slice text; /* data NULL: absent */
-	enum { IP_UNTRIED, IP_VALID, IP_INVALID } form;
+	enum { IP_UNTRIED, IP_VALID, IP_NUMBER, IP_INVALID } form; /* IP_NUMBER: as ip_parse_number */
 	struct ip ip;
 	uint32_t equal; /* of match.c: 0 until it is looked up; then where, or that it is nowhere */
 };

@@ -9,7 +9,11 @@
  *
  * If the order of rules decides, the first refused step denies, or allows if its rule says so. If
  * no step is refused, a rule that answers by itself does so. In both cases the plan takes nothing;
- * otherwise it takes.
+ * otherwise it takes. Shadow rules below the deciding one are not charged.
+ *
+ * A denial names the first step, in the order of the rules, of those that are refused, and its
+ * retry_after_ns is when the request would pass. So a denied plan that does not wait peeks at the
+ * steps that it has not asked, and in the end at those whose counts shadow rules have charged.
  *
  * A remote store completes steps later. The steps that a stage has there go as one chain for
  * each store, before the stage's steps in memory, which are done at once. A step that its store
@@ -45,9 +49,17 @@ struct step {
 	const struct rules_rule *rule; /* that asked for it; NULL in direct calls */
 	struct store_key key;
 	struct slice key_name; /* the caller's, or in its arena */
-	uint64_t until_ns;     /* of the state that it left: what a refund names, if not 0 */
+	union {
+		uint64_t until_ns;       /* of the state that it left: what a refund names, if not 0 */
+		uint64_t retry_after_ns; /* if it was refused, and its rule is enforced */
+		uint64_t dear;           /* of plan->only after ECOST: what its limit could never grant */
+	};
 	bool shadow;
-	bool secret; /* the key is made of what visitors send: its name is not for others */
+	bool secret : 1;  /* the key is made of what visitors send: its name is not for others */
+	bool asked : 1;   /* of a remote step: in this attempt its store has answered */
+	bool refused : 1; /* in this attempt: `retry_after_ns` */
+	bool foreign : 1; /* of a refund by permit: another server has given it, and holds it in memory */
+	uint8_t generation : 4; /* of a refund: of the parameters that `until_ns` is of (permits.c) */
 	bool allowed;
 	bool taken; /* it holds something that can be given back */
 	bool remote; /* at a store that completes it later */
@@ -56,19 +68,21 @@ struct step {
 	uint8_t priority;     /* the rule's, else the caller's */
 };
 
-/* The stages of a plan. */
+/* The stages of a plan: those from PLAN_GIVE_BACK on give back. Not all in the order of time. */
 enum plan_stage {
 	PLAN_PREPARED,
-	PLAN_OWN,       /* peeks at the keys of which it is the first, while others wait for another */
-	PLAN_OTHERS,    /* peeks at that other key, for which it is to wait */
-	PLAN_PEEK,      /* at all enforced steps in memory, with `by_order` at all */
+	PLAN_OWN,    /* peeks at the keys of which it is the first, while others wait for another */
+	PLAN_OTHERS, /* peeks at that other key, for which it is to wait */
+	PLAN_PEEK,   /* at all enforced steps in memory, with `by_order` at all */
 	PLAN_TAKE,
-	PLAN_GIVE_BACK, /* what was taken before a step was refused */
 	PLAN_REFUSED,   /* it waits, or is denied */
 	PLAN_SHADOW,    /* the steps of shadow rules */
-	PLAN_DROP,      /* gives back what these hold for a plan that is denied */
+	PLAN_EXPLAIN,   /* before: peeks at the steps that a denied plan has not asked yet */
+	PLAN_RETRY,     /* peeks at steps of a denied plan whose counts shadow rules have charged */
+	PLAN_GIVE_BACK, /* what was taken before a step was refused */
+	PLAN_DROP,      /* gives back what shadow steps hold for a plan that is denied */
 	PLAN_REFUND,    /* gives back by permit */
-	PLAN_UNDO,      /* gives back all that it holds, the newest first */
+	PLAN_UNDO,      /* gives back all that it holds */
 	PLAN_DONE,
 };
 
@@ -84,22 +98,35 @@ struct plan {
 	bool wants_permit : 1;      /* see engine_want_permit */
 	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone; of a
 	                               report: what is judged by it */
+	bool part : 1;              /* by permit: it may cover more, which it is not to give back later */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool reports : 1;           /* by permit: the work has ended, and places alone are given */
 	bool spends_rest : 1;       /* so there are some; what else it covers is never given back */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
+	bool claims : 1;            /* by permit: it counts once among all servers, so it is claimed at
+	                               turn->claims before it is given back in memory */
+	bool settles : 1;           /* by permit: another server has claimed and counted the report */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
 	                               takes in the place of its oldest uses */
+	bool complete : 1;          /* with all steps it says how each ended, whichever refuses first */
+	bool adds_up : 1;           /* steps on one count ask for what they would take together */
 	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
 	                               says, from 1; 0: `cost` of each */
 	unsigned char passes_of : 3;   /* the passes of PLAN_TAKE that its steps are in: see stage.h */
+	bool has_shadow : 1;        /* a step of a shadow rule */
 	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
+	bool too_dear : 1;          /* with `by_order`: behind its steps comes a limit that could never
+	                               grant its part; if none of them is refused it ends with ECOST */
+	unsigned short sender : 10; /* the caller's own number of whoever asks; the engine leaves it alone */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
-	uint64_t max_wait_ns; /* as in struct algo_call; 0 when it was prepared */
+	union {
+		uint64_t max_wait_ns; /* as in struct algo_call */
+		uint64_t giver;       /* with `claims`: the server that gave the permit */
+	};
 	union {
 		uint64_t waits_at;   /* the hash of the key that it waits for, or waited for last */
 		uint64_t latency_ns; /* of engine_report: how long it took; 0: as long as it was held */
@@ -147,6 +174,10 @@ struct turn {
 	void (*told)(void *context, const struct step *step, const struct algo_told *told);
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
+	/* Told that the plan has claimed a permit of another server (engine_claimed), or NULL. */
+	void (*claimed)(void *context, const struct plan *plan);
+	struct store *claims; /* where servers claim permits of each other; NULL: nowhere */
+	uint64_t giver;       /* by which permits name this server's memory; not 0 */
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0: one */
 	struct submit_spares *spares; /* of this thread; or NULL: none are kept */
@@ -162,8 +193,9 @@ struct submit_spares {
 void submit_free_spares(struct submit_spares *spares);
 
 /**
- * Prepares a plan of no steps, which is allowed. All of these take op, cost and priority from
- * `call`.
+ * Prepares a plan of no steps, which is allowed. All of these take op, cost, priority and
+ * max_wait_ns from `call`. After ECOST plan->only has the limit, and `dear`: all that the request
+ * would charge its key.
  */
 void engine_prepare_none(const struct algo_call *call, struct plan *plan);
 
@@ -175,10 +207,15 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 struct engine_attributes {
 	const struct weir_attribute *items;
 	size_t count;
-	size_t key_max; /* bytes that a key made of them may have */
+	size_t key_max;            /* bytes that a key made of them may have */
+	const uint64_t *permitted; /* a bit for each limit, by its index: the request may use no other;
+	                              NULL: all */
 };
 
-/** By the rules; the steps are in `arena`. 0 or ECOST, ELONG, ENOMEM. */
+/**
+ * By the rules; the steps are in `arena`. 0 or ECOST, ELONG, ENOMEM, EPERM: before anything that
+ * depends on a limit or a key, plan->only.limit is one that is not permitted.
+ */
 int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan);
@@ -186,14 +223,17 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 /* A question to each rule that applies, separately. */
 struct engine_each {
 	enum algo_op op;
+	bool together; /* to acquire: of all rules, or of none. Which of them refuse stands in the steps
+	                */
 	unsigned erases;               /* a refund: see struct plan */
 	const struct rules_rule *only; /* of this rule alone; NULL: of all */
 };
 
 /**
- * A plan of the limits of all rules that apply, in their order: each step is decided by itself, and
- * how it ended stands in it. Where `op` is ALGO_PEEK and all rules are asked, one that answers by
- * itself has a step, too, which is refused. Errors as engine_prepare_rules.
+ * A plan of the limits of all rules that apply, in their order: each step is decided by itself, or
+ * with the others where `together` says so, and how it ended stands in it. Where that or `op` is
+ * ALGO_PEEK, and all rules are asked, one that answers by itself has a step, too, which is refused.
+ * Errors as engine_prepare_rules.
  */
 int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
                         const struct engine_attributes *attributes, struct arena *arena,
@@ -293,6 +333,7 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
 /* A step's charge: a reload frees nothing in it. */
 struct engine_taken {
 	struct weir_charge charge;
+	uint8_t generation; /* as in struct step */
 	uint64_t cost;
 	uint64_t permit; /* the permit's id; 0: none */
 };
@@ -320,6 +361,9 @@ int engine_want_permit(struct plan *plan);
  */
 struct engine_names {
 	struct slice of[WEIR_PERMITS_MAX];
+	/* turn->giver where servers share permits: then charges that are reported have names, too. 0:
+	 * they share none. */
+	uint64_t giver;
 };
 
 /**
@@ -328,6 +372,11 @@ struct engine_names {
  */
 void engine_permits(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
+/** For turn->claimed: the same of the charges that the giver holds in memory, by their names. */
+void engine_claimed(const struct plan *plan, struct weir_permits *permits,
+                    struct engine_names *names);
+/** The generation of the parameters by which a step in memory took; 0 if its limit has none. */
+uint8_t engine_generation(const struct step *step);
 
 /* The one of a single key, as the public calls tell it; `id` 0: nothing was taken. */
 static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)
@@ -350,6 +399,12 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
  */
 enum engine_state engine_report(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
+
+/**
+ * Instead of engine_run and engine_report, for permits of engine_claimed at their giver. What they
+ * cover in memory ends; with `reports` another server has counted the outcome.
+ */
+void engine_settle(const struct turn *turn, struct plan *plan, bool reports);
 
 /**
  * Instead of engine_run, for a reset of a bucket's key in memory by a direct call: whether there
@@ -381,7 +436,35 @@ void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64
 void permits_hold(const struct turn *turn, struct plan *plan);
 /** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
 void permits_begin(const struct turn *turn, struct plan *plan);
-/** Before that, and before a report: leaves out charges at remote stores whose time is over. */
+/** Which part of a report this server does for a step. */
+enum algo_report_part permits_part_of(const struct plan *plan, const struct step *step);
+/**
+ * Takes a permit of this server from those that are held once it is claimed. Not before: if another
+ * server has claimed it, its report is to find the permit held.
+ */
+void permits_take_claimed(const struct turn *turn, struct plan *plan);
+/** Before a report of a permit without places: whether it is held. */
+bool permits_are_held(const struct turn *turn, struct plan *plan);
+/**
+ * Whether a refund of a part takes the permit's name off the places that stay held. Where the request
+ * took places of one key more than once, only the last of its steps to be carried out does so: for all.
+ */
+bool permits_take_name(const struct plan *plan, const struct step *step);
+/** So far may the clocks of servers and of their stores be apart. */
+#define PERMITS_CLOCKS_NS (3600 * NS_PER_S)
+
+/**
+ * Before that, and before a report: leaves out charges that have surely ended at their remote stores.
+ * The store's clock decides whether the other charges have ended.
+ */
 void permits_drop_ended(const struct turn *turn, struct plan *plan);
+/** Whether a refund by permit gives back what the step took. A remote store knows by itself. */
+bool permits_give(const struct plan *plan, const struct step *step);
+/**
+ * Adds a step of such a refund to the plan's decision: it is allowed if anything was held, and says
+ * how the tightest of all stands.
+ */
+void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+                  struct weir_decision *d);
 
 #endif

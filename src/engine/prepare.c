@@ -11,13 +11,16 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->position = WAIT_NEW;
 	plan->in_order = plan->wants_permit = plan->gives_rest = false;
 	plan->cost = call->cost;
-	plan->max_wait_ns = plan->waits_at = 0;
+	plan->max_wait_ns = call->max_wait_ns;
+	plan->waits_at = 0;
 	plan->permit = (struct permit){0, 0};
 	plan->refused = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
 	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = plan->apart = false;
-	plan->by_order = false;
+	plan->claims = plan->settles = false;
+	plan->by_order = plan->adds_up = plan->too_dear = plan->part = plan->complete = false;
+	plan->has_shadow = false;
 	plan->erases = 0;
 	plan->outcome = 0;
 	plan->status = WEIR_OK;
@@ -37,9 +40,13 @@ static void prepare_direct(const struct weir_limit *limit, const struct algo_cal
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan)
 {
-	int status = limit_check(limit, call->op, key.len, call->cost);
+	int status = limit_check(limit, call->op, key.len, call->cost, call->max_wait_ns);
 	struct store_key wanted = {0};
 
+	if (status == WEIR_ECOST) {
+		engine_prepare_none(call, plan);
+		plan->only = (struct step){.limit = limit, .dear = call->cost};
+	}
 	if (status != WEIR_OK)
 		return status;
 	wanted.hash = store_hash(table->store, limit->algo.identity, key.data, key.len);

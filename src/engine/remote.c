@@ -9,7 +9,7 @@
 static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
                       struct weir_decision *d)
 {
-	enum rules_failure policy = away_policy(turn, step);
+	enum rules_failure policy = away_policy(turn, plan, step);
 	struct weir_decision one;
 
 	if (turn->failed)
@@ -40,6 +40,12 @@ static bool is_marked(const struct plan *plan, const struct step *step)
 	return plan->stage == PLAN_REFUND && !algo_holds_places(&step->limit->algo);
 }
 
+/* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */
+static bool has_ended(const struct plan *plan, const struct submitted *submitted)
+{
+	return plan->stage == PLAN_REFUND && submitted->step->until_ns <= submitted->job.clock_ns;
+}
+
 /* Takes note of how a step at its store ended. */
 static void collect_one(const struct turn *turn, struct plan *plan,
                         const struct submitted *submitted, struct weir_decision *d)
@@ -55,8 +61,36 @@ static void collect_one(const struct turn *turn, struct plan *plan,
 		return;
 	}
 	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
-	one.allowed &= !job->withheld;
+	one.allowed &= !job->withheld && !has_ended(plan, submitted);
 	stage_note(turn, plan, step, job->until_ns, &one, d);
+}
+
+/* The steps in memory of a permit that another request has claimed, or whose claim failed. */
+static void drop_shared(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		plan->steps[i].taken &= plan->steps[i].remote;
+}
+
+/*
+ * A claim that its store could not make fails the report of another server's permit: nobody knows
+ * whether it has counted. The giver itself knows from its memory.
+ */
+static void collect_claim(const struct turn *turn, struct plan *plan, const struct store_job *job)
+{
+	bool foreign = plan->giver != turn->giver;
+
+	plan->claims = false;
+	if (job->status == WEIR_OK && (!job->outcome.allowed || job->withheld)) {
+		drop_shared(plan);
+	} else if (!foreign) {
+		permits_take_claimed(turn, plan);
+	} else if (job->status != WEIR_OK) {
+		drop_shared(plan);
+		plan->status = (signed char)job->status;
+	} else if (turn->claimed) {
+		turn->claimed(turn->context, plan);
+	}
 }
 
 /*
@@ -69,12 +103,37 @@ static void collect(const struct turn *turn, struct plan *plan, struct weir_deci
 	struct submitted *results;
 	size_t n = submit_results(plan, &results);
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (results[i].claims) {
+			collect_claim(turn, plan, &results[i].job);
+			continue;
+		}
+		results[i].step->asked = !results[i].job.unasked;
 		if (!results[i].job.withheld || is_marked(plan, results[i].step))
 			collect_one(turn, plan, &results[i], d);
+	}
 	for (size_t i = 0; i < n && plan->passes; i++)
-		if (results[i].job.withheld && !is_marked(plan, results[i].step))
+		if (results[i].job.withheld && !results[i].claims && !is_marked(plan, results[i].step))
 			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
+}
+
+/* The first step by which a permit is claimed, at each server the same, or NULL. */
+static struct step *claimed_by(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (step->taken && !step->remote && step->key_name.data &&
+		    algo_is_reported(&step->limit->algo))
+			return step;
+	}
+	return NULL;
+}
+
+/* Whether the stage begins with a claim. */
+static bool has_claim(const struct plan *plan)
+{
+	return plan->claims && plan->stage == PLAN_REFUND && (plan->reports || plan->cost > 0);
 }
 
 static bool has_remote(const struct plan *plan)
@@ -85,6 +144,19 @@ static bool has_remote(const struct plan *plan)
 	return false;
 }
 
+/* Without one, the giver goes on by its memory. */
+static void begin_claim(const struct turn *turn, struct plan *plan, bool has_room)
+{
+	struct step *step = claimed_by(plan);
+	bool can = has_room && turn->claims;
+
+	if (step && can && submit_claim(turn, plan, step))
+		return;
+	if (step || plan->giver == turn->giver)
+		collect_claim(turn, plan, &(struct store_job){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
+	plan->claims = false;
+}
+
 /* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
 static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
@@ -93,8 +165,10 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 	uint32_t n = plan->step_count;
 
 	plan->submitted = true;
+	if (has_claim(plan))
+		begin_claim(turn, plan, has_room);
 	for (uint32_t i = 0; i < n; i++) {
-		struct step *step = &plan->steps[plan->stage == PLAN_UNDO ? n - 1 - i : i];
+		struct step *step = &plan->steps[stage_index(plan, i)];
 		struct algo_call call;
 
 		if (!step->remote || !stage_has(plan, step))
@@ -114,7 +188,7 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 
 bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	if (!plan->submitted && has_remote(plan) && !submit_stage(turn, plan, d))
+	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) && !submit_stage(turn, plan, d))
 		return false;
 	if (plan->submitted)
 		collect(turn, plan, d);

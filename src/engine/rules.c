@@ -226,13 +226,18 @@ int engine_open(const struct weir_config *config, struct weir_table *table,
 	return WEIR_OK;
 }
 
-/* Whether a URL is that store's, whose name tells no password. */
+/* Whether a URL is that store's, whose name has no password. */
 static bool is_url_of(const struct store_caller *caller, const char *url)
 {
-	struct login_place place = login_find(url);
-	struct slice name = slice_of(caller ? caller->name : "");
+	char *shown = caller ? malloc(strlen(url) + 1) : NULL;
+	bool is_same = false;
 
-	return caller && slice_skip(&name, place.scheme) && slice_equal(name, place.rest);
+	if (shown) {
+		login_strip(url, shown);
+		is_same = strcmp(shown, caller->name) == 0;
+	}
+	free(shown);
+	return is_same;
 }
 
 /* The store that a limit names, of those that a table of the library has; NULL: none. */

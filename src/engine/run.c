@@ -1,25 +1,10 @@
 /* run.c: a plan from stage to stage. */
 #include "engine/apply.h"
 #include "engine/away.h"
+#include "engine/denial.h"
 #include "engine/stage.h"
 #include "engine/submit.h"
 #include "wait/waitlist.h"
-
-/* It would wake itself, and take and give back for ever, where two rules charge one key. */
-static bool is_first_of(const struct plan *plan, uint64_t hash)
-{
-	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
-}
-
-/* Whether a refund by permit gives back what the step took. A remote store knows by itself. */
-static bool is_given(const struct plan *plan, const struct step *step)
-{
-	if (algo_holds_places(&step->limit->algo))
-		return true;
-	if (plan->reports)
-		return plan->gives_rest && algo_is_reported(&step->limit->algo);
-	return plan->gives_rest || step->remote;
-}
 
 static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
 {
@@ -31,28 +16,29 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 		call.reports = call.untold = plan->reports;
 		call.outcome = plan->outcome;
 		call.latency_ns = plan->reports ? plan->latency_ns : 0;
-		if (plan->stage == PLAN_REFUND && !is_given(plan, step))
+		if (plan->stage == PLAN_REFUND && !permits_give(plan, step))
 			call.cost = 0;
+		call.part = plan->stage == PLAN_REFUND && permits_take_name(plan, step);
+		call.report_part = permits_part_of(plan, step);
 		return call;
 	}
 	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
 	call.priority = step->priority;
-	if (__builtin_expect(plan->apart, 0)) {
+	if (__builtin_expect(plan->apart | plan->adds_up, 0)) {
 		if (plan->erases)
 			call.cost = step->rule->feedback[plan->erases - 1];
-		call.replaces = call.op != ALGO_PEEK && step->limit->algo.rows == ALGO_ROWS_LOG;
+		if (plan->adds_up && (call.op == ALGO_PEEK || call.cost == 0)) {
+			call.op = ALGO_PEEK;
+			denial_charge(plan, step, &call);
+		}
+		call.replaces =
+		    plan->apart && call.op != ALGO_PEEK && step->limit->algo.rows == ALGO_ROWS_LOG;
 	}
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
 		call = (struct algo_call){.op = ALGO_PEEK};
 	return call;
-}
-
-static void explain(const struct step *step, struct weir_decision *d)
-{
-	d->rule = step->rule ? step->rule->name : NULL;
-	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
 }
 
 static struct store_step store_step_of(const struct turn *turn, const struct step *step,
@@ -61,20 +47,31 @@ static struct store_step store_step_of(const struct turn *turn, const struct ste
 	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
 }
 
+/*
+ * Of a step that gives back, or explains a denial. Whether it says how the step ended: a plan that
+ * is denied learns only of steps that it did not know to be refused.
+ */
+static bool record_late(const struct turn *turn, const struct plan *plan, const struct step *step,
+                        const struct weir_decision *d)
+{
+	bool gave = stage_gives(plan->stage);
+
+	if ((gave || plan->op >= ALGO_REFUND) && !stage_is_first_of(plan, step->key.hash))
+		waitlist_wake(&turn->table->waiting, step->key.hash);
+	return !gave && !(stage_explains(plan) && (d->allowed || step->refused));
+}
+
 /* Notes how a step ended; `d` says how its key stands. */
 static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
                           uint64_t until_ns, struct weir_decision *d)
 {
-	bool gave = stage_gives(plan->stage);
-
-	if ((gave || plan->op >= ALGO_REFUND) && !is_first_of(plan, step->key.hash))
-		waitlist_wake(&turn->table->waiting, step->key.hash);
-	if (gave)
+	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || plan->op >= ALGO_REFUND, 0) &&
+	    !record_late(turn, plan, step, d))
 		return;
 	step->until_ns = until_ns;
 	step->allowed = d->allowed;
 	step->reason = d->reason;
-	explain(step, d);
+	stage_explain(step, d);
 }
 
 /* In memory, at once. */
@@ -82,12 +79,17 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
                                            struct step *step, const struct algo_call *call,
                                            struct weir_decision *d)
 {
-	uint64_t until_ns =
-	    __builtin_expect(algo_has_phases(&step->limit->algo), 0)
-	        ? engine_apply_told(turn, step, call, d)
-	        : engine_apply(step->limit, store_step_of(turn, step, call), d);
+	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
+	                        ? engine_apply_told(turn, step, call, d)
+	                        : engine_apply(step->limit, store_step_of(turn, step, call), d);
 
 	record(turn, plan, step, until_ns, d);
+}
+
+/* Whether the order of rules ends before the step: a rule above it has decided. */
+static bool is_below(const struct plan *plan, const struct step *step)
+{
+	return plan->by_order && plan->refused && step > plan->refused;
 }
 
 /* Whether the step has a part in the plan's stage. */
@@ -95,16 +97,21 @@ static inline bool belongs(const struct plan *plan, const struct step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
-		return !step->shadow &&
-		       (is_first_of(plan, step->key.hash) || (plan->by_order && step < plan->refused));
+		return !step->shadow && (stage_is_first_of(plan, step->key.hash) ||
+		                         (plan->by_order && step < plan->refused));
 	case PLAN_OTHERS:
 		return step == plan->refused;
 	case PLAN_PEEK:
-		return !step->shadow && step->pass != TAKE_UNASKED && (!step->remote || plan->by_order);
+		return !step->shadow && step->pass != TAKE_UNASKED &&
+		       (!step->remote || denial_asks_ahead(plan, step));
 	case PLAN_TAKE:
 		return !step->shadow;
+	case PLAN_EXPLAIN:
+		return denial_needs(plan, step);
+	case PLAN_RETRY:
+		return denial_is_shadowed(plan, step);
 	case PLAN_SHADOW:
-		return step->shadow;
+		return step->shadow && !is_below(plan, step);
 	case PLAN_DROP:
 		return step->taken && step->shadow;
 	default:
@@ -115,8 +122,7 @@ static inline bool belongs(const struct plan *plan, const struct step *step)
 /* The `i`-th step of the stage, if it is in memory and has a part in such a pass; else NULL. */
 static inline struct step *pick(const struct plan *plan, size_t i, unsigned pass)
 {
-	size_t at = plan->stage == PLAN_UNDO ? plan->step_count - 1 - i : i;
-	struct step *step = &plan->steps[at];
+	struct step *step = &plan->steps[stage_index(plan, i)];
 
 	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
 }
@@ -139,41 +145,16 @@ static void fold(struct plan *plan, struct step *step, const struct weir_decisio
 	d->wait_ns = one->allowed ? wait_ns : 0;
 }
 
-/* It is allowed if anything was held, and says how the tightest of all stands. */
-static void fold_refund(struct plan *plan, struct step *step, const struct weir_decision *one,
-                        struct weir_decision *d)
-{
-	bool tells = is_given(plan, step) || (step->remote && !plan->spends_rest);
-	bool held = d->allowed || (one->allowed && tells);
-
-	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining) {
-		*d = *one;
-		plan->tightest = (uint32_t)(step - plan->steps);
-	}
-	d->allowed = held;
-}
-
 /*
- * A cost that the limit could never grant is an error where the rule is enforced. Here it
- * counts as denied.
+ * Whether the pass goes on to a step although another was refused. Remote steps are asked before
+ * those in memory, whichever rule stands first, and a peek at a step before the refused one may
+ * name that step instead.
  */
-static void deny_cost(struct step *step, struct weir_decision *d)
+static bool goes_on(const struct plan *plan, size_t i)
 {
-	step->until_ns = 0;
-	step->allowed = d->allowed = false;
-	step->reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	explain(step, d);
-	d->wait_ns = 0;
-	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
-}
+	bool peeks = plan->stage <= PLAN_PEEK || plan->op == ALGO_PEEK;
 
-/*
- * Whether the step may still decide instead of the one that was refused: remote steps are asked
- * before those in memory, whichever rule stands first.
- */
-static bool comes_first(const struct plan *plan, size_t i)
-{
-	return plan->by_order && plan->stage <= PLAN_PEEK && i < (size_t)(plan->refused - plan->steps);
+	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused - plan->steps));
 }
 
 /* Takes note of how a step of the stage ended. Whether the plan passes it. */
@@ -187,18 +168,23 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 		step->taken = takes;
 		__attribute__((fallthrough));
 	case PLAN_PEEK:
-		if (plan->passes) /* else the first that was refused has said all */
+		if (plan->passes)
 			fold(plan, step, one, d);
+		break;
+	case PLAN_EXPLAIN:
+	case PLAN_RETRY:
+		if (step->refused || plan->stage == PLAN_RETRY)
+			return one->allowed;
 		break;
 	case PLAN_SHADOW:
 		/* Shadow rules give nothing back but what a request holds until it ends. */
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
-			deny_cost(step, one);
+			denial_of_cost(step, one);
 		else
 			step->taken = takes && algo_is_reported(&step->limit->algo);
 		break;
 	case PLAN_REFUND:
-		fold_refund(plan, step, one, d);
+		permits_fold(plan, step, one, d);
 		return true;
 	case PLAN_OWN:
 	case PLAN_OTHERS:
@@ -213,16 +199,11 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 	return one->allowed || plan->stage == PLAN_SHADOW;
 }
 
-static void pass_on(struct plan *plan, struct step *step, struct weir_decision *one,
-                    struct weir_decision *d)
+__attribute__((always_inline)) static inline void
+pass_on(struct plan *plan, struct step *step, struct weir_decision *one, struct weir_decision *d)
 {
-	if (note(plan, step, one, d) || plan->apart ||
-	    !(plan->passes || comes_first(plan, (size_t)(step - plan->steps))))
-		return;
-	if (!plan->passes)
-		*d = *one;
-	plan->passes = false;
-	plan->refused = step;
+	if (!note(plan, step, one, d) && !plan->apart)
+		denial_note(plan, step, one, d);
 }
 
 struct algo_call stage_call(const struct plan *plan, const struct step *step)
@@ -251,7 +232,7 @@ static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
 		struct algo_call call;
 		struct weir_decision one;
 
-		if (!plan->passes && !comes_first(plan, i))
+		if (!plan->passes && !goes_on(plan, i))
 			break;
 		step = pick(plan, i, pass);
 		if (!step)
@@ -262,72 +243,59 @@ static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
 	}
 }
 
-/* Runs the steps of the stage. False: it goes on when its remote steps are done. */
-static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+/* Runs the steps of the stage that are in memory. */
+__attribute__((always_inline)) static inline void
+run_in_memory(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	static const unsigned char order[] = {TAKE_UNASKED, TAKE_SOON, TAKE_LATE};
 
-	if (__builtin_expect(plan->remote, 0) && !remote_run(turn, plan, d))
-		return false;
+	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
+		return;
 	if (plan->stage != PLAN_TAKE || plan->op != ALGO_ACQUIRE) {
 		run_pass(turn, plan, STAGE_ANY_PASS, d);
-		return true;
+		return;
 	}
 	for (size_t i = 0; i < sizeof order; i++)
 		if (plan->passes_of & STAGE_PASS(order[i]))
 			run_pass(turn, plan, STAGE_PASS(order[i]), d);
+}
+
+/* Apart: a plan in memory pays one branch. */
+__attribute__((noinline, cold)) static bool
+run_stage_at_stores(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	if (!remote_run(turn, plan, d))
+		return false;
+	run_in_memory(turn, plan, d);
+	away_explain(plan, d);
 	return true;
 }
 
-static void deny(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
+/* Runs the steps of the stage. False: it goes on when its remote steps are done. */
+static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	struct step *step = plan->refused;
-
-	wait_deny(d, reason);
-	explain(step, d);
-	step->allowed = false;
-	step->reason = reason;
-}
-
-/* The rule by whose answer alone the plan ends, as far as it is decided; or NULL. */
-static const struct rules_rule *answering(const struct plan *plan)
-{
-	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
-
-	return rule && rule->answer != RULES_BY_LIMITS ? rule : NULL;
-}
-
-static void answer_listed(const struct rules_rule *rule, struct weir_decision *d)
-{
-	bool allowed = rule->answer == RULES_ALLOW;
-
-	*d = (struct weir_decision){
-	    .allowed = allowed,
-	    .reason = WEIR_REASON_LISTED,
-	    .rule = rule->name,
-	    .result = allowed ? NULL : rule->result,
-	    .retry_after_ns = allowed ? 0 : ALGO_RETRY_DEFAULT_NS, /* no limit says better */
-	};
+	if (__builtin_expect(plan->remote, 0))
+		return run_stage_at_stores(turn, plan, d);
+	run_in_memory(turn, plan, d);
+	return true;
 }
 
 /* Decides whether a refused plan waits. It may be refused only because others wait before it. */
 static bool waits(struct plan *plan, struct weir_decision *d)
 {
-	const struct rules_rule *rule = answering(plan);
-	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0; /* it waits for no request */
+	const struct rules_rule *rule = stage_ending(plan);
 	enum weir_reason reason;
 
 	if (rule)
-		answer_listed(rule, d);
+		denial_listed(rule, d);
 	if (rule || !plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
 		return false;
-	reason = wait_refusal(&plan->refused->limit->algo, plan->position,
-	                      asks ? WEIR_ZERO : plan->max_wait_ns, d);
+	reason = denial_reason(plan, plan->refused, d);
 	if (reason == WEIR_REASON_OK) {
 		plan->waits_at = plan->refused->key.hash;
 		return true;
 	}
-	deny(plan, reason, d);
+	denial_decide(plan, reason, d);
 	return false;
 }
 
@@ -339,7 +307,7 @@ static bool is_observed(const struct turn *turn, const struct plan *plan)
 
 static bool is_denied(const struct plan *plan)
 {
-	const struct rules_rule *rule = answering(plan);
+	const struct rules_rule *rule = stage_ending(plan);
 
 	return rule ? rule->answer == RULES_DENY : plan->refused != NULL;
 }
@@ -359,19 +327,34 @@ static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 {
 	const struct step *refused = plan->refused;
-	bool counts = !answering(plan); /* else no enforced limit does */
+	bool counts = !stage_answering(plan); /* else no enforced limit does */
 
-	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++)
-		if (plan->steps[i].shadow || (counts && (!refused || refused == &plan->steps[i])))
-			turn->observe(turn->context, &plan->steps[i]);
+	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (step->shadow ? !is_below(plan, step) : counts && (!refused || refused == step))
+			turn->observe(turn->context, step);
+	}
 	return settle(turn, plan);
+}
+
+/* How a plan that is refused for good goes on. */
+static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
+{
+	bool is_denial = !denial_is_alone(plan) && plan->op <= ALGO_PEEK && !stage_ending(plan);
+
+	plan->adds_up = is_denial && denial_asks(plan);
+	if (is_denial && !plan->adds_up)
+		denial_explain(plan, d);
+	return plan->adds_up ? PLAN_EXPLAIN : PLAN_SHADOW;
 }
 
 static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 {
 	bool passed = plan->passes;
 
-	if (__builtin_expect(plan->cancelled || plan->status != WEIR_OK, 0) && plan->stage < PLAN_REFUND)
+	if (__builtin_expect(plan->cancelled || plan->status != WEIR_OK, 0) &&
+	    plan->stage < PLAN_REFUND)
 		return PLAN_UNDO;
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
@@ -379,14 +362,26 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 	case PLAN_PEEK:
 		if (!passed)
 			return PLAN_REFUSED;
+		if (plan->too_dear) {
+			plan->status = WEIR_ECOST;
+			plan->permit.id = 0;
+			return PLAN_DONE;
+		}
 		return plan->listed || plan->op == ALGO_PEEK ? PLAN_SHADOW : PLAN_TAKE;
 	case PLAN_TAKE:
-		return passed ? PLAN_SHADOW : PLAN_GIVE_BACK;
+		return passed ? PLAN_SHADOW : denial_stage(plan);
 	case PLAN_SHADOW:
+		if (__builtin_expect(plan->refused != NULL, 0) && !stage_answering(plan) &&
+		    denial_is_early(plan))
+			return PLAN_RETRY;
+		return conclude(turn, plan);
+	case PLAN_RETRY:
 		return conclude(turn, plan);
 	case PLAN_OTHERS:
 	case PLAN_GIVE_BACK:
 		return PLAN_REFUSED;
+	case PLAN_EXPLAIN:
+		return PLAN_SHADOW;
 	case PLAN_DROP:
 	case PLAN_UNDO:
 		plan->permit.id = 0;
@@ -412,12 +407,14 @@ static enum engine_state run_stages(const struct turn *turn, struct plan *plan,
 		if (plan->stage == PLAN_REFUSED) {
 			if (waits(plan, d))
 				return ENGINE_WAITS;
-			begin(plan, PLAN_SHADOW);
+			begin(plan, refused_stage(plan, d));
 		}
 		if (!run_stage(turn, plan, d))
 			return ENGINE_SUBMITTED;
+		if (stage_explains(plan))
+			denial_explain(plan, d);
 		if (plan->listed && plan->passes && plan->stage == PLAN_PEEK)
-			answer_listed(plan->listed, d);
+			denial_listed(plan->listed, d);
 		begin(plan, next_stage(turn, plan));
 	}
 	return ENGINE_DONE;
@@ -460,7 +457,7 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
 
-		if (!step->shadow && !is_first_of(plan, step->key.hash) &&
+		if (!step->shadow && !stage_is_first_of(plan, step->key.hash) &&
 		    waitlist_has(list, step->key.hash))
 			return step;
 	}
@@ -482,7 +479,7 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	plan->refused = NULL;
 	if (plan->listed && plan->step_count == 0) {
-		answer_listed(plan->listed, d);
+		denial_listed(plan->listed, d);
 		plan->permit.id = 0;
 		plan->stage = PLAN_DONE;
 	} else if (refunds) {
@@ -515,8 +512,10 @@ enum engine_state engine_run(const struct turn *turn, struct plan *plan, struct 
 
 enum engine_state engine_resume(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	if (plan->stage == PLAN_REFUSED)
+	if (plan->stage == PLAN_REFUSED) {
+		denial_forget(plan);
 		return start(turn, plan, d);
+	}
 	submit_decision(plan, d);
 	return advance(turn, plan, d);
 }
@@ -524,8 +523,8 @@ enum engine_state engine_resume(const struct turn *turn, struct plan *plan, stru
 enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
                               struct weir_decision *d)
 {
-	deny(plan, reason, d);
-	begin(plan, PLAN_SHADOW);
+	denial_decide(plan, reason, d);
+	begin(plan, refused_stage(plan, d));
 	return advance(turn, plan, d);
 }
 
@@ -567,10 +566,11 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan, stru
 	plan->reports = true;
 	permits_drop_ended(turn, plan);
 	if (engine_is_reported(plan)) {
-		plan->gives_rest = permit_take(store, plan->permit, turn->at.now_ns);
+		plan->gives_rest = plan->claims ? permit_is_held(store, plan->permit, turn->at.now_ns)
+		                                : permit_take(store, plan->permit, turn->at.now_ns);
 		leave_rest(plan);
 	} else {
-		d->allowed = permit_is_held(store, plan->permit, turn->at.now_ns);
+		d->allowed = permits_are_held(turn, plan);
 	}
 	begin(plan, PLAN_REFUND);
 	return advance(turn, plan, d);

@@ -8,7 +8,6 @@
 #define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
 #define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
 #define SPARES_MAX 2048
-#define CLOCKS_NS  (3600 * NS_PER_S) /* that those of servers and stores may differ by */
 
 /*
  * That a charge of a permit is spent: a token which is taken once, of a key beside that of the
@@ -125,6 +124,8 @@ static struct submitted *add(const struct turn *turn, struct plan *plan, struct 
 	            .limit_name = step->limit->name,
 	            .key_name = step->key_name,
 	            .together = together && before,
+	            .explains = plan->stage == PLAN_EXPLAIN && !plan->complete,
+	            .anew = plan->stage == PLAN_RETRY,
 	            .done = done},
 	    .of = submission,
 	    .step = step,
@@ -146,25 +147,38 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 }
 
 /*
+ * The permit's id, and another one for each further charge of the same limit and key, of which a
+ * request by several rules may have more than one.
+ */
+static uint64_t mark_id(const struct plan *plan, const struct step *step)
+{
+	uint64_t before = 0;
+
+	for (const struct step *other = plan->steps; other < step; other++)
+		before += other->limit == step->limit && other->key.hash == step->key.hash;
+	return plan->permit.id ^ before * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/*
  * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
  * their window.
  */
-static bool open_mark(const struct turn *turn, const struct plan *plan, const struct step *step,
+static bool open_mark(const struct turn *turn, const struct step *step, uint64_t id,
                       struct mark *mark)
 {
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
 	uint64_t now_ns = algo_time_at(limit, turn->at).now_ns;
 	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
-	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, CLOCKS_NS);
+	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
 	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_SECOND}};
 
 	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
 		return false;
 	mark->limit.is_adhoc = true; /* its value does not say how long it lives */
-	mark->limit.identity = limit->identity ^ plan->permit.id;
+	mark->limit.identity = limit->identity ^ id;
 	snprintf(mark->name, sizeof mark->name, "%s:spent:%016llx", step->limit->name,
-	         (unsigned long long)plan->permit.id);
+	         (unsigned long long)id);
 	return true;
 }
 
@@ -175,16 +189,41 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 	struct mark *mark = &submission->marks[submission->mark_count++];
 	bool spends = call->cost > 0 || plan->spends_rest;
 	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
+	uint64_t id = mark_id(plan, step);
 	struct submitted *one;
 
-	if (!open_mark(turn, plan, step, mark))
+	if (!open_mark(turn, step, id, mark))
 		return;
 	one = add(turn, plan, step, &once, NULL, false);
 	one->marks = one->is_apart = true;
 	one->job.step.limit = &mark->limit;
-	one->job.step.key.hash ^= plan->permit.id;
+	one->job.step.key.hash ^= id;
 	one->job.limit_name = mark->name;
 	add(turn, plan, step, call, one, true)->is_apart = true;
+}
+
+bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
+{
+	struct submission *submission = plan->submission;
+	struct mark *mark = &submission->marks[submission->mark_count++];
+	struct submitted *one;
+	uint64_t id = mark_id(plan, step);
+	struct store_key key = {.hash = step->key.hash ^ id};
+
+	if (!open_mark(turn, step, id, mark))
+		return false;
+	one = &submission->steps[submission->count++];
+	*one = (struct submitted){
+	    .job = {.step = {turn->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, turn->at},
+	            .limit_name = mark->name,
+	            .key_name = step->key_name,
+	            .done = done},
+	    .of = submission,
+	    .step = step,
+	    .is_apart = true,
+	    .claims = true,
+	};
+	return true;
 }
 
 bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision)

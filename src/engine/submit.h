@@ -11,6 +11,7 @@ struct submitted {
 	bool follows;  /* another one is before it in its chain */
 	bool is_apart; /* in a chain of its own */
 	bool marks;    /* that a charge is spent: it is no step of the plan */
+	bool claims;   /* the permit, for what it covers in memory */
 };
 
 /** The memory that a plan has for its steps at stores, from the first until it is done or waits. */
@@ -30,6 +31,9 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
  */
 void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
                       const struct algo_call *call);
+
+/** Adds a mark at turn->claims that the permit is given back, which is made once. False: no memory. */
+bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step);
 
 /**
  * Hands each chain to its store. Whether a store still has any of the steps: then turn->ready is

@@ -187,9 +187,9 @@ struct scan_rules scan_resp(struct slice command)
 		struct slice name;
 		int64_t allowed;
 	} decisions[] = {
-	    {SLICE("CL.THROTTLE"), 0}, {SLICE("THROTTLE"), 1},   {SLICE("WEIR.ACQUIRE"), 1},
-	    {SLICE("WEIR.PEEK"), 1},   {SLICE("WEIR.CHECK"), 1}, {SLICE("WEIR.REFUND"), 1},
-	    {SLICE("WEIR.RESET"), 1},
+	    {SLICE("CL.THROTTLE"), 0}, {SLICE("THROTTLE"), 1},       {SLICE("WEIR.ACQUIRE"), 1},
+	    {SLICE("WEIR.PEEK"), 1},   {SLICE("WEIR.CHECK"), 1},     {SLICE("WEIR.REFUND"), 1},
+	    {SLICE("WEIR.RESET"), 1},  {SLICE("WEIR.CHECKPEEK"), 1},
 	};
 
 	for (size_t i = 0; i < sizeof decisions / sizeof *decisions; i++)

@@ -72,8 +72,9 @@ static size_t read_max(const struct net_conn *conn)
 }
 
 /*
- * Whether reading must pause, since input would only pile up. A held connection is read while it
- * sends little, so that the end of its peer is seen.
+ * Whether reading must pause, since input would only pile up. A connection that is held or put off
+ * is read while it sends little, so that its owner sees the end of the peer, and what the peer
+ * cancels.
  */
 static bool should_pause(const struct net_conn *conn)
 {
@@ -81,7 +82,8 @@ static bool should_pause(const struct net_conn *conn)
 		return conn->queued >= NET_OUT_MAX;
 	if (!conn->kept && (net_conn_room(conn) > 0 || conn->is_dialled))
 		return false;
-	return conn->held == 0 || conn->in.len >= AHEAD_MAX || conn_unread(conn) >= NET_OUT_MAX;
+	return (conn->held == 0 && !conn->put_off) || conn->in.len >= AHEAD_MAX ||
+	       conn_unread(conn) >= NET_OUT_MAX;
 }
 
 /* Hands over all input that is unconsumed; returns how many bytes are consumed now. */
@@ -243,6 +245,8 @@ static void on_closed(uv_handle_t *handle)
 	struct net_loop *loop = conn->loop;
 
 	conn->kind->close(loop->context, conn);
+	if (conn->attempt)
+		dial_forget(conn->attempt);
 	if (loop->writing == conn) { /* appended since it was killed */
 		loop->writing = NULL;
 		loop->out.len = 0;
@@ -405,9 +409,9 @@ bool net_loop_is_busy(const struct net_loop *loop)
 	return loop->spent + loop->out.len >= ROUND_MAX;
 }
 
-void net_conn_put_off(struct net_conn *conn, bool put_off)
+void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off)
 {
-	conn->put_off = put_off;
+	conn->put_off = put_off ? conn->put_off | reason : conn->put_off & ~reason;
 	conn_touch(conn);
 }
 

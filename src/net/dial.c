@@ -1,13 +1,15 @@
 #include "net/internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "net/address.h"
 
 struct attempt {
 	uv_timer_t deadline; /* first */
 	uv_connect_t request;
-	struct net_conn *conn;
+	struct net_conn *conn; /* NULL when it has ended */
 };
 
 static void free_attempt(uv_handle_t *deadline)
@@ -40,6 +42,51 @@ static void on_connected(uv_connect_t *request, int status)
 	conn_start(conn);
 }
 
+/* The kernel connects a Unix socket at once or not at all. `open` is called from the loop. */
+static void on_unix_connected(uv_timer_t *timer)
+{
+	struct net_conn *conn = ((struct attempt *)timer)->conn;
+
+	uv_close((uv_handle_t *)timer, free_attempt);
+	if (!conn)
+		return;
+	conn->attempt = NULL;
+	loop_resume_soon(conn->loop); /* timers come before the poll, and a turn behind it */
+	if (conn->state != CONN_DEAD)
+		conn_start(conn);
+}
+
+void dial_forget(struct attempt *attempt)
+{
+	attempt->conn = NULL;
+}
+
+/* 0, or an error of libuv. */
+static int connect_unix(struct attempt *attempt, const struct net_address *to)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int status;
+
+	if (fd < 0)
+		return uv_translate_sys_error(errno);
+	status = connect(fd, &to->any, net_address_size(to)) ? uv_translate_sys_error(errno)
+	                                                     : uv_tcp_open(&attempt->conn->tcp, fd);
+	if (status) {
+		close(fd);
+		return status;
+	}
+	attempt->conn->attempt = attempt;
+	uv_timer_start(&attempt->deadline, on_unix_connected, 0, 0);
+	return 0;
+}
+
+static int connect_tcp(struct attempt *attempt, const struct net_address *to, uint64_t timeout_ms)
+{
+	uv_update_time(&attempt->conn->loop->uv); /* else it counts from the beginning of the turn */
+	uv_timer_start(&attempt->deadline, on_deadline, timeout_ms, 0);
+	return uv_tcp_connect(&attempt->request, &attempt->conn->tcp, &to->any, on_connected);
+}
+
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms)
 {
@@ -55,10 +102,9 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 	conn->peer = net_address_ip(to);
 	attempt->conn = conn;
 	attempt->request.data = attempt;
-	uv_update_time(&loop->uv); /* else the timer counts from the beginning of the turn */
 	uv_timer_init(&loop->uv, &attempt->deadline);
-	uv_timer_start(&attempt->deadline, on_deadline, timeout_ms, 0);
-	status = uv_tcp_connect(&attempt->request, &conn->tcp, &to->any, on_connected);
+	status = net_address_is_unix(to) ? connect_unix(attempt, to)
+	                                 : connect_tcp(attempt, to, timeout_ms);
 	if (status) {
 		uv_close((uv_handle_t *)&attempt->deadline, free_attempt);
 		conn_fail(conn, status);

@@ -103,13 +103,14 @@ struct net_conn {
 	struct net_conn *next_touched;
 	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
 	bool touched;
-	bool is_dialled; /* we connected to it: the gate has not admitted it */
-	bool eof;        /* the peer has sent its last byte */
-	bool paused;     /* not read: output waits, or `in` is full */
-	bool reserved;   /* beyond the gate's `max` */
+	bool is_dialled;         /* we connected to it: the gate has not admitted it */
+	struct attempt *attempt; /* whose timer is still to open it, or NULL */
+	bool eof;                /* the peer has sent its last byte */
+	bool paused;             /* not read: output waits, or `in` is full */
+	bool reserved;           /* beyond the gate's `max` */
 	bool kept;    /* `in` waits for output to drain, an answer or the next round, not for input */
 	bool yielded; /* the owner takes no more of it in this turn */
-	bool put_off; /* likewise, until the owner says so */
+	unsigned char put_off; /* likewise, until the owner has taken back all these reasons */
 	enum conn_state state;
 	int error; /* of libuv; 0: none */
 	struct ip peer;
@@ -125,14 +126,19 @@ struct net_conn {
 	size_t held_bytes; /* that the owner keeps for them */
 	size_t left;       /* bytes of a long write that were left at the last tick */
 	uint64_t opened_ms;
-	uint64_t round;     /* the last round in which it was handed over or read */
-	uint64_t since_ms;  /* when the first byte of the unfinished request came */
+	uint64_t round;    /* the last round in which it was handed over or read */
+	uint64_t since_ms; /* when the first byte of the unfinished request came */
 	bool stop_is_told;
-	uint64_t part, part_ms; /* the same of one that its owner has the beginning of, see net_conn_part */
+	uint64_t part,
+	    part_ms;        /* the same of one that its owner has the beginning of, see net_conn_part */
 	uint64_t active_ms; /* when the last byte came or went */
 	alignas(max_align_t) unsigned char data[];
 };
 
+struct attempt;
+
+/** The connection ends before the timer has opened it. */
+void dial_forget(struct attempt *attempt);
 /** Takes over an accepted `fd`; `reserved` unless gate_take admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
@@ -157,7 +163,8 @@ void out_reset(struct buffer *out);
 void conn_resume_all(struct net_loop *loop);
 /** After a turn: drops the input that was answered, and updates the connection. */
 void conn_settle(struct net_conn *conn);
-/** Once, before we end a connection that is idle. Returns whether its owner has something to say. */
+/** Once, before we end a connection that is idle. Returns whether its owner has something to say.
+ */
 bool conn_tell_end(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);

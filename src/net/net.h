@@ -61,7 +61,6 @@
 struct net_address;
 struct net_loop;
 struct net_conn;
-struct net_lookup;
 struct net_watch;
 
 struct net_owner {
@@ -134,9 +133,9 @@ struct net_kind {
 	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
 	void (*close)(void *context, struct net_conn *conn);
 	/*
-	 * The loop was stopped, and all that the connection has sent is answered; or it was idle for too
-	 * long. It ends when what is appended to its output is written. Once for each. Returns whether
-	 * that is anything. NULL: never.
+	 * The loop was stopped, and all that the connection has sent is answered; or it was idle for
+	 * too long. It ends when what is appended to its output is written. Once for each. Returns
+	 * whether that is anything. NULL: never.
 	 */
 	bool (*stop)(void *context, struct net_conn *conn);
 	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
@@ -170,22 +169,6 @@ void net_loop_close(struct net_loop *loop);
  */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms);
-
-#define NET_LOOKUP_MAX 8
-
-/* Told of the addresses of a host, best first; of none with the reason. A turn follows. */
-typedef void net_found(void *context, const struct net_address *addresses, size_t n,
-                       const char *why);
-
-/**
- * Looks up a host by its name, or its address, in a thread of libuv's: `found` is told once, and
- * never before this returns. NULL: no memory, or the loop has ended. The loop does not end before
- * the system has answered, or given up.
- */
-struct net_lookup *net_lookup_open(struct net_loop *loop, const char *name, uint16_t port,
-                                   net_found *found, void *context);
-/** Before `found` was told: it is not told any more. */
-void net_lookup_close(struct net_lookup *lookup);
 
 enum net_event {
 	NET_READABLE = 1,
@@ -231,8 +214,12 @@ void net_loop_flush(struct net_loop *loop);
 size_t net_conn_room(const struct net_conn *conn);
 /** It has had its share of this turn: consume nothing further, it will come again. */
 void net_conn_yield(struct net_conn *conn);
-/** Whether to hand over nothing more of it, in other turns either, until this is called again. */
-void net_conn_put_off(struct net_conn *conn, bool put_off);
+/**
+ * Sets or clears one of its owner's reasons, a bit each, to take no requests of it in this turn or
+ * later ones. While there is a reason, input is only handed over when more has come, up to 4 KiB,
+ * and its owner consumes none.
+ */
+void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off);
 /** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
 size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered in this round that costly requests should wait for the next. */
@@ -258,8 +245,8 @@ bool net_conn_enter(struct net_conn *conn);
 void net_conn_reject(struct net_conn *conn);
 
 /**
- * The owner has consumed the beginning of a request that does not end yet, of this number; 0: of none. It
- * has as much time as input that is not consumed, from when its number was told first.
+ * The owner has consumed the beginning of a request that does not end yet, of this number; 0: of
+ * none. It has as much time as input that is not consumed, from when its number was told first.
  */
 void net_conn_part(struct net_conn *conn, uint64_t part);
 

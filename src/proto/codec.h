@@ -44,16 +44,17 @@ enum codec_result {
 struct codec {
 	const char *name;
 	size_t session_size;
-	/* Whether its answers tell which request they are to, so they may come in any order. NULL: no. */
+	/* Whether its answers tell which request they are to, so they may come in any order. NULL: no.
+	 */
 	bool (*streams)(const void *session);
 	/*
-	 * The number of the oldest request whose beginning was consumed, and whose end was not: another for
-	 * each request of the session. 0: there is none. NULL: there never is.
+	 * The number of the oldest request whose beginning was consumed, and whose end was not: another
+	 * for each request of the session. 0: there is none. NULL: there never is.
 	 */
 	uint64_t (*unfinished)(const void *session);
 	/*
-	 * Appends what the peer is to know when the server stops, or ends an idle connection. NULL: it sees
-	 * that by the end alone.
+	 * Appends what the peer is to know when the server stops, or ends an idle connection. NULL: it
+	 * sees that by the end alone.
 	 */
 	void (*stop)(void *session, struct buffer *out);
 	/* `id` is another for every connection of the process, and not 0. */
@@ -74,6 +75,18 @@ struct codec {
 	 * again. NULL: those bytes tell all.
 	 */
 	void (*put_back)(void *session);
+	/*
+	 * The number (request.stream) of a request that parse has given and whose client wants no
+	 * answer any more, each once; 0: there is none. The server calls it until it returns 0, after
+	 * CODEC_SKIPPED, a REQUEST_INTERIM and look_ahead. From then on it sends no answer to that
+	 * request. NULL: clients can't cancel requests.
+	 */
+	unsigned (*cancelled)(void *session);
+	/*
+	 * Finds what cancels requests in `data`, which parse is given later, because the server takes
+	 * no requests now. NULL as above.
+	 */
+	void (*look_ahead)(void *session, struct slice data);
 	/* How many requests the next one may bring, those of a transaction; NULL: one. */
 	size_t (*queued)(const void *session);
 	/*

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "proto/http_route.h"
 
 static void span_extend(const struct http1_reader *reader, struct http_span *span, const char *at,
                         size_t len)
@@ -160,7 +161,8 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 		return HTTP1_HEADER_LONG;
 	if (http_fields_value(&reader->fields, data.data, HTTP_FIELD_HOST, 1).data)
 		return bad(message, "expected one Host, found several", reader->head_len);
-	if (!http_1_0 && !http_fields_value(&reader->fields, data.data, HTTP_FIELD_HOST, 0).data)
+	if (!http_1_0 && !http_fields_has(&reader->fields, HTTP_FIELD_HOST) &&
+	    !http_may_lack_host(span_slice(reader->target, data.data)))
 		return bad(message, "expected a Host in a request of HTTP/1.1", reader->head_len);
 	if (coding.data) {
 		if (http_1_0 || (parser->flags & F_CONTENT_LENGTH))
@@ -358,10 +360,14 @@ static enum http1_result read_body(struct http1_reader *reader, struct slice dat
 	return HTTP1_MESSAGE;
 }
 
-/* Keeps the form of this message, if it has no body: the next message is likely the same. */
+/*
+ * Keeps the form of this message, if it has no body: the next message is likely the same. Without a
+ * Host its target has to be looked at each time.
+ */
 static void learn(struct http1_reader *reader, struct slice data, struct slice target)
 {
-	if (reader->fed > reader->head_len || !reader->keep_alive)
+	if (reader->fed > reader->head_len || !reader->keep_alive ||
+	    !http_fields_has(&reader->fields, HTTP_FIELD_HOST))
 		return;
 	http1_form_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
 	reader->former_target_len = reader->target.len;

@@ -12,8 +12,9 @@ void http2_drop_input(struct http2 *http2, struct http2_stream *stream)
 {
 	if (!stream->message)
 		return;
-	http2->input -= stream->message->bytes;
-	http2_count(http2, -(ptrdiff_t)stream->message->bytes);
+	http2->input -= stream->kept;
+	http2_count(http2, -(ptrdiff_t)stream->kept);
+	stream->kept = 0;
 	http2_message_free(stream->message);
 	free(stream->message);
 	stream->message = NULL;
@@ -45,35 +46,35 @@ static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint3
 	http2_reset(http2, stream->id, code);
 }
 
-/* Room for `bytes` more of a request. False: it is dropped. */
-static bool keep(struct http2 *http2, struct http2_stream *stream, size_t bytes)
+/* Counts the memory that the request takes now, and drops it if that is too much. */
+static void count_input(struct http2 *http2, struct http2_stream *stream)
 {
-	if (http2->input + bytes > HTTP2_INPUT_MAX) {
+	size_t size = http2_message_size(stream->message), more = size - stream->kept;
+
+	stream->kept = size;
+	http2->input += more;
+	http2_count(http2, (ptrdiff_t)more);
+	if (http2->input > HTTP2_INPUT_MAX && http2->input > size)
 		refuse_input(http2, stream, NGHTTP2_ENHANCE_YOUR_CALM);
-		return false;
-	}
-	http2->input += bytes;
-	http2_count(http2, (ptrdiff_t)bytes);
-	return true;
 }
 
-/* A body follows, and other streams may come first: the stream takes its header from the connection. */
+/*
+ * A body follows, and other streams may come first: the stream takes its header from the
+ * connection.
+ */
 static void keep_message(struct http2 *http2, struct http2_stream *stream)
 {
-	struct http2_message *message;
+	struct http2_message *message = malloc(sizeof *message);
 
-	if (!keep(http2, stream, http2->message.bytes))
-		return;
-	message = malloc(sizeof *message);
 	if (!message) {
-		http2->input -= http2->message.bytes;
-		http2_count(http2, -(ptrdiff_t)http2->message.bytes);
 		refuse_input(http2, stream, NGHTTP2_INTERNAL_ERROR);
 		return;
 	}
 	*message = http2->message;
+	message->body.max = http2->limits->request_max;
 	http2->message = (struct http2_message){.error = HTTP1_MESSAGE};
 	stream->message = message;
+	count_input(http2, stream);
 }
 
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
@@ -133,7 +134,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
 	else
 		http2_message_add(message, name, value);
 	return message->lines.failed || message->target.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-	                                                        : 0;
+	                                                       : 0;
 }
 
 static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
@@ -148,11 +149,12 @@ static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 		return 0;
 	if (message->body.len + len > http2->limits->request_max) {
 		http2_message_refuse(message, HTTP1_BODY_LONG, NULL);
-	} else if (keep(http2, stream, len)) {
-		message->bytes += len;
+	} else {
 		buffer_add(&message->body, data, len);
 		if (message->body.failed)
 			refuse_input(http2, stream, NGHTTP2_INTERNAL_ERROR);
+		else
+			count_input(http2, stream);
 	}
 	return 0;
 }
@@ -196,6 +198,14 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
+/* Nobody waits for its answer any more. */
+static void cancel(struct http2 *http2, struct http2_stream *stream)
+{
+	if (stream->place && !stream->is_answered)
+		http2_places_cancel(&http2->places, stream->place);
+	stream->place = 0;
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
 {
 	struct http2 *http2 = context;
@@ -206,6 +216,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 		return 0;
 	if (!stream->is_answered)
 		http2->patience -= HTTP2_RESET_COST;
+	cancel(http2, stream);
 	free_stream(http2, stream);
 	return 0;
 }
@@ -266,6 +277,11 @@ void http2_close(struct http2 *http2)
 	free(http2);
 }
 
+static size_t frame_len(const unsigned char *head)
+{
+	return FRAME_HEAD + ((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]);
+}
+
 /* How many bytes to give nghttp2 now: a frame, or part of one that may be longer than the input. */
 static size_t next_len(struct http2 *http2, struct slice data)
 {
@@ -275,9 +291,9 @@ static size_t next_len(struct http2 *http2, struct slice data)
 	if (http2->left == 0) {
 		if (data.len < FRAME_HEAD)
 			return 0;
-		len = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
-		/* nghttp2 refuses a longer one by its head. */
-		len = len > FRAME_MAX ? FRAME_HEAD : FRAME_HEAD + len;
+		len = frame_len(head);
+		if (len > FRAME_HEAD + FRAME_MAX) /* nghttp2 refuses it by its head */
+			len = FRAME_HEAD;
 		if (data.len < len && data.len < room)
 			return 0;
 		http2->left = len;
@@ -291,21 +307,22 @@ static size_t next_len(struct http2 *http2, struct slice data)
 static enum codec_result hand_over(struct http2 *http2, int32_t id, struct arena *arena,
                                    struct request *request)
 {
-	const struct http2_stream *stream = http2_find(http2, id);
+	struct http2_stream *stream = http2_find(http2, id);
 
-	if (!stream)
+	if (!stream || stream->is_reset)
 		return CODEC_SKIPPED;
 	http2_message_read(message_of(http2, stream), http2->limits, arena, request);
 	if (request->kind == REQUEST_EVENTS) { /* these need a connection of their own */
 		http2_reset(http2, id, NGHTTP2_HTTP_1_1_REQUIRED);
 		return CODEC_SKIPPED;
 	}
-	http2->last_place = http2_places_take(&http2->places, id);
-	if (!http2->last_place) {
+	if (!stream->place)
+		stream->place = http2_places_take(&http2->places, id);
+	if (!stream->place) {
 		http2_reset(http2, id, NGHTTP2_REFUSED_STREAM);
 		return CODEC_SKIPPED;
 	}
-	request->stream = http2->last_place & ((1u << REQUEST_STREAM_BITS) - 1);
+	request->stream = stream->place & ((1u << REQUEST_STREAM_BITS) - 1);
 	return CODEC_REQUEST;
 }
 
@@ -346,11 +363,13 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 	if (nghttp2_session_want_write(http2->session))
 		http2_drain(http2, &http2->wire);
 	is_over = http2->has_failed || http2->wire.failed || !nghttp2_session_want_read(http2->session);
-	if (result == CODEC_SKIPPED && (http2->wire.len > 0 || is_over)) {
+	if (is_over || (result == CODEC_SKIPPED && http2->wire.len > 0)) {
 		*request = (struct request){.kind = REQUEST_INTERIM};
 		result = CODEC_REQUEST;
 	}
 	if (is_over) {
+		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
+			cancel(http2, stream);
 		request->close = true;
 		*consumed = data.len;
 	}
@@ -362,7 +381,8 @@ void http2_stop(struct http2 *http2, struct buffer *out)
 {
 	int32_t last = nghttp2_session_get_last_proc_stream_id(http2->session);
 
-	if (nghttp2_submit_goaway(http2->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0) == 0)
+	if (nghttp2_submit_goaway(http2->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0) ==
+	    0)
 		http2_drain(http2, out);
 }
 
@@ -379,5 +399,35 @@ uint64_t http2_unfinished(const struct http2 *http2)
 void http2_put_back(struct http2 *http2)
 {
 	http2->again = true;
-	http2_places_leave(&http2->places, http2->last_place);
+}
+
+unsigned http2_cancelled(struct http2 *http2)
+{
+	return http2_places_cancelled(&http2->places);
+}
+
+/* nghttp2 gets the frame in its turn, and then ends the stream. */
+static void see_reset(struct http2 *http2, const unsigned char *body)
+{
+	uint32_t id =
+	    (uint32_t)body[-4] << 24 | (uint32_t)body[-3] << 16 | (uint32_t)body[-2] << 8 | body[-1];
+	struct http2_stream *stream = http2_find(http2, (int32_t)(id & INT32_MAX));
+
+	if (!stream || !stream->is_asked)
+		return;
+	stream->is_reset = true;
+	cancel(http2, stream);
+}
+
+void http2_look_ahead(struct http2 *http2, struct slice data)
+{
+	const unsigned char *at = (const unsigned char *)data.data, *end = at + data.len;
+	size_t len = http2->again ? http2->last_len : http2->left;
+
+	while (len < (size_t)(end - at) && (size_t)(end - at) - len >= FRAME_HEAD) {
+		at += len;
+		len = frame_len(at);
+		if (at[3] == NGHTTP2_RST_STREAM && len == FRAME_HEAD + 4 && len <= (size_t)(end - at))
+			see_reset(http2, at + FRAME_HEAD);
+	}
 }

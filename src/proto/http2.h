@@ -17,8 +17,11 @@
 
 /* Requests that one connection may have open at once. */
 #define HTTP2_STREAMS_MAX 100
-/* Bytes of requests without the end of their bodies, for one connection; past them streams are reset. */
-#define HTTP2_INPUT_MAX ((size_t)1 << 20)
+/*
+ * Memory of requests without the end of their bodies, for one connection; past it streams are
+ * reset. A hundred small ones fit.
+ */
+#define HTTP2_INPUT_MAX ((size_t)192 << 10)
 /* From so many bytes of answers that the peer's windows do not admit, it gets no new streams. */
 #define HTTP2_UNSENT_MAX ((size_t)256 << 10)
 /*
@@ -41,6 +44,8 @@ void http2_put_back(struct http2 *http2);
 /** As of struct codec. */
 void http2_stop(struct http2 *http2, struct buffer *out);
 uint64_t http2_unfinished(const struct http2 *http2);
+unsigned http2_cancelled(struct http2 *http2);
+void http2_look_ahead(struct http2 *http2, struct slice data);
 /** As codec.h has it. */
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out);
 void http2_send(struct http2 *http2, struct slice answers, struct buffer *out);

@@ -15,8 +15,10 @@ struct http2_stream {
 	bool has_ended; /* the request is complete */
 	bool is_asked;  /* parse has handed it over */
 	bool is_answered;
-	bool is_reset;                 /* by us: what comes for it is dropped */
+	bool is_reset;  /* what comes for it is dropped */
+	unsigned place; /* of the request that was handed over, see http2_places.h; 0: none */
 	struct http2_message *message; /* of a request with a body; others' are the connection's */
+	size_t kept;                   /* bytes of it that are counted */
 	struct slice unsent;           /* of the answer's body ... */
 	char *copy;                    /* ... and its memory, if it outlives http2_send */
 };
@@ -27,15 +29,14 @@ struct http2 {
 	struct http2_stream *streams;
 	struct http2_stream *ready;   /* its request came with the frame that is read */
 	struct http2_message message; /* of the last stream that began: headers come one at a time */
-	struct buffer wire;   /* frames that leave with the next answers */
-	size_t left;          /* bytes of a frame that is given in parts */
+	struct buffer wire;           /* frames that leave with the next answers */
+	size_t left;                  /* bytes of a frame that is given in parts */
 	size_t input, unsent;
 	struct http2_places places;
 	struct http2_ids ids;
-	int32_t last;         /* the stream of the last request, its place, ... */
-	unsigned last_place;
-	size_t last_len;      /* ... and the bytes of its last frame */
-	bool again;           /* it is to be handed over once more */
+	int32_t last;    /* the stream of the last request ... */
+	size_t last_len; /* ... and the bytes of its last frame */
+	bool again;      /* it is to be handed over once more */
 	bool has_failed;
 	int patience;
 };

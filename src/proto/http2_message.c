@@ -85,6 +85,12 @@ bool http2_message_awaits_continue(const struct http2_message *message)
 	    SLICE("100-continue"));
 }
 
+size_t http2_message_size(const struct http2_message *message)
+{
+	return sizeof *message + message->target.capacity + message->lines.capacity +
+	       message->body.capacity;
+}
+
 void http2_message_free(struct http2_message *message)
 {
 	buffer_free(&message->target);

@@ -17,13 +17,15 @@ struct http2_message {
 	enum http1_result error; /* HTTP1_MESSAGE: none yet */
 	const char *what;        /* of HTTP1_BAD */
 	struct buffer target, lines, body;
-	size_t bytes;              /* of the header, as HTTP/1 would send it, and of the body */
+	size_t bytes;              /* of the header, as HTTP/1 would send it */
 	struct http_fields fields; /* of `lines` */
 };
 
 /** The next request follows; what is small of its memory stays. */
 void http2_message_clear(struct http2_message *message);
 
+/** The memory that it takes. */
+size_t http2_message_size(const struct http2_message *message);
 void http2_message_free(struct http2_message *message);
 /** A field of the header, or a pseudo-header. */
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value);

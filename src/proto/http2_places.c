@@ -8,8 +8,8 @@
 static bool add_places(struct http2_places *places)
 {
 	unsigned old = places->room, room = old ? 2 * old : 64;
-	int32_t *streams = room <= 1u << REQUEST_STREAM_BITS ? realloc(places->streams, room * sizeof *streams)
-	                                                   : NULL;
+	int32_t *streams =
+	    room <= 1u << REQUEST_STREAM_BITS ? realloc(places->streams, room * sizeof *streams) : NULL;
 
 	if (!streams)
 		return false;
@@ -40,4 +40,19 @@ int32_t http2_places_leave(struct http2_places *places, unsigned place)
 	places->streams[place] = (int32_t)places->free;
 	places->free = place;
 	return id;
+}
+
+void http2_places_cancel(struct http2_places *places, unsigned place)
+{
+	places->streams[place] = (int32_t)places->cancelled;
+	places->cancelled = place;
+}
+
+unsigned http2_places_cancelled(struct http2_places *places)
+{
+	unsigned place = places->cancelled;
+
+	if (place)
+		places->cancelled = (unsigned)http2_places_leave(places, place);
+	return place;
 }

@@ -169,6 +169,20 @@ static struct slice without_port(struct slice host)
 	return host;
 }
 
+/* Whether behind the name of a Host stands no port, an empty one or one from 0 to 65535. */
+static bool has_good_port(struct slice host)
+{
+	struct slice name = without_port(host);
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+	struct slice port;
+	uint64_t number;
+
+	if (!colon || colon < name.data + name.len)
+		return true;
+	port = (struct slice){colon + 1, (size_t)(host.data + host.len - colon) - 1};
+	return port.len == 0 || (parse_u64(port, &number) && number <= UINT16_MAX);
+}
+
 /* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
 static int plain_host(struct http_call *call, struct slice *host)
 {
@@ -378,17 +392,20 @@ static const struct http_route routes[] = {
     ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
     ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
 #undef ROUTE
-#define ROUTE(path, class, methods, kind, op, read)                                                \
-	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, http_read_##read}
-    ROUTE("/rule/browse", ASK, FORM, BROWSE, PEEK, browse),
-    ROUTE("/rule/update", ASK, FORM, EACH, ACQUIRE, each),
-    ROUTE("/rule/browse_complete", ASK, FORM, EACH, PEEK, each),
-    ROUTE("/rule/feedback", CHANGE, FORM, EACH, REFUND, feedback),
-    ROUTE("/rule/value", ASK, FORM, VALUE, PEEK, value),
-    ROUTE("/multi/browse", ASK, FORM, BATCH, ACQUIRE, browses),
-    ROUTE("/monitor/alive", FREE, READ_FORM, ALIVE, ACQUIRE, alive),
-    ROUTE("/dump/policy", ADMIN, READ_FORM, POLICY, ACQUIRE, dump),
-    ROUTE("/dump/counter", ADMIN, READ_FORM, COUNTERS, ACQUIRE, dump),
+#define ROUTE(path, class, kind, op, read)                                                         \
+	{                                                                                              \
+		SLICE(path), REQUEST_##class, METHOD_KOALA, REQUEST_##kind, REQUEST_##op,                  \
+		    http_read_##read, true                                                                 \
+	}
+    ROUTE("/rule/browse", ASK, BROWSE, PEEK, browse),
+    ROUTE("/rule/update", ASK, EACH, ACQUIRE, each),
+    ROUTE("/rule/browse_complete", ASK, COMPLETE, PEEK, browse),
+    ROUTE("/rule/feedback", CHANGE, EACH, REFUND, feedback),
+    ROUTE("/rule/value", ASK, VALUE, PEEK, value),
+    ROUTE("/multi/browse", ASK, BATCH, ACQUIRE, browses),
+    ROUTE("/monitor/alive", FREE, ALIVE, ACQUIRE, alive),
+    ROUTE("/dump/policy", ADMIN, POLICY, ACQUIRE, dump),
+    ROUTE("/dump/counter", ADMIN, COUNTERS, ACQUIRE, dump),
 #undef ROUTE
 };
 
@@ -400,17 +417,39 @@ const struct http_route *http_routes(size_t *n)
 	return routes;
 }
 
+/* "//rule/browse/" as "/rule/browse". */
+static struct slice without_slashes(struct slice path)
+{
+	while (path.len > 1 && path.data[0] == '/' && path.data[1] == '/')
+		slice_skip(&path, SLICE("/"));
+	while (path.len > 1 && path.data[path.len - 1] == '/')
+		path.len--;
+	return path;
+}
+
 static const struct http_route *find_route(struct slice path)
 {
+	struct slice bare = without_slashes(path);
+
 	for (size_t i = 0; i < ROUTE_COUNT; i++) {
-		struct slice want = routes[i].path;
+		struct slice want = routes[i].path, found = routes[i].is_koala ? bare : path;
 		bool begins = want.data[want.len - 1] == '/';
 
-		if ((begins ? path.len >= want.len : path.len == want.len) &&
-		    memcmp(path.data, want.data, want.len) == 0)
+		if ((begins ? found.len >= want.len : found.len == want.len) &&
+		    memcmp(found.data, want.data, want.len) == 0)
 			return &routes[i];
 	}
 	return NULL;
+}
+
+bool http_may_lack_host(struct slice target)
+{
+	struct slice path, query;
+	const struct http_route *route;
+
+	split_target(target, &path, &query);
+	route = find_route(path);
+	return route && route->is_koala;
 }
 
 static unsigned method_of(const char *method)
@@ -418,6 +457,7 @@ static unsigned method_of(const char *method)
 	return strcmp(method, "GET") == 0    ? METHOD_GET
 	       : strcmp(method, "HEAD") == 0 ? METHOD_HEAD
 	       : strcmp(method, "POST") == 0 ? METHOD_POST
+	       : strcmp(method, "PUT") == 0  ? METHOD_PUT
 	                                     : METHOD_OTHER;
 }
 
@@ -426,8 +466,7 @@ static const char *const method_names[] = {
     [METHOD_GET] = "GET",
     [METHOD_READ] = "GET or HEAD",
     [METHOD_POST] = "POST",
-    [METHOD_FORM] = "GET or POST",
-    [METHOD_READ_FORM] = "GET, HEAD or POST",
+    [METHOD_KOALA] = "GET, HEAD, POST or PUT",
 };
 
 /* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
@@ -450,8 +489,13 @@ static int read_origin(struct http_call *call)
 	if (!origin)
 		return out_of_memory(call);
 	*origin = (struct request_origin){.forwarded = call->fields->forwarded};
-	if (host.len > 0)
+	if (host.len > 0) {
+		if (!has_good_port(host))
+			return error_set(&call->fill.error, WEIR_ESYNTAX,
+			                 "expected a Host with a port from 0 to 65535, found '%.*s'",
+			                 FILL_QUOTE(host));
 		origin->host = without_port(host);
+	}
 	for (unsigned i = 0; i < call->fields->count; i++) {
 		enum http_field field = call->fields->lines[i].field;
 		struct slice value = http_fields_line(call->fields, call->base, i);

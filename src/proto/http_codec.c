@@ -43,8 +43,7 @@ static void read_message(struct http_call *call, const struct http1_reader *read
 }
 
 static enum codec_result parse_http1(struct http_session *session, struct slice data,
-                                     size_t *consumed, struct arena *arena,
-                                     struct request *request)
+                                     size_t *consumed, struct arena *arena, struct request *request)
 {
 	struct http1_message message;
 	enum http1_result result = http1_read(&session->reader, data, arena, &message);
@@ -122,6 +121,21 @@ static void stop(void *state, struct buffer *out)
 		http2_stop(session->http2, out);
 }
 
+static unsigned cancelled(void *state)
+{
+	struct http_session *session = state;
+
+	return session->http2 ? http2_cancelled(session->http2) : 0;
+}
+
+static void look_ahead(void *state, struct slice data)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_look_ahead(session->http2, data);
+}
+
 static bool streams(const void *state)
 {
 	return ((const struct http_session *)state)->http2;
@@ -168,6 +182,8 @@ const struct codec http_codec = {
     .parse = parse,
     .put_back = put_back,
     .unfinished = unfinished,
+    .cancelled = cancelled,
+    .look_ahead = look_ahead,
     .stop = stop,
     .reply = reply_to,
     .send = send,

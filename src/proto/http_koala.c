@@ -78,9 +78,25 @@ static bool is_known(const struct fill *fill, struct slice name)
 	return false;
 }
 
+/* Blanks round a value mean nothing to Koala: to its dictionaries and its rules neither. */
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\v';
+}
+
+static struct slice without_blanks(struct slice text)
+{
+	while (text.len > 0 && is_blank(text.data[text.len - 1]))
+		text.len--;
+	while (text.len > 0 && is_blank(*text.data))
+		text = (struct slice){text.data + 1, text.len - 1};
+	return text;
+}
+
 /* A name with a NUL is none that a rule can have. */
 static int take(struct fill *fill, struct form *form, struct slice name, struct slice value)
 {
+	value = without_blanks(value);
 	take_option(form, name, value);
 	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len))
 		return 0;

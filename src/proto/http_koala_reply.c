@@ -44,10 +44,10 @@ const char *http_koala_body(const struct request *request, const struct reply *r
 {
 	switch ((enum request_kind)request->kind) {
 	case REQUEST_EACH:
-		if (request->op == REQUEST_PEEK)
-			add_results(out, reply);
-		else
-			buffer_add_text(out, DONE);
+		buffer_add_text(out, DONE);
+		break;
+	case REQUEST_COMPLETE:
+		add_results(out, reply);
 		break;
 	case REQUEST_VALUE:
 		add_used(out, reply->used);

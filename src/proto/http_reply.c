@@ -192,6 +192,10 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	buffer_add(out, "\"", 1);
 	buffer_add_text(out, weir_reason_text(d->reason)); /* lower-case letters and '_' */
 	buffer_add(out, "\"", 1);
+	if (d->degraded) {
+		buffer_add_text(out, FIELD(degraded));
+		buffer_add_text(out, "true");
+	}
 	if (d->rule)
 		add_name(out, FIELD(rule), d->rule);
 	if (reply->permit.len > 0) {
@@ -301,8 +305,7 @@ static void reply_error(const struct request *request, enum http_verb error, str
 	    [METHOD_GET] = "Allow: GET\r\n",
 	    [METHOD_READ] = "Allow: GET, HEAD\r\n",
 	    [METHOD_POST] = "Allow: POST\r\n",
-	    [METHOD_FORM] = "Allow: GET, POST\r\n",
-	    [METHOD_READ_FORM] = "Allow: GET, HEAD, POST\r\n",
+	    [METHOD_KOALA] = "Allow: GET, HEAD, POST, PUT\r\n",
 	};
 	char room[HEAD_MAX];
 	struct buffer head = head_open(room);

@@ -2,6 +2,7 @@
 #ifndef PROTO_HTTP_ROUTE_H
 #define PROTO_HTTP_ROUTE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/slice.h"
@@ -12,11 +13,11 @@ enum {
 	METHOD_GET = 1,
 	METHOD_HEAD = 2,
 	METHOD_POST = 4,
-	METHOD_OTHER = 8,
+	METHOD_PUT = 8,
+	METHOD_OTHER = 16,
 	METHOD_READ = METHOD_GET | METHOD_HEAD, /* that changes nothing */
-	METHOD_FORM = METHOD_GET | METHOD_POST, /* parameters in the query, or in a form */
-	METHOD_READ_FORM = METHOD_READ | METHOD_POST,
-	METHOD_ANY = METHOD_READ | METHOD_POST | METHOD_OTHER,
+	METHOD_KOALA = METHOD_READ | METHOD_POST | METHOD_PUT,
+	METHOD_ANY = METHOD_KOALA | METHOD_OTHER,
 };
 
 struct http_call; /* one request on its way from HTTP to neutral */
@@ -28,9 +29,13 @@ struct http_route {
 	enum request_kind kind;
 	enum request_op op;
 	int (*read)(struct http_call *call); /* 0 or a status */
+	bool is_koala; /* its callers leave out Host, and put slashes round the path */
 };
 
 /** All routes; `n` receives how many. */
 const struct http_route *http_routes(size_t *n);
+
+/** Whether a request of HTTP/1.1 for this target may lack a Host. */
+bool http_may_lack_host(struct slice target);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "proto/adhoc.h"
 
@@ -218,32 +219,54 @@ int json_read_items(struct fill *fill, struct slice body,
 	return load_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
 }
 
-/* The text of a member that must be there. */
-static int member_text(struct fill *fill, const json_t *object, const char *name,
-                       struct slice *out)
+/* The member of that name, as Koala finds it: letter case does not count. NULL: there is none. */
+static const json_t *member(json_t *object, const char *wanted)
 {
-	const json_t *value = json_object_get(object, name);
+	const char *name;
+	json_t *value;
 
-	if (value)
-		return scalar_text(fill, name, value, out);
-	return error_set(&fill->error, WEIR_EINVAL, "expected an object with Id and Arg, found no %s",
-	                 name);
+	json_object_foreach (object, name, value)
+		if (slice_equal_nocase(slice_of(name), slice_of(wanted)))
+			return value;
+	return NULL;
 }
 
 static int read_args_item(const struct items *items, struct fill *fill, json_t *item)
 {
+	const json_t *id = member(item, "Id"), *text = member(item, "Arg");
 	struct slice arg;
-	int status = member_text(fill, item, "Id", &fill->request->name);
+	int status = id ? scalar_text(fill, "Id", id, &fill->request->name) : 0;
 
 	if (status == 0)
-		status = member_text(fill, item, "Arg", &arg);
+		status = text ? scalar_text(fill, "Arg", text, &arg)
+		              : error_set(&fill->error, WEIR_EINVAL,
+		                          "expected an object with Id and Arg, found no Arg");
 	return status == 0 ? items->read_arg(fill, arg) : status;
+}
+
+/* Bytes that are not UTF-8 become U+FFFD, as in Koala: the rest of the array can be read. */
+static int with_utf8(struct fill *fill, struct slice *text)
+{
+	static const struct slice unknown = SLICE("\xef\xbf\xbd");
+	char *copy = arena_alloc(fill->arena, unknown.len * text->len), *end = copy;
+
+	if (!copy)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0, n; i < text->len; i += n ? n : 1) {
+		n = utf8_sequence((const unsigned char *)text->data + i, text->len - i);
+		memcpy(end, n ? text->data + i : unknown.data, n ? n : unknown.len);
+		end += n ? n : unknown.len;
+	}
+	*text = (struct slice){copy, (size_t)(end - copy)};
+	return 0;
 }
 
 int json_read_args(struct fill *fill, struct slice array,
                    int (*read)(struct fill *item, struct slice arg),
                    void (*refuse)(struct fill *item))
 {
-	return load_items(fill, array,
+	return with_utf8(fill, &array)
+	           ?: load_items(
+	                  fill, array,
 	                  &(struct items){.read = read_args_item, .read_arg = read, .refuse = refuse});
 }

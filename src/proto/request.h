@@ -25,18 +25,19 @@ enum request_kind {
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_POLICY,  /* /dump/policy */
 	REQUEST_COUNTERS, /* /dump/counter; the last page */
-	REQUEST_EVENTS,  /* /v1/events: all events from now on; the reply begins a stream of them */
-	REQUEST_SHED,    /* the share that a limit denies from now on */
-	REQUEST_FORCE,   /* the phase that a key is in from now on, whatever its window says */
-	REQUEST_REPORT,  /* how the work that `permit` allowed ended */
-	REQUEST_KEY,     /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
-	REQUEST_BATCH,   /* several requests, decided together; batches may be among them */
-	REQUEST_BROWSE,  /* REQUEST_RULES, answered by the result that a rule attaches */
-	REQUEST_EACH,    /* `op` on each limit of each rule that applies, by itself */
-	REQUEST_VALUE,   /* what is used of the limit of one rule */
-	REQUEST_ALIVE,   /* whether all stores can be reached */
-	REQUEST_LOGIN,   /* from now on the connection's requests are those of the login's user; without
-	                    a login, of the user that the connection had when it began */
+	REQUEST_EVENTS,   /* /v1/events: all events from now on; the reply begins a stream of them */
+	REQUEST_SHED,     /* the share that a limit denies from now on */
+	REQUEST_FORCE,    /* the phase that a key is in from now on, whatever its window says */
+	REQUEST_REPORT,   /* how the work that `permit` allowed ended */
+	REQUEST_KEY,      /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
+	REQUEST_BATCH,    /* several requests, decided together; batches may be among them */
+	REQUEST_BROWSE,   /* REQUEST_RULES, answered by the result that a rule attaches */
+	REQUEST_EACH,     /* `op` on each limit of each rule that applies, by itself */
+	REQUEST_COMPLETE, /* REQUEST_BROWSE, answered by the results of all rules that refuse */
+	REQUEST_VALUE,    /* what is used of the limit of one rule */
+	REQUEST_ALIVE,    /* whether all stores can be reached */
+	REQUEST_LOGIN, /* from now on the connection's requests are those of the login's user; without
+	                  a login, of the user that the connection had when it began */
 	REQUEST_KIND_COUNT
 };
 
@@ -107,7 +108,7 @@ _Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into the head");
 #define REQUEST_HEAD_KINDS                                                                         \
 	(1u << REQUEST_LIMIT | 1u << REQUEST_RULES | 1u << REQUEST_ADHOC | 1u << REQUEST_INTERIM |     \
 	 1u << REQUEST_READY | 1u << REQUEST_REPORT | 1u << REQUEST_BROWSE | 1u << REQUEST_EACH |      \
-	 1u << REQUEST_VALUE | 1u << REQUEST_ALIVE)
+	 1u << REQUEST_COMPLETE | 1u << REQUEST_VALUE | 1u << REQUEST_ALIVE)
 
 /* Small fields stand together: see REQUEST_SIZE_MAX. */
 struct request {
@@ -173,7 +174,7 @@ struct reply {
 	bool at_store;                 /* likewise: a store has steps of it */
 	uint64_t wait_ns;              /* the server's: how long the answer is held */
 	struct slice body; /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
-	const struct slice *results;   /* REQUEST_EACH: of rules that refused; JSON objects */
+	const struct slice *results; /* REQUEST_COMPLETE: of rules that refused; JSON objects */
 	size_t result_count;
 	uint64_t used;                 /* REQUEST_VALUE */
 	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */

@@ -155,6 +155,7 @@ static const struct resp_spec specs[] = {
     DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit, write_seven),
     DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit, write_seven),
     DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit, write_seven),
+    DECIDE("WEIR.CHECKPEEK", ASK, 3, RESP_ARGS_ANY, 0, RULES, PEEK, read_check, write_nine),
     DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report, write_ok),
     DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed, write_ok),
 #undef DECIDE

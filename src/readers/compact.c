@@ -249,6 +249,8 @@ static bool copy_name(struct compact *compact, struct names *names, bool *wanted
 			names->at[names->count].begin = begin, names->at[names->count++].len = len;
 	}
 	*wanted = compact->depth == 1 && slice_equal(name, compact->wanted);
+	for (size_t i = 0; i < compact->name_count && compact->depth == 1; i++)
+		compact->found |= (uint32_t)slice_equal(name, compact->names[i]) << i;
 	buffer_free(&raw);
 	return good && (copy(compact, ':') || fail(compact, "a colon after the name of a field"));
 }

@@ -15,6 +15,9 @@ struct compact {
 	unsigned depth;
 	/** Optional: whether the outermost object may have a field of that name. */
 	bool (*field)(struct slice name);
+	const struct slice *names;       /* of the outermost object, as many as ... */
+	size_t name_count;               /* ... this, at most 32, and ... */
+	uint32_t found;                  /* ... a bit for each that it has */
 	struct slice wanted;             /* a name of the outermost object, and ... */
 	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0: there is none */
 };

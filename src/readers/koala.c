@@ -162,9 +162,10 @@ static enum section section_named(struct slice line)
 	enum section section = DICTS;
 
 	while (section < SECTIONS) {
-		struct slice rest = line;
+		struct slice rest = line, header = slice_cut(&rest, ']');
 
-		if (slice_skip(&rest, headers[section]) && koala_ends(rest))
+		header.len += rest.data > header.data + header.len; /* the bracket */
+		if (slice_equal_nocase(header, headers[section]) && koala_ends(rest))
 			break;
 		section++;
 	}
@@ -177,7 +178,7 @@ static struct slice singular(struct slice word)
 	return word;
 }
 
-/* The section of a header that is written wrongly: [rules, [Result]; SECTIONS: it is none. */
+/* The section of a header that is written wrongly: [rules, [results]; SECTIONS: it is none. */
 static enum section section_meant(struct slice line)
 {
 	struct slice word = slice_trim(slice_cut(&line, '#'));
@@ -206,7 +207,7 @@ static enum section section_like(struct slice line)
 	uint64_t number;
 
 	line = slice_trim(line);
-	if (slice_equal(head, SLICE("rule")) && slice_skip(&line, SLICE("[")))
+	if (slice_equal_nocase(head, SLICE("rule")) && slice_skip(&line, SLICE("[")))
 		return RULES;
 	return parse_u64(head, &number) && slice_skip(&line, SLICE("{")) ? RESULT : BEFORE;
 }

@@ -25,6 +25,43 @@ static struct rules_value *add_values(struct koala *koala, size_t count,
 	return values;
 }
 
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Takes zeros out that stand before other digits: 010.000.024.* as 10.0.24.*. */
+static size_t drop_zeros(char *text, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		bool begins = i == 0 || !is_digit(text[i - 1]);
+
+		while (begins && text[i] == '0' && i + 1 < len && is_digit(text[i + 1]))
+			i++;
+		text[n++] = text[i];
+	}
+	return n;
+}
+
+/* Addresses are decimal in Koala, with zeros before their parts or without. False: it is no form.
+ */
+static bool read_without_zeros(struct koala *koala, struct slice text, struct rules_value *out)
+{
+	char *copy = koala_copy(koala, text);
+	struct rules_value value = {.test = RULES_EQUAL, .text = {copy, text.len}};
+	const char *expected;
+
+	if (!copy || text.len == 0 || !memchr(text.data, '.', text.len))
+		return false;
+	value.text.len = drop_zeros(copy, text.len);
+	if (value.text.len == text.len || form_read(&value, false, &expected) != FORM_READ)
+		return false;
+	*out = value;
+	return true;
+}
+
 static void read_value(struct koala *koala, struct slice text, bool is_first,
                        const struct rules_condition *condition, struct rules_value *out)
 {
@@ -32,13 +69,13 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 	const char *expected, *copy = koala_copy(koala, text);
 
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, copy ? text.len : 0}};
-	if (text.len == 0) {
-		koala_expected(koala, text, "a value");
-	} else if (slice_equal(text, SLICE("+"))) {
+	if (slice_equal(text, SLICE("+"))) {
 		out->test = RULES_ANY;
 		out->text = SLICE("*"); /* as in YAML */
 	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
 		koala_expected(koala, text, expected);
+	} else if (out->test == RULES_EQUAL && read_without_zeros(koala, text, out)) {
+		return;
 	} else if (out->test == RULES_EQUAL && koala_doubt(koala, text, is_first, condition)) {
 		return; /* and it is told */
 	} else if (is_ip && out->test == RULES_EQUAL) {
@@ -49,17 +86,36 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 	}
 }
 
+/* The next value of a list; an empty one has no effect. False: there is none. */
+static bool next_value(struct slice *rest, struct slice *value)
+{
+	do {
+		if (rest->len == 0)
+			return false;
+		*value = slice_trim(slice_cut(rest, ','));
+	} while (value->len == 0);
+	return true;
+}
+
 /* One or several, with commas between them. */
 static void read_list(struct koala *koala, struct slice text, struct rules_condition *out)
 {
-	size_t count = 1;
+	struct slice rest = text, value;
 	struct rules_value *values;
+	size_t commas = 0, count = 0;
 
 	for (size_t i = 0; i < text.len; i++)
-		count += text.data[i] == ',';
+		commas += text.data[i] == ',';
+	while (next_value(&rest, &value))
+		count++;
+	if (count == 0)
+		koala_expected(koala, text, "a value");
+	else if (count <= commas)
+		koala_warning(koala, text.data, "expected a value before and behind each comma, found %s",
+		              phrase_quote(text).text);
 	values = add_values(koala, count, out);
-	for (size_t i = 0; values && i < count; i++)
-		read_value(koala, slice_trim(slice_cut(&text, ',')), i == 0, out, &values[i]);
+	for (size_t i = 0; values && next_value(&text, &value); i++)
+		read_value(koala, value, i == 0, out, &values[i]);
 }
 
 static void read_bound(struct koala *koala, struct slice text, struct rules_condition *out,
@@ -213,6 +269,19 @@ static void make_key(struct koala *koala, struct rules_rule *rule, const bool *c
 	rule->key_count = n;
 }
 
+/* Whether a condition has a range, in which addresses are numbers. */
+static bool has_ranges(const struct rules_rule *rule)
+{
+	for (size_t i = 0; i < rule->condition_count; i++)
+		for (size_t j = 0; j < rule->conditions[i].value_count; j++) {
+			enum rules_test test = rule->conditions[i].values[j].test;
+
+			if (test == RULES_IP_RANGE || test == RULES_IP_PATTERN || test == RULES_NUMBERS)
+				return true;
+		}
+	return false;
+}
+
 /* Puts conditions on one attribute together, as a mapping of attributes has them. */
 static void group(const struct rules_condition *from, size_t count, struct rules_condition *out)
 {
@@ -260,6 +329,7 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 	}
 	rule->conditions = conditions;
 	rule->condition_count = n;
+	rule->ip_numbers = has_ranges(rule) ? RULES_YES : RULES_UNSET;
 	make_key(koala, rule, combined);
 	group(conditions, n, copy);
 	rule->conditions = copy;

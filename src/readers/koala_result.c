@@ -6,7 +6,21 @@
 
 #define CODE_MAX 64 /* bytes of that field, which a rule fills */
 
-static const struct slice code_field = SLICE("Ret_code");
+/* The fields of an answer in Koala. Those that a file leaves out are zero. */
+static const struct slice fields[] = {
+    SLICE("Ret_type"),   SLICE("Ret_code"),   SLICE("Err_no"),    SLICE("Err_msg"),
+    SLICE("Str_reason"), SLICE("Need_vcode"), SLICE("Vcode_len"), SLICE("Vcode_type"),
+    SLICE("Other"),      SLICE("Version"),
+};
+#define FIELD_COUNT (sizeof fields / sizeof *fields)
+enum { CODE_FIELD = 1 };
+
+/* Whether the field is a text; all others are numbers. */
+static bool is_text(struct slice name)
+{
+	return slice_equal(name, SLICE("Err_msg")) || slice_equal(name, SLICE("Str_reason")) ||
+	       slice_equal(name, SLICE("Other"));
+}
 
 static bool may_have(struct slice name)
 {
@@ -27,18 +41,31 @@ static void say(struct koala *koala, const struct compact *compact)
 		    phrase_quote((struct slice){compact->rest.data + 1, compact->rest.len - 2}).text);
 }
 
+/* Behind the fields of the file, in their order. */
+static void add_missing(struct compact *compact)
+{
+	struct buffer *out = &compact->out;
+
+	out->len--;
+	for (unsigned i = 0; i < FIELD_COUNT; i++) {
+		if (compact->found >> i & 1)
+			continue;
+		buffer_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", fields[i].data);
+		if (i == CODE_FIELD)
+			compact->wanted_begin = out->len;
+		buffer_add_text(out, is_text(fields[i]) ? "\"\"" : "0");
+		if (i == CODE_FIELD)
+			compact->wanted_end = out->len;
+	}
+	buffer_add(out, "}", 1);
+}
+
 static void take(struct koala *koala, uint64_t number, struct compact *compact)
 {
 	struct buffer *out = &compact->out;
 	struct koala_result result = {.number = number};
 
-	out->max = RESULT_MAX;
 	result.whole = koala_copy(koala, (struct slice){out->data, out->len});
-	if (compact->wanted_end == 0) { /* a rule adds it at the end */
-		out->len--;
-		buffer_printf(out, "%s\"%s\":}", out->len > 1 ? "," : "", code_field.data);
-		compact->wanted_begin = compact->wanted_end = out->len - 1;
-	}
 	result.head.len = compact->wanted_begin;
 	result.head.data = koala_copy(koala, (struct slice){out->data, out->len});
 	result.tail.data = result.head.data + compact->wanted_end;
@@ -66,9 +93,12 @@ void koala_read_result(struct koala *koala, struct slice text)
 	struct compact compact = {
 	    .out = {.max = RESULT_MAX - CODE_MAX},
 	    .field = may_have,
-	    .wanted = code_field,
+	    .names = fields,
+	    .name_count = FIELD_COUNT,
+	    .wanted = fields[CODE_FIELD],
 	};
 	uint64_t number;
+	bool good;
 
 	if (!memchr(text.data, ':', text.len)) {
 		koala_expected(koala, text, "a result such as 2 : { \"Ret_type\":2 }");
@@ -78,7 +108,10 @@ void koala_read_result(struct koala *koala, struct slice text)
 	compact.rest = text;
 	if (!read_number(koala, slice_trim(slice_cut(&compact.rest, ':')), &number))
 		return;
-	if (!compact_object(&compact) || compact.out.failed) {
+	good = compact_object(&compact) && !compact.out.failed;
+	if (good)
+		add_missing(&compact);
+	if (!good || compact.out.failed) {
 		say(koala, &compact);
 		/* Rules that name it have no error. */
 		buffer_add(&koala->results, &(struct koala_result){.number = number, .whole = ""},

@@ -65,13 +65,15 @@ static void read_numbers(struct koala *koala, struct reading *rule, enum part pa
 
 		if (item.len == 0)
 			continue;
-		if (number == NUMBERS)
+		if (number == NUMBERS) {
 			unknown_name(koala, name, part);
-		else if (rule->text[number].data)
-			koala_error(koala, name.data, "expected each name once, found %s again",
-			            phrase_quote(name).text);
-		else
-			rule->text[number] = slice_trim(value);
+			continue;
+		}
+		if (rule->text[number].data)
+			koala_warning(koala, name.data,
+			              "expected each name once, found %s again: the last counts",
+			              phrase_quote(name).text);
+		rule->text[number] = slice_trim(value);
 	}
 }
 
@@ -92,10 +94,26 @@ static bool optional(struct koala *koala, struct reading *rule, enum number numb
 	       koala_number(koala, rule->text[number], 0, max, &rule->value[number]);
 }
 
-/* A threshold that makes no difference. */
+/* A number that has no effect, such as the count of `direct`: any that Koala can read. */
+static bool ignored(struct koala *koala, const struct reading *rule, enum number number)
+{
+	struct slice text = rule->text[number], digits = text;
+	uint64_t value;
+
+	if (!text.data)
+		return true;
+	if (!slice_skip(&digits, SLICE("-")))
+		slice_skip(&digits, SLICE("+"));
+	if (parse_u64(digits, &value))
+		return true;
+	koala_expected(koala, text, "a whole number");
+	return false;
+}
+
+/* A threshold of another method. */
 static void idle(struct koala *koala, struct reading *rule, enum number number)
 {
-	if (optional(koala, rule, number, UINT64_MAX) && rule->text[number].data)
+	if (ignored(koala, rule, number) && rule->text[number].data)
 		koala_warning(
 		    koala, rule->text[number].data,
 		    "expected no %s in the thresholds of this method, found it: the method ignores it",
@@ -119,11 +137,34 @@ static bool check_limit(struct koala *koala, const struct reading *rule,
 	return false;
 }
 
+/* Windows last a year at most. */
+static void shorten_time(struct koala *koala, struct reading *rule, uint64_t max_s)
+{
+	if (rule->value[TIME] <= max_s)
+		return;
+	koala_warning(koala, rule->text[TIME].data,
+	              "expected a time of at most %llu s, found %llu: Weir takes %llu s",
+	              (unsigned long long)max_s, (unsigned long long)rule->value[TIME],
+	              (unsigned long long)max_s);
+	rule->value[TIME] = max_s;
+}
+
+static void warn_of_parts(struct koala *koala, const struct reading *rule,
+                          const struct algo_method *method)
+{
+	if (rule->value[COUNT] > method->exact_max)
+		koala_warning(
+		    koala, rule->text[COUNT].data,
+		    "expected a count of at most %llu, found %llu: Weir counts it by hundredths of the "
+		    "time, so a unit comes back up to a hundredth later",
+		    (unsigned long long)method->exact_max, (unsigned long long)rule->value[COUNT]);
+}
+
 static bool read_thresholds(struct koala *koala, const struct algo_method *method,
                             struct reading *rule, struct koala_rule *out)
 {
 	uint64_t most = algo_method_count_max(method);
-	bool good = required(koala, rule, TIME, ALGO_METHOD_TIME_MAX_S);
+	bool good = required(koala, rule, TIME, INT32_MAX);
 
 	good &= required(koala, rule, COUNT, most);
 	if (method->has_base)
@@ -138,6 +179,8 @@ static bool read_thresholds(struct koala *koala, const struct algo_method *metho
 	}
 	if (!good)
 		return false;
+	shorten_time(koala, rule, algo_method_time_max_s(method, rule->value[COUNT]));
+	warn_of_parts(koala, rule, method);
 	algo_method_options(method,
 	                    &(struct algo_thresholds){rule->value[BASE], rule->value[TIME],
 	                                              rule->value[COUNT],
@@ -158,7 +201,7 @@ static bool read_method(struct koala *koala, struct reading *rule, struct koala_
 	if (slice_equal(name, SLICE(DIRECT))) {
 		for (enum number i = 0; i < NUMBERS; i++) /* which say nothing, but are numbers */
 			if (numbers[i].part == THRESHOLDS)
-				optional(koala, rule, i, UINT64_MAX);
+				ignored(koala, rule, i);
 		out->rule.answer = RULES_DENY;
 		return true;
 	}
@@ -239,7 +282,7 @@ void koala_read_rule(struct koala *koala, struct slice text)
 	struct reading rule = {0};
 	struct koala_rule out = {0};
 	struct slice rest = text;
-	bool good, is_rule = slice_equal(slice_trim(slice_cut(&rest, ':')), SLICE("rule"));
+	bool good, is_rule = slice_equal_nocase(slice_trim(slice_cut(&rest, ':')), SLICE("rule"));
 
 	if (!is_rule)
 		koala_expected(koala, text, "rule : [method] [conditions] [thresholds] [answer]");

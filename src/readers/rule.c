@@ -110,6 +110,7 @@ static const struct node_key rule_keys[] = {
     {"key", node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
     {"limits", node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
     {"mode", node_word, FIELD(mode), .words = modes},
+    {"ip_numbers", node_word, FIELD(ip_numbers), .words = read_switches},
     {"feedback", read_feedback, FIELD(feedback), COUNTS, .max = ALGO_COUNT_MAX},
     {"result", read_result, FIELD(result)},
 };

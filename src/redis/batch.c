@@ -118,7 +118,7 @@ static void begin_order(struct redis_lane *lane, struct task *task)
 	struct task **place = slow_place(lane, task->jobs);
 
 	task_list_clear(&task->followers);
-	task->is_slow = is_slow(task->step.limit, &task->step.call);
+	task->is_slow = task->chunk.takes || is_slow(task->step.limit, &task->step.call);
 	if (!task->is_slow)
 		return;
 	task->slow_next = *place;
@@ -179,10 +179,8 @@ void task_fail(struct redis_lane *lane, struct task *task, int status)
 {
 	struct store_job *job = task->jobs;
 
-	if (task->takes_chunk)
-		known_missed(lane, task);
-	else
-		known_learn(lane, task, NULL);
+	known_learn(lane, task, NULL, false);
+	*task->last = task->waiters;
 	end_order(lane, task);
 	task_close(lane, task);
 	while (job) {
@@ -207,17 +205,17 @@ void task_fill(struct redis_lane *lane, struct task *task, bool withheld)
 {
 	size_t i = 0;
 
-	if (task->takes_chunk) {
-		known_serve(lane, task);
-		return;
-	}
-	for (struct store_job *job = task->jobs; job; job = job->next, i++) {
+	for (struct store_job *job = task->jobs; job; job = job->next) {
 		job->status = WEIR_OK;
 		job->withheld = withheld;
 		job->outcome = lane->outcomes[i];
 		job->until_ns = lane->until_ns[i];
+		job->clock_ns = task->step.is_given ? job->step.at.wall_ns : lane->clock_ns;
+		i += i + 1 < task->step.repeat;
 	}
-	known_learn(lane, task, withheld ? NULL : &lane->outcomes[i - 1]);
+	if (withheld || (task->step.call.op == ALGO_PEEK && lane->outcomes[0].allowed))
+		known_passed(lane, task->jobs);
+	known_learn(lane, task, withheld ? NULL : &lane->outcomes[i], true);
 }
 
 /* From jobs to tasks */
@@ -233,12 +231,12 @@ static struct spot *spot_of(struct batch *batch, const struct store_job *job)
 	}
 }
 
-/* A permit is of its own request. */
+/* A permit is of its own request. Equal peeks are one question, asked once. */
 static bool may_repeat(const struct store_job *job)
 {
 	const struct algo_call *call = &job->step.call;
 
-	return call->op == ALGO_ACQUIRE && call->cost > 0 && call->permit == 0 && !call->replaces &&
+	return call->op <= ALGO_PEEK && call->cost > 0 && call->permit == 0 && !call->replaces &&
 	       !job->together;
 }
 
@@ -248,7 +246,9 @@ static bool is_alike(const struct task *task, const struct store_job *job, bool 
 	const struct store_job *first = task->jobs;
 
 	return task->step.repeat < STEP_REPEAT_MAX && may_repeat(first) && may_repeat(job) &&
-	       first->step.limit == job->step.limit && first->step.call.cost == job->step.call.cost &&
+	       first->step.call.op == job->step.call.op && first->step.limit == job->step.limit &&
+	       first->step.call.cost == job->step.call.cost &&
+	       first->step.call.earlier == job->step.call.earlier &&
 	       first->step.call.max_wait_ns == job->step.call.max_wait_ns &&
 	       (!is_given || first->step.at.now_ns == job->step.at.now_ns);
 }
@@ -268,8 +268,8 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 
 	if (!task)
 		return NULL;
-	if (algo_has_phases(step->limit))
-		exchange_key(&task->name, lane->store->prefix, job->limit_name);
+	if (job->exchanges)
+		exchange_key(&task->name, lane->store->prefix, (const struct exchange *)job);
 	else
 		step_key(&task->name, lane->store->prefix, job->key_name, job->limit_name);
 	if (task->name.failed) {
@@ -285,16 +285,18 @@ static struct task *make_task(struct redis_lane *lane, struct store_job *job)
 	    .at = step->at,
 	    .is_given = lane->store->options.given_time,
 	    .turn = lane->turn,
-	    .exchange = algo_has_phases(step->limit) ? (struct exchange *)job : NULL,
+	    .exchange = job->exchanges ? (struct exchange *)job : NULL,
 	    .turn_us = (uint32_t)(u64_min(lane->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
 	};
 	task->is_alone = task->step.exchange != NULL;
 	task->last = &task->jobs;
+	task->last_waiter = &task->waiters;
 	append(task, job);
 	task_list_clear(&task->followers);
 	if (lane->store->url.cluster)
 		task->slot = slots_of(task->step.key);
-	known_ask(lane, task, job);
+	if (!job->exchanges)
+		known_ask(lane, task, job);
 	return task;
 }
 
@@ -304,22 +306,39 @@ static bool join(const struct redis_lane *lane, struct task *task, struct store_
 	if (!is_alike(task, job, lane->store->options.given_time))
 		return false;
 	append(task, job);
-	task->step.repeat++;
+	task->step.repeat += job->step.call.op == ALGO_ACQUIRE;
 	return true;
 }
 
-/* Jobs that a chunk did not cover. */
-static void ask_for_each(struct redis_lane *lane, struct store_job *jobs)
+/* A task of the job; one that takes a chunk, if it is time for that. NULL: no memory. */
+static struct task *make_asking(struct redis_lane *lane, struct store_job *job, bool takes)
 {
+	struct task *task = make_task(lane, job);
+
+	if (task && takes)
+		known_take_units(lane, task);
+	return task;
+}
+
+/* Jobs that have waited for a chunk. Returns those that it covers. */
+static struct store_job *serve(struct redis_lane *lane, struct store_job *jobs)
+{
+	struct store_job *served = NULL, **last = &served;
 	struct task *task = NULL;
 
 	while (jobs) {
 		struct store_job *job = jobs;
 
 		jobs = job->next;
+		job->next = NULL;
+		if (!task && known_serve(lane, job)) {
+			*last = job;
+			last = &job->next;
+			continue;
+		}
 		if (task && join(lane, task, job))
 			continue;
-		task = make_task(lane, job);
+		task = make_asking(lane, job, !task && known_units(lane, job) == CHUNK_ASK);
 		if (!task) {
 			job_fail(lane, job, WEIR_ENOMEM);
 			continue;
@@ -327,15 +346,17 @@ static void ask_for_each(struct redis_lane *lane, struct store_job *jobs)
 		begin_order(lane, task);
 		task_append(&lane->again, task);
 	}
+	return served;
 }
 
 void task_finish(struct redis_lane *lane, struct task *task)
 {
-	struct store_job *job = task->jobs, *unserved = task->unserved;
+	struct store_job *job = task->jobs;
 
+	/* Before those that follow. */
+	*task->last = serve(lane, task->waiters);
 	end_order(lane, task);
 	task_close(lane, task);
-	ask_for_each(lane, unserved);
 	while (job) {
 		struct store_job *next = job->next;
 
@@ -354,34 +375,19 @@ static bool join_any(struct redis_lane *lane, struct task *gathered, struct task
 	return slow && slow->followers.first && join(lane, slow->newest, job);
 }
 
-/* Whether a chunk covers the job, or will. */
-static bool find_units(struct redis_lane *lane, struct store_job *job, bool *ended)
+/* Whether the job has joined a task that takes a chunk, or waits for that chunk. */
+static bool await_units(struct redis_lane *lane, struct task *gathered, struct task *slow,
+                        struct store_job *job)
 {
-	struct task *task;
-
-	switch (known_units(lane, job, &task)) {
-	case CHUNK_GRANTED:
-		*ended = true;
+	if (!slow || !slow->chunk.takes || slow->followers.first || job->step.call.op != ALGO_ACQUIRE ||
+	    !chunk_applies(job) || chunk_name(job).which != slow->chunk.name.which)
+		return false;
+	if (gathered == slow && !slow->waiters && join(lane, slow, job))
 		return true;
-	case CHUNK_AWAITED:
-		append(task, job);
-		return true;
-	case CHUNK_ASK:
-		task = make_task(lane, job);
-		*ended = !task;
-		if (!task) {
-			job->status = WEIR_ENOMEM;
-			chunk_missed(lane->store->chunks, chunk_name(job), 0);
-			return true;
-		}
-		known_take_units(lane, task);
-		task_append(&lane->batch.tasks, task);
-		lane->batch.count++;
-		return true;
-	case CHUNK_NONE:
-		break;
-	}
-	return false;
+	job->next = NULL;
+	*slow->last_waiter = job;
+	slow->last_waiter = &job->next;
+	return true;
 }
 
 /* From now on it is the newest of its key. */
@@ -403,14 +409,20 @@ static bool gather(struct redis_lane *lane, struct store_job *job)
 	struct task *gathered = spot->turn == batch->turn ? spot->task : NULL;
 	/* Chains do not wait: their keys would have to wait for one another. */
 	struct task *slow = job->together ? NULL : find_slow(lane, job), *task;
-	bool ended;
+	enum chunk_answer units;
 
 	job->status = WEIR_OK;
 	/* Jobs submitted before this one may change what is known. */
-	ended = !gathered && !slow && !job->together && known_answer(lane, job);
-	if (ended || (!slow && find_units(lane, job, &ended)) || join_any(lane, gathered, slow, job))
-		return ended;
-	task = make_task(lane, job);
+	if (!gathered && !slow && !job->together && known_answer(lane, job))
+		return true;
+	if (await_units(lane, gathered, slow, job))
+		return false;
+	units = slow ? CHUNK_NONE : known_units(lane, job);
+	if (units == CHUNK_GRANTED)
+		return true;
+	if (units == CHUNK_NONE && join_any(lane, gathered, slow, job))
+		return false;
+	task = make_asking(lane, job, units == CHUNK_ASK);
 	if (!task) {
 		job->status = WEIR_ENOMEM;
 		return true;

@@ -2,7 +2,7 @@
  * batch.h: jobs become tasks.
  *
  * Equal requests of a turn (of one key and limit, with the same cost) become one task that repeats
- * its step. Jobs that are all or nothing become a group of tasks.
+ * its step; equal peeks one that asks once. Jobs that are all or nothing become a group of tasks.
  *
  * Two jobs of one key keep their order: Redis carries out calls and their steps as they were sent.
  * If a task may have to be made again, later tasks of its key follow when it has ended. Chains that

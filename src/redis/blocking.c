@@ -1,17 +1,17 @@
 #include "redis/blocking.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/number.h"
 #include "base/os.h"
+#include "redis/connection.h"
 #include "redis/link.h"
 #include "redis/lookup.h"
 #include "redis/redis.h"
@@ -28,14 +28,14 @@ enum line_state {
 	LINE_DEAD, /* to be freed */
 };
 
-/* A connection. */
+/* A descriptor that is waited for: that of a lookup, or a socket. */
 struct line {
-	struct redis_node *node;
-	struct lookup *lookup;       /* of an open one NULL */
-	const struct addrinfo *next; /* address to be tried when this one fails */
-	int fd;                      /* -1: none */
+	struct redis_connection *connection; /* of a lookup */
+	struct lookup *lookup;               /* of a socket NULL */
+	struct redis_attempt *attempt;       /* of a socket */
+	int fd;                              /* -1: none */
 	enum line_state state;
-	int error; /* why it was lost: an errno, or one of EAI_* where `lookup` failed */
+	int error;  /* why a socket was lost: an errno, or 0 */
 	bool sends; /* it has bytes to be written, maybe */
 	struct line *other;
 };
@@ -64,55 +64,53 @@ static void close_fd(struct line *line)
 	line->fd = -1;
 }
 
-static int open_socket(const struct addrinfo *address)
+static int open_socket(int family)
 {
-	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int on = 1;
 
-	if (fd >= 0)
+	if (fd >= 0 && family != AF_UNIX)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	return fd;
 }
 
-/* Tries the next address that does not refuse at once. */
-static void connect_next(struct line *line)
+static void lose(struct line *line, int error)
 {
 	close_fd(line);
+	line->error = error;
 	line->state = LINE_LOST;
-	for (; line->next && line->state == LINE_LOST; line->next = line->next->ai_next) {
-		line->fd = open_socket(line->next);
-		if (line->fd < 0 ||
-		    (connect(line->fd, line->next->ai_addr, line->next->ai_addrlen) != 0 &&
-		     errno != EINPROGRESS)) {
-			line->error = errno;
-			close_fd(line);
-		} else {
-			line->state = LINE_CONNECTS;
-		}
-	}
+}
+
+static void begin_connecting(struct line *line, const struct redis_address *to)
+{
+	line->fd = open_socket(to->any.sa_family);
+	if (line->fd < 0 || (connect(line->fd, &to->any, to->len) != 0 && errno != EINPROGRESS))
+		lose(line, errno);
 }
 
 static void finish_connecting(struct line *line)
 {
-	socklen_t len = sizeof line->error;
+	int error;
+	socklen_t len = sizeof error;
 
-	if (getsockopt(line->fd, SOL_SOCKET, SO_ERROR, &line->error, &len) != 0)
-		line->error = errno;
-	if (line->error != 0) {
-		connect_next(line);
+	if (getsockopt(line->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+		error = errno;
+	if (error != 0) {
+		lose(line, error);
 		return;
 	}
 	line->state = LINE_OPEN;
 	line->sends = true;
-	line->next = NULL;
-	lookup_close(line->lookup);
-	line->lookup = NULL;
 }
 
 static void finish_lookup(struct line *line)
 {
-	line->error = lookup_result(line->lookup, &line->next);
-	connect_next(line);
+	struct redis_address addresses[CONNECTION_ADDRESSES_MAX];
+	size_t n;
+	const char *why = lookup_result(line->lookup, addresses, CONNECTION_ADDRESSES_MAX, &n);
+
+	line->state = LINE_DEAD;
+	redis_connection_found(line->connection, addresses, n, why);
 }
 
 /* The port */
@@ -134,23 +132,45 @@ static bool make_room(struct blocking *blocking)
 	return true;
 }
 
-static bool dial(struct redis_port *port, struct redis_node *node, const struct redis_host *host,
-                 void **out)
+/* NULL if there is no memory. */
+static struct line *add_line(struct blocking *blocking, const struct line *line)
 {
-	struct blocking *blocking = blocking_of(port);
-	struct line *line = make_room(blocking) ? malloc(sizeof *line) : NULL;
+	struct line *added = make_room(blocking) ? malloc(sizeof *added) : NULL;
 
+	if (!added)
+		return NULL;
+	*added = *line;
+	added->other = blocking->lines;
+	blocking->lines = added;
+	return added;
+}
+
+static void *look_up(struct redis_port *port, struct redis_connection *connection,
+                     const struct redis_host *host)
+{
+	struct lookup *lookup = lookup_open(host);
+	struct line *line = NULL;
+
+	if (lookup)
+		line = add_line(blocking_of(port), &(struct line){.connection = connection,
+		                                                  .lookup = lookup,
+		                                                  .fd = -1,
+		                                                  .state = LINE_LOOKS_UP});
 	if (!line)
-		return false;
-	*line = (struct line){.node = node, .lookup = lookup_open(host), .fd = -1};
-	if (!line->lookup) {
-		free(line);
-		return false;
-	}
-	line->other = blocking->lines;
-	blocking->lines = line;
+		lookup_close(lookup);
+	return line;
+}
+
+static bool dial(struct redis_port *port, struct redis_attempt *attempt,
+                 const struct redis_address *to, void **out)
+{
+	struct line *line = add_line(
+	    blocking_of(port), &(struct line){.attempt = attempt, .fd = -1, .state = LINE_CONNECTS});
+
+	if (line)
+		begin_connecting(line, to);
 	*out = line;
-	return true;
+	return line != NULL;
 }
 
 static void send_soon(struct redis_port *port, void *line)
@@ -173,6 +193,8 @@ static void set_alarm(struct redis_port *port, uint64_t at_ns)
 }
 
 static const struct redis_port_kind kind = {
+    .look_up = look_up,
+    .stop_look_up = hang_up,
     .dial = dial,
     .send = send_soon,
     .hang_up = hang_up,
@@ -219,30 +241,17 @@ void blocking_serve(struct blocking *blocking, struct store_lane *lane)
 
 /* Moving bytes */
 
-static void lose(struct line *line, int error)
-{
-	close_fd(line);
-	line->error = error;
-	line->state = LINE_LOST;
-}
-
 static void tell_lost(struct line *line)
 {
-	char text[128];
-	bool no_address = line->lookup && line->error < 0;
-
 	line->state = LINE_DEAD;
-	snprintf(text, sizeof text, "%s",
-	         no_address           ? gai_strerror(line->error)
-	         : line->error == 0   ? "it has closed the connection"
-	                              : strerrordesc_np(line->error));
-	redis_node_lost(line->node, text);
+	redis_attempt_lost(line->attempt, line->error == 0 ? "it has closed the connection"
+	                                                   : strerrordesc_np(line->error));
 }
 
 /* Writes as much as the kernel takes now. */
 static void write_line(struct line *line)
 {
-	struct link *link = redis_node_link(line->node);
+	struct link *link = redis_attempt_link(line->attempt);
 	struct slice out;
 
 	while (line->state == LINE_OPEN && (out = link_out(link)).len > 0) {
@@ -263,7 +272,7 @@ static void read_line(struct blocking *blocking, struct line *line)
 	ssize_t len = recv(line->fd, blocking->input, sizeof blocking->input, 0);
 
 	if (len > 0) {
-		redis_node_in(line->node, (struct slice){blocking->input, (size_t)len});
+		redis_attempt_in(line->attempt, (struct slice){blocking->input, (size_t)len});
 		line->sends = line->state == LINE_OPEN; /* a greeting goes on */
 	} else if (len == 0 || (errno != EAGAIN && errno != EINTR)) {
 		lose(line, len == 0 ? 0 : errno);

@@ -5,55 +5,62 @@
 
 #include "algo/algo.h"
 #include "algo/bucket.h"
-#include "algo/window.h"
+#include "base/draw.h"
 #include "base/os.h"
 #include "redis/denied.h"
 
-#define SETS          1024
-#define WAYS          4
-#define LIMITS        256
-#define IDLE_NS       NS_PER_S
-#define IDLE_LEAST_NS (50 * NS_PER_MS) /* all chunks are looked at so often at most */
+#define SETS    1024
+#define WAYS    4
+#define LIMITS  256
+#define SOON_NS NS_PER_S
+#define IDLE_AGAIN_NS (20 * NS_PER_MS) /* to look again for one of which steps are under way */
+#define ID_MAX  (UINT64_C(1) << 48) /* scripts count by doubles, and write 15 digits */
 
-enum state {
-	NONE,
-	SEEN,  /* a request has come, and was asked for by itself */
-	ASKED, /* for a chunk */
-	HELD,
+/* A copy of a limit, whatever becomes of the one that jobs have. */
+struct kept {
+	uint64_t which;
+	size_t references;
+	struct algo_limit limit;
 };
 
-/* A job that gives units back. */
-struct back {
+/* A job that settles a chunk. */
+struct settling {
 	struct store_job job; /* first */
-	char texts[];         /* key, and name of the limit */
+	struct chunks *chunks;
+	struct kept *kept;
+	struct chunk_name name;
+	char texts[]; /* key, and name of the limit */
 };
 
+/*
+ * Of a key. While steps are `said`, `left` is 0. Else Redis holds `left` units for this process, unless
+ * it is_unsure.
+ */
 struct chunk {
 	struct chunk_name name;
-	enum state state;
-	bool is_void;     /* ASKED: what comes is of before a reset */
-	const void *lane; /* ASKED, HELD: that has asked */
-	void *task;       /* ASKED: of that lane */
-	uint64_t used_ns;
-	uint64_t dry_until_ns; /* there was none to be had */
-	/* HELD: */
+	bool is_used;
+	bool has_others;     /* other servers held units when Redis was asked last */
+	bool is_unsure;      /* Redis may hold another number of units */
+	uint64_t asked_ns;   /* when somebody asked for the key last, by the local clock */
+	size_t steps;        /* of it that have not ended */
+	const void *stepper; /* whose steps these are; NULL: of several lanes */
+	size_t said;         /* of these: that settle the chunk */
+	bool overlaps;       /* the newest was written while others were under way */
+	const void *lane;    /* that has the chunk; it settles it */
+	uint64_t id, number; /* of the entry at Redis, 0: there was none yet; and of the newest step */
+	uint64_t used;       /* units granted so far, ... */
+	uint64_t used_known; /* and of these that Redis knows */
 	uint64_t left;
-	uint64_t end_ns;    /* of the window; of a bucket its TAT when they were taken */
-	uint64_t count;     /* of a window: in use at Redis */
-	uint64_t until_ns;  /* of the state, by Redis's clock: by which a refund names them, ... */
-	uint64_t offset_ns; /* which is so much ahead */
-	struct back *back;
+	struct units_reserved reserved;
+	uint64_t offset_ns;        /* so much Redis's clock is ahead, modulo 2^64 */
+	struct algo_state state;   /* the key's, as if nobody held units */
+	struct algo_state own;     /* of a bucket: what `used` did since Redis knew it last */
+	struct settling *settling; /* NULL: none, or it is under way */
 };
 
 struct set {
 	pthread_mutex_t lock;
 	struct chunk chunks[WAYS];
-};
-
-/* A limit that stays, whatever becomes of the one that jobs have. */
-struct kept {
-	uint64_t which;
-	struct algo_limit limit;
 };
 
 struct chunks {
@@ -74,36 +81,89 @@ struct chunks *chunks_open(void)
 	return chunks;
 }
 
+/* Parameters */
+
+static struct kept *find_kept(struct chunks *chunks, const struct algo_limit *limit, uint64_t which)
+{
+	struct kept *kept = NULL;
+
+	pthread_mutex_lock(&chunks->lock);
+	for (size_t i = 0; i < chunks->kept_count && !kept; i++)
+		if (chunks->kept[i]->which == which)
+			kept = chunks->kept[i];
+	if (!kept && chunks->kept_count < LIMITS && (kept = malloc(sizeof *kept))) {
+		kept->which = which;
+		kept->references = 0;
+		if (algo_limit_copy(&kept->limit, limit) == WEIR_OK) {
+			kept->limit.chunk = limit->chunk;
+			chunks->kept[chunks->kept_count++] = kept;
+		} else {
+			free(kept);
+			kept = NULL;
+		}
+	}
+	if (kept)
+		kept->references++;
+	pthread_mutex_unlock(&chunks->lock);
+	return kept;
+}
+
+static void drop(struct chunks *chunks, struct kept *kept)
+{
+	size_t i = 0;
+
+	pthread_mutex_lock(&chunks->lock);
+	if (--kept->references == 0) {
+		while (chunks->kept[i] != kept)
+			i++;
+		chunks->kept[i] = chunks->kept[--chunks->kept_count];
+		algo_limit_free(&kept->limit);
+		free(kept);
+	}
+	pthread_mutex_unlock(&chunks->lock);
+}
+
+size_t chunk_limits(struct chunks *chunks)
+{
+	size_t count;
+
+	pthread_mutex_lock(&chunks->lock);
+	count = chunks->kept_count;
+	pthread_mutex_unlock(&chunks->lock);
+	return count;
+}
+
+static void free_settling(struct settling *settling)
+{
+	if (settling)
+		drop(settling->chunks, settling->kept);
+	free(settling);
+}
+
 void chunks_close(struct chunks *chunks)
 {
 	if (!chunks)
 		return;
 	for (size_t i = 0; i < SETS; i++) {
 		for (size_t j = 0; j < WAYS; j++)
-			free(chunks->sets[i].chunks[j].back);
+			free_settling(chunks->sets[i].chunks[j].settling);
 		pthread_mutex_destroy(&chunks->sets[i].lock);
-	}
-	for (size_t i = 0; i < chunks->kept_count; i++) {
-		algo_limit_free(&chunks->kept[i]->limit);
-		free(chunks->kept[i]);
 	}
 	pthread_mutex_destroy(&chunks->lock);
 	os_pages_unmap(chunks, sizeof *chunks);
 }
 
-static bool is_bucket(const struct algo_limit *limit)
+bool chunk_is_for(const struct algo_limit *limit)
 {
-	return algo_steps_by(limit, bucket_step);
+	return limit->chunk > 1 && units_apply(limit);
 }
 
 bool chunk_applies(const struct store_job *job)
 {
-	const struct algo_limit *limit = job->step.limit;
 	const struct algo_call *call = &job->step.call;
 
-	return limit->chunk > 1 && call->op <= ALGO_PEEK && call->cost > 0 &&
-	       call->cost <= limit->chunk && call->permit == 0 && !job->together && !limit->paced &&
-	       (is_bucket(limit) || algo_steps_by(limit, window_step));
+	return chunk_is_for(job->step.limit) && call->op <= ALGO_PEEK && call->cost > 0 &&
+	       call->cost <= job->step.limit->chunk && call->permit == 0 && !job->together;
 }
 
 struct chunk_name chunk_name(const struct store_job *job)
@@ -112,31 +172,6 @@ struct chunk_name chunk_name(const struct store_job *job)
 	    denied_question(job->step.limit, &(struct algo_call){.cost = 1}, job->step.key.hash);
 
 	return (struct chunk_name){question.key, question.which};
-}
-
-/* Limits that stay */
-
-static const struct algo_limit *keep(struct chunks *chunks, const struct algo_limit *limit,
-                                     uint64_t which)
-{
-	const struct algo_limit *found = NULL;
-	struct kept *kept;
-
-	pthread_mutex_lock(&chunks->lock);
-	for (size_t i = 0; i < chunks->kept_count && !found; i++)
-		if (chunks->kept[i]->which == which)
-			found = &chunks->kept[i]->limit;
-	if (!found && chunks->kept_count < LIMITS && (kept = malloc(sizeof *kept))) {
-		kept->which = which;
-		if (algo_limit_copy(&kept->limit, limit) == WEIR_OK) {
-			chunks->kept[chunks->kept_count++] = kept;
-			found = &kept->limit;
-		} else {
-			free(kept);
-		}
-	}
-	pthread_mutex_unlock(&chunks->lock);
-	return found;
 }
 
 /* Sets */
@@ -152,19 +187,47 @@ static struct set *lock_set(struct chunks *chunks, uint64_t key)
 static struct chunk *find(struct set *set, struct chunk_name name)
 {
 	for (size_t i = 0; i < WAYS; i++)
-		if (set->chunks[i].state != NONE && set->chunks[i].name.key == name.key &&
+		if (set->chunks[i].is_used && set->chunks[i].name.key == name.key &&
 		    set->chunks[i].name.which == name.which)
 			return &set->chunks[i];
 	return NULL;
 }
 
-static void clear(struct chunk *chunk)
+/* Whether there is something to be said to Redis. */
+static bool holds(const struct chunk *chunk)
 {
-	free(chunk->back);
-	*chunk = (struct chunk){0};
+	return chunk->left > 0 || chunk->is_unsure || chunk->used != chunk->used_known;
 }
 
-/* A place for another: one that is not used, else the one that was seen longest ago; or NULL. */
+/* Forgets parameters that only chunks refer to in which there is nothing. */
+static void sweep(struct chunks *chunks)
+{
+	for (size_t i = 0; i < SETS; i++) {
+		struct set *set = lock_set(chunks, i);
+
+		for (size_t j = 0; j < WAYS; j++) {
+			struct chunk *chunk = &set->chunks[j];
+
+			if (chunk->steps > 0 || holds(chunk))
+				continue;
+			free_settling(chunk->settling);
+			chunk->settling = NULL;
+		}
+		pthread_mutex_unlock(&set->lock);
+	}
+}
+
+static struct kept *keep(struct chunks *chunks, const struct algo_limit *limit, uint64_t which)
+{
+	struct kept *kept = find_kept(chunks, limit, which);
+
+	if (kept || chunk_limits(chunks) < LIMITS)
+		return kept;
+	sweep(chunks);
+	return find_kept(chunks, limit, which);
+}
+
+/* A place for another: one that is not used, else the one that was asked for longest ago; or NULL. */
 static struct chunk *place_for(struct set *set, struct chunk_name name, uint64_t now_ns)
 {
 	struct chunk *oldest = NULL;
@@ -172,240 +235,277 @@ static struct chunk *place_for(struct set *set, struct chunk_name name, uint64_t
 	for (size_t i = 0; i < WAYS; i++) {
 		struct chunk *chunk = &set->chunks[i];
 
-		if (chunk->state <= SEEN && (!oldest || chunk->used_ns < oldest->used_ns))
+		if (chunk->steps == 0 && !holds(chunk) && (!oldest || chunk->asked_ns < oldest->asked_ns))
 			oldest = chunk;
 	}
 	if (!oldest)
 		return NULL;
-	clear(oldest);
-	*oldest = (struct chunk){.name = name, .state = SEEN, .used_ns = now_ns};
+	free_settling(oldest->settling);
+	*oldest = (struct chunk){.name = name, .is_used = true, .asked_ns = now_ns};
 	return oldest;
 }
 
-/* Units */
+/* Requests */
 
-/* The time that so many units of a bucket take, rounded up. */
-static uint64_t length_of(const struct algo_limit *limit, uint64_t units)
-{
-	const struct bucket_params *params = &limit->bucket;
-
-	return (uint64_t)(((u128)units * params->p + params->q - 1) / params->q);
-}
-
-/* The units that can still be granted. */
-static uint64_t good(const struct chunk *chunk, const struct algo_limit *limit, uint64_t now_ns)
-{
-	uint64_t left_ns = sat_sub(chunk->end_ns, now_ns);
-
-	if (!is_bucket(limit))
-		return left_ns > 0 ? chunk->left : 0;
-	return (uint64_t)u64_min(chunk->left,
-	                         sat_u64((u128)left_ns * limit->bucket.q / limit->bucket.p));
-}
-
-/* A state as if the units that are left had been given back, on the local clock. */
-static struct algo_state state_of(const struct chunk *chunk, const struct algo_limit *limit,
-                                  uint64_t units)
-{
-	uint64_t count = sat_sub(chunk->count, units);
-
-	if (is_bucket(limit))
-		return (struct algo_state){sat_sub(chunk->end_ns, length_of(limit, units)), 0};
-	return count > 0 ? (struct algo_state){chunk->end_ns, (uint32_t)(count - 1)}
-	                 : (struct algo_state){0, 0};
-}
-
-/* Decides by the algorithm's own step. */
+/* Decides by the algorithm's own step, on the state as if what is left were given back. */
 static bool grant(struct chunk *chunk, struct store_job *job, uint64_t now_ns)
 {
 	const struct algo_limit *limit = job->step.limit;
-	uint64_t units = good(chunk, limit, now_ns), cost = job->step.call.cost;
-	struct algo_state state = state_of(chunk, limit, units);
-	const struct algo_time time = {now_ns, chunk->end_ns};
+	const struct algo_call *call = &job->step.call;
+	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.until_ns};
+	bool is_bucket = algo_steps_by(limit, bucket_step);
+	struct algo_outcome *out = &job->outcome, ignored;
+	struct algo_state state = chunk->state;
+	uint64_t name_ns;
 
-	if (units < cost)
+	if (chunk->left < call->cost || time.now_ns >= chunk->reserved.until_ns)
 		return false;
-	algo_step(limit, &job->step.call, &time, &state, &job->outcome);
-	if (!job->outcome.allowed)
+	name_ns = units_step(limit, call, &time, &chunk->reserved, &state, out);
+	if (!out->allowed)
 		return false;
 	job->status = WEIR_OK;
 	job->withheld = false;
 	job->until_ns = 0;
-	chunk->used_ns = now_ns;
-	if (job->step.call.op == ALGO_PEEK)
+	job->clock_ns = time.now_ns;
+	chunk->asked_ns = now_ns;
+	if (call->op == ALGO_PEEK)
 		return true;
-	job->until_ns = is_bucket(limit) ? state.until_ns + chunk->offset_ns : chunk->until_ns;
-	chunk->left = units - cost;
+	job->until_ns = name_ns;
+	chunk->state = state;
+	chunk->left -= call->cost;
+	chunk->used += call->cost;
+	if (is_bucket)
+		algo_step(limit, call, &time, &chunk->own, &ignored);
 	return true;
 }
 
-uint64_t chunk_idle_ns(const struct algo_limit *limit)
-{
-	return u64_max(IDLE_LEAST_NS, u64_min(IDLE_NS, limit->window_ns / 10));
-}
-
-static enum chunk_answer ask(struct chunk *chunk, const struct store_job *job, uint64_t now_ns,
-                             const void *lane)
-{
-	bool soon = now_ns - chunk->used_ns <= IDLE_NS;
-
-	chunk->used_ns = now_ns;
-	if (!soon || now_ns < chunk->dry_until_ns || job->step.call.op == ALGO_PEEK)
-		return CHUNK_NONE;
-	chunk->state = ASKED;
-	chunk->lane = lane;
-	chunk->is_void = false;
-	chunk->task = NULL;
-	return CHUNK_ASK;
-}
-
 enum chunk_answer chunk_take(struct chunks *chunks, struct store_job *job, uint64_t now_ns,
-                             const void *lane, void **task)
+                             const void *lane)
 {
 	struct chunk_name name = chunk_name(job);
 	struct set *set = lock_set(chunks, name.key);
 	struct chunk *chunk = find(set, name);
 	enum chunk_answer answer = CHUNK_NONE;
+	bool is_behind = chunk && chunk->steps > 0 && (!chunk->stepper || chunk->stepper == lane);
 
 	if (!chunk) {
 		place_for(set, name, now_ns);
-	} else if (chunk->state == HELD && grant(chunk, job, now_ns)) {
+	} else if (!is_behind && grant(chunk, job, now_ns)) {
 		answer = CHUNK_GRANTED;
-	} else if (chunk->state != ASKED) {
-		answer = ask(chunk, job, now_ns, lane);
-	} else if (chunk->lane == lane && job->step.call.op == ALGO_ACQUIRE) {
-		answer = CHUNK_AWAITED;
-		*task = chunk->task;
+	} else {
+		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
+
+		chunk->asked_ns = now_ns;
+		if (soon && chunk->said == 0 && job->step.call.op == ALGO_ACQUIRE)
+			answer = CHUNK_ASK;
 	}
 	pthread_mutex_unlock(&set->lock);
 	return answer;
 }
 
-static void give_up(struct store_job *job)
-{
-	free(job);
-}
-
-static struct back *make_back(const struct store_job *job, const struct algo_limit *limit)
-{
-	size_t name_len = strlen(job->limit_name) + 1, key_len = job->key_name.len;
-	struct back *back = malloc(sizeof *back + name_len + key_len);
-
-	if (!back)
-		return NULL;
-	back->job = (struct store_job){
-	    .step = {.store = job->step.store,
-	             .limit = limit,
-	             .key = job->step.key,
-	             .call = {.op = ALGO_REFUND, .newest_only = true}},
-	    .limit_name = back->texts,
-	    .key_name = {back->texts + name_len, key_len},
-	    .done = give_up,
-	};
-	memcpy(back->texts, job->limit_name, name_len);
-	if (key_len > 0)
-		memcpy(back->texts + name_len, job->key_name.data, key_len);
-	return back;
-}
-
-bool chunk_ask(struct chunks *chunks, const struct store_job *job, void *task)
+enum chunk_answer chunk_serve(struct chunks *chunks, struct store_job *job, uint64_t now_ns)
 {
 	struct chunk_name name = chunk_name(job);
-	const struct algo_limit *limit = keep(chunks, job->step.limit, name.which);
-	struct back *back = limit ? make_back(job, limit) : NULL;
 	struct set *set = lock_set(chunks, name.key);
 	struct chunk *chunk = find(set, name);
+	bool granted = chunk && grant(chunk, job, now_ns);
 
-	free(chunk->back);
-	chunk->back = back;
-	chunk->task = task;
-	if (!back) {
-		chunk->state = SEEN;
-		chunk->left = 0;
+	pthread_mutex_unlock(&set->lock);
+	return granted ? CHUNK_GRANTED : CHUNK_NONE;
+}
+
+/* Settling */
+
+/* The chunk may need it again, if it is not known what became of it. */
+static void settled(struct store_job *job)
+{
+	struct settling *settling = (struct settling *)job;
+	struct set *set = lock_set(settling->chunks, settling->name.key);
+	struct chunk *chunk = find(set, settling->name);
+
+	if (chunk && !chunk->settling && (holds(chunk) || chunk->steps > 0)) {
+		chunk->settling = settling;
+		settling = NULL;
 	}
 	pthread_mutex_unlock(&set->lock);
-	return back != NULL;
+	free_settling(settling);
 }
 
-void chunk_got(struct chunks *chunks, struct chunk_name name, const struct chunk_got *got)
+static struct settling *make_settling(struct chunks *chunks, const struct store_job *job,
+                                      struct kept *kept)
 {
-	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
+	size_t name_len = strlen(job->limit_name) + 1, key_len = job->key_name.len;
+	struct settling *settling = malloc(sizeof *settling + name_len + key_len);
 
-	chunk->state = SEEN;
-	if (chunk->is_void) {
-		chunk->left = 0;
-	} else {
-		const struct algo_limit *limit = chunk->back->job.step.limit;
-		/* Units of the same window are alike; of a bucket the older ones leak first. */
-		uint64_t before = !is_bucket(limit) && chunk->until_ns == got->until_ns ? chunk->left : 0;
-
-		chunk->state = HELD;
-		chunk->left = got->units + before;
-		chunk->end_ns = got->asked_ns + sat_sub(got->until_ns, got->clock_ns);
-		chunk->until_ns = got->until_ns;
-		chunk->offset_ns = got->until_ns - chunk->end_ns;
-		chunk->count = limit->quota - u64_min(limit->quota, got->remaining);
-		chunk->used_ns = got->now_ns;
-	}
-	pthread_mutex_unlock(&set->lock);
-}
-
-bool chunk_serve(struct chunks *chunks, struct chunk_name name, struct store_job *job,
-                 uint64_t now_ns)
-{
-	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
-	bool granted = chunk && chunk->state == HELD && grant(chunk, job, now_ns);
-
-	pthread_mutex_unlock(&set->lock);
-	return granted;
-}
-
-void chunk_missed(struct chunks *chunks, struct chunk_name name, uint64_t until_ns)
-{
-	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
-
-	if (chunk->is_void)
-		chunk->left = 0;
-	chunk->state = chunk->left > 0 ? HELD : SEEN; /* too few for that request */
-	chunk->dry_until_ns = until_ns;
-	pthread_mutex_unlock(&set->lock);
-}
-
-void chunk_forget(struct chunks *chunks, uint64_t key)
-{
-	struct set *set = lock_set(chunks, key);
-
-	for (size_t i = 0; i < WAYS; i++) {
-		struct chunk *chunk = &set->chunks[i];
-
-		if (chunk->name.key != key)
-			continue;
-		if (chunk->state == ASKED)
-			chunk->is_void = true;
-		else
-			clear(chunk);
-	}
-	pthread_mutex_unlock(&set->lock);
-}
-
-/* The job that gives the chunk back; NULL: time has spent it. The chunk is SEEN from then on. */
-static struct store_job *give_back(struct chunk *chunk, uint64_t now_ns)
-{
-	struct back *back = chunk->back;
-	uint64_t units = good(chunk, back->job.step.limit, now_ns);
-
-	chunk->state = SEEN;
-	chunk->left = 0;
-	if (units == 0)
+	if (!settling)
 		return NULL;
-	chunk->back = NULL;
-	back->job.step.call.cost = units;
-	back->job.step.call.until_ns = chunk->until_ns;
-	back->job.step.at = moment_given(now_ns);
-	return &back->job;
+	settling->chunks = chunks;
+	settling->kept = kept;
+	settling->name = chunk_name(job);
+	settling->job = (struct store_job){
+	    .step = {.store = job->step.store,
+	             .limit = &kept->limit,
+	             .key = job->step.key,
+	             .call = {.op = ALGO_REFUND}},
+	    .limit_name = settling->texts,
+	    .key_name = {settling->texts + name_len, key_len},
+	    .done = settled,
+	};
+	memcpy(settling->texts, job->limit_name, name_len);
+	if (key_len > 0)
+		memcpy(settling->texts + name_len, job->key_name.data, key_len);
+	return settling;
+}
+
+bool chunk_prepare(struct chunks *chunks, const struct store_job *job)
+{
+	struct chunk_name name = chunk_name(job);
+	struct kept *kept = keep(chunks, job->step.limit, name.which);
+	struct settling *made = kept ? make_settling(chunks, job, kept) : NULL;
+	struct chunk *chunk;
+	struct set *set;
+	bool has = false;
+
+	if (kept && !made)
+		drop(chunks, kept);
+	set = lock_set(chunks, name.key);
+	chunk = find(set, name);
+	if (chunk && !chunk->settling && made) {
+		chunk->settling = made;
+		made = NULL;
+	}
+	has = chunk && chunk->settling;
+	pthread_mutex_unlock(&set->lock);
+	free_settling(made);
+	return has;
+}
+
+/* Steps */
+
+void chunk_begin(struct chunks *chunks, struct chunk_step *step, const void *lane)
+{
+	struct set *set = lock_set(chunks, step->name.key);
+	struct chunk *chunk = find(set, step->name);
+
+	step->is_counted = chunk != NULL;
+	if (chunk) {
+		chunk->stepper = chunk->steps == 0 || chunk->stepper == lane ? lane : NULL;
+		chunk->steps++;
+	}
+	pthread_mutex_unlock(&set->lock);
+}
+
+/* Whether nobody has asked for it for a while. */
+static bool is_idle(const struct chunk *chunk, const struct algo_limit *limit, uint64_t now_ns)
+{
+	return sat_sub(now_ns, chunk->asked_ns) >= units_idle_ns(limit);
+}
+
+/* Writes into `asked` what Redis is to do with the chunk. */
+static void say(struct chunk *chunk, const struct chunk_step *step, struct redis_step *asked,
+                bool gives_all)
+{
+	struct step_units *units = &asked->units;
+
+	chunk->overlaps = chunk->said > 1;
+	if (chunk->id == 0)
+		chunk->id = 1 + draw_next() % (ID_MAX - 1);
+	units->id = chunk->id;
+	units->number = ++chunk->number;
+	units->used = chunk->used;
+	units->own = chunk->own;
+	units->lease_ns = units_lease_ns(asked->limit);
+	if (gives_all || asked->call.op == ALGO_RESET)
+		units->want = 0;
+	else
+		units->want = step->takes ? asked->limit->chunk : chunk->left;
+	chunk->is_unsure |= holds(chunk);
+	chunk->left = 0;
+}
+
+void chunk_write(struct chunks *chunks, struct chunk_step *step, struct redis_step *asked,
+                 uint64_t now_ns, const void *lane, bool stops)
+{
+	struct step_units *units = &asked->units;
+	struct set *set = lock_set(chunks, step->name.key);
+	struct chunk *chunk = find(set, step->name);
+	bool insists = step->insists || asked->call.op != ALGO_ACQUIRE;
+	size_t others = chunk ? chunk->said - step->is_said : 0;
+	bool has = chunk && (step->takes || holds(chunk) || others > 0 || step->is_said);
+
+	*units = (struct step_units){.is_known = units->is_known || (chunk && chunk->has_others)};
+	if (!step->is_counted || !has) {
+		; /* there is nothing to be said */
+	} else if (others > 0 && !insists) {
+		units->is_known = units->is_whole = true;
+	} else {
+		units->is_known = true;
+		chunk->said += !step->is_said;
+		step->is_said = true;
+		chunk->lane = lane;
+		say(chunk, step, asked, stops || (step->settles && is_idle(chunk, asked->limit, now_ns)));
+	}
+	pthread_mutex_unlock(&set->lock);
+}
+
+/* The answer to the newest step. */
+static void learn(struct chunk *chunk, const struct chunk_told *told)
+{
+	const struct step_units *units = told->units;
+
+	/* Without an entry, Redis takes an older step that comes later for a new one. */
+	chunk->is_unsure = chunk->overlaps && units->held == 0;
+	chunk->left = units->held;
+	chunk->used_known = units->used;
+	chunk->reserved = units->reserved;
+	if (units->lease_ns > 0) /* clocks do not run quite alike */
+		chunk->reserved.until_ns -= units->lease_ns / 16;
+	chunk->offset_ns = told->clock_ns - told->asked_ns;
+	chunk->state = units->state;
+	chunk->own = (struct algo_state){0, 0};
+}
+
+uint64_t chunk_end(struct chunks *chunks, struct chunk_step *step, const struct algo_limit *limit,
+                   const struct chunk_told *told, uint64_t now_ns, const void *lane)
+{
+	const struct step_units *units = told->units;
+	struct set *set;
+	struct chunk *chunk;
+	uint64_t at_ns = 0;
+
+	if (!step->is_counted)
+		return 0;
+	set = lock_set(chunks, step->name.key);
+	chunk = find(set, step->name);
+	chunk->steps--;
+	chunk->said -= step->is_said;
+	if (!step->is_said)
+		;
+	else if (units && units->number == chunk->number)
+		learn(chunk, told);
+	else
+		chunk->is_unsure |= !units || units->held > 0;
+	if (units && units->is_known)
+		chunk->has_others = units->reserved.others > 0;
+	if (holds(chunk)) {
+		if (chunk->said == 0)
+			chunk->lane = lane;
+		at_ns = now_ns + units_idle_ns(limit);
+	}
+	pthread_mutex_unlock(&set->lock);
+	return at_ns;
+}
+
+/* When its lane is to look at it. */
+static uint64_t due_ns(const struct chunk *chunk)
+{
+	const struct algo_limit *limit = &chunk->settling->kept->limit;
+	uint64_t idle_ns = chunk->asked_ns + units_idle_ns(limit);
+	uint64_t lease_ns = units_lease_ns(limit);
+
+	if (lease_ns == 0 || chunk->left == 0)
+		return idle_ns;
+	return u64_min(idle_ns, chunk->reserved.until_ns - lease_ns / 2 - chunk->offset_ns);
 }
 
 struct store_job *chunk_idle(struct chunks *chunks, const void *lane, uint64_t now_ns, bool all,
@@ -422,18 +522,20 @@ struct store_job *chunk_idle(struct chunks *chunks, const void *lane, uint64_t n
 			struct store_job *job;
 			uint64_t at_ns;
 
-			if (chunk->state != HELD || chunk->lane != lane)
+			if (!chunk->is_used || chunk->lane != lane || !holds(chunk) || !chunk->settling)
 				continue;
-			at_ns = chunk->used_ns + chunk_idle_ns(chunk->back->job.step.limit);
-			if (!all && at_ns > now_ns) {
+			at_ns = due_ns(chunk);
+			if (!all && (at_ns > now_ns || chunk->steps > 0)) {
+				if (at_ns <= now_ns)
+					at_ns = now_ns + IDLE_AGAIN_NS;
 				*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);
 				continue;
 			}
-			job = give_back(chunk, now_ns);
-			if (job) {
-				job->next = jobs;
-				jobs = job;
-			}
+			job = &chunk->settling->job;
+			chunk->settling = NULL;
+			job->step.at = moment_given(now_ns + chunk->offset_ns);
+			job->next = jobs;
+			jobs = job;
 		}
 		pthread_mutex_unlock(&set->lock);
 	}

@@ -1,28 +1,26 @@
 /*
- * chunk.h: units of limits that this process has taken from Redis in advance. Shared by lanes.
+ * chunk.h: units of limits that this process holds, to grant them without asking Redis. Shared by
+ * threads.
  *
- * When a key is asked for again soon, one step takes a chunk of its limit's quota. The chunk then
- * grants requests without asking Redis, until it is used up, its window ends, or it was not used
- * for a while. What is left then goes back.
+ * When a key is asked for again soon, the step of that request also takes a chunk of the limit's
+ * quota. Redis keeps an entry for it (scripts/chunks.lua): so many units are this process's. The
+ * chunk then grants requests, until it is used up, or its window or its time ends.
  *
- * No more passes than the limit allows. For Redis the units are in use from the time they were
- * taken. Units of a window are good until it ends. A bucket leaks them as it leaks all units: they
- * are the last that it leaks until TAT, its time when they were taken. So at `now`, at the
- * interval T, (TAT - now) / T of them are good at most. Chunks lie behind one another in that
- * queue, so together they are never more than the queue holds; with the units that the bucket
- * could still grant they are no more than its burst. A bucket takes back only the last chunk:
- * without an earlier one, the chunks behind it would leak earlier than their owners know.
+ * Each step of this process on the key settles the chunk: it says how many units were used, gives back
+ * the others, and holds some again. So other operations find all units that the process does not use.
+ * From when such a step is written until its answer is read the chunk grants nothing. Where several are
+ * under way, only the answer to the newest counts. If that is lost, the next step says the same again.
  *
- * All times except those of Redis are of one local clock, and count from when Redis was asked.
+ * Times of the parameter `now_ns` are of the local clock; all others are of Redis's, which is known
+ * from when Redis was asked, so it seems later than it is, never earlier.
  *
  * A fixed number of keys has chunks; others ask for each request.
  */
 #ifndef REDIS_CHUNK_H
 #define REDIS_CHUNK_H
 
+#include "redis/step.h"
 #include "store/store.h"
-
-#define CHUNK_PARTS 16 /* in which a chunk is taken, as many as there are */
 
 struct chunks;
 
@@ -34,8 +32,7 @@ struct chunk_name {
 enum chunk_answer {
 	CHUNK_NONE,    /* ask Redis for the request itself */
 	CHUNK_GRANTED, /* the job's outcome and name are set */
-	CHUNK_ASK,     /* take a chunk: chunk_ask, then chunk_got or chunk_missed */
-	CHUNK_AWAITED, /* this lane has asked already */
+	CHUNK_ASK,     /* the same, and take a chunk: chunk_prepare */
 };
 
 /** NULL: no memory. */
@@ -43,43 +40,57 @@ struct chunks *chunks_open(void);
 /** NULL does nothing. */
 void chunks_close(struct chunks *chunks);
 
-/** Whether a request can be granted from a chunk. */
+/** Whether requests for the limit may be granted from chunks. */
+bool chunk_is_for(const struct algo_limit *limit);
+/** Whether this one may. */
 bool chunk_applies(const struct store_job *job);
 struct chunk_name chunk_name(const struct store_job *job);
 
-/** `lane`: who asks. *task is what it was told by chunk_ask. */
+/** `lane`: who asks. */
 enum chunk_answer chunk_take(struct chunks *chunks, struct store_job *job, uint64_t now_ns,
-                             const void *lane, void **task);
-/** After CHUNK_ASK. False: no memory, and it is as if it had never been. */
-bool chunk_ask(struct chunks *chunks, const struct store_job *job, void *task);
+                             const void *lane);
+/** The same of a job that waits for a step of this lane to end: CHUNK_NONE or CHUNK_GRANTED. */
+enum chunk_answer chunk_serve(struct chunks *chunks, struct store_job *job, uint64_t now_ns);
+/** After CHUNK_ASK: makes ready to give the chunk back one day. False: no memory for that. */
+bool chunk_prepare(struct chunks *chunks, const struct store_job *job);
 
-/* A grant of Redis. */
-struct chunk_got {
-	uint64_t units;
-	uint64_t until_ns, clock_ns; /* by Redis's clock: the state's end, and when */
-	uint64_t remaining;          /* what it could still grant */
-	uint64_t asked_ns, now_ns;
+/*
+ * A step on a key of such a limit, from when its task is made until that has ended. Until then the
+ * lane's later requests for the key are not granted here: they keep their order.
+ */
+struct chunk_step {
+	struct chunk_name name;
+	bool is_counted; /* chunk_begin has found the chunk */
+	bool takes;      /* it was CHUNK_ASK */
+	bool settles;    /* it is there to settle the chunk */
+	bool is_said;    /* what is on its way settles the chunk */
+	bool insists;    /* it settles the chunk also while another step does */
 };
 
-/** How the question has ended. */
-void chunk_got(struct chunks *chunks, struct chunk_name name, const struct chunk_got *got);
-/** None is asked for until then. */
-void chunk_missed(struct chunks *chunks, struct chunk_name name, uint64_t until_ns);
+void chunk_begin(struct chunks *chunks, struct chunk_step *step, const void *lane);
+/** It is written now, as `asked`, whose units it sets. `stops`: the lane holds nothing any more. */
+void chunk_write(struct chunks *chunks, struct chunk_step *step, struct redis_step *asked,
+                 uint64_t now_ns, const void *lane, bool stops);
 
-/** Whether a job is granted from what was got. */
-bool chunk_serve(struct chunks *chunks, struct chunk_name name, struct store_job *job,
-                 uint64_t now_ns);
-/** How long a chunk of the limit is kept that nobody uses. */
-uint64_t chunk_idle_ns(const struct algo_limit *limit);
+/* Redis's answer about the chunk. */
+struct chunk_told {
+	const struct step_units *units; /* NULL: it is not known what became of the step */
+	uint64_t asked_ns, clock_ns;    /* when it was written, and Redis's clock at the step */
+};
 
-/** The key is reset: its chunks are void. */
-void chunk_forget(struct chunks *chunks, uint64_t key);
+/** The step has ended. Returns when to look at the chunk again, 0: there is nothing in it. */
+uint64_t chunk_end(struct chunks *chunks, struct chunk_step *step, const struct algo_limit *limit,
+                   const struct chunk_told *told, uint64_t now_ns, const void *lane);
 
 /**
- * Refunds of what the lane has asked for and nobody has used for a while, a list by `next`, which
- * free themselves. *next_ns is when to look again, 0: the lane has none. `all`: used or not.
+ * Jobs that settle the lane's chunks: those that nobody has asked for lately, and those whose time ends
+ * soon. A list by `next`; they free themselves. *next_ns is when to look again, 0: the lane has
+ * none. `all`: all of its chunks.
  */
 struct store_job *chunk_idle(struct chunks *chunks, const void *lane, uint64_t now_ns, bool all,
                              uint64_t *next_ns);
+
+/** The number of parameter sets that chunks refer to: for tests. */
+size_t chunk_limits(struct chunks *chunks);
 
 #endif

@@ -1,34 +1,23 @@
 #include "redis/cluster.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct node {
-	struct redis_host host;
-	unsigned slots; /* that the map gives it */
-	unsigned held;  /* by lanes */
-	struct health health;
-};
+#include "redis/cluster_inside.h"
 
-struct cluster {
-	bool is_plain;  /* its map is never in doubt */
-	unsigned seeds; /* the first nodes: hosts of the URL, which keep their numbers */
-	_Atomic uint16_t node_of[SLOTS];
-	/*
-	 * The map was proven wrong in some place. Whoever sees it asks, so nothing else depends on
-	 * its order with other stores.
-	 */
-	atomic_bool in_doubt;
-	_Atomic uint64_t ask_at_ns; /* not before */
-
-	pthread_mutex_t mutex; /* of all below, and of changes of the map */
-	unsigned count;        /* of nodes that ever were */
-	unsigned last_asked;
-	struct node nodes[CLUSTER_NODES_MAX];
-};
+/* The node behind the Sentinels stands for the master until they have named one. */
+static void begin_with_sentinels(struct cluster *cluster, const char *master)
+{
+	for (unsigned i = 0; i < cluster->count; i++)
+		cluster->nodes[i].is_sentinel = true;
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		atomic_init(&cluster->node_of[slot], (uint16_t)cluster->count);
+	cluster->nodes[cluster->count].slots = SLOTS;
+	cluster->seeds = ++cluster->count;
+	cluster->has_sentinels = true;
+	cluster->master = strdup(master);
+}
 
 int cluster_open(struct cluster **out, const struct redis_url *url)
 {
@@ -40,9 +29,16 @@ int cluster_open(struct cluster **out, const struct redis_url *url)
 	for (size_t i = 0; i < url->host_count && i < CLUSTER_NODES_MAX; i++)
 		cluster->nodes[cluster->count++].host = url->hosts[i];
 	cluster->seeds = cluster->count;
-	cluster->nodes[0].slots = SLOTS;
-	cluster->is_plain = !url->cluster;
-	atomic_init(&cluster->in_doubt, url->cluster);
+	cluster->is_plain = !url->cluster && !url->master;
+	atomic_init(&cluster->in_doubt, !cluster->is_plain);
+	if (url->master)
+		begin_with_sentinels(cluster, url->master);
+	else
+		cluster->nodes[0].slots = SLOTS;
+	if (url->master && !cluster->master) {
+		cluster_close(cluster);
+		return WEIR_ENOMEM;
+	}
 	*out = cluster;
 	return 0;
 }
@@ -52,6 +48,7 @@ void cluster_close(struct cluster *cluster)
 	if (!cluster)
 		return;
 	pthread_mutex_destroy(&cluster->mutex);
+	free(cluster->master);
 	free(cluster);
 }
 
@@ -78,7 +75,8 @@ void cluster_drop(struct cluster *cluster, unsigned node)
 
 static bool is_named(const struct cluster *cluster, unsigned node)
 {
-	return node < cluster->seeds || cluster->nodes[node].slots > 0;
+	return node < cluster->seeds || cluster->nodes[node].slots > 0 ||
+	       cluster->nodes[node].is_sentinel;
 }
 
 bool cluster_has(struct cluster *cluster, unsigned node)
@@ -115,29 +113,42 @@ bool cluster_is_up(struct cluster *cluster)
 	return is_up;
 }
 
-/* The node at a host: known, or in a place that is free. */
-static unsigned find(struct cluster *cluster, const struct redis_host *host)
+/* Whether another host may get its place. */
+static bool is_free(const struct cluster *cluster, unsigned node)
+{
+	bool is = !is_named(cluster, node) && cluster->nodes[node].held == 0;
+
+	for (unsigned i = 0; i < cluster->count && is && cluster->has_sentinels; i++)
+		is = cluster->nodes[i].state != SENTINEL_NAMED || cluster->nodes[i].named != node;
+	return is;
+}
+
+unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bool is_sentinel)
 {
 	unsigned place = CLUSTER_NO_NODE;
 
 	for (unsigned i = 0; i < cluster->count; i++) {
 		const struct node *node = &cluster->nodes[i];
 
-		if (node->host.port == host->port && strcmp(node->host.name, host->name) == 0)
+		if (node->host.port == host->port && node->is_sentinel == is_sentinel &&
+		    strcmp(node->host.name, host->name) == 0)
 			return i;
-		if (place == CLUSTER_NO_NODE && !is_named(cluster, i) && node->held == 0)
+		if (place == CLUSTER_NO_NODE && is_free(cluster, i))
 			place = i;
 	}
 	if (place == CLUSTER_NO_NODE && cluster->count < CLUSTER_NODES_MAX)
 		place = cluster->count++;
 	if (place != CLUSTER_NO_NODE) {
 		cluster->nodes[place].host = *host;
+		cluster->nodes[place].is_sentinel = is_sentinel;
+		cluster->nodes[place].is_replica = false;
+		cluster->nodes[place].state = SENTINEL_IDLE;
 		health_back(&cluster->nodes[place].health);
 	}
 	return place;
 }
 
-static void give_slot(struct cluster *cluster, unsigned slot, unsigned node)
+void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node)
 {
 	cluster->nodes[cluster_node_of(cluster, slot)].slots--;
 	cluster->nodes[node].slots++;
@@ -147,10 +158,10 @@ static void give_slot(struct cluster *cluster, unsigned slot, unsigned node)
 unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	unsigned node = find(cluster, to);
+	unsigned node = cluster_find(cluster, to, false);
 
 	if (node != CLUSTER_NO_NODE)
-		give_slot(cluster, slot, node);
+		cluster_give_slot(cluster, slot, node);
 	pthread_mutex_unlock(&cluster->mutex);
 	cluster_doubt(cluster);
 	return node;
@@ -159,7 +170,7 @@ unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redi
 unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	unsigned node = find(cluster, to);
+	unsigned node = cluster_find(cluster, to, false);
 
 	pthread_mutex_unlock(&cluster->mutex);
 	return node;
@@ -170,6 +181,11 @@ void cluster_doubt(struct cluster *cluster)
 	/* Read first: all lanes share the line, and doubt mostly comes in crowds. */
 	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
 		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
+}
+
+bool cluster_is_in_doubt(const struct cluster *cluster)
+{
+	return atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed);
 }
 
 /* Behind the last one: one that is up, or else any. */
@@ -219,12 +235,12 @@ void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
 	/* A list that names slots twice makes no sense, and must not keep us for long. */
 	for (size_t i = 0; i < reply->count && learned < SLOTS; i++) {
 		unsigned node =
-		    slots_range(reply, i, asked, &range) ? find(cluster, &range.host) : CLUSTER_NO_NODE;
+		    slots_range(reply, i, asked, &range) ? cluster_find(cluster, &range.host, false) : CLUSTER_NO_NODE;
 
 		if (node == CLUSTER_NO_NODE)
 			continue;
 		for (unsigned slot = range.first; slot <= range.last; slot++)
-			give_slot(cluster, slot, node);
+			cluster_give_slot(cluster, slot, node);
 		learned += range.last - range.first + 1;
 	}
 	pthread_mutex_unlock(&cluster->mutex);

@@ -1,9 +1,9 @@
 /*
  * cluster.h: the nodes of a store, and which of them serves each slot. Shared by its lanes.
  *
- * The map begins as a guess: the first host of the URL serves all slots. Redirections correct it
- * slot by slot, CLUSTER SLOTS all at once. A plain Redis is a cluster whose guess is right, and
- * which is never asked.
+ * With Sentinels, one server has all slots (sentinels.h). Without, the map begins as a guess: the
+ * first host of the URL serves all slots. Redirections correct it slot by slot, CLUSTER SLOTS all
+ * at once. A plain Redis is a cluster whose guess is right, and which is never asked.
  *
  * Nodes are numbers below CLUSTER_NODES_MAX. A number may be given to another node once no slot
  * and no lane has it; a lane that mixes them up is redirected.
@@ -16,8 +16,6 @@
 #include "redis/slots.h"
 #include "redis/url.h"
 
-#define CLUSTER_NODES_MAX 1024
-#define CLUSTER_NO_NODE   CLUSTER_NODES_MAX
 #define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
 
 struct cluster;
@@ -53,6 +51,8 @@ unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to);
 
 /** The map may be wrong: a node was lost, or doesn't serve what it should. */
 void cluster_doubt(struct cluster *cluster);
+/** Whether it is in doubt. */
+bool cluster_is_in_doubt(const struct cluster *cluster);
 /**
  * Whether the caller is to ask *node for CLUSTER SLOTS now: when the map is in doubt, once in
  * CLUSTER_ASK_NS for all lanes, each time another node, which is up if there is one.

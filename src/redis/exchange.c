@@ -29,6 +29,28 @@ void exchange_begin(struct exchange *exchange, const char *id, uint64_t since, b
 	add_numbers(&exchange->said, &numbers);
 }
 
+static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t words)
+{
+	struct numbers numbers = {0};
+
+	exchange->subject = EXCHANGE_REPORTS;
+	exchange->said.len = 0;
+	exchange->words = words;
+	put(&numbers, life_ns / 1000000 + 1);
+	add_numbers(&exchange->said, &numbers);
+}
+
+void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
+{
+	begin_reports(exchange, life_ns, 2);
+	add_slice(&exchange->said, report);
+}
+
+void exchange_ask_reports(struct exchange *exchange)
+{
+	begin_reports(exchange, 0, 1);
+}
+
 #define SAY_MAX (1 + 5 * sizeof(double) + WEIR_KEY_MAX)
 
 void exchange_say(struct exchange *exchange, const struct exchange_say *say)
@@ -50,10 +72,11 @@ void exchange_say(struct exchange *exchange, const struct exchange_say *say)
 
 static const char *const ends[] = {"keys", "turns", "ends"};
 
-void exchange_key(struct buffer *out, const char *prefix, const char *limit)
+void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
 {
 	buffer_add_text(out, prefix);
-	step_key(out, "fleet:", slice_of(limit), ends[0]);
+	step_key(out, exchange->subject == EXCHANGE_REPORTS ? "reports:" : "fleet:",
+	         slice_of(exchange->job.limit_name), ends[0]);
 }
 
 void exchange_write_keys(struct slice first, struct buffer *out)
@@ -128,6 +151,19 @@ bool exchange_next(struct slice *heard, struct exchange_news *news)
 	if (news->key.len > heard->len)
 		return false;
 	*heard = (struct slice){heard->data + news->key.len, heard->len - news->key.len};
+	return true;
+}
+
+bool exchange_next_report(struct slice *heard, struct slice *report)
+{
+	unsigned char size[2];
+
+	if (!take(heard, size, 2))
+		return false;
+	*report = (struct slice){heard->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (report->len > heard->len)
+		return false;
+	*heard = (struct slice){heard->data + report->len, heard->len - report->len};
 	return true;
 }
 

@@ -12,10 +12,18 @@
 #include "redis/reply.h"
 #include "store/store.h"
 
+#define EXCHANGE_REPORTS_MAX 100 /* as scripts/reports.lua has it */
 #define EXCHANGE_ID_SIZE 17 /* of a server, in letters and digits, and a NUL */
+
+/* The script that a call is of. */
+enum exchange_subject {
+	EXCHANGE_FLEET,
+	EXCHANGE_REPORTS, /* scripts/reports.lua: of permits of the server that limit_name names */
+};
 
 struct exchange {
 	struct store_job job; /* first */
+	enum exchange_subject subject;
 	struct buffer said;   /* the words of the call behind its keys */
 	size_t words;
 	struct buffer heard; /* when the job is done without an error */
@@ -57,10 +65,17 @@ void exchange_say(struct exchange *exchange, const struct exchange_say *say);
 bool exchange_next(struct slice *heard, struct exchange_news *news);
 void exchange_free(struct exchange *exchange);
 
+/** Begins a call that tells another server of a report, which is read within `life_ns`; ... */
+void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
+/** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
+void exchange_ask_reports(struct exchange *exchange);
+/** The next of them. False: that was all. */
+bool exchange_next_report(struct slice *heard, struct slice *report);
+
 /* For lanes: */
 
 /** Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys; the others end otherwise. */
-void exchange_key(struct buffer *out, const char *prefix, const char *limit);
+void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);
 /** Appends all three, as words. */
 void exchange_write_keys(struct slice first, struct buffer *out);
 size_t exchange_words(const struct exchange *exchange);

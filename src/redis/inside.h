@@ -15,9 +15,11 @@
 #include "base/os.h"
 #include "redis/chunk.h"
 #include "redis/cluster.h"
+#include "redis/connection.h"
 #include "redis/denied.h"
 #include "redis/link.h"
 #include "redis/redis.h"
+#include "redis/sentinels.h"
 #include "redis/step.h"
 
 /*
@@ -33,9 +35,6 @@
 #define NODE_WEIGHT_MAX 48
 #define CALL_WEIGHT     4 /* of a call beside its steps */
 
-/* So long a connection may take until Redis has accepted the greeting. */
-#define NODE_DIAL_NS UINT64_C(1000000000)
-
 /* The counts of a lane. Only its thread writes them; any thread reads them. */
 struct lane_counts {
 	_Atomic uint64_t calls, steps, failed, timeouts, switches, denied, chunk;
@@ -48,6 +47,7 @@ struct redis_store {
 	char *prefix;
 	struct redis_url url;
 	struct cluster *cluster;
+	struct addresses addresses;
 	_Atomic bool is_away;  /* as `switched` was told */
 	struct denied *denied; /* NULL: none are kept */
 	struct chunks *chunks;
@@ -80,9 +80,9 @@ struct task {
 	struct task *slow_next;
 	struct task_list followers; /* of the same key, to be sent behind it */
 	struct task *newest;        /* of them */
-	bool takes_chunk; /* it asks for units in advance, and its jobs wait for some of them */
-	struct chunk_name chunk;
-	struct store_job *unserved; /* for which there were none left */
+	struct chunk_step chunk;
+	/* It takes a chunk: requests of the key that came later, and may be granted from that. */
+	struct store_job *waiters, **last_waiter;
 	/* For known.c: */
 	bool is_question; /* its denial may be repeated without asking */
 	uint32_t forgotten;
@@ -108,8 +108,8 @@ struct redis_node {
 	struct redis_lane *lane;
 	unsigned number;
 	struct redis_host host;
-	struct link *link;
-	void *line;                 /* the port's */
+	struct redis_connection *connection;
+	struct link *link;          /* NULL until it is ready */
 	struct task_list waiting;   /* for the link to be ready, or for replies */
 	struct task **older;        /* while tasks are handed out again: the end of the newer ones */
 	struct call *first, **last; /* sent, without a reply, ... */
@@ -129,7 +129,10 @@ struct redis_node {
 	bool was_late;              /* the lane itself looked too late at its deadlines */
 	uint64_t era;               /* of its health, when it was connected or found back */
 	bool is_busy;               /* one of its functions is under way: it must stay */
-	bool asks_map;              /* is to be asked for CLUSTER SLOTS when it is ready */
+	bool asks_map;              /* is to be asked for the map when it is ready */
+	bool is_sentinel;
+	bool is_replica; /* it has refused a write, because it follows another */
+	unsigned asked;  /* times that a Sentinel was asked for the master */
 	char trouble[200];          /* why it is away; "": it is not */
 	bool is_lost;               /* with trouble: the connection is of no use */
 };
@@ -162,6 +165,15 @@ struct gather {
 
 #define LANE_SLOW 256 /* a power of two */
 
+#define LANE_PASSED 256 /* a power of two */
+
+/* A request of this cost would have passed at the key; see known.c. */
+struct passed {
+	uint64_t key; /* its hash */
+	uint64_t cost;
+	uint64_t until_ns; /* when that is too old */
+};
+
 struct redis_lane {
 	struct store_lane lane; /* first */
 	struct redis_store *store;
@@ -173,6 +185,7 @@ struct redis_lane {
 	struct task_list later;                      /* and those for which it is too early, ... */
 	uint64_t later_ns;                           /* until then */
 	struct batch batch;
+	struct passed passed[LANE_PASSED];
 	struct task *slow[LANE_SLOW]; /* tasks that may have to be made again, by key; newest first */
 	size_t slow_count;
 	size_t jobs;
@@ -182,6 +195,7 @@ struct redis_lane {
 	uint64_t alarm_ns; /* 0: none */
 	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
+	uint64_t map_ns;   /* when to ask Sentinels again */
 	uint64_t idle_ns;  /* when to look for chunks that nobody uses; 0: there are none */
 	struct gather gather;
 	size_t on_the_way; /* calls */

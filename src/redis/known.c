@@ -11,7 +11,51 @@ static bool gives_back(const struct algo_call *call)
 	return call->op == ALGO_REFUND || call->op == ALGO_RESET;
 }
 
-bool known_answer(struct redis_lane *lane, struct store_job *job)
+/* Passes: what requests would have got that another limit denied. */
+
+static struct passed *passed_of(struct redis_lane *lane, const struct store_step *step)
+{
+	return &lane->passed[step->key.hash % LANE_PASSED];
+}
+
+void known_passed(struct redis_lane *lane, const struct store_job *job)
+{
+	const struct store_step *step = &job->step;
+
+	if (step->limit->paced) /* whether it passes is said for one `max_wait_ns` */
+		return;
+	*passed_of(lane, step) =
+	    (struct passed){step->key.hash, step->call.cost,
+	                    time_of(lane, step->at) + lane->store->options.denied_cache_ns};
+}
+
+/* A grant may have taken the last of it. */
+static void forget_passed(struct redis_lane *lane, const struct store_step *step)
+{
+	struct passed *passed = passed_of(lane, step);
+
+	if (passed->key == step->key.hash)
+		passed->until_ns = 0;
+}
+
+/* Denied requests in a row would ask of each limit that does not deny whether it still passes. */
+static bool has_passed(struct redis_lane *lane, struct store_job *job)
+{
+	const struct store_step *step = &job->step;
+	const struct passed *passed = passed_of(lane, step);
+
+	if (passed->key != step->key.hash || passed->cost != step->call.cost ||
+	    passed->until_ns <= time_of(lane, step->at))
+		return false;
+	algo_outcome_full(step->limit, &job->outcome);
+	algo_outcome_open(&job->outcome);
+	job->status = WEIR_OK;
+	job->withheld = false;
+	job->until_ns = 0;
+	return true;
+}
+
+static bool known_denial(struct redis_lane *lane, struct store_job *job)
 {
 	const struct store_step *step = &job->step;
 	struct denied *denied = lane->store->denied;
@@ -30,12 +74,17 @@ bool known_answer(struct redis_lane *lane, struct store_job *job)
 	return true;
 }
 
+bool known_answer(struct redis_lane *lane, struct store_job *job)
+{
+	return (!job->anew && known_denial(lane, job)) || (job->explains && has_passed(lane, job));
+}
+
 bool known_answer_all(struct redis_lane *lane, struct store_job *jobs)
 {
 	bool any = false;
 
 	for (struct store_job *job = jobs; job; job = job->next) {
-		bool is = known_answer(lane, job);
+		bool is = known_denial(lane, job);
 
 		job->withheld = !is;
 		any |= is;
@@ -43,94 +92,58 @@ bool known_answer_all(struct redis_lane *lane, struct store_job *jobs)
 	for (struct store_job *job = jobs; job; job = job->next)
 		if (!any)
 			job->withheld = false;
-		else if (job->withheld)
+		else if (job->withheld) {
 			job->status = WEIR_OK;
+			job->unasked = true;
+		}
 	return any;
 }
 
 /* Chunks */
 
-enum chunk_answer known_units(struct redis_lane *lane, struct store_job *job, struct task **task)
+enum chunk_answer known_units(struct redis_lane *lane, struct store_job *job)
 {
-	void *asked = NULL;
 	enum chunk_answer answer;
 
 	if (job->step.limit->chunk == 0 || lane->is_stopping || !chunk_applies(job))
 		return CHUNK_NONE;
-	answer = chunk_take(lane->store->chunks, job, time_of(lane, job->step.at), lane, &asked);
-	*task = asked;
+	answer = chunk_take(lane->store->chunks, job, time_of(lane, job->step.at), lane);
 	if (answer == CHUNK_GRANTED)
 		count_more(&lane->counts.chunk, 1);
 	return answer;
 }
 
+bool known_serve(struct redis_lane *lane, struct store_job *job)
+{
+	if (chunk_serve(lane->store->chunks, job, time_of(lane, job->step.at)) != CHUNK_GRANTED)
+		return false;
+	count_more(&lane->counts.chunk, 1);
+	return true;
+}
+
 void known_take_units(struct redis_lane *lane, struct task *task)
 {
-	uint64_t chunk = task->step.limit->chunk, unit = ceil_div(chunk, CHUNK_PARTS);
-
-	task->takes_chunk = chunk_ask(lane->store->chunks, task->jobs, task);
-	if (!task->takes_chunk)
-		return;
-	task->chunk = chunk_name(task->jobs);
-	task->step.call.cost = unit;
-	task->step.repeat = (uint32_t)(chunk / unit);
-	task->is_question = false; /* its cost is no request's */
+	task->chunk.takes =
+	    task->chunk.is_counted && chunk_prepare(lane->store->chunks, task->jobs);
 }
 
-static void keep_units(struct redis_lane *lane, const struct task *task, uint32_t parts)
+/* Gives the chunk Redis's answer about it, if there was one. */
+static void learn_units(struct redis_lane *lane, struct task *task, bool answered)
 {
 	bool is_given = lane->store->options.given_time;
-	uint64_t now_ns = time_of(lane, task->step.at), clock_ns = lane->clock_ns;
+	uint64_t now_ns = time_of(lane, task->step.at), at_ns;
 
-	chunk_got(lane->store->chunks, task->chunk,
-	          &(struct chunk_got){
-	              .units = parts * task->step.call.cost,
-	              .until_ns = lane->until_ns[parts - 1],
-	              .clock_ns = is_given ? task->step.at.now_ns : clock_ns,
-	              .remaining = lane->outcomes[parts - 1].remaining,
-	              .asked_ns = task->asked_ns,
-	              .now_ns = now_ns,
-	          });
-	if (lane->idle_ns == 0 && !is_given) {
-		lane->idle_ns = now_ns + chunk_idle_ns(task->step.limit);
-		lane_alarm_at(lane, lane->idle_ns);
-	}
-}
-
-void known_serve(struct redis_lane *lane, struct task *task)
-{
-	struct store_job *jobs = task->jobs, **unserved = &task->unserved;
-	uint32_t parts = 0;
-
-	while (parts < task->step.repeat && lane->outcomes[parts].allowed)
-		parts++;
-	if (parts > 0)
-		keep_units(lane, task, parts);
-	else
-		chunk_missed(lane->store->chunks, task->chunk,
-		             task->asked_ns + lane->outcomes[0].retry_after_ns);
-	task->jobs = NULL;
-	task->last = &task->jobs;
-	while (jobs) {
-		struct store_job *job = jobs;
-		bool served = parts > 0 && chunk_serve(lane->store->chunks, task->chunk, job,
-		                                       time_of(lane, job->step.at));
-
-		jobs = job->next;
-		job->next = NULL;
-		if (served) {
-			*task->last = job;
-			task->last = &job->next;
-		} else {
-			*unserved = job;
-			unserved = &job->next;
-		}
-	}
-}
-
-void known_missed(struct redis_lane *lane, const struct task *task)
-{
-	chunk_missed(lane->store->chunks, task->chunk, 0);
+	at_ns = chunk_end(lane->store->chunks, &task->chunk, task->step.limit,
+	                  &(struct chunk_told){
+	                      .units = answered ? &task->step.units : NULL,
+	                      .asked_ns = task->asked_ns,
+	                      .clock_ns = is_given ? task->asked_ns : lane->clock_ns,
+	                  },
+	                  now_ns, lane);
+	if (at_ns == 0 || is_given || (lane->idle_ns != 0 && lane->idle_ns <= at_ns))
+		return;
+	lane->idle_ns = at_ns;
+	lane_alarm_at(lane, at_ns);
 }
 
 struct store_job *known_idle(struct redis_lane *lane)
@@ -149,8 +162,13 @@ void known_ask(const struct redis_lane *lane, struct task *task, const struct st
 
 	if (denied && gives_back(&step->call))
 		denied_forget(denied, step->key.hash);
-	if (step->call.op == ALGO_RESET)
-		chunk_forget(lane->store->chunks, step->key.hash);
+	if (chunk_is_for(step->limit)) {
+		task->chunk = (struct chunk_step){
+		    .name = chunk_name(job),
+		    .settles = step->call.op == ALGO_REFUND && step->call.cost == 0,
+		};
+		chunk_begin(lane->store->chunks, &task->chunk, lane);
+	}
 	task->is_question = denied && denied_applies(step->limit, &step->call);
 	if (!task->is_question)
 		return;
@@ -161,22 +179,34 @@ void known_ask(const struct redis_lane *lane, struct task *task, const struct st
 /* Notes the time: Redis is asked after it. */
 void known_asked(struct redis_lane *lane, struct task *task)
 {
-	task->asked_ns = time_of(lane, task->step.at);
+	struct redis_step *step = &task->step;
+
+	task->asked_ns = time_of(lane, step->at);
+	if (!task->chunk.is_counted)
+		return;
+	task->chunk.insists = step->own.tries > 0;
+	chunk_write(lane->store->chunks, &task->chunk, step, task->asked_ns, lane,
+	            lane->is_stopping || lane->is_closing);
 }
 
-void known_learn(struct redis_lane *lane, const struct task *task,
-                 const struct algo_outcome *outcome)
+void known_learn(struct redis_lane *lane, struct task *task, const struct algo_outcome *outcome,
+                 bool answered)
 {
 	struct denied *denied = lane->store->denied;
 	uint64_t cache_ns = lane->store->options.denied_cache_ns;
 
-	if (task->step.call.op == ALGO_RESET)
-		chunk_forget(lane->store->chunks, task->jobs->step.key.hash);
+	if (task->chunk.is_counted)
+		learn_units(lane, task, answered);
 	if (denied && gives_back(&task->step.call))
 		denied_forget(denied, task->jobs->step.key.hash);
-	if (denied && outcome && task->step.call.op == ALGO_ACQUIRE && lane->outcomes[0].allowed)
+	if (denied && outcome && task->step.call.op == ALGO_ACQUIRE && lane->outcomes[0].allowed) {
 		denied_taken(denied, task->jobs->step.key.hash);
+		forget_passed(lane, &task->jobs->step);
+	}
 	if (!task->is_question || !outcome || outcome->allowed || outcome->retry_after_ns == 0)
+		return;
+	/* The next acquire has to reach Redis, which then stores the converted state. */
+	if (task->step.is_converted)
 		return;
 	denied_note(denied, &task->question, task->forgotten,
 	            &(struct denied_answer){

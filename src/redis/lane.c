@@ -72,6 +72,11 @@ void redis_lane_stop(struct store_lane *lane)
 	lane_of(lane)->is_stopping = true;
 }
 
+void redis_lane_begin(struct store_lane *lane)
+{
+	lane_of(lane)->now_ns = 0;
+}
+
 void redis_lane_flush(struct store_lane *store_lane)
 {
 	struct redis_lane *lane = lane_of(store_lane);
@@ -119,6 +124,8 @@ int redis_lane_open(struct store *store, struct redis_port *port, struct store_l
 	lane->port = port;
 	lane->turn = (uint32_t)draw_next() | 1; /* never 0 */
 	batch_open(&lane->batch);
+	if (lane->store->url.master)
+		lane_alarm_at(lane, 1); /* at once: to ask Sentinels */
 	task_list_clear(&lane->again);
 	task_list_clear(&lane->later);
 	pthread_mutex_lock(&lane->store->lock);

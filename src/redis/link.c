@@ -12,7 +12,7 @@
 #include "tls/tls.h"
 
 /* The commands of a greeting. */
-enum { GREETING_AUTH, GREETING_SELECT, GREETING_PING, GREETINGS };
+enum { GREETING_AUTH, GREETING_ROLE, GREETING_SELECT, GREETING_PING, GREETINGS };
 
 struct greeting {
 	struct link_call call; /* first */
@@ -33,7 +33,7 @@ struct link {
 	struct arena arena; /* of the reply that is being read */
 	struct redis_reply reply;
 	size_t items, texts; /* of that reply: how many values, and bytes in them */
-	bool is_ready, has_failed;
+	bool is_ready, has_failed, is_of_replica;
 	char error[200];
 };
 
@@ -232,6 +232,11 @@ const char *link_error(const struct link *link)
 	return link->error;
 }
 
+bool link_is_of_replica(const struct link *link)
+{
+	return link->is_of_replica;
+}
+
 bool link_is_ready(const struct link *link)
 {
 	return link->is_ready;
@@ -321,11 +326,34 @@ static void accept_greeting(struct link *link)
 		fail(link, "out of memory");
 }
 
+/* The reply to HELLO: names and values in turn. An empty slice: it has no such text. */
+static struct slice find_text(const struct redis_reply *reply, struct slice name)
+{
+	for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->count; i += 2)
+		if (reply->items[i].type == REDIS_TEXT && slice_equal(reply->items[i].text, name) &&
+		    reply->items[i + 1].type == REDIS_TEXT)
+			return reply->items[i + 1].text;
+	return (struct slice){0};
+}
+
+static void look_at_role(struct link *link, const struct redis_reply *reply)
+{
+	struct slice role = find_text(reply, SLICE("role")), mode = find_text(reply, SLICE("mode"));
+
+	if (slice_equal(role, SLICE("master")))
+		return;
+	link->is_of_replica = slice_equal(role, SLICE("replica"));
+	fail(link, "expected a master, found %s",
+	     link->is_of_replica                        ? "a replica"
+	     : slice_equal(mode, SLICE("sentinel")) ? "a Sentinel"
+	                                                : "another reply to HELLO");
+}
+
 static void greeted(struct link_call *call, const struct redis_reply *reply)
 {
 	struct link *link = ((struct greeting *)call)->link;
 	size_t which = (size_t)((struct greeting *)call - link->greetings);
-	static const char *const names[] = {"AUTH", "SELECT", "PING"};
+	static const char *const names[] = {"AUTH", "HELLO", "SELECT", "PING"};
 	struct slice text;
 
 	if (!reply || link->has_failed)
@@ -337,6 +365,8 @@ static void greeted(struct link_call *call, const struct redis_reply *reply)
 		fail(link, "Redis refuses user or password: %.*s", (int)u64_min(text.len, 20), text.data);
 	} else if (reply->type == REDIS_ERROR) {
 		fail(link, "Redis says %.*s", (int)u64_min(text.len, 160), text.data);
+	} else if (which == GREETING_ROLE) {
+		look_at_role(link, reply);
 	} else if (reply->type != REDIS_TEXT ||
 	           !slice_equal(text, slice_of(which == GREETING_PING ? "PONG" : "OK"))) {
 		fail(link, "expected %s to %s, found another reply", which == GREETING_PING ? "PONG" : "OK",
@@ -355,28 +385,40 @@ static void say(struct link *link, size_t which, const struct slice *words, size
 	await(link, &greeting->call);
 }
 
-static void greet(struct link *link)
+static void log_in(struct link *link, const char *user, const char *password)
+{
+	struct slice words[3] = {SLICE("AUTH")};
+	size_t n = 1;
+
+	if (!password)
+		return;
+	if (user)
+		words[n++] = slice_of(user);
+	words[n++] = slice_of(password);
+	say(link, GREETING_AUTH, words, n);
+}
+
+static void greet(struct link *link, enum link_peer peer)
 {
 	const struct redis_url *url = link->url;
 	char number[20];
 
-	if (url->password) {
-		struct slice words[3] = {SLICE("AUTH")};
-		size_t n = 1;
-
-		if (url->user)
-			words[n++] = slice_of(url->user);
-		words[n++] = slice_of(url->password);
-		say(link, GREETING_AUTH, words, n);
-	}
-	if (url->database > 0)
+	if (peer == LINK_SENTINEL)
+		log_in(link, url->sentinel_user, url->sentinel_password);
+	else
+		log_in(link, url->user, url->password);
+	/* No access list forbids HELLO, as it may ROLE. */
+	if (peer == LINK_STORE && url->master)
+		say(link, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
+	if (peer == LINK_STORE && url->database > 0)
 		say(link, GREETING_SELECT,
 		    (struct slice[]){SLICE("SELECT"),
 		                     {number, (size_t)(format_u64(number, url->database) - number)}}, 2);
 	say(link, GREETING_PING, &SLICE("PING"), 1);
 }
 
-int link_open(struct link **out, const struct redis_url *url, const char *host)
+int link_open(struct link **out, const struct redis_url *url, enum link_peer peer,
+              const char *host)
 {
 	struct link *link = calloc(1, sizeof *link);
 	int status = WEIR_OK;
@@ -390,7 +432,7 @@ int link_open(struct link **out, const struct redis_url *url, const char *host)
 	link->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
 	if (url->tls)
 		status = tls_open(&link->tls, url->trust, host, &link->wire);
-	greet(link);
+	greet(link, peer);
 	if (!link->reader || status != WEIR_OK || link->out.failed) {
 		link_close(link);
 		return WEIR_ENOMEM;

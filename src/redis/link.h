@@ -2,9 +2,10 @@
  * link.h: one connection to a Redis, without input and output: commands become bytes, bytes
  * become replies. One thread uses it.
  *
- * A link greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Commands may
- * be added at once; they are sent when Redis has accepted the greeting, so none is carried out
- * by a Redis that refuses the password or is loading. Replies come in the order of the commands.
+ * A link greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Where Sentinels
+ * name the server, it also asks the server for its role, and refuses one that is no master.
+ * Commands may be added at once; they are sent when Redis has accepted the greeting, so none is
+ * carried out by a Redis that refuses the password or is loading. Replies come in the order of the commands.
  *
  * A link fails when an error of Redis would meet all commands (NOAUTH, LOADING, MASTERDOWN,
  * READONLY); it tells the call first. An error of one command leaves the link as it is.
@@ -35,8 +36,12 @@ struct link_call {
 	struct link_call *next; /* the link's */
 };
 
+/* To whom a link leads: their logins differ. */
+enum link_peer { LINK_STORE, LINK_SENTINEL };
+
 /** `url` outlives it. `host`: what its certificate must name. 0 or ENOMEM. */
-int link_open(struct link **out, const struct redis_url *url, const char *host);
+int link_open(struct link **out, const struct redis_url *url, enum link_peer peer,
+              const char *host);
 /** Its calls are told NULL first. */
 void link_close(struct link *link);
 
@@ -57,6 +62,8 @@ void link_out_gone(struct link *link, size_t bytes);
  */
 int link_in(struct link *link, struct slice bytes);
 const char *link_error(const struct link *link);
+/** Whether it failed because the server is a replica, where Sentinels named it as the master. */
+bool link_is_of_replica(const struct link *link);
 /** Whether Redis has accepted the greeting. */
 bool link_is_ready(const struct link *link);
 

@@ -1,5 +1,6 @@
 #include "redis/lookup.h"
 
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -107,14 +108,19 @@ int lookup_fd(const struct lookup *lookup)
 	return lookup->fd;
 }
 
-int lookup_result(const struct lookup *lookup, const struct addrinfo **addresses)
+const char *lookup_result(const struct lookup *lookup, struct redis_address *out, size_t max,
+                          size_t *n)
 {
 	uint64_t one;
 	ssize_t len = read(lookup->fd, &one, sizeof one);
 
 	(void)len;
-	*addresses = lookup->addresses;
-	return lookup->status;
+	*n = 0;
+	for (const struct addrinfo *at = lookup->addresses; at && *n < max; at = at->ai_next) {
+		out[*n] = (struct redis_address){.len = at->ai_addrlen};
+		memcpy(&out[(*n)++].any, at->ai_addr, at->ai_addrlen);
+	}
+	return lookup->status != 0 ? gai_strerror(lookup->status) : NULL;
 }
 
 void lookup_close(struct lookup *lookup)

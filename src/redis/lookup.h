@@ -5,8 +5,9 @@
 #ifndef REDIS_LOOKUP_H
 #define REDIS_LOOKUP_H
 
-#include <netdb.h>
+#include <stddef.h>
 
+#include "redis/address.h"
 #include "redis/url.h"
 
 struct lookup;
@@ -15,8 +16,9 @@ struct lookup;
 struct lookup *lookup_open(const struct redis_host *host);
 /** Readable when it has ended. */
 int lookup_fd(const struct lookup *lookup);
-/** Once, when it has ended: 0 and the addresses, which live as long as it does; or one of EAI_*. */
-int lookup_result(const struct lookup *lookup, const struct addrinfo **addresses);
+/** Once, when it has ended: writes at most `max` addresses; NULL, or why there are none. */
+const char *lookup_result(const struct lookup *lookup, struct redis_address *out, size_t max,
+                          size_t *n);
 /** At any time. NULL does nothing. */
 void lookup_close(struct lookup *lookup);
 

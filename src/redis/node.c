@@ -6,168 +6,34 @@
 #include "redis/batch.h"
 #include "redis/call.h"
 #include "redis/gather.h"
+#include "redis/map.h"
+#include "redis/probe.h"
 #include "redis/send.h"
 
 /* The lane's own delay past a deadline, from which on replies may have come unseen. */
 #define LATE_NS UINT64_C(1000000)
 
-static struct health *health_of(const struct redis_lane *lane, unsigned number)
-{
-	return cluster_health(lane->store->cluster, number);
-}
-
-/* Health */
-
-static void tell_switch(const struct redis_lane *lane, const char *why)
-{
-	const struct redis_options *options = &lane->store->options;
-
-	if (options->switched)
-		options->switched(options->context, &lane->store->store, why);
-}
+/* Nodes */
 
 /* This lane comes back to it by itself. */
 static void go_away(const struct redis_node *node, const char *why, uint64_t probe_ns)
 {
-	struct redis_lane *lane = node->lane;
-	struct health *health = health_of(lane, node->number);
-	char told[sizeof node->trouble + REDIS_HOST_MAX];
-	bool is_new = health_fail(health, probe_ns);
+	char host[REDIS_HOST_TEXT_MAX], told[sizeof host + sizeof node->trouble + 2];
 
-	/* Others have no keys, so nobody misses them. */
-	if (!cluster_serves(lane->store->cluster, node->number))
-		return;
-	if (is_new) {
-		atomic_store_explicit(&lane->store->is_away, true, memory_order_release);
-		count_more(&lane->counts.switches, 1);
-		snprintf(told, sizeof told, "%s:%u: %s", node->host.name, (unsigned)node->host.port, why);
-		tell_switch(lane, told);
-	}
-	cluster_doubt(lane->store->cluster);
-	if (!lane->is_closing)
-		lane_alarm_at(lane, health_probe_ns(health));
+	redis_host_write(&node->host, host);
+	snprintf(told, sizeof told, "%s: %.*s", host, (int)sizeof node->trouble, why);
+	probe_go_away(node->lane, node->number, told, probe_ns);
 }
-
-/* Tells that the store is back when all nodes are up that serve slots; a dead one may have lost
- * them.
- */
-static void look_whether_back(const struct redis_lane *lane)
-{
-	_Atomic bool *is_away = &lane->store->is_away;
-
-	if (atomic_load_explicit(is_away, memory_order_relaxed) &&
-	    cluster_is_up(lane->store->cluster) &&
-	    atomic_exchange_explicit(is_away, false, memory_order_acq_rel))
-		tell_switch(lane, NULL);
-}
-
-static void come_back(struct redis_node *node)
-{
-	struct health *health = health_of(node->lane, node->number);
-
-	node->era = health_era(health);
-	atomic_store(&health->runs_none, false);
-	health_back(health);
-	look_whether_back(node->lane);
-}
-
-static void probed(struct link_call *link, const struct redis_reply *reply)
-{
-	struct redis_node *node =
-	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe));
-	enum call_error error;
-
-	node->probe.deadline_ns = 0;
-	if (!reply)
-		return;
-	error = reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
-	node->is_lost |= error == CALL_ERROR_LOST;
-	if (node->is_lost)
-		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
-	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
-	else if (!node->probe.may_not &&
-	         (error == CALL_ERROR_OWN ||
-	          (error == CALL_ERROR_MOVED && node->lane->store->url.cluster)))
-		come_back(node);
-}
-
-/* There is no such script: that is what it should say, unless one was loaded. */
-static void told_whether_it_may(struct link_call *link, const struct redis_reply *reply)
-{
-	struct redis_node *node =
-	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe.may));
-	bool is_error = reply && reply->type == REDIS_ERROR;
-	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
-
-	node->probe.may_not = (!is_error && !node->probe.loads) || error == CALL_ERROR_AWAY || error == CALL_ERROR_WITHIN ||
-	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
-}
-
-/* The later replies say whether it was done. */
-static void told_of_load(struct link_call *link, const struct redis_reply *reply)
-{
-	(void)link;
-	(void)reply;
-}
-
-#define NO_SCRIPT "0000000000000000000000000000000000000000"
-
-/* Runs what scripts do, for a Redis that has refused it before. */
-static void send_probe_of_scripts(struct redis_node *node, struct slice key)
-{
-	const struct step_call *call = step_probe();
-
-	link_write_words(link_command(node->link),
-	                 (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)}, 3);
-	node->probe.load.replied = told_of_load;
-	link_sent(node->link, &node->probe.load);
-	link_write_words(link_command(node->link),
-	                 (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key}, 4);
-}
-
-/*
- * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
- * so here. One that says MOVED would do. Before it a script, for the user may write and yet not call.
- */
-static void send_probe(struct redis_node *node)
-{
-	struct redis_lane *lane = node->lane;
-	struct buffer key = {0};
-
-	if (node->probe.deadline_ns != 0)
-		return;
-	buffer_printf(&key, "%sprobe", lane->store->prefix); /* no key of a limit is without braces */
-	node->probe.loads = atomic_load(&health_of(lane, node->number)->runs_none);
-	if (node->probe.loads)
-		send_probe_of_scripts(node, (struct slice){key.data, key.len});
-	else
-		link_write_words(
-		    link_command(node->link),
-		    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}},
-		    4);
-	node->probe.may.replied = told_whether_it_may;
-	link_sent(node->link, &node->probe.may);
-	link_write_words(
-	    link_command(node->link),
-	    (struct slice[]){SLICE("SET"), {key.data, key.len}, SLICE("1"), SLICE("PX"), SLICE("1000")},
-	    5);
-	buffer_free(&key);
-	node->probe.link.replied = probed;
-	node->probe.deadline_ns = lane_now_ns(lane) + lane->store->options.timeout_ns;
-	link_sent(node->link, &node->probe.link);
-	lane->port->kind->send(lane->port, node->line);
-	lane_alarm_at(lane, node->probe.deadline_ns);
-}
-
-/* Nodes */
 
 static void node_free(struct redis_node *node)
 {
-	if (node->link)
-		link_close(node->link);
+	if (node->connection)
+		connection_close(node->connection);
 	cluster_drop(node->lane->store->cluster, node->number);
 	free(node);
 }
+
+static const struct connection_owner owner;
 
 static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 {
@@ -178,12 +44,17 @@ static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 	node->lane = lane;
 	node->number = number;
 	cluster_hold(lane->store->cluster, number, &node->host);
+	node->is_sentinel = sentinels_has(lane->store->cluster, number);
 	node->era = health_era(health_of(lane, number));
 	node->last = &node->first;
-	node->ready_deadline_ns = lane_now_ns(lane) + NODE_DIAL_NS;
+	node->ready_deadline_ns = lane_now_ns(lane) + CONNECTION_TIME_NS;
 	task_list_clear(&node->waiting);
-	if (link_open(&node->link, &lane->store->url, node->host.name) != WEIR_OK ||
-	    !lane->port->kind->dial(lane->port, node, &node->host, &node->line)) {
+	node->connection = connection_open(
+	    lane->port,
+	    &(struct connection_target){&lane->store->url, node->is_sentinel ? LINK_SENTINEL : LINK_STORE,
+	                                node->host, &lane->store->addresses},
+	    &owner, node);
+	if (!node->connection) {
 		node_free(node);
 		return NULL;
 	}
@@ -195,7 +66,7 @@ static struct redis_node *node_open(struct redis_lane *lane, unsigned number)
 }
 
 /* Claims the probe that is due, if it is. */
-static void probe(struct redis_lane *lane, unsigned number)
+static void node_probe(struct redis_lane *lane, unsigned number)
 {
 	struct redis_node *node = lane->nodes[number];
 	struct health *health = health_of(lane, number);
@@ -203,10 +74,10 @@ static void probe(struct redis_lane *lane, unsigned number)
 	if (health_is_up(health) || lane->is_closing)
 		return;
 	if (health_claim(health, lane_now_ns(lane))) {
-		if (!node)
+		if (node && node->ready_deadline_ns == 0)
+			probe_send(node);
+		else if (!node && sentinels_know(lane->store->cluster, number))
 			node_open(lane, number); /* which probes when it is ready */
-		else if (node->ready_deadline_ns == 0)
-			send_probe(node);
 		cluster_doubt(lane->store->cluster);
 	}
 	lane_alarm_at(lane, health_probe_ns(health));
@@ -225,13 +96,12 @@ static void leave(struct redis_node *node)
 
 	if (node->first || !is_still(node) || node->is_busy)
 		return;
-	lane->port->kind->hang_up(lane->port, node->line);
 	lane->nodes[node->number] = NULL;
 	node_free(node);
 }
 
-/* Its line is gone; its tasks fail. */
-static void forget(struct redis_node *node, const char *why, uint64_t probe_ns)
+/* Hangs up; its tasks fail. */
+static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
 {
 	struct redis_lane *lane = node->lane;
 	unsigned number = node->number;
@@ -241,23 +111,16 @@ static void forget(struct redis_node *node, const char *why, uint64_t probe_ns)
 	struct task *waiting = task_list_take(&node->waiting);
 
 	lane->nodes[number] = NULL;
-	if (node->asks_map)
-		cluster_doubt(lane->store->cluster);
+	if (node->is_sentinel || node->asks_map)
+		map_fail(lane, number, why);
+	if (node->is_replica || connection_is_of_replica(node->connection))
+		sentinels_note_role(lane->store->cluster, number, false);
 	if (says_it)
 		go_away(node, why, probe_ns);
 	node_free(node);
 	task_fail_all(lane, waiting, WEIR_ESTORE);
 	if (says_it && cluster_serves(lane->store->cluster, number))
-		probe(lane, number);
-}
-
-/* Its tasks fail; its line is hung up. */
-static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
-{
-	struct redis_lane *lane = node->lane;
-
-	lane->port->kind->hang_up(lane->port, node->line);
-	forget(node, why, probe_ns);
+		node_probe(lane, number);
 }
 
 /* The node of that number, if it is up. 0, or why there is none. */
@@ -266,13 +129,36 @@ static int node_get(struct redis_lane *lane, unsigned number, struct redis_node 
 	const struct health *health = health_of(lane, number);
 
 	if (!health_is_up(health))
-		probe(lane, number);
+		node_probe(lane, number);
 	if (!health_is_up(health))
 		return WEIR_ESTORE;
 	if (lane->nodes[number] && lane->nodes[number]->era != health_era(health))
 		leave(lane->nodes[number]);
 	*node = lane->nodes[number] ? lane->nodes[number] : node_open(lane, number);
 	return *node ? WEIR_OK : WEIR_ENOMEM;
+}
+
+/* Tasks for a master that no Sentinel has named yet: they wait, or have waited long enough. */
+static void await_master(struct redis_lane *lane, struct task *first)
+{
+	unsigned number = cluster_node_of(lane->store->cluster, first->slot);
+	bool is_up = health_is_up(health_of(lane, number));
+	bool is_late = first->deadline_ns <= lane_now_ns(lane);
+	char why[SENTINELS_WHY_MAX];
+	struct task *next;
+
+	if (is_up && is_late) {
+		sentinels_why(lane->store->cluster, why);
+		probe_go_away(lane, number, why, lane_now_ns(lane) + HEALTH_PROBE_NS);
+	}
+	if (!is_up || is_late || lane->is_closing) {
+		task_fail_all(lane, first, WEIR_ESTORE);
+		return;
+	}
+	for (; first; first = next) {
+		next = first->next;
+		task_later(lane, first);
+	}
 }
 
 /* Hands out the first, and all of its group, or ends them. Returns the rest. */
@@ -283,6 +169,7 @@ static struct task *hand_out(struct redis_lane *lane, struct task *first)
 	struct task_list list;
 	struct redis_node *node;
 	struct task *next = first;
+	unsigned number;
 	int status = WEIR_ESTORE;
 
 	task_list_clear(&list);
@@ -294,11 +181,13 @@ static struct task *hand_out(struct redis_lane *lane, struct task *first)
 			task->deadline_ns = now_ns + lane->store->options.timeout_ns;
 		task_append(&list, task);
 	} while (next && group != 0 && next->step.group == group);
+	number = first->ask != 0 ? first->ask - 1 : cluster_node_of(lane->store->cluster, first->slot);
+	if (!sentinels_know(lane->store->cluster, number)) {
+		await_master(lane, list.first);
+		return next;
+	}
 	if (first->deadline_ns > now_ns && !lane->is_closing)
-		status = node_get(lane,
-		                  first->ask != 0 ? first->ask - 1
-		                                  : cluster_node_of(lane->store->cluster, first->slot),
-		                  &node);
+		status = node_get(lane, number, &node);
 	if (status != WEIR_OK) {
 		task_fail_all(lane, list.first, status);
 		return next;
@@ -309,21 +198,27 @@ static struct task *hand_out(struct redis_lane *lane, struct task *first)
 	return next;
 }
 
-/* Asks a node for the map of the cluster if it is in doubt. */
-static void ask_map(struct redis_lane *lane)
+static void ask_for_map(struct redis_lane *lane)
 {
-	struct redis_node *node;
-	unsigned number;
+	struct cluster *cluster = lane->store->cluster;
+	unsigned numbers[SENTINELS_MAX];
+	size_t n = map_begin(lane, numbers);
 
-	if (lane->is_closing || !cluster_should_ask(lane->store->cluster, lane_now_ns(lane), &number))
-		return;
-	node = lane->nodes[number] ? lane->nodes[number] : node_open(lane, number);
-	if (!node) {
-		cluster_doubt(lane->store->cluster);
-		return;
+	for (size_t i = 0; i < n; i++) {
+		struct redis_node *node = lane->nodes[numbers[i]];
+
+		if (!node)
+			node = node_open(lane, numbers[i]);
+		if (!node) {
+			map_fail(lane, numbers[i], "out of memory");
+			continue;
+		}
+		node->asks_map = true;
+		map_ask(node);
 	}
-	node->asks_map = true;
-	node_ask_map(node);
+	/* A new master is probed at once if the one before was away. */
+	if (lane->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
+		node_probe(lane, cluster_node_of(cluster, 0));
 }
 
 /* The tasks of a node behind that place come before all others. */
@@ -364,7 +259,7 @@ void nodes_send(struct redis_lane *lane, struct task *first)
 		hand_out_again(lane);
 		while (first)
 			first = hand_out(lane, first);
-		ask_map(lane);
+		ask_for_map(lane);
 		for (unsigned i = 0; i < lane->node_end; i++)
 			if (lane->nodes[i])
 				node_send(lane->nodes[i]);
@@ -376,7 +271,7 @@ void nodes_send(struct redis_lane *lane, struct task *first)
 static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_lane *lane = node->lane;
-	uint64_t dialled_ns = node->ready_deadline_ns - NODE_DIAL_NS;
+	uint64_t dialled_ns = node->ready_deadline_ns - CONNECTION_TIME_NS;
 
 	if (node->ready_deadline_ns == 0 || !node->waiting.first ||
 	    node->waiting.first->deadline_ns > now_ns)
@@ -455,6 +350,8 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	count_more(&lane->counts.timeouts, 1);
 	if (node->ready_deadline_ns != 0)
 		snprintf(why, sizeof why, "no connection within 1 s");
+	else if (node->is_sentinel)
+		snprintf(why, sizeof why, "no answer within 1 s");
 	else
 		snprintf(why, sizeof why, "no answer within %.6g ms",
 		         (double)lane->store->options.timeout_ns / NS_PER_MS);
@@ -478,15 +375,17 @@ void nodes_tick(struct redis_lane *lane)
 
 	for (unsigned i = 0; i < lane->node_end; i++) {
 		if (lane->nodes[i])
+			connection_tick(lane->nodes[i]->connection, now_ns);
+		if (lane->nodes[i])
 			node_tick(lane->nodes[i], now_ns);
 		/* The cluster has it no more, or it was only asked. */
 		if (lane->nodes[i] && !cluster_has(lane->store->cluster, i))
 			leave(lane->nodes[i]);
 		/* Others are tried when something is to be sent there. */
 		if (!health_is_up(health_of(lane, i)) && cluster_serves(lane->store->cluster, i))
-			probe(lane, i);
+			node_probe(lane, i);
 	}
-	look_whether_back(lane);
+	probe_look_whether_back(lane);
 	if (lane->later_ns <= now_ns)
 		again_later(lane);
 	nodes_send(lane, NULL);
@@ -496,10 +395,11 @@ void nodes_tick(struct redis_lane *lane)
 
 bool nodes_are_awaited(const struct redis_lane *lane)
 {
-	bool are = lane->later.first;
+	bool are = lane->later.first || sentinels_are_awaited(lane->store->cluster, lane);
 
+	/* A Sentinel that hangs must not hold up calls. */
 	for (unsigned i = 0; i < lane->node_end && !are; i++)
-		are = lane->nodes[i] &&
+		are = lane->nodes[i] && !lane->nodes[i]->is_sentinel &&
 		      (first_deadline(lane->nodes[i]) != UINT64_MAX || lane->nodes[i]->waiting.first);
 	return are;
 }
@@ -511,7 +411,6 @@ void nodes_close(struct redis_lane *lane)
 			struct redis_node *node = lane->nodes[i];
 			struct task *waiting = task_list_take(&node->waiting);
 
-			lane->port->kind->hang_up(lane->port, node->line);
 			lane->nodes[i] = NULL;
 			node_free(node);
 			task_fail_all(lane, waiting, WEIR_ESTORE);
@@ -522,70 +421,82 @@ void nodes_close(struct redis_lane *lane)
 	send_close(lane);
 }
 
-/* For ports */
-
-struct link *redis_node_link(struct redis_node *node)
-{
-	return node->link;
-}
-
-/* Takes in a node's bytes. The lane may be used again afterwards. */
-static void take_in(struct redis_node *node, struct slice bytes)
-{
-	struct redis_lane *lane = node->lane;
-	uint64_t probe_ns = lane_now_ns(lane) + HEALTH_PROBE_NS;
-	char why[sizeof node->trouble];
-	bool is_lost;
-
-	node->is_busy = true;
-	is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
-	node->is_busy = false;
-	if (is_lost || node->trouble[0] != '\0') {
-		snprintf(why, sizeof why, "%s",
-		         node->trouble[0] != '\0' ? node->trouble : link_error(node->link));
-		node->trouble[0] = '\0';
-		if (is_lost) {
-			node->is_lost = true;
-			drop(node, why, probe_ns);
-			return;
-		}
-		go_away(node, why, probe_ns);
-	}
-	if (node->ready_deadline_ns != 0 && link_is_ready(node->link)) {
-		node->ready_deadline_ns = 0;
-		if (!health_is_up(health_of(lane, node->number)))
-			send_probe(node);
-		node_ask_map(node);
-	}
-}
+/* What happens to a connection. The lane may be used again afterwards. */
 
 /* Sends what must be sent again, and what has waited for answers. */
 static void send_on(struct redis_lane *lane)
 {
 	nodes_send(lane, NULL);
 	gather_answered(lane);
-	if (!lane->is_held || gather_waits(lane))
-		return;
-	lane->is_held = false;
-	nodes_send(lane, batch_take(&lane->batch));
+	if (lane->is_held && !gather_waits(lane)) {
+		lane->is_held = false;
+		nodes_send(lane, batch_take(&lane->batch));
+	}
+	lane->now_ns = 0;
 }
 
-void redis_node_in(struct redis_node *node, struct slice bytes)
+static void on_accepted(void *context)
 {
+	struct redis_node *node = context;
+	struct redis_lane *lane = node->lane;
+
+	node->link = connection_link(node->connection);
+	node->ready_deadline_ns = 0;
+	sentinels_note_role(lane->store->cluster, node->number, true);
+	if (node->is_sentinel)
+		health_back(health_of(lane, node->number));
+	else if (!health_is_up(health_of(lane, node->number)))
+		probe_send(node);
+	map_ask(node);
+	send_on(lane);
+}
+
+static void take_in(struct redis_node *node, struct slice bytes)
+{
+	uint64_t probe_ns = lane_now_ns(node->lane) + HEALTH_PROBE_NS;
+	char why[sizeof node->trouble];
+	bool is_lost;
+
+	node->is_busy = true;
+	is_lost = link_in(node->link, bytes) != WEIR_OK || node->is_lost;
+	node->is_busy = false;
+	if (!is_lost && node->trouble[0] == '\0')
+		return;
+	snprintf(why, sizeof why, "%s",
+	         node->trouble[0] != '\0' ? node->trouble : link_error(node->link));
+	node->trouble[0] = '\0';
+	if (is_lost) {
+		node->is_lost = true;
+		connection_blame(node->connection);
+		drop(node, why, probe_ns);
+	} else {
+		go_away(node, why, probe_ns);
+	}
+}
+
+static void on_bytes(void *context, struct slice bytes)
+{
+	struct redis_node *node = context;
 	struct redis_lane *lane = node->lane;
 
 	take_in(node, bytes);
 	send_on(lane);
-	lane->now_ns = 0;
 }
 
-void redis_node_lost(struct redis_node *node, const char *why)
+static void on_lost(void *context, const char *why)
 {
+	struct redis_node *node = context;
 	struct redis_lane *lane = node->lane;
 	/* One that was there may be there again at once; one that could not be reached is not. */
 	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : HEALTH_PROBE_NS;
 
-	forget(node, why, lane_now_ns(lane) + wait_ns);
+	drop(node, why, lane_now_ns(lane) + wait_ns);
 	send_on(lane);
-	lane->now_ns = 0;
 }
+
+static void on_alarm(void *context, uint64_t at_ns)
+{
+	lane_alarm_at(((struct redis_node *)context)->lane, at_ns);
+}
+
+static const struct connection_owner owner = {on_accepted, on_bytes, on_lost, on_alarm};

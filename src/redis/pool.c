@@ -68,12 +68,14 @@ static struct store_loan *borrow(struct store_caller *caller)
 		free_loan(loan);
 		loan = take_idle((struct pool *)caller);
 	}
-	/* So a Redis that is back is found so by the first call that tries, not by one that fails. */
-	if (loan)
-		blocking_settle(loan->blocking, os_monotonic_ns() + ((struct pool *)caller)->timeout_ns);
-	else
+	if (!loan) {
 		loan = make_loan(caller->store);
-	return loan ? &loan->loan : NULL;
+		return loan ? &loan->loan : NULL;
+	}
+	/* So a Redis that is back is found so by the first call that tries, not by one that fails. */
+	blocking_settle(loan->blocking, os_monotonic_ns() + ((struct pool *)caller)->timeout_ns);
+	redis_lane_begin(loan->loan.lane);
+	return &loan->loan;
 }
 
 static void run(struct store_loan *loan, const size_t *pending)

@@ -47,6 +47,8 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 void redis_store_close(struct store *store);
 /** The URL without its password. */
 const char *redis_store_name(const struct store *store);
+/** The master that Sentinels named; false: they have named none yet. */
+bool redis_store_master(const struct store *store, struct redis_host *master);
 void redis_store_stats(const struct store *store, struct redis_stats *stats);
 /** Adds those of another store, or of the same one before. */
 void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more);
@@ -60,6 +62,11 @@ void redis_lane_close(struct store_lane *lane);
  * until redis_lane_steps is 0, as long as there is time.
  */
 void redis_lane_stop(struct store_lane *lane);
+/**
+ * For a port without an event loop, at the start of a call: the lane reads the clock anew. A flush
+ * ends a reading, too, but a call that needs nothing from Redis reaches no flush.
+ */
+void redis_lane_begin(struct store_lane *lane);
 /** At the end of a turn: sends what was submitted. */
 void redis_lane_flush(struct store_lane *lane);
 /** When the port's alarm goes off. */

@@ -27,7 +27,7 @@ static struct call *call_open(struct redis_node *node)
 	return call;
 }
 
-static void call_close(struct call *call)
+void send_end(struct call *call)
 {
 	struct redis_lane *lane = call->node->lane;
 
@@ -35,8 +35,7 @@ static void call_close(struct call *call)
 	lane->free_calls = call;
 }
 
-/* The oldest. */
-static struct call *take_call(struct link_call *link)
+struct call *send_take(struct link_call *link)
 {
 	struct call *call = (struct call *)link;
 	struct redis_node *node = call->node;
@@ -66,10 +65,9 @@ static void send_call(struct call *call,
 	lane_alarm_at(node->lane, call->deadline_ns);
 }
 
-/* Sends a command that has no tasks. False: no memory. */
-static bool send_words(struct redis_node *node, uint64_t deadline_ns,
-                       void (*replied)(struct link_call *, const struct redis_reply *),
-                       const struct slice *words, size_t n)
+bool send_words(struct redis_node *node, uint64_t deadline_ns,
+                void (*replied)(struct link_call *, const struct redis_reply *),
+                const struct slice *words, size_t n)
 {
 	struct call *call = call_open(node);
 
@@ -95,20 +93,20 @@ static void note_no_scripts(const struct redis_node *node)
 
 static void loaded(struct link_call *link, const struct redis_reply *reply)
 {
-	struct call *call = take_call(link);
+	struct call *call = send_take(link);
 
 	if (reply && reply->type == REDIS_ERROR) {
 		note_trouble(call->node, reply->text);
 		note_no_scripts(call->node);
 	}
-	call_close(call);
+	send_end(call);
 }
 
 /* If Redis has not done it, the calls behind say so. */
 static void ignored(struct link_call *link, const struct redis_reply *reply)
 {
 	(void)reply;
-	call_close(take_call(link));
+	send_end(send_take(link));
 }
 
 /* False: no memory. */
@@ -211,6 +209,7 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	if (error == CALL_ERROR_WITHIN)
 		note_no_scripts(node);
 	node->is_lost |= error == CALL_ERROR_LOST;
+	node->is_replica |= redis_error_is(text, "READONLY");
 	cluster_doubt(node->lane->store->cluster);
 	call_fail(node->lane, call);
 }
@@ -245,7 +244,7 @@ static void count_time(struct redis_lane *lane, uint64_t time_ns)
 
 static void replied(struct link_call *link, const struct redis_reply *reply)
 {
-	struct call *call = take_call(link);
+	struct call *call = send_take(link);
 	struct redis_node *node = call->node;
 
 	if (reply)
@@ -260,7 +259,7 @@ static void replied(struct link_call *link, const struct redis_reply *reply)
 		call_answered_by_nonsense(node, call, reply);
 	else
 		call_finish(node->lane, call, reply, &node->lane->again);
-	call_close(call);
+	send_end(call);
 }
 
 /* Sending */
@@ -301,6 +300,8 @@ static size_t weight_of(const struct task *task)
 	if (limit->rows == ALGO_ROWS_SLOTS)
 		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, STEP_CALL_FULL);
 	if (step->own.swap)
+		weight += 3;
+	if (step->units.is_known || task->chunk.takes)
 		weight += 3;
 	return step->group != 0 || step->call.op == ALGO_REFUND ? 2 * weight : weight;
 }
@@ -396,16 +397,16 @@ void node_send(struct redis_node *node)
 		}
 		call->deadline_ns = UINT64_MAX;
 		fill_call(&node->waiting, call, lane->store->options.given_time);
+		for (size_t i = 0; i < call->count; i++)
+			known_asked(lane, (struct task *)call->steps[i]);
 		if (!write_call(call)) {
 			call_fail(lane, call);
-			call_close(call);
+			send_end(call);
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
 		lane->gather.newest_key =
 		    ((struct task *)call->steps[call->count - 1])->jobs->step.key.hash;
-		for (size_t i = 0; i < call->count; i++)
-			known_asked(lane, (struct task *)call->steps[i]);
 		count_more(&lane->counts.calls, 1);
 		count_more(&lane->counts.steps, call->count);
 		send_call(call, replied);
@@ -416,37 +417,7 @@ void node_send(struct redis_node *node)
 	if (node->was_full)
 		lane_alarm_at(lane, last_ns(lane, node->waiting.first));
 	if (wrote)
-		lane->port->kind->send(lane->port, node->line);
-}
-
-/* The map */
-
-/* A long list takes its time, which says nothing of the node. */
-#define MAP_NS NODE_DIAL_NS
-
-static void map_replied(struct link_call *link, const struct redis_reply *reply)
-{
-	struct call *call = take_call(link);
-	struct redis_node *node = call->node;
-
-	if (reply)
-		cluster_learn(node->lane->store->cluster, reply, &node->host);
-	else
-		cluster_doubt(node->lane->store->cluster);
-	call_close(call);
-}
-
-void node_ask_map(struct redis_node *node)
-{
-	struct redis_lane *lane = node->lane;
-
-	if (!node->asks_map || node->ready_deadline_ns != 0)
-		return;
-	node->asks_map = false;
-	if (!send_words(node, lane_now_ns(lane) + MAP_NS, map_replied,
-	                (struct slice[]){SLICE("CLUSTER"), SLICE("SLOTS")}, 2))
-		cluster_doubt(lane->store->cluster);
-	lane->port->kind->send(lane->port, node->line);
+		connection_send(node->connection);
 }
 
 void send_close(struct redis_lane *lane)

@@ -31,14 +31,15 @@ unsigned slots_of(struct slice name)
 	return crc16(is_closed && tag.len > 0 ? tag : name) % SLOTS;
 }
 
-/* An empty name stands for the host that was asked. False: no host can be named so. */
-static bool read_host(struct slice name, uint64_t port, const struct redis_host *asked,
-                      struct redis_host *out)
+bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked,
+                struct redis_host *out)
 {
-	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX)
+	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX || (name.len == 0 && !asked))
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
-		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?')
+		/* A slash would name a socket of this machine. */
+		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?' ||
+		    name.data[i] == '/')
 			return false;
 	}
 	*out = (struct redis_host){.port = (uint16_t)port};
@@ -76,7 +77,7 @@ bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_h
 
 	out->first = (unsigned)entry->items[0].integer;
 	out->last = (unsigned)entry->items[1].integer;
-	return read_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
+	return slots_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
 }
 
 enum slots_redirect slots_redirect(struct slice error, const struct redis_host *asked,
@@ -97,7 +98,7 @@ enum slots_redirect slots_redirect(struct slice error, const struct redis_host *
 	struct slice name = {error.data, (size_t)(colon - error.data)};
 	struct slice digits = {colon + 1, error.len - name.len - 1};
 
-	if (!parse_u64(digits, &port) || !read_host(name, port, asked, to))
+	if (!parse_u64(digits, &port) || !slots_host(name, port, asked, to))
 		return SLOTS_STAY;
 	*slot = (unsigned)number;
 	return kind;

@@ -14,6 +14,10 @@
 
 #define SLOTS 16384
 
+/* Servers have numbers below it. */
+#define CLUSTER_NODES_MAX 1024
+#define CLUSTER_NO_NODE   CLUSTER_NODES_MAX
+
 /** The slot of a key's name: of the part in its first braces, unless that is empty. */
 unsigned slots_of(struct slice name);
 
@@ -29,6 +33,13 @@ struct slots_range {
  */
 bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_host *asked,
                  struct slots_range *out);
+
+/**
+ * A host that a server names. False: no host can be named so. An empty name
+ * stands for `asked`, which may be NULL.
+ */
+bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked,
+                struct redis_host *out);
 
 enum slots_redirect {
 	SLOTS_STAY,  /* the text says something else */

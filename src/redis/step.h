@@ -13,6 +13,7 @@
 #include "algo/algo.h"
 #include "base/buffer.h"
 #include "redis/reply.h"
+#include "redis/units.h"
 
 #define STEP_REPEAT_MAX 1024
 
@@ -27,6 +28,9 @@ struct redis_step {
 	uint32_t turn;      /* the server's number in lines of those whose swaps meet; 0: it takes no
 	                       turns */
 	uint32_t turn_us;   /* how long a turn of its is at most, by Redis's clock */
+	struct step_units units; /* of a limit of which servers may hold chunks */
+	bool is_converted; /* the outcomes are by a state converted from other parameters, which Redis
+	                      has not stored */
 	struct exchange *exchange; /* it is what a server says of a limit that a fleet decides; or NULL */
 	/* The steps' own, from the first step_write to step_end: zero at first. */
 	struct {

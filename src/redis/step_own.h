@@ -3,6 +3,7 @@
 #define REDIS_STEP_OWN_H
 
 #include "redis/step.h"
+#include "redis/step_words.h"
 
 /* The role of a step in a call. */
 enum step_kind {
@@ -23,13 +24,16 @@ enum step_kind {
 	STEP_PLACES,
 	STEP_SLOTS,
 	STEP_WINDOW,
+	/* All that is asked of a key of which servers may hold chunks: */
+	STEP_BUCKET_CHUNK,
+	STEP_WINDOW_CHUNK,
 	STEP_KINDS,
 };
 
 /* A value that takes the place of another. */
 struct step_swap {
 	uint64_t at_ns;   /* the time that the new one is of */
-	uint64_t life_ms; /* of the new one */
+	uint64_t life_ms; /* of the new one; 0: a question, which supposes it and writes nothing */
 	size_t old_len, new_len;
 	char text[]; /* both; empty: none */
 };
@@ -56,6 +60,30 @@ static inline bool step_is_listed(const struct redis_step *step)
 {
 	return step->limit->rows == ALGO_ROWS_LOG || step->limit->rows == ALGO_ROWS_PLACES;
 }
+
+/** Whether its script knows of chunks. */
+static inline bool step_knows_chunks(const struct redis_step *step)
+{
+	return step->own.kind == STEP_BUCKET_CHUNK || step->own.kind == STEP_WINDOW_CHUNK;
+}
+
+/** The calendar's window by Redis's clock, whose end it returns; or 0, and the period. */
+uint64_t step_put_window(struct numbers *numbers, const struct redis_step *step);
+
+/** The arguments of a step on a key with chunks, in step_chunk.c. */
+void step_add_bucket_chunk(struct buffer *out, const struct redis_step *step);
+void step_add_window_chunk(struct buffer *out, const struct redis_step *step);
+
+/**
+ * In step_reply.c: the i-th of what a reply says of `n` steps: their values, and then the clock. Where all was granted,
+ * it may be one text, of a double for each: below 2^53.
+ */
+struct redis_reply step_item(const struct redis_reply *reply, size_t n, size_t i);
+/**
+ * How many requests of the i-th step were granted: all, unless the values behind the clock say
+ * otherwise: pairs of a step's number, counted from 1, and that. False: nonsense.
+ */
+bool step_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted);
 
 /** The time of a step by Redis's clock. */
 struct moment step_moment(const struct redis_step *step, uint64_t clock_ns);

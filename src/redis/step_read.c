@@ -3,11 +3,11 @@
  *
  * A reply comes from outside and may be anything.
  */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "algo/algorithm.h"
+#include "algo/bucket.h"
 #include "base/number.h"
 #include "redis/exchange.h"
 #include "redis/step_own.h"
@@ -30,89 +30,37 @@ struct seen {
 	int64_t granted; /* requests; less than 0: not known */
 	bool has_text;
 	struct slice text; /* the value */
+	bool has_chunks;     /* of which a script knows that is still to be called */
+	struct slice chunks; /* which stand behind the state, and stay there when it is converted */
+	uint64_t former_ns;  /* the end of a converted state before, by which permits name it; 0: none */
 	uint64_t clock_ns;
 	struct algo_time time;
 	enum value_fit fit;
+	uint64_t hidden_ns; /* how much sooner a converted value ends than with all that is in use */
 	struct value value; /* ours, converted, or never used */
 };
-
-/*
- * The i-th of what a reply says of `n` steps: their values, and then the clock. Where all was granted,
- * it may be one text, of a double for each: below 2^53.
- */
-static struct redis_reply item_of(const struct redis_reply *reply, size_t n, size_t i)
-{
-	struct redis_reply item = {.type = REDIS_ERROR};
-	uint64_t bits;
-	double number;
-
-	if (reply->type == REDIS_ARRAY && reply->count > n)
-		return reply->items[i];
-	if (reply->type != REDIS_TEXT || reply->text.len != (n + 1) * sizeof number)
-		return item;
-	memcpy(&bits, reply->text.data + i * sizeof bits, sizeof bits);
-	bits = le64toh(bits);
-	memcpy(&number, &bits, sizeof number);
-	if (number >= 0 && number < 0x1p53) {
-		item.type = REDIS_INTEGER;
-		item.integer = (int64_t)number;
-	}
-	return item;
-}
-
-uint64_t step_clock(const struct redis_reply *reply, size_t n)
-{
-	struct redis_reply clock = item_of(reply, n, n);
-
-	if (clock.type != REDIS_INTEGER || clock.integer <= 0 ||
-	    (uint64_t)clock.integer > UINT64_MAX / 1000)
-		return 0;
-	return (uint64_t)clock.integer * 1000;
-}
 
 /* The state as it is used. */
 static bool read_state(const struct redis_step *step, struct seen *seen)
 {
 	const struct algo_limit *limit = step->limit;
+	struct slice text = {seen->text.data, seen->text.len - seen->chunks.len};
 
-	seen->fit = value_read(limit, seen->text, step->repeat + 1, &seen->value);
-	if (seen->fit == VALUE_CONVERTS && seen->value.word.until_ns > seen->time.now_ns)
-		limit->algorithm->convert(limit, &seen->value.from, seen->time.now_ns, &seen->value.word);
+	seen->fit = value_read(limit, text, step->repeat + 1, &seen->value);
+	/* As of now: no server knows when the others began to use other parameters. */
+	if (seen->fit == VALUE_CONVERTS && seen->value.word.until_ns > seen->time.now_ns) {
+		if (seen->former_ns == 0) /* else nothing was granted since an earlier conversion */
+			seen->former_ns = seen->value.word.until_ns;
+		seen->hidden_ns =
+		    algo_convert_now(limit, &seen->value.from, seen->time.now_ns, &seen->value.word);
+		seen->hidden_ns -= seen->value.word.until_ns;
+	}
 	if (seen->fit == VALUE_OTHER) {
 		seen->value.word = (struct algo_state){0, 0};
 		seen->value.uses.count = 0;
 		seen->value.uses.until_ns = seen->value.uses.newest_id = 0;
 	}
 	return seen->fit != VALUE_NO_MEMORY;
-}
-
-/*
- * How many requests of the i-th step were granted: all, unless the values behind the clock say
- * otherwise: pairs of a step's number, counted from 1, and that. False: nonsense.
- */
-static bool find_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
-{
-	const struct redis_reply *odd = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
-	size_t low = 0, high = odd ? (reply->count - n - 1) / 2 : 0;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		const struct redis_reply *pair = &odd[2 * middle];
-
-		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
-			return false;
-		if (pair[0].integer == (int64_t)i + 1) {
-			bool fits = pair[1].integer >= -3 && pair[1].integer < *granted;
-
-			*granted = pair[1].integer;
-			return fits;
-		}
-		if (pair[0].integer <= (int64_t)i)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return true;
 }
 
 /* A number alone: a bucket's time in microseconds, or the count of the window that is open. */
@@ -134,9 +82,43 @@ static bool read_number(const struct redis_step *step, uint64_t number, struct s
 	return true;
 }
 
+/* Reads the answer about chunks, which stands behind the state: others' units, this server's, ... */
+static bool read_units(struct slice text, struct step_units *units)
+{
+	uint64_t is_old;
+
+	if (!parse_u64(slice_cut(&text, ':'), &units->reserved.others) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->held) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->reserved.until_ns) || !parse_u64(text, &is_old))
+		return false;
+	units->is_old = is_old != 0;
+	return true;
+}
+
+/* Takes what stands behind a state off its text. */
+static bool read_behind(struct redis_step *step, struct seen *seen)
+{
+	struct slice text = slice_cut(&seen->text, '|'), state;
+
+	if (!parse_u64(seen->text, &seen->former_ns)) /* else it is others' turns */
+		seen->former_ns = 0;
+	seen->text = state = text;
+	state = slice_cut(&text, ';');
+	if (state.len == seen->text.len)
+		return !step_knows_chunks(step) || seen->granted == -1;
+	if (!step_knows_chunks(step)) {
+		seen->has_chunks = units_apply(step->limit);
+	} else if (seen->granted == -1) {
+		seen->chunks = (struct slice){state.data + state.len, seen->text.len - state.len};
+	} else {
+		seen->text = state;
+		return read_units(text, &step->units);
+	}
+	return true;
+}
+
 /* Reads a script's answer about the value: the text, a number, or none (0 also means none). */
-static bool read_found(const struct redis_step *step, const struct redis_reply *found,
-                       struct seen *seen)
+static bool read_found(struct redis_step *step, const struct redis_reply *found, struct seen *seen)
 {
 	switch (found->type) {
 	case REDIS_INTEGER:
@@ -146,9 +128,7 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 	case REDIS_TEXT:
 		seen->has_text = true;
 		seen->text = found->text;
-		if (step->own.kind <= STEP_RESET)
-			seen->text = slice_cut(&seen->text, '|'); /* behind it are others' turns */
-		return read_state(step, seen);
+		return read_behind(step, seen) && read_state(step, seen);
 	case REDIS_NIL:
 		return read_state(step, seen);
 	default:
@@ -156,10 +136,20 @@ static bool read_found(const struct redis_step *step, const struct redis_reply *
 	}
 }
 
+/* A refund that names the state by its end before a conversion names it by its present end. */
+static void rename_refund(struct redis_step *step, const struct seen *seen)
+{
+	struct algo_call *call = &step->call;
+
+	if (call->op == ALGO_REFUND && call->until_ns != 0 && call->until_ns == seen->former_ns &&
+	    seen->value.word.until_ns > seen->time.now_ns)
+		call->until_ns = seen->value.word.until_ns;
+}
+
 /*
  * Looks at the i-th of `n` steps. False: nonsense, or no memory. Free with value_free in any case.
  */
-static bool look(const struct redis_step *step, size_t n, size_t i,
+static bool look(struct redis_step *step, size_t n, size_t i,
                  const struct redis_reply *reply, struct seen *seen)
 {
 	struct redis_reply found;
@@ -167,11 +157,14 @@ static bool look(const struct redis_step *step, size_t n, size_t i,
 	*seen = (struct seen){.clock_ns = step_clock(reply, n),
 	                      .granted = step->own.kind == STEP_SWAP ? 1 : step->repeat};
 	if (seen->clock_ns == 0 ||
-	    !find_granted(reply, n, i, &seen->granted))
+	    !step_granted(reply, n, i, &seen->granted))
 		return false;
-	found = item_of(reply, n, i);
+	found = step_item(reply, n, i);
 	seen->time = algo_time_at(step->limit, step_moment(step, seen->clock_ns));
-	return read_found(step, &found, seen);
+	if (!read_found(step, &found, seen))
+		return false;
+	rename_refund(step, seen);
+	return true;
 }
 
 /* One request on the state. Returns the name of what it took; 0: nothing. */
@@ -182,6 +175,8 @@ static uint64_t apply(const struct redis_step *step, const struct algo_call *cal
 
 	if (call->op == ALGO_REFUND)
 		rest.replaces = false; /* the script has told what was left without those */
+	if (step_knows_chunks(step))
+		return units_step(step->limit, call, &time, &step->units.reserved, &value->word, out);
 	if (step->limit->rows != ALGO_ROWS_NONE)
 		return uses_step(step->limit, &rest, &time, &value->uses, out);
 	return algo_step(step->limit, call, &time, &value->word, out) ? value->word.until_ns : 0;
@@ -242,6 +237,12 @@ static bool would_pass(const struct redis_step *step, struct seen *seen)
 	return out.allowed;
 }
 
+/* Whether a state of other parameters is to be stored as these have it, though it is denied. */
+static bool keeps_converted(const struct redis_step *step, const struct seen *seen)
+{
+	return seen->fit == VALUE_CONVERTS && step->call.op == ALGO_ACQUIRE;
+}
+
 /* Whether a denial leaves another state: of one that no clock could have written, cut back. */
 static bool is_mended(const struct redis_step *step, struct seen *seen)
 {
@@ -259,25 +260,56 @@ static bool is_mended(const struct redis_step *step, struct seen *seen)
 }
 
 /*
- * A script has found a value that is not ours. It is replaced only by a step that changes what it
- * says: parameters that differ now may come back, and then it counts as it stands.
+ * A script has found a value that is not ours, which is converted before the step is taken. A
+ * question writes nothing: a script that counts chunks supposes the converted value before them.
  */
-static enum verdict judge_other(const struct redis_step *step, const struct seen *seen)
+static enum verdict judge_other(const struct redis_step *step, struct seen *seen)
 {
 	struct algo_state state = seen->value.word;
 	bool acquires = step->call.op == ALGO_ACQUIRE;
 	struct algo_outcome out;
 
+	if (step_is_question(step) && seen->chunks.len == 0)
+		return would_pass(step, seen) ? GRANTED : REFUSED;
 	if (seen->fit != VALUE_CONVERTS) /* nothing is in use */
-		return acquires ? MENDED : GRANTED;
-	if (algo_step(step->limit, &step->call, &seen->time, &state, &out))
+		return acquires || (step->call.op == ALGO_RESET && seen->has_text) ? MENDED : GRANTED;
+	if (seen->chunks.len > 0)
+		return MENDED;
+	if (algo_step(step->limit, &step->call, &seen->time, &state, &out) || keeps_converted(step, seen))
 		return MENDED;
 	return acquires ? REFUSED : GRANTED;
 }
 
+/* Times that a denial is looked into: it may be of units that this server itself holds. */
+#define DENIALS_MAX 3
+
+static enum verdict judge_chunk(const struct redis_step *step, struct seen *seen)
+{
+	const struct step_units *units = &step->units;
+
+	if (seen->granted > 0)
+		return GRANTED;
+	if (seen->granted < 0)
+		return seen->has_text ? judge_other(step, seen) : PENDING;
+	return (units->is_whole || units->is_old) && step->own.tries < DENIALS_MAX ? PENDING : REFUSED;
+}
+
+/* A value that does not show all that is in use is not to be written. */
+static bool is_hidden(const struct redis_step *step, const struct seen *seen)
+{
+	return seen->hidden_ns > 0 && step->call.op != ALGO_RESET;
+}
+
 static enum verdict judge(const struct redis_step *step, struct seen *seen)
 {
+	if (is_hidden(step, seen))
+		return step->call.op == ALGO_REFUND ? GRANTED : REFUSED;
+	if (seen->has_chunks || seen->granted == -4)
+		return units_apply(step->limit) ? PENDING : judge_other(step, seen);
 	switch (step->own.kind) {
+	case STEP_BUCKET_CHUNK:
+	case STEP_WINDOW_CHUNK:
+		return judge_chunk(step, seen);
 	case STEP_RESET:
 		return GRANTED;
 	case STEP_ASK:
@@ -292,7 +324,7 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 			return GRANTED;
 		if (would_pass(step, seen))
 			return seen->granted == -3 ? WAITING : PENDING;
-		return is_mended(step, seen) ? MENDED : REFUSED;
+		return is_mended(step, seen) || keeps_converted(step, seen) ? MENDED : REFUSED;
 	case STEP_LOG:
 	case STEP_PLACES:
 		return seen->granted > 0 ? GRANTED : REFUSED;
@@ -305,6 +337,26 @@ static enum verdict judge(const struct redis_step *step, struct seen *seen)
 	}
 }
 
+/* Longer than any lease; the next step of a server that holds units says it better. */
+#define CHUNKS_LIFE_MS (2 * 3600 * UINT64_C(1000))
+
+/*
+ * What stands behind a converted value: the chunks that stood there. A bucket takes back what a permit
+ * of before names, since such a permit says how long it counts. Other states need the former end.
+ */
+static uint64_t add_behind(const struct redis_step *step, const struct seen *seen, struct buffer *text)
+{
+	if (seen->chunks.len > 0) {
+		buffer_add_slice(text, seen->chunks);
+		return CHUNKS_LIFE_MS;
+	}
+	if (seen->former_ns > 0 && !algo_steps_by(step->limit, bucket_step)) {
+		buffer_add_text(text, "|");
+		buffer_add_u64(text, seen->former_ns);
+	}
+	return 0;
+}
+
 /* Puts the value that is in `seen` in the place of its text, or that text again, with the next try. */
 static bool plan_swap(struct redis_step *step, const struct seen *seen, bool has_changed)
 {
@@ -315,11 +367,14 @@ static bool plan_swap(struct redis_step *step, const struct seen *seen, bool has
 	if (!has_changed) {
 		text.len = 0;
 		buffer_add_slice(&text, seen->text);
+	} else if (step->own.mends && seen->fit == VALUE_CONVERTS) {
+		life_ms = u64_max(life_ms, add_behind(step, seen, &text));
 	}
 	if (!text.failed)
 		swap = malloc(sizeof *swap + seen->text.len + text.len);
 	if (swap) {
-		*swap = (struct step_swap){seen->clock_ns, life_ms, seen->text.len, text.len};
+		*swap = (struct step_swap){seen->clock_ns, step_is_question(step) ? 0 : life_ms,
+		                           seen->text.len, text.len};
 		if (seen->text.len > 0)
 			memcpy(swap->text, seen->text.data, seen->text.len);
 		if (text.len > 0)
@@ -348,13 +403,15 @@ static enum step_end again(struct redis_step *step, struct seen *seen, enum verd
 
 	if (own == GRANTED) /* and others of its group are not known yet */
 		return STEP_AGAIN;
+	step->units.is_known |= seen->has_chunks || seen->granted == -4;
+	step->units.is_whole = false;
 	step_end(step);
 	step->own.clock_ns = seen->clock_ns;
 	step->own.mends = own == MENDED;
 	step->own.by_c |= seen->granted == -2;
 	if (own == MENDED) {
 		planned = plan_swap(step, seen, true);
-	} else if ((own == PENDING || own == WAITING) && is_swapped(step)) {
+	} else if ((own == PENDING || own == WAITING) && is_swapped(step) && !seen->has_chunks) {
 		struct algo_state before = seen->value.word;
 
 		apply_all(step, -1, seen->time, &seen->value, outcomes, until_ns);
@@ -398,16 +455,41 @@ static uint64_t forgotten_until(const struct redis_step *step, const struct seen
 	return until_ns > seen->time.now_ns ? until_ns : 0;
 }
 
+/* Nothing passes, or comes back, until what a cut hides has ended. Only a bucket tells when. */
+static void apply_hidden(const struct redis_step *step, struct seen *seen,
+                         struct algo_outcome *outcomes, uint64_t *until_ns)
+{
+	uint64_t more_ns = algo_steps_by(step->limit, bucket_step) ? seen->hidden_ns : 0;
+	bool refunds = step->call.op == ALGO_REFUND;
+	struct redis_step none = *step;
+
+	if (refunds)
+		none.call.cost = 0;
+	apply_all(&none, -1, seen->time, &seen->value, outcomes, until_ns);
+	for (uint32_t i = 0; i < step->repeat; i++) {
+		outcomes[i].reset_after_ns += more_ns;
+		if (refunds)
+			algo_outcome_refund(&outcomes[i], &step->call, false);
+		else
+			outcomes[i].retry_after_ns += more_ns;
+	}
+}
+
 static enum step_end done(struct redis_step *step, struct seen *seen, struct algo_outcome *outcomes,
                           uint64_t *until_ns)
 {
 	uint64_t forgotten_ns = forgotten_until(step, seen);
 
+	step->is_converted = seen->fit == VALUE_CONVERTS;
 	if (step->own.kind == STEP_SWAP && seen->granted > 0)
 		return explain_swap(step, outcomes, until_ns) ? STEP_DONE : STEP_FAILED;
 	if (step->own.kind < STEP_BUCKET || step_is_question(step) || step->call.op != ALGO_ACQUIRE)
 		seen->granted = -1;
-	apply_all(step, seen->granted, seen->time, &seen->value, outcomes, until_ns);
+	if (is_hidden(step, seen))
+		apply_hidden(step, seen, outcomes, until_ns);
+	else
+		apply_all(step, seen->granted, seen->time, &seen->value, outcomes, until_ns);
+	step->units.state = seen->value.word;
 	if (step->call.op == ALGO_RESET)
 		until_ns[0] = forgotten_ns;
 	return STEP_DONE;
@@ -421,6 +503,7 @@ static enum step_end withhold(struct redis_step *step, struct seen *seen,
 
 	peek.call.op = ALGO_PEEK;
 	apply_all(&peek, -1, seen->time, &seen->value, outcomes, until_ns);
+	step->units.state = seen->value.word;
 	return STEP_WITHHELD;
 }
 

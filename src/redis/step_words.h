@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "algo/algo.h"
 #include "base/buffer.h"
 #include "base/number.h"
 
@@ -31,7 +32,7 @@ static inline void add_number(struct buffer *out, uint64_t number)
 	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
-#define NUMBERS_MAX 11
+#define NUMBERS_MAX 20
 
 /* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
 struct numbers {
@@ -59,6 +60,11 @@ static inline void put_ns(struct numbers *numbers, uint64_t ns)
 {
 	put(numbers, ns / 1000);
 	put(numbers, ns % 1000);
+}
+
+static inline u128 parts_of(struct bucket_time time, uint64_t q)
+{
+	return (u128)time.ns * q - time.under;
 }
 
 /* An exact length: so many parts of which 1000 q are a microsecond. */

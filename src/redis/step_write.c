@@ -62,6 +62,8 @@ static enum step_kind kind_of(const struct redis_step *step)
 
 	if (step_is_listed(step))
 		return step->limit->rows == ALGO_ROWS_LOG ? STEP_LOG : STEP_PLACES;
+	if (step->units.is_known && units_apply(step->limit))
+		return algo_steps_by(step->limit, bucket_step) ? STEP_BUCKET_CHUNK : STEP_WINDOW_CHUNK;
 	if (step->call.op == ALGO_RESET)
 		return STEP_RESET;
 	if (step_is_question(step))
@@ -92,11 +94,6 @@ static void add_column(struct buffer *out, struct redis_step *const *steps, size
 		len += numbers.count * sizeof(double);
 	}
 	add_slice(out, (struct slice){column, len});
-}
-
-static u128 parts_of(struct bucket_time time, uint64_t q)
-{
-	return (u128)time.ns * q - time.under;
 }
 
 /* The most that may be in use after the request: less if it would not wait as long as others. */
@@ -153,8 +150,7 @@ static uint64_t clock_of(const struct redis_step *step)
 	return step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
 }
 
-/* The calendar's window by Redis's clock, whose end it returns; or 0, and the period. */
-static uint64_t put_window(struct numbers *numbers, const struct redis_step *step)
+uint64_t step_put_window(struct numbers *numbers, const struct redis_step *step)
 {
 	const struct algo_limit *limit = step->limit;
 
@@ -182,7 +178,7 @@ static void add_window(struct buffer *out, const struct redis_step *step)
 	put(&numbers, step->repeat);
 	put(&numbers, step->call.cost);
 	put(&numbers, step->limit->quota);
-	end_ns = put_window(&numbers, step);
+	end_ns = step_put_window(&numbers, step);
 	if (end_ns > 0) {
 		at = format_u64(at, end_ns / 1000);
 		*at++ = ' ';
@@ -217,13 +213,17 @@ static uint64_t list_block_us(uint64_t life_ns)
 	return u64_max(life_ns / 8, NS_PER_S) / 1000;
 }
 
-/* Writes the question to a list. */
+/* Writes the question to a list. A refund of nothing peeks, and wants nothing: so it passes. */
 static void put_question(struct numbers *numbers, const struct redis_step *step)
 {
+	bool wants_nothing = step_is_question(step) && step->call.op == ALGO_REFUND;
+
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
 	               "scripts/uses.lua knows them by number");
-	put(numbers, step_is_question(step) ? ALGO_PEEK : step->call.op + (step->call.replaces ? 8u : 0));
-	put(numbers, step->repeat);
+	put(numbers, step_is_question(step)
+	                 ? ALGO_PEEK
+	                 : step->call.op + (step->call.replaces || step->call.part ? 8u : 0));
+	put(numbers, wants_nothing ? 0 : step->repeat);
 	put(numbers, u64_max(step->call.cost, 1));
 }
 
@@ -272,7 +272,7 @@ static void add_bucket_refund(struct buffer *out, const struct redis_step *step)
 	put_ns(&numbers, step->call.until_ns);
 	put(&numbers, params->q);
 	put_parts(&numbers, (u128)cost * params->p, params->q);
-	put(&numbers, bucket_refunds_newest(params, &step->call));
+	put(&numbers, bucket_refunds_newest(params));
 	add_numbers(out, &numbers);
 }
 
@@ -283,7 +283,7 @@ static void add_window_refund(struct buffer *out, const struct redis_step *step)
 	add_head(out, step->limit);
 	put_ns(&numbers, step->call.until_ns);
 	put(&numbers, step->call.cost);
-	put_window(&numbers, step);
+	step_put_window(&numbers, step);
 	add_numbers(out, &numbers);
 }
 
@@ -358,6 +358,8 @@ static const struct kind {
     [STEP_PLACES] = {"places", 3, add_places, SCRIPT_PLACES, put_place},
     [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
     [STEP_WINDOW] = {"window", 1, add_window, SCRIPT_WINDOW},
+    [STEP_BUCKET_CHUNK] = {"bucket_chunk", 1, step_add_bucket_chunk, SCRIPT_BUCKET_CHUNK},
+    [STEP_WINDOW_CHUNK] = {"window_chunk", 1, step_add_window_chunk, SCRIPT_WINDOW_CHUNK},
 };
 
 static bool has_first(const struct redis_step *step)
@@ -404,7 +406,8 @@ static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 
 static bool is_alike(const struct redis_step *a, const struct redis_step *b)
 {
-	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0)
+	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0 ||
+	    step_knows_chunks(a))
 		return false;
 	if (kinds[a->own.kind].put)
 		return true;
@@ -464,16 +467,20 @@ static enum script script_of(struct redis_step *const *steps, size_t n)
 {
 	enum script script = kinds[steps[0]->own.kind].script;
 
-	for (size_t i = 0; i < n; i++)
+	bool knows_chunks = false;
+
+	for (size_t i = 0; i < n; i++) {
+		knows_chunks |= step_knows_chunks(steps[i]);
 		if (kinds[steps[i]->own.kind].script != script || has_first(steps[i]))
-			return SCRIPT_ANY;
-	return script;
+			script = SCRIPT_ANY;
+	}
+	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
 }
 
 /* Whether all steps are one run, of a kind that has a script for that alone. */
 static bool is_alone(struct redis_step *const *steps, size_t n, enum script script, bool ahead)
 {
-	return script != SCRIPT_ANY && (ahead || step_is_listed(steps[0])) && !steps[0]->group &&
+	return script < SCRIPT_ANY && (ahead || step_is_listed(steps[0])) && !steps[0]->group &&
 	       end_of(steps, n, 0) == n;
 }
 
@@ -524,12 +531,13 @@ const struct step_call *step_probe(void)
 }
 
 /* A call of its own, by three keys. */
-static void add_exchange(const struct redis_step *step, struct buffer *out)
+static void add_exchange(const struct redis_step *step, const struct step_call *call,
+                         struct buffer *out)
 {
 	buffer_add_text(out, "*");
 	buffer_add_u64(out, 6 + step->is_given + exchange_words(step->exchange));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
-	add_slice(out, slice_of(script_fleet.sha));
+	add_slice(out, slice_of(call->sha));
 	add_number(out, 3);
 	exchange_write_keys(step->key, out);
 	add_time(out, step);
@@ -545,8 +553,8 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 	bool ahead, alone;
 
 	if (steps[0]->exchange) {
-		*call = script_fleet;
-		add_exchange(steps[0], out);
+		*call = steps[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_fleet;
+		add_exchange(steps[0], call, out);
 		if (!out->failed)
 			return WEIR_OK;
 		out->len = start;

@@ -21,6 +21,7 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 	}
 	status = cluster_open(&store->cluster, &store->url);
 	pthread_mutex_init(&store->lock, NULL);
+	addresses_open(&store->addresses);
 	store->store.kind = &kind;
 	store->options = *options;
 	store->options.url = NULL; /* it has the password */
@@ -49,6 +50,7 @@ void redis_store_close(struct store *base)
 	denied_close(store->denied);
 	chunks_close(store->chunks);
 	pthread_mutex_destroy(&store->lock);
+	addresses_close(&store->addresses);
 	free(store->prefix);
 	free(store);
 }
@@ -56,6 +58,18 @@ void redis_store_close(struct store *base)
 const char *redis_store_name(const struct store *store)
 {
 	return ((const struct redis_store *)store)->url.shown;
+}
+
+bool redis_store_master(const struct store *base, struct redis_host *master)
+{
+	struct cluster *cluster = ((const struct redis_store *)base)->cluster;
+	unsigned node = cluster_node_of(cluster, 0);
+
+	if (!sentinels_know(cluster, node))
+		return false;
+	cluster_hold(cluster, node, master);
+	cluster_drop(cluster, node);
+	return true;
 }
 
 void store_add_counts(struct redis_stats *stats, const struct lane_counts *counts)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/endpoint.h"
 #include "base/error.h"
 #include "base/login.h"
 #include "base/number.h"
@@ -12,20 +13,28 @@
 #include "base/slice.h"
 #include "tls/context.h"
 
+enum kind { ONE_SERVER, UNIX_SOCKET, CLUSTER, SENTINELS };
+
+/* Behind `redis` or `valkey`. */
 static const struct scheme {
-	const char *prefix;
-	bool tls, cluster;
+	struct slice text;
+	bool tls;
+	enum kind kind;
 } schemes[] = {
-    {"redis://", false, false},
-    {"rediss://", true, false},
-    {"redis-cluster://", false, true},
-    {"rediss-cluster://", true, true},
+    {SLICE("://"), false, ONE_SERVER},         {SLICE("s://"), true, ONE_SERVER},
+    {SLICE("+unix://"), false, UNIX_SOCKET},   {SLICE("-cluster://"), false, CLUSTER},
+    {SLICE("s-cluster://"), true, CLUSTER},    {SLICE("+sentinel://"), false, SENTINELS},
+    {SLICE("s+sentinel://"), true, SENTINELS},
 };
 
-static const struct scheme *scheme_of(const char *text)
+static const struct scheme *scheme_of(const char *url)
 {
+	struct slice text = slice_of(url);
+
+	if (!slice_skip(&text, SLICE("redis")) && !slice_skip(&text, SLICE("valkey")))
+		return NULL;
 	for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
-		if (strncmp(text, schemes[i].prefix, strlen(schemes[i].prefix)) == 0)
+		if (strncmp(text.data, schemes[i].text.data, schemes[i].text.len) == 0)
 			return &schemes[i];
 	return NULL;
 }
@@ -33,6 +42,14 @@ static const struct scheme *scheme_of(const char *text)
 bool redis_url_is(const char *text)
 {
 	return scheme_of(text) != NULL;
+}
+
+void redis_host_write(const struct redis_host *host, char *out)
+{
+	if (host->name[0] == '/')
+		strcpy(out, host->name);
+	else
+		snprintf(out, REDIS_HOST_TEXT_MAX, "%s:%u", host->name, (unsigned)host->port);
 }
 
 /* A copy without %XX. 0, EINVAL (it holds a NUL) or ENOMEM. */
@@ -93,9 +110,9 @@ static bool has_blanks(struct slice text)
 	return false;
 }
 
-static int read_host(struct slice text, struct redis_host *host, struct weir_error *error)
+static int read_host(struct slice text, uint64_t port, struct redis_host *host,
+                     struct weir_error *error)
 {
-	uint64_t port = REDIS_PORT;
 	struct slice name;
 
 	if (!cut_name(&text, &name) || name.len == 0 || name.len > REDIS_HOST_MAX ||
@@ -113,15 +130,18 @@ static int read_host(struct slice text, struct redis_host *host, struct weir_err
 	return WEIR_OK;
 }
 
-static int read_hosts(struct slice text, struct redis_url *out, struct weir_error *error)
+static int read_hosts(struct slice text, enum kind kind, struct redis_url *out,
+                      struct weir_error *error)
 {
+	uint64_t port = kind == SENTINELS ? REDIS_SENTINEL_PORT : REDIS_PORT;
 	size_t count = 1;
 
 	for (size_t i = 0; i < text.len; i++)
 		count += text.data[i] == ',';
-	if (count > 1 && !out->cluster)
+	if (count > 1 && kind == ONE_SERVER)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected one host, found %zu: for a cluster write redis-cluster://…",
+		                 "expected one host, found %zu: for a cluster write redis-cluster://…, for "
+		                 "Sentinels redis+sentinel://…",
 		                 count);
 	if (count > REDIS_HOSTS_MAX)
 		return error_set(error, WEIR_ERANGE, "expected at most %d hosts, found %zu",
@@ -130,7 +150,7 @@ static int read_hosts(struct slice text, struct redis_url *out, struct weir_erro
 	if (!out->hosts)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	while (out->host_count < count) {
-		int status = read_host(slice_cut(&text, ','), &out->hosts[out->host_count++], error);
+		int status = read_host(slice_cut(&text, ','), port, &out->hosts[out->host_count++], error);
 
 		if (status != WEIR_OK)
 			return status;
@@ -154,36 +174,141 @@ static int read_database(struct slice text, struct redis_url *out, struct weir_e
 	return WEIR_OK;
 }
 
-static int read_files(struct slice text, struct redis_url *out, struct weir_error *error)
+static int read_socket(struct slice path, struct redis_url *out, struct weir_error *error)
 {
-	struct tls_files files = {0};
-	const struct {
-		struct slice name;
-		char **file;
-	} known[] = {
-	    {SLICE("ca="), &files.ca},
-	    {SLICE("cert="), &files.cert},
-	    {SLICE("key="), &files.key},
-	};
+	char *name;
+	size_t len;
+	int status;
+
+	if (path.len == 0 || path.data[0] != '/')
+		return error_set(error, WEIR_EINVAL,
+		                 "expected the absolute path of a socket, as in "
+		                 "redis+unix:///run/redis/redis.sock");
+	status = copy_decoded(path, &name, error);
+	if (status != WEIR_OK) {
+		free(name);
+		return status;
+	}
+	len = strlen(name);
+	out->hosts = calloc(1, sizeof *out->hosts);
+	if (!out->hosts)
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	else if (len > ENDPOINT_PATH_MAX)
+		status = error_set(error, WEIR_ELONG,
+		                   "expected the path of a socket of at most %d bytes, found %zu",
+		                   ENDPOINT_PATH_MAX, len);
+	else
+		memcpy(out->hosts[out->host_count++].name, name, len + 1);
+	free(name);
+	return status;
+}
+
+/* NAME or NAME/DATABASE. */
+static int read_master(struct slice path, struct redis_url *out, struct weir_error *error)
+{
+	struct slice name = slice_cut(&path, '/');
+	int status;
+
+	if (name.len == 0 || has_blanks(name))
+		return error_set(error, WEIR_EINVAL,
+		                 "expected the name by which Sentinels know the master, as in "
+		                 "redis+sentinel://host:26379/NAME");
+	status = copy_decoded(name, &out->master, error);
+	return status == WEIR_OK ? read_database(path, out, error) : status;
+}
+
+enum {
+	PARAMETER_DATABASE,
+	PARAMETER_SENTINEL_USER,
+	PARAMETER_SENTINEL_PASSWORD,
+	PARAMETER_CA,
+	PARAMETER_CERT,
+	PARAMETER_KEY,
+	PARAMETERS
+};
+
+static const struct slice parameters[PARAMETERS] = {
+    SLICE("db="), SLICE("sentinel_user="), SLICE("sentinel_password="),
+    SLICE("ca="), SLICE("cert="),          SLICE("key="),
+};
+
+/* Whether a URL of the scheme may have it. */
+static bool takes(const struct scheme *scheme, size_t parameter)
+{
+	if (parameter == PARAMETER_DATABASE)
+		return scheme->kind == UNIX_SOCKET;
+	return parameter >= PARAMETER_CA ? scheme->tls : scheme->kind == SENTINELS;
+}
+
+static int refuse_parameter(const struct scheme *scheme, struct weir_error *error)
+{
+	if (scheme->kind == UNIX_SOCKET)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected db=DATABASE, once, after the ? of a redis+unix:// URL");
+	if (scheme->kind == SENTINELS)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected sentinel_user=USER and sentinel_password=PASSWORD, and for "
+		                 "rediss+sentinel:// also ca=FILE, cert=FILE and key=FILE, each once, "
+		                 "after the ?");
+	return error_set(error, WEIR_EINVAL,
+	                 "expected ca=FILE, cert=FILE and key=FILE, each once, after the ? of a "
+	                 "rediss:// URL");
+}
+
+static int read_parameters(const struct scheme *scheme, struct slice text,
+                           char *values[PARAMETERS], struct weir_error *error)
+{
 	int status = WEIR_OK;
 
 	while (text.len > 0 && status == WEIR_OK) {
 		struct slice one = slice_cut(&text, '&');
 		size_t i = 0;
 
-		while (i < 3 && !slice_skip(&one, known[i].name))
+		while (i < PARAMETERS && !slice_skip(&one, parameters[i]))
 			i++;
-		if (i == 3 || !out->tls || *known[i].file || one.len == 0)
-			status = error_set(error, WEIR_EINVAL,
-			                   "expected ca=FILE, cert=FILE and key=FILE, each once, after the ? "
-			                   "of a rediss:// URL");
+		if (i == PARAMETERS || !takes(scheme, i) || values[i] || one.len == 0)
+			status = refuse_parameter(scheme, error);
 		else
-			status = copy_decoded(one, known[i].file, error);
+			status = copy_decoded(one, &values[i], error);
 	}
-	if (status == WEIR_OK && out->tls)
+	return status;
+}
+
+static char *take(char **value)
+{
+	char *taken = *value;
+
+	*value = NULL;
+	return taken;
+}
+
+static void free_secret(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+static int read_query(const struct scheme *scheme, struct slice text, struct redis_url *out,
+                      struct weir_error *error)
+{
+	char *values[PARAMETERS] = {0};
+	int status = read_parameters(scheme, text, values, error);
+	const struct tls_files files = {.ca = values[PARAMETER_CA],
+	                                .cert = values[PARAMETER_CERT],
+	                                .key = values[PARAMETER_KEY]};
+
+	out->sentinel_user = take(&values[PARAMETER_SENTINEL_USER]);
+	out->sentinel_password = take(&values[PARAMETER_SENTINEL_PASSWORD]);
+	if (status == WEIR_OK && out->sentinel_user && !out->sentinel_password)
+		status = error_set(error, WEIR_EINVAL,
+		                   "expected sentinel_password=PASSWORD beside sentinel_user");
+	if (status == WEIR_OK && values[PARAMETER_DATABASE])
+		status = read_database(slice_of(values[PARAMETER_DATABASE]), out, error);
+	if (status == WEIR_OK && scheme->tls)
 		status = tls_context_open(&out->trust, &files, error);
-	for (size_t i = 0; i < 3; i++)
-		free(*known[i].file);
+	for (size_t i = 0; i < PARAMETERS; i++)
+		free_secret(values[i]);
 	return status;
 }
 
@@ -195,29 +320,43 @@ static bool names_nodes(struct slice login)
 	return at && memchr(at, ',', login.len - (size_t)(at - login.data));
 }
 
+/* Where the servers are: what stands before the ?. */
+static int read_place(const struct scheme *scheme, struct slice place, struct redis_url *out,
+                      struct weir_error *error)
+{
+	struct slice path = place, hosts = slice_cut(&path, '/');
+	int status;
+
+	if (scheme->kind == UNIX_SOCKET)
+		return read_socket(place, out, error);
+	status = read_hosts(hosts, scheme->kind, out, error);
+	if (status != WEIR_OK)
+		return status;
+	return scheme->kind == SENTINELS ? read_master(path, out, error)
+	                                 : read_database(path, out, error);
+}
+
 static int read_parts(const struct scheme *scheme, const char *text, struct redis_url *out,
                       struct weir_error *error)
 {
-	struct login_place place = login_find(text);
-	struct slice query = place.rest, path = slice_cut(&query, '?'), hosts = slice_cut(&path, '/');
+	struct login_place found = login_find(text);
+	struct slice query = found.rest, place = slice_cut(&query, '?');
 	int status;
 
 	out->tls = scheme->tls;
-	out->cluster = scheme->cluster;
-	if (asprintf(&out->shown, "%s%s", scheme->prefix, place.rest.data) < 0) {
-		out->shown = NULL;
+	out->cluster = scheme->kind == CLUSTER;
+	out->shown = malloc(strlen(text) + 1);
+	if (!out->shown)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	}
-	if (out->cluster && names_nodes(place.login))
+	login_strip(text, out->shown);
+	if ((out->cluster || scheme->kind == SENTINELS) && names_nodes(found.login))
 		return error_set(error, WEIR_EINVAL,
-		                 "expected user:password once, before the first node of a cluster; write "
-		                 "an @ in a password as %%40");
-	status = place.login.data ? read_login(place.login, out, error) : WEIR_OK;
+		                 "expected user:password once, before the first host; write an @ in a "
+		                 "password as %%40");
+	status = found.login.data ? read_login(found.login, out, error) : WEIR_OK;
 	if (status == WEIR_OK)
-		status = read_hosts(hosts, out, error);
-	if (status == WEIR_OK)
-		status = read_database(path, out, error);
-	return status == WEIR_OK ? read_files(query, out, error) : status;
+		status = read_place(scheme, place, out, error);
+	return status == WEIR_OK ? read_query(scheme, query, out, error) : status;
 }
 
 int redis_url_read(const char *text, struct redis_url *out, struct weir_error *error)
@@ -228,24 +367,21 @@ int redis_url_read(const char *text, struct redis_url *out, struct weir_error *e
 	*out = (struct redis_url){0};
 	if (!scheme)
 		return error_set(error, WEIR_EINVAL,
-		                 "expected redis://, rediss://, redis-cluster:// or rediss-cluster://");
+		                 "expected redis://, redis+unix://, redis+sentinel:// or redis-cluster://, "
+		                 "with rediss in place of redis for TLS, or valkey");
 	status = read_parts(scheme, text, out, error);
 	if (status != WEIR_OK)
 		redis_url_free(out);
 	return status;
 }
 
-static void free_secret(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
-
 void redis_url_free(struct redis_url *url)
 {
 	free_secret(url->user);
 	free_secret(url->password);
+	free_secret(url->sentinel_user);
+	free_secret(url->sentinel_password);
+	free(url->master);
 	tls_context_close(url->trust);
 	free(url->hosts);
 	free(url->shown);

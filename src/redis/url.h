@@ -2,12 +2,19 @@
  * url.h: where a Redis is.
  *
  *     redis://[user:password@]host[:port][/database]
+ *     redis+unix://[user:password@]/path[?db=database]
  *     redis-cluster://[user:password@]host[:port],host[:port],…
+ *     redis+sentinel://[user:password@]host[:port],host[:port],…/name[/database]
  *
- * rediss:// and rediss-cluster:// go through TLS, and verify certificate and name by the system's
- * store. Behind a `?` they take `ca=FILE` (the authorities to trust instead), `cert=FILE` and
- * `key=FILE` (our own certificate), in PEM, joined by `&`. Without a user, `:password@` is that
- * of the default user. %XX stands for a byte in user, password and files.
+ * The hosts of redis+sentinel:// are Sentinels, which know the master by that name. User and
+ * password are the master's; the Sentinels' are `sentinel_user=` and `sentinel_password=` behind a
+ * `?`. `valkey` may stand for `redis` in all of these.
+ *
+ * rediss://, rediss-cluster:// and rediss+sentinel:// go through TLS, and verify certificate and
+ * name by the system's store. Behind a `?` they take `ca=FILE` (the authorities to trust instead),
+ * `cert=FILE` and `key=FILE` (our own certificate), in PEM. `&` joins parameters. Without a user,
+ * `:password@` is that of the default user. %XX stands for a byte in user, password, paths and the
+ * master's name.
  */
 #ifndef REDIS_URL_H
 #define REDIS_URL_H
@@ -19,14 +26,16 @@
 #include <weir/weir.h>
 
 #define REDIS_PORT      6379
+#define REDIS_SENTINEL_PORT 26379
 #define REDIS_HOST_MAX  255
 #define REDIS_HOSTS_MAX 64
 
 struct tls_context;
 
 struct redis_host {
-	char name[REDIS_HOST_MAX + 1]; /* an address or a name; of IPv6 without brackets */
-	uint16_t port;
+	/* An address or a name; of IPv6 without brackets. What begins with a slash is a Unix socket. */
+	char name[REDIS_HOST_MAX + 1];
+	uint16_t port; /* of a Unix socket 0 */
 };
 
 struct redis_url {
@@ -34,11 +43,18 @@ struct redis_url {
 	bool cluster;
 	unsigned database;        /* 0 in a cluster */
 	char *user, *password;    /* NULL: none; never one without a password */
+	char *master; /* by this name Sentinels know the master; NULL if no hosts are Sentinels */
+	char *sentinel_user, *sentinel_password; /* as user and password */
 	struct tls_context *trust;  /* with `tls`: by which certificates are verified; else NULL */
-	struct redis_host *hosts; /* one, or some nodes of the cluster */
+	struct redis_host *hosts; /* one, some nodes of the cluster, or Sentinels */
 	size_t host_count;
-	char *shown; /* the URL without user and password: for logs, listings and errors */
+	char *shown; /* the URL without users and passwords: for logs, listings and errors */
 };
+
+#define REDIS_HOST_TEXT_MAX (REDIS_HOST_MAX + 8)
+
+/** Writes host:port, or the path of a socket. `out` has room for REDIS_HOST_TEXT_MAX bytes. */
+void redis_host_write(const struct redis_host *host, char *out);
 
 /** Whether a text is the URL of such a store. */
 bool redis_url_is(const char *text);

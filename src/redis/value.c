@@ -314,9 +314,13 @@ void value_free(struct value *value)
 
 uint64_t value_block_us(const struct algo_limit *limit)
 {
-	uint64_t tokens_us = limit->bucket.interval.ns / 1000 * BLOCK_TOKENS;
+	uint64_t tokens;
 
-	return u64_max(BLOCK_US, u64_min(tokens_us, limit->bucket.depth.ns / 1000));
+	if (limit->is_adhoc)
+		return BLOCK_US;
+	/* Paced limits whose depths differ by less than a token share a head, which has this depth. */
+	tokens = (uint64_t)limit->algorithm->note(limit).second + 1;
+	return u64_max(BLOCK_US, limit->bucket.interval.ns / 1000 * u64_min(tokens, BLOCK_TOKENS));
 }
 
 /* How long a state lives that ends then. */

@@ -47,7 +47,9 @@ void value_free(struct value *value);
 /**
  * A bucket's value lives until the end of the block of time that its state reaches into, so that its
  * lifetime need not be renewed on every hit: a minute, or the time of some tokens if that is
- * longer, but not longer than it takes to fill.
+ * longer, but not longer than it takes to fill. The next hit relies on the lifetime that the last one
+ * has set. So limits that share a value have blocks of one length, which follows from the head alone:
+ * a minute where the head has no parameters.
  */
 uint64_t value_block_us(const struct algo_limit *limit);
 

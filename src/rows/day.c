@@ -38,7 +38,6 @@ struct view {
 	struct cell window; /* as it was read */
 	unsigned k;
 	bool day_far, window_far; /* written by a clock that was set back since */
-	bool moved;               /* from a former table: what is not free counts in a window of now */
 };
 
 static bool is_far(const struct day_params *params, int64_t left_ns)
@@ -80,11 +79,7 @@ static struct view view_of(const struct row_step *on)
 	view.day_far = (int64_t)(view.end_ns - on->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
 	if (view.day_far)
 		view.end_ns = on->window_end_ns;
-	view.moved = cell_generation(on->head) == ROW_MOVED;
-	if (view.moved) {
-		view.count = (uint64_t)cell_word(on->head) + 1;
-		view.window_ns = params->period_ns;
-	} else if (cell_generation(on->head) % KINDS == OPEN) {
+	if (cell_generation(on->head) % KINDS == OPEN) {
 		look_at_window(on, &view);
 	} else {
 		view.written = cell_word(on->head);
@@ -98,8 +93,6 @@ static struct view view_of(const struct row_step *on)
 	view.count = view.window_ns > 0 ? u64_min(view.count - more, params->count) : 0;
 	if (view.count == 0)
 		view.window_ns = 0;
-	if (view.moved)
-		view.written = params->free;
 	return view;
 }
 
@@ -163,14 +156,12 @@ static void cut_back(const struct row_step *on, const struct view *view, struct 
 static void want_use(const struct row_step *on, const struct view *before, struct view *view,
                      struct row_change *change)
 {
-	if (view->count == 0 || (before->count > 0 && !before->moved)) {
+	if (view->count == 0 || before->count > 0) {
 		want_head(on, view, true, change);
 	} else if (on->row->cells && row_head_live(on->head, on->now_ns)) {
 		want_window(on, view, change);
 	} else { /* there is no row yet */
 		want_head(on, before, false, change);
-		if (before->moved)
-			change->head = on->head;
 	}
 }
 
@@ -187,22 +178,23 @@ static void take(const struct row_step *on, uint64_t cost, struct view *view,
 	else
 		want_use(on, &before, view, change);
 	if (view->count > 0)
-		change->name_ns = on->now_ns + view->window_ns;
+		change->name_ns = u64_min(on->now_ns + view->window_ns, view->end_ns);
 }
 
-/* Gives back the window's units first, and only while it lasts. */
+/* Gives back the window's units first: all free units are in use while it has any. */
 static void refund(const struct row_step *on, struct view *view, struct row_change *change)
 {
 	uint64_t back = u64_min(on->call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
 	struct view before = *view;
 
-	if (back == 0 || (on->call->until_ns != 0 && on->call->until_ns != view->end_ns &&
-	                  (view->count == 0 || on->call->until_ns != on->now_ns + view->window_ns)))
+	if (back == 0 || !day_covers(on->call->until_ns, view->end_ns, on->now_ns, on->window_end_ns))
 		return;
 	view->count -= of_window;
 	view->free -= back - of_window;
 	want_use(on, &before, view, change);
+	if (change->last)
+		change->given_back = back;
 }
 
 static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
@@ -219,9 +211,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 			out->reason = WEIR_REASON_OVER_LIMIT;
 			out->retry_after_ns =
 			    view.count > 0 && cost <= on->limit->day.count ? u64_min(view.window_ns, day_ns) : day_ns;
-			if (on->call->op == ALGO_ACQUIRE && view.moved)
-				want_use(on, &view, &view, change);
-			else if (on->call->op == ALGO_ACQUIRE)
+			if (on->call->op == ALGO_ACQUIRE)
 				cut_back(on, &view, change);
 		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
 			take(on, cost, &view, change);
@@ -256,11 +246,4 @@ static void read(const struct row_step *on, struct uses *uses)
 		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
 }
 
-static uint64_t use(const struct row_step *on)
-{
-	struct view view = view_of(on);
-
-	return view.free + view.count;
-}
-
-const struct row_kind row_day = {step, use, read};
+const struct row_kind row_day = {.step = step, .read = read};

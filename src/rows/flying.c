@@ -190,7 +190,8 @@ bool flying_learn(const struct row_state *at, const struct flying_look *look,
 #define SEEN_BITS 8
 #define ROOM_BITS 10
 
-_Static_assert(PRIORITY_CLASSES * SEEN_BITS <= 96 && PRIORITY_LOWEST * ROOM_BITS <= 96,
+_Static_assert(PRIORITY_CLASSES * SEEN_BITS + PRIORITY_CLASSES <= 96 &&
+                   PRIORITY_LOWEST * ROOM_BITS <= 96,
                "they fit into a cell beside its tag");
 
 static u128 bits_of(struct cell cell, uint32_t tag)
@@ -212,8 +213,13 @@ static void unpack_headroom(const struct row *row, struct flying_look *look)
 	seen = bits_of(look->seen, row->tag);
 	room = bits_of(look->room, row->tag);
 	look->has_priorities = seen != 0;
+	if ((seen | room) == 0) {
+		look->headroom = (struct headroom){0};
+		return;
+	}
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
 		look->headroom.seen[c] = (uint8_t)seen;
+	look->headroom.passed_below = (uint16_t)seen;
 	for (unsigned c = 0; c < PRIORITY_LOWEST; c++, room >>= ROOM_BITS)
 		look->headroom.room[c] = (uint16_t)(room & ((1U << ROOM_BITS) - 1));
 }
@@ -221,7 +227,7 @@ static void unpack_headroom(const struct row *row, struct flying_look *look)
 bool flying_prefer(const struct row_state *at, const struct flying_look *look,
                    const struct headroom *after)
 {
-	u128 seen = 0, room = 0;
+	u128 seen = after->passed_below, room = 0;
 
 	for (unsigned c = PRIORITY_CLASSES; c-- > 0;)
 		seen = seen << SEEN_BITS | after->seen[c];

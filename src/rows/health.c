@@ -40,10 +40,15 @@ bool health_row_turn(const struct row_state *at, const struct health_look *look,
 
 /* Flights */
 
-static bool flies(const struct health_params *params, struct cell cell, uint32_t tag)
+/* Closed: permits, and then a window that their ends may be counted in. */
+static uint64_t needs_ns(const struct algo_limit *limit, const struct health_state *health,
+                         uint64_t now_ns)
 {
-	return cell_tag(cell) == tag && cell_word(cell) - 1 < HEALTH_FLIGHTS_MAX &&
-	       cell_generation(cell) == params->flight_mark;
+	const struct health_params *params = &limit->health;
+	uint64_t window_ns = params->part_ns ? (params->parts + 2) * params->part_ns : HEALTH_LEAST_NS;
+
+	return u64_max(params->timeout_ns + health_flight_ns(params) + window_ns,
+	               u64_min(health_ahead_ns(params, health, now_ns), ALGO_HORIZON_NS / 2));
 }
 
 static struct cell flight(const struct health_params *params, uint32_t tag, uint64_t until_ns,
@@ -62,6 +67,11 @@ void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const str
 	look->health = health_at(&limit->health, &kept, now_ns);
 }
 
+/* From the first on, before the end. */
+struct places {
+	unsigned first, end;
+};
+
 static void look_at_flight(const struct health_params *params, uint64_t now_ns,
                            const struct row *row, unsigned place, struct health_look *look)
 {
@@ -69,7 +79,7 @@ static void look_at_flight(const struct health_params *params, uint64_t now_ns,
 	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
 	uint64_t own_ns = look->health.since_ns + params->timeout_ns;
 
-	if (!flies(params, cell, row->tag))
+	if (!health_flies_anyhow(params, cell, row->tag))
 		return;
 	/* Or a clock that was set back since has put it too far ahead. */
 	if (ahead_ns <= 0 || ahead_ns > (int64_t)(params->timeout_ns + ALGO_SKEW_NS)) {
@@ -82,26 +92,57 @@ static void look_at_flight(const struct health_params *params, uint64_t now_ns,
 	look->last_ns = u64_max(look->last_ns, (uint64_t)ahead_ns);
 }
 
+/* Most cells count no permit, and their low words say so. */
+static void look_at_flights(const struct health_params *params, uint64_t now_ns,
+                            const struct row *row, struct places places, struct health_look *look)
+{
+	for (unsigned i = places.first; i < places.end; i++)
+		if (health_may_fly(health_low(row, i), row->tag))
+			look_at_flight(params, now_ns, row, i, look);
+}
+
+static void look_at_layout(const struct health_params *params, uint64_t now_ns,
+                           const struct row *row, struct health_look *look)
+{
+	struct cell layout = row_load(row, HEALTH_LAYOUT_AT);
+	uint64_t own = (uint64_t)row->tag << 32 | params->max_concurrent;
+
+	look->is_others = layout.low != own;
+	look->mixed = cell_tag(layout) == row->tag && cell_ahead_ns(layout, now_ns) > 0;
+}
+
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                      struct health_look *look)
 {
 	const struct health_params *params = &limit->health;
 	unsigned cells = health_flight_cells(params), stride = health_stride(params);
-	unsigned stripes = health_stripes(params);
+	unsigned stripes = health_stripes(params), at = health_flights_at(params);
 
-	*look = (struct health_look){.first_ns = UINT64_MAX};
-	if (!row->cells)
+	if (!row->cells) {
+		*look = (struct health_look){.first_ns = UINT64_MAX};
 		return;
+	}
 	health_row_phase(limit, now_ns, row, look);
-	for (unsigned stripe = 0; stripe < stripes; stripe++)
-		for (unsigned i = 0; i < cells; i++)
-			look_at_flight(params, now_ns, row, HEALTH_FLIGHT_AT + stripe * stride + i, look);
+	look_at_layout(params, now_ns, row, look);
+	if (look->mixed) {
+		health_row_look_former(limit, now_ns, row, look);
+		return;
+	}
+	for (unsigned stripe = 0; stripe < stripes; stripe++, at += stride)
+		look_at_flights(params, now_ns, row, (struct places){at, at + cells}, look);
+}
+
+void health_row_look_former(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
+                            struct health_look *look)
+{
+	look_at_flights(&limit->health, now_ns, row, (struct places){HEALTH_FIRST_STRIPE, row->width},
+	                look);
 }
 
 /* The cell in which permits of one time are counted together. */
 static unsigned part_place(const struct health_params *params, uint64_t start_ns, unsigned stripe)
 {
-	return HEALTH_FLIGHT_AT + stripe * health_stride(params) +
+	return health_flights_at(params) + stripe * health_stride(params) +
 	       (unsigned)(health_flight(params, start_ns) % HEALTH_FLIGHT_PARTS);
 }
 
@@ -114,7 +155,7 @@ static enum health_taken take_together(const struct health_params *params,
 	uint64_t until_ns = permit.until_ns;
 	uint32_t count = 0;
 
-	if (flies(params, before, at->row.tag)) {
+	if (health_flies(params, before, at->row.tag)) {
 		int64_t more_ns = cell_ahead_ns(before, until_ns);
 
 		if (cell_ahead_ns(before, now_ns) <= 0)
@@ -123,11 +164,19 @@ static enum health_taken take_together(const struct health_params *params,
 		until_ns += more_ns > 0 ? (uint64_t)more_ns : 0;
 		if (count == HEALTH_FLIGHTS_MAX)
 			return HEALTH_FULL;
+	} else if (health_flies_anyhow(params, before, at->row.tag)) {
+		return HEALTH_FULL; /* there is a permit of a former max_concurrent */
 	}
 	*last_ns = until_ns;
 	after = flight(params, at->row.tag, until_ns, count + 1);
 	return health_row_swap(at, place, before, after) ? HEALTH_TAKEN : HEALTH_AGAIN;
 }
+
+/* The places in which a permit may have a cell of its own, and the first that is tried. */
+struct flight_cells {
+	unsigned at, count, first;
+	uint64_t until_ns;
+};
 
 /* The flight from which a permit's is looked for: threads seldom meet there. */
 static unsigned first_place(const struct health_params *params, uint64_t until_ns)
@@ -137,25 +186,83 @@ static unsigned first_place(const struct health_params *params, uint64_t until_n
 	return (unsigned)((uint64_t)mixed * params->max_concurrent >> 32);
 }
 
-enum health_taken health_row_take(const struct algo_limit *limit, const struct row_state *at,
-                                  struct health_permit permit, uint64_t now_ns, uint64_t *last_ns)
+/* Whether a cell has results that may count still. */
+static bool has_results(struct cell cell, uint32_t tag)
+{
+	return cell_tag(cell) == tag && cell_word(cell) >= HEALTH_NAME_BIT;
+}
+
+/* A cell of its own for a permit: from `first` on, one of so many that are free. */
+static enum health_taken take_cell(const struct algo_limit *limit, const struct row_state *at,
+                                   const struct health_look *look, struct flight_cells of,
+                                   uint64_t now_ns)
 {
 	const struct health_params *params = &limit->health;
-	unsigned i = 0;
+	struct cell after = cell_make(at->row.tag, of.until_ns, 1, params->flight_mark | 1u);
+	uint32_t tag = at->row.tag;
 
-	if (params->max_concurrent == 0)
-		return take_together(params, at, permit, now_ns, last_ns);
-	*last_ns = permit.until_ns;
-	i = first_place(params, permit.until_ns);
-	for (unsigned n = 0; n < params->max_concurrent; n++, i = (i + 1) % params->max_concurrent) {
-		struct cell before = row_load(&at->row, HEALTH_FLIGHT_AT + i);
-		struct cell after = flight(params, at->row.tag, permit.until_ns, 1);
+	/* Results make room only if nothing else does. */
+	for (unsigned n = 0; n < 2 * of.count; n++) {
+		unsigned place = of.at + (of.first + n) % of.count;
+		struct cell before = row_load(&at->row, place);
 
-		if (!flies(params, before, at->row.tag) &&
-		    health_row_swap(at, HEALTH_FLIGHT_AT + i, before, after))
-			return HEALTH_TAKEN;
+		if (health_flies_anyhow(params, before, tag) ||
+		    (n < of.count && has_results(before, tag)) ||
+		    !health_row_swap(at, place, before, after))
+			continue;
+		if (has_results(before, tag))
+			health_row_count_again(limit, at, look, before, now_ns);
+		return HEALTH_TAKEN;
 	}
 	return HEALTH_FULL;
+}
+
+/* The row is mixed for as long as what is in it now may count. */
+static void mix(const struct algo_limit *limit, const struct row_state *at, struct cell layout,
+                uint64_t now_ns)
+{
+	static const struct health_state closed = {.phase = HEALTH_CLOSED};
+	uint64_t until_ns = now_ns + needs_ns(limit, &closed, now_ns);
+
+	health_row_swap(at, HEALTH_LAYOUT_AT, layout,
+	                cell_make(at->row.tag, until_ns, limit->health.max_concurrent, 0));
+}
+
+void health_row_adopt(const struct algo_limit *limit, const struct row_state *at, uint64_t now_ns)
+{
+	struct cell layout = row_load(&at->row, HEALTH_LAYOUT_AT);
+	uint32_t tag = at->row.tag, max = limit->health.max_concurrent;
+
+	if (cell_tag(layout) != tag) { /* it is new */
+		health_row_swap(at, HEALTH_LAYOUT_AT, layout, cell_make(tag, now_ns, max, 0));
+	} else if (cell_word(layout) != max) {
+		mix(limit, at, layout, now_ns);
+		health_row_swap(at, HEALTH_CALM_AT, row_load(&at->row, HEALTH_CALM_AT),
+		                (struct cell){0, 0});
+	}
+}
+
+enum health_taken health_row_take(const struct algo_limit *limit, const struct row_state *at,
+                                  const struct health_look *look, struct health_permit permit,
+                                  uint64_t now_ns)
+{
+	const struct health_params *params = &limit->health;
+	unsigned flights = health_flights_at(params);
+	struct flight_cells of = {flights, params->max_concurrent, 0, permit.until_ns};
+	enum health_taken taken;
+	uint64_t last_ns;
+
+	if (params->max_concurrent) {
+		of.first = first_place(params, permit.until_ns);
+		return take_cell(limit, at, look, of, now_ns);
+	}
+	taken = take_together(params, at, permit, now_ns, &last_ns);
+	if (taken != HEALTH_FULL)
+		return taken;
+	/* Its cell has a permit of a former max_concurrent. */
+	of.count = at->row.width - flights;
+	mix(limit, at, row_load(&at->row, HEALTH_LAYOUT_AT), now_ns);
+	return take_cell(limit, at, look, of, now_ns);
 }
 
 static unsigned find_together(const struct health_params *params, const struct row_state *at,
@@ -164,8 +271,10 @@ static unsigned find_together(const struct health_params *params, const struct r
 	unsigned place = part_place(params, permit.start_ns, permit.stripe);
 
 	for (;;) {
+		if (place >= at->row.width)
+			return 0;
 		*cell = row_load(&at->row, place);
-		if (flies(params, *cell, at->row.tag) && cell_ahead_ns(*cell, permit.until_ns) >= 0)
+		if (health_flies(params, *cell, at->row.tag) && cell_ahead_ns(*cell, permit.until_ns) >= 0)
 			return place;
 		if (!permit.has_no_id || ++permit.stripe == health_stripes(params))
 			return 0;
@@ -173,22 +282,57 @@ static unsigned find_together(const struct health_params *params, const struct r
 	}
 }
 
+/* The cell that a permit has of its own, anywhere. */
+static unsigned find_alone(const struct health_params *params, const struct row_state *at,
+                           struct health_permit permit, struct cell *cell)
+{
+	for (unsigned i = HEALTH_FIRST_STRIPE; i < at->row.width; i++) {
+		*cell = row_load(&at->row, i);
+		if (health_flies_anyhow(params, *cell, at->row.tag) && cell_generation(*cell) & 1 &&
+		    cell_ahead_ns(*cell, permit.until_ns) == 0)
+			return i;
+	}
+	return 0;
+}
+
+/* The place of a permit that was given by another max_concurrent, or 0. */
+__attribute__((noinline, cold)) static unsigned find_former(const struct health_params *params,
+                                                            const struct row_state *at,
+                                                            struct health_permit permit,
+                                                            struct cell *cell)
+{
+	struct health_params together = *params;
+	unsigned place = find_alone(params, at, permit, cell);
+
+	if (place != 0 || params->max_concurrent == 0)
+		return place;
+	together.max_concurrent = 0;
+	together.flight_mark &= (uint8_t)~1u;
+	permit.stripe = health_stripes(&together) > 1 ? permit.id_stripe : 0;
+	return find_together(&together, at, permit, cell);
+}
+
 /* The place of the flight that counts it, or 0. */
 static unsigned find(const struct algo_limit *limit, const struct row_state *at,
                      struct health_permit permit, struct cell *cell)
 {
 	const struct health_params *params = &limit->health;
-	unsigned i;
+	unsigned i = 0, flights = health_flights_at(params), place = 0;
 
+	if (permit.alone)
+		return find_alone(params, at, permit, cell);
 	if (params->max_concurrent == 0)
-		return find_together(params, at, permit, cell);
-	i = first_place(params, permit.until_ns);
-	for (unsigned n = 0; n < params->max_concurrent; n++, i = (i + 1) % params->max_concurrent) {
-		*cell = row_load(&at->row, HEALTH_FLIGHT_AT + i);
-		if (flies(params, *cell, at->row.tag) && cell_ahead_ns(*cell, permit.until_ns) == 0)
-			return HEALTH_FLIGHT_AT + i;
+		place = find_together(params, at, permit, cell);
+	else
+		i = first_place(params, permit.until_ns);
+	for (unsigned n = 0;
+	     n < params->max_concurrent && flights + params->max_concurrent <= at->row.width;
+	     n++, i = (i + 1) % params->max_concurrent) {
+		*cell = row_load(&at->row, flights + i);
+		if (health_flies(params, *cell, at->row.tag) && cell_ahead_ns(*cell, permit.until_ns) == 0)
+			return flights + i;
 	}
-	return 0;
+	return place ? place : find_former(params, at, permit, cell);
 }
 
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
@@ -221,8 +365,8 @@ uint64_t health_row_end(const struct health_params *params, const struct row_sta
 	uint32_t count = cell_word(before);
 
 	*until_ns = now_ns + (uint64_t)cell_ahead_ns(before, now_ns);
-	if (!flies(params, before, at->row.tag) ||
-	    !cell_swap(&at->row.cells[place], before, flight(params, at->row.tag, *until_ns, 0)))
+	if (!health_flies_anyhow(params, before, at->row.tag) ||
+	    !cell_swap(&at->row.cells[place], before, (struct cell){before.low - count, before.high}))
 		return 0;
 	return count;
 }
@@ -230,12 +374,10 @@ uint64_t health_row_end(const struct health_params *params, const struct row_sta
 void health_row_end_all(const struct algo_limit *limit, const struct row_state *at,
                         uint64_t now_ns)
 {
-	unsigned stride = health_stride(&limit->health), stripes = health_stripes(&limit->health);
 	uint64_t until_ns;
 
-	for (unsigned stripe = 0; stripe < stripes; stripe++)
-		for (unsigned i = 0; i < health_flight_cells(&limit->health); i++)
-			health_row_end(&limit->health, at, HEALTH_FLIGHT_AT + stripe * stride + i, now_ns, &until_ns);
+	for (unsigned i = HEALTH_FIRST_STRIPE; i < at->row.width; i++)
+		health_row_end(&limit->health, at, i, now_ns, &until_ns);
 }
 
 /* Calm: a call needs a few cells, and little else, so nothing of it goes through memory */
@@ -279,17 +421,6 @@ FLAT bool health_row_try_report(const struct algo_limit *limit, const struct row
 }
 
 /* The head */
-
-/* Closed: permits, and then a window that their ends may be counted in. */
-static uint64_t needs_ns(const struct algo_limit *limit, const struct health_state *health,
-                         uint64_t now_ns)
-{
-	const struct health_params *params = &limit->health;
-	uint64_t window_ns = params->part_ns ? (params->parts + 2) * params->part_ns : HEALTH_LEAST_NS;
-
-	return u64_max(params->timeout_ns + health_flight_ns(params) + window_ns,
-	               u64_min(health_ahead_ns(params, health, now_ns), ALGO_HORIZON_NS / 2));
-}
 
 static bool must_be_held(const struct health_state *health)
 {
@@ -353,9 +484,9 @@ void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
 	uint64_t span_ns = u64_min(look->first_ns, UINT32_MAX);
 	int64_t head_ns = cell_ahead_ns(at->head, now_ns + needs_ns(limit, &look->health, now_ns));
 
-	if (look->health.phase != HEALTH_CLOSED || kept.since_ns != look->health.since_ns ||
-	    kept.since_ns > now_ns || look->last_ns > params->timeout_ns || head_ns <= 0 ||
-	    cell_is_held(at->head))
+	if (look->mixed || look->health.phase != HEALTH_CLOSED ||
+	    kept.since_ns != look->health.since_ns || kept.since_ns > now_ns ||
+	    look->last_ns > params->timeout_ns || head_ns <= 0 || cell_is_held(at->head))
 		return;
 	if (params->part_ns)
 		span_ns = u64_min(span_ns, rest_of(now_ns, health_part(params, now_ns), params->part_ns));

@@ -7,28 +7,35 @@
  *     the phase       tag 32 | slow 7 | bad 7 | good 7 | flying 7 | phase 3
  *                                                           since 60 | ended 3 | for ever 1
  *     calm            name 32 | span 32                                       from 64
+ *     the layout      tag 32 | max_concurrent                                 mixed until 60 | 0
  *
  * and then stripes, all alike, each of which has
  *
- *     flights         tag 32 | 0 | count 31                                   until 60 | mark 4
  *     parts           tag 32 | 1 | name 31              calls 21 | failures 21 | slow 21
  *     or blocks       tag 32 | 1 | name 31              number 27 | count 5 | outcomes 2 each
+ *     flights         tag 32 | 0 | count 31                                   until 60 | mark 4
  *
- * The sum over stripes counts. A permit is counted in one stripe, which its id tells, from its flight
- * to its result. So threads change lines of their own, and only read those of others.
+ * The sum over stripes counts. A permit is counted in one stripe, which its id tells, from its
+ * flight to its result. So threads change lines of their own, and only read those of others.
  *
  * While it is *calm*, from such a time and for such a span, the phase is closed, the window has its
  * minimum of calls and does not trip, and no part begins or ends, nor does a flight. So nothing
- * changes by time alone, nor by a call that ends well, and nobody need look at more than a few cells.
+ * changes by time alone, nor by a call that ends well, and nobody need look at more than a few
+ * cells.
  *
  * A flight counts permits that were given near each other, until the time of the last is over; with
  * max_concurrent each has its own, and there are no more. A part counts results in so much time, a
  * block has HEALTH_BLOCK of them in their order. Their names tell of which phase they are: what
  * another phase has counted is not seen, so nothing has to be cleaned.
  *
- * A reload may give the places of a row another meaning. So flights and names differ by a bit, and a
- * flight has a mark of the parameters by which permits have their places and times: with others it
- * says nothing, and its place is free. Marks of one reload in 16 are alike.
+ * A reload that changes max_concurrent gives the places of a row another meaning, but for the
+ * window of the first stripe. So each cell says by itself what it is: flights and names differ by a
+ * bit, and the mark of a flight says whether it is of one permit. The row is *mixed* then, until
+ * all that was counted before is over: flights and parts may be anywhere in it. So they may be in
+ * the row of a former table, whose rows were narrower.
+ *
+ * The mark also tells other times of permits and other windows: such flights say nothing, and their
+ * places are free. Marks of one reload in 8 are alike.
  *
  * Each change is a compare-and-swap of one cell. docs/design/health.md says in which order they
  * come, and what is left when a process dies between two of them.
@@ -41,10 +48,6 @@
 
 #define HEALTH_LEAST_NS NS_PER_DAY /* that a window of calls is kept at least */
 
-/* Names begin with this bit, which no flight counts up to: neither is read as the other. */
-#define HEALTH_NAME_BIT    (UINT32_C(1) << 31)
-#define HEALTH_FLIGHTS_MAX (HEALTH_NAME_BIT - 1)
-
 /* The phase and the flights that a look has found. */
 struct health_look {
 	struct cell phase;          /* as it is kept, ... */
@@ -54,13 +57,17 @@ struct health_look {
 	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX: there is none */
 	uint64_t last_ns;
 	unsigned overdue; /* the place of a flight whose time is over; 0: there is none */
+	bool mixed;
+	bool is_others; /* it was looked at by another max_concurrent before: health_row_adopt */
 };
 
 /* The places in which a flight may be. */
 struct health_permit {
 	uint64_t start_ns, until_ns;
 	unsigned stripe;
-	bool has_no_id; /* so it may be in any later stripe as well */
+	unsigned id_stripe; /* that of its id, where there are stripes or were */
+	bool has_no_id;     /* so it may be in any later stripe as well */
+	bool alone;         /* it is looked for in cells of one permit only */
 };
 
 /* So many calls ended at at_ns, with the same result. */
@@ -79,6 +86,7 @@ static inline struct health_permit health_permit_of(const struct health_params *
 	    .start_ns = until_ns - params->timeout_ns,
 	    .until_ns = until_ns,
 	    .stripe = health_stripes(params) > 1 ? (unsigned)(id >> ALGO_STRIPE_SHIFT) : 0,
+	    .id_stripe = (unsigned)(id >> ALGO_STRIPE_SHIFT),
 	    .has_no_id = id == 0,
 	};
 }
@@ -94,6 +102,13 @@ void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                      struct health_look *look);
 
+/** Adds the flights of a row in a former table to a look. */
+void health_row_look_former(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
+                            struct health_look *look);
+
+/** Makes the row one of this limit's max_concurrent: mixed, if it was one of another. */
+void health_row_adopt(const struct algo_limit *limit, const struct row_state *at, uint64_t now_ns);
+
 /** The phase alone. */
 void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                       struct health_look *look);
@@ -102,9 +117,10 @@ void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const str
 bool health_row_turn(const struct row_state *at, const struct health_look *look,
                      const struct health_state *after);
 
-/** Another permit in flight. *last_ns is when the last is over of those counted with it. */
+/** Another permit in flight, in the phase of the look. */
 enum health_taken health_row_take(const struct algo_limit *limit, const struct row_state *at,
-                                  struct health_permit permit, uint64_t now_ns, uint64_t *last_ns);
+                                  const struct health_look *look, struct health_permit permit,
+                                  uint64_t now_ns);
 /** Whether it seems to be in flight. */
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
                     struct health_permit permit);
@@ -115,7 +131,7 @@ bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
 uint64_t health_row_end(const struct health_params *params, const struct row_state *at,
                         unsigned place, uint64_t now_ns, uint64_t *until_ns);
 
-/** Ends all. */
+/** Ends all, wherever they are. */
 void health_row_end_all(const struct algo_limit *limit, const struct row_state *at,
                         uint64_t now_ns);
 
@@ -124,10 +140,18 @@ void health_row_count(const struct algo_limit *limit, const struct row_state *at
                       const struct health_look *look, const struct health_ends *ends,
                       uint64_t now_ns);
 
+/** Counts in the first stripe what a cell of another has counted for the phase of the look. */
+void health_row_count_again(const struct algo_limit *limit, const struct row_state *at,
+                            const struct health_look *look, struct cell part, uint64_t now_ns);
+
 /** The window of the look's phase. Returns how long something in it counts still. */
 uint64_t health_row_tally(const struct algo_limit *limit, const struct row *row,
                           const struct health_look *look, uint64_t now_ns,
                           struct health_tally *tally);
+/** The same of another row, added to the window so far. */
+uint64_t health_row_add_tally(const struct algo_limit *limit, const struct row *row,
+                              const struct health_look *look, uint64_t now_ns,
+                              struct health_tally *tally);
 
 /** The same where something counts in the part of now. */
 static inline uint64_t health_row_ahead_ns(const struct health_params *params, uint64_t now_ns)

@@ -24,17 +24,12 @@ static uint64_t name_of(const struct health_look *look, uint32_t tag, uint64_t n
 	return (uint64_t)tag << 32 | HEALTH_NAME_BIT | (mixed >> 32);
 }
 
-static unsigned window_at(const struct health_params *params)
-{
-	return HEALTH_FLIGHT_AT + health_flight_cells(params);
-}
-
 /* The place of a part in the first stripe. */
 static unsigned place_of_part(const struct health_params *params, uint64_t part)
 {
 	unsigned cells = health_window_cells(params);
 
-	return window_at(params) +
+	return HEALTH_WINDOW_AT +
 	       (unsigned)(part - cells * health_divide(part, cells, params->place_inverse));
 }
 
@@ -78,6 +73,9 @@ static void add_part(const struct health_params *params, const struct row_state 
 
 	do {
 		before = row_load(&at->row, place);
+		/* The window of the first stripe never has a permit. */
+		if (before.low != name && health_flies_anyhow(params, before, at->row.tag))
+			before = row_load(&at->row, place = place_of_part(params, part));
 		if (before.low != name &&
 		    (is_later_part(params, look, at->row.tag, part, before.low) || !may_begin(at, look)))
 			return;
@@ -90,17 +88,21 @@ static void add_part(const struct health_params *params, const struct row_state 
 	} while (!health_row_swap(at, place, before, after) && health_row_is_own(at));
 }
 
-/* A part of all stripes. False: nothing was counted in it. */
+/* A part of all stripes, or only of those that the row has. False: nothing was counted in it. */
 static bool add_up(const struct health_params *params, const struct row *row,
                    const struct health_look *look, uint64_t part, struct health_tally *sum)
 {
 	unsigned place = place_of_part(params, part), stripes = health_stripes(params);
+	unsigned stride = health_stride(params);
 	uint64_t name = name_of(look, row->tag, part);
 	bool any = false;
 
-	for (unsigned i = 0; i < stripes; i++, place += health_stride(params)) {
-		struct cell cell = row_load(row, place);
+	for (unsigned i = 0; i < stripes && place < row->width; i++, place += stride) {
+		struct cell cell;
 
+		if (health_low(row, place) != name)
+			continue;
+		cell = row_load(row, place);
 		if (cell.low != name)
 			continue;
 		any = true;
@@ -161,7 +163,7 @@ static int newest_block(const struct health_params *params, const struct row *ro
 	int found = -1;
 
 	for (unsigned i = 0; i < health_window_cells(params); i++) {
-		struct cell block = row_load(row, window_at(params) + i);
+		struct cell block = row_load(row, HEALTH_WINDOW_AT + i);
 
 		if (block.low == name && (found < 0 || is_later(block, *newest))) {
 			*newest = block;
@@ -184,8 +186,8 @@ static unsigned open_block(const struct health_params *params, const struct row 
 
 	*after = *before;
 	if (newest >= 0 && block_count(*before) < HEALTH_BLOCK)
-		return window_at(params) + (unsigned)newest;
-	place = window_at(params) + (unsigned)(newest + 1) % health_window_cells(params);
+		return HEALTH_WINDOW_AT + (unsigned)newest;
+	place = HEALTH_WINDOW_AT + (unsigned)(newest + 1) % health_window_cells(params);
 	*before = row_load(row, place);
 	*after = before->low == name && block_number(*before) == number
 	             ? *before
@@ -226,12 +228,33 @@ static uint64_t tally_blocks(const struct health_params *params, const struct ro
 			tally->slow += outcome >> 1;
 		}
 		place = (place > 0 ? place : (int)health_window_cells(params)) - 1;
-		before = row_load(row, window_at(params) + (unsigned)place);
+		before = row_load(row, HEALTH_WINDOW_AT + (unsigned)place);
 		if (before.low != name || block_next(block_number(before)) != block_number(block))
 			break;
 		block = before;
 	}
 	return tally->calls > 0 ? HEALTH_LEAST_NS : 0;
+}
+
+void health_row_count_again(const struct algo_limit *limit, const struct row_state *at,
+                            const struct health_look *look, struct cell part, uint64_t now_ns)
+{
+	const struct health_params *params = &limit->health;
+	uint64_t number = health_part(params, now_ns), first = sat_sub(number, params->parts);
+	struct cell before, after;
+	unsigned place;
+
+	while (number > first && name_of(look, at->row.tag, number) != part.low)
+		number--;
+	if (params->part_ns == 0 || name_of(look, at->row.tag, number) != part.low)
+		return;
+	place = place_of_part(params, number);
+	do {
+		before = row_load(&at->row, place);
+		after = (struct cell){part.low, part.high + (before.low == part.low ? before.high : 0)};
+		if ((after.high & COUNT_MAX) < (part.high & COUNT_MAX))
+			return;
+	} while (!health_row_swap(at, place, before, after) && health_row_is_own(at));
 }
 
 void health_row_count(const struct algo_limit *limit, const struct row_state *at,
@@ -253,9 +276,29 @@ uint64_t health_row_tally(const struct algo_limit *limit, const struct row *row,
                           struct health_tally *tally)
 {
 	*tally = (struct health_tally){0};
+	return health_row_add_tally(limit, row, look, now_ns, tally);
+}
+
+/* In a mixed row all stripes that other parameters may have counted in. */
+__attribute__((noinline, cold)) static uint64_t
+tally_mixed(const struct algo_limit *limit, const struct row *row, const struct health_look *look,
+            uint64_t now_ns, struct health_tally *tally)
+{
+	struct health_params stripes = limit->health;
+
+	stripes.max_concurrent = 0;
+	return tally_parts(&stripes, row, look, now_ns, tally);
+}
+
+uint64_t health_row_add_tally(const struct algo_limit *limit, const struct row *row,
+                              const struct health_look *look, uint64_t now_ns,
+                              struct health_tally *tally)
+{
 	if (!row->cells)
 		return 0;
 	if (limit->health.part_ns == 0)
 		return tally_blocks(&limit->health, row, look, tally);
+	if (__builtin_expect(look->mixed, 0))
+		return tally_mixed(limit, row, look, now_ns, tally);
 	return tally_parts(&limit->health, row, look, now_ns, tally);
 }

@@ -20,13 +20,27 @@ static unsigned bits_of(unsigned n)
 	return n == 0 ? 0 : 32 - (unsigned)__builtin_clz(n);
 }
 
-struct cell log_make(const struct row *row, struct log_fields entry)
+static struct cell make(const struct row *row, struct log_fields entry, unsigned low)
+{
+	return cell_make(row->tag, entry.until_ns, (entry.sum & LOG_SUM) << 17 | low, entry.state);
+}
+
+/* An entry of which no part is given back. */
+static inline struct cell make_whole(const struct row *row, struct log_fields entry)
 {
 	unsigned span = log_is_narrow(row->width) ? entry.span : (bits_of(entry.span) - 1) / 2;
 
-	return cell_make(row->tag, entry.until_ns,
-	                 (entry.sum & LOG_SUM) << 17 | span << log_lead_bits(row) | entry.lead,
-	                 entry.state);
+	return make(row, entry, span << log_lead_bits(row) | entry.lead);
+}
+
+struct cell log_make(const struct row *row, struct log_fields entry)
+{
+	if ((entry.state & LOG_PART) != LOG_PART)
+		return make_whole(row, entry);
+	if (log_is_narrow(row->width))
+		return make(row, entry, entry.part << log_lead_bits(row) | entry.lead);
+	entry.lead = entry.part;
+	return make_whole(row, entry);
 }
 
 static bool ends_then(const struct row *row, struct cell entry, uint64_t end_ns)
@@ -52,6 +66,11 @@ bool log_fits(const struct log_view *head)
 {
 	return log_is_narrow(head->row->width) || pack_lead(head) != LIKE_OWN ||
 	       ends_then(head->row, head->own, head->until_ns - head->lead);
+}
+
+void log_shorten_lead(struct log_view *head)
+{
+	head->lead = head->lead == 0 ? 0 : 1u << (u64_min(bits_of(head->lead), SIMPLE_BITS) - 1);
 }
 
 void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns)
@@ -98,10 +117,10 @@ static bool is_live_before(const struct log_view *view, unsigned back, unsigned 
 
 	do {
 		*entry = log_entry(view, back);
-		if (cell_tag(*entry) != view->row->tag || log_ahead_ns(view->row, *entry, view->at) <= 0)
+		ahead = cell_ahead_ns(*entry, view->at);
+		if (cell_tag(*entry) != view->row->tag || log_is_over(view->row, *entry, ahead))
 			return false;
 		before = cell_ahead_ns(later, view->at);
-		ahead = cell_ahead_ns(*entry, view->at);
 		if (ahead <= before)
 			return true;
 		later = log_entry(view, known);
@@ -120,7 +139,7 @@ static unsigned count_live(const struct log_view *view)
 	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
 
 	if (view->first || cell_tag(oldest) != view->row->tag ||
-	    log_ahead_ns(view->row, oldest, view->at) <= 0)
+	    log_is_over(view->row, oldest, cell_ahead_ns(oldest, view->at)))
 		return 0;
 	for (;; known = dead, oldest = cell, span = log_span(view->row, cell)) {
 		if (known == view->row->width - 1 || log_is(oldest, LOG_FIRST))
@@ -182,7 +201,7 @@ static unsigned unpack_lead(const struct log_view *view, unsigned lead)
 	return ns >= 0 && ns <= log_lead_max(view->row) ? (unsigned)ns : 0; /* unless damaged */
 }
 
-static void unpack_head(struct cell head, struct log_view *view)
+void log_unpack(struct cell head, struct log_view *view)
 {
 	struct log_head fields = log_head(view->row->width, cell_word(head));
 
@@ -203,21 +222,22 @@ static void unpack_head(struct cell head, struct log_view *view)
 
 static struct log_view view_of(const struct row_step *on)
 {
-	struct log_view view = {
-	    .row = on->row,
-	    .until_ns = on->now_ns + on->limit->period_ns, .first = LOG_FIRST, .at = on->now_ns};
+	struct log_view view = {.row = on->row,
+	                        .until_ns = on->now_ns + on->limit->period_ns,
+	                        .first = LOG_FIRST,
+	                        .at = on->now_ns};
 	int64_t ahead, newest;
 
 	if (!row_head_live(on->head, on->now_ns))
 		return view;
 	if (cell_generation(on->head) == ROW_MOVED) {
-		view.use = (uint64_t)cell_word(on->head) + 1;
+		view.use = on->limit->log.count; /* its narrower row is lost */
 		view.moved = true;
 		return view;
 	}
 	ahead = cell_ahead_ns(on->head, on->now_ns);
 	view.until_ns = on->now_ns + (uint64_t)ahead;
-	unpack_head(on->head, &view);
+	log_unpack(on->head, &view);
 	if (ahead <= view.lead) { /* it is over */
 		view.cost = 0;
 		view.first = LOG_FIRST;
@@ -239,24 +259,20 @@ static struct log_view view_of(const struct row_step *on)
 	return view;
 }
 
-static uint64_t use(const struct row_step *on)
-{
-	return view_of(on).use;
-}
-
 /*
  * First the head's entry in its place, unless it is there. Of two threads that put
  * it there the one whose clock lags sees more entries live, and it may be the
  * one that goes on.
  */
-static void want_place(struct cell head, const struct log_view *view, struct row_change *change)
+__attribute__((always_inline)) static inline void
+want_place(struct cell head, const struct log_view *view, struct row_change *change)
 {
 	struct cell have = view->own;
 	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
 	unsigned sum = (log_sum(view->newest) + view->cost) & LOG_SUM;
 	struct cell want =
-	    log_make(view->row, (struct log_fields){view->until_ns, first ? view->cost : sum,
-	                                            view->live + 1, view->lead, first});
+	    make_whole(view->row, (struct log_fields){view->until_ns, first ? view->cost : sum,
+	                                              view->live + 1, view->lead, first});
 	bool same = cell_tag(have) == view->row->tag && (have.high | 15) == (head.high | 15);
 
 	if (same && cell_generation(have) == LOG_FIRST && first && log_sum(have) == view->cost)
@@ -289,8 +305,8 @@ static void want_instead(struct row_change *change, const struct log_view *view,
 	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
 
 	if (lead >= 0 && lead <= log_lead_max(view->row) && !known)
-		head->own = log_make(view->row, (struct log_fields){view->until_ns, 0, 1, (unsigned)lead,
-		                                                    LOG_GONE});
+		head->own = make_whole(view->row,
+		                       (struct log_fields){view->until_ns, 0, 1, (unsigned)lead, LOG_GONE});
 	log_name(head, least_ns, end_ns);
 	log_want_head(change, head, true);
 	if (log_is_narrow(view->row->width) || pack_lead(head) != LIKE_OWN ||
@@ -322,8 +338,8 @@ static void take(const struct row_step *on, unsigned cost, struct log_view *view
 		next.span = view->live + 1;
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */
-		next.newest = log_make(view->row, (struct log_fields){view->until_ns, 0, 1, view->lead,
-		                                                      LOG_LATER});
+		next.newest =
+		    make_whole(view->row, (struct log_fields){view->until_ns, 0, 1, view->lead, LOG_LATER});
 		log_name(&next, view->until_ns + 1, end_ns);
 		log_want_head(change, &next, true);
 		want_place(on->head, view, change);
@@ -339,6 +355,25 @@ static void forget(struct log_view *view, struct row_change *change)
 	head.first = LOG_FIRST;
 	want_instead(change, view, view->until_ns, view->until_ns - view->lead, &head);
 	view->use = 0;
+}
+
+/* By a time at which the head does not seem to be of a clock that was set back. */
+bool log_wants_closing(const struct row_step *on, struct row_change *change)
+{
+	int64_t since = cell_ahead_ns(on->head, on->now_ns) - (int64_t)on->limit->period_ns;
+	struct row_step then = *on;
+	struct log_view view;
+
+	then.now_ns += since > 0 ? (uint64_t)since : 0;
+	view = view_of(&then);
+	if (view.use == 0)
+		return false;
+	*change = (struct row_change){.want = ROW_WANT_HEAD,
+	                              .head = {on->head.low, on->head.high & ~UINT64_C(15)}};
+	change->head.high |= ROW_MOVED;
+	if (view.cost > 0)
+		want_place(on->head, &view, change);
+	return true;
 }
 
 static uint64_t when_room(const struct log_view *view, uint64_t now_ns, uint64_t need)
@@ -414,8 +449,8 @@ static void read(const struct row_step *on, struct uses *uses)
 		unsigned used = used_up_to(&view, back);
 
 		if (used > before)
-			uses_add(uses,
-			         (struct uses_entry){used - before, name_ns - log_lead(on->row, entry), name_ns});
+			uses_add(uses, (struct uses_entry){used - before, name_ns - log_lead(on->row, entry),
+			                                   name_ns});
 		before = used;
 	}
 	uses->until_ns = view.until_ns - view.lead;
@@ -426,4 +461,4 @@ static void read(const struct row_step *on, struct uses *uses)
 		uses_add(uses, (struct uses_entry){view.cost, uses->until_ns, view.until_ns});
 }
 
-const struct row_kind row_log = {step, use, read};
+const struct row_kind row_log = {.step = step, .read = read};

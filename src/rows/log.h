@@ -47,8 +47,12 @@ static inline struct log_head log_head(unsigned row_cells, uint32_t word)
 	return (struct log_head){word >> 18, word >> 4 & 0x3fff, 0, word & 15};
 }
 
-/* Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. */
-enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4 };
+/*
+ * Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. Both
+ * bits are PART: of one GONE only some units are given back, which its span says, or its lead in
+ * rows that are not narrow. The entry that comes next takes over the rest.
+ */
+enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 };
 
 #define LOG_SUM 0x7fffu
 
@@ -79,13 +83,40 @@ static inline unsigned log_lead_bits(const struct row *row)
 	return log_is_narrow(row->width) ? 7 : 14;
 }
 
+/* The most that the cost of a head may be. */
+static inline unsigned log_cost_max(const struct row *row)
+{
+	return log_is_narrow(row->width) ? 0x7f : 0x3fff;
+}
+
 static inline unsigned log_lead_max(const struct row *row)
 {
 	return (1u << log_lead_bits(row)) - 1;
 }
 
+static inline bool log_is(struct cell entry, unsigned state)
+{
+	return cell_generation(entry) & state;
+}
+
+static inline bool log_is_part(struct cell entry)
+{
+	return (cell_generation(entry) & LOG_PART) == LOG_PART;
+}
+
+static inline bool log_is_moving(struct cell entry)
+{
+	return (cell_generation(entry) & LOG_PART) == LOG_MOVING;
+}
+
+/* The most in any row. */
+#define LOG_LEAD_MAX 0x3fff
+
+/* In a row that is not narrow, one that is GONE in part may seem to end later, by its lead. */
 static inline unsigned log_lead(const struct row *row, struct cell entry)
 {
+	if (log_is_part(entry) && !log_is_narrow(row->width))
+		return 0;
 	return cell_word(entry) & log_lead_max(row);
 }
 
@@ -93,12 +124,15 @@ static inline unsigned log_span(const struct row *row, struct cell entry)
 {
 	unsigned field = (cell_word(entry) & 0x1ffff) >> log_lead_bits(row);
 
-	return log_is_narrow(row->width) ? field : 1u << 2 * field;
+	if (!log_is_narrow(row->width))
+		return 1u << 2 * field;
+	return log_is_part(entry) ? 1 : field;
 }
 
-static inline bool log_is(struct cell entry, unsigned state)
+/* Whether the entry is over, which ends so far ahead. Few entries' leads make a difference. */
+static inline bool log_is_over(const struct row *row, struct cell entry, int64_t ahead)
 {
-	return cell_generation(entry) & state;
+	return ahead <= LOG_LEAD_MAX && (ahead <= 0 || ahead <= (int64_t)log_lead(row, entry));
 }
 
 /* How long the entry counts from then on. */
@@ -113,6 +147,14 @@ static inline struct cell log_entry(const struct log_view *view, unsigned back)
 	return row_load(view->row, row_back(view->row, view->place, back));
 }
 
+/* The units of a PART that are given back. */
+static inline unsigned log_part(const struct row *row, struct cell entry)
+{
+	unsigned low = cell_word(entry) & 0x1ffff;
+
+	return log_is_narrow(row->width) ? low >> log_lead_bits(row) : low & log_lead_max(row);
+}
+
 static inline bool log_is_before(struct cell entry, struct cell newest)
 {
 	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
@@ -124,12 +166,16 @@ struct log_fields {
 	unsigned sum;
 	unsigned span; /* at least 1 */
 	unsigned lead, state;
+	unsigned part; /* of a PART: log_part */
 };
 
 struct cell log_make(const struct row *row, struct log_fields entry);
 
 /* Gives a head that is to be a name, `least_ns` or later, and the lead that makes it end then. */
 void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns);
+
+/* Makes the lead one that any head can tell. The entry then ends later, by microseconds at most. */
+void log_shorten_lead(struct log_view *head);
 
 /* Whether a head with that name, lead, first, own and newest can be told from its cell. */
 bool log_fits(const struct log_view *head);
@@ -148,6 +194,23 @@ void log_refund(const struct row_step *on, const struct log_view *view, struct r
  * now. False: there is none.
  */
 bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change);
+
+/* Reads all that a head's word tells; `row` and `until_ns` are there. */
+void log_unpack(struct cell head, struct log_view *view);
+
+/* To a wider row: log_move.c. */
+
+/**
+ * Wants the change that closes a live head, after its entry is in its place. False: nothing is in
+ * use.
+ */
+bool log_wants_closing(const struct row_step *on, struct row_change *change);
+/** The head as it was before it was closed. */
+struct cell log_reopened(const struct row_state *closed);
+/** Wants the next cell of a closed head's row to be frozen. False: all are. */
+bool log_wants_freezing(const struct row *row, struct row_change *change);
+/** Wants the next entry of a frozen row in the new one, at last the new head. */
+void log_want_copy(const struct row_state *closed, const struct row *to, struct row_change *change);
 
 /* The swaps of an acquire from a log, one after the other. */
 struct log_append {

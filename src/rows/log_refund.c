@@ -36,6 +36,30 @@ static unsigned cost_of(const struct log_view *view, unsigned back, struct cell 
 	return (log_sum(cell) - log_sum(earlier)) & LOG_SUM;
 }
 
+/* An entry of which so many units are given back. */
+static struct cell gone_in_part(const struct row *row, struct cell entry, unsigned units)
+{
+	return log_make(row, (struct log_fields){entry.high >> 4, log_sum(entry), log_span(row, entry),
+	                                         log_lead(row, entry),
+	                                         cell_generation(entry) | LOG_PART, units});
+}
+
+/* The units of one that is GONE, there, that are given back. */
+static unsigned units_gone(const struct log_view *view, unsigned back, struct cell gone)
+{
+	return log_is_part(gone) ? log_part(view->row, gone) : cost_of(view, back, gone);
+}
+
+/* The units of the newest entry that the head takes over where a part of them was given back. */
+static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
+{
+	unsigned before = view->live > 1 ? log_sum(log_entry(view, 2)) : view->base;
+
+	if (!log_is_part(newest))
+		return 0;
+	return (unsigned)sat_sub((log_sum(newest) - before) & LOG_SUM, units_gone(view, 1, newest));
+}
+
 /* How many places back the oldest live entry is that is not over before `until_ns`; 0: none. */
 static unsigned find(const struct log_view *view, uint64_t until_ns)
 {
@@ -96,7 +120,7 @@ static void want_moved_on(const struct log_view *view, unsigned back, struct cel
 		change->want = ROW_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
 		log_want_entry(change, view, back + 1, gap,
-		               altered(view->row, cell, sum - cost_of(view, back + 1, gap),
+		               altered(view->row, cell, sum - units_gone(view, back + 1, gap),
 		                       (unsigned)u64_max(sat_sub(view->live, back), 1),
 		                       cell_generation(gap) & LOG_FIRST));
 	else
@@ -120,6 +144,10 @@ static void want_newest_out(const struct log_view *view, struct cell newest,
 	head.span = view->live - 1;
 	head.own = newest;
 	head.newest = (struct cell){0, 0};
+	head.cost = (unsigned)u64_min(view->cost + rest_of_newest(view, newest),
+	                              log_cost_max(view->row)); /* which is a full log at least */
+	if (log_is_part(newest) && !log_fits(&head)) /* the cell has no room for a note */
+		log_shorten_lead(&head);
 	if (log_fits(&head))
 		log_want_head(change, &head, false);
 	else
@@ -153,7 +181,7 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 		cell = next;
 		back--;
 	}
-	if (log_is(cell, LOG_MOVING)) {
+	if (log_is_moving(cell)) {
 		want_moved_on(view, back, cell, change);
 	} else if (back > 1 && !is_there(view, back, cell)) {
 		change->want = ROW_WANT_AGAIN; /* what was read next may have been in this place */
@@ -186,17 +214,20 @@ bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row
 	return true;
 }
 
-/* Refunds one entry of the row: a whole one, or a part of the newest. */
+/* Refunds one entry of the row, or a part of it. */
 static void refund_entry(const struct algo_call *call, const struct log_view *view, unsigned back,
                          struct cell cell, struct row_change *change)
 {
 	unsigned cost = cost_of(view, back, cell), sum = log_sum(cell);
 	unsigned span = log_span(view->row, cell);
 
-	/* It may be what was read as the one before it; or GONE since it was found. */
-	if (!is_there(view, back, cell) || log_is(cell, LOG_GONE)) {
+	/*
+	 * If the cost is wrong, since the entry has moved to the place of the one before it, then the swap
+	 * fails. It may be GONE since it was found.
+	 */
+	if (log_is(cell, LOG_GONE)) {
 		change->want = ROW_WANT_AGAIN;
-	} else if (log_is(cell, LOG_MOVING)) {
+	} else if (log_is_moving(cell)) {
 		want_moved_on(view, back, cell, change);
 	} else if (call->cost >= cost) {
 		log_want_entry(change, view, back, cell,
@@ -208,6 +239,11 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 		    change, view, back, cell,
 		    altered(view->row, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
 		change->given_back = call->cost;
+	} else if (call->cost > 0) {
+		log_want_entry(change, view, back, cell,
+		               gone_in_part(view->row, cell, (unsigned)call->cost));
+		change->given_back = call->cost;
+		change->gone_ns = name_of(view, cell);
 	}
 }
 

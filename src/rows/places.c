@@ -97,7 +97,7 @@ static struct cell spent(struct cell head, uint64_t now_ns)
 }
 
 /* On behalf of a head, which is looked at before each swap. */
-static bool swap_place(const struct row_state *state, unsigned i, struct cell before,
+static inline bool swap_place(const struct row_state *state, unsigned i, struct cell before,
                        struct cell after)
 {
 	return cell_tag(row_head(state)) == state->row.tag &&
@@ -176,6 +176,19 @@ uint64_t places_release(const struct row_state *state, const struct places_match
 	if (freed > 0)
 		after_release(state, now_ns);
 	return freed;
+}
+
+void places_unname(const struct row_state *state, const struct places_match *match, uint64_t now_ns)
+{
+	unsigned places = places_span(state->head, &state->row);
+
+	for (unsigned at = 0; at < places; at++) {
+		struct cell place = row_load(&state->row, at), nameless = place;
+
+		nameless.low = place.low >> 32 << 32;
+		if (places_is_held(place, state->row.tag, now_ns) && is_meant(match, place))
+			swap_place(state, at, place, nameless);
+	}
 }
 
 void places_cut_back(const struct algo_limit *limit, const struct row_state *state, uint64_t now_ns)

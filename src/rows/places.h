@@ -72,6 +72,10 @@ uint64_t places_take(const struct algo_limit *limit, const struct row_state *sta
 uint64_t places_release(const struct row_state *state, const struct places_match *match, uint64_t n,
                         uint64_t now_ns);
 
+/** All places that are meant stay held and have no permit from then on. */
+void places_unname(const struct row_state *state, const struct places_match *match,
+                   uint64_t now_ns);
+
 /** Leases that a clock since set back has put too far ahead begin now. */
 void places_cut_back(const struct algo_limit *limit, const struct row_state *state,
                      uint64_t now_ns);

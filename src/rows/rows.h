@@ -19,9 +19,9 @@
 #include "base/cell.h"
 
 /*
- * In the generation of a head: its use, word + 1, belongs to a later table of the
- * limit, where it is to be looked for first. Nothing is granted on this one again,
- * so it is a note: no state of the key any more.
+ * In the generation of a head: its use belongs to a later table of the limit, where it is to be
+ * looked for first. Of slots it is word + 1; a log's word stays as it was (log_move.c). Nothing is
+ * granted on this head again, so it is a note: no state of the key any more.
  */
 #define ROW_MOVED CELL_NOTE
 
@@ -99,7 +99,7 @@ struct row_step {
  */
 void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 
-/** The head that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
+/** The head of slots that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
 struct cell rows_moved(const struct row_step *on);
 
 /**
@@ -112,7 +112,7 @@ void rows_read(const struct algo_limit *limit, const struct algo_time *time, str
 /* A way to keep rows, behind the functions above. */
 struct row_kind {
 	void (*step)(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
-	uint64_t (*use)(const struct row_step *on); /* of a live head */
+	uint64_t (*use)(const struct row_step *on); /* of a live head; slots only */
 	void (*read)(const struct row_step *on, struct uses *uses);
 };
 

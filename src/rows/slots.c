@@ -8,12 +8,17 @@
  *
  *     until = start + period,    generation = 3 * that of S and the form + kind.
  *
+ * The form is the head's alone: a row cell has none.
+ *
  * So a slot is one of the last S exactly while its `until` is ahead of now, and
  * the sum over the row needs neither the number of a slot nor a division. The words:
  *
  *     row cell                          count - 1
  *     head, of a limit below 2^16       before 16 | count 16
  *     head, of any other                count; of 2^32 see make_head
+ *
+ * After a change of the limit a head keeps its form until the next change of its word, and where
+ * its count needs more than 16 bits, longer.
  *
  * where `before` is what the row's slots count, as long as time is in the head's slot:
  * slots leave where others begin. So within a slot the head alone is read, and swapped,
@@ -27,7 +32,7 @@
  * whoever meets a sealed head does what is left of them. A new key's head is
  * void: its row says nothing until the head is sealed, when the row is cleaned
  * of what an earlier life of the key left there. So is a head that takes over
- * all use, because S or the form has changed, or because it lies further ahead than
+ * all use, because S has changed, or because it lies further ahead than
  * clocks differ (ALGO_SKEW_NS): the clock was set back. A reset head counts none.
  *
  * Weighted slots differ only in what they weigh: the one that time has left
@@ -81,9 +86,10 @@ static bool is_over(const struct slots_params *params, uint64_t start_ns, uint64
 	return age > slot_ns || (age == slot_ns && start_after(params, start_ns) == now_ns);
 }
 
-static bool has_before(const struct algo_limit *limit)
+/* Whether a head that is neither reset nor moved says what the row's slots count. */
+static bool has_before(struct cell head)
 {
-	return !(limit->generation & BARE);
+	return !(cell_generation(head) / KINDS & BARE);
 }
 
 /*
@@ -93,13 +99,14 @@ static bool has_before(const struct algo_limit *limit)
 static struct cell make_head(const struct row_step *on, uint64_t start_ns, unsigned kind,
                              uint64_t before, uint64_t count)
 {
+	unsigned form = on->limit->generation | (count > FIELD ? BARE : 0);
 	/* A row may count more than the limit: what came into it late. */
-	uint64_t word = has_before(on->limit) ? u64_min(before, FIELD) << 16 | count : count;
+	uint64_t word = form & BARE ? count : u64_min(before, FIELD) << 16 | count;
 
 	if (count == ALGO_COUNT_MAX && kind == OPEN)
 		kind = VOID;
 	return cell_make(on->row->tag, start_ns + on->limit->slots.period_ns, (uint32_t)word,
-	                 on->limit->generation * KINDS + kind);
+	                 form * KINDS + kind);
 }
 
 static unsigned kind_of(struct cell head)
@@ -128,13 +135,19 @@ struct range {
 	uint32_t tag;
 };
 
+/* The generation of row cells beside such a head. They have no form. */
+static unsigned row_generation(unsigned generation)
+{
+	return (generation & ~(unsigned)BARE) * KINDS;
+}
+
 static struct range range_of(uint64_t period_ns, uint64_t now_ns, struct cell head, uint32_t tag)
 {
 	int64_t ahead = (int64_t)((head.high & ~UINT64_C(15)) - (now_ns << 4));
 	int64_t over = ahead - (int64_t)(period_ns << 4); /* a clock that lags uses the head's */
 
-	return (struct range){now_ns << 4 | cell_generation(head) / KINDS * KINDS, over > 0 ? over : 0,
-	                      ahead, tag};
+	return (struct range){now_ns << 4 | row_generation(cell_generation(head) / KINDS),
+	                      over > 0 ? over : 0, ahead, tag};
 }
 
 static inline bool in_range(const struct range *range, struct cell cell)
@@ -175,7 +188,7 @@ static uint64_t before_of(const struct row_step *on, const struct view *view)
 
 	if (view->kind == VOID || cell_ahead_ns(on->head, on->now_ns) <= (int64_t)params->slot_ns)
 		return 0; /* the slots before are over */
-	if (has_before(on->limit) && !view->later)
+	if (has_before(on->head) && !view->later)
 		return cell_word(on->head) >> 16;
 	range = range_of(params->period_ns, on->now_ns, on->head, on->row->tag);
 	return row_use(on->row, params->slots, &range);
@@ -198,7 +211,8 @@ static struct view view_of(const struct row_step *on)
 		view.start_ns = slots_start(params, slots_number(params, on->now_ns + (uint64_t)start_ahead));
 		return view;
 	}
-	if (generation / KINDS != on->limit->generation || start_ahead > (int64_t)ALGO_SKEW_NS) {
+	if ((generation / KINDS | BARE) != (on->limit->generation | BARE) ||
+	    start_ahead > (int64_t)ALGO_SKEW_NS) {
 		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
 		view.count = u64_min(use(on), params->count);
 		view.moved = true;
@@ -283,7 +297,7 @@ static void want_next(const struct row_step *on, uint64_t count, struct view *vi
 	change->place = (unsigned)(slot % params->slots);
 	change->before = row_load(on->row, change->place);
 	change->after = cell_make(on->row->tag, view->start_ns + params->period_ns,
-	                          (uint32_t)(view->count - 1), on->limit->generation * KINDS + OPEN);
+	                          (uint32_t)(view->count - 1), row_generation(on->limit->generation));
 	if (cell_bits(change->before) != cell_bits(change->after)) {
 		change->want = ROW_WANT_CELL;
 		return;
@@ -371,11 +385,20 @@ static int find_slot(const struct row_step *on, uint64_t until_ns, struct cell *
 	return place;
 }
 
+/* What the row counts in the slot of a head that is not void. */
+static uint64_t before_in_slot(const struct row_step *on, const struct view *view)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, view->start_ns, on->head, on->row->tag);
+
+	return has_before(on->head) ? cell_word(on->head) >> 16 : row_use(on->row, params->slots, &range);
+}
+
 /* Refunds from the head's own slot. */
 static void refund_head(const struct row_step *on, uint64_t cost, struct view *view,
                         struct row_change *change)
 {
-	uint32_t before = view->kind == VOID ? 0 : cell_word(on->head) >> 16; /* as of its slot */
+	uint64_t before = view->kind == VOID ? 0 : before_in_slot(on, view);
 
 	change->given_back = u64_min(cost, view->count);
 	if (change->given_back == 0)
@@ -397,7 +420,7 @@ static void settle(const struct row_step *on, const struct view *view, struct ro
 	uint64_t before = row_use(on->row, params->slots, &range);
 	struct cell head = on->head;
 
-	if (!has_before(on->limit) || cell_word(head) >> 16 <= before)
+	if (!has_before(head) || cell_word(head) >> 16 <= before)
 		return;
 	head.low -= ((cell_word(head) >> 16) - before) << 16;
 	want_head(change, head, false);

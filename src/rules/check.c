@@ -64,18 +64,18 @@ static int check_rule_names(struct weir_config *config, struct named *names)
 	return check_names(config, names, config->rule_count, "rule");
 }
 
-/* Whether it remembers each unit, so that the newest can be taken back. */
-static bool keeps_log(enum weir_algorithm id)
+/* Whether it knows which units are the newest, so that these can be taken back. */
+static bool keeps_order(const struct algorithm *algorithm)
 {
-	return algorithm_of(id)->rows == ALGO_ROWS_LOG;
+	return algorithm->rows == ALGO_ROWS_LOG || algorithm->rows == ALGO_ROWS_SLOTS;
 }
 
 static int refuse_feedback(struct weir_config *config, const struct rules_rule *rule,
                            const struct rules_limit *limit)
 {
-	const struct algorithm *algorithm = NULL;
+	const struct algorithm *algorithm;
 
-	for (size_t i = 0; (algorithm = algorithm_listed(i)) && !keeps_log(algorithm->id); i++)
+	for (size_t i = 0; (algorithm = algorithm_listed(i)) && algorithm->rows != ALGO_ROWS_LOG; i++)
 		;
 	return remark_add(config, REMARK_ERROR(rule->file, rule->line, rule->column),
 	                  "expected limits of %s beside the feedback of rule \"%s\", found \"%s\"",
@@ -92,7 +92,7 @@ static int check_feedback(struct weir_config *config)
 		bool has_feedback = rule->feedback[0] || rule->feedback[1];
 
 		for (size_t j = 0; has_feedback && j < rule->limit_count && status != WEIR_ENOMEM; j++)
-			if (!keeps_log(config->limits[rule->limits[j]].options.algorithm))
+			if (!keeps_order(algorithm_of(config->limits[rule->limits[j]].options.algorithm)))
 				status = refuse_feedback(config, rule, &config->limits[rule->limits[j]]);
 	}
 	return status;

@@ -98,6 +98,9 @@ struct rules_rule {
 	const char *const *key; /* attribute names */
 	size_t key_count;
 	uint64_t ipv6_prefix;            /* of the key's `ip`, 1 to 128; 0: the config's */
+	/* In conditions with ranges an IPv4 address and its number are the same, as in Koala; unset:
+	 * no. */
+	enum rules_switch ip_numbers;
 	enum rules_switch path_variants; /* `path` stands for its variants, too; unset: the config's */
 	const size_t *limits;            /* indexes into the config's limits */
 	size_t limit_count;

@@ -489,6 +489,8 @@ static void print_rule(const struct weir_config *config, const struct rules_rule
 		buffer_printf(out, "    priority: %llu\n", (unsigned long long)rule->priority);
 	if (rule->ipv6_prefix)
 		buffer_printf(out, "    ipv6_prefix: %llu\n", (unsigned long long)rule->ipv6_prefix);
+	if (rule->ip_numbers == RULES_YES)
+		buffer_add_text(out, "    ip_numbers: yes\n");
 	if (rule->path_variants != RULES_UNSET)
 		buffer_printf(out, "    path_variants: %s\n",
 		              rule->path_variants == RULES_YES ? "yes" : "no");

@@ -34,5 +34,7 @@ int rules_place_read(const char *text, enum rules_place *out, struct weir_error 
 	if (slice_skip(&path, SLICE(RULES_FILE_PREFIX)) && path.len > 0)
 		return login_may_be_in(path.data) ? unknown(text, error) : WEIR_OK;
 	*out = RULES_REDIS;
-	return strncmp(text, "redis", 5) == 0 ? WEIR_OK : unknown(text, error);
+	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0
+	           ? WEIR_OK
+	           : unknown(text, error);
 }

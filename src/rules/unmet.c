@@ -99,7 +99,7 @@ static bool same_condition(const struct rules_condition *a, const struct rules_c
 /* Whether each request that meets `rule` meets `first`, too. */
 static bool covers(const struct rules_rule *first, const struct rules_rule *rule, size_t *work)
 {
-	if (first->path_variants != rule->path_variants)
+	if (first->path_variants != rule->path_variants || first->ip_numbers != rule->ip_numbers)
 		return false;
 	for (size_t i = 0; i < first->condition_count; i++) {
 		bool found = false;

@@ -33,7 +33,7 @@ static void join(struct worker *worker, struct net_conn *conn, size_t bytes)
 	client->link = worker->crowd_end;
 	*worker->crowd_end = client;
 	worker->crowd_end = &client->next;
-	net_conn_put_off(conn, true);
+	net_conn_put_off(conn, CLIENT_ADMISSION, true);
 }
 
 void crowd_leave(struct worker *worker, struct client *client)
@@ -67,7 +67,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct worker *worker, str
 size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes)
 {
 	return __builtin_expect(worker->config->stores != 0, 0) ? room_in_crowd(worker, conn, bytes)
-	                                                       : net_conn_room(conn);
+	                                                        : net_conn_room(conn);
 }
 
 void crowd_let_in(struct worker *worker)
@@ -79,6 +79,6 @@ void crowd_let_in(struct worker *worker)
 		crowd_leave(worker, client);
 		client->is_next = true;
 		steps += client->weight;
-		net_conn_put_off(client->conn, false);
+		net_conn_put_off(client->conn, CLIENT_ADMISSION, false);
 	}
 }

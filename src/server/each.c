@@ -4,34 +4,46 @@
 #include "server/run.h"
 
 static void prepare(struct worker *worker, struct work *work, const struct request *r,
-                    const struct rules_rule *only)
+                    const struct engine_each *each)
 {
-	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX};
-	const struct engine_each each = {run_op(r->op), r->erases, only};
-
-	int status = engine_prepare_each(worker->config->engine, &each, &attributes, &worker->arena,
-	                                 &work->plan);
+	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
+	                                             run_permitted(worker)};
+	int status =
+	    engine_prepare_each(worker->config->engine, each, &attributes, &worker->arena, &work->plan);
 
 	run_check_rules(worker, work, status, r);
 }
 
 void each_prepare(struct worker *worker, struct work *work, const struct request *r)
 {
-	prepare(worker, work, r, NULL);
+	prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
 }
 
 void each_finish(struct worker *worker, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
-		run_check(work, koala_tell_each(worker, &work->plan, reply));
+		run_check(work, koala_check_each(&work->plan));
+}
+
+void each_prepare_complete(struct worker *worker, struct work *work, const struct request *r)
+{
+	enum algo_op op = run_op(r->op);
+
+	prepare(worker, work, r, &(struct engine_each){.op = op, .together = op == ALGO_ACQUIRE});
+}
+
+void each_finish_complete(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+		run_check(work, koala_tell_complete(worker, &work->plan, reply));
 }
 
 void each_prepare_value(struct worker *worker, struct work *work, const struct request *r)
 {
-	const struct rules_rule *rule = engine_rule(worker->config->engine, r->name);
+	const struct rules_rule *rule = koala_rule(worker, r->name);
 
 	if (rule)
-		prepare(worker, work, r, rule);
+		prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .only = rule});
 	else
 		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }

@@ -390,6 +390,7 @@ static void send(struct tick *tick)
 	uint64_t poll_ns = worker->config->rules->store_poll_ns;
 
 	*job = (struct store_job){
+	    .exchanges = true,
 	    .step = {.store = fleet->store, .limit = &tick->limit->algo, .at = worker->turn.at,
 	             .call = {.op = ALGO_PEEK}},
 	    .limit_name = fleet->name,
@@ -434,19 +435,39 @@ static uint64_t due(const struct tick *tick)
 	return fleet->keys.first && !fleet->is_back ? u64_min(soon_ns, fleet->due_ns) : fleet->due_ns;
 }
 
+/*
+ * Finds the fleet's limit in the configuration by which its call was written, while one is on its
+ * way, else in the worker's. False: none there, or another fleet's.
+ */
+static bool find_limit(struct tick *tick)
+{
+	const struct fleet *fleet = tick->fleet;
+	const struct worker *worker = tick->worker;
+	const struct server_config *config = fleet->config ? fleet->config : worker->config;
+
+	tick->limit = weir_engine_limit(config->engine, fleet->name, strlen(fleet->name));
+	return tick->limit && tick->limit->fleet == &fleet->limit &&
+	       fleet->store->index < lanes_count(&worker->lanes);
+}
+
 /* Returns when it is due again; 0: when the store has answered. */
 static uint64_t tick_one(struct tick *tick)
 {
 	struct fleet *fleet = tick->fleet;
+	bool has_limit = true;
 	uint64_t due_ns = 0;
 
 	pthread_mutex_lock(&fleet->lock);
-	if (fleet->is_done)
+	if (fleet->is_done) {
 		finish(tick);
-	if (!fleet->config && due(tick) <= tick->now_ns)
-		send(tick);
-	if (!fleet->config)
-		due_ns = due(tick);
+		has_limit = find_limit(tick); /* the one before may have ended with its configuration */
+	}
+	if (has_limit && !fleet->config) {
+		if (due(tick) <= tick->now_ns)
+			send(tick);
+		else
+			due_ns = due(tick);
+	}
 	pthread_mutex_unlock(&fleet->lock);
 	return due_ns == UINT64_MAX ? 0 : due_ns;
 }
@@ -469,11 +490,7 @@ uint64_t fleets_tick(struct worker *worker)
 		uint64_t one_ns = 0;
 
 		tick.fleet = fleet;
-		/* While a call is on its way: by what it was written. */
-		tick.limit = weir_engine_limit((fleet->config ? fleet->config : worker->config)->engine,
-		                               fleet->name, strlen(fleet->name));
-		if (tick.limit && tick.limit->fleet == &fleet->limit &&
-		    fleet->store->index < lanes_count(&worker->lanes))
+		if (find_limit(&tick))
 			one_ns = tick_one(&tick);
 		if (one_ns != 0 && (due_ns == 0 || one_ns < due_ns))
 			due_ns = one_ns;

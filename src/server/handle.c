@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "base/draw.h"
+#include "base/error.h"
 #include "wait/waitlist.h"
 #include "rules/model.h"
+#include "server/adhoc_key.h"
 #include "server/client_ip.h"
 #include "server/count.h"
 #include "server/each.h"
+#include "server/item_order.h"
 #include "server/koala.h"
 #include "server/login.h"
 #include "server/operate.h"
@@ -75,47 +78,6 @@ void handle_deny(struct worker *worker, struct work *work, enum weir_reason reas
 		koala_tell(worker, &work->plan, reply);
 }
 
-static void prepare_key(struct worker *worker, struct work *work, const struct request *r)
-{
-	run_check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
-	                                 &(struct algo_call){run_op(r->op)}, r->key, &work->plan));
-}
-
-/* False: it is at a store. */
-static bool forget(struct worker *worker, struct work *work, struct reply *reply)
-{
-	struct plan *plan = &work->plan;
-
-	if (!engine_is_remote(plan)) {
-		reply->known = engine_forget(&worker->turn, plan);
-		return true;
-	}
-	if (!run_plan(worker, work, reply, engine_decide))
-		return false;
-	reply->known = plan->only.until_ns > worker->turn.at.now_ns;
-	return true;
-}
-
-/* Without its parameters nothing can be told of a bucket but until when it has something to say. */
-static void finish_key(struct worker *worker, struct work *work, struct reply *reply)
-{
-	struct weir_decision *d = &reply->decision;
-
-	if (work->status != WEIR_OK)
-		return;
-	if (work->op == REQUEST_RESET) {
-		if (!forget(worker, work, reply))
-			return;
-		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
-	} else {
-		if (!run_plan(worker, work, reply, engine_decide))
-			return;
-		reply->known = d->reset_after_ns > 0;
-	}
-	d->quota = d->remaining = 0;
-	d->limit = rules_reserved_name(work->whole->limit);
-}
-
 /* Their requests bring a limit along; what can be done to a key without one is to forget it. */
 static void prepare_reserved(struct worker *worker, struct work *work, const struct request *r)
 {
@@ -125,7 +87,7 @@ static void prepare_reserved(struct worker *worker, struct work *work, const str
 
 	if (r->op == REQUEST_RESET) {
 		work->kind = REQUEST_KEY;
-		prepare_key(worker, work, r);
+		adhoc_key_prepare(worker, work, r);
 		return;
 	}
 	len = snprintf(message, sizeof message,
@@ -169,24 +131,36 @@ static void prepare_permit(struct worker *worker, struct work *work, const struc
 		work->plan.outcome = r->outcome & 3;
 		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
 	}
+	if (r->permit.data && !rights_check_steps(worker, work))
+		return;
 	if (status != WEIR_OK)
 		run_fail(worker, work, status, slice_of(error.message));
+}
+
+static struct algo_call call_of(const struct request *r)
+{
+	return (struct algo_call){run_op(r->op), r->cost, .priority = r->priority,
+	                          .max_wait_ns = r->wait_ns};
 }
 
 static void prepare_limit(struct worker *worker, struct work *work, const struct request *r)
 {
 	const weir_limit *limit = run_find_limit(worker, work, r->limit);
+	struct algo_call call = call_of(r);
+	int status;
 
 	if (!limit) {
 		if (rules_reserved_name(r->limit))
 			prepare_reserved(worker, work, r);
 		return;
 	}
-	run_check(work, engine_prepare_limit(
-	                    worker->shared->table, limit,
-	                    &(struct algo_call){run_op(r->op), r->cost, .priority = r->priority}, r->key,
-	                    &work->plan));
-	work->plan.max_wait_ns = r->wait_ns;
+	if (!run_may_use(worker, work, limit))
+		return;
+	status = engine_prepare_limit(worker->shared->table, limit, &call, r->key, &work->plan);
+	if (__builtin_expect(status == WEIR_ECOST, 0))
+		run_fail_cost(worker, work);
+	else
+		run_check(work, status);
 	if (work->status == WEIR_OK)
 		prepare_permit(worker, work, r);
 }
@@ -221,17 +195,16 @@ static int add_client(struct worker *worker, const struct net_conn *conn, const 
 static void prepare_rules(struct worker *worker, struct work *work, const struct request *r)
 {
 	struct engine_attributes attributes = {r->attributes, r->attribute_count,
-	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX};
+	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
+	                                       run_permitted(worker)};
+	struct algo_call call = call_of(r);
 	int status = r->from_proxy ? add_client(worker, work->conn, r, &attributes) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
-		status = engine_prepare_rules(worker->config->engine,
-		                              &(struct algo_call){run_op(r->op), r->cost, .priority = r->priority},
-		                              &attributes,
-		                              &worker->arena, &work->plan);
-	work->plan.max_wait_ns = r->wait_ns;
+		status = engine_prepare_rules(worker->config->engine, &call, &attributes, &worker->arena,
+		                              &work->plan);
 	run_check_rules(worker, work, status, r);
-	if (status == WEIR_OK)
+	if (work->status == WEIR_OK)
 		prepare_permit(worker, work, r);
 }
 
@@ -262,6 +235,8 @@ static void prepare_adhoc(struct worker *worker, struct work *work, const struct
 		run_fail(worker, work, status, slice_of(error.message));
 		return;
 	}
+	if (!run_may_use(worker, work, limit))
+		return;
 	status = engine_prepare_limit(worker->shared->table, limit,
 	                              &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan);
 	/* These commands deny what could never pass, and say how the key stands: a peek does. */
@@ -414,6 +389,7 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
+	struct item_order unfinished = {0};
 	struct reply *replies;
 
 	if (work->status != WEIR_OK)
@@ -424,11 +400,14 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (replies[i].at_store)
+		if (replies[i].at_store && !item_order_waits(worker, &unfinished, items, i))
 			finish_item(worker, &items[i], &replies[i]);
+		if (replies[i].at_store)
+			item_order_add(worker, &unfinished, items, i, n);
 		reply->at_store |= replies[i].at_store;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
+	item_order_free(&unfinished);
 	if (reply->at_store)
 		return;
 	for (size_t i = 0; i < n; i++)
@@ -456,30 +435,45 @@ static const struct {
     [REQUEST_SHED] = {operate_prepare, operate_shed},
     [REQUEST_FORCE] = {operate_prepare, operate_force},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
-    [REQUEST_KEY] = {prepare_key, finish_key},
+    [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
     [REQUEST_EACH] = {each_prepare, each_finish},
+    [REQUEST_COMPLETE] = {each_prepare_complete, each_finish_complete},
     [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
     [REQUEST_ALIVE] = {each_prepare_alive, each_finish_alive},
     [REQUEST_LOGIN] = {prepare_login, finish_nothing},
 };
 
-static void prepare(struct worker *worker, struct work *work, const struct request *r,
-                    const struct request_origin *origin)
+/* Enough of a plan for requests that have none. */
+static inline void plan_nothing(struct work *work)
 {
 	work->whole = NULL;
-	work->head = r->head;
-	/* Enough of a plan for requests that have none. */
 	work->plan.step_count = 0;
 	work->plan.op = ALGO_PEEK;
 	work->plan.stage = PLAN_PREPARED;
+}
+
+void handle_drop(struct work *work)
+{
+	work->kind = REQUEST_INTERIM;
+	work->status = WEIR_OK;
+	plan_nothing(work);
+}
+
+static void prepare(struct worker *worker, struct work *work, const struct request *r,
+                    const struct request_origin *origin)
+{
+	work->head = r->head;
+	plan_nothing(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
 	if (rights_are_plain(worker, r->class, origin) || rights_check(worker, work, r, origin))
 		kinds[r->kind].prepare(worker, work, r);
-	if (__builtin_expect(worker->config->users != NULL, 0) && work->status == WEIR_OK)
-		rights_check_limits(worker, work, r);
+	if (__builtin_expect(worker->user != NULL, 0))
+		work->plan.sender = users_number(worker->config->users, worker->user);
+	else
+		work->plan.sender = 0;
 	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_HEAD_KINDS))
 		work->whole = r;
 }

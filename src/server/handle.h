@@ -9,6 +9,8 @@
  * has the request as its whole then, that stays until the answer is rendered.
  */
 void handle_prepare(struct worker *worker, struct work *work, const struct request *request);
+/** A work that is prepared is not to be decided: it becomes one of REQUEST_INTERIM. */
+void handle_drop(struct work *work);
 /** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
 /** A work that waits for a key forgets the steps whose limits are no more. */

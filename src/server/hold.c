@@ -24,6 +24,12 @@ static bool keeps_plan(const struct held *held)
 	return held->owner && held->owner->give_back;
 }
 
+void hold_name(struct held *held, const struct worker *worker, const struct work *work)
+{
+	held->stream = work->stream;
+	held->sender = worker->config->users ? work->plan.sender : 0;
+}
+
 static void append(const struct worker *worker, struct held *held)
 {
 	struct client *client = client_of(held->conn);
@@ -182,7 +188,8 @@ static const struct held_kind start_kind = {give_answer, NULL};
 
 static uint64_t start_of(const struct worker *worker, const struct reply *reply)
 {
-	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) + reply->wait_ns;
+	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) +
+	       reply->wait_ns;
 }
 
 /* Counts a request that is decided. */
@@ -230,8 +237,7 @@ static bool write_now(struct worker *worker, struct held *held, struct work *wor
 	return false;
 }
 
-void hold_decided(struct worker *worker, struct held *held, struct work *work,
-                  struct reply *reply)
+void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply)
 {
 	count_request(worker, work);
 	if (reply->wait_ns == 0 && client_of(held->conn)->first == held && !conn_streams(held->conn)) {
@@ -266,9 +272,10 @@ static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 		hold_free(held);
 		return false;
 	}
-	held->size = sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken +
-	             ALLOCATIONS;
+	held->size =
+	    sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken + ALLOCATIONS;
 	held->conn = work->conn;
+	hold_name(held, worker, work);
 	if (reply->wait_ns == 0)
 		append(worker, held);
 	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, reply))) {
@@ -303,19 +310,25 @@ void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 	}
 }
 
+/* Takes it from its client. */
+static void take(struct worker *worker, struct held *held)
+{
+	if (held->kind) {
+		metrics_add(&metrics_of(worker)->cancelled, 1);
+		if (held->kind->cancel)
+			held->kind->cancel(worker, held);
+		unheap(worker, held);
+	}
+	unlink_held(held);
+}
+
 /* Takes all of its client's, in the order in which they were decided, newest first. */
 static struct held *take_all(struct worker *worker, struct client *client)
 {
 	struct held *newest = NULL, *held, **at;
 
 	while ((held = client->first)) {
-		if (held->kind) {
-			metrics_add(&metrics_of(worker)->cancelled, 1);
-			if (held->kind->cancel)
-				held->kind->cancel(worker, held);
-			unheap(worker, held);
-		}
-		unlink_held(held);
+		take(worker, held);
 		for (at = &newest; *at && (*at)->decided > held->decided; at = &(*at)->next)
 			;
 		held->next = *at;
@@ -324,9 +337,10 @@ static struct held *take_all(struct worker *worker, struct client *client)
 	return newest;
 }
 
-void hold_cancel(struct worker *worker, struct net_conn *conn)
+/* What all of a list took goes back, at this moment. */
+static void give_back(struct worker *worker, struct held *held)
 {
-	struct held *held = take_all(worker, client_of(conn)), *older;
+	struct held *older;
 
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	for (; held; held = older) {
@@ -338,6 +352,50 @@ void hold_cancel(struct worker *worker, struct net_conn *conn)
 		hold_free(held);
 	}
 	count_held(worker); /* now that nothing of theirs is taken any more */
+}
+
+void hold_cancel(struct worker *worker, struct net_conn *conn)
+{
+	give_back(worker, take_all(worker, client_of(conn)));
+}
+
+bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream)
+{
+	struct held *held = client_of(conn)->first;
+
+	while (held && held->stream != stream)
+		held = held->next;
+	if (!held)
+		return false;
+	take(worker, held);
+	held->next = NULL;
+	give_back(worker, held);
+	return true;
+}
+
+static bool has_sender(const struct worker *worker, const struct held *held)
+{
+	const struct users *users = worker->config->users, *before = held->config->users;
+
+	return !users || users_find(users, before->items[held->sender - 1].id);
+}
+
+void hold_end_senders(struct worker *worker)
+{
+	const struct held *last = NULL; /* many that wait have the same user */
+	bool stays = true;
+
+	for (size_t i = 0; i < worker->holds.count; i++) {
+		struct held *held = (struct held *)worker->holds.nodes[i];
+
+		if (!held->sender || held->config == worker->config)
+			continue;
+		if (!last || last->config != held->config || last->sender != held->sender)
+			stays = has_sender(worker, held);
+		last = held;
+		if (!stays)
+			net_conn_abort(held->conn); /* its end comes later, and gives back what it took */
+	}
 }
 
 void hold_run(struct worker *worker)

@@ -40,22 +40,26 @@ struct held_owner {
 
 /* A work that is not answered: the first member of what its kind keeps, and freed with it. */
 struct held {
-	struct heap_node node;        /* due by the monotonic clock; not in the heap when done */
-	struct held *next, **link;    /* of its client, oldest first */
+	struct heap_node node;     /* due by the monotonic clock; not in the heap when done */
+	struct held *next, **link; /* of its client, oldest first */
 	struct net_conn *conn;
 	struct server_config *config;
 	const struct held_kind *kind; /* NULL: it is done */
 	size_t size;                  /* of its memory, as the network counts it */
+	unsigned short stream;        /* as of struct request */
+	unsigned short sender;        /* the place of its user in `config`, from 1; 0: nobody's */
 	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
 	uint64_t wait_ns;             /* until it may start, from when it was decided */
 	struct buffer reply;
-	struct arena arena;           /* of what is finished in several turns, see later.c */
-	struct engine_taken *taken;   /* what goes back if its client is gone before the answer */
+	struct arena arena;         /* of what is finished in several turns, see later.c */
+	struct engine_taken *taken; /* what goes back if its client is gone before the answer */
 	size_t taken_count;
 	const struct held_owner *owner; /* NULL: malloc */
 	size_t at_store; /* plans that stores have of it, and one while it runs or is ready */
 };
 
+/** Notes whose request it is, and which of the connection's. */
+void hold_name(struct held *held, const struct worker *worker, const struct work *work);
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
 bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
               struct net_conn *conn, uint64_t due_ns);
@@ -69,8 +73,7 @@ bool hold_is_next(const struct held *held);
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
 
 /** The work of `held` is decided: its answer is due when the work may start. */
-void hold_decided(struct worker *worker, struct held *held, struct work *work,
-                  struct reply *reply);
+void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply);
 /**
  * The same for a work of the batch: without a wait it is answered as soon as can be, in
  * worker->out if that is now.
@@ -90,6 +93,12 @@ uint64_t hold_due(const struct worker *worker);
  * goes back, the newest first, for of starts no other can be given back.
  */
 void hold_cancel(struct worker *worker, struct net_conn *conn);
+
+/** Ends the connections of which a request waits whose user a reload took away. */
+void hold_end_senders(struct worker *worker);
+
+/** As hold_cancel, for one request, which the client cancelled. False: it is not held. */
+bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream);
 
 /**
  * The server stops: lets those clients go that are due after its time, so that they can ask

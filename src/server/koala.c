@@ -41,6 +41,15 @@ static void count(struct worker *worker, const struct rules_rule *rule, bool all
 	metrics_add(&metrics_answers_of(answers, worker->index)->answers[allowed], 1);
 }
 
+/*
+ * Whether the step's limit refuses. Of several steps together, one that is allowed may be taken
+ * back, or never have been asked at its store, since another one refused.
+ */
+static bool step_refuses(const struct plan *plan, const struct step *step)
+{
+	return plan->apart ? !step->allowed : step->refused;
+}
+
 /* The next rule that has enforced steps in the plan, from *i on; NULL: none is left. */
 static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, bool *refuses)
 {
@@ -55,7 +64,7 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 		if (rule && step->rule != rule)
 			break;
 		rule = step->rule;
-		*refuses |= !step->allowed;
+		*refuses |= step_refuses(plan, step);
 	}
 	return rule;
 }
@@ -76,16 +85,15 @@ void koala_tell(struct worker *worker, const struct plan *plan, struct reply *re
 	reply->body = result_of_none(config, any);
 }
 
-/* Whether a step was refused only since its store could not be asked. */
-static bool has_failed(const struct plan *plan)
+int koala_check_each(const struct plan *plan)
 {
 	for (uint32_t i = 0; i < plan->step_count; i++)
 		if (!plan->steps[i].allowed && plan->steps[i].reason == WEIR_REASON_STORE_FAILURE)
-			return true;
-	return false;
+			return WEIR_ESTORE;
+	return WEIR_OK;
 }
 
-int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply *reply)
+int koala_tell_complete(struct worker *worker, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = worker->config->rules;
 	const struct rules_rule *rule;
@@ -93,8 +101,6 @@ int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply
 	bool any = false, refuses;
 	size_t n = 0;
 
-	if (plan->op != ALGO_PEEK)
-		return has_failed(plan) ? WEIR_ESTORE : WEIR_OK;
 	results = arena_array(&worker->arena, (size_t)plan->step_count + 1, sizeof *results);
 	if (!results)
 		return WEIR_ENOMEM;
@@ -110,6 +116,17 @@ int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply
 	reply->results = results;
 	reply->result_count = n;
 	return WEIR_OK;
+}
+
+const struct rules_rule *koala_rule(const struct worker *worker, struct slice number)
+{
+	const struct rules_rule *rule = engine_rule(worker->config->engine, number);
+
+	if (rule)
+		return rule;
+	while (number.len > 1 && *number.data == '0')
+		slice_skip(&number, SLICE("0"));
+	return engine_rule(worker->config->engine, number);
 }
 
 bool koala_is_alive(const struct worker *worker)
@@ -156,7 +173,7 @@ int koala_list_counters(struct worker *worker, struct buffer *out)
 
 struct slice koala_line(const struct worker *worker, struct slice page, struct slice name)
 {
-	const struct rules_rule *rule = engine_rule(worker->config->engine, name);
+	const struct rules_rule *rule = koala_rule(worker, name);
 	struct slice line = {NULL, 0};
 
 	if (!rule)

@@ -6,11 +6,16 @@
 
 /** The result that a decided REQUEST_BROWSE is answered by, which counts for its rules. */
 void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply);
-/**
- * Answers a decided REQUEST_EACH with the results of the rules that refused it, or with the result
- * for no refusal. 0, ENOMEM, or ESTORE: a store could not be asked, and its limit fails closed.
+/** Of a decided REQUEST_EACH: 0 or ESTORE, a store could not be asked, and its limit fails closed.
  */
-int koala_tell_each(struct worker *worker, const struct plan *plan, struct reply *reply);
+int koala_check_each(const struct plan *plan);
+/**
+ * Answers a decided REQUEST_COMPLETE with the results of the rules that refused it, or with the
+ * result for no refusal. 0 or ENOMEM.
+ */
+int koala_tell_complete(struct worker *worker, const struct plan *plan, struct reply *reply);
+/** The rule of that number, which may have zeros before it; or NULL. */
+const struct rules_rule *koala_rule(const struct worker *worker, struct slice number);
 /** Whether the stores of all limits can be reached. */
 bool koala_is_alive(const struct worker *worker);
 

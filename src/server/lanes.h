@@ -10,16 +10,14 @@
 
 #include <stdatomic.h>
 
-#include "net/net.h"
 #include "redis/redis.h"
+#include "server/port.h"
 #include "server/stores.h"
 
-/* The port of a lane. */
+/* The port of a lane, and when it is to be called. */
 struct lane {
-	struct redis_port port; /* first */
-	struct net_loop *loop;
-	uint64_t alarm_ns; /* when it wants to be called; 0: not */
-	uint64_t armed_ns; /* when it is: not later; never put off, which would cost a call a turn */
+	struct server_port port;
+	uint64_t armed_ns; /* not after port.alarm_ns; never put off, which would cost a call a turn */
 };
 
 struct lanes {
@@ -35,6 +33,8 @@ static inline size_t lanes_count(const struct lanes *lanes)
 
 /** Opens those that are missing. ENOMEM. */
 int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores);
+/** When the loop has ended, before it is closed. */
+void lanes_end(struct lanes *lanes);
 /** Behind the end of the loop: all jobs are told. */
 void lanes_close(struct lanes *lanes);
 

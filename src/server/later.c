@@ -2,9 +2,12 @@
 
 #include "base/prefetch.h"
 #include "server/count.h"
+#include "server/fleet.h"
 #include "server/handle.h"
+#include "server/order.h"
 #include "server/park.h"
 #include "server/queue.h"
+#include "server/reports.h"
 #include "server/undo.h"
 
 /* The worker's fields that differ while it runs a parked work. */
@@ -24,6 +27,16 @@ static void observe(void *context, const struct step *step)
 static void see_phase(void *context, const struct step *step, const struct algo_outcome *outcome)
 {
 	count_phase(((struct parked *)context)->worker, step, outcome);
+}
+
+static void tell_fleet(void *context, const struct step *step, const struct algo_told *told)
+{
+	fleets_told(((struct parked *)context)->worker, step, told);
+}
+
+static void claim(void *context, const struct plan *plan)
+{
+	reports_claimed(((struct parked *)context)->worker, plan);
 }
 
 static void fail(void *context, const struct step *step, enum rules_failure policy)
@@ -66,6 +79,8 @@ static void enter(struct worker *worker, struct parked *parked, struct scene *sa
 	worker->turn.context = parked;
 	worker->turn.observe = observe;
 	worker->turn.phased = see_phase;
+	worker->turn.told = tell_fleet;
+	worker->turn.claimed = claim;
 	worker->turn.failed = fail;
 	worker->turn.ready = become_ready;
 	if (parked->work.kind == REQUEST_BATCH)
@@ -83,16 +98,26 @@ static void leave(struct worker *worker, struct parked *parked, const struct sce
 	worker->turn.context = saved->context;
 	worker->turn.observe = saved->observe;
 	worker->turn.phased = count_phase;
+	worker->turn.told = fleets_told;
+	worker->turn.claimed = reports_claimed;
 	if (parked->held.at_store > 1 || !parked->was_told)
 		parked->held.at_store--;
 	else
 		make_ready(parked); /* a store has told at once of all that it was given */
 }
 
+/* A work that waited for its turn among those of its client starts with those that are ready. */
+static void start(struct parked *parked)
+{
+	parked->held.at_store++;
+	make_ready(parked);
+}
+
 /* In a queue or not. */
 static void cancel(struct worker *worker, struct held *held)
 {
 	queue_leave(worker, (struct parked *)held);
+	order_leave(worker, (struct parked *)held, start);
 }
 
 static void put_off(struct worker *worker, struct held *held, uint64_t now_ns)
@@ -116,6 +141,10 @@ static bool goes_on(struct worker *worker, struct parked *parked, struct reply *
 	if (!reply->at_store)
 		due_ns = queue_stays(worker, parked, reply);
 	leave(worker, parked, &saved);
+	if (reply->at_store)
+		order_join(worker, parked);
+	else
+		order_leave(worker, parked, start);
 	if (!reply->at_store && !reply->waits)
 		return false;
 	parked->held.kind = reply->at_store ? &at_store : &in_queue;
@@ -197,7 +226,7 @@ void later_run(struct worker *worker, struct work *work)
 		hold_answer(worker, work, &reply);
 		return;
 	}
-	if (goes_on(worker, parked, &reply))
+	if (order_waits(worker, parked) || goes_on(worker, parked, &reply))
 		return;
 	if (reply.wait_ns > 0 || !hold_is_next(&parked->held))
 		hold_decided(worker, &parked->held, &parked->work, &reply);

@@ -244,21 +244,31 @@ static bool is_word(const char *text)
 	return *text && *p == '\0';
 }
 
+/* What JSON leaves as it is may still control the terminal that shows the log. */
+static void add_quoted_shown(struct buffer *out, const char *text)
+{
+	struct buffer quoted = {0};
+
+	add_quoted(&quoted, text);
+	out->failed |= quoted.failed;
+	buffer_add_shown(out, (struct slice){quoted.data, quoted.len});
+	buffer_free(&quoted);
+}
+
 static void add_text(struct buffer *out, const struct log_field *field)
 {
 	if (strcmp(field->name, "message") == 0) {
 		buffer_add(out, " ", 1);
-		for (const char *p = field->text; *p; p++)
-			buffer_add(out, (unsigned char)*p < ' ' || *p == 0x7f ? "?" : p, 1);
+		buffer_add_shown(out, slice_of(field->text));
 		return;
 	}
 	buffer_printf(out, " %s=", field->name);
 	if (!field->text)
 		buffer_add_u64(out, field->number);
 	else if (is_word(field->text))
-		buffer_add_text(out, field->text);
+		buffer_add_shown(out, slice_of(field->text));
 	else
-		add_quoted(out, field->text);
+		add_quoted_shown(out, field->text);
 }
 
 void log_listen(struct log *log, log_heard *heard, void *context)

@@ -12,7 +12,7 @@
 struct login_job {
 	struct login_job *next;
 	struct worker *worker;
-	struct client *client; /* NULL: gone. Its loop's thread alone looks at it */
+	struct client *client;        /* NULL: gone. Its loop's thread alone looks at it */
 	struct server_config *config; /* the user's */
 	struct user *user;
 	bool exists; /* else the result is that it is wrong */
@@ -212,7 +212,7 @@ bool login_take(struct worker *worker, struct net_conn *conn, const struct reque
 	worker->user = NULL;
 	if (prove(worker, conn, &request->origin->login))
 		return true;
-	net_conn_put_off(conn, true);
+	net_conn_put_off(conn, CLIENT_LOGIN, true);
 	return false;
 }
 
@@ -240,7 +240,7 @@ static void finish(struct login_job *job)
 		of->job = NULL;
 		of->mark = job->mark;
 		of->status = right ? WEIR_OK : job->result < 0 ? job->result : WEIR_EAUTH;
-		net_conn_put_off(job->client->conn, false);
+		net_conn_put_off(job->client->conn, CLIENT_LOGIN, false);
 	}
 	free_job(job);
 }
@@ -271,10 +271,13 @@ void login_resume(struct worker *worker)
 
 void login_cancel(struct net_conn *conn)
 {
-	struct login_job *job = client_of(conn)->login.job;
+	struct client_login *of = &client_of(conn)->login;
 
-	if (job)
-		job->client = NULL;
+	if (!of->job)
+		return;
+	of->job->client = NULL;
+	of->job = NULL;
+	net_conn_put_off(conn, CLIENT_LOGIN, false);
 }
 
 void login_close(struct worker *worker)

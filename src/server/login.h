@@ -2,8 +2,9 @@
  * login.h: who sends a request: the user of its login, or of its connection.
  *
  * A password's hash takes some 20 ms, so a thread of its own computes it. The connection is put off
- * meanwhile, and then the request is parsed once more. The bytes of one that waits are not consumed,
- * so nothing else is kept of it. What was right is remembered (users.h), so a right login waits once.
+ * meanwhile, and then the request is parsed once more. The bytes of one that waits are not
+ * consumed, so nothing else is kept of it. What was right is remembered (users.h), so a right login
+ * waits once.
  *
  * Bounds: one password of a connection at a time, and as many in all as logins.h says.
  */
@@ -32,7 +33,7 @@ void login_keep(struct worker *worker, struct net_conn *conn, bool has_login);
 
 /** Goes on with requests whose password was computed. */
 void login_resume(struct worker *worker);
-/** The connection ends. */
+/** The connection ends, or its client cancels the request whose login is computed. */
 void login_cancel(struct net_conn *conn);
 /** When no loop runs any more. */
 void login_close(struct worker *worker);

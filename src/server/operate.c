@@ -14,7 +14,11 @@ struct operation {
 void operate_prepare(struct worker *worker, struct work *work, const struct request *request)
 {
 	struct operation *operation = arena_alloc(&worker->arena, sizeof *operation);
+	const weir_limit *limit =
+	    weir_engine_limit(worker->config->engine, request->limit.data, request->limit.len);
 
+	if (limit && !run_may_use(worker, work, limit))
+		return;
 	if (!operation) {
 		run_check(work, WEIR_ENOMEM);
 		return;

@@ -8,7 +8,7 @@
 #define ALIGNMENT alignof(max_align_t)
 
 /* The size of a small work, and how many of that size are kept. */
-#define SMALL     ((size_t)768)
+#define SMALL     ((size_t)896)
 #define SPARE_MAX 2048
 
 /* Memory that is handed out. From when it is not enough, all room is NULL, and is only counted. */
@@ -223,6 +223,7 @@ struct parked *park_open(struct worker *worker, const struct work *work,
 	if (!parked)
 		return NULL;
 	parked->held.size = parked->size + size_elsewhere(work);
+	hold_name(&parked->held, worker, work);
 	parked->held.owner = owner;
 	if (hold_add(worker, &parked->held, kind, work->conn, HOLD_NEVER))
 		return parked;

@@ -24,6 +24,20 @@ struct queue_place {
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
 };
 
+/* The keys that are noted of a work; one with more keys meets all works of its client. */
+#define ORDER_KEYS 3
+
+/* The place of a work in the order of its client; see order.h. */
+struct order {
+	uint64_t keys[ORDER_KEYS];
+	uint64_t alike; /* the same for equal works; 0: it equals none */
+	struct parked *older, *newer;
+	struct parked *behind; /* it waits until this one leaves; NULL: it does not wait */
+	unsigned count;        /* of keys */
+	bool is_in;
+	bool leads; /* others are behind it */
+};
+
 struct parked {
 	struct held held; /* first */
 	struct worker *worker;
@@ -31,6 +45,7 @@ struct parked {
 	size_t size;   /* of this, with all that is behind it */
 	bool was_told; /* a store has told of a plan since it runs */
 	struct queue_place place;
+	struct order order;
 	struct work work; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
 };

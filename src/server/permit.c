@@ -22,17 +22,24 @@ static bool covers(const struct weir_permits *permits, const struct engine_names
 	return false;
 }
 
-/* By any secret that it may have been written under. */
-static bool read_text(struct worker *worker, struct slice text, struct weir_permits *permits,
-                      struct engine_names *names)
+/* 0: it shares its permits with no server. */
+static uint64_t giver_of(const struct worker *worker)
+{
+	return worker->turn.claims ? worker->turn.giver : 0;
+}
+
+bool permit_read(struct worker *worker, struct slice text, struct weir_permits *permits,
+                 struct engine_names *names)
 {
 	const struct secrets *secrets = &worker->shared->secrets;
 	const struct hash_key *own = engine_secret(worker->shared->table);
 	size_t n = secrets_count(secrets);
 
 	for (size_t i = 0; i < n; i++)
-		if (permit_text_read(text, secrets_at(secrets, i, own), &worker->arena, permits, names))
+		if (permit_text_read(text, secrets_at(secrets, i, own), &worker->arena, permits, names)) {
+			names->giver = giver_of(worker);
 			return true;
+		}
 	return false;
 }
 
@@ -41,16 +48,19 @@ int permit_prepare(struct worker *worker, const struct request *r, struct plan *
 {
 	struct weir_permits permits;
 	struct engine_names names;
+	uint64_t covered;
 
-	if (!read_text(worker, r->permit, &permits, &names))
+	if (!permit_read(worker, r->permit, &permits, &names))
 		return error_set(error, WEIR_EINVAL, "expected a permit that this server issued");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
-		return error_set(error, WEIR_EINVAL,
-		                 "expected the limit and the key of the permit, found others");
-	permits.cost = u64_min(permits.cost, r->cost);
+	covered = permits.cost;
+	permits.cost = u64_min(covered, r->cost);
 	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
+		return error_set(error, WEIR_EINVAL,
+		                 "expected the limit and the key of the permit, found others");
+	plan->part = permits.cost < covered;
 	return WEIR_OK;
 }
 
@@ -76,6 +86,7 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
+	names.giver = giver_of(worker);
 	engine_permits(plan, &permits, &names);
 	reply->permit = permit_text_write(&permits, &names,
 	                                  secrets_at(&worker->shared->secrets, 0,

@@ -11,6 +11,10 @@
 int permit_prepare(struct worker *worker, const struct request *request, struct plan *plan,
                    struct weir_error *error);
 
+/** Reads a permit under any secret that it may have been written under. False: it is not ours. */
+bool permit_read(struct worker *worker, struct slice text, struct weir_permits *permits,
+                 struct engine_names *names);
+
 /** Asks for a permit for a request that acquires, once its charges are known. 0 or ELONG. */
 int permit_ask(const struct request *request, struct plan *plan, struct weir_error *error);
 

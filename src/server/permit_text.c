@@ -8,7 +8,7 @@
 #define WORDS_HEAD   2
 #define WORDS_CHARGE 3
 #define WORDS_NAMES  ((2 * WEIR_PERMITS_MAX + PERMIT_NAMES_MAX) / 8)
-#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES)
+#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES + 2)
 
 /* The count of charges stands here in the word of the cost. */
 #define COUNT_SHIFT 56
@@ -77,15 +77,15 @@ static size_t write_names(const struct weir_permits *permits, const struct engin
 	return n / sizeof *words;
 }
 
-/* False: no memory. What was written under the secret is whole. */
-static bool read_names(const uint64_t *words, size_t n, struct arena *arena,
-                       const struct weir_permits *permits, struct engine_names *names)
+/* Returns how many words they take; 0: no memory. What was written under the secret is whole. */
+static size_t read_names(const uint64_t *words, size_t n, struct arena *arena,
+                         const struct weir_permits *permits, struct engine_names *names)
 {
 	size_t size = n * sizeof *words, at = 0;
 	unsigned char *copy = arena_alloc(arena, size);
 
 	if (!copy)
-		return false;
+		return 0;
 	memcpy(copy, words, size);
 	for (size_t i = 0; i < permits->count && at + 2 <= size; i++) {
 		size_t mark = (size_t)copy[at] | (size_t)copy[at + 1] << 8;
@@ -96,7 +96,7 @@ static bool read_names(const uint64_t *words, size_t n, struct arena *arena,
 		names->of[i] = (struct slice){(const char *)copy + at, mark - 1};
 		at += mark - 1;
 	}
-	return true;
+	return (at + sizeof *words - 1) / sizeof *words;
 }
 
 struct slice permit_text_write(const struct weir_permits *permits,
@@ -119,6 +119,10 @@ struct slice permit_text_write(const struct weir_permits *permits,
 		sealed.words[1] |= (uint64_t)permits->count << COUNT_SHIFT;
 		words += write_names(permits, names, sealed.words + words);
 	}
+	if ((permits->reserved[0] | permits->reserved[1]) != 0)
+		sealed.words[words++] = permits->reserved[0];
+	if (permits->reserved[1] != 0)
+		sealed.words[words++] = permits->reserved[1];
 	sealed.tag = hash_mac(&keys.tag, sealed.words, words * sizeof *sealed.words);
 	apply_stream(&sealed, words, &keys.stream);
 	len = offsetof(struct sealed, words[words]);
@@ -162,5 +166,14 @@ bool permit_text_read(struct slice text, const struct hash_key *secret, struct a
 	for (size_t i = 0; i < permits->count; i++, word += WORDS_CHARGE)
 		permits->charges[i] = (struct weir_charge){word[0], word[1], word[2]};
 	at += permits->count * WORDS_CHARGE;
-	return count == 0 || read_names(sealed.words + at, words - at, arena, permits, names);
+	if (count > 0) {
+		size_t used = read_names(sealed.words + at, words - at, arena, permits, names);
+
+		if (used == 0)
+			return false;
+		at += used;
+	}
+	permits->reserved[0] = at < words ? sealed.words[at] : 0;
+	permits->reserved[1] = at + 1 < words ? sealed.words[at + 1] : 0;
+	return true;
 }

@@ -1,8 +1,9 @@
 /*
  * rights.h: whether the sender of a request may make it.
  *
- * Pages in browsers are refused first (door.h). Where there are users, the user's rights decide, and
- * then its limits; elsewhere the peer's address (`protected`).
+ * Pages in browsers are refused first (door.h). Where there are users, the user's rights decide;
+ * elsewhere the peer's address (`protected`). Whether a user may use a limit is checked when the
+ * limit is found (run_may_use).
  */
 #ifndef SERVER_RIGHTS_H
 #define SERVER_RIGHTS_H
@@ -25,11 +26,7 @@ __attribute__((noinline)) bool rights_check(struct worker *worker, struct work *
                                             const struct request *r,
                                             const struct request_origin *origin);
 
-/**
- * Where there are users: refuses a request that is prepared, and charges limits that its user may not
- * use.
- */
-__attribute__((noinline)) void rights_check_limits(struct worker *worker, struct work *work,
-                                                   const struct request *r);
+/** Whether the sender may use the limits of all steps of the plan; if not, the answer says so. */
+bool rights_check_steps(struct worker *worker, struct work *work);
 
 #endif

@@ -6,8 +6,9 @@
 
 #include "base/number.h"
 #include "base/os.h"
+#include "redis/connection.h"
 #include "redis/slots.h"
-#include "server/line.h"
+#include "server/port.h"
 
 #define LIFE_MS    "604800000" /* a week without any server */
 #define PERIOD_NS  (10 * NS_PER_S)
@@ -30,7 +31,7 @@ struct keeper_call {
 
 struct secret_keeper {
 	struct secrets *secrets;
-	struct net_loop *loop;
+	struct server_port port;
 	struct log *log;
 	const struct store *store;
 	struct redis_url url;
@@ -39,9 +40,9 @@ struct secret_keeper {
 	struct redis_host host;
 	size_t tries; /* by which the next host of the URL is chosen */
 	unsigned hops;
-	struct link *link; /* NULL: it rests */
-	struct line *line;
+	struct redis_connection *connection; /* NULL while it rests */
 	uint64_t due_ns;
+	uint64_t tick_ns; /* when the connection is to be called */
 	uint64_t rest_ns; /* before it asks again */
 	struct keeper_call calls[CALLS];
 	unsigned said, replied;
@@ -95,12 +96,10 @@ static bool read_key(struct slice text, struct hash_key *key)
 
 static void hang_up(struct secret_keeper *keeper)
 {
-	if (keeper->line)
-		line_close(keeper->line);
-	if (keeper->link)
-		link_close(keeper->link);
-	keeper->line = NULL;
-	keeper->link = NULL;
+	if (keeper->connection)
+		connection_close(keeper->connection);
+	keeper->connection = NULL;
+	keeper->tick_ns = UINT64_MAX;
 	keeper->due_ns = os_monotonic_ns() + keeper->rest_ns;
 }
 
@@ -166,8 +165,8 @@ static void say(struct secret_keeper *keeper, const struct slice *words, size_t 
 
 	call->of = keeper;
 	call->link.replied = replied;
-	link_write_words(link_command(keeper->link), words, count);
-	link_sent(keeper->link, &call->link);
+	link_write_words(link_command(connection_link(keeper->connection)), words, count);
+	link_sent(connection_link(keeper->connection), &call->link);
 }
 
 static void replied(struct link_call *call, const struct redis_reply *reply)
@@ -193,11 +192,26 @@ static void replied(struct link_call *call, const struct redis_reply *reply)
 	say(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)}, 3);
 }
 
+static void ask(void *context)
+{
+	struct secret_keeper *keeper = context;
+	const struct hash_key *known = secrets_at(keeper->secrets, 0, &keeper->drawn);
+	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
+	char digits[DIGITS + 1];
+
+	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
+	         (unsigned long long)known->k1);
+	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
+	    6);
+	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
+	connection_send(keeper->connection);
+}
+
 static void take_in(void *context, struct slice bytes)
 {
 	struct secret_keeper *keeper = context;
 
-	if (link_in(keeper->link, bytes) != 0)
+	if (link_in(connection_link(keeper->connection), bytes) != 0)
 		fail(keeper);
 	else if (keeper->replied == keeper->said)
 		hang_up(keeper);
@@ -208,36 +222,32 @@ static void lose(void *context, const char *why)
 	struct secret_keeper *keeper = context;
 
 	(void)why; /* the store says it, too */
-	keeper->line = NULL;
 	fail(keeper);
 }
 
-static const struct line_owner owner = {take_in, lose};
-
-static void ask(struct secret_keeper *keeper)
+static void set_alarm(void *context, uint64_t at_ns)
 {
-	const struct hash_key *known = secrets_at(keeper->secrets, 0, &keeper->drawn);
-	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
-	char digits[DIGITS + 1];
+	((struct secret_keeper *)context)->tick_ns = at_ns;
+}
 
-	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
-	         (unsigned long long)known->k1);
+static const struct connection_owner owner = {ask, take_in, lose, set_alarm};
+
+static void begin(struct secret_keeper *keeper)
+{
+	struct connection_target target = {.url = &keeper->url};
+
 	keeper->said = keeper->replied = 0;
 	keeper->rest_ns = RETRY_NS;
-	if (link_open(&keeper->link, &keeper->url, keeper->host.name) != 0) {
+	if (keeper->url.master && !redis_store_master(keeper->store, &keeper->host)) {
 		hang_up(keeper);
 		return;
 	}
-	keeper->line = line_open(keeper->loop, keeper->link, &keeper->host, &owner, keeper);
-	if (!keeper->line) {
+	target.host = keeper->host;
+	keeper->connection = connection_open(&keeper->port.port, &target, &owner, keeper);
+	if (keeper->connection)
+		keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
+	else
 		hang_up(keeper);
-		return;
-	}
-	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
-	    6);
-	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
-	line_send(keeper->line);
-	keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
 }
 
 struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
@@ -250,7 +260,8 @@ struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct s
 	if (!keeper)
 		return NULL;
 	keeper->secrets = secrets;
-	keeper->loop = loop;
+	server_port_open(&keeper->port, loop);
+	keeper->tick_ns = UINT64_MAX;
 	keeper->log = stores->log;
 	keeper->store = store->store;
 	keeper->key = malloc(size);
@@ -265,6 +276,12 @@ struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct s
 	return keeper;
 }
 
+void secret_keeper_end(struct secret_keeper *keeper)
+{
+	if (keeper)
+		server_port_end(&keeper->port);
+}
+
 void secret_keeper_close(struct secret_keeper *keeper)
 {
 	if (!keeper)
@@ -277,11 +294,13 @@ void secret_keeper_close(struct secret_keeper *keeper)
 
 uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
 {
-	if (now_ns < keeper->due_ns)
-		return keeper->due_ns;
-	if (keeper->link) /* too late */
+	if (keeper->connection && keeper->tick_ns <= now_ns) {
+		keeper->tick_ns = UINT64_MAX;
+		connection_tick(keeper->connection, now_ns);
+	}
+	if (now_ns >= keeper->due_ns && keeper->connection) /* too late */
 		fail(keeper);
-	else
-		ask(keeper);
-	return keeper->due_ns;
+	else if (now_ns >= keeper->due_ns)
+		begin(keeper);
+	return u64_min(keeper->due_ns, keeper->tick_ns);
 }

@@ -36,7 +36,9 @@ struct secret_keeper;
 /** Keeps the secret at the first of the stores. NULL: no memory. */
 struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
                                          struct net_loop *loop);
-/** Behind the end of the loop. NULL does nothing. */
+/** When the loop has ended, before it is closed. NULL does nothing, as below. */
+void secret_keeper_end(struct secret_keeper *keeper);
+/** Behind the end of the loop. */
 void secret_keeper_close(struct secret_keeper *keeper);
 /** Does what is due. Returns when to call it again. */
 uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns);

@@ -17,6 +17,7 @@
 #include "server/fleet.h"
 #include "server/listener.h"
 #include "server/notify.h"
+#include "server/reports.h"
 #include "server/watch.h"
 #include "server/worker.h"
 
@@ -172,6 +173,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	};
 	status = weir_table_open(&options, &shared->table, error);
 	if (status == WEIR_OK)
+		status = reports_open(&shared->reports, shared->table);
+	if (status == WEIR_OK)
 		status = open_main_store(server, error);
 	if (status == WEIR_OK)
 		status = compile_config(server, server->config, NULL, error);
@@ -190,6 +193,7 @@ static void close_server(struct server *server)
 		worker_close(&server->workers[i]);
 	free(server->workers);
 	fleets_close(&server->shared.fleets);
+	reports_close(&server->shared.reports);
 	server_config_drop(server->config);
 	stores_close(&server->shared.stores);
 	weir_table_close(server->shared.table);
@@ -334,11 +338,29 @@ static void warn_of_exposure(const struct server *server)
 		listener_warn(&server->listeners[i], server->config->rules, server->shared.log);
 }
 
+/* Whether a network that may change and administer by `next` may not by the rules before. */
+static bool adds_networks(const struct weir_config *rules, const struct weir_config *next)
+{
+	for (size_t i = 0; i < next->protected_count; i++) {
+		const struct ip_range *range = &next->protected[i];
+		size_t j = 0;
+
+		while (j < rules->protected_count && (!ip_in_range(&range->first, &rules->protected[j]) ||
+		                                      !ip_in_range(&range->last, &rules->protected[j])))
+			j++;
+		if (j == rules->protected_count)
+			return true;
+	}
+	return false;
+}
+
 /* Whether callers may do by `next` what they may not by the rules before. */
 static bool opens_up(const struct weir_config *rules, const struct weir_config *next)
 {
-	return next->user_count == 0 &&
-	       (rules->user_count > 0 || (next->unprotected && !rules->unprotected));
+	if (next->user_count > 0)
+		return false;
+	return rules->user_count > 0 ||
+	       (!rules->unprotected && (next->unprotected || adds_networks(rules, next)));
 }
 
 /* Everything that can fail happens beside the running configuration. */

@@ -4,6 +4,7 @@
 
 #include "server/hold.h"
 #include "server/login.h"
+#include "server/run.h"
 
 struct stream {
 	struct held held;
@@ -39,17 +40,21 @@ static bool may_follow(struct worker *worker, struct net_conn *conn)
 	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
 }
 
+/* The right is looked at behind the events, so that a reload before the last of them counts. */
 static void send(struct worker *worker, struct stream *stream)
 {
 	struct events *events = worker->shared->events;
+	struct net_conn *conn = stream->held.conn;
+	struct buffer *out = net_conn_out(conn);
+	size_t len = out->len;
 
-	if (!may_follow(worker, stream->held.conn)) {
-		net_conn_abort(stream->held.conn);
-		return;
-	}
 	if (hold_is_next(&stream->held) && stream->number != events_next(events))
-		stream->number = events_read(events, stream->number, net_conn_room(stream->held.conn),
-		                             net_conn_out(stream->held.conn));
+		stream->number = events_read(events, stream->number, net_conn_room(conn), out);
+	run_advance(worker);
+	if (may_follow(worker, conn))
+		return;
+	out->len = len;
+	net_conn_abort(conn);
 }
 
 static void beat(struct worker *worker, struct held *held, uint64_t now_ns)

@@ -27,6 +27,12 @@ static size_t add_text(char *to, struct slice text)
 	return sizeof len + text.len;
 }
 
+/* A password alone is that of the user `default`. */
+static bool is_nameless(const struct request_login *login)
+{
+	return login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
+}
+
 bool users_mark(const struct users *users, const struct request_login *login,
                 struct hash_key *mark)
 {
@@ -35,7 +41,7 @@ bool users_mark(const struct users *users, const struct request_login *login,
 
 	if (login->user.len > PASSWORD_MAX || login->secret.len > PASSWORD_MAX)
 		return false;
-	len = add_text(text, login->user);
+	len = add_text(text, is_nameless(login) ? DEFAULT_NAME : login->user);
 	len += add_text(text + len, login->secret);
 	*mark = hash_mac(&users->key, text, len);
 	explicit_bzero(text, len);
@@ -280,7 +286,7 @@ static bool is_known(const struct user *user, struct hash_key mark)
 enum users_login users_prove(struct users *users, const struct request_login *login,
                              struct hash_key mark, struct user **user, bool *exists)
 {
-	bool nameless = login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
+	bool nameless = is_nameless(login);
 	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
 
 	*user = named;

@@ -46,6 +46,12 @@ int users_open(struct users **out, const struct weir_config *rules,
 /** NULL does nothing. */
 void users_close(struct users *users);
 
+/** The user's place, from 1. */
+static inline unsigned short users_number(const struct users *users, const struct user *user)
+{
+	return (unsigned short)(1 + (user - users->items));
+}
+
 /** The user of that id, or NULL. */
 const struct user *users_find(const struct users *users, struct hash_key id);
 /** The user of that name in a certificate, or NULL. */

@@ -26,11 +26,14 @@
 #include "server/logins.h"
 #include "server/metrics.h"
 #include "server/phased.h"
+#include "server/report_poll.h"
 #include "server/secret.h"
 #include "server/switches.h"
 #include "server/users.h"
 #include "stats/top.h"
 #include "tls/tls.h"
+
+#define WORKER_ORDER_FILTER 4096
 
 struct worker_protocol {
 	const struct codec *codec;
@@ -51,6 +54,7 @@ struct worker_shared {
 	struct secrets secrets; /* of permits */
 	struct switches switches;
 	struct fleets fleets;
+	struct reports reports;
 	struct forced forced;
 	struct logins logins;
 	struct net_gate gate;
@@ -69,14 +73,20 @@ struct login_job;
 /* The users of a connection, all of the configuration `serial`. See login.h. */
 struct client_login {
 	uint64_t serial;
-	const struct user *user; /* of requests without a login; NULL: nobody */
-	struct hash_key kept;    /* that user's id, if a login ... */
-	bool is_kept;            /* ... was sent for the connection */
+	const struct user *user;   /* of requests without a login; NULL: nobody */
+	struct hash_key kept;      /* that user's id, if a login ... */
+	bool is_kept;              /* ... was sent for the connection */
 	const struct user *proved; /* of the last login that was right; NULL: none */
 	uint64_t tag;              /* that login, see users_tag */
 	struct hash_key mark;      /* of the last login whose hash was computed, ... */
 	int status;                /* ... if it is refused, why, once */
 	struct login_job *job;     /* that computes its hash; or NULL */
+};
+
+/* Why a connection is put off (net_conn_put_off), as a set. */
+enum client_put_off {
+	CLIENT_LOGIN = 1,     /* a login's hash is computed */
+	CLIENT_ADMISSION = 2, /* it is in the admission queue, see crowd.h */
 };
 
 /* The server's part of a connection. */
@@ -85,9 +95,11 @@ struct client {
 	struct net_conn *conn;       /* then, and ... */
 	size_t weight;               /* about how many steps it would bring */
 	bool is_next;                /* it has waited, and has leave */
-	struct held *first, **last; /* its works that are not answered, see hold.h */
-	uint64_t event;             /* the number of the first one that it is told of, if it follows */
-	size_t coming;              /* about how many bytes of replies the batch has for it */
+	struct held *first, **last;  /* its works that are not answered, see hold.h */
+	struct parked *newest;       /* of those that keep others in order, see order.h, ... */
+	size_t wide;                 /* and how many of them have many keys */
+	uint64_t event;              /* the number of the first one that it is told of, if it follows */
+	size_t coming;               /* about how many bytes of replies the batch has for it */
 	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
@@ -103,7 +115,7 @@ struct work {
 		/* The request, in the arena, if the answer needs more than the head; else NULL. */
 		const struct request *whole;
 		const char *message; /* instead, of a status that is not 0, but for REQUEST_LOCAL */
-		size_t end; /* when it is decided: of its answer in worker.out */
+		size_t end;          /* when it is decided: of its answer in worker.out */
 	};
 	union {
 		struct request_head head;
@@ -140,8 +152,9 @@ struct worker {
 	bool running;
 	struct server_config *config; /* the newest when the turn began; owns a reference */
 	bool in_turn;
-	uint64_t start_ns; /* when the first bytes of the batch were read */
-	struct turn turn;  /* of its decisions */
+	bool was_reloaded;           /* some of what waits may have lost its user */
+	uint64_t start_ns;           /* when the first bytes of the batch were read */
+	struct turn turn;            /* of its decisions */
 	struct carried_list carried; /* the turn's configuration's, for the codecs */
 	struct codec_limits limits;  /* with `carried`; sessions hold on to it */
 	struct arena arena;
@@ -151,34 +164,35 @@ struct worker {
 	struct adhoc adhoc;
 	const struct user *user;   /* of the request that is read; NULL: nobody, or there are none */
 	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
-	const char *forced_by; /* struct switched's `by` of what the worker forces now, or NULL */
+	const char *forced_by;     /* struct switched's `by` of what the worker forces now, or NULL */
 	struct work *batch;
 	struct buffer out; /* the batch's answers, as they were rendered */
 	size_t count;
-	size_t coming;    /* about how many bytes of replies */
-	uint64_t batches; /* this one's number, from 1 */
-	struct heap holds;  /* see hold.h, as for `decisions` */
-	uint64_t decisions; /* of what was held */
-	uint64_t stop_ns;   /* how long what is unfinished is waited for */
+	size_t coming;        /* about how many bytes of replies */
+	uint64_t batches;     /* this one's number, from 1 */
+	struct heap holds;    /* see hold.h, as for `decisions` */
+	uint64_t decisions;   /* of what was held */
+	uint64_t stop_ns;     /* how long what is unfinished is waited for */
 	size_t *at_store;     /* of the parked work that is run: plans that stores have */
 	struct parked *ready; /* that stores have told of, oldest first; see later.c */
 	struct parked **ready_end;
 	struct parked *spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;
 	struct submit_spares spares;
+	uint32_t order_filter[WORKER_ORDER_FILTER]; /* see order.h: works of clients, by key */
 	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
 	uint64_t poll_ns;                  /* when some do; 0: there are none */
 	struct client *crowd, **crowd_end; /* see crowd.h */
-	size_t beginning;       /* streams that the batch begins; see stream.h */
+	size_t beginning;                  /* streams that the batch begins; see stream.h */
 	struct stream *streams;
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
-	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not told */
-	uint64_t refused_quiet_ns; /* the same of proxy_refused */
-	uint64_t insecure_quiet_ns; /* and of tls_failed */
-	uint64_t guessing_quiet_ns; /* and of login_refused */
+	uint64_t foreign_quiet_ns;    /* until when another foreign_protocol is not told */
+	uint64_t refused_quiet_ns;    /* the same of proxy_refused */
+	uint64_t insecure_quiet_ns;   /* and of tls_failed */
+	uint64_t guessing_quiet_ns;   /* and of login_refused */
 	pthread_mutex_t lock;
-	struct parked *woken; /* under the lock; see queue.c */
+	struct parked *woken;     /* under the lock; see queue.c */
 	struct login_job *logins; /* likewise: whose passwords were computed */
 	struct page pages[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */

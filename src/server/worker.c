@@ -12,15 +12,17 @@
 #include "server/hold.h"
 #include "server/later.h"
 #include "server/login.h"
+#include "server/order.h"
 #include "server/page.h"
 #include "server/park.h"
 #include "server/queue.h"
+#include "server/reports.h"
 #include "server/run.h"
 #include "server/secure.h"
 #include "server/stream.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
-#define REPLY_SIZE   256
+#define REPLY_SIZE 256
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
@@ -79,7 +81,8 @@ static void decide(void *context, size_t start, size_t end)
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
-		if (__builtin_expect(worker->config->stores != 0, 0) && park_is_needed(work)) {
+		if (__builtin_expect(worker->config->stores != 0, 0) &&
+		    (park_is_needed(work) || order_is_behind(worker, work))) {
 			later_run(worker, work);
 		} else {
 			handle_finish(worker, work, &reply);
@@ -132,9 +135,8 @@ static void begin_turn(struct worker *worker)
 	if (worker->in_turn)
 		return;
 	worker->in_turn = true;
-	server_config_advance(&worker->config);
-	worker->carried = worker->config->rules->carried;
-	worker->turn.nodes = worker->config->rules->nodes;
+	run_advance(worker);
+	reports_begin(worker);
 	worker->start_ns = os_monotonic_ns();
 }
 
@@ -231,6 +233,46 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	return !work->close && page == 0;
 }
 
+/* A work of the batch: nothing of it is decided yet. */
+static bool drop_from_batch(struct worker *worker, const struct net_conn *conn, unsigned stream)
+{
+	size_t i = client_of((struct net_conn *)conn)->coming > 0 ? worker->count : 0;
+
+	while (i > 0 && (worker->batch[i - 1].conn != conn || worker->batch[i - 1].stream != stream))
+		i--;
+	if (i > 0)
+		handle_drop(&worker->batch[i - 1]);
+	return i > 0;
+}
+
+/*
+ * Ends the requests that the client has cancelled. One that nobody holds was put back for its
+ * login. False: there is none.
+ */
+__attribute__((noinline)) static bool end_cancelled(struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+	unsigned stream;
+	bool any = false;
+
+	for (; (stream = codec->cancelled(feed->client->session)) != 0; any = true)
+		if (!hold_cancel_stream(worker, feed->conn, stream) &&
+		    !drop_from_batch(worker, feed->conn, stream))
+			login_cancel(feed->conn);
+	return any;
+}
+
+/* Input that is not taken now may cancel what keeps it from being taken. */
+static bool look_ahead(struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	if (feed->rest.len == 0 || !codec->look_ahead)
+		return false;
+	codec->look_ahead(feed->client->session, feed->rest);
+	return end_cancelled(worker, feed);
+}
+
 static void put_back(struct feed *feed)
 {
 	const struct codec *codec = feed->protocol->codec;
@@ -250,9 +292,13 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
+		if (codec->cancelled)
+			end_cancelled(worker, feed);
 		consume(feed, consumed, 1);
 		return true;
 	case CODEC_REQUEST:
+		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
+			end_cancelled(worker, feed);
 		break;
 	}
 	if (__builtin_expect(worker->config->users != NULL, 0) &&
@@ -323,8 +369,11 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 		return 0;
 	}
 	begin_turn(worker);
-	while ((room = crowd_room(worker, conn, feed.rest.len)) > 0 && take_all(worker, &feed, room))
-		answer(worker);
+	do {
+		while ((room = crowd_room(worker, conn, feed.rest.len)) > 0 &&
+		       take_all(worker, &feed, room))
+			answer(worker);
+	} while (look_ahead(worker, &feed));
 	if (feed.protocol->codec->unfinished)
 		net_conn_part(conn, feed.protocol->codec->unfinished(feed.client->session));
 	return bytes.len - feed.rest.len;
@@ -352,7 +401,7 @@ static void on_turn(void *context)
 {
 	struct worker *worker = context;
 	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
-	uint64_t due_ns, fleet_ns;
+	uint64_t due_ns, others_ns;
 
 	lanes_tick(&worker->lanes);
 	later_resume_ready(worker);
@@ -368,7 +417,7 @@ static void on_turn(void *context)
 	}
 	stream_run(worker);
 	hold_run(worker);
-	fleet_ns = fleets_tick(worker);
+	others_ns = earlier(fleets_tick(worker), reports_tick(worker));
 	lanes_flush(&worker->lanes);
 	while (worker->ready) {
 		later_resume_ready(worker);
@@ -380,10 +429,13 @@ static void on_turn(void *context)
 	if (stops)
 		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
 	due_ns = earlier(due_ns, keep_secret(worker));
-	due_ns = earlier(due_ns, fleet_ns);
+	due_ns = earlier(due_ns, others_ns);
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->in_turn = false;
-	server_config_advance(&worker->config); /* a loop with nothing to do lets go of the old one */
+	run_advance(worker); /* a loop with nothing to do lets go of the old one */
+	if (worker->was_reloaded)
+		hold_end_senders(worker);
+	worker->was_reloaded = false;
 }
 
 static void on_close(void *context, struct net_conn *conn)
@@ -444,11 +496,16 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	int status;
 
-	*worker = (struct worker){.shared = shared, .index = index, .batches = 1,
+	*worker = (struct worker){.shared = shared,
+	                          .index = index,
+	                          .batches = 1,
 	                          .config = server_config_take(config),
 	                          .secure = secure_filter(),
-	                          .turn = {.table = shared->table, .observe = count_step,
-	                                   .phased = count_phase, .told = fleets_told,
+	                          .turn = {.table = shared->table,
+	                                   .observe = count_step,
+	                                   .phased = count_phase,
+	                                   .told = fleets_told,
+	                                   .claimed = reports_claimed,
 	                                   .context = worker},
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};
 	worker->stop_ns = options.stop_timeout_ms * NS_PER_MS;
@@ -468,7 +525,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 		return WEIR_ENOMEM;
 	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
 	if (index == 0)
-		shared->fleets.loop = worker->loop;
+		shared->fleets.loop = shared->reports.loop = worker->loop;
 	return status;
 }
 
@@ -521,7 +578,9 @@ void worker_join(struct worker *worker)
 void worker_close(struct worker *worker)
 {
 	if (worker->index == 0)
-		worker->shared->fleets.loop = NULL;
+		worker->shared->fleets.loop = worker->shared->reports.loop = NULL;
+	lanes_end(&worker->lanes);
+	secret_keeper_end(worker->keeper);
 	net_loop_close(worker->loop);
 	lanes_close(&worker->lanes);
 	secret_keeper_close(worker->keeper);

@@ -185,9 +185,11 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	params = &watch->limit->accepts;
 	if (until_ns == 0)
 		take_newest(watch, call->cost);
+	else if (call->report_part == ALGO_REPORT_ENDS)
+		; /* the request stays counted here, as its outcome is elsewhere */
 	else if (held && call->reports && call->outcome != WEIR_OUTCOME_IGNORED)
 		count(watch, call->outcome);
-	else if (held)
+	else if (held && call->report_part == ALGO_REPORT_WHOLE)
 		take_back(watch, accepts_part_of(params, until_ns - params->timeout_ns), 1);
 	look(watch);
 	explain(watch, out);

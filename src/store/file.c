@@ -279,6 +279,13 @@ static int use_as(int fd, short type)
 	return fcntl(fd, F_OFD_SETLK, &use);
 }
 
+bool file_is_alone(int fd)
+{
+	struct flock use = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+
+	return fcntl(fd, F_OFD_GETLK, &use) == 0 && use.l_type == F_UNLCK;
+}
+
 static bool is_used(void)
 {
 	return errno == EAGAIN || errno == EACCES || errno == EINTR;

@@ -69,6 +69,8 @@ void file_unlock(int fd);
  * EIO (somebody has it alone, for seconds).
  */
 int file_use(int fd, const char *path, struct weir_error *error);
+/** Whether nobody but this open file uses it now. */
+bool file_is_alone(int fd);
 /** Has the file alone, until `fd` is closed. Errors: EIO (others use it). */
 int file_use_alone(int fd, const char *path, struct weir_error *error);
 /** Whether the path leads to this file. */

@@ -30,7 +30,7 @@ struct flown {
 	struct flying_look seen; /* in the first */
 	uint64_t others;         /* in flight in the rest */
 	uint32_t cpu;
-	uint64_t quota;
+	struct headroom_limits limits;
 };
 
 static void find(struct flown *flown)
@@ -91,8 +91,8 @@ static void look(struct flown *flown)
 	if (flown->count > 1)
 		look_back(flown);
 	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
-	flown->quota = estimate_quota(&flown->limit->flying, flown->seen.estimate, flown->cpu,
-	                              flown->now_ns);
+	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
+	                                flown->now_ns, flown->seen.has_priorities);
 }
 
 /* Tells the estimator of a report, step by step; others may be at it. */
@@ -198,8 +198,8 @@ static void explain(const struct flown *flown, struct algo_outcome *out)
 {
 	const struct row_state *at = &flown->states[0].at;
 
-	out->quota = flown->quota;
-	out->remaining = sat_sub(flown->quota, in_flight(flown));
+	out->quota = flown->limits.quota;
+	out->remaining = sat_sub(flown->limits.quota, in_flight(flown));
 	out->reset_after_ns = flown->head != FLYING_OPEN
 	                          ? 0
 	                          : (uint64_t)cell_ahead_ns(at->head, flown->now_ns);
@@ -208,10 +208,12 @@ static void explain(const struct flown *flown, struct algo_outcome *out)
 /* Notes that a class asks, where priorities are in use. False: look again. */
 static bool see(const struct flown *flown, unsigned priority)
 {
-	struct headroom after = flown->seen.headroom;
+	struct headroom after;
 
-	if (flown->head != FLYING_OPEN || (priority == 0 && !flown->seen.has_priorities) ||
-	    !headroom_see(&after, priority, flown->now_ns))
+	if (flown->head != FLYING_OPEN || (priority == 0 && !flown->seen.has_priorities))
+		return true;
+	after = flown->seen.headroom;
+	if (!headroom_see(&after, priority, flown->now_ns))
 		return true;
 	flying_prefer(&flown->states[0].at, &flown->seen, &after);
 	return false;
@@ -220,21 +222,24 @@ static bool see(const struct flown *flown, unsigned priority)
 /* The most that may be in flight for a class. */
 static uint64_t quota_of(const struct flown *flown, unsigned priority)
 {
-	uint64_t over = headroom_over(&flown->seen.headroom, priority, flown->quota);
+	uint64_t quota;
 
-	return u64_max(flown->quota, u64_min(flown->quota + over, flown->limit->flying.bounds.most));
+	if (!flown->seen.has_priorities)
+		return flown->limits.quota;
+	quota = headroom_quota(&flown->seen.headroom, priority, &flown->limits);
+	return u64_min(quota, u64_max(flown->limits.quota, flown->limit->flying.bounds.most));
 }
 
 /* Counts a request that passed or was denied for its class, unless others are faster. */
 static void prefer(const struct flown *flown, unsigned priority, bool passed)
 {
-	struct headroom after = flown->seen.headroom;
+	struct headroom after;
 
-	if (!flown->seen.has_priorities || flown->head != FLYING_OPEN)
+	if (!flown->seen.has_priorities || flown->head != FLYING_OPEN || flown->limits.probes_all)
 		return;
-	if (passed ? headroom_over(&after, priority, flown->quota) > 0 &&
-	                 headroom_passed(&after, priority, draw_next())
-	           : headroom_denied(&after, priority, flown->quota))
+	after = flown->seen.headroom;
+	if (passed ? headroom_passed(&after, priority, flown->limits.ordinary, draw_next())
+	           : headroom_denied(&after, priority, flown->limits.ordinary, draw_next()))
 		flying_prefer(&flown->states[0].at, &flown->seen, &after);
 }
 
@@ -265,7 +270,7 @@ static bool is_kept(const struct flown *flown)
 static void no_room(const struct flown *flown, struct algo_outcome *out)
 {
 	algo_outcome_full(flown->limit, out);
-	out->quota = flown->quota;
+	out->quota = flown->limits.quota;
 }
 
 /* Takes a permit of a part off a row. */
@@ -356,7 +361,8 @@ static void tell(struct flown *flown, struct algo_outcome *out)
 static bool land(struct flown *flown, const struct algo_call *call, uint64_t until_ns)
 {
 	const struct flying_params *params;
-	struct estimate_report report = {.outcome = call->reports ? call->outcome : WEIR_OUTCOME_IGNORED,
+	bool counts = call->reports && call->report_part != ALGO_REPORT_ENDS;
+	struct estimate_report report = {.outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
 	                                 .window = (uint8_t)(until_ns % FLYING_START_NS),
 	                                 .now_ns = flown->now_ns};
 	uint64_t start_ns;
@@ -377,11 +383,33 @@ static bool land(struct flown *flown, const struct algo_call *call, uint64_t unt
 	return true;
 }
 
+/*
+ * The outcome of another server's permit. Without the caller's latency there is no sample: the time
+ * since the permit was given is that of two clocks.
+ */
+static void learn_foreign(struct flown *flown, const struct algo_call *call)
+{
+	struct estimate_report report = {.outcome = call->outcome, .now_ns = flown->now_ns};
+
+	look_settled(flown);
+	if (!call->reports || call->latency_ns == 0)
+		return;
+	report.window = estimate_window(&flown->limit->flying, flown->seen.estimate);
+	report.sample = (struct adaptive_sample){.latency_ns = call->latency_ns,
+	                                         .in_flight = u64_max(in_flight(flown), 1)};
+	learn(flown, &report);
+}
+
 /* Gives back a permit, or without a name the newest ones. */
 static void give_back(struct flown *flown, const struct algo_call *call, struct algo_outcome *out)
 {
 	bool given = call->cost > 0;
 
+	if (call->report_part == ALGO_REPORT_COUNTS) {
+		learn_foreign(flown, call);
+		explain(flown, out);
+		return;
+	}
 	for (uint64_t n = 0; given && n < (call->until_ns ? 1 : call->cost); n++) {
 		unsigned newest = 0;
 

@@ -10,59 +10,9 @@
 #include <string.h>
 
 #include "base/draw.h"
+#include "base/fence.h"
 #include "rows/health.h"
-#include "store/wide.h"
-
-/* A key as one call sees it. */
-struct watch {
-	const struct holder *holder;
-	const struct algo_limit *limit;
-	struct algo_told *told; /* what a fleet is to be told, which decides; or NULL */
-	uint64_t now_ns;
-	struct wide_state state;
-	struct health_look seen;
-	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
-	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
-	uint8_t turned;
-};
-
-/* Looks up the phase in the key's former tables, where the newest says nothing. */
-static void look_back(struct watch *watch)
-{
-	for (struct wide_table *wide = watch->state.wide->former; wide; wide = wide->former) {
-		struct wide_state former;
-		struct health_look look;
-
-		wide_find(wide, watch->holder->key, &former);
-		if (!former.at.cell)
-			continue;
-		health_row_phase(watch->limit, watch->now_ns, &former.at.row, &look);
-		watch->seen.health = look.health;
-		return;
-	}
-}
-
-static void find(struct watch *watch)
-{
-	const struct holder *holder = watch->holder;
-
-	watch->limit = algo_current(watch->limit);
-	if (holder->store) {
-		wide_find(memory_newest(holder->store, watch->limit->identity), holder->key,
-		          &watch->state);
-	} else {
-		watch->state = *holder->alone;
-		watch->state.at.head = row_head(&holder->alone->at);
-	}
-}
-
-static void look(struct watch *watch)
-{
-	find(watch);
-	health_row_look(watch->limit, watch->now_ns, &watch->state.at.row, &watch->seen);
-	if (watch->state.wide && watch->state.wide->former && !watch->state.at.cell)
-		look_back(watch);
-}
+#include "store/health_rows.h"
 
 enum kept { KEPT, CHANGED, NO_ROOM };
 
@@ -83,7 +33,7 @@ static enum kept keep(struct watch *watch, const struct health_state *health)
 	if (is_new && watch->seen.health.since_ns > 0) { /* of a former table */
 		struct health_state former = watch->seen.health;
 
-		look(watch);
+		health_rows_look(watch);
 		if (state->at.cell && watch->seen.health.since_ns == 0)
 			health_row_turn(&state->at, &watch->seen, &former);
 	}
@@ -139,10 +89,10 @@ static bool judge(struct watch *watch, bool has_counted)
 
 	if (after.phase > HEALTH_RAMP)
 		return false;
-	health_row_tally(watch->limit, &watch->state.at.row, &watch->seen, watch->now_ns, &tally);
+	health_rows_tally(watch, &tally);
 	cause = health_trips(&watch->limit->health, &tally);
 	if (cause == ALGO_BY_NOTHING) {
-		if (has_counted && tally.calls >= watch->limit->health.minimum)
+		if (has_counted && !watch->has_former && tally.calls >= watch->limit->health.minimum)
 			health_row_calm(watch->limit, &watch->state.at, &watch->seen, watch->now_ns);
 		return false;
 	}
@@ -182,12 +132,18 @@ static void look_settled(struct watch *watch)
 		struct health_state after;
 		uint64_t n, until_ns;
 
-		look(watch);
+		health_rows_look(watch);
 		params = &watch->limit->health;
 		after = watch->seen.health;
 		if (watch->seen.overdue) {
-			n = health_row_end(params, &watch->state.at, watch->seen.overdue, watch->now_ns,
-			                   &until_ns);
+			/* What it says counts in the newest table. */
+			if (!watch->state.at.cell) {
+				if (keep(watch, &after) == NO_ROOM)
+					return;
+				continue;
+			}
+			n = health_row_end(params, watch->is_former ? &watch->former.at : &watch->state.at,
+			                   watch->seen.overdue, watch->now_ns, &until_ns);
 			if (n == 0 || !health_counts(&after, until_ns - params->timeout_ns))
 				continue;
 			if (after.phase == HEALTH_HALF_OPEN)
@@ -215,8 +171,7 @@ static void explain(const struct watch *watch, const struct health_state *health
 {
 	const struct health_params *params = &watch->limit->health;
 	struct health_tally tally;
-	uint64_t ahead_ns = health_row_tally(watch->limit, &watch->state.at.row, &watch->seen,
-	                                     watch->now_ns, &tally);
+	uint64_t ahead_ns = health_rows_tally(watch, &tally);
 
 	ahead_ns = u64_max(ahead_ns, u64_max(own_ns, watch->seen.last_ns));
 	out->reset_after_ns = u64_max(ahead_ns, health_ahead_ns(params, health, watch->now_ns));
@@ -235,6 +190,23 @@ static void refuse(struct watch *watch, bool takes, struct algo_outcome *out)
 		keep(watch, &watch->seen.health);
 }
 
+__attribute__((noinline, cold)) static bool are_too_many(struct watch again)
+{
+	fence_behind_swap();
+	health_rows_look(&again);
+	return again.seen.in_flight > again.limit->health.max_concurrent;
+}
+
+/*
+ * Whether more permits are in flight than may be. If all of them have cells side by side, there are
+ * no more cells. Else two calls may have taken the last room, and the later of them finds out.
+ */
+static bool is_one_too_many(const struct watch *watch)
+{
+	return (watch->seen.mixed || watch->has_former) && watch->limit->health.max_concurrent != 0 &&
+	       are_too_many(*watch);
+}
+
 /* A permit for what `health` has granted. False: look again; `out` may be a denial for want of room. */
 static bool take(struct watch *watch, const struct health_state *health, uint64_t id,
                  struct algo_outcome *out, uint64_t *until_ns)
@@ -245,17 +217,16 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 	                     health_start(health, watch->now_ns) + limit->health.timeout_ns, id);
 	enum kept kept = keep(watch, &watch->seen.health);
 	bool turns = health->phase == HEALTH_HALF_OPEN;
-	uint64_t last_ns;
 
 	if (kept == NO_ROOM) {
 		algo_outcome_full(limit, out);
 		*until_ns = 0;
 		return true;
 	}
-	if (kept == CHANGED ||
-	    health_row_take(limit, &watch->state.at, permit, watch->now_ns, &last_ns) != HEALTH_TAKEN)
+	if (kept == CHANGED || health_row_take(limit, &watch->state.at, &watch->seen, permit,
+	                                       watch->now_ns) != HEALTH_TAKEN)
 		return false;
-	if (turns && !turn(watch, health, ALGO_BY_SLEEP)) {
+	if (is_one_too_many(watch) || (turns && !turn(watch, health, ALGO_BY_SLEEP))) {
 		health_row_give(limit, &watch->state.at, permit);
 		return false;
 	}
@@ -305,27 +276,33 @@ static void tell(struct watch *watch, struct algo_outcome *out)
 }
 
 /* Whether the permit was in flight. */
-static bool give(struct watch *watch, struct health_permit permit, struct health_result result)
+static bool give(struct watch *watch, struct health_permit permit, struct health_result result,
+                 bool counts)
 {
 	const struct algo_limit *limit = watch->limit;
 
 	for (;;) {
 		struct health_state after;
+		const struct row_state *row;
+		struct wide_state former;
 
 		look_settled(watch);
 		after = watch->seen.health;
-		if (!watch->state.at.cell || permit.until_ns <= watch->now_ns ||
-		    !health_row_has(limit, &watch->state.at, permit))
+		row = permit.until_ns > watch->now_ns ? health_rows_find(watch, &permit, &former) : NULL;
+		if (!row)
 			return false;
-		if (after.phase == HEALTH_HALF_OPEN && health_counts(&after, permit.start_ns)) {
+		if (!watch->state.at.cell && keep(watch, &after) != NO_ROOM)
+			continue; /* its result counts in the newest table */
+		if (watch->state.at.cell && after.phase == HEALTH_HALF_OPEN &&
+		    health_counts(&after, permit.start_ns)) {
 			if (!turn_by_probes(watch, result, 1, watch->now_ns))
 				continue;
-			health_row_give(limit, &watch->state.at, permit);
+			health_row_give(limit, row, permit);
 			return true;
 		}
-		if (!health_row_give(limit, &watch->state.at, permit))
+		if (!health_row_give(limit, row, permit))
 			return false;
-		if (health_counts(&after, permit.start_ns))
+		if (counts && watch->state.at.cell && health_counts(&after, permit.start_ns))
 			count(watch, (struct health_ends){result, 1, watch->now_ns, permit.stripe});
 		return true;
 	}
@@ -342,12 +319,38 @@ static struct health_result result_of(const struct algo_limit *limit, const stru
 	return health_result_of(&limit->health, call->outcome, latency_ns);
 }
 
+/*
+ * The outcome of another server's permit: it counts in the window of a closed key. A probe's outcome
+ * decides the phase at the server that gave it (give()).
+ */
+static void count_foreign(struct watch *watch, const struct algo_call *call)
+{
+	struct health_permit permit;
+	enum kept kept = CHANGED;
+
+	while (kept == CHANGED) {
+		look_settled(watch);
+		kept = watch->state.at.cell ? KEPT : keep(watch, &watch->seen.health);
+	}
+	permit = health_permit_of(&watch->limit->health, call->until_ns, call->permit);
+	if (kept == KEPT && watch->seen.health.phase <= HEALTH_RAMP &&
+	    health_counts(&watch->seen.health, permit.start_ns))
+		count(watch, (struct health_ends){result_of(watch->limit, call, permit.start_ns,
+		                                            watch->now_ns),
+		                                  1, watch->now_ns, permit.stripe});
+}
+
 /* Gives back a permit, or without a name the newest ones. */
 static void give_back(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	uint64_t until_ns = call->until_ns;
 	bool given = call->cost > 0;
 
+	if (call->report_part == ALGO_REPORT_COUNTS) {
+		count_foreign(watch, call);
+		tell(watch, out);
+		return;
+	}
 	for (uint64_t n = 0; given && n < (until_ns ? 1 : call->cost); n++) {
 		struct health_permit permit;
 
@@ -356,7 +359,8 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 		permit = health_permit_of(&watch->limit->health,
 		                          until_ns ? until_ns : watch->now_ns + watch->seen.last_ns,
 		                          until_ns ? call->permit : 0);
-		given = give(watch, permit, result_of(watch->limit, call, permit.start_ns, watch->now_ns));
+		given = give(watch, permit, result_of(watch->limit, call, permit.start_ns, watch->now_ns),
+		             call->report_part == ALGO_REPORT_WHOLE);
 	}
 	if (!call->untold)
 		tell(watch, out);
@@ -375,14 +379,16 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 		struct health_tally tally;
 
 		look_settled(watch);
-		if (!watch->state.at.cell)
+		if (!watch->state.at.cell &&
+		    !(watch->has_former && keep(watch, &watch->seen.health) != NO_ROOM))
 			break;
+		if (!watch->state.at.cell)
+			continue;
 		health_row_end_all(watch->limit, &watch->state.at, watch->now_ns);
+		health_rows_end_former(watch);
 		after.since_ns = u64_max(after.since_ns, watch->seen.health.since_ns + 1);
 		if (watch->seen.health.phase >= HEALTH_FORCED_OPEN ||
-		    (watch->seen.health.phase == HEALTH_CLOSED &&
-		     health_row_tally(watch->limit, &watch->state.at.row, &watch->seen, watch->now_ns,
-		                      &tally) == 0) ||
+		    (watch->seen.health.phase == HEALTH_CLOSED && health_rows_tally(watch, &tally) == 0) ||
 		    turn(watch, &after, ALGO_BY_RESET))
 			break;
 	}
@@ -406,7 +412,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 	enum kept kept;
 
 	do {
-		look(watch);
+		health_rows_look(watch);
 		if (call->force == ALGO_FORCE_END && watch->seen.health.phase < HEALTH_FORCED_OPEN)
 			break;
 		after = (struct health_state){
@@ -431,7 +437,7 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 	enum kept kept;
 
 	do {
-		look(watch);
+		health_rows_look(watch);
 		if (watch->told)
 			*watch->told = (struct algo_told){0};
 		after = watch->seen.health;
@@ -475,7 +481,8 @@ static bool apply_calmly(const struct holder *holder, const struct algo_limit **
 	bool takes = call->op == ALGO_ACQUIRE, reports = call->op == ALGO_REFUND && call->untold;
 	struct row_state at;
 
-	if (!(takes || reports) || call->cost == 0 || !find_row(holder, limit, &at))
+	if (!(takes || reports) || call->cost == 0 || call->report_part != ALGO_REPORT_WHOLE ||
+	    !find_row(holder, limit, &at))
 		return false;
 	*by = limit;
 	if (takes) {

@@ -26,16 +26,14 @@ struct wide_table {
 };
 
 /**
- * The table that a larger one has taken over from, if its keys stay there while they live; NULL.
- * Its rows are as wide, so whatever a limit does in one it can do in the other.
+ * The table that a larger one has taken over from, if its rows are as wide; NULL. A limit can do
+ * the same in either table, so keys stay in the former one while they live.
  */
 static inline struct wide_table *wide_before(const struct wide_table *wide)
 {
 	struct wide_table *former = wide->former;
 
-	return former && former->section.stays && former->section.row_cells >= wide->section.row_cells
-	           ? former
-	           : NULL;
+	return former && former->section.row_cells >= wide->section.row_cells ? former : NULL;
 }
 
 /* Twice as many as there may be tables, so one that is not there is soon missed. */
@@ -65,6 +63,45 @@ static inline struct memory *memory_of(const struct store *store)
 int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error);
 void memory_close(struct memory *store);
+
+/* The state in a cell with a tag and no claim. A state that is over equals none. */
+static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
+{
+	int64_t ahead = cell_ahead_ns(cell, now_ns);
+
+	if (ahead <= 0)
+		return (struct algo_state){0, 0};
+	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
+}
+
+/* The state in any cell: an empty one and a claim have none. */
+static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
+{
+	if (cell_is_empty(cell) || cell_is_claim(cell))
+		return (struct algo_state){0, 0};
+	return memory_state(cell, now_ns);
+}
+
+static inline bool memory_has_state(struct cell cell)
+{
+	return !cell_is_empty(cell) && !cell_is_claim(cell);
+}
+
+/*
+ * The state in such a cell, as it was written. By other parameters than those that wrote it, it may
+ * count beyond its time.
+ */
+static inline struct algo_state memory_written(struct cell cell, uint64_t now_ns)
+{
+	return (struct algo_state){now_ns + (uint64_t)cell_ahead_ns(cell, now_ns), cell_word(cell)};
+}
+
+static inline struct cell memory_pack(uint32_t tag, struct algo_state state, unsigned generation)
+{
+	if (state.until_ns == 0)
+		return (struct cell){0, 0};
+	return cell_make(tag, state.until_ns, state.word, generation);
+}
 
 /**
  * Looks for a key of one-word states that is not in the store's table: whether a former table

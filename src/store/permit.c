@@ -5,6 +5,9 @@
  *     until    a little before that of the permit: where cells are scarce it makes room
  *              before the states that it is of, which would be worth more than it
  *     word     the id's low half: with the tag, 64 bits tell permits apart
+ *
+ * A cell whose time is over still says that its permit was not given back, until it makes room for
+ * another key. What the permit is of may end later by then, under other parameters.
  */
 #include "store/permit.h"
 
@@ -25,7 +28,7 @@ static bool find(const struct store *store, struct permit permit,
                  const struct table_spot *spot, uint64_t now_ns, struct table_slot *slot)
 {
 	*slot = memory_find_all(memory_of(store), spot, NULL, now_ns);
-	return slot->cell && memory_unpack(slot->value, now_ns).until_ns != 0 &&
+	return slot->cell && cell_generation(slot->value) == 0 &&
 	       cell_word(slot->value) == (uint32_t)permit.id;
 }
 

@@ -5,6 +5,9 @@
  * swaps it for an empty one gives the permit back, and nobody else does. Where that cell
  * had to make room, or a process dies right behind the swap, nothing is given back:
  * the safe side. Permits that hold a place of their own need no cell.
+ *
+ * A permit may be held after its time. The caller knows whether anything that it is of still
+ * counts.
  */
 #ifndef STORE_PERMIT_H
 #define STORE_PERMIT_H

@@ -162,6 +162,8 @@ static void refund(const struct holder *holder, const struct algo_limit **by,
 		}
 		freed += release(&view, &match, cost - freed, now_ns);
 	} while (newest && freed < cost);
+	for (size_t i = 0; call->part && call->until_ns != 0 && freed > 0 && i < view.count; i++)
+		places_unname(&view.states[i].at, &match, now_ns);
 	look(holder, *by, now_ns, &view);
 	places_explain(*by, &view.use, out);
 	out->allowed = freed > 0 || call->permit == 0;

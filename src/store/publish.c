@@ -32,8 +32,8 @@ static bool take_over(struct memory *store, struct wide_table *wide)
 			if (there && covers(there, &wide->section))
 				return false;
 			wide->former = there;
-			if (there && store->file) /* for processes that have not seen this one */
-				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELAXED);
+			if (there) /* before the exchange: wide.c, is_in_newest */
+				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELEASE);
 			/* Released: who finds the table finds what it is. */
 			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
 			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -76,6 +76,7 @@ int publish_section(struct memory *store, const struct section *section, void *m
 
 	if (status == WEIR_OK) {
 		table_view(&wide->table, memory, table_sets(section->capacity));
+		wide->table.is_wide = section->identity != SECTION_SHARED;
 		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
 		wide->section = *section;
 		if (section->identity == SECTION_SHARED)

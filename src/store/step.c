@@ -1,5 +1,7 @@
 #include "store/step.h"
 
+#include "store/history.h"
+
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
                     const struct table_spot *spot, uint64_t now_ns, struct algo_outcome *out)
 {
@@ -8,6 +10,39 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
 	if (full)
 		algo_outcome_full(limit, out);
 	return full;
+}
+
+/*
+ * An acquire stores the converted state even if it is denied. Otherwise the next request would
+ * convert the state as of its own time, and a state of a slow rate would stay as it is for a fast
+ * one. A peek writes nothing.
+ */
+bool memory_apply_other(const struct memory_other *other, const struct algo_call *call,
+                        const struct algo_time *time, struct algo_outcome *out, uint64_t *until_ns)
+{
+	const struct algo_limit *limit = other->limit;
+	const struct history_state of = {other->store, limit, other->spot->hash, other->slot.value};
+	bool takes = call->op == ALGO_ACQUIRE && call->cost > 0, changed;
+	struct algo_state state = {0, 0};
+	uint64_t end_ns = 0;
+	struct cell after;
+
+	if (memory_has_state(of.cell)) {
+		state = memory_written(of.cell, time->now_ns);
+		end_ns = history_convert(&of, takes, time->now_ns, &state);
+	}
+	if (state.until_ns <= time->now_ns)
+		state = (struct algo_state){0, 0};
+	changed = algo_step(limit, call, time, &state, out);
+	*until_ns = state.until_ns;
+	if (!changed && (!takes || end_ns == ALGO_CUT))
+		return true;
+	after = memory_pack(other->spot->tag, state, limit->generation);
+	if (!table_store(&other->store->table, other->spot, other->slot, after, time->now_ns, NULL))
+		return false;
+	if (!changed && end_ns > state.until_ns)
+		history_note_cut(&of, after, end_ns, time->now_ns);
+	return true;
 }
 
 bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_ns,

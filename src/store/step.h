@@ -6,40 +6,27 @@
 #define STORE_STEP_H
 
 #include "rows/slots.h"
-#include "store/history.h"
 #include "store/memory.h"
 #include "store/store.h"
-
-/* The state in a cell with a tag and no claim. A state that is over equals none. */
-static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
-{
-	int64_t ahead = cell_ahead_ns(cell, now_ns);
-
-	if (ahead <= 0)
-		return (struct algo_state){0, 0};
-	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
-}
-
-/* The state in any cell: an empty one and a claim have none. */
-static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
-{
-	if (cell_is_empty(cell) || cell_is_claim(cell))
-		return (struct algo_state){0, 0};
-	return memory_state(cell, now_ns);
-}
-
-static inline struct cell memory_pack(uint32_t tag, struct algo_state state, unsigned generation)
-{
-	if (state.until_ns == 0)
-		return (struct cell){0, 0};
-	return cell_make(tag, state.until_ns, state.word, generation);
-}
 
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
                                                     const struct table_spot *spot, uint64_t now_ns,
                                                     struct algo_outcome *out);
+
+/* A state in the table that other parameters than the limit's have written. */
+struct memory_other {
+	struct memory *store;
+	const struct algo_limit *limit;
+	const struct table_spot *spot;
+	struct table_slot slot;
+};
+
+/** One step on such a state. False: the cell has changed meanwhile. */
+__attribute__((noinline, cold)) bool
+memory_apply_other(const struct memory_other *other, const struct algo_call *call,
+                   const struct algo_time *time, struct algo_outcome *out, uint64_t *until_ns);
 
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t
@@ -130,15 +117,22 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
 		struct table_slot slot = memory_find_all(store, &spot, key->cell, time->now_ns);
-		struct algo_state state = memory_unpack(slot.value, time->now_ns);
 		unsigned generation = cell_generation(slot.value);
+		struct algo_state state;
 
-		if (generation != limit->generation && state.until_ns != 0) {
+		if (generation != limit->generation && (state.until_ns != 0 || slot.cell)) {
+			uint64_t until_ns;
+
 			/* Written by earlier parameters, or by later ones that took over just now. */
 			*by = limit = algo_current(limit);
-			if (generation != limit->generation)
-				history_convert(store, limit, generation, time->now_ns, &state);
+			if (generation != limit->generation) {
+				if (memory_apply_other(&(struct memory_other){store, limit, &spot, slot}, call,
+				                       time, out, &until_ns))
+					return until_ns;
+				continue;
+			}
 		}
+		state = memory_unpack(slot.value, time->now_ns);
 		if (!algo_step(limit, call, time, &state, out) ||
 		    table_store(&store->table, &spot, slot, memory_pack(spot.tag, state, limit->generation),
 		                time->now_ns, NULL))

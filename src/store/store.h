@@ -173,6 +173,12 @@ bool store_try_log(const struct algo_limit *limit, const struct store_key *key, 
 uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
                    struct algo_outcome *out);
 
+/**
+ * call.until_ns names, for a refund, what a bucket under another generation of its parameters took.
+ * Returns the name that it has under the limit's parameters, no later than the use is due.
+ */
+uint64_t store_refund_end(const struct store_step *step, unsigned generation);
+
 /** Forgets a key of one-word states. Whether it had one that says something still. */
 bool store_forget(const struct store_step *step);
 
@@ -183,12 +189,17 @@ struct store_job {
 	struct slice key_name;
 	struct store_job *next; /* of the chain; the store's own once it was submitted */
 	bool together; /* all or nothing with others of the chain, where their keys lie together */
+	bool exchanges; /* it is the first field of a struct exchange (redis/exchange.h) */
+	bool explains; /* a peek for a denial: that it passes may be as old as a denial is repeated */
+	bool anew; /* the same request has charged the key since a denial of it may have been known */
 	void (*done)(struct store_job *job);
 	/* Set before `done`: */
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
 	bool withheld; /* it would have been granted, but took nothing: another was refused */
+	bool unasked;  /* with `withheld`: whether it would have been granted is not known */
 	struct algo_outcome outcome;
 	uint64_t until_ns; /* as store_run returns it; of a reset the end of what was forgotten */
+	uint64_t clock_ns; /* Unix time at the store, which differs from ours; 0: it was not asked */
 };
 
 /* The state of one limit alone, which has no key. */

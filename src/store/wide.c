@@ -9,6 +9,7 @@
  */
 #include "store/wide.h"
 
+#include "base/fence.h"
 #include "rows/log.h"
 
 /* Cells of a page, if it is a small one. */
@@ -81,6 +82,26 @@ static bool weighs(const struct algo_limit *limit)
 	return !algo_is_reported(limit);
 }
 
+/*
+ * Whether a new head, which was stored as `head`, is in the limit's newest table. A thread that has
+ * not seen a larger table must leave no head in the former one: another thread may have looked for
+ * it there before. The larger table is announced before it is used, so either the other thread
+ * finds the head, or this thread finds the announcement and removes the head.
+ */
+__attribute__((noinline)) static bool is_in_newest(struct wide_table *wide,
+                                                   const struct table_spot *spot, struct cell head)
+{
+	struct table_slot slot;
+
+	fence_behind_swap();
+	if (__builtin_expect(!__atomic_load_n(&wide->table.header->is_former, __ATOMIC_ACQUIRE), 1))
+		return true;
+	slot = table_find(&wide->table, spot);
+	/* If another thread has changed the head since, that thread's request counts in it, too. */
+	return !slot.cell || cell_bits(slot.value) != cell_bits(head) ||
+	       !cell_swap(slot.cell, head, (struct cell){0, 0});
+}
+
 bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
 {
 	struct judge judge = {{weigh}, state->wide, on};
@@ -93,9 +114,13 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 		cell_swap(state->at.cell, state->at.head, (struct cell){0, 0});
 		return false;
 	}
-	return table_store(&state->wide->table, &state->spot,
-	                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
-	                   weighs(on->limit) ? &judge.judge : NULL);
+	if (state->at.cell)
+		return table_store(&state->wide->table, &state->spot,
+		                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
+		                   weighs(on->limit) ? &judge.judge : NULL);
+	return table_store(&state->wide->table, &state->spot, (struct table_slot){NULL, {0, 0}}, after,
+	                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
+	       is_in_newest(state->wide, &state->spot, after);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
@@ -116,11 +141,12 @@ static void go_on(struct row_step *on, struct algo_call *rest, const struct row_
 		on->gone_ns = change->gone_ns;
 }
 
-/* For a refund that names a log's entry: that is one request's alone, while a window is many's. */
-static bool found_nothing(const struct row_step *on, const struct algo_call *asked)
+/* `rest` is what a call has left to do. */
+static void say_what_was_given(const struct algo_call *asked, const struct algo_call *rest,
+                               struct algo_outcome *out)
 {
-	return on->limit->rows == ALGO_ROWS_LOG && asked->op == ALGO_REFUND && asked->until_ns != 0 &&
-	       asked->cost > 0 && on->call->cost == asked->cost;
+	if (asked->op == ALGO_REFUND)
+		algo_outcome_refund(out, asked, rest->cost < asked->cost);
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
@@ -229,9 +255,8 @@ static inline bool try_log(struct cell *cell, const struct row_step *on, uint64_
 	*until_ns = append.until_ns;
 	if (!out->allowed)
 		return is_still(cell, on->head, row);
-	if (!append.is_there &&
-	    (!is_still(cell, on->head, row) ||
-	     !cell_swap(&row->cells[append.place], append.before, append.entry)))
+	if (!append.is_there && (!is_still(cell, on->head, row) ||
+	                         !cell_swap(&row->cells[append.place], append.before, append.entry)))
 		return false;
 	return cell_swap(cell, on->head, append.head);
 }
@@ -301,12 +326,17 @@ static uint64_t apply_reported(const struct holder *holder, const struct algo_li
 	    [ALGO_ROWS_FLYING] = flying_apply,
 	};
 
+	if (call->report_part == ALGO_REPORT_COUNTS && (*by)->rows == ALGO_ROWS_PLACES) {
+		algo_outcome_open(out); /* a place ends where it is held */
+		out->remaining = out->reset_after_ns = 0;
+		return 0;
+	}
 	return apply[(*by)->rows](holder, by, call, now_ns, out);
 }
 
-uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
-                    const struct store_key *key, const struct algo_call *call,
-                    const struct algo_time *time, struct algo_outcome *out)
+uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
+                    const struct algo_call *call, const struct algo_time *time,
+                    struct algo_outcome *out)
 {
 	struct wide_state state;
 	struct algo_call rest = *call;
@@ -325,11 +355,20 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by,
 		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
 			continue;
 		on.head = state.at.head;
-		if (wide->former && !row_head_live(on.head, on.now_ns) &&
-		    !find_former(wide->former, key, &on, &on.head))
+		if (wide->former && on.limit->rows == ALGO_ROWS_LOG) {
+			enum wide_carried carried = wide_carry_log(&state, key, &on, out);
+
+			if (carried == WIDE_ANSWERED)
+				return 0;
+			if (carried == WIDE_AGAIN)
+				continue;
+		} else if (wide->former && on.limit->rows == ALGO_ROWS_SLOTS &&
+		           !row_head_live(on.head, on.now_ns) &&
+		           !find_former(wide->former, key, &on, &on.head)) {
 			continue;
+		}
 		if (attempt(&state, &on, &rest, out, &until_ns)) {
-			out->allowed &= !found_nothing(&on, call);
+			say_what_was_given(call, &rest, out);
 			return until_ns;
 		}
 		if (wide_is_full(&state, on.now_ns)) {
@@ -345,7 +384,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 {
 	struct wide_state state = {.at = *alone};
 	struct algo_call rest = *call;
-	struct row_step on = {limit, &rest, time->now_ns, time->window_end_ns,
+	struct row_step on = {limit,           &rest,        time->now_ns, time->window_end_ns,
 	                      row_head(alone), &state.at.row};
 	uint64_t until_ns;
 
@@ -358,7 +397,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 	do
 		on.head = state.at.head = row_head(alone);
 	while (!attempt(&state, &on, &rest, out, &until_ns));
-	out->allowed &= !found_nothing(&on, call);
+	say_what_was_given(call, &rest, out);
 	return until_ns;
 }
 

@@ -30,6 +30,16 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 /** Whether there is no room for a head that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
+enum wide_carried {
+	WIDE_NOTHING,  /* there is nothing to carry over */
+	WIDE_AGAIN,    /* something was done, or others did it: look again */
+	WIDE_ANSWERED, /* it was a peek, and `out` stands */
+};
+
+/** Carries a log over from a narrower row of a former table, step by step. */
+enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
+                                 const struct row_step *on, struct algo_outcome *out);
+
 /* The owner of places: a key in a store, or one head and row. */
 struct holder {
 	struct memory *store;

@@ -26,12 +26,14 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
 
 /*
  * The loss when a cell is taken, least first: none for an empty cell, then the cell idle
- * longest, then the cell idle soonest. A cell that is held is never taken. Claims under way come
+ * longest, then the cell idle soonest, of a bucket that came with a request before any other: its
+ * sender chooses how far ahead it is. A cell that is held is never taken. Claims under way come
  * last: two keys that take each other's claims get nowhere.
  */
-#define LOSS_HELD (INT64_MAX - 1)
+#define LOSS_HELD       (INT64_MAX - 1)
+#define LOSS_CONFIGURED (INT64_C(1) << CELL_UNTIL_BITS)
 
-static int64_t loss(struct cell cell, uint64_t now_ns)
+static int64_t loss(const struct table *table, struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
 
@@ -39,7 +41,9 @@ static int64_t loss(struct cell cell, uint64_t now_ns)
 		return INT64_MIN;
 	if (ahead <= 0)
 		return ahead;
-	return cell_is_claim(cell) ? INT64_MAX : cell_is_held(cell) ? LOSS_HELD : ahead;
+	if (cell_is_held(cell))
+		return table->is_wide ? LOSS_HELD : ahead; /* held, or CELL_ADHOC */
+	return cell_is_claim(cell) ? INT64_MAX : ahead + LOSS_CONFIGURED;
 }
 
 /*
@@ -58,7 +62,7 @@ static struct table_slot choose(const struct table *table, const struct table_sp
 	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
 		struct cell *cell = table_cell(spot, run, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
-		int64_t l = loss(slot.value, now_ns);
+		int64_t l = loss(table, slot.value, now_ns);
 
 		if (!least.cell || l < least_loss ||
 		    (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
@@ -77,13 +81,15 @@ struct candidates {
 	struct table_slot slots[TABLE_SPOTS];
 };
 
-static struct table_slot take_soonest(struct candidates *from, uint64_t now_ns)
+static struct table_slot take_soonest(const struct table *table, struct candidates *from,
+                                      uint64_t now_ns)
 {
 	struct table_slot soonest;
 	size_t least = 0;
 
 	for (size_t i = 1; i < from->count; i++)
-		if (loss(from->slots[i].value, now_ns) < loss(from->slots[least].value, now_ns))
+		if (loss(table, from->slots[i].value, now_ns) <
+		    loss(table, from->slots[least].value, now_ns))
 			least = i;
 	soonest = from->slots[least];
 	from->slots[least] = from->slots[--from->count];
@@ -107,13 +113,13 @@ static struct table_slot choose_lightest(const struct table *table, const struct
 		struct cell *cell = table_cell(spot, run, i);
 		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
 
-		if (loss(slot.value, now_ns) < LOSS_HELD)
+		if (loss(table, slot.value, now_ns) < LOSS_HELD)
 			candidates.slots[candidates.count++] = slot;
 	}
 	while (candidates.count > 0 && least > 1) {
-		struct table_slot slot = take_soonest(&candidates, now_ns);
+		struct table_slot slot = take_soonest(table, &candidates, now_ns);
 		uint64_t weight =
-		    loss(slot.value, now_ns) <= 0 ? 0 : judge->weight(judge, slot.cell, slot.value);
+		    loss(table, slot.value, now_ns) <= 0 ? 0 : judge->weight(judge, slot.cell, slot.value);
 
 		if (!lightest.cell || weight < least) {
 			lightest = slot;
@@ -127,7 +133,7 @@ static bool claim(struct table *table, const struct table_spot *spot, struct tab
                   uint64_t now_ns, const struct table_judge *judge)
 {
 	struct table_slot victim = choose(table, spot, now_ns);
-	int64_t lost = loss(victim.value, now_ns);
+	int64_t lost = loss(table, victim.value, now_ns);
 	struct cell mine;
 
 	if (judge && lost > 0 && lost < LOSS_HELD) {
@@ -136,13 +142,13 @@ static bool claim(struct table *table, const struct table_spot *spot, struct tab
 		victim = lightest.cell ? lightest : victim;
 	}
 
-	if (loss(victim.value, now_ns) == LOSS_HELD)
+	if (loss(table, victim.value, now_ns) == LOSS_HELD)
 		return false;
 	mine = claim_make(table, spot->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
 	fence_behind_swap(); /* all see the claim before step 2 looks */
-	if (loss(victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
+	if (loss(table, victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
 	*slot = (struct table_slot){victim.cell, mine};
 	return true;
@@ -193,9 +199,9 @@ bool table_is_full(const struct table *table, const struct table_spot *spot, uin
 	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
 		struct cell cell = cell_load(table_cell(spot, run, i), table->load_is_atomic);
 
-		if (loss(cell, now_ns) < LOSS_HELD)
+		if (loss(table, cell, now_ns) < LOSS_HELD)
 			return false;
-		held |= cell_is_held(cell);
+		held |= table->is_wide && cell_is_held(cell);
 	}
 	return held;
 }

@@ -59,7 +59,7 @@ struct table_header {
 	uint64_t seen_ns;   /* of a file: a late reading of that clock */
 	uint64_t checksum;  /* of the fixed part */
 	uint64_t end;       /* of a file: at least the end of its last table */
-	uint64_t is_former; /* of a file: not 0 once the limit has a larger table there */
+	uint64_t is_former; /* not 0 once a larger table of the limit is announced */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* claims so far: the number of the next */
@@ -79,6 +79,7 @@ struct table {
 	struct cell *cells;
 	uint64_t sets;
 	bool load_is_atomic;
+	bool is_wide; /* its states have rows, and may be held; else CELL_ADHOC has that place */
 };
 
 /** Bytes that a table of `capacity` keys takes, or 0 when that is out of range. */
@@ -105,7 +106,10 @@ struct table_shape {
 void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret);
 
-/** Takes `memory`, aligned to a page, for a table of so many sets. Does not look at the header. */
+/**
+ * Takes `memory`, aligned to a page, for a table of so many sets, of states of one word: set
+ * `is_wide` where they are wide. Does not look at the header.
+ */
 void table_view(struct table *table, void *memory, uint64_t sets);
 
 /** Gets one defect, in words. */

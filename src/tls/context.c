@@ -27,8 +27,8 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 	struct stat found;
 	const char *why;
 
-	if (stat(file, &found) == 0 && S_ISDIR(found.st_mode))
-		why = "a directory";
+	if (stat(file, &found) == 0 && !S_ISREG(found.st_mode))
+		why = S_ISDIR(found.st_mode) ? "a directory" : "not a regular file";
 	else if (ERR_SYSTEM_ERROR(first))
 		why = strerror((int)ERR_GET_REASON(first));
 	else if (is_empty_of_it(first))
@@ -37,6 +37,14 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 		why = tls_reason_of(first);
 	ERR_clear_error();
 	return error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file, why);
+}
+
+/* OpenSSL would wait for whoever opens the other end of a pipe. */
+static bool may_block(const char *file)
+{
+	struct stat found;
+
+	return stat(file, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
 /* OpenSSL would ask at the terminal, and wait there: in a start, and in a reload. */
@@ -60,6 +68,8 @@ static int load_key(SSL_CTX *context, const char *key, const char *cert, struct 
 {
 	bool asked = false, loaded;
 
+	if (may_block(key))
+		return fail_file("key", key, error);
 	SSL_CTX_set_default_passwd_cb(context, know_no_passphrase);
 	SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
 	loaded = SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1;
@@ -83,14 +93,15 @@ static int load_own(SSL_CTX *context, const struct tls_files *files, struct weir
 
 	if (files->key && !files->cert)
 		return error_set(error, WEIR_EINVAL, "key=%s: expected cert=FILE beside it", files->key);
-	if (files->cert && SSL_CTX_use_certificate_chain_file(context, files->cert) != 1)
+	if (files->cert &&
+	    (may_block(files->cert) || SSL_CTX_use_certificate_chain_file(context, files->cert) != 1))
 		return fail_file("cert", files->cert, error);
 	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
 }
 
 static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)
 {
-	if (ca ? !SSL_CTX_load_verify_locations(context, ca, NULL)
+	if (ca ? may_block(ca) || !SSL_CTX_load_verify_locations(context, ca, NULL)
 	       : !SSL_CTX_set_default_verify_paths(context))
 		return fail_file("ca", ca ? ca : "(the system's)", error);
 	return WEIR_OK;

@@ -179,9 +179,14 @@ static void sleep_until(uint64_t until_ns)
 		;
 }
 
-int wait_sleep(struct wait *wait, uint64_t deadline_ns, struct weir_decision *d)
+uint64_t wait_until(uint64_t deadline_ns)
 {
-	uint64_t left_ns = until_left_ns(deadline_ns);
+	return max_wait(until_left_ns(deadline_ns));
+}
+
+int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *d)
+{
+	uint64_t left_ns = max_wait_ns == WEIR_ZERO ? 0 : max_wait_ns;
 	uint64_t start_ns = os_monotonic_ns(), stood_ns = 0;
 	int status;
 

@@ -29,7 +29,10 @@ struct wait {
 	uint64_t turn_ns; /* wait_sleep's: when the request may start, by the monotonic clock */
 };
 
-/** As weir_acquire_wait. 0 or ENOMEM. */
-int wait_sleep(struct wait *wait, uint64_t deadline_ns, struct weir_decision *decision);
+/** How long it is until a deadline, as in struct algo_call: WEIR_ZERO if that is over. */
+uint64_t wait_until(uint64_t deadline_ns);
+
+/** As weir_acquire_wait, for so long, as wait_until says it. 0 or ENOMEM. */
+int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *decision);
 
 #endif

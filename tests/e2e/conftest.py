@@ -1,9 +1,14 @@
 import itertools
 
 import pytest
+from askers import Library, Served
 from harness import BUILD, CONFIG, SANITIZED, Server
 from redis_cluster import RedisCluster
 from redis_servers import RedisServer
+from redis_tls import make_papers
+
+
+MOST_BLOCKS = 200 * 2**20 // 512  # 200 MB in a file
 
 
 def pytest_configure(config):
@@ -13,6 +18,15 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """Also fails a test that fills the disk."""
+    yield
+    if directory := item.funcargs.get("tmp_path"):
+        large = [path for path in directory.iterdir() if path.is_file() and path.stat().st_blocks > MOST_BLOCKS]
+        assert not large, f"{large}: give its server a --capacity"
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +67,21 @@ def start_redis(tmp_path):
         server.stop()
 
 
+@pytest.fixture(params=["server", "library"])
+def asks(request, serve):
+    """Starts what asks the Redis at a URL: askers.py."""
+    started = []
+
+    def start(url, words=(), **more):
+        started.append(Served(serve, url, words, **more) if request.param == "server"
+                       else Library(url, words, **more))
+        return started[-1]
+
+    yield start
+    for asker in started:
+        asker.stop()
+
+
 @pytest.fixture
 def start_redis_cluster(tmp_path):
     """The same of clusters."""
@@ -73,6 +102,14 @@ def redis_cluster(tmp_path_factory):
     cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory):
+    """A directory with certificates (redis_tls.py)."""
+    directory = tmp_path_factory.mktemp("papers")
+    make_papers(directory)
+    return directory
 
 
 # To a sanitizer they are the same. The oldest has tests of its own.

@@ -223,6 +223,12 @@ def metric(server, name):
     return float(re.search(rf"^{name} (\S+)$", server.get("/metrics").text, re.MULTILINE)[1])
 
 
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def held(server, n):
     """Waits until as many answers are held."""
     until(lambda: metric(server, "weir_answers_held") == n, f"{n} to be held")

@@ -26,7 +26,7 @@ def server(request, serve, tmp_path):
         redis.stop()
     else:
         store = "memory" if request.param == "memory" else f"file:{tmp_path / 'state'}"
-        yield serve("--store", store, config=RULES)
+        yield serve("--store", store, "--capacity", "10000", config=RULES)
 
 
 def acquire(server, key, limit="up"):

@@ -9,6 +9,8 @@ import pytest
 from harness import BUILD, PATIENCE, SANITIZED, Http, Wire, encode, held, metric, until, weir
 from redis_servers import OLDEST, PROGRAMS
 
+pytestmark = pytest.mark.first
+
 # Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
 LIMITS = """
 store_timeout: 30s

@@ -208,7 +208,7 @@ def test_conditions_of_koala_are_read_as_is_told(tmp_path):
     doubtful = re.search(r"^\| in the file \|.*?\n\n", text, re.M | re.S)[0]
     conditions = [condition for row in re.findall(r"^\| (`.*?) \|", doubtful, re.M)
                   for condition in re.findall(r"`(.*?)`", row)]
-    assert len(conditions) == 13
+    assert len(conditions) == 15
     for condition in conditions:
         [line] = lint_koala(tmp_path, condition)
         assert ": warning: expected " in line, condition

@@ -123,13 +123,13 @@ def test_a_reload_keeps_it(serve):
 
 
 def test_a_file_keeps_it_over_a_restart(serve, tmp_path):
-    store = f"file:{tmp_path}/state"
-    server = serve("--store", store, config=CONFIG)
+    store = ["--store", f"file:{tmp_path}/state", "--capacity", "10000"]
+    server = serve(*store, config=CONFIG)
     assert force(server, "a", "open").status == 200
     end, _ = force_for_seconds(server, "b", "open")
     report(server, "c")
     assert server.stop() == 0
-    server = serve("--store", store, config=CONFIG)
+    server = serve(*store, config=CONFIG)
     samples = scrape(server)
     assert total(samples, "weir_breakers", limit="up", phase="open") == 1
     assert total(samples, "weir_breakers", limit="up", phase="forced_open") >= 1

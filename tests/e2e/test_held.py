@@ -4,13 +4,12 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
-import os
 import resource
 import signal
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, Http, Server, Wire, encode, held, metric, until
+from harness import BUILD, PATIENCE, Http, Server, Wire, cpu_seconds, encode, held, metric, until
 
 CONFIG = """
 limits:
@@ -276,7 +275,7 @@ def test_a_reload_frees_nothing_that_a_held_answer_needs(serve, key):
 
 
 def test_when_it_stops_what_is_soon_due_is_answered_and_the_rest_given_back(serve, tmp_path, key):
-    flags = ("--store", f"file:{tmp_path / 'state'}", "--threads", "1")
+    flags = ("--store", f"file:{tmp_path / 'state'}", "--capacity", "10000", "--threads", "1")
     server = serve(*flags, config=CONFIG)
     hold_slow(server, key).reply()
     with contextlib.ExitStack() as stack, Wire(server.resp) as soon:
@@ -293,12 +292,6 @@ def test_when_it_stops_what_is_soon_due_is_answered_and_the_rest_given_back(serv
         assert server.process.wait(PATIENCE) == 0
     server = serve(*flags, config=CONFIG)
     assert is_after(wait_ms(server, "slow", key), 1)
-
-
-def cpu_seconds(server):
-    with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.alone
@@ -327,3 +320,27 @@ def test_thousands_that_wait_cost_memory_alone(serve, at, key):
         held(server, 0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("limit", ["slow", "queue"])
+def test_a_cost_that_no_request_with_such_a_wait_can_have_is_an_error(server, key, limit):
+    """Its last turn is an hour after its first, also on a key that nobody has used."""
+    hour = HOUR_MS - 1 if limit == "slow" else 0
+    error = server.post("/v1/acquire", {"limit": limit, "key": key, "cost": 2, "wait_ms": hour})
+    assert error.status == 400
+    assert error.json["error"] == {
+        "code": "cost_too_large",
+        "message": f"expected a wait of at least {HOUR_MS} ms for a cost of 2 of limit '{limit}', found {hour} ms"}
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", limit, key, "COST", 2, "WAIT", 0).startswith(
+            b"-ERR expected a wait of at least")
+        assert wire.command("WEIR.ACQUIRE", limit, key, "WAIT", 0)[0] == 1
+        assert wire.command("WEIR.ACQUIRE", limit, key, "WAIT", 0)[5] == b"wait_too_long"
+
+
+def test_by_rules_too_a_cost_and_a_wait_have_to_fit(server, key):
+    asked = {"attributes": {"path": "/both", "ip": key}, "cost": 2, "wait_ms": 1}
+    assert server.post("/v1/acquire", asked).json["error"]["code"] == "cost_too_large"
+    assert server.get(f"/v1/peek/plain?key={key}").json["remaining"] == 9
+    shadowed = {"attributes": {"path": "/shade", "ip": key}, "cost": 2, "wait_ms": 1}
+    assert server.post("/v1/acquire", shadowed).json["allowed"]

@@ -121,6 +121,7 @@ RESULTS = """
 limits:
   pace: { algorithm: pacer, rate: 1/h, max_wait: 1s }
   places: { algorithm: concurrency, max: 1 }
+  away: { algorithm: token_bucket, rate: 1/h, store: "redis://127.0.0.1:1" } # where no Redis is
 rules:
   - { match: { path: /pace }, key: [ip], limits: [pace], result: { code: 7, why: { allowed: yes } } }
   - { match: { path: /places }, key: [ip], limits: [places] }
@@ -131,11 +132,12 @@ def test_a_result_cannot_have_the_name_of_any_field_that_answers_have(serve, tmp
     server = serve(config=RESULTS)
     batch = server.post("/v1/batch", [
         *[{"attributes": {"path": "/pace", "ip": "1.2.3.4"}, "wait_ms": 0}] * 20,
-        {"attributes": {"path": "/places", "ip": "1.2.3.4"}}, {"limit": "nosuch", "key": "k"}]).json
+        {"attributes": {"path": "/places", "ip": "1.2.3.4"}}, {"limit": "nosuch", "key": "k"},
+        {"limit": "away", "key": "k"}]).json
     denied = [answer for answer in batch if answer.get("allowed") is False]
     assert denied[0]["code"] == 7 and denied[0]["why"] == {"allowed": "yes"}
     names = {name for answer in batch for name in answer} - {"code", "why"}
-    assert {"allowed", "permit", "wait_ms", "error", "rule"} <= names
+    assert {"allowed", "permit", "wait_ms", "error", "rule", "degraded"} <= names
     page = (ROOT / "docs/rules.md").read_text()
     described = re.search(r"so these names, in any case, are errors:(.*?)\.", page, re.S)[1]
     assert names == set(re.findall(r"`(\w+)`", described))
@@ -145,7 +147,7 @@ def test_a_result_cannot_have_the_name_of_any_field_that_answers_have(serve, tmp
             file.write_text(RESULTS.replace("code:", f"{spelled}:"))
             refused = weir("lint", file)
             assert refused.returncode == 1
-            assert f"{file}:6:68: error: expected a name that" in refused.stderr
+            assert f"{file}:7:68: error: expected a name that" in refused.stderr
     server.reload(file.read_text())
     assert "reload_failed" in server.line_with("reload")
 

@@ -20,7 +20,7 @@ rules:
 
 @pytest.fixture(params=["memory", "file"])
 def server(request, serve, tmp_path):
-    store = [] if request.param == "memory" else ["--store", f"file:{tmp_path / 'state'}"]
+    store = [] if request.param == "memory" else ["--store", f"file:{tmp_path / 'state'}", "--capacity", "10000"]
     return serve(*store, config=RULES)
 
 

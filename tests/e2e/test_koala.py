@@ -2,10 +2,11 @@
 
 import concurrent.futures
 import json
+import socket
 import urllib.parse
 
 import pytest
-from harness import ROOT, Http, Wire, encode, metric, until
+from harness import PATIENCE, ROOT, Http, Wire, encode, metric, until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ALLOW = {"Ret_type": 0, "Ret_code": 0, "Err_no": 0, "Err_msg": "", "Str_reason": "Allow",
@@ -53,7 +54,7 @@ def koala(serve, start_redis, tmp_path):
         if not url:
             url = start_redis().url
             more += "store_timeout: 30s\n"
-        return serve("--store", url, config=more + rules)
+        return serve("--store", url, "--capacity", "10000", config=more + rules)
 
     return start
 
@@ -142,6 +143,48 @@ def test_complete_names_every_exceeded_rule_in_order(koala, store):
 
 
 @pytest.mark.parametrize("store", STORES)
+def test_complete_charges_all_rules_unless_one_refuses(koala, store):
+    server = koala(store)
+    both = {"act": "ask", "uid": 1, "page": "p"}
+
+    def counts():
+        return value(server, 111, **both), value(server, 1201, **both)
+
+    def complete(**parameters):
+        return ask(server, "/rule/browse_complete", __writeThrough="yes", **parameters)
+
+    assert ask(server, "/rule/browse_complete", __writeThrough="no", **both) == [PASS]
+    assert counts() == (0, 0)
+    for n in range(3):
+        assert complete(**both) == [PASS]
+        assert counts() == (n + 1, n + 1)
+    for _ in range(2):
+        assert complete(**both) == [DENIED_111]
+        assert counts() == (3, 3)
+    assert complete(act="ask", uid=7, page="p") == [DENIED_101]
+    assert value(server, 1201, page="p") == 3 and value(server, 111, act="ask", uid=7) == 0
+    for _ in range(2):
+        update(server, page="p")
+    assert complete(act="ask", uid=7, page="p") == [DENIED_101, {"Ret_type": 3, "Ret_code": 1201, "Err_no": 20}]
+    assert complete(**both) == [DENIED_111, {"Ret_type": 3, "Ret_code": 1201, "Err_no": 20}]
+    assert complete(act="other") == [ALLOW]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_complete_decides_and_charges_in_one_step(koala, store):
+    """Requests at once: as many pass as the count says."""
+    server = koala(store)
+    path = "/rule/browse_complete?_writeThrough=yes&act=ask&uid=1&page=p"
+
+    def one(_):
+        return server.get(path).json == [PASS]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(one, range(64))) == 3
+    assert value(server, 111, act="ask", uid=1) == value(server, 1201, page="p") == 3
+
+
+@pytest.mark.parametrize("store", STORES)
 def test_base_passes_as_many_as_its_base_and_then_a_window(koala, store):
     server = koala(store)
     assert [take(server, act="base", ip="10.0.0.1")["Ret_type"] for _ in range(5)] == [1, 1, 1, 2, 2]
@@ -191,7 +234,8 @@ def test_a_rule_that_is_not_there_is_400_and_minus_2(koala):
 
 @pytest.mark.parametrize(("no", "shown"), [
     ("%00", "\\x00"), ("111%00", "111\\x00"), ("%ff%fe", "\\xff\\xfe"), ("a%0d%0aX: y", "a\\x0d\\x0aX: y"),
-    ("'\"", "'\""), (500 * "x", 64 * "x"), (40 * "%e4%b8%ad", 21 * "\u4e2d" + "\\xe4"), ("0111", "0111"),
+    ("'\"", "'\""), (500 * "x", 64 * "x"), (40 * "%e4%b8%ad", 21 * "\u4e2d" + "\\xe4"), ("0112", "0112"),
+    ("0", "0"), ("00", "00"),
     ("-1", "-1")])
 def test_a_rule_no_of_garbage_is_shown_as_it_came(koala, no, shown):
     server = koala()
@@ -347,7 +391,7 @@ def test_many_write_through_as_each_asks(koala):
 def test_a_bad_item_of_many_disturbs_no_other(koala):
     server = koala()
     good = {"Id": "g", "Arg": "uid%3D7"}
-    bad = [{"Id": "b"}, {"Arg": "uid%3D7"}, {"Id": [], "Arg": ""}, {"Id": "b", "Arg": {}}, 5,
+    bad = [{"Id": "b"}, {"Idd": "b"}, {"Id": [], "Arg": ""}, {"Id": "b", "Arg": {}}, 5,
            {"Id": "b", "Arg": 65 * "x%26"}]
     body = urllib.parse.urlencode({"argsJson": json.dumps([x for b in bad for x in (b, good)])})
     answer = server.get("/multi/browse", FORM, "POST", body).json
@@ -464,9 +508,46 @@ def test_a_page_of_another_site_asks_nothing(koala):
 
 
 def test_other_methods_are_refused(koala):
-    answer = koala().get("/rule/browse?uid=7", method="PUT")
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
-    assert koala().get("/monitor/alive", method="HEAD").status == 200
+    server = koala()
+    answer = server.get("/rule/browse?uid=7", method="DELETE")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, POST, PUT")
+    assert server.get("/rule/browse?uid=7", method="PUT").json == DENIED_101
+    assert server.get("/rule/update?act=ask&uid=1", method="HEAD").status == 200
+    assert value(server, "0111", act="ask", uid=1) == 1
+    assert server.get("/monitor/alive/", method="HEAD").status == 200
+
+
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_a_leak_past_what_a_log_holds_counts_and_takes_back(serve, start_redis, tmp_path, store):
+    path = tmp_path / "rules.conf"
+    path.write_text("[RULES]\nRule : [leak] [page=+] [time=3600; count=20000; erase1=2; erase2=9] "
+                    "[result=2; return=9]\n[RESULT]\n" + "".join(f'{n} : {{"Ret_type":{n}}}\n' for n in range(3)))
+    server = serve("-c", path, "--store", start_redis().url if store == "redis" else "memory",
+                   config="store_timeout: 30s\ndenied_cache: 0s\n")
+    body = json.dumps({"attributes": {"page": "p"}, "cost": 9999})
+    for _ in range(2):
+        assert server.get("/v1/acquire", {}, "POST", body).json["allowed"]
+    assert [take(server, page="p")["Ret_type"] for _ in range(3)] == [1, 1, 2]
+    assert ask(server, "/rule/feedback", page="p") == {"err_no": 0, "err_msg": "OK"}
+    assert value(server, 9, page="p") == 19998
+    ask(server, "/rule/feedback", page="p", __feedbackType="erase2")
+    assert value(server, 9, page="p") == 19989
+    assert browse(server, page="p") == {**PASS, "Str_reason": ""}
+
+
+def test_a_caller_without_a_host_is_answered(koala):
+    """As Koala's own SDK for Go asks. It took an error for an allowed request."""
+    server = koala()
+
+    def lines(target):
+        with socket.create_connection(("127.0.0.1", server.http), PATIENCE) as client:
+            client.sendall(f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            return client.makefile("r").read().splitlines()
+
+    found = lines("/rule/browse?uid=7%20")
+    assert found[0] == "HTTP/1.1 200 OK" and json.loads(found[-1]) == DENIED_101
+    assert lines("/dump/policy")[0] == lines("/rule/feedback?uid=7")[0] == "HTTP/1.1 200 OK"
+    assert lines("/v1/limits")[0] == "HTTP/1.1 400 Bad Request"
 
 
 def test_a_rule_without_a_result_has_koalas_fields(serve):

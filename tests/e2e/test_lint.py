@@ -46,7 +46,7 @@ capcity: 5
         ("6", "expected each limit once, found \"dup\" again: the first is in line 4"),
         ("8", "expected the name of a limit (api, dup, dup, half, login), found \"lgin\": did you mean \"login\"?"),
         ("9", "expected a key of a rule with limits (name, on_store_failure, ipv6_prefix, path_variants, priority, "
-              "match, key, limits, mode, feedback, result), found \"limts\": did you mean \"limits\"?"),
+              "match, key, limits, mode, ip_numbers, feedback, result), found \"limts\": did you mean \"limits\"?"),
         ("10", "expected each key of a rule with limits once, found \"limits\" again: the first is in line 10"),
         ("10", "expected mode to be one of enforce, shadow, found \"shadows\": did you mean \"shadow\"?"),
         ("11", "expected a key of listen (http, resp, grpc, admin), found \"htp\": did you mean \"http\"?"),

@@ -10,7 +10,9 @@ import subprocess
 import termios
 
 import pytest
-from harness import PATIENCE, WEIR, weir
+from harness import PATIENCE, WEIR, one_thread, weir
+
+pytestmark = one_thread
 
 USERS = """
 limits:

@@ -141,7 +141,7 @@ def test_permit_across_a_reload(serve, protocol):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_permit_across_a_restart(serve, tmp_path, protocol):
-    flags = ["--store", f"file:{tmp_path}/state"]
+    flags = ["--store", f"file:{tmp_path}/state", "--capacity", "10000"]
     server = serve(*flags)
     _, _, first = protocol(server).acquire("login", "k", 2)
     _, _, second = protocol(server).acquire("login", "k", 3)

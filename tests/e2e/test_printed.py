@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 
-from harness import PATIENCE, WEIR, one_thread
+from harness import BUILD, PATIENCE, SANITIZED, WEIR, one_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +142,7 @@ def decide(path, trace):
     return out.read_text(), [report[name] for name in ("allowed", "denied", "unlimited", "answered")]
 
 
-@settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 300)) // 5, deadline=None, print_blob=True,
+@settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 100 if BUILD.name in SANITIZED else 300)) // 5, deadline=None, print_blob=True,
           suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_file_that_is_printed_is_the_same_and_decides_the_same(tmp_path_factory, seed):

@@ -103,6 +103,7 @@ def test_one_bad_server_opens_nothing_and_two_open_it_for_all(fleet, key):
     assert 3_500_000 < acquire(fleet[2], "up", key).json["retry_after_ms"] <= 3_600_000
 
 
+@pytest.mark.alone
 def test_the_lag_is_a_poll(fleet, key):
     """Of many turns most are known within `store_poll`: one that is late was late by the load."""
     lags = []
@@ -184,6 +185,21 @@ def test_a_reload_keeps_what_the_fleet_has_decided(redis, tmp_path, key):
     opened(servers, "one", key + " 2")
     for server in servers:
         assert server.stop() == 0
+
+
+def test_a_call_on_its_way_outlives_the_configuration_it_was_written_by(redis, tmp_path, key):
+    rules = RULES.format(url=redis.url) + "store_poll: 20ms\n"
+    server = Server(config=rules, directory=tmp_path)
+    joined(server)
+    for n in range(5):
+        with redis.hung():
+            time.sleep(0.1)  # a call is due, and has no answer
+            server.reload(rules + f"# file {n}\n")
+            server.line_with("reloaded")
+            assert server.get("/healthz").status == 200
+    fail(server, "one", key)
+    opened([server], "one", key)
+    assert server.stop() == 0
 
 
 def test_without_redis_each_decides_by_itself_and_then_takes_the_fleets_word(tmp_path, key):

@@ -34,14 +34,18 @@ def seconds(redis):
     return whole + microseconds / 1e6
 
 
+def serve_ahead(serve, offset, config):
+    """A server whose clock is so many seconds ahead."""
+    return serve(config=config, env={
+        "LD_PRELOAD": str(LIBRARY), "FAKETIME": f"{offset:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "ASAN_OPTIONS": "verify_asan_link_order=0"})
+
+
 @pytest.fixture
 def servers(serve, start_redis):
     """One for each offset, and their Redis."""
     redis = start_redis()
-    started = [serve(config=CONFIG.format(url=redis.url), env={
-        "LD_PRELOAD": str(LIBRARY), "FAKETIME": f"{offset:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "ASAN_OPTIONS": "verify_asan_link_order=0"}) for offset in OFFSETS]
-    return redis, started
+    return redis, [serve_ahead(serve, offset, CONFIG.format(url=redis.url)) for offset in OFFSETS]
 
 
 def test_the_clocks_of_these_servers_are_wrong(servers):
@@ -72,3 +76,75 @@ def test_clocks_ten_seconds_apart_grant_what_one_would(servers, key):
         assert borders or max(told) - min(told) <= late, (limit, told)
     for wire in wires:
         wire.__exit__()
+
+
+# Each grants one unit in 20 minutes, and clocks are 50 minutes apart: by the clock of a server that
+# is ahead, a charge has ended before it was made.
+AHEAD = 3000
+PERMITS = """
+store: {url}
+store_timeout: 30s
+limits:
+  token_bucket: {{ algorithm: token_bucket, rate: 1/20m, on_store_failure: closed }}
+  leaky_bucket: {{ algorithm: leaky_bucket, rate: 1/20m, on_store_failure: closed }}
+  leaky_queue: {{ algorithm: leaky_queue, rate: 1/20m, max_wait: 1s, on_store_failure: closed }}
+  pacer: {{ algorithm: pacer, rate: 1/20m, slack: 0, max_wait: 1s, on_store_failure: closed }}
+  warm_up: {{ algorithm: warm_up, rate: 1/20m, warm_up: 20m, cold: 1, max_wait: 1s, on_store_failure: closed }}
+  calendar: {{ algorithm: fixed_window, rate: 1/d, timezone: {zone}, on_store_failure: closed }}
+  fixed_window: {{ algorithm: fixed_window, rate: 1/20m, align: first_request, on_store_failure: closed }}
+  resetting_bucket: {{ algorithm: resetting_bucket, rate: 1/20m, on_store_failure: closed }}
+  sliding_window: {{ algorithm: sliding_window, rate: 1/20m, on_store_failure: closed }}
+  sliding_counter: {{ algorithm: sliding_counter, rate: 1/20m, on_store_failure: closed }}
+  sliding_log: {{ algorithm: sliding_log, rate: 1/20m, on_store_failure: closed }}
+  base: {{ algorithm: base, base: 1, rate: 1/20m, timezone: {zone}, on_store_failure: closed }}
+  concurrency: {{ algorithm: concurrency, max: 1, lease: 20m, on_store_failure: closed }}
+  here: {{ algorithm: concurrency, max: 1, lease: 20m, store: memory }}
+  healthy: {{ algorithm: breaker, permit_timeout: 20m, max_concurrent: 1 }}
+rules:
+  - {{ name: all, match: {{ path: /all }}, key: [user], limits: [here, healthy, concurrency] }}
+"""
+AT_REDIS = ["token_bucket", "leaky_bucket", "leaky_queue", "pacer", "warm_up", "calendar", "fixed_window",
+            "resetting_bucket", "sliding_window", "sliding_counter", "sliding_log", "base", "concurrency"]
+
+
+def zone_at_noon():
+    """Where no day ends soon."""
+    hours = 12 - datetime.datetime.now(datetime.UTC).hour
+    return f"Etc/GMT{-hours:+}" if hours else "UTC"
+
+
+def permit_of(answer):
+    assert answer["allowed"], answer
+    return answer["permit"]
+
+
+@pytest.mark.parametrize("offset", [-AHEAD, AHEAD])
+def test_a_server_whose_clock_is_wrong_gives_back_by_permit(serve, start_redis, key, offset):
+    server = serve_ahead(serve, offset, PERMITS.format(url=start_redis().url, zone=zone_at_noon()))
+
+    def ask(call, limit, **fields):
+        return server.post(f"/v1/{call}", {"limit": limit, "key": key} | fields).json
+
+    for limit in AT_REDIS:
+        permit = permit_of(ask("acquire", limit, permit=True))
+        assert not ask("acquire", limit, wait_ms=0)["allowed"], limit
+        assert ask("refund", limit, permit=permit)["allowed"], limit
+        again = permit_of(ask("acquire", limit, permit=True))
+        assert not ask("refund", limit, permit=permit)["allowed"], limit
+        report = server.post("/v1/report", {"permit": again, "outcome": "success"}).json
+        assert "error" not in report, (limit, report)
+
+
+@pytest.mark.parametrize("offset", [-AHEAD, AHEAD])
+def test_a_server_whose_clock_is_wrong_reports(serve, start_redis, key, offset):
+    """Places at Redis and in memory, and a breaker, which all have room for one."""
+    server = serve_ahead(serve, offset, PERMITS.format(url=start_redis().url, zone=zone_at_noon()))
+    attributes = {"attributes": {"path": "/all", "user": key}}
+    for call in ("report", "refund", "report"):
+        permit = permit_of(server.post("/v1/acquire", attributes).json)
+        assert not server.post("/v1/acquire", attributes).json["allowed"]
+        fields = {"outcome": "success"} if call == "report" else attributes
+        answer = server.post(f"/v1/{call}", fields | {"permit": permit}).json
+        assert answer.get("allowed", True) and "error" not in answer, (call, answer)
+        permit_of(server.post("/v1/acquire", {"limit": "concurrency", "key": key}).json)
+        assert server.post("/v1/reset", {"limit": "concurrency", "key": key}).status == 200

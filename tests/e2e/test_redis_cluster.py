@@ -58,8 +58,11 @@ def key_of(cluster, master, key):
     return keys_at(cluster.slots_of(master)[0], key, 1)[0]
 
 
+PAUSE_S = 0.001  # else the clients take the processor from the servers
+
+
 class Load:
-    """Clients that ask without a pause, each at one server, for each key in turn."""
+    """Clients that ask again and again, each at one server, for each key in turn."""
 
     def __init__(self, servers, keys, limit="one"):
         self.allowed, self.reasons = collections.Counter(), collections.Counter()
@@ -74,7 +77,7 @@ class Load:
     def _run(self, server):
         try:
             with Wire(server.resp) as wire:
-                while not self._stop.is_set():
+                while not self._stop.wait(PAUSE_S):
                     wire.send(self._commands)
                     replies = [wire.reply() for _ in self._keys]
                     with self._lock:

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from harness import ROOT, Wire, programs_of_others, until
+from redis_sentinel import role
 from redis_servers import PROGRAMS, free_port
 
 pytestmark = programs_of_others
@@ -149,7 +150,7 @@ def test_sentinel_and_haproxy_lead_to_the_master(server, pair, proxy, tmp_path, 
         until(lambda: f"127.0.0.1 {replica.port}" in (directory / "sentinel.conf").read_text(),
               "Sentinel to know the replica")
         master.stop()
-        until(lambda: replica.client.info("replication")["role"] == "master", "the promotion")
+        until(lambda: role(replica) == "master", "the promotion")
         proxy.wait_for("two", "one")
         until_master_is_reached(server)
         assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from harness import Wire, until
+from redis_sentinel import commands
 
 LIMITS = "".join(
     f"  {name}: {{ algorithm: {algorithm}, on_store_failure: {policy} }}\n" for name, algorithm, policy in (
@@ -50,13 +51,6 @@ def endless(text):
         while True:
             client.sendall(text)
     return send
-
-
-def commands(client):
-    """The words of each, as they come."""
-    file = client.makefile("rb")
-    while head := file.readline():
-        yield [file.read(int(file.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))]
 
 
 def answering(value, time):

@@ -1,10 +1,9 @@
 """Limits at a Redis through TLS: the right authority's certificate is trusted, and no other's."""
 
-import subprocess
-
 import pytest
 from harness import Wire, until
 from redis_servers import free_port
+from redis_tls import tls_options
 
 LIMIT = """
 limits:
@@ -12,32 +11,11 @@ limits:
 """
 
 
-def openssl(directory, *words):
-    subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory):
-    """The files of two authorities, and a server's certificate that one of them has signed."""
-    directory = tmp_path_factory.mktemp("papers")
-    new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-           "-days", "2"]
-    for name in "right", "wrong":
-        openssl(directory, *new, "-keyout", f"{name}.key", "-out", f"{name}.pem",
-                "-subj", f"/CN={name}")
-    openssl(directory, *new, "-keyout", "server.key", "-out", "server.pem", "-subj", "/CN=server",
-            "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-addext",
-            "basicConstraints=critical,CA:false", "-CA", "right.pem", "-CAkey", "right.key")
-    return directory
-
-
 @pytest.fixture
 def secure(start_redis, papers):
     """A Redis, and the port at which it speaks TLS."""
     port = free_port()
-    redis = start_redis("--tls-port", port, "--tls-cert-file", papers / "server.pem",
-                        "--tls-key-file", papers / "server.key",
-                        "--tls-ca-cert-file", papers / "right.pem", "--tls-auth-clients", "no")
+    redis = start_redis(*tls_options(papers, port))
     return redis, port
 
 

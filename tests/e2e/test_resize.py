@@ -171,7 +171,7 @@ def test_a_start_waits_for_the_larger_file(serve_file, used, tmp_path):
             server.wait()
 
 
-def test_a_start_with_more_keys_names_the_command(used):
+def test_more_keys_fail(used):
     done = weir("serve", "--store", f"file:{used}", "--capacity", str(LARGE))
     assert done.returncode == 1
     assert (f"capacity: expected {LARGE}, found {SMALL}, which the file keeps: to enlarge it, stop all "

@@ -72,6 +72,19 @@ def test_check_goes_through_the_rules_and_names_limit_and_rule(wire, key):
     assert wire.command("WEIR.PEEK", "login", key)[2] == 9
 
 
+def test_checkpeek_answers_as_check_would_and_takes_nothing(wire, key):
+    attributes = ("path", "/login", "ip", key)
+    for _ in range(2):
+        seven = wire.command("WEIR.PEEK", "login", key)
+        assert seven[:4] == [1, 10, 10, 0]
+        assert wire.command("WEIR.CHECKPEEK", *attributes) == seven + [b"login", b"login-by-ip"]
+    for _ in range(10):
+        wire.command("WEIR.CHECK", *attributes)
+    denied = wire.command("WEIR.CHECKPEEK", *attributes)
+    assert denied[:3] == [0, 10, 0]
+    assert denied[5:] == [b"over_limit", b"", b"login", b"login-by-ip"]
+
+
 def test_check_where_no_rule_applies_is_allowed(wire):
     reply = wire.command("WEIR.CHECK", "path", "/elsewhere")
     assert reply[0] == 1

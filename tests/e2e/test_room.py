@@ -177,3 +177,30 @@ def test_servers_that_ask_for_other_widths_of_one_limit_share_its_counts(serve, 
     assert two.get("/v1/peek/it?key=k").json["remaining"] == 991
     assert two.get("/v1/acquire/it?key=new&cost=2").json["allowed"]
     assert one.get("/v1/peek/it?key=new").json["remaining"] == 8
+
+
+FLOODED_BY_ADHOC = """
+limits:
+  window: { algorithm: fixed_window, rate: 1/d, align: first_request }
+  bucket: { algorithm: token_bucket, rate: 1/d }
+"""
+
+
+def test_parameters_that_come_with_requests_free_no_key_of_a_limit(serve):
+    """Their sender chooses how long a key counts, and the table forgets the key that is idle soonest."""
+    server = serve("--capacity", "20000", config=FLOODED_BY_ADHOC)
+    users = [f"user{i}" for i in range(200)]
+    for limit in ("window", "bucket"):
+        assert allowed(acquire(server, limit, users)) == 200
+    with Wire(server.resp) as wire:
+        for n, parameters in enumerate(([400_000_000, 1, 1, 400_000_000], [0, 1, 365 * 86_400], [9, 1, 86_400])):
+            for start in range(0, 80_000, 1000):
+                keys = [f"x{n}-{i}" for i in range(start, start + 1000)]
+                wire.send(b"".join(encode("CL.THROTTLE", key, *parameters) for key in keys))
+                assert [wire.reply()[0] for _ in keys] == 1000 * [0]
+    for limit in ("window", "bucket"):
+        assert allowed(acquire(server, limit, users)) == 0
+    # Their keys are as many as fit, and count while there is room.
+    with Wire(server.resp) as wire:
+        assert wire.command("CL.THROTTLE", "last", 0, 1, 3600)[0] == 0
+        assert wire.command("CL.THROTTLE", "last", 0, 1, 3600)[0] == 1

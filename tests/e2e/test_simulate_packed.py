@@ -7,7 +7,9 @@ import random
 import subprocess
 
 import pytest
-from harness import PATIENCE, WEIR
+from harness import PATIENCE, WEIR, one_thread
+
+pytestmark = one_thread
 
 TRY = "a: { algorithm: token_bucket, rate: 5/s, burst: 10 }"
 

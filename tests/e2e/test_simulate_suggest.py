@@ -6,7 +6,7 @@ import random
 import subprocess
 
 import pytest
-from harness import PATIENCE, WEIR, one_thread, weir
+from harness import BUILD, PATIENCE, SANITIZED, WEIR, one_thread, weir
 
 pytestmark = one_thread
 
@@ -88,8 +88,12 @@ def denials(log, requests, out, limits, *flags):
     return found
 
 
-@pytest.mark.parametrize("costs", [(1,), (1, 1, 1, 2, 5)], ids=["unit", "costs"])
-@pytest.mark.parametrize("by, deny", [("keys", "0.1%"), ("keys", "20%"), ("requests", "0.03")])
+# A sanitizer has seen all of an algorithm with one log.
+LOGS = slice(1 if BUILD.name in SANITIZED else None)
+
+
+@pytest.mark.parametrize("costs", [(1, 1, 1, 2, 5), (1,)][LOGS], ids=["costs", "unit"][LOGS])
+@pytest.mark.parametrize("by, deny", [("keys", "0.1%"), ("keys", "20%"), ("requests", "0.03")][LOGS])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_suggested_limit_is_the_smallest_that_denies_so_few(tmp_path, algorithm, by, deny, costs):
     """Every smaller limit denies more, by the decisions of a replay of its own."""

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from between import Between, half, half_and_gone, instead, late, silent
-from harness import PATIENCE, Wire, encode, metric, until
+from harness import PATIENCE, Wire, encode, metric, one_thread, until
 from redis_servers import OLDEST, free_port
 
 QUOTA = 1000
@@ -62,6 +62,7 @@ class Load:
                     reply = wire.reply()
                     self.granted += reply[0]
                     self.reasons[reply[5].decode()] += 1
+                time.sleep(0.001)  # else it takes the processor from the servers
 
     def failed(self):
         return self.reasons["store_failure"]
@@ -162,6 +163,60 @@ def test_open_allows_and_closed_denies_while_redis_is_away(start_redis, serve, k
     # A rule's policy beats its limit's.
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.CHECK", "path", "/open", "user", key)[0] == 1
+
+
+# By reason, and whether the answer is degraded.
+WITHOUT_REDIS = {"open": ("store_open", True), "local": ("store_local", True),
+                 "closed": ("store_failure", True), "memory": ("ok", False)}
+
+
+def answers_over_http(server, limit, key):
+    """A way to ask, and the answer, which may be null where a field is absent."""
+    fields = {"limit": limit, "key": key}
+    yield "acquire", server.post("/v1/acquire", fields).json
+    yield "acquire by GET", server.get(f"/v1/acquire/{limit}?key={key}").json
+    yield "peek", server.post("/v1/peek", fields).json
+    for answer in server.post("/v1/batch", [fields, fields | {"op": "peek"}]).json:
+        yield "batch", answer
+
+
+def test_answers_say_that_a_policy_decided(start_redis, serve, key):
+    redis = start_redis()
+    server = serve(config=configuration(redis.url))
+
+    def expect(expected):
+        for limit, (reason, degraded) in expected.items():
+            for way, answer in answers_over_http(server, limit, key):
+                assert answer["reason"] == reason, (limit, way, answer)
+                assert answer.get("degraded", False) is degraded, (limit, way, answer)
+                assert answer["allowed"] is (reason != "store_failure"), (limit, way, answer)
+            for command in ("WEIR.ACQUIRE", "WEIR.PEEK"):
+                with Wire(server.resp) as wire:
+                    reply = wire.command(command, limit, key)
+                assert (len(reply), reply[5].decode()) == (7, reason), (limit, command, reply)
+
+    expect(dict.fromkeys(WITHOUT_REDIS, ("ok", False)))
+    redis.stop()
+    until(lambda: ask(server, "closed", key)[5] == b"store_failure", "Redis to be away")
+    expect(WITHOUT_REDIS)
+    # A rule over a limit, which it opens; and a share that is used up.
+    checked = server.post("/v1/acquire", {"attributes": {"path": "/open", "user": key}}).json
+    assert (checked["allowed"], checked["reason"], checked["degraded"]) == (True, "store_open", True)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.CHECK", "path", "/open", "user", key)[5] == b"store_open"
+    while (answer := server.get(f"/v1/acquire/local?key={key}&cost=50").json)["allowed"]:
+        assert answer["reason"] == "store_local"
+    assert (answer["reason"], answer["degraded"]) == ("over_limit", True)
+    page = server.get("/metrics").text
+    for limit, allowed, reason in (("open", "true", "store_open"), ("local", "true", "store_local"),
+                                   ("closed", "false", "store_failure")):
+        assert f'limit="{limit}",reason="{reason}",allowed="{allowed}"' in page
+    assert 'limit="memory",reason="store_' not in page
+    # Replies whose form belongs to others stay as they are.
+    with Wire(server.resp) as wire:
+        assert [len(wire.command(name, key, 5, 10, 60)) for name in ("CL.THROTTLE", "THROTTLE")] == [5, 5]
+    throttled = server.post("/throttle", {"key": key, "max_burst": 5, "count_per_period": 10, "period": 60})
+    assert set(throttled.json) == {"allowed", "limit", "remaining", "reset_after", "retry_after"}
 
 
 def test_nothing_is_given_back_while_redis_is_away(start_redis, serve, key):
@@ -335,6 +390,7 @@ SPOILED = {
 }
 
 
+@one_thread  # the thread that sent a command reads its answer
 @pytest.mark.parametrize("how", SPOILED)
 def test_a_redis_that_answers_nonsense_grants_nothing_and_is_forgiven(start_redis, serve, key, how):
     redis = start_redis()

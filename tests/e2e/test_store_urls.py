@@ -1,7 +1,7 @@
 """`store` and what belongs to it: what lint and a start say, and that no password is told."""
 
 import pytest
-from harness import Server, Wire, until, weir
+from harness import Server, Wire, one_thread, until, weir
 
 SECRET = "pa55w0rd"
 SLOW = "store_timeout: 30s\n"  # no busy machine takes Redis for away
@@ -13,8 +13,17 @@ BAD = {
                              "found 'http://…@h'",
     f"{SECRET}@h:6379": "found '…@h:6379'",
     f"redi://h?password={SECRET}": "found 'redi://h?…'",
-    f"redis:/{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or rediss-cluster://",
-    f"redis+tls://me:{SECRET}@h": "expected redis://, rediss://, redis-cluster:// or",
+    f"redis:/{SECRET}@h": "expected redis://, redis+unix://, redis+sentinel:// or redis-cluster://",
+    f"redis+tls://me:{SECRET}@h": "expected redis://, redis+unix://, redis+sentinel:// or",
+    f"valkey+tls://me:{SECRET}@h": "expected redis://, redis+unix://, redis+sentinel:// or",
+    f"valkey:/{SECRET}@h": "expected redis://, redis+unix://, redis+sentinel:// or",
+    f"valkeys://me:{SECRET}@h:port": "expected a port from 1 to 65535",
+    f"redis+unix://me:{SECRET}@h": "expected the absolute path of a socket",
+    f"redis+unix://me:{SECRET}@/run/s?db={SECRET}": "expected the number of a database",
+    f"redis+sentinel://me:{SECRET}@h": "expected the name by which Sentinels know the master",
+    f"redis+sentinel://me:{SECRET}@h/m?password={SECRET}": "expected sentinel_user=USER and",
+    f"redis+sentinel://h/m?sentinel_user={SECRET}": "expected sentinel_password=PASSWORD beside",
+    f"redis+sentinel://h:1/m?sentinel_password={SECRET}@x{SECRET}": "expected the name by which",
     f"redis://{SECRET}@h": "expected user:password or :password before the @",
     f"redis://me:{SECRET}@h:port": "expected a port from 1 to 65535",
     f"redis://me:{SECRET}": "expected a port from 1 to 65535",
@@ -32,6 +41,7 @@ BAD = {
     f"file:/REDISS:me:{SECRET}@h": "found '…@h'",
     f"file:redis-cluster:/me:{SECRET}": "found 'file:…'",
     f"file:valkey://me:{SECRET}": "found 'file:…'",
+    f"file:valkey:/me:{SECRET}": "found 'file:…'",
 }
 # What is no store, nor an option.
 NO_OPTION = {
@@ -42,6 +52,7 @@ NO_OPTION = {
 }
 
 
+@one_thread
 @pytest.mark.parametrize("url", BAD)
 def test_a_bad_store_is_refused_where_it_stands_without_its_password(tmp_path, url):
     file = tmp_path / "weir.yaml"
@@ -55,6 +66,7 @@ def test_a_bad_store_is_refused_where_it_stands_without_its_password(tmp_path, u
             assert SECRET not in said
 
 
+@one_thread
 @pytest.mark.parametrize("url", BAD)
 def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_password(url):
     for done in (weir("serve", "--store", url), weir("serve", env={"WEIR_STORE": url})):
@@ -63,6 +75,7 @@ def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_passwor
         assert SECRET not in done.stdout + done.stderr
 
 
+@one_thread
 @pytest.mark.parametrize("text", NO_OPTION)
 def test_a_url_that_is_no_option_is_refused_without_its_password(text):
     done = weir("serve", text)
@@ -71,6 +84,7 @@ def test_a_url_that_is_no_option_is_refused_without_its_password(text):
     assert SECRET not in done.stderr
 
 
+@one_thread
 @pytest.mark.parametrize("words", [["bench"], ["simulate"], [], ["ask", "a", "k", "--server"],
                                    ["bench", "--server"], ["serve", "--http"]], ids=" ".join)
 def test_a_url_in_the_place_of_something_else_is_refused_without_its_password(words):
@@ -80,6 +94,7 @@ def test_a_url_in_the_place_of_something_else_is_refused_without_its_password(wo
         assert SECRET not in done.stdout + done.stderr
 
 
+@one_thread
 @pytest.mark.parametrize("action", ["check", "dump", "repair"])
 def test_a_url_in_the_place_of_a_file_is_refused_without_its_password(action):
     for path in (f"redis://me:{SECRET}@h", f"redis:/me:{SECRET}", f"file:rediss://me:{SECRET}@h"):
@@ -127,10 +142,13 @@ LIKELY = [
     "rules: [{ limits: [a], on_store_failure: open }]\n",
     "store: redis://h\n" + LIMITS.replace(" }", ", store: memory }"),
     "store: file:state\n" + LIMITS.replace(" }", ", store: redis://h, on_store_failure: open }"),
+    "nodes: 2\nstore: redis+sentinel://:x@a,b:1/m/2?sentinel_password=y\n" + LIMITS,
+    "nodes: 2\nstore: valkey+unix:///run/valkey.sock?db=1\n" + LIMITS,
     "nodes: 2\nstore: rediss-cluster://:x@a,b:1\n" + LIMITS.replace(" }", ", chunk: 40% }"),
 ]
 
 
+@one_thread
 def test_lint_refuses_what_a_server_would(tmp_path):
     file = tmp_path / "weir.yaml"
     big = "limits:\n  a: {{ algorithm: token_bucket, rate: 5/m, burst: 40000000{} }}\n"
@@ -147,6 +165,7 @@ def test_lint_refuses_what_a_server_would(tmp_path):
     assert weir("lint", "--strict", file).returncode == 0
 
 
+@one_thread
 @pytest.mark.parametrize("text", [*UNLIKELY, *LIKELY])
 def test_lint_warns_of_stores_that_are_unlikely_meant(tmp_path, text):
     file = tmp_path / "weir.yaml"
@@ -172,6 +191,25 @@ def test_the_server_warns_at_the_start_and_after_a_reload(tmp_path):
     assert "line=2" in server.line_with("config_warning")
     assert server.stop() == 0
     assert len([line for line in server.log if "config_warning" in line]) == 2
+
+
+def test_lists_of_processes_show_no_password_of_sentinels():
+    server = Server("--store", f"redis+sentinel://127.0.0.1:1/m?sentinel_user=me&sentinel_password={SECRET}")
+    with open(f"/proc/{server.process.pid}/cmdline") as file:
+        arguments = file.read()
+    assert "redis+sentinel://127.0.0.1:1/m?***" in arguments and SECRET not in arguments
+    assert server.stop() == 0
+    assert SECRET not in "".join(server.log)
+
+
+def test_a_password_of_sentinels_is_told_nowhere(tmp_path):
+    url = f"redis+sentinel://me:{SECRET}@127.0.0.1:1/m/2?sentinel_user=me&sentinel_password={SECRET}"
+    server = Server(config=f"nodes: 2\nstore: {url}\n" + LIMITS, directory=tmp_path)
+    pages = [server.get(path).text for path in
+             ("/v1/acquire/a?key=k", "/v1/limits", "/v1/status", "/metrics", "/readyz")]
+    assert "redis+sentinel://127.0.0.1:1/m/2\"" in pages[1]
+    assert server.stop() == 0
+    assert SECRET not in "".join(pages) + "".join(server.log)
 
 
 @pytest.mark.parametrize("password", [SECRET, "another"], ids=["right", "refused"])

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import socket
 import ssl
@@ -294,6 +295,9 @@ def test_plain_requests_to_a_port_with_tls_are_told_once(serve, papers):
     ("{ cert: server.pem }", "expected a file in PEM in key=server.pem, found: no key in it"),
     ("{ cert: ., key: server.key }", "expected a file in PEM in cert=., found: a directory"),
     ("{ key: server.key }", "expected cert"),
+    ("{ cert: pipe, key: server.key }", "expected a file in PEM in cert=pipe, found: not a regular file"),
+    ("{ cert: server.pem, key: pipe }", "expected a file in PEM in key=pipe, found: not a regular file"),
+    ("{ cert: server.pem, key: server.key, ca: pipe, clients: optional }", "ca=pipe, found: not a regular file"),
     ("{ cert: server.pem, clients: required }", "1:35: error: expected `ca` beside clients"),
     ("{ cert: server.pem, key: server.key, minimum: 1.1 }", "expected minimum to be one of 1.2, 1.3"),
     ("{ cert: server.pem, key: server.key, ca: server.key, clients: optional }", "ca=server.key"),
@@ -301,6 +305,8 @@ def test_plain_requests_to_a_port_with_tls_are_told_once(serve, papers):
 def test_what_can_t_be_is_told_by_its_place(papers, text, words):
     (papers / "chain-upside-down.pem").write_text(
         "".join((papers / f"{name}.pem").read_text() for name in ("right", "server")))
+    if not (papers / "pipe").exists():
+        os.mkfifo(papers / "pipe")
     file = papers / "wrong.yaml"
     file.write_text(f"tls: {text}\n{LIMITS}")
     for command in ("lint", file), ("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"):

@@ -213,7 +213,7 @@ def test_every_route_is_for_those_who_may(door, name):
 
 COMMANDS = {
     "CL.THROTTLE": ["k", 9, 9, 60], "WEIR.ACQUIRE": ["login", "k"],
-    "WEIR.CHECK": ["path", "/login", "ip", "1.2.3.4"], "THROTTLE": ["k", 9, 9, 60],
+    "WEIR.CHECK": ["path", "/login", "ip", "1.2.3.4"], "WEIR.CHECKPEEK": ["path", "/login"], "THROTTLE": ["k", 9, 9, 60],
     "WEIR.PEEK": ["login", "k"], "WEIR.REFUND": ["login", "k"], "WEIR.RESET": ["login", "k"],
     "WEIR.REPORT": ["x", "success"], "WEIR.SHED": ["relief", "0.5"], "DEL": ["k"], "EXISTS": ["k"],
     "TTL": ["k"], "PTTL": ["k"], "PING": [], "MULTI": [], "EXEC": [], "DISCARD": [], "WATCH": ["k"],
@@ -270,6 +270,178 @@ def test_what_may_not_be_charged_is_not(users, key):
         wire.command("RESET")
         wire.command("AUTH", "weir_asker")
         assert wire.command("WEIR.PEEK", "window", key)[2] == 1000
+
+
+# ---- Limits of others -----------------------------------------------------------------------------
+
+# None of these limits is of the user `other`, and each answer that depends on one shows it: its quota,
+# by a cost above it, its wait, or the count of a key.
+FOREIGN = """
+limits:
+  login: { algorithm: token_bucket, rate: 7/d }
+  window: { algorithm: fixed_window, rate: 7/d, align: first_request }
+  paced: { algorithm: pacer, rate: 1/m, slack: 0, max_wait: 1h }
+  relief: { algorithm: random, deny: 0.5 }
+  back: { algorithm: breaker }
+  log: { algorithm: sliding_log, rate: 7/d }
+  own: { algorithm: token_bucket, rate: 7/d }
+rules:
+  - { name: white, match: { path: /both, ip: 9.9.9.9 }, answer: allow, result: { Ret_type: 1 } }
+  - { name: own-by-ip, match: { path: /both }, key: [ip], limits: [own] }
+  - { name: login-by-ip, match: { path: /both }, key: [ip], limits: [login] }
+  - { name: window-by-ip, match: { path: /both }, key: [ip], limits: [window] }
+  - { name: log-by-ip, match: { path: /both }, key: [ip], limits: [log], feedback: [1, 2] }
+  - { name: own-alone, match: { path: /own }, key: [ip], limits: [own] }
+  - { name: white-alone, match: { path: /white }, answer: allow, result: { Ret_type: 1 } }
+trusted_proxies: [127.0.0.0/8]
+"""
+OTHER = user("other", token="weir_other", may=ALL, limits=["own"])
+LONG = "x" * 1000
+ARGS = urllib.parse.urlencode({"argsJson": json.dumps([{"Id": "1", "Arg": "path%3D%2Fboth%26ip%3Dk"}])})
+
+
+def calls(command, *least):
+    """The command with every cost, wait and length of a key on which an answer can depend."""
+    for key in ("k", "new"):
+        yield [command, *least, key]
+        for cost in (0, 1, 7, 8, 10**9):
+            yield [command, *least, key, "COST", cost]
+
+
+# The commands and routes that none of the limits has a part in; what shows all limits is refused as a whole.
+NO_LIMIT = {"CLIENT", "WEIR.REPORT", "/metrics", "/monitor/alive", "/v1/report"}
+
+
+def foreign_commands():
+    for command in ("CL.THROTTLE", "THROTTLE"):
+        for quantity in (0, 1, 10, 11, 10**9):
+            yield [command, "k", 9 + (command == "THROTTLE"), 5, 60, quantity]
+    for limit in ("login", "window", "paced", "relief", "back"):
+        for command in ("WEIR.ACQUIRE", "WEIR.PEEK", "WEIR.REFUND"):
+            yield from calls(command, limit)
+        yield ["WEIR.ACQUIRE", limit, "k", "COST", 7, "WAIT", 1]
+        yield ["WEIR.ACQUIRE", limit, "k", "PERMIT"]
+        yield ["WEIR.REFUND", limit, "k", "PERMIT", "x"]
+        yield ["WEIR.RESET", limit, "k"]
+    for command in ("WEIR.CHECK", "WEIR.CHECKPEEK"):
+        for address in ("k", "new", LONG + LONG):
+            yield [command, "path", "/both", "ip", address]
+    yield from (["WEIR.SHED", "relief", 0.1], ["WEIR.SHED", "login", 0.1], ["WEIR.RESET", "CL.THROTTLE", "k"],
+                ["DEL", "k"], ["EXISTS", "k"], ["TTL", "k"], ["PTTL", "k"], ["DEL", "new"])
+
+
+def foreign_requests():
+    for limit in ("login", "window", "paced", "relief", "back"):
+        for path in ("acquire", "peek", "refund", "reset"):
+            for cost in (0, 1, 7, 8, 10**9) if path != "reset" else (1,):
+                body = {"limit": limit, "key": "k", **({"cost": cost} if path != "reset" else {})}
+                yield "POST", f"/v1/{path}", body
+                if path in ("acquire", "peek"):
+                    yield "GET", f"/v1/{path}/{limit}?key=k&cost={cost}", None
+        yield "POST", "/v1/acquire", {"limit": limit, "key": "k", "cost": 7, "wait_ms": 1}
+        yield "POST", "/v1/refund", {"limit": limit, "key": "k", "permit": "x"}
+    for address in ("k", "new", LONG + LONG):
+        for path in ("acquire", "peek"):
+            for cost in (0, 1, 7, 8):
+                yield "POST", f"/v1/{path}", {"attributes": {"path": "/both", "ip": address}, "cost": cost}
+        for path in ("browse", "update", "browse_complete", "feedback"):
+            yield "GET", f"/rule/{path}?path=/both&ip={address}&_writeThrough=yes", None
+        yield "GET", f"/rule/value?rule_no=login-by-ip&path=/both&ip={address}", None
+    for quantity in (0, 1, 10, 11, 10**9):
+        yield "POST", "/throttle", {"key": "k", "max_burst": 10, "count_per_period": 5, "period": 60,
+                                    "quantity": quantity}
+    yield "POST", "/v1/shed", {"limit": "relief", "deny": 0.1}
+    yield "POST", "/v1/shed", {"limit": "login", "deny": 0.1}
+    yield "POST", "/v1/breaker", {"limit": "back", "key": "k", "state": "open"}
+    yield "POST", "/v1/breaker", {"limit": "login", "key": "k", "state": "open"}
+    for path in ("/v1/limits", "/v1/top", "/v1/events", "/dump/policy", "/dump/counter"):
+        yield "GET", path, None
+
+
+@pytest.fixture(scope="module", params=["", "order: first\n"], ids=["together", "first"])
+def foreign(request, tmp_path_factory):
+    """Somebody else has used some of every key."""
+    server = Server(config=request.param + FOREIGN + "users:\n" + OTHER + USERS["everything"],
+                    directory=tmp_path_factory.mktemp("foreign"))
+    with Wire(server.resp) as wire:
+        wire.command("AUTH", "everything", "all")
+        wire.command("CL.THROTTLE", "k", 9, 5, 60, 3)
+        for limit in ("login", "window"):
+            wire.command("WEIR.ACQUIRE", limit, "k", "COST", 3)
+    yield server
+    assert server.stop() == 0
+
+
+def shown(server):
+    """All that a refused request may not change."""
+    with Http(server.http) as client, Wire(server.resp) as wire:
+        headers = {"Authorization": basic("everything", "all")}
+        assert wire.command("AUTH", "everything", "all") == b"+OK"
+        states = [wire.command("WEIR.PEEK", limit, key)[:3] for limit in ("login", "window", "own")
+                  for key in ("k", "new")]
+        return (client.request("GET", "/v1/top", None, headers).json, wire.command("EXISTS", "k", "new"),
+                wire.command("CL.THROTTLE", "k", 9, 5, 60, 0)[:2], states)
+
+
+def covered(asked, test):
+    """Every route or command that needs a right is asked, or has no limit."""
+    return {line[0] for line in listed(test) if line[-1] != "free"} <= asked | NO_LIMIT
+
+
+def test_no_command_tells_of_a_limit_that_its_user_may_not_use(foreign):
+    commands = list(foreign_commands())
+    assert covered({command[0] for command in commands}, "test_every_command_has_a_class")
+    before = shown(foreign)
+    with Wire(foreign.resp) as wire:
+        assert wire.command("AUTH", "weir_other") == b"+OK"
+        for command in commands:
+            assert wire.command(*command).startswith(b"-NOPERM expected a limit of user"), command
+        for some in (commands[i:i + 100] for i in range(0, len(commands), 100)):
+            wire.send(encode("MULTI") + b"".join(encode(*command) for command in some) + encode("EXEC"))
+            assert wire.reply() == b"+OK"
+            assert {wire.reply() for _ in some} == {b"+QUEUED"}
+            for command, found in zip(some, wire.reply(), strict=True):
+                assert found.startswith(b"-NOPERM expected a limit of user"), command
+        # An unknown limit and an unreadable request are answered as for everybody.
+        assert wire.command("WEIR.PEEK", "none", "k").startswith(b"-ERR expected the name of a limit")
+        assert wire.command("CL.THROTTLE", "k", "x", 5, 60).startswith(b"-ERR expected max_burst")
+        assert wire.command("CL.THROTTLE", "k", 9, 10**18, 1).startswith(b"-ERR ")
+        assert wire.command("WEIR.SHED", "none", 0.1).startswith(b"-ERR expected the name of a limit")
+        assert wire.command("WEIR.ACQUIRE", "own", "k", "COST", 8).startswith(b"-ERR ")
+    assert shown(foreign) == before
+
+
+def test_no_route_tells_of_a_limit_that_its_user_may_not_use(foreign):
+    requests = list(foreign_requests())
+    asked = {path.split("?")[0] for _, path, _ in requests}
+    asked |= {"/v1/acquire/", "/v1/peek/", "/v1/batch", "/multi/browse", "/auth", "/auth/"}
+    assert covered(asked, "test_every_route_has_methods_and_a_class")
+    before = shown(foreign)
+    headers = {"Authorization": "Bearer weir_other"}
+    with Http(foreign.http) as client:
+        for method, path, body in requests:
+            answer = client.request(method, path, json.dumps(body) if body else None, headers)
+            assert answer.status == 403, (method, path, body, answer.text)
+        items = [body for _, path, body in requests if path == "/v1/acquire"]
+        for answer in client.request("POST", "/v1/batch", json.dumps(items), headers).json:
+            assert answer["error"]["code"] == "forbidden"
+        [item] = client.request("GET", f"/multi/browse?{ARGS}", None, headers).json
+        assert "expected a limit of user 'other'" in str(item)
+        proxied = {"Weir-Authorization": "Bearer weir_other"}
+        for target in ("/auth", "/auth/x"):
+            for address in ("10.0.0.1", "10.0.0.2"):
+                visit = {"X-Original-URI": "/both", "X-Forwarded-For": address}
+                assert client.request("GET", target, None, {**proxied, **visit}).status == 500
+        assert client.request("POST", "/v1/acquire", json.dumps({"limit": "own", "key": "k", "cost": 8}),
+                              headers).status == 400
+        assert client.request("POST", "/v1/acquire", json.dumps({"limit": "none", "key": "k"}),
+                              headers).status == 404
+        # A rule that answers by itself has no limit, and so no foreign one.
+        assert client.request("GET", "/rule/browse_complete?path=/white", None, headers).status == 200
+    assert shown(foreign) == before
+
+
+SECRETS["other"] = "weir_other"
 
 
 # ---- Logins -------------------------------------------------------------------------------------
@@ -346,6 +518,19 @@ def test_a_user_named_default_has_the_logins_without_a_name_that_are_no_token(se
             assert wire.command("ACL", "WHOAMI") == name
         assert wire.command("AUTH", "other").startswith(b"-WRONGPASS")
         assert wire.command("AUTH", "default", "weir_askes").startswith(b"-WRONGPASS")
+
+
+def test_both_logins_of_default_pass_after_wrong_ones(serve):
+    """They are one login, and a known login passes whatever its address has guessed."""
+    server = serve(config=LIMITS + "users:\n" + user("default", password="all", may=ALL))
+    with Wire(server.resp) as wire:
+        assert wire.command("AUTH", "all") == b"+OK"
+        assert wire.command("AUTH", "default", "all") == b"+OK"
+        while b"too many wrong logins" not in wire.command("AUTH", "wrong"):
+            pass
+        for _ in range(3):
+            assert wire.command("AUTH", "default", "all") == b"+OK"
+            assert wire.command("AUTH", "all") == b"+OK"
 
 
 def from_address(server, address, *words):
@@ -444,8 +629,15 @@ def test_a_reload_without_users_says_that_all_may_ask(serve):
     server = serve("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG)
     assert not [line for line in server.log if "exposed" in line]
     unprotected = "protected: no\n" + config_of()
+
+    def networks(text):
+        return f"protected: [{text}]\n" + config_of()
+
     for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False), (unprotected, True),
-                       (unprotected + "# more\n", False), (config_of(), False), (unprotected, True)):
+                       (unprotected + "# more\n", False), (config_of(), False), (unprotected, True),
+                       (networks("10.0.0.0/8"), False), (networks("10.0.0.0/8, 10.1.0.0/16"), False),
+                       (networks("10.0.0.0/8, 192.168.0.0/16"), True), (networks("10.1.0.0/16"), False),
+                       (networks("10.0.0.0/15"), True), (config_of(), False), (networks("10.1.0.0/16"), True)):
         begins = len(server.log)
         server.reload(text)
         server.line_with("reloaded")
@@ -463,7 +655,43 @@ def test_events_end_for_a_user_who_may_follow_them_no_more(serve, after):
         server.reload(config_of(USERS["everything"], USERS["admin"]))
         until(lambda: b"reloaded" in wire.file.readline(), "an event")
         server.reload(config_of(*after))
-        wire.file.read()  # to the end
+        assert b"event: reloaded" not in wire.file.read()  # which is after that
+
+
+@pytest.mark.parametrize("limit", ["place", "turn"])
+def test_a_request_that_waits_ends_with_its_user(serve, limit):
+    """Its connection closes, and other requests wait on."""
+    limits = """limits:
+  place: { algorithm: concurrency, max: 1, lease: 1h }
+  turn: { algorithm: pacer, rate: 6/h, slack: 0, max_wait: 1h }
+users:
+"""
+    others = USERS["everything"] + USERS["changer"]
+    server = serve(config=limits + USERS["asker"] + others)
+    asks = encode("WEIR.ACQUIRE", limit, "k", "WAIT", 3_600_000)
+
+    def waiting(n):
+        text = server.get("/metrics", {"Authorization": authorization("everything")}).text
+        return f"\nweir_answers_held {n}\n" in text
+
+    with Wire(server.resp) as first, Wire(server.resp) as stays, Wire(server.resp) as gone, \
+            Wire(server.http) as gone_too:
+        first.command("AUTH", "everything", "all")
+        stays.command("AUTH", "everything", "all")
+        gone.command("AUTH", "weir_asker")
+        permit = first.command("WEIR.ACQUIRE", limit, "k", "PERMIT")[6]
+        stays.send(asks)
+        until(lambda: waiting(1), "the first to wait")
+        gone.send(asks)
+        gone_too.send(f"GET /v1/acquire/{limit}?key=k&wait_ms=3600000 HTTP/1.1\r\nHost: localhost\r\n"
+                      f"Authorization: {authorization('asker')}\r\n\r\n".encode())
+        until(lambda: waiting(3), "all to wait")
+        server.reload(limits + others)
+        assert gone.rest() == gone_too.rest() == b""
+        until(lambda: waiting(1), "one to wait on")
+        if limit == "place":
+            first.command("WEIR.REPORT", permit, "success")
+            assert stays.reply()[0] == 1
 
 
 def test_no_secret_is_told(serve):

@@ -1,6 +1,7 @@
 """A server reads its rule files and dictionaries again when they change: whole, or not at all."""
 
 import os
+import signal
 import re
 import shutil
 import threading
@@ -116,10 +117,14 @@ def test_a_dictionary_is_read_again_whole_or_not_at_all(server, files):
     assert is_blocked(server, "ann") and not is_blocked(server, "bob")
 
 
-def test_a_pipe_that_nobody_writes_to_is_waited_for_no_longer_than_seconds(server, files):
+def test_a_pipe_is_refused_whoever_writes_to_it(server, files):
     (files / "blocked.dat").unlink()
     os.mkfifo(files / "blocked.dat")
-    assert 'blocked.dat": expected a readable file' in server.line_with("reload_failed")
+    assert 'blocked.dat": expected a readable file, found: not a regular' in server.line_with("reload_failed")
+    writer = os.open(files / "blocked.dat", os.O_RDWR)  # neither writes nor ends
+    server.process.send_signal(signal.SIGHUP)
+    assert 'blocked.dat": expected a readable file, found: not a regular' in server.line_with("reload_failed")
+    os.close(writer)
     assert is_blocked(server, "eve")
     (files / "fresh").write_text("bob\n")
     (files / "fresh").rename(files / "blocked.dat")

@@ -100,7 +100,13 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 		result =
 		    codec->parse(session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
 		if (result == CODEC_REQUEST)
-			fuzz_again(codec, session, (struct slice){copy, pending->len}, &consumed, &arena, &request);
+			fuzz_again(codec, session, (struct slice){copy, pending->len}, &consumed, &arena,
+			           &request);
+		if (result == CODEC_MORE && codec->look_ahead)
+			codec->look_ahead(session, (struct slice){copy, pending->len});
+		if (codec->cancelled && codec->cancelled(session) != 0 &&
+		    !(result == CODEC_REQUEST && request.close)) /* all are answered at once */
+			abort();
 		if (result == CODEC_SKIPPED) {
 			if (consumed == 0 || consumed > pending->len)
 				abort();

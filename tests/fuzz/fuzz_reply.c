@@ -1,17 +1,19 @@
 /*
  * Reads replies of a Redis in any pieces. The input's first byte is the number of commands that
- * wait, and each piece begins with its length. Then reads each reply as a cluster's slots.
+ * wait, and each piece begins with its length. Then reads each reply as a cluster's slots, and as
+ * the answers of a Sentinel.
  */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "redis/cluster.h"
 #include "redis/link.h"
+#include "redis/sentinels.h"
 
 #define CALLS 255
 
 static size_t told, lost;
-static struct cluster *cluster; /* of all inputs: to open one takes long */
+static struct cluster *cluster, *watched; /* of all inputs: to open one takes long */
 
 /* Reads all of a reply, so that the sanitizer sees it; how many values it has. */
 static size_t read_all(const struct redis_reply *reply)
@@ -48,6 +50,29 @@ static void learn(const struct redis_reply *reply)
 	}
 }
 
+/* The first Sentinel of three answers so; it may tell of others, but not of many. */
+static void ask_sentinel(const struct redis_reply *reply)
+{
+	static uint64_t now_ns;
+	unsigned nodes[SENTINELS_MAX], master;
+	struct redis_host host;
+	size_t n;
+
+	now_ns += 2 * SENTINELS_POLL_NS;
+	if (!sentinels_begin(watched, &now_ns, now_ns, nodes, &n) || n > 3 + SENTINELS_LEARNT_MAX)
+		abort();
+	sentinels_learn(watched, reply);
+	sentinels_answer(watched, nodes[0], reply);
+	sentinels_fail(watched, nodes[1], "gone");
+	sentinels_due_ns(watched, &now_ns, now_ns + SENTINELS_SOON_NS);
+	master = cluster_node_of(watched, 0);
+	cluster_hold(watched, master, &host);
+	cluster_drop(watched, master);
+	if (sentinels_has(watched, master) || !cluster_has(watched, master) || host.name[0] == '/' ||
+	    sentinels_know(watched, master) != (host.port != 0))
+		abort();
+}
+
 static void replied(struct link_call *call, const struct redis_reply *reply)
 {
 	(void)call;
@@ -55,8 +80,10 @@ static void replied(struct link_call *call, const struct redis_reply *reply)
 		lost++;
 	else if (lost > 0 || read_all(reply) > LINK_ITEMS_MAX)
 		abort();
-	if (reply)
+	if (reply) {
 		learn(reply);
+		ask_sentinel(reply);
+	}
 	told++;
 }
 
@@ -76,6 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct redis_host host = {"h", 1};
 	const struct redis_url url = {.cluster = true, .hosts = &host, .host_count = 1};
+	struct redis_host hosts[3] = {{"a", 1}, {"b", 1}, {"c", 1}};
+	const struct redis_url of_sentinels = {.master = "m", .hosts = hosts, .host_count = 3};
 	struct slice rest = {(const char *)data, size};
 	struct link_call calls[CALLS];
 	struct link *link;
@@ -83,9 +112,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int status = WEIR_OK;
 
 	told = lost = 0;
-	if (!cluster && cluster_open(&cluster, &url) != WEIR_OK)
+	if (!cluster && (cluster_open(&cluster, &url) != WEIR_OK ||
+	                 cluster_open(&watched, &of_sentinels) != WEIR_OK))
 		abort();
-	if (size == 0 || link_open(&link, &url, "h") != WEIR_OK)
+	if (size == 0 || link_open(&link, &url, LINK_STORE, "h") != WEIR_OK)
 		return 0;
 	slice_skip(&rest, (struct slice){rest.data, 1});
 	for (size_t i = 0; i < sent; i++) {

@@ -112,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct call calls[2] = {{.count = 0}};
 	struct link *link;
 
-	if (size < 2 || link_open(&link, &url, "h") != WEIR_OK)
+	if (size < 2 || link_open(&link, &url, LINK_STORE, "h") != WEIR_OK)
 		return 0;
 	make_limits();
 	make_steps(data, steps, &calls[0]);

@@ -26,23 +26,35 @@ class Condition:
         if self.operator in ("@", "!@"):
             return (value in dicts[self.values[0]]) == (self.operator == "@")
         if self.operator in ("<", ">"):
-            if not is_integer(value):
+            number, bound = number_of(value), int(self.values[0])
+            if number is None:
                 return False
-            number, bound = int(value), int(self.values[0])
             return number > bound if self.operator == ">" else number < bound
         found = any(covers(pattern, value) for pattern in self.values)
         return found == (self.operator == "=")
 
 
-def is_integer(text):
-    return re.fullmatch(r"-?\d+", text) is not None
+def number_of(text):
+    """In ranges a value is a number: an address is the one that ip2long makes of it."""
+    if re.fullmatch(r"\d+(\.\d+){3}", text):
+        parts = [int(part) for part in text.split(".")]
+        return int.from_bytes(bytes(parts), "big") if max(parts) < 256 else None
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
 
 
 def address(text):
+    number = number_of(text)
+    if number is not None:
+        whole = re.fullmatch(r"\d+|[\d.]+", text)
+        return ipaddress.IPv4Address(number) if whole and number < 2**32 else None
     try:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def without_zeros(text):
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
 
 
 def covers(pattern, value):
@@ -50,15 +62,17 @@ def covers(pattern, value):
     if pattern == "+":
         return True
     if found := re.fullmatch(r"(\d+)-(\d+)", pattern):
-        return is_integer(value) and int(found[1]) <= int(value) <= int(found[2])
-    low, _, high = pattern.partition("-")
+        number = number_of(value)
+        return number is not None and int(found[1]) <= number <= int(found[2])
+    low, dash, high = pattern.partition("-")
     here = address(value)
-    if address(low) and address(high):
+    if dash and address(low) and address(high):
         return (here is not None and here.version == address(low).version
                 and address(low) <= here <= address(high))
     if re.fullmatch(r"[\d*]+(\.[\d*]+){3}", pattern) and "*" in pattern:
         return here is not None and here.version == 4 and all(
-            part in ("*", own) for part, own in zip(pattern.split("."), value.split(".")))
+            part in ("*", own)
+            for part, own in zip(without_zeros(pattern).split("."), str(here).split(".")))
     if "/" in pattern and address(pattern.split("/")[0]):
         network = ipaddress.ip_network(pattern, strict=False)
         return here is not None and here.version == network.version and here in network
@@ -142,6 +156,11 @@ class Count:
         return self.today if self.rule.method == "base" else self.used
 
 
+def trimmed(parameters):
+    """Blanks round a value have no meaning."""
+    return {name: value.strip(" \t\r\v") for name, value in parameters.items()}
+
+
 class Koala:
     def __init__(self, text, dicts, timezone="Asia/Shanghai"):
         self.dicts = dicts  # name: set of words
@@ -185,6 +204,7 @@ class Koala:
 
     def decide(self, parameters, now, write=False):
         """The rule that decides, or None, and the result."""
+        parameters = trimmed(parameters)
         matched = self._matched(parameters)
         for rule in matched:
             if self._exceeded(rule, parameters, now):
@@ -197,24 +217,30 @@ class Koala:
         return self.decide(parameters, now, write)[1]
 
     def update(self, parameters, now):
+        parameters = trimmed(parameters)
         for rule in self._matched(parameters):
             if rule.method != "direct":
                 self._count(rule, parameters).add(now)
         return OK
 
-    def complete(self, parameters, now):
+    def complete(self, parameters, now, write=False):
+        parameters = trimmed(parameters)
         matched = self._matched(parameters)
         found = [self._result(rule) for rule in matched
                  if self._exceeded(rule, parameters, now)]
+        if write and not found:
+            self.update(parameters, now)
         return found or [self._otherwise(matched)]
 
     def feedback(self, parameters, now, kind="erase1"):
+        parameters = trimmed(parameters)
         for rule in self._matched(parameters):
             if rule.method != "direct":
                 self._count(rule, parameters).take_back(kind, now)
         return OK
 
     def value(self, no, parameters, now):
+        parameters = trimmed(parameters)
         rule = next(rule for rule in self.rules if rule.no == no)
         used = 0
         if rule.method != "direct" and rule.applies(parameters, self.dicts):

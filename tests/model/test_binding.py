@@ -50,9 +50,9 @@ def test_the_constants_of_the_header_are_found():
 
 
 def test_every_reason_has_its_text():
-    assert [weir.lib.weir_reason_text(i).decode() for i in range(10)] == [
+    assert [weir.lib.weir_reason_text(i).decode() for i in range(12)] == [
         "ok", "hit_quota", "over_limit", "queue_full", "wait_too_long", "shed", "breaker_open",
-        "listed", "store_failure", "no_room"]
+        "listed", "store_failure", "no_room", "store_open", "store_local"]
 
 
 def test_reserved_fields_are_refused_going_in_and_zero_coming_out():

@@ -159,11 +159,9 @@ class Key:
             self.permits.append((permit, known))
 
     def end(self, now, which, function, *args, **told):
-        """A table forgets a permit a nanosecond before its time is over: then it times out."""
         permit, known = self.permits.pop(which)
         status = self.ask(function, ctypes.byref(permit), *args)
-        cost = 0 if permit.until_ns == now + 1 else 1
-        held = self.model.call("report", now, cost, known, **told)["allowed"]
+        held = self.model.call("report", now, 1, known, **told)["allowed"]
         assert status == (weir.OK if held else weir.ENOTFOUND)
 
     def report(self, now, which, outcome, latency):

@@ -105,7 +105,7 @@ def enlarge(path, capacity):
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_store_that_has_grown_decides_as_one_that_has_not(name, tmp_path):
-    seed = int(os.environ.get("WEIR_TEST_SEED", random.randrange(2**32)))
+    seed = int(os.environ.get("WEIR_TEST_SEED", 1))
     rng, (options, most_ns) = random.Random(f"{seed} {name}"), LIMITS[name]
     print(f"WEIR_TEST_SEED={seed}")
     weir.Table(SIZES[0], str(tmp_path / "grown").encode())

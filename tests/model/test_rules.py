@@ -168,7 +168,7 @@ class Model:
             self.counts[charge] = self.counts.get(charge, 0) + 1
 
     def decide(self, request):
-        """(allowed, reason, rule)."""
+        """(allowed, reason, rule). The reason of an error, where rules charge one count more often than it grants, is None."""
         found = [rule for rule in self.rules if rule.applies(request)]
         listed = next((rule for rule in found if not rule.limits and not rule.shadow), None)
         if listed and not self.first:
@@ -176,11 +176,15 @@ class Model:
         if listed:
             found = found[:found.index(listed)]
         enforced = [(rule, charge) for rule in found if not rule.shadow for charge in rule.charges(request)]
-        refusing = next((rule for rule, charge in enforced if self.left(charge) < 1), None)
-        if not refusing and not listed:
-            refusing = self.runs_out(enforced)
+        refusing = self.runs_out(enforced)
+        impossible = next((rule for n, (rule, charge) in enumerate(enforced)
+                           if [earlier for _, earlier in enforced[:n + 1]].count(charge) > self.quotas[charge[0]]), None)
+        if impossible and (refusing is impossible or not self.first):
+            return False, None, None
         if not refusing and not listed:
             self.charge([charge for _, charge in enforced])
+        if self.first and refusing:
+            found = found[:found.index(refusing)]
         for rule in found:
             for charge in rule.charges(request) if rule.shadow else []:
                 self.charge([charge] if self.left(charge) >= 1 else [])
@@ -191,7 +195,7 @@ class Model:
         return True, "ok", None
 
     def runs_out(self, enforced):
-        """The rule that finds no unit left, since others before it charge the same count."""
+        """The first rule that finds no unit left beside those that rules before it charge."""
         taken = {}
         for rule, charge in enforced:
             taken[charge] = taken.get(charge, 0) + 1
@@ -223,9 +227,12 @@ class Library:
         items = (Attribute * max(1, len(request)))(*[
             Attribute(name.encode(), value.encode(), len(value)) for name, value in request.items()])
         decision = weir.RawDecision()
-        assert weir.lib.weir_engine_acquire(
+        status = weir.lib.weir_engine_acquire(
             self.engine, items, ctypes.c_size_t(len(request)), weir.U64(1), weir.U64(NOW_NS),
-            ctypes.byref(decision), None) == weir.OK
+            ctypes.byref(decision), None)
+        if status == weir.ECOST:
+            return False, None, None
+        assert status == weir.OK
         reason = weir.lib.weir_reason_text(decision.reason).decode()
         return decision.allowed, reason, decision.rule and decision.rule.decode()
 

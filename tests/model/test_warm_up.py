@@ -97,6 +97,36 @@ def test_starts_are_those_of_the_formula_to_what_is_kept(rate, warm_up, cold, re
         end_off = 1 + (stored_off + kept) * cold * formula.interval
 
 
+@given(st.sampled_from([(5, S), (3, S), (100, S), (2, 3 * S), (1, 60 * S), (100, 86_400 * S)]),
+       st.sampled_from([MS, S, 10 * S]), st.sampled_from([1000, 1500, 3000, 20_000]),
+       st.lists(st.tuples(st.integers(1, 30), st.integers(0, 60)), max_size=8),
+       st.lists(st.integers(1, 30), min_size=1, max_size=3))
+def test_turns_given_back_at_once_leave_the_key_as_it_was(rate, warm_up, cold, before, costs):
+    """After any use and rests, newest first; `before` has costs, and rests in parts of the warm-up."""
+    limiter = weir.Limiter(weir.options(weir.WARM_UP, *rate, weir.NANOSECOND, warm_up_ns=warm_up,
+                                        cold=cold / 1000, max_wait_ns=YEAR))
+    now, f = NOW, Fraction(cold, 1000)
+    part = Fraction(1, 2**20)
+    colder = part * (warm_up / most_stored(*rate, warm_up, f) + f * Fraction(rate[1], rate[0])) + 2
+    for cost, rest in before:
+        limiter.call("acquire", now, cost)
+        if rest:
+            now += limiter.call("peek", now)["wait_ns"] + warm_up * rest // 50
+    known = [limiter.call("peek", now)]
+    for cost in costs:
+        assert limiter.call("acquire", now, cost)["allowed"]
+        known.append(limiter.call("peek", now))
+    while costs:
+        assert limiter.call("refund", now, costs.pop())["allowed"]
+        known.pop()
+        found = limiter.call("peek", now)
+        assert found["allowed"]
+        # The first turn after a rest rounds up what was stored, by less than a part: towards colder.
+        assert 0 <= found["wait_ns"] - known[-1]["wait_ns"] <= 1
+        assert 0 <= known[-1]["remaining"] - found["remaining"] <= 1
+        assert -colder <= found["reset_after_ns"] - known[-1]["reset_after_ns"] <= 2
+
+
 @pytest.mark.parametrize("cold", [1, 2, 3, 10])
 def test_a_cold_key_is_warm_after_warm_up_of_use(cold):
     limiter = weir.Limiter(weir.options(weir.WARM_UP, 100, warm_up_ns=10 * S, cold=float(cold)))

@@ -97,7 +97,8 @@ class RawDecision(ctypes.Structure):
         ("rule", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
         ("wait_ns", U64),
-        ("reserved", U64 * 2),
+        ("degraded", ctypes.c_bool),
+        ("reserved", U64 * 1),
     ]
 
 

@@ -16,6 +16,8 @@
  * repeat those in the row. Those in the row are powers of 2. A row that is damaged: what is
  * MOVING has a place to go to.
  *
+ * A PARTED entry is refunded in part: the entry behind it takes over the rest.
+ *
  * BREAK_* leaves one thing out; each must make spin find a counterexample.
  */
 #ifndef ACQUIRES
@@ -38,6 +40,9 @@
 #endif
 #ifndef MARKED
 #define MARKED 0 /* as many of the oldest are GONE from the start */
+#endif
+#ifndef PARTED
+#define PARTED 0 /* of this entry one unit less than its cost is given back by its name */
 #endif
 #ifndef COST
 #define COST 1 /* of an acquire */
@@ -71,12 +76,14 @@
 #define FIRST  1
 #define GONE   2
 #define MOVING 4
+#define PART   8 /* GONE in part: its span says how many units are given back */
 
-#define entry(t, sum, span, state) ((t) * 1024 + ((sum) % 16) * 64 + (span) * 8 + (state))
-#define time(e)                    ((e) / 1024)
-#define sum(e)                     ((e) / 64 % 16)
-#define span(e)                    ((e) / 8 % 8)
-#define state(e)                   ((e) % 8)
+#define entry(t, sum, span, state) ((t) * 2048 + ((sum) % 16) * 128 + (span) * 16 + (state))
+#define time(e)                    ((e) / 2048)
+#define sum(e)                     ((e) / 128 % 16)
+#define field(e)                   ((e) / 16 % 8)
+#define span(e)                    ((e) / 8 % 2 == 1 -> 1 : field(e))
+#define state(e)                   ((e) % 16)
 #define is(e, bits)                (state(e) & (bits))
 
 #define head_of(t, cost, place, first) ((t) * 128 + (cost) * 16 + (place) * 2 + (first))
@@ -258,6 +265,15 @@ inline cost_of(b, c)
 	fi
 }
 
+/* The units of `c`, which is GONE there, that are given back. */
+inline units_gone(b, c)
+{
+	if
+	:: is(c, PART) -> worth = field(c)
+	:: else -> cost_of(b, c)
+	fi
+}
+
 #define want(b, was, t, sum, span, state) \
 	p = b;                                \
 	before = was;                         \
@@ -273,7 +289,7 @@ inline want_moved_on()
 	if
 	:: time(cell) != time(next) ->
 		assert(head != seen || is(next, GONE)); /* else the row is damaged */
-		cost_of(back + 1, next);
+		units_gone(back + 1, next);
 		atomic {
 			want(back + 1, next, time(cell), minus(sum(cell), worth),
 			     hint(live > back -> live - back : 1), state(next) & FIRST)
@@ -318,7 +334,7 @@ inline want_move()
 			is_there(back, cell);
 #endif
 #ifdef BREAK_MOVING
-			cost_of(back, cell);
+			units_gone(back, cell);
 			atomic {
 				want(back, cell, time(next), minus(sum(next), worth),
 				     hint(live > back - 1 -> live - back + 1 : 1), state(cell) & FIRST)
@@ -326,7 +342,25 @@ inline want_move()
 #else
 			atomic { want(back - 1, next, time(next), sum(next), span(next), MOVING) }
 #endif
-		:: is(cell, GONE) && back == 1 && time(cell) < head_time(seen) - 1 -> /* a note */
+		:: is(cell, GONE) && is(cell, PART) && back == 1 -> atomic {
+				if
+				:: live > 1 -> next = load(2); i = sum(next); next = 0
+				:: live == 1 && is(cell, FIRST) -> i = 0
+				:: live == 1 && !is(cell, FIRST) ->
+					next = load(2);
+					i = (minus(sum(cell), sum(next)) <= LIMIT -> sum(next)
+					                                          : minus(sum(cell), LIMIT));
+					next = 0
+				fi;
+#ifdef BREAK_REST
+				i = sum(cell) + 16 - field(cell);
+#endif
+				i = minus(minus(sum(cell), i % 16), field(cell));
+				i = (i > LIMIT -> 0 : i);
+				to_head = head_of(head_time(seen), cost(seen) + i, place_of(1), state(cell) & FIRST);
+				i = 0
+			}
+		:: is(cell, GONE) && !is(cell, PART) && back == 1 && time(cell) < head_time(seen) - 1 -> /* a note */
 			atomic { want(1, cell, head_time(seen) - 1, sum(cell), span(cell), state(cell)) }
 		:: else -> to_head = head_of(head_time(seen), cost(seen), place_of(1), state(cell) & FIRST)
 		fi
@@ -338,9 +372,6 @@ inline want_move()
 inline refund_entry()
 {
 	cost_of(back, cell);
-#ifndef BREAK_COST
-	is_there(back, cell);
-#endif
 #ifndef BREAK_TWICE
 	if
 	:: is(cell, GONE) -> goto again
@@ -358,7 +389,11 @@ inline refund_entry()
 			want(1, cell, time(cell), minus(sum(cell), left), span(cell), state(cell));
 			given = left
 		}
-	:: else
+	:: !is(cell, MOVING) && left < worth && (back != 1 || cost(seen) != 0) -> atomic {
+			want(back, cell, time(cell), sum(cell), left, state(cell) | GONE | PART);
+			given = left;
+			then_gone = time(cell)
+		}
 	fi
 }
 
@@ -474,13 +509,13 @@ inline refund()
 	fi
 }
 
-/* Of the entry of the time `at`; a name's is all of it. */
+/* Of the entry of the time `at`. */
 inline take_back()
 {
 	if
 	:: given > 0 ->
 		assert(op != REFUND || at <= reset_time || granted[at] > 0);
-		i = (op == REFUND -> granted[at] : min(granted[at], given));
+		i = min(granted[at], given);
 		granted[at] = granted[at] - i;
 		left = left - given
 	:: else
@@ -519,7 +554,7 @@ again:
 		:: p == NOWHERE && to_head == 0 ->
 			if
 			:: head == seen ->
-				assert(op != REFUND || left == 0 || granted[name] == 0 ||
+				assert(op != REFUND || left == 0 || granted[name] == 0 || name == PARTED ||
 				       name + PERIOD <= max(now, head_time(head)));
 				goto end
 			:: else -> goto again
@@ -622,6 +657,10 @@ init
 			n++
 		:: else -> break
 		od;
+		if
+		:: PARTED > 0 -> run client(REFUND, start_cost(PARTED) - 1, PARTED)
+		:: else
+		fi;
 		at = 0;
 		n = 0;
 		do

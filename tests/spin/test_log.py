@@ -9,6 +9,8 @@ TWO_GONE = ("ACQUIRES=0", "MARKED=2", "MOVERS=1", "ENTRIES=5", "SPAN=1")
 THREE_GONE = ("ACQUIRES=0", "REFUNDS=0", "MARKED=3", "MOVERS=2", "ENTRIES=6", "COST2=1")
 BEHIND_A_GREATER = (*ONE_GONE, "NAME=2", "ENTRIES=4", "COST1=2", "COST2=1")
 OVERTAKEN = ("ACQUIRES=2", "REFUNDS=0", "TAKES=1", "TAKEN=2", "COST2=1")
+# Of one that others follow a part is given back, as others are, whole.
+PARTED = ("PARTED=2", "ENTRIES=3")
 ROUND = ("REFUNDS=0", "TAKES=1", "TAKEN=3", "ENTRIES=6", "COST2=1", "AFTER")
 
 
@@ -17,7 +19,11 @@ ROUND = ("REFUNDS=0", "TAKES=1", "TAKEN=3", "ENTRIES=6", "COST2=1", "AFTER")
     ("RESETS=1", "TIME=5"), ("ACQUIRES=2", "TIME=4"), ("ACQUIRES=2", "COST=2", "COST1=2"),
     ("REFUNDS=0", "TAKES=2", "COST2=2", "COST3=1"), OVERTAKEN,
     (*ONE_GONE, "REFUNDS=2", "NAME=2"), (*ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),
-    BEHIND_A_GREATER, (*TWO_GONE, "NAME=3"), THREE_GONE, ROUND])
+    BEHIND_A_GREATER, (*TWO_GONE, "NAME=3"), THREE_GONE, ROUND,
+    (*PARTED, "NAME=1"), (*PARTED, "NAME=3"), (*PARTED, "ACQUIRES=2", "REFUNDS=0"),
+    (*PARTED, "REFUNDS=0", "TAKES=1", "TAKEN=2", "COST3=2"), (*PARTED, "REFUNDS=0", "RESETS=1"),
+    ("ACQUIRES=0", "PARTED=2", "ENTRIES=4", "NAME=3"),
+    ("ACQUIRES=0", "PARTED=1", "COST1=3", "COST2=1", "NAME=2")])
 def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors):
     assert not errors(*defines)
 
@@ -27,8 +33,9 @@ def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors)
     ("BREAK_RING", *ROUND), ("BREAK_MOVING", "ACQUIRES=0", "REFUNDS=2"),
     ("BREAK_TWICE", "ACQUIRES=0", "REFUNDS=2"),
     ("BREAK_TWICE", *ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),
-    ("BREAK_FOLLOW", *ONE_GONE, "NAME=2"), ("BREAK_COST", *BEHIND_A_GREATER),
+    ("BREAK_FOLLOW", *ONE_GONE, "NAME=2"),
     ("BREAK_LEFT", *TWO_GONE, "NAME=3"), ("BREAK_AGAIN", *THREE_GONE),
-    ("BREAK_OVER", *THREE_GONE), ("BREAK_GONE", *OVERTAKEN)])
+    ("BREAK_OVER", *THREE_GONE), ("BREAK_GONE", *OVERTAKEN),
+    ("BREAK_REST", *PARTED, "ACQUIRES=0", "REFUNDS=0")])
 def test_each_part_of_the_protocol_is_needed(broken, errors):
     assert errors(*broken)

@@ -52,7 +52,7 @@ static void get_value(struct run *run, const struct algo_limit *limit, struct st
 }
 
 static void step_at_redis(struct run *run, const struct algo_limit *limit, struct state *state,
-                          const struct vector_step *step)
+                          const struct vector_step *step, bool knows_chunks)
 {
 	static struct real_end end;
 	struct redis_step at_redis = {.limit = limit,
@@ -60,7 +60,8 @@ static void step_at_redis(struct run *run, const struct algo_limit *limit, struc
 	                              .call = compare_call(limit, state, step),
 	                              .repeat = 1,
 	                              .at = moment_given(step->time.now_ns),
-	                              .is_given = true};
+	                              .is_given = true,
+	                              .units = {.is_known = knows_chunks}};
 
 	real_steps(&real, (struct redis_step *[]){&at_redis}, 1, &end);
 	compare(run, "end", end.end, STEP_DONE);
@@ -81,21 +82,21 @@ static void run_trace(struct run *run, const struct vector_file *file,
 		fprintf(stderr, "%s: %s: %s\n", file->path, trace->name, error.message);
 		exit(2);
 	}
-	run->how = "alone";
-	for (size_t i = 0; i < trace->count; i++) {
-		const struct vector_step *step = &trace->steps[i];
+	for (size_t i = 0; i < 2 * trace->count; i++) {
+		const struct vector_step *step = &trace->steps[i / 2];
 
+		run->how = i % 2 == 0 ? "alone" : "alone, by a script that knows of chunks";
 		run->line = step->line;
 		state_read(&limit, step->before, &state);
 		set_value(&limit, &state, step->time.now_ns);
-		step_at_redis(run, &limit, &state, step);
+		step_at_redis(run, &limit, &state, step, i % 2 == 1);
 	}
 	run->how = "in a trace";
 	freeReplyObject(real_do(&real, "DEL " KEY));
 	state_read(&limit, json_null(), &state);
 	for (size_t i = 0; i < trace->count; i++) {
 		run->line = trace->steps[i].line;
-		step_at_redis(run, &limit, &state, &trace->steps[i]);
+		step_at_redis(run, &limit, &state, &trace->steps[i], false);
 	}
 	algo_limit_free(&limit);
 }

@@ -74,7 +74,8 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 		if (flying_head_of(limit, &at, time->now_ns) != FLYING_OPEN)
 			return;
 		flying_look(limit, time->now_ns, kept->head, &row, &look);
-		kept->state.quota = estimate_quota(&limit->flying, look.estimate, 0, time->now_ns);
+		kept->state.quota =
+		    estimate_limits(&limit->flying, look.estimate, 0, time->now_ns, false).quota;
 		kept->state.in_flight = look.in_flight;
 	} else if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct health_look look;

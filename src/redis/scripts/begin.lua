@@ -11,7 +11,7 @@
 -- Returns for each key the value as it was before, none where it said nothing any more, of a bucket
 -- or a window mostly its number alone; then the time in microseconds; and then the steps of which
 -- not all requests were granted: where each is, and how many were; -1: it has to be tried again;
--- -2: no script can decide it. Times are whole microseconds, and parts of one. All that is one
+-- -2: no script can decide it; -4: servers hold chunks of it, of which other scripts know. Times are whole microseconds, and parts of one. All that is one
 -- array, since one within another costs Redis as much as a command.
 --
 -- A call of buckets or of windows alone, of which all is granted, returns less: the numbers of its

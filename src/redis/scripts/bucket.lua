@@ -87,6 +87,8 @@ function kinds.bucket(a, first, last, dry)
       end
       if old and sub(old, 1, length) ~= head then
         granted = -1
+      elseif old and #old > length + 30 then
+        granted = -4
       else
         local us, parts, before, before_parts = now, now_ns * q, 0, 0
         if old then

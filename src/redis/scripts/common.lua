@@ -24,7 +24,9 @@ end
 function kinds.reset(a, first, last, dry)
   for i = first, last do
     read_all(i, i) -- a key may come twice
-    if not dry then
+    if values[i] and find(values[i], ';', 1, true) then
+      note(i, -4) -- there are chunks
+    elseif not dry then
       call('DEL', keys[i])
     end
   end
@@ -34,6 +36,7 @@ end
 -- A server whose swap came too late has the next turn: no other writes the key until it has, or until
 -- its time is over. Those that ask meanwhile stand in line. Behind the value is until when the first
 -- of the line has its turn, and the line: |1767225605210000 4711 815
+-- Without a line there may be the end that a state had before it was converted, in nanoseconds.
 
 -- The value, when the turn ends, and the line; empty if it is nobody's turn.
 local function turn_of(value)
@@ -49,7 +52,7 @@ end
 local function put_turn(i, old, state, ends, line, life)
   local left = 0
   if line ~= '' then
-    state, left = state .. '|' .. ends .. line, floor((ends - now) / 1000) + 1
+    state, left = string.match(state, '^[^|]*') .. '|' .. ends .. line, floor((ends - now) / 1000) + 1
   end
   life = life or old and call('PTTL', keys[i]) >= left and 'KEEPTTL'
   if state == '' then
@@ -110,9 +113,13 @@ function kinds.leave(a, i)
   return a + 2, false
 end
 
--- A swap before another step on this key.
+-- A swap before another step on this key. With a life of 0 it is only supposed: the step is a question.
 function kinds.first(a, i, last, dry)
-  swap(a, i, false, false)
-  values[i] = nil
+  if args[a + 2] ~= '0' then
+    swap(a, i, false, false)
+    values[i] = nil
+  elseif turn_of(read(i)) == args[a] then
+    values[i] = args[a + 1]
+  end
   return kinds[args[a + 5]](a + 7, i, i, dry)
 end

@@ -55,8 +55,8 @@ function kinds.day(a, first, last, dry)
       elseif refund == 1 then
         local back = math.min(cost, free + count)
         local of_window = math.min(back, count)
-        changed = back > 0 and (name == 0 or (name == stop and name_ns == 0) or
-          (count > 0 and name == us and name_ns == ns))
+        changed = back > 0 and (name == 0 or (is_later(name, name_ns, now, now_ns) and
+          not is_later(name, name_ns, stop, 0)))
         free, count = free - back + of_window, count - of_window
       else
         local room = most_free + most - free - count

@@ -9,17 +9,21 @@ import sys
 # several; with what they use. All others share one.
 ALONE = {
     "bucket": ["parts"],
-    "bucket_refund": ["times", "parts", "refund"],
+    "bucket_chunk": ["times", "parts", "chunks", "bucket_back"],
+    "bucket_refund": ["times", "parts", "refund", "bucket_back"],
     "day": ["times"],
     "log": ["times", "uses"],
     "places": ["times", "uses"],
     "slots": [],
     "slots_refund": ["times", "refund"],
     "window": [],
+    "window_chunk": ["times", "chunks"],
     "window_refund": ["times", "refund"],
 }
 ALONE = {name: ["note", *uses, name] for name, uses in ALONE.items()}
 COMMON = ["common"]
+# Kinds that are not in the script for all others: each call of that makes the functions of all.
+SELDOM = ["bucket_chunk", "window_chunk"]
 # Where a kind alone has what it uses, if most calls come past it: making a function costs.
 HELPERS = "-- helpers"
 
@@ -69,14 +73,17 @@ def array(name, sources):
 def main(directory, out):
     directory = pathlib.Path(directory)
     every = dict.fromkeys(part for parts in ALONE.values() for part in parts)
-    names = ", ".join(f"SCRIPT_{name.upper()}" for name in [*ALONE, "any"])
+    most = dict.fromkeys(part for name, parts in ALONE.items() if name not in SELDOM for part in parts)
+    names = ", ".join(f"SCRIPT_{name.upper()}" for name in [*ALONE, "any", "every"])
+    any_kind = {name: of_runs(directory, ["note", *COMMON, *parts])
+                for name, parts in [("any", most), ("every", every)]}
     runs = {name: of_runs(directory, parts) for name, parts in ALONE.items()}
     pathlib.Path(out).write_text(
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
-        + array("scripts_of_runs", runs | {"any": of_runs(directory, ["note", *COMMON, *every])})
+        + array("scripts_of_runs", runs | any_kind)
         + "".join(f"static const struct step_call script_{name} = {call(text(directory, name))};\n"
-                  for name in ["fleet", "probe"]))
+                  for name in ["fleet", "probe", "reports"]))
 
 
 main(*sys.argv[1:])

@@ -118,7 +118,7 @@ local function any_log()
     return told
   end
 
-  -- Gives back the newest units, or a use by its name: of the last one also a part.
+  -- Gives back the newest units, or units of a use by its name.
   local function give_back_to_log(l, p, used, cost, us, ns)
     if us == 0 and ns == 0 then
       if used == 0 then
@@ -133,7 +133,7 @@ local function any_log()
     end)
     local ends, units, own = list.use_of(at <= l.n and call('LINDEX', l.key, format('%d', at)))
     local own_us, own_ns = name_of(ends, own)
-    if own_us ~= us or own_ns ~= ns or (cost < units and at < l.n) then
+    if own_us ~= us or own_ns ~= ns then
       return list.tell(l, used)
     end
     if at == l.n then
@@ -146,7 +146,7 @@ local function any_log()
     local told = l.head .. list.use_text(ends, units, own) .. ' ' ..
       list.use_text(l.ends, used - units, l.name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
-    local k = list.take_out(l, at, ends, units, own, units)
+    local k = list.take_out(l, at, ends, units, own, cost < units and cost or units)
     list.save_less(l, k, k)
     return told
   end

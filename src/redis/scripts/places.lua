@@ -1,6 +1,8 @@
 -- concurrency: a list of uses (uses.lua), named by permits: those that carry none have no name.
 -- Those that end together may stand in any order: a new place goes to the end.
 
+local PART = 8 -- a refund after which the permit's other places of that time have no name
+
 local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
 
 -- What is asked of any list, as one function.
@@ -68,12 +70,23 @@ local function any_places()
     found.ends, found.units, found.left = ends, found.units + units, found.left - back
   end
 
-  local function take_ending(l, p, found, ends, name)
+  -- A permit that has given back a part keeps no name for the rest.
+  local function unname(l, at, ends, units)
+    call('LSET', l.key, format('%d', at), list.use_text(ends, units, ''))
+    list.change(l, list.group_of(l, at), 0, 0, units)
+    if at == l.n then
+      l.name = ''
+    end
+  end
+
+  local function take_ending(l, p, found, ends, name, part)
     local us, ns = time_of(ends)
     local at, left, mine = seek_end(l, p, us, ns, false), found.left, {}
     local whole = list.use_text(ends, left, name)
     local one = at <= l.n and list.element(l, at) or ''
-    if one ~= whole and sub(one, 1, #ends) == ends then -- others end then, too
+    if part then
+      left = math.huge
+    elseif one ~= whole and sub(one, 1, #ends) == ends then -- others end then, too
       at = call('LPOS', l.key, whole, 'RANK', at > l.n / 2 and '-1' or '1') or at
     end
     while left > 0 and at <= l.n do
@@ -87,7 +100,14 @@ local function any_places()
       at = at + 1
     end
     for i = #mine, 1, -1 do
-      take_from(l, found, mine[i][1], ends, mine[i][2], name)
+      local own, units = mine[i][1], mine[i][2]
+      local back = found.left < units and found.left or units
+      if back > 0 then
+        take_from(l, found, own, ends, units, name)
+      end
+      if part and back < units then
+        unname(l, own, ends, units - back)
+      end
     end
   end
 
@@ -109,10 +129,10 @@ local function any_places()
     end
   end
 
-  local function give_back_places(l, p, used, cost, ends, name)
+  local function give_back_places(l, p, used, cost, ends, name, part)
     local found, groups = {left = cost, units = 0}, list.group_count(l)
     if ends ~= '' then
-      take_ending(l, p, found, ends, name)
+      take_ending(l, p, found, ends, name, part and name ~= '')
       groups = found.group
     else
       take_newest(l, p, found, name)
@@ -150,7 +170,8 @@ local function any_places()
     local l = list.open(keys[i], head, true)
     local p = list.spent(l, now, now_ns)
     local used, told = p.n < l.n and l.units - p.units or 0, nil
-    local granted = wanted
+    local granted, part = wanted, op >= PART
+    op = op % PART
     if op == ACQUIRE or op == PEEK then
       local last_us, last_ns = time_of(l.ends)
       if op == ACQUIRE and not dry and used > 0 and
@@ -168,7 +189,7 @@ local function any_places()
         take_places(l, p, granted * cost, us, ns, name, block)
       end
     elseif op == REFUND and not dry then
-      told = give_back_places(l, p, used, cost, ends, name)
+      told = give_back_places(l, p, used, cost, ends, name, part)
     else
       told = l.is_other and '?' or list.tell(l, used)
       if op == RESET and not dry then

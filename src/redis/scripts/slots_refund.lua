@@ -32,7 +32,9 @@ function kinds.slots_refund(a, first, last, dry)
         list[#list + 1] = slot[1] .. ':' .. format('%d', slot[2])
       end
     end
-    put(first, old, #head, table.concat(list, ' '), dry)
+    -- Behind it may be servers that wait for their turn.
+    local line = string.match(old, '|.*$') or ''
+    put(first, old, #head, table.concat(list, ' ') .. line, dry)
   end
   return a + 2, true
 end

@@ -77,6 +77,8 @@ function kinds.window(a, first, last, dry)
         granted, values[i] = -1, false
       elseif old and sub(old, 1, length) ~= head then
         granted = -1
+      elseif old and #old > length + 30 then
+        granted = -4
       elseif old then
         local ends = tonumber(sub(old, length + 1, length + 16)) or 0
         local ends_ns = tonumber(sub(old, length + 17, -12)) or 0

@@ -7,6 +7,11 @@ function kinds.window_refund(a, first, last, dry)
     return a + 2, known
   end
 
+  if #old > #head + 30 then
+    note(first, -4) -- there are chunks
+    return a + 2, false
+  end
+
   local ends, ends_ns = time_of(sub(old, #head + 1, -12))
   local count = tonumber(sub(old, -10)) or 0
   if start > 0 and (now < start or now >= stop) then

@@ -18,7 +18,7 @@ SOON, SELDOM = 4, 32  # full windows from one probe to the next
 STREAK_MAX = 5
 WINDOWS = 256        # are told apart by their numbers
 
-START, FULL, PROBE = range(3)
+START, FULL, PROBE, PROBE_ALL = range(4)
 
 
 def divide(a, b):
@@ -48,11 +48,17 @@ class Knee:
         return min(self.root() << self.streak, self.knee) // 2
 
     def at_rest(self):
-        if self.phase == PROBE:
+        if self.phase in (PROBE, PROBE_ALL):
             limit = self.knee - self.depth()
         else:
             limit = self.knee + min(self.root() << self.streak, self.knee)
         return clamp(limit // ONE, self.least, self.most)
+
+    def ordinary(self):
+        """The limit if this were no probe: some priorities keep to it."""
+        if self.phase not in (PROBE, PROBE_ALL):
+            return self.limit
+        return clamp((self.knee + min(self.root(), self.knee)) // ONE, self.least, self.most)
 
     def sample(self, latency_ns, in_flight, window=None):
         """An answer; `in_flight` counts it, too. `window` is of when it was let through."""
@@ -86,7 +92,7 @@ class Knee:
             self.rebase(mean - BASE)
             if BASE // 2 < mean < 2 * BASE:
                 self.phase = FULL
-        elif self.phase == PROBE:
+        elif self.phase in (PROBE, PROBE_ALL):
             self.probed(n, mean, waits, noise)
         elif n < self.knee - self.root():
             self.light(n, mean, waits)
@@ -112,11 +118,16 @@ class Knee:
 
     def probed(self, n, mean, waits, noise):
         depth, part = self.depth(), self.part(waits, noise)
+        if 2 * n > 2 * self.knee - depth:  # not a probe: higher priorities, or `least`, filled it
+            self.phase = PROBE_ALL if self.phase == PROBE else FULL
+            self.streak = self.streak if self.phase == PROBE_ALL else 0
+            self.since = 0
+            return
         moved = divide(waits + 3 * part, 4)
         self.rebase(divide(moved * mean, n))
         self.move(max(moved, min(n - self.knee, 0)))  # those in flight do not wait, by the new baseline
         falls = 2 * part < -depth
-        self.phase = PROBE if falls else FULL
+        self.phase = self.phase if falls else FULL
         self.streak = min(self.streak + 1, STREAK_MAX) if falls else 0
         self.since = 0
         self.wait = SOON if 2 * abs(moved) > depth else min(2 * self.wait, SELDOM)

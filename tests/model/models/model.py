@@ -39,7 +39,8 @@ class Model:
                     if permit:
                         permit["until_ns"] = self.taken_until(now)
         elif operation == "refund":
-            answer["allowed"] = self.give(now, cost, permit) is not False
+            # One that names what it gives back says whether it found it.
+            answer["allowed"] = bool(self.give(now, cost, permit) or not permit or not cost)
         elif self.ahead(now):
             # As with a refund: what is idle already says nothing, and is left alone.
             self.forget(now)

@@ -86,6 +86,7 @@ class Sliding(Model):
                 left -= given
         if left < cost:
             self.state = [entry for entry in in_use if entry[1] or entry is in_use[-1]]
+        return left < cost
 
     def forget(self, now):
         self.state = [[self._view(now)[1][-1][0], 0, None]]
@@ -164,12 +165,6 @@ class SlidingLog(Sliding):
 
     def named(self, entry, permit):
         return entry[2] == permit["id"]
-
-    def give(self, now, cost, permit):
-        """By name it is known whether that request's use is still there."""
-        here = [entry[2] for entry in self._view(now)[1] if entry[1]]
-        super().give(now, cost, permit)
-        return not permit or permit["id"] in here
 
     def when(self, now):
         return now

@@ -55,9 +55,11 @@ class Bucket(Tokens):
         if permit and self.state and permit["until_ns"] != math.ceil(self.state):
             rounded = self.interval.denominator > 1
             back = min(back, max(permit["until_ns"] - rounded - now, 0))
-        left = self.ahead(now) - back
-        if back and self.ahead(now):
-            self.state = now + left if left > 0 else None
+        ahead = self.ahead(now)
+        if not back or not ahead:
+            return False
+        self.state = now + ahead - back if ahead > back else None
+        return True
 
     def remaining(self, now):
         return max(math.floor((self.depth - self.ahead(now)) / self.interval), 0)
@@ -116,9 +118,11 @@ class Paced(Tokens):
     def give(self, now, cost, permit):
         """The newest turns, for the requests that come next. A turn with others behind it stays."""
         newest = not permit or permit["until_ns"] == now + math.ceil(self.ahead(now))
-        if cost and self.ahead(now) and newest:
-            left = self.ahead(now) > cost * self.interval
-            self.state = self.state - cost * self.interval if left else None
+        if not cost or not self.ahead(now) or not newest:
+            return False
+        left = self.ahead(now) > cost * self.interval
+        self.state = self.state - cost * self.interval if left else None
+        return True
 
     def remaining(self, now):
         room = now + self.longest - self._turn(now, 1)

@@ -60,8 +60,10 @@ class Window(Model):
         """A window whose whole count is given back was never opened. No other is given to."""
         left = self._count(now) - cost
         named = not permit or permit["until_ns"] == self._end(now)
-        if cost and self._open(now) and named:
-            self.state = (self._end(now), left) if left > 0 else None
+        if not cost or not self._open(now) or not named:
+            return False
+        self.state = (self._end(now), left) if left > 0 else None
+        return True
 
     def remaining(self, now):
         return self.quota - self._count(now)
@@ -94,7 +96,7 @@ class Base(Model):
 
     def taken_until(self, now):
         end, _, window_end, count = self.state
-        return window_end if count else end
+        return min(window_end, end) if count else end
 
     def _view(self, now):
         """Today's end and free units in use, the window's end and count."""
@@ -135,13 +137,16 @@ class Base(Model):
         self.state = (end, free + of_free, window_end, count + cost - of_free)
 
     def give(self, now, cost, permit):
-        """The window's units first. By name, of the day or of the window that it names."""
+        """The window's units first. By name, if what it names is of this day, and not over."""
         end, free, window_end, count = self._view(now)
         of_window = min(cost, count)
-        named = not permit or permit["until_ns"] in ([end, window_end] if count else [end])
-        if min(cost, free + count) and named:
-            left = count - of_window
-            self.state = (end, max(free - (cost - of_window), 0), window_end if left else 0, left)
+        earliest = self.end_of(now) if self.end_of(now) < end else now
+        named = not permit or earliest < permit["until_ns"] <= end
+        if not min(cost, free + count) or not named:
+            return False
+        left = count - of_window
+        self.state = (end, max(free - (cost - of_window), 0), window_end if left else 0, left)
+        return True
 
     def remaining(self, now):
         _, free, _, count = self._view(now)

@@ -11,6 +11,14 @@
 
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 
+/* A request of a lower class passes, then one of a higher class is denied. */
+static bool denied_beside(struct headroom *headroom, unsigned higher, unsigned lower,
+                          uint64_t quota)
+{
+	headroom_passed(headroom, lower, quota, 1);
+	return headroom_denied(headroom, higher, quota, 1);
+}
+
 static void only_a_class_above_one_that_asks_has_room(void **state)
 {
 	struct headroom headroom = {{0}};
@@ -18,34 +26,79 @@ static void only_a_class_above_one_that_asks_has_room(void **state)
 	(void)state;
 	assert_true(headroom_see(&headroom, 3, NOW));
 	assert_false(headroom_see(&headroom, 3, NOW + 1));
-	assert_false(headroom_denied(&headroom, 3, 20)); /* nobody below it asks */
+	assert_false(headroom_denied(&headroom, 3, 20, 0)); /* nobody below it asks */
 	assert_true(headroom_see(&headroom, 7, NOW));
-	assert_true(headroom_denied(&headroom, 3, 20));
-	assert_int_equal(headroom_over(&headroom, 3, 20), 1);
-	assert_false(headroom_denied(&headroom, 7, 20));
+	assert_true(denied_beside(&headroom, 3, 7, 20));
+	assert_int_equal(headroom_over(&headroom, 3, 20), HEADROOM_GROW);
+	assert_false(headroom_denied(&headroom, 7, 20, 0));
 	assert_int_equal(headroom_over(&headroom, 7, 20), 0);
-	assert_false(headroom_denied(&headroom, PRIORITY_LOWEST, 20));
+	assert_false(headroom_denied(&headroom, PRIORITY_LOWEST, 20, 0));
 	assert_int_equal(headroom_over(&headroom, 0, 20), 0); /* it was never denied */
 }
 
 static void room_ends_at_four_roots_of_the_limit(void **state)
 {
 	struct headroom headroom = {{0}};
-	unsigned denials = 0;
+	unsigned fewer = 0;
 
 	(void)state;
 	headroom_see(&headroom, 0, NOW);
 	headroom_see(&headroom, 9, NOW);
-	while (headroom_denied(&headroom, 0, 101))
-		denials++;
-	assert_int_equal(denials, 40);
+	for (unsigned i = 0; i < 20; i++)
+		denied_beside(&headroom, 0, 9, 101);
 	assert_int_equal(headroom_over(&headroom, 0, 101), 40);
 	assert_int_equal(headroom_over(&headroom, 0, 24), 16); /* the limit has fallen */
-	denials = 0;
+	assert_int_equal(headroom_over(&headroom, 0, 4), 4);   /* at most twice the limit in all */
 	for (uint64_t draw = 0; draw < 800; draw++)
-		denials += headroom_passed(&headroom, 0, draw);
-	assert_int_equal(denials, 2);
+		fewer += headroom_passed(&headroom, 0, 101, draw);
+	assert_int_equal(fewer, 2);
 	assert_int_equal(headroom_over(&headroom, 0, 101), 38);
+}
+
+/* The class alone asks for more than there is: it would wait in every room. */
+static void half_of_the_room_is_kept_where_no_lower_class_passes(void **state)
+{
+	struct headroom headroom = {{0}};
+
+	(void)state;
+	headroom_see(&headroom, 0, NOW);
+	headroom_see(&headroom, 9, NOW);
+	for (unsigned i = 0; i < 4; i++)
+		denied_beside(&headroom, 0, 9, 20);
+	assert_int_equal(headroom_over(&headroom, 0, 20), 4 * HEADROOM_GROW);
+	for (uint64_t draw = 0; draw < 20 * HEADROOM_VAIN; draw++)
+		headroom_denied(&headroom, 0, 20, draw);
+	assert_int_equal(headroom_over(&headroom, 0, 20), 8); /* two roots */
+	headroom = (struct headroom){{0}};
+	headroom_see(&headroom, 0, NOW);
+	headroom_see(&headroom, 9, NOW);
+	assert_true(headroom_denied(&headroom, 0, 20, 1)); /* they passed before this class asked */
+	assert_int_equal(headroom_over(&headroom, 0, 20), 1);
+	for (uint64_t draw = 0; draw < 20; draw++)
+		headroom_denied(&headroom, 0, 20, draw);
+	assert_int_equal(headroom_over(&headroom, 0, 20), 8);
+}
+
+static void a_probe_denies_lower_classes_first(void **state)
+{
+	struct headroom_limits limits = {.quota = 18, .ordinary = 24, .probes = true};
+	struct headroom headroom = {{0}};
+
+	(void)state;
+	assert_int_equal(headroom_quota(&headroom, 0, &limits), 18); /* no priorities */
+	headroom_see(&headroom, 2, NOW);
+	headroom_see(&headroom, 9, NOW);
+	denied_beside(&headroom, 2, 9, 24);
+	denied_beside(&headroom, 2, 9, 24);
+	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
+	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - HEADROOM_GROW);
+	limits.probes_all = true;
+	assert_int_equal(headroom_quota(&headroom, 2, &limits), 18);
+	limits.quota = 2;
+	assert_int_equal(headroom_quota(&headroom, 9, &limits), 1); /* some pass, so the probe ends */
+	limits = (struct headroom_limits){.quota = 24, .ordinary = 24};
+	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
+	assert_int_equal(headroom_quota(&headroom, 9, &limits), 24);
 }
 
 static void room_is_gone_when_a_class_does_not_ask_for_ten_seconds(void **state)
@@ -55,15 +108,15 @@ static void room_is_gone_when_a_class_does_not_ask_for_ten_seconds(void **state)
 	(void)state;
 	headroom_see(&headroom, 1, NOW);
 	headroom_see(&headroom, 5, NOW);
-	headroom_denied(&headroom, 1, 20);
+	denied_beside(&headroom, 1, 5, 20);
 	/* Those below it are away: it has no more than they would. */
 	assert_true(headroom_see(&headroom, 1, NOW + 9 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), 1);
+	assert_int_equal(headroom_over(&headroom, 1, 20), HEADROOM_GROW);
 	assert_true(headroom_see(&headroom, 1, NOW + 10 * NS_PER_S));
 	assert_int_equal(headroom_over(&headroom, 1, 20), 0);
 	/* They are back, and it has what it had. */
 	assert_true(headroom_see(&headroom, 5, NOW + 12 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), 1);
+	assert_int_equal(headroom_over(&headroom, 1, 20), HEADROOM_GROW);
 	/* It was away itself. */
 	assert_true(headroom_see(&headroom, 5, NOW + 21 * NS_PER_S));
 	assert_int_equal(headroom_over(&headroom, 1, 20), 0);
@@ -78,7 +131,7 @@ static void a_clock_that_lags_a_little_changes_nothing(void **state)
 	(void)state;
 	headroom_see(&headroom, 0, NOW);
 	headroom_see(&headroom, 9, NOW);
-	headroom_denied(&headroom, 0, 20);
+	denied_beside(&headroom, 0, 9, 20);
 	for (uint64_t s = 1; s < HEADROOM_S; s++)
 		assert_false(headroom_see(&headroom, 0, NOW - s * NS_PER_S));
 	assert_true(headroom_see(&headroom, 0, NOW - 100 * NS_PER_S)); /* it was set back */
@@ -90,6 +143,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(only_a_class_above_one_that_asks_has_room),
 	    cmocka_unit_test(room_ends_at_four_roots_of_the_limit),
+	    cmocka_unit_test(half_of_the_room_is_kept_where_no_lower_class_passes),
+	    cmocka_unit_test(a_probe_denies_lower_classes_first),
 	    cmocka_unit_test(room_is_gone_when_a_class_does_not_ask_for_ten_seconds),
 	    cmocka_unit_test(a_clock_that_lags_a_little_changes_nothing),
 	};

@@ -71,23 +71,79 @@ static void a_turn_is_given_back_whole_while_nothing_came_after_it(void **unused
 	assert_int_equal(call(ALGO_REFUND, 1, 0, NOW + 2).remaining, limit.quota);
 }
 
-/* Warm: what the turn took of stored permits is not known, so it may be colder, never sooner. */
-static void a_warm_turn_is_given_back_no_warmer_than_it_was(void **unused)
+static void a_turn_that_took_the_last_stored_permits_is_given_back_whole(void **unused)
 {
+	struct weir_limit_options slow = usual;
+	struct algo_state first, second;
+	struct algo_outcome out;
+
+	(void)unused;
+	slow.rate = (struct weir_rate){100, 1, WEIR_DAY};
+	slow.max_wait_ns = 0;
+	begin(slow); /* 864 s a request: a hundredth of a permit is stored */
+	acquire(1, NOW);
+	assert_int_equal(state.until_ns, NOW + (864 + 5 + 10) * NS_PER_S);
+	call(ALGO_REFUND, 1, state.until_ns, NOW);
+	assert_state((struct algo_state){0, 0});
+
+	begin(usual);
+	acquire(700, NOW);
+	first = state;
+	acquire(500, NOW);
+	second = state;
+	acquire(800, NOW + NS_PER_S);
+	out = call(ALGO_REFUND, 800, state.until_ns, NOW + 2 * NS_PER_S);
+	assert_true(out.allowed);
+	assert_state(second);
+	call(ALGO_REFUND, 500, state.until_ns, NOW + 3 * NS_PER_S);
+	assert_state(first);
+	call(ALGO_REFUND, 700, state.until_ns, NOW + 4 * NS_PER_S);
+	assert_state((struct algo_state){0, 0});
+}
+
+static void a_warm_turn_is_given_back_as_warm_as_it_was(void **unused)
+{
+	struct algo_state before;
 	uint64_t end_ns;
 
 	(void)unused;
 	begin(usual);
 	acquire(2000, NOW);
 	end_ns = NOW + wait_at(NOW);
+	before = state;
+	acquire(7, end_ns - 1);
+	call(ALGO_REFUND, 7, state.until_ns, end_ns - 1);
+	assert_state(before);
 	acquire(7, end_ns);
 	assert_int_equal(wait_at(end_ns), 70 * NS_PER_MS);
 	call(ALGO_REFUND, 7, state.until_ns, end_ns);
 	assert_int_equal(wait_at(end_ns), 0);
+	assert_int_equal(state.until_ns, before.until_ns);
 	for (int i = 1; i <= 10; i++) {
 		acquire(1, end_ns);
 		assert_int_equal(wait_at(end_ns), (uint64_t)i * 10 * NS_PER_MS);
 	}
+}
+
+/* A state has no room for so many requests: a refund then stores what the turn can have taken. */
+static void a_turn_after_very_many_is_given_back_no_warmer_than_it_was(void **unused)
+{
+	struct weir_limit_options slow = usual;
+	uint64_t end_ns;
+
+	(void)unused;
+	slow.rate.count = 3; /* 30 are stored */
+	slow.max_wait_ns = NS_PER_DAY;
+	begin(slow);
+	acquire(6000, NOW);
+	assert_true(state.word < 3);
+	end_ns = NOW + wait_at(NOW);
+	acquire(20, NOW);
+	call(ALGO_REFUND, 20, state.until_ns, NOW);
+	assert_in_range(NOW + wait_at(NOW), end_ns, end_ns + 1);
+	assert_in_range(state.until_ns, end_ns, end_ns + 10 * NS_PER_S - 1);
+	acquire(20, NOW);
+	assert_in_range(NOW + wait_at(NOW), end_ns + 20 * NS_PER_S / 3, end_ns + 20 * NS_PER_S);
 }
 
 static void more_than_was_taken_of_the_stored_leaves_it_as_new(void **unused)
@@ -165,7 +221,7 @@ static void changed_to(struct weir_limit_options options, uint64_t now_ns)
 	struct algo_note note = limit.algorithm->note(&limit);
 
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
-	limit.algorithm->convert(&limit, &note, now_ns, &state);
+	state = limit.algorithm->convert(&limit, &note, now_ns, now_ns, state).cut;
 }
 
 static void other_parameters_keep_what_was_used(void **unused)
@@ -175,6 +231,7 @@ static void other_parameters_keep_what_was_used(void **unused)
 
 	(void)unused;
 	slow.rate.count = 50;
+	slow.max_wait_ns = 60 * NS_PER_S;
 	longer.warm_up_ns = 20 * NS_PER_S;
 	odd.warm_up_ns = 12345678901;
 	odd.cold = 1.234;
@@ -185,22 +242,23 @@ static void other_parameters_keep_what_was_used(void **unused)
 	before = state;
 	changed_to(usual, NOW);
 	assert_state(before);
-	changed_to(slow, NOW); /* 1,000 were stored and used, and here 500 can be */
-	assert_int_equal(wait_at(NOW), 25 * NS_PER_S);
+	changed_to(slow,
+	           NOW); /* 1,000 were stored and used, and here 500 can be; each takes twice as long */
+	assert_int_equal(wait_at(NOW), 50 * NS_PER_S);
 	acquire(1, NOW);
-	assert_int_equal(wait_at(NOW), 25 * NS_PER_S + 20 * NS_PER_MS);
+	assert_int_equal(wait_at(NOW), 50 * NS_PER_S + 20 * NS_PER_MS);
 	changed_to(usual, NOW); /* 500 of 1,000: at the threshold */
 	acquire(1, NOW);
-	assert_int_equal(wait_at(NOW), 25 * NS_PER_S + 30 * NS_PER_MS);
+	assert_int_equal(wait_at(NOW), 25 * NS_PER_S + 20 * NS_PER_MS);
 	changed_to(longer, NOW); /* 501 of 2,000: cold */
-	assert_int_equal(wait_at(NOW), 25 * NS_PER_S + 30 * NS_PER_MS);
+	assert_int_equal(wait_at(NOW), 25 * NS_PER_S + 20 * NS_PER_MS);
 	acquire(1, NOW);
-	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 49 * NS_PER_MS, 25 * NS_PER_S + 52 * NS_PER_MS);
+	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 39 * NS_PER_MS, 25 * NS_PER_S + 42 * NS_PER_MS);
 	changed_to(odd, NOW);
-	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 49 * NS_PER_MS, 25 * NS_PER_S + 52 * NS_PER_MS);
+	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 39 * NS_PER_MS, 25 * NS_PER_S + 42 * NS_PER_MS);
 	odd.rate.count = 99;
 	changed_to(odd, NOW); /* too odd for a note, but they are the same still */
-	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 49 * NS_PER_MS, 25 * NS_PER_S + 52 * NS_PER_MS);
+	assert_in_range(wait_at(NOW), 25291 * NS_PER_MS, 25295 * NS_PER_MS); /* 100/99 of it */
 	changed_to(usual, NOW); /* not known: as if the last had just come */
 	assert_int_equal(acquire(1, NOW).retry_after_ns, 10 * NS_PER_MS);
 }
@@ -216,7 +274,7 @@ static void use_is_kept_where_parts_are_larger(void **unused)
 	acquire(2000, NOW);
 	changed_to(fast, NOW);
 	acquire(1, NOW);
-	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 420000, 25 * NS_PER_S + 429000);
+	assert_in_range(wait_at(NOW), 25 * NS_PER_S / 70 + 420000, 25 * NS_PER_S / 70 + 429000);
 }
 
 static void a_shorter_wait_cuts_the_end(void **unused)
@@ -248,7 +306,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_turn_is_given_back_whole_while_nothing_came_after_it),
-	    cmocka_unit_test(a_warm_turn_is_given_back_no_warmer_than_it_was),
+	    cmocka_unit_test(a_turn_that_took_the_last_stored_permits_is_given_back_whole),
+	    cmocka_unit_test(a_warm_turn_is_given_back_as_warm_as_it_was),
+	    cmocka_unit_test(a_turn_after_very_many_is_given_back_no_warmer_than_it_was),
 	    cmocka_unit_test(more_than_was_taken_of_the_stored_leaves_it_as_new),
 	    cmocka_unit_test(the_later_of_two_bounds_is_told),
 	    cmocka_unit_test(a_clock_that_was_set_back_locks_no_key),

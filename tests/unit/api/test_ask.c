@@ -18,7 +18,7 @@
 
 #define NOW UINT64_C(1700000000000000000)
 
-enum { FEW, RELIEF, LANE };
+enum { FEW, RELIEF, LANE, SPACED, QUEUE };
 
 static const struct rules_limit limits[] = {
     [FEW] = {.options = {.name = "few", .rate = {10, 1, WEIR_HOUR}, .burst = 10}},
@@ -29,8 +29,16 @@ static const struct rules_limit limits[] = {
                           .queue = 2,
                           .max_wait_ns = 3600 * NS_PER_S,
                           .lease_ns = 3600 * NS_PER_S}},
+    [SPACED] = {.options = {.name = "spaced",
+                            .algorithm = WEIR_PACER,
+                            .rate = {1000, 1, WEIR_SECOND},
+                            .slack = WEIR_ZERO}},
+    [QUEUE] = {.options = {.name = "queue",
+                           .algorithm = WEIR_LEAKY_QUEUE,
+                           .rate = {1000, 1, WEIR_SECOND}}},
 };
-static const size_t few[] = {FEW}, relief[] = {RELIEF}, lane[] = {LANE};
+static const size_t few[] = {FEW}, relief[] = {RELIEF}, lane[] = {LANE}, spaced[] = {SPACED},
+                    queue[] = {QUEUE};
 
 /* One that applies where the attribute `kind` is that. */
 #define RULE(kind_text, of, ...)                                                                   \
@@ -50,6 +58,8 @@ static const struct rules_rule rules[] = {
     RULE("page", relief, ),
     RULE("prefetch", relief, .priority = 9, .has_priority = true),
     RULE("lane", lane, ),
+    RULE("spaced", spaced, ),
+    RULE("queue", queue, ),
 };
 
 static const struct weir_config config = {
@@ -164,6 +174,36 @@ static void what_is_not_known_is_refused(void **state)
 		assert_int_equal(d.remaining, 9);
 		close_way(&way);
 	}
+}
+
+/* "a paced limit with cost 2 and WAIT 0 can never pass, but answers 'retry after 100 ms'" */
+static void a_cost_that_no_caller_with_such_a_deadline_can_have_is_an_error(void **state)
+{
+	static const size_t paced[] = {SPACED, QUEUE};
+
+	(void)state;
+	for (int kind = 0; kind < WAYS; kind++)
+		for (size_t i = 0; i < 2; i++) {
+			const struct weir_limit_options *options = &limits[paced[i]].options;
+			struct way way = {.kind = kind, .name = options->name, .options = *options};
+			struct weir_decision d;
+
+			open_way(&way);
+			assert_int_equal(
+			    ask(&way, way.name, &(struct weir_ask){.cost = 2, .deadline_ns = WEIR_NOW}, &d),
+			    WEIR_ECOST);
+			assert_int_equal(
+			    ask(&way, way.name, &(struct weir_ask){.cost = 2, .deadline_ns = 1}, &d),
+			    WEIR_ECOST);
+			assert_int_equal(ask(&way, way.name, &(struct weir_ask){.deadline_ns = WEIR_NOW}, &d),
+			                 0);
+			assert_true(d.allowed);
+			assert_int_equal(
+			    ask(&way, way.name, &(struct weir_ask){.cost = 2, .deadline_ns = WEIR_FOREVER}, &d),
+			    0);
+			assert_true(d.allowed);
+			close_way(&way);
+		}
 }
 
 /* 18 of 60 requests are shed, and 20 have the lowest priority. */
@@ -310,6 +350,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(zero_is_the_default_of_all),
 	    cmocka_unit_test(what_is_not_known_is_refused),
+	    cmocka_unit_test(a_cost_that_no_caller_with_such_a_deadline_can_have_is_an_error),
 	    cmocka_unit_test(the_lowest_are_shed_first),
 	    cmocka_unit_test(a_rule_beats_the_caller),
 	    cmocka_unit_test(a_thread_that_waits_is_dropped_for_a_higher_one),

@@ -44,8 +44,8 @@ static void assert_same(const struct weir_decision *a, const struct weir_decisio
 	assert_null(a->result);
 	assert_int_equal(a->paced, b->paced);
 	assert_int_equal(a->wait_ns, b->wait_ns);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(a->reserved[i], 0);
+	assert_false(a->degraded);
+	assert_int_equal(a->reserved[0], 0);
 }
 
 static void decides_as_one_by_one(void **state)

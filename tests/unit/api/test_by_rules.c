@@ -44,7 +44,8 @@ static const struct rules_limit limits[] = {
 static const char *const by_key[] = {"key"}, *const by_user[] = {"user"};
 static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {HOURLY},
                     flight[] = {FLIGHT}, paced[] = {HOURLY, PACED}, buckets[] = {HOURLY, OTHER},
-                    brief[] = {HOURLY, BRIEF}, mixed[] = {HOURLY, MINUTE};
+                    brief[] = {HOURLY, BRIEF}, mixed[] = {HOURLY, MINUTE},
+                    shorter_first[] = {MINUTE, HOURLY};
 
 #define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
 
@@ -52,6 +53,7 @@ static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(pla
                                twice[] = {RULE(places), RULE(places)},
                                by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
                                by_brief[] = {RULE(brief)}, by_mixed[] = {RULE(mixed)},
+                               by_shorter_first[] = {RULE(shorter_first)},
                                in_shadow[] = {RULE(hourly),
                                               {.name = "shadow",
                                                .key = by_user,
@@ -213,6 +215,22 @@ static void permits_are_good_while_any_of_their_limits_knows_of_them(void **stat
 	assert_int_equal(refund(&s, NOW + 60 * SECOND), 0);
 	assert_string_equal(s.d.limit, "hourly");
 	assert_int_equal(s.d.remaining, 3);
+	close_scene(&s);
+}
+
+/* A unit of the first comes back after 20 s, of the second after 20 minutes. */
+static void a_denial_names_the_first_limit_and_tells_the_longest_wait(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_shorter_first);
+	assert_true(acquire(&s, 3));
+	for (int i = 0; i < 2; i++) {
+		assert_false(acquire(&s, 1));
+		assert_string_equal(s.d.limit, "minute");
+		assert_int_equal(s.d.retry_after_ns, 1200 * SECOND);
+	}
 	close_scene(&s);
 }
 
@@ -582,6 +600,7 @@ int main(void)
 	    cmocka_unit_test(a_refund_gives_all_back_once),
 	    cmocka_unit_test(part_of_it_is_given_back),
 	    cmocka_unit_test(permits_are_good_while_any_of_their_limits_knows_of_them),
+	    cmocka_unit_test(a_denial_names_the_first_limit_and_tells_the_longest_wait),
 	    cmocka_unit_test(permits_without_a_name_give_nothing_back),
 	    cmocka_unit_test(a_report_frees_places_once_and_all_else_stays_taken),
 	    cmocka_unit_test(permits_outlive_the_engine),

@@ -42,6 +42,26 @@ static void a_login_ends_with_the_last_at(void **state)
 	}
 }
 
+static void a_url_is_stripped_of_its_secrets_alone(void **state)
+{
+	static const char *const cases[][2] = {
+	    {"redis://u:p@h:1/2", "redis://h:1/2"},
+	    {"rediss://:p@h?ca=x&key=y", "rediss://h?ca=x&key=y"},
+	    {"redis+sentinel://u:p@h/m?sentinel_user=u&sentinel_password=p", "redis+sentinel://h/m"},
+	    {"rediss+sentinel://h/m?sentinel_password=p&ca=x", "rediss+sentinel://h/m?ca=x"},
+	    {"rediss+sentinel://h/m?ca=x&sentinel_password=p&key=y", "rediss+sentinel://h/m?ca=x&key=y"},
+	    {"memory", "memory"},
+	    {"", ""},
+	};
+	char shown[100];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		login_strip(cases[i][0], shown);
+		assert_string_equal(shown, cases[i][1]);
+	}
+}
+
 static void what_may_be_a_password_is_not_shown(void **state)
 {
 	static const char *const cases[][2] = {
@@ -86,6 +106,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_login_ends_with_the_last_at),
+	    cmocka_unit_test(a_url_is_stripped_of_its_secrets_alone),
 	    cmocka_unit_test(what_may_be_a_password_is_not_shown),
 	    cmocka_unit_test(a_path_that_is_likely_a_url_is_found),
 	};

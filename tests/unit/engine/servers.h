@@ -88,6 +88,7 @@ struct shared {
 	bool is_away, is_slow, withholds_all;
 	struct store_job *waiting[8]; /* chains that it has not done yet */
 	size_t waiting_count;
+	uint64_t now_ns; /* by its own clock; 0: as that of the server that asks */
 	size_t chains, jobs;    /* so far */
 	const char *limit_name; /* of the last job */
 };
@@ -113,6 +114,9 @@ static inline void carry_out(struct store_job *job)
 	const struct algo_limit *by = step.limit;
 
 	step.store = redis.states;
+	if (redis.now_ns != 0)
+		step.at = moment_given(redis.now_ns);
+	job->clock_ns = step.at.wall_ns;
 	step.key.hash = store_hash(redis.states, by->identity, job->key_name.data, job->key_name.len);
 	assert_int_equal(store_admit(redis.states, by, step.key.hash, &step.key), WEIR_OK);
 	job->until_ns = store_run(&step, &by, &job->outcome);

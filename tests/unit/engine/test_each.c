@@ -132,6 +132,32 @@ static void peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves
 	assert_int_equal(f->plan.step_count, 4);
 }
 
+/* Small has room for two, of which the shadow rule takes one; the rule that answers by itself
+ * denies user 7. */
+static void all_rules_together_are_charged_or_none(void **state)
+{
+	struct fixture *f = *state;
+	struct engine_each together = {.op = ALGO_ACQUIRE, .together = true};
+
+	for (uint64_t n = 1; n <= 4; n++) {
+		bool passes = n == 1;
+
+		ask(f, together, "8");
+		assert_int_equal(f->d.allowed, passes);
+		assert_int_equal(f->plan.step_count, 4);
+		assert_int_equal(f->plan.steps[0].refused, !passes);
+		assert_false(f->plan.steps[2].refused || f->plan.steps[3].refused);
+		assert_int_equal(left(f, LARGE, "8"), 8);
+		assert_int_equal(left(f, LOG, "8"), 8);
+	}
+	ask(f, together, "7");
+	assert_int_equal(f->plan.step_count, 5);
+	assert_true(f->plan.steps[0].refused);
+	assert_false(f->plan.steps[1].refused || f->plan.steps[3].refused || f->plan.steps[4].refused);
+	assert_int_equal(left(f, LARGE, "7"), 9);
+	assert_int_equal(left(f, LOG, "7"), 9);
+}
+
 static void one_rule_may_be_asked_alone(void **state)
 {
 	struct fixture *f = *state;
@@ -196,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(one_that_is_full_stops_no_other),
 	    TEST(peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves),
+	    TEST(all_rules_together_are_charged_or_none),
 	    TEST(one_rule_may_be_asked_alone),
 	    TEST(feedback_takes_back_as_much_as_each_rule_says),
 	    TEST(what_a_full_log_is_told_counts_in_the_place_of_the_oldest),

@@ -11,6 +11,12 @@
 static const size_t counted[] = {HERE, BUCKET, WINDOW, OPEN};
 static const uint64_t quotas[LIMITS] = {[HERE] = 4, [BUCKET] = 7, [WINDOW] = 5, [OPEN] = 6};
 
+/* When a limit that is used up at NOW grants a unit again. */
+static const uint64_t retries_ns[LIMITS] = {[HERE] = 900 * NS_PER_S,
+                                            [BUCKET] = 400 * NS_PER_S,
+                                            [WINDOW] = 3600 * NS_PER_S,
+                                            [OPEN] = 600 * NS_PER_S};
+
 struct scene {
 	struct server s;
 	struct rules_rule rules[RULE_MAX];
@@ -79,23 +85,41 @@ static void decide(struct scene *scene, enum algo_op op)
 	assert_int_equal(state, ENGINE_DONE);
 }
 
-/* The rule that decides; NULL: none, and all limits are charged by `op`. */
-static const struct rules_rule *expect(struct scene *scene, enum algo_op op)
+/* The rule that decides when `passed_ns` have passed and nothing has come since; NULL: none. */
+static const struct rules_rule *decides_after(const struct scene *scene, uint64_t passed_ns)
 {
-	const struct rules_rule *decides = NULL;
-
-	for (size_t i = 0; i < scene->s.config.rule_count && !decides; i++) {
+	for (size_t i = 0; i < scene->s.config.rule_count; i++) {
 		const struct rules_rule *rule = &scene->rules[i];
 
 		if (rule->mode == RULES_ENFORCE &&
-		    (rule->limit_count == 0 || scene->left[rule->limits[0]] == 0))
-			decides = rule;
+		    (rule->limit_count == 0 ||
+		     (scene->left[rule->limits[0]] == 0 && retries_ns[rule->limits[0]] > passed_ns)))
+			return rule;
 	}
+	return NULL;
+}
+
+/* After how long a denied request would pass, as far as limits deny it. */
+static uint64_t expect_retry(const struct scene *scene)
+{
+	uint64_t passed_ns = 0;
+	const struct rules_rule *rule;
+
+	while ((rule = decides_after(scene, passed_ns)) && rule->answer == RULES_BY_LIMITS)
+		passed_ns = retries_ns[rule->limits[0]];
+	return passed_ns;
+}
+
+/* The rule that decides; NULL: none, and all limits are charged by `op`. */
+static const struct rules_rule *expect(struct scene *scene, enum algo_op op)
+{
+	const struct rules_rule *decides = decides_after(scene, 0);
+
 	for (const struct rules_rule *rule = scene->rules;
 	     rule < scene->rules + scene->s.config.rule_count && op == ALGO_ACQUIRE; rule++) {
 		bool is_shadow = rule->mode == RULES_SHADOW;
 
-		if (rule->limit_count == 0 && !is_shadow)
+		if (rule == decides)
 			break; /* the search ends here */
 		if (rule->limit_count > 0 && (is_shadow || !decides) && scene->left[rule->limits[0]] > 0)
 			scene->left[rule->limits[0]]--;
@@ -139,6 +163,7 @@ static void the_first_that_refuses_or_answers_decides_wherever_its_limit_is(void
 		random_rules(&scene);
 		for (int i = 0; i < 10; i++) {
 			enum algo_op op = rand() % 4 ? ALGO_ACQUIRE : ALGO_PEEK;
+			uint64_t retry_ns = expect_retry(&scene);
 			const struct rules_rule *rule = expect(&scene, op);
 
 			redis.is_slow = rand() % 2;
@@ -150,10 +175,81 @@ static void the_first_that_refuses_or_answers_decides_wherever_its_limit_is(void
 				assert_int_equal(scene.s.d.reason, rule->answer != RULES_BY_LIMITS
 				                                       ? WEIR_REASON_LISTED
 				                                       : WEIR_REASON_OVER_LIMIT);
+				if (rule->answer == RULES_BY_LIMITS)
+					assert_int_equal(scene.s.d.retry_after_ns, retry_ns);
 			}
 			for (size_t j = 0; j < 4; j++)
 				assert_int_equal(left(&scene.s, limit_at(&scene.s, counted[j])),
 				                 scene.left[counted[j]]);
+		}
+		close_scene(&scene);
+	}
+}
+
+/* The shadow rule stands below the rule that denies by its limit. */
+static void shadow_rules_below_the_deciding_one_are_not_charged(void **state)
+{
+	static const size_t here = HERE, bucket = BUCKET, open = OPEN;
+	struct scene scene = {.rules = {rule_of(&bucket, RULES_BY_LIMITS),
+	                                rule_of(&here, RULES_BY_LIMITS),
+	                                rule_of(&open, RULES_BY_LIMITS)}};
+
+	(void)state;
+	scene.rules[0].mode = scene.rules[2].mode = RULES_SHADOW;
+	open_scene(&scene, 3);
+	ask(&scene.s, HERE, ALGO_ACQUIRE, 4);
+	decide(&scene, ALGO_ACQUIRE);
+	assert_false(scene.s.d.allowed);
+	assert_int_equal(left(&scene.s, limit_at(&scene.s, BUCKET)), 6);
+	assert_int_equal(left(&scene.s, limit_at(&scene.s, OPEN)), 6);
+	close_scene(&scene);
+}
+
+static enum engine_state decide_cost(struct scene *scene, enum algo_op op, uint64_t cost, int *status)
+{
+	const struct weir_attribute attribute = {"user", "u", 1};
+	struct server *s = &scene->s;
+	enum engine_state state;
+
+	*status = engine_prepare_rules(s->engine, &(struct algo_call){op, cost},
+	                               &(struct engine_attributes){&attribute, 1, 99}, &s->arena,
+	                               &s->plan);
+	if (*status != WEIR_OK)
+		return ENGINE_DONE;
+	state = engine_run(&s->turn, &s->plan, &s->d);
+	*status = s->plan.status;
+	return state;
+}
+
+/* "a lower rule's limit that could never grant the cost turns the denial into cost_too_large" */
+static void a_cost_too_large_is_an_error_only_where_no_rule_above_decides(void **state)
+{
+	static const size_t bucket = BUCKET, here = HERE;
+	int status;
+
+	(void)state;
+	for (int i = 0; i < 8; i++) {
+		struct scene scene = {
+		    .rules = {rule_of(i & 1 ? &bucket : &here, i & 4 ? RULES_ALLOW : RULES_BY_LIMITS),
+		              rule_of(i & 1 ? &here : &bucket, RULES_BY_LIMITS)}};
+		enum algo_op op = i & 2 ? ALGO_PEEK : ALGO_ACQUIRE;
+		uint64_t quota = quotas[i & 1 ? BUCKET : HERE], dear = quotas[i & 1 ? HERE : BUCKET] + 1;
+
+		open_scene(&scene, 2);
+		if (dear <= quota) {
+			decide_cost(&scene, op, dear, &status);
+			assert_int_equal(status, WEIR_ECOST);
+			assert_int_equal(left(&scene.s, limit_at(&scene.s, BUCKET)), 7);
+			assert_int_equal(left(&scene.s, limit_at(&scene.s, HERE)), 4);
+			ask(&scene.s, BUCKET, ALGO_ACQUIRE, 5);
+			decide_cost(&scene, op, dear, &status);
+			assert_int_equal(status, WEIR_OK);
+			assert_int_equal(scene.s.d.allowed, (i & 4) != 0);
+			assert_string_equal(scene.s.d.rule, "0");
+			assert_int_equal(left(&scene.s, limit_at(&scene.s, BUCKET)), 2);
+		} else {
+			decide_cost(&scene, op, dear, &status); /* the first could not grant it either */
+			assert_int_equal(status, WEIR_ECOST);
 		}
 		close_scene(&scene);
 	}
@@ -198,6 +294,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_first_that_refuses_or_answers_decides_wherever_its_limit_is),
+	    cmocka_unit_test(shadow_rules_below_the_deciding_one_are_not_charged),
+	    cmocka_unit_test(a_cost_too_large_is_an_error_only_where_no_rule_above_decides),
 	    cmocka_unit_test(remote_limits_alone_are_asked_once),
 	    cmocka_unit_test(a_rule_that_allows_past_its_limit_does_not_wait),
 	};

@@ -146,11 +146,11 @@ static void a_late_refund_goes_where_its_request_was(void **state)
 	}
 }
 
-static void what_a_window_of_base_counted_is_not_given_back_to_the_day(void **state)
+static void what_a_window_of_base_counted_is_given_back_until_it_ends(void **state)
 {
 	const struct weir_limit_options options = {
 	    .algorithm = WEIR_BASE, .base = 5, .rate = {2, 10, WEIR_SECOND}};
-	struct weir_permit free, windows;
+	struct weir_permit free, windows, late;
 
 	(void)state;
 	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
@@ -159,13 +159,16 @@ static void what_a_window_of_base_counted_is_not_given_back_to_the_day(void **st
 	acquire("k", 2, NOW);
 	windows = acquire("k", 2, NOW);
 	assert_int_equal(windows.until_ns, NOW + 10 * SECOND);
-	/* Given back without it; what stands then is of another window. */
+	/* Its units come back without it. The window of its request is closed, but not over. */
 	weir_refund(table, limit, "k", 1, 2, NOW, &d);
-	acquire("k", 1, NOW + SECOND);
-	assert_int_equal(refund("k", &windows, NOW + SECOND), WEIR_OK);
+	late = acquire("k", 1, NOW + SECOND);
 	assert_int_equal(d.remaining, 1);
+	assert_int_equal(refund("k", &windows, NOW + SECOND), WEIR_OK);
+	assert_int_equal(d.remaining, 3);
+	assert_int_equal(refund("k", &late, NOW + 11 * SECOND), WEIR_ENOTFOUND);
+	assert_int_equal(d.remaining, 3);
 	assert_int_equal(refund("k", &free, NOW + 11 * SECOND), WEIR_OK);
-	assert_int_equal(d.remaining, 4);
+	assert_int_equal(d.remaining, 5);
 	end();
 }
 
@@ -177,7 +180,7 @@ static void a_turn_behind_which_others_stand_is_not_given_back(void **state)
 	begin(WEIR_LEAKY_QUEUE);
 	first = acquire("k", 2, NOW);
 	acquire("k", 1, NOW);
-	assert_int_equal(refund("k", &first, NOW), WEIR_OK);
+	assert_int_equal(refund("k", &first, NOW), WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 11 - 3);
 	end();
 }
@@ -391,8 +394,7 @@ static void permit_across_a_restart(void **state)
 	unlink(path);
 }
 
-/* An entry behind others is given back whole or not at all: no part of it is told apart. */
-static void part_of_an_older_entry_of_a_log_is_not_given_back(void **state)
+static void part_of_an_older_entry_of_a_log_is_given_back(void **state)
 {
 	struct weir_permit older, newer;
 
@@ -402,10 +404,11 @@ static void part_of_an_older_entry_of_a_log_is_not_given_back(void **state)
 	newer = acquire("k", 1, NOW);
 	acquire("k", 1, NOW);
 	older.cost = 1;
-	assert_int_equal(refund("k", &older, NOW), WEIR_ENOTFOUND);
-	assert_int_equal(d.remaining, 5);
-	assert_int_equal(refund("k", &newer, NOW), WEIR_OK);
+	assert_int_equal(refund("k", &older, NOW), WEIR_OK);
 	assert_int_equal(d.remaining, 6);
+	assert_int_equal(refund("k", &newer, NOW), WEIR_OK);
+	assert_int_equal(d.remaining, 7);
+	assert_int_equal(refund("k", &older, NOW), WEIR_ENOTFOUND);
 	end();
 }
 
@@ -539,8 +542,15 @@ static void *use_and_give_back(void *argument)
 	return NULL;
 }
 
-/* The threads meet seldom: a fault that lets them pass shows once in twenty times. */
+/*
+ * The threads meet seldom: a fault that lets them pass shows once in twenty times. A sanitizer looks for
+ * other faults.
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define REPEATS 4
+#else
 #define REPEATS 40
+#endif
 
 static void use_log(unsigned count)
 {
@@ -585,14 +595,14 @@ int main(void)
 	    cmocka_unit_test(refund_twice),
 	    cmocka_unit_test(refund_into_the_next_window),
 	    cmocka_unit_test(a_late_refund_goes_where_its_request_was),
-	    cmocka_unit_test(what_a_window_of_base_counted_is_not_given_back_to_the_day),
+	    cmocka_unit_test(what_a_window_of_base_counted_is_given_back_until_it_ends),
 	    cmocka_unit_test(a_turn_behind_which_others_stand_is_not_given_back),
 	    cmocka_unit_test(refund_of_a_denied_request),
 	    cmocka_unit_test(what_takes_nothing_gets_no_permit),
 	    cmocka_unit_test(permit_of_another_key_or_limit),
 	    cmocka_unit_test(an_invented_or_altered_permit_gives_nothing_back),
 	    cmocka_unit_test(part_of_a_permit_is_given_back_once),
-	    cmocka_unit_test(part_of_an_older_entry_of_a_log_is_not_given_back),
+	    cmocka_unit_test(part_of_an_older_entry_of_a_log_is_given_back),
 	    cmocka_unit_test(a_limiter_names_the_window),
 	    cmocka_unit_test(a_report_takes_the_place_back_once),
 	    cmocka_unit_test(a_limiter_takes_a_place_back_once),

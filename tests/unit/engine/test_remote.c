@@ -23,9 +23,10 @@ static void a_stage_is_one_chain_and_memory_comes_first_and_last(void **state)
 	assert_int_equal(redis.chains, 1);
 	assert_int_equal(redis.jobs, 2);
 	ask(&s, HERE, ALGO_ACQUIRE, 3);
-	check(&s, "three", false); /* memory refuses, so the store is not asked */
+	check(&s, "three", false); /* memory refuses, so the store is only peeked at */
 	assert_false(s.d.allowed);
-	assert_int_equal(redis.chains, 1);
+	assert_string_equal(s.d.limit, "here");
+	assert_int_equal(redis.chains, 2);
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);
 	close_server(&s);
 	close_redis();
@@ -124,13 +125,13 @@ static void open_allows_and_closed_denies(void **state)
 	redis.is_away = true;
 	for (int i = 0; i < 20; i++) {
 		ask(&s, OPEN, ALGO_ACQUIRE, 6);
-		assert_true(s.d.allowed);
-		assert_int_equal(s.d.reason, WEIR_REASON_OK);
+		assert_true(s.d.allowed && s.d.degraded);
+		assert_int_equal(s.d.reason, WEIR_REASON_STORE_OPEN);
 		assert_int_equal(s.d.quota, 6);
 		assert_int_equal(s.d.remaining, 0);
 		assert_int_equal(engine_taken(&s.plan, NULL), 0);
 		ask(&s, CLOSED, ALGO_ACQUIRE, 1);
-		assert_false(s.d.allowed);
+		assert_true(!s.d.allowed && s.d.degraded);
 		assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
 		assert_int_equal(s.d.retry_after_ns, NS_PER_S);
 		assert_int_equal(s.plan.status, WEIR_OK);
@@ -140,9 +141,78 @@ static void open_allows_and_closed_denies(void **state)
 	redis.is_away = false; /* it is back by itself */
 	assert_int_equal(left(&s, limit_at(&s, OPEN)), 6);
 	ask(&s, OPEN, ALGO_ACQUIRE, 6);
-	assert_true(s.d.allowed);
+	assert_true(s.d.allowed && !s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_OK);
 	ask(&s, OPEN, ALGO_ACQUIRE, 1);
-	assert_false(s.d.allowed);
+	assert_true(!s.d.allowed && !s.d.degraded);
+	close_server(&s);
+	close_redis();
+}
+
+/* What is more than its share a server can't decide without the store. */
+static void a_cost_above_the_share_is_denied(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 2);
+	redis.is_away = true;
+	ask(&s, WINDOW, ALGO_ACQUIRE, 3);
+	assert_true(!s.d.allowed && s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
+	assert_int_equal(s.d.retry_after_ns, NS_PER_S);
+	assert_int_equal(s.failed[RULES_CLOSED], 1);
+	assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 2);
+	ask(&s, WINDOW, ALGO_ACQUIRE, 2);
+	assert_true(s.d.allowed && s.d.degraded);
+	redis.is_away = false;
+	ask(&s, WINDOW, ALGO_ACQUIRE, 3);
+	assert_true(s.d.allowed);
+	close_server(&s);
+	close_redis();
+}
+
+static size_t seen[WEIR_REASON_COUNT];
+
+static void observe(void *context, const struct step *step)
+{
+	(void)context;
+	seen[step->reason]++;
+}
+
+/* Of two limits at the store and one in memory. */
+static void a_request_by_several_limits_is_degraded_if_one_of_them_is(void **state)
+{
+	struct server s;
+
+	(void)state;
+	open_redis();
+	open_server(&s, 1);
+	s.turn.observe = observe;
+	redis.is_away = true;
+	check(&s, "three", true);
+	assert_true(s.d.allowed && s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_LOCAL);
+	assert_int_equal(seen[WEIR_REASON_STORE_LOCAL], 2);
+	assert_int_equal(seen[WEIR_REASON_OK], 1);
+	ask(&s, HERE, ALGO_ACQUIRE, 3);
+	assert_true(s.d.allowed && !s.d.degraded);
+	check(&s, "three", false); /* memory denies it, whatever the store would say */
+	assert_string_equal(s.d.limit, "here");
+	assert_true(!s.d.allowed && !s.d.degraded);
+	ask(&s, WINDOW, ALGO_ACQUIRE, 4);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_LOCAL); /* in place of hit_quota */
+	ask(&s, WINDOW, ALGO_PEEK, 1);
+	assert_true(!s.d.allowed && s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_OVER_LIMIT);
+	ask(&s, OPEN, ALGO_PEEK, 1);
+	assert_true(s.d.allowed && s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_STORE_OPEN);
+	redis.is_away = false;
+	ask(&s, WINDOW, ALGO_ACQUIRE, 5);
+	assert_true(s.d.allowed && !s.d.degraded);
+	assert_int_equal(s.d.reason, WEIR_REASON_HIT_QUOTA);
 	close_server(&s);
 	close_redis();
 }
@@ -265,7 +335,7 @@ static void a_share_that_can_not_be_is_an_error(void **state)
 static void what_local_took_is_given_back_there(void **state)
 {
 	struct weir_permits permits;
-	struct engine_names names;
+	struct engine_names names = {0};
 	struct server s;
 
 	(void)state;
@@ -418,9 +488,10 @@ static void a_limit_that_came_along_is_local(void **state)
 		ask_along(&s, 12, 1);
 		assert_int_equal(s.d.quota, 4);
 		assert_int_equal(s.d.allowed, i < 2);
-		assert_int_equal(s.d.reason, i < 2 ? WEIR_REASON_OK : WEIR_REASON_OVER_LIMIT);
+		assert_int_equal(s.d.reason, i < 2 ? WEIR_REASON_STORE_LOCAL : WEIR_REASON_OVER_LIMIT);
+		assert_true(s.d.degraded);
 	}
-	ask_along(&s, 24, 3); /* the same key by other parameters: of eight, four are in use at once */
+	ask_along(&s, 24, 1); /* the same key by other parameters: of eight, four are in use at once */
 	assert_int_equal(s.d.quota, 8);
 	assert_true(s.d.allowed);
 	redis.is_away = false;
@@ -443,6 +514,8 @@ int main(void)
 	    cmocka_unit_test(the_first_that_is_refused_is_the_answer),
 	    cmocka_unit_test(a_store_that_withholds_without_a_refusal_has_failed),
 	    cmocka_unit_test(open_allows_and_closed_denies),
+	    cmocka_unit_test(a_request_by_several_limits_is_degraded_if_one_of_them_is),
+	    cmocka_unit_test(a_cost_above_the_share_is_denied),
 	    cmocka_unit_test(a_rule_says_more_than_its_limits),
 	    cmocka_unit_test(refunds_and_resets_fail_without_their_store),
 	    cmocka_unit_test(a_reset_forgets_what_was_used_without_the_store),

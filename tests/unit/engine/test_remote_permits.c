@@ -106,7 +106,39 @@ static void a_permit_ends(void **state)
 	assert_false(a->d.allowed);
 	refund(a, &p->permits, &p->names, false);
 	assert_false(a->d.allowed);
-	assert_int_equal(redis.chains, 2);
+	assert_int_equal(redis.chains, 4);
+	/* By any clock. */
+	a->turn.at = moment_given(NOW + 3600 * NS_PER_S + PERMITS_CLOCKS_NS);
+	refund(a, &p->permits, &p->names, false);
+	assert_false(a->d.allowed);
+	assert_int_equal(redis.chains, 4);
+}
+
+/* The store's clock has set the end of a charge. So a server that is ahead gives back in time, too. */
+static void the_clock_of_the_store_ends_a_charge(void **state)
+{
+	static const int64_t ahead_s[] = {-3599, -40, 40, 3599};
+	struct pair *p = *state;
+	struct server *a = &p->a;
+
+	for (size_t i = 0; i < sizeof ahead_s / sizeof *ahead_s; i++) {
+		redis.now_ns = NOW + 10 * i * 3600 * NS_PER_S;
+		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		take(p, "three");
+		redis.now_ns += 3600 * NS_PER_S - 1;
+		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		refund(a, &p->permits, &p->names, true);
+		assert_true(a->d.allowed);
+		refund(a, &p->permits, &p->names, false);
+		assert_true(a->d.allowed);
+		refund(a, &p->permits, &p->names, false);
+		assert_false(a->d.allowed);
+		take(p, "mixed");
+		redis.now_ns += 3600 * NS_PER_S;
+		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		refund(a, &p->permits, &p->names, true);
+		assert_false(a->d.allowed);
+	}
 }
 
 /* Two servers at once, and one whose store does not answer: nobody knows, so it says so. */
@@ -203,6 +235,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    OF_A_PAIR(a_permit_is_given_back_once_at_whichever_server),
 	    OF_A_PAIR(a_permit_ends),
+	    OF_A_PAIR(the_clock_of_the_store_ends_a_charge),
 	    OF_A_PAIR(a_permit_is_spent_with_what_it_gives_back),
 	    OF_A_PAIR(a_place_is_given_back_at_whichever_server),
 	    OF_A_PAIR(each_charge_is_given_back_for_itself),

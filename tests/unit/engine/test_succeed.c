@@ -413,12 +413,135 @@ static struct weir_decision acquire(struct setting *s, const char *key, uint64_t
 	return d;
 }
 
-/* Its flights and its window begin anew there. */
-static void test_a_larger_table_takes_the_phase_of_a_breaker_along(void **state)
+/* A bucket, and a paced limit, whose rate changes. */
+struct rates {
+	struct weir_limit_options before, after;
+};
+
+/* Takes 4, reloads, gives them back, the newest first. */
+static void give_back_after(const struct rates *rates, bool asks_first)
+{
+	struct weir_permits permits[4];
+	struct setting old, new;
+	struct weir_decision d;
+	weir_table *table;
+	uint64_t now;
+
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	open_engine(&old, table, rates->before);
+	now = clock_now(store_clock(table->store));
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(acquire(&old, "k", now, &permits[i]).allowed);
+	open_engine(&new, table, rates->after);
+	engine_succeed(old.engine, new.engine);
+	weir_engine_close(old.engine);
+	now = clock_now(store_clock(table->store));
+	if (asks_first) { /* so that the state is converted already */
+		struct weir_permits fifth;
+
+		assert_true(acquire(&new, "k", now, &fifth).allowed);
+		assert_int_equal(weir_engine_refund(new.engine, &fifth, now, &d), 0);
+		assert_true(d.allowed);
+	}
+	for (unsigned i = 4; i-- > 0;) {
+		uint64_t before = ask(&new, 0, now).reset_after_ns;
+
+		assert_int_equal(weir_engine_refund(new.engine, &permits[i], now, &d), 0);
+		assert_true(d.allowed);
+		/* A token's time of the new rate: of the first one less, by what has leaked. */
+		assert_in_range(before - d.reset_after_ns,
+		                HOUR / rates->after.rate.count - (i ? NS_PER_MS : HOUR / 20),
+		                HOUR / rates->after.rate.count + 1);
+		assert_int_equal(weir_engine_refund(new.engine, &permits[i], now, &d), WEIR_ENOTFOUND);
+	}
+	assert_int_equal(ask(&new, 0, now).reset_after_ns, 0);
+	weir_engine_close(new.engine);
+	weir_table_close(table);
+}
+
+static struct weir_limit_options queue(uint64_t count)
+{
+	return (struct weir_limit_options){
+	    .algorithm = WEIR_LEAKY_QUEUE, .rate = {count, 1, WEIR_HOUR}, .burst = 9};
+}
+
+/* A request may wait for each of its turns. */
+static void test_a_shorter_queue_gives_no_turn_again(void **context)
+{
+	struct weir_limit_options longer = queue(10), shorter = queue(10);
+
+	(void)context;
+	longer.burst = 10;
+	shorter.burst = 3;
+	assert_int_equal(reloaded(longer, shorter, 6).retry_after_ns, 3 * HOUR / 10);
+	assert_int_equal(reloaded(longer, shorter, 3).remaining, 1);
+}
+
+static void test_a_permit_gives_back_its_due_under_another_rate(void **context)
+{
+	const struct rates changes[] = {
+	    {bucket(10, 10), bucket(1, 10)},  {bucket(7, 10), bucket(3, 10)},
+	    {bucket(1, 10), bucket(10, 10)},  {bucket(10, 10), bucket(10, 20)},
+	    {pacer(10, 9), pacer(3, 9)},      {pacer(3, 9), pacer(10, 9)},
+	    {queue(10), queue(3)},            {queue(3), queue(10)},
+	};
+
+	(void)context;
+	for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+		give_back_after(&changes[i], false);
+		give_back_after(&changes[i], true);
+	}
+}
+
+/* A store notes a reload at the time of its own clock. */
+static void test_a_permit_is_held_as_long_as_its_charge_counts(void **context)
+{
+	const struct rates changes[] = {
+	    {bucket(60, 10), bucket(1, 10)},
+	    {pacer(60, 9), pacer(1, 9)},
+	    {bucket(60, 10), bucket(7, 10)},
+	};
+
+	(void)context;
+	for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+		struct weir_permits permits[10];
+		struct setting before, after;
+		struct weir_decision d;
+		weir_table *table;
+		uint64_t now_ns;
+
+		assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+		now_ns = clock_now(store_clock(table->store));
+		open_engine(&before, table, changes[i].before);
+		for (size_t n = 0; n < 10; n++)
+			assert_true(acquire(&before, "k", now_ns, &permits[n]).allowed);
+		open_engine(&after, table, changes[i].after);
+		engine_succeed(before.engine, after.engine);
+		weir_engine_close(before.engine);
+		/* The old rate would have given back all units in ten minutes. */
+		now_ns += HOUR / 2;
+		assert_int_equal(
+		    weir_engine_report(after.engine, &permits[9], WEIR_OUTCOME_SUCCESS, 1, now_ns), 0);
+		assert_int_equal(weir_engine_refund(after.engine, &permits[9], now_ns, &d), 0);
+		assert_true(d.allowed);
+		assert_int_equal(weir_engine_refund(after.engine, &permits[9], now_ns, &d), WEIR_ENOTFOUND);
+		assert_true(acquire(&after, "k", now_ns, &permits[9]).allowed);
+		/* And when all is given back, a permit says nothing. */
+		now_ns += 11 * HOUR;
+		assert_int_equal(
+		    weir_engine_report(after.engine, &permits[8], WEIR_OUTCOME_SUCCESS, 1, now_ns),
+		    WEIR_ENOTFOUND);
+		assert_int_equal(weir_engine_refund(after.engine, &permits[8], now_ns, &d), WEIR_ENOTFOUND);
+		weir_engine_close(after.engine);
+		weir_table_close(table);
+	}
+}
+
+static void test_a_larger_table_takes_a_breaker_and_its_permits_along(void **state)
 {
 	const struct weir_health_options health = {.minimum = 1, .sleep_ns = HOUR, .ramp_ns = WEIR_ZERO};
 	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 50, .health = &health};
-	struct weir_permits before, permits;
+	struct weir_permits before, probe, permits;
 	struct setting small, large;
 	struct weir_decision d;
 	weir_table *table;
@@ -431,7 +554,7 @@ static void test_a_larger_table_takes_the_phase_of_a_breaker_along(void **state)
 	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW), 0);
 	assert_true(acquire(&small, "half", NOW - HOUR, &permits).allowed);
 	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW - HOUR), 0);
-	assert_true(acquire(&small, "half", NOW, &permits).allowed);
+	assert_true(acquire(&small, "half", NOW, &probe).allowed);
 
 	options.keys = 5000;
 	open_engine(&large, table, options);
@@ -447,11 +570,10 @@ static void test_a_larger_table_takes_the_phase_of_a_breaker_along(void **state)
 	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
 	assert_int_equal(weir_engine_report(large.engine, &permits, WEIR_OUTCOME_SUCCESS, 1, NOW + HOUR), 0);
 	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
-	/* The probe that flew is lost with its table: it has failed, and another one comes after the sleep. */
+	/* The probe from before is in flight still, and its report counts. */
 	assert_false(acquire(&large, "half", NOW + 60, &permits).allowed);
-	assert_true(acquire(&large, "half", NOW + HOUR + 60, &permits).allowed);
-	assert_int_equal(weir_engine_report(large.engine, &permits, WEIR_OUTCOME_SUCCESS, 1, NOW + HOUR + 60), 0);
-	assert_true(acquire(&large, "half", NOW + HOUR + 60, &permits).allowed);
+	assert_int_equal(weir_engine_report(large.engine, &probe, WEIR_OUTCOME_SUCCESS, 1, NOW + 60), 0);
+	assert_true(acquire(&large, "half", NOW + 60, &permits).allowed);
 	weir_engine_close(large.engine);
 	weir_table_close(table);
 }
@@ -463,6 +585,7 @@ int main(void)
 	    cmocka_unit_test(test_a_bucket_keeps_what_is_used),
 	    cmocka_unit_test(test_use_beyond_the_new_burst_is_cut_to_it),
 	    cmocka_unit_test(test_a_pacer_keeps_its_turns_and_its_slack_is_cut),
+	    cmocka_unit_test(test_a_shorter_queue_gives_no_turn_again),
 	    cmocka_unit_test(test_what_is_shed_stays_until_the_file_says_another_share),
 	    cmocka_unit_test(test_a_window_keeps_its_count),
 	    cmocka_unit_test(test_a_sliding_limit_keeps_what_is_used),
@@ -471,7 +594,9 @@ int main(void)
 	    cmocka_unit_test(test_another_algorithm_or_period_begins_anew),
 	    cmocka_unit_test(test_parameters_that_change_often_lose_nothing),
 	    cmocka_unit_test(test_two_versions_at_once_agree_on_what_is_used),
-	    cmocka_unit_test(test_a_larger_table_takes_the_phase_of_a_breaker_along),
+	    cmocka_unit_test(test_a_permit_gives_back_its_due_under_another_rate),
+	    cmocka_unit_test(test_a_permit_is_held_as_long_as_its_charge_counts),
+	    cmocka_unit_test(test_a_larger_table_takes_a_breaker_and_its_permits_along),
 	    cmocka_unit_test(test_what_nobody_knows_any_more_counts_as_all_in_use),
 	    cmocka_unit_test(test_the_oldest_generation_gives_way),
 	    cmocka_unit_test(test_reloads_under_load_grant_no_more_and_no_less),

@@ -3,8 +3,9 @@
  * "big N" is answered by N bytes, "quit" ends the connection. More than BATCH
  * big ones at once are answered before further ones are taken. "hold" is answered
  * when somebody says "go", "hold N" after N milliseconds, "hold quit" ends the
- * connection, too. One is held at a time. Of one connection `share` lines are taken in a
- * turn, and no big one while the loop is busy. A connection in the reserve is told
+ * connection, too. One is held at a time. "off" puts a connection off for the reasons 1 and 2,
+ * which "on 1" and "on 2" of any other connection take back. Of one connection `share` lines are
+ * taken in a turn, and no big one while the loop is busy. A connection in the reserve is told
  * "full", unless it says "op", and ends.
  */
 #ifndef TEST_NET_LINES_H
@@ -49,6 +50,9 @@ struct fixture {
 	struct net_conn *held; /* NULL: none */
 	char held_text[32];
 	_Atomic uint64_t due_ns;
+	struct net_conn *off;    /* is put off, or was */
+	unsigned char reasons;   /* for which */
+	_Atomic size_t too_soon; /* it was handed over meanwhile */
 	size_t share;  /* 0: no bound */
 	size_t input;  /* bytes handed over since the loop's last turn */
 	size_t output; /* bytes of replies likewise */
@@ -125,6 +129,20 @@ static void release_due(struct fixture *f)
 	f->held = NULL;
 }
 
+static void put_off(struct fixture *f, struct net_conn *conn)
+{
+	f->off = conn;
+	f->reasons = 3;
+	net_conn_put_off(conn, 1, true);
+	net_conn_put_off(conn, 2, true);
+}
+
+static void take_back(struct fixture *f, unsigned char reason)
+{
+	f->reasons &= ~reason;
+	net_conn_put_off(f->off, reason, false);
+}
+
 static size_t line_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct fixture *f = context;
@@ -132,6 +150,10 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 	bool entered = net_conn_enter(conn);
 	const char *end;
 
+	if (f->off == conn && f->reasons) {
+		f->too_soon++;
+		return 0;
+	}
 	f->input += bytes.len;
 	if (f->input > f->most_input)
 		f->most_input = f->input;
@@ -158,6 +180,12 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 			hold(f, conn, text);
 			continue;
 		}
+		if (slice_equal(text, SLICE("off"))) {
+			put_off(f, conn);
+			break;
+		}
+		if (begins(text, "on "))
+			take_back(f, (unsigned char)(text.data[3] - '0'));
 		if (slice_equal(text, SLICE("go")))
 			f->due_ns = 0;
 		f->lines[f->count++] = (struct line){conn, text};

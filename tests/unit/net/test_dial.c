@@ -67,11 +67,11 @@ static void redial(struct fixture *f, struct ours *ours)
 }
 
 /* A server that listens, and that is dialled when the loop runs. */
-static int listen_for(struct fixture *f, struct ours *ours, int times)
+static int listen_at(struct fixture *f, struct ours *ours, int times, const char *address)
 {
 	int listener;
 
-	assert_int_equal(net_address_parse(SLICE("127.0.0.1:0"), &ours->to, NULL), WEIR_OK);
+	assert_int_equal(net_address_parse(slice_of(address), &ours->to, NULL), WEIR_OK);
 	assert_int_equal(net_address_listen(&ours->to, &listener, 1, NULL), WEIR_OK);
 	assert_int_equal(fcntl(listener, F_SETFL, 0), 0); /* it blocks from now on */
 	if (ours->timeout_ms == 0)
@@ -79,6 +79,11 @@ static int listen_for(struct fixture *f, struct ours *ours, int times)
 	ours->times = times;
 	redial(f, ours);
 	return listener;
+}
+
+static int listen_for(struct fixture *f, struct ours *ours, int times)
+{
+	return listen_at(f, ours, times, "127.0.0.1:0");
 }
 
 static void run_thread(struct fixture *f)
@@ -228,45 +233,35 @@ static void a_loop_that_never_ran_closes_what_was_dialled(void **state)
 	close(listener);
 }
 
-struct look {
-	struct net_loop *loop;
-	_Atomic bool told;
-	size_t count;
-	uint16_t port;
-	bool failed;
-};
-
-static void found(void *context, const struct net_address *addresses, size_t n, const char *why)
-{
-	struct look *look = context;
-
-	look->count = n;
-	look->failed = why != NULL;
-	for (size_t i = 0; i < n; i++)
-		look->port = ntohs(addresses[i].v4.sin_port); /* where IPv6 has it, too */
-	look->told = true;
-}
-
-static void a_host_is_looked_up_by_its_name_or_address(void **state)
+static void a_unix_socket_is_dialled_as_well(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
-	struct look name = {0}, address = {0}, none = {0}, closed = {0};
+	struct ours ours = {0};
+	char directory[] = "/tmp/weir-dial-XXXXXX", address[64];
+	int listener, peer;
 
 	(void)state;
-	assert_non_null(net_lookup_open(f->loop, "localhost", 6379, found, &name));
-	assert_non_null(net_lookup_open(f->loop, "127.0.0.1", 1, found, &address));
-	assert_non_null(net_lookup_open(f->loop, "not a host", 1, found, &none));
-	net_lookup_close(net_lookup_open(f->loop, "localhost", 1, found, &closed));
+	assert_non_null(mkdtemp(directory));
+	snprintf(address, sizeof address, "unix:%s/s", directory);
+	listener = listen_at(f, &ours, 3, address);
+	assert_int_equal(ours.opened, 0); /* never before the loop runs */
+	net_conn_abort(ours.conn); /* nor when it was closed before */
 	run_thread(f);
-	UNTIL(name.told && address.told && none.told);
-	assert_true(name.count >= 1);
-	assert_int_equal(name.port, 6379);
-	assert_int_equal(address.count, 1);
-	assert_int_equal(address.port, 1);
-	assert_int_equal(none.count, 0);
-	assert_true(none.failed);
+	peer = accept(listener, NULL, NULL);
+	expect_end(peer);
+	close(peer);
+	peer = accept(listener, NULL, NULL);
+	expect(peer, "hello\n");
+	say(peer, "welcome");
+	UNTIL(ours.got_len == 7);
+	net_address_remove(&ours.to);
+	close(listener);
+	close(peer);
+	UNTIL(ours.closed == 3); /* the third finds no file */
+	assert_int_equal(ours.opened, 1);
+	assert_string_equal(ours.error, "no such file or directory");
 	finish(f);
-	assert_false(closed.told);
+	assert_int_equal(rmdir(directory), 0);
 }
 
 /* Clients wait for it, and it may read again only when its own answers are taken. */
@@ -301,7 +296,7 @@ int main(void)
 	    cmocka_unit_test(connecting_has_a_deadline),
 	    cmocka_unit_test(an_aborted_connection_ends_at_once_and_is_closed_once),
 	    cmocka_unit_test(it_lasts_while_a_loop_that_stops_answers_the_others),
-	    cmocka_unit_test(a_host_is_looked_up_by_its_name_or_address),
+	    cmocka_unit_test(a_unix_socket_is_dialled_as_well),
 	    cmocka_unit_test(it_is_heard_though_it_does_not_read),
 	    cmocka_unit_test(a_loop_that_never_ran_closes_what_was_dialled),
 	};

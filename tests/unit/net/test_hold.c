@@ -27,6 +27,26 @@ static void go_on(int other)
 	}
 }
 
+static void a_connection_is_put_off_while_there_is_a_reason(void **state)
+{
+	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
+	int off = dial(f), other = dial(f);
+
+	(void)state;
+	say(off, "first\noff\nlast\n");
+	expect(off, "first\n");
+	say(other, "on 1\n");
+	expect(other, "on 1\n");
+	go_on(other);
+	assert_int_equal(f->too_soon, 0);
+	say(other, "on 2\n");
+	expect(other, "on 2\n");
+	expect(off, "last\n");
+	close(off);
+	close(other);
+	finish(f);
+}
+
 static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
@@ -159,6 +179,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(behind_a_held_line_others_wait_and_keep_their_order),
+	    cmocka_unit_test(a_connection_is_put_off_while_there_is_a_reason),
 	    cmocka_unit_test(what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel),
 	    cmocka_unit_test(that_the_peer_of_a_held_connection_has_left_is_told),
 	    cmocka_unit_test(a_held_connection_that_is_to_end_is_answered_first),

@@ -39,10 +39,10 @@ static inline void drive_open(struct drive *drive, const struct codec *codec,
 
 static inline void drive_log(struct buffer *log, const struct request *request)
 {
-	static const char *const kinds[] = {"limit",  "rules",    "adhoc",  "local",   "interim",
-	                                    "health", "ready",    "metrics", "limits", "top",
-	                                    "policy", "counters", "events", "shed", "force", "report",  "key",
-	                                    "batch",  "browse",   "each",   "value",   "alive",  "login"};
+	static const char *const kinds[] = {
+	    "limit",  "rules", "adhoc",  "local",    "interim",  "health", "ready", "metrics",
+	    "limits", "top",   "policy", "counters", "events",   "shed",   "force", "report",
+	    "key",    "batch", "browse", "each",     "complete", "value",  "alive", "login"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
@@ -126,6 +126,15 @@ static inline void drive_drop(struct drive_taken *taken)
 	free(taken->bytes);
 }
 
+/* A line for each request that the client has cancelled. */
+static inline void drive_cancelled(struct drive *drive)
+{
+	unsigned stream;
+
+	while (drive->codec->cancelled && (stream = drive->codec->cancelled(drive->session)) != 0)
+		buffer_printf(&drive->requests, "cancelled %u\n", stream);
+}
+
 /* Parses one request. To be dropped unless it is CODEC_MORE. */
 static inline enum codec_result drive_take(struct drive *drive, struct drive_taken *taken)
 {
@@ -143,6 +152,8 @@ static inline enum codec_result drive_take(struct drive *drive, struct drive_tak
 	}
 	assert_true(consumed <= len);
 	buffer_consume(&drive->pending, consumed);
+	if (result == CODEC_SKIPPED || taken->request.kind == REQUEST_INTERIM)
+		drive_cancelled(drive);
 	if (result == CODEC_REQUEST && taken->request.kind != REQUEST_LOCAL &&
 	    taken->request.kind != REQUEST_INTERIM)
 		drive_log(&drive->requests, &taken->request);

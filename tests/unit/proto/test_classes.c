@@ -32,6 +32,7 @@ static void test_every_command_has_a_class(void **state)
 	              "WEIR.PEEK ask\n"
 	              "WEIR.REFUND change\n"
 	              "WEIR.RESET change\n"
+	              "WEIR.CHECKPEEK ask\n"
 	              "WEIR.REPORT ask\n"
 	              "WEIR.SHED admin\n"
 	              "DEL change\n"
@@ -66,6 +67,7 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	} methods[] = {{METHOD_GET, " GET"},
 	               {METHOD_HEAD, " HEAD"},
 	               {METHOD_POST, " POST"},
+	               {METHOD_PUT, " PUT"},
 	               {METHOD_OTHER, " others"}};
 	size_t n;
 	const struct http_route *routes = http_routes(&n);
@@ -80,10 +82,10 @@ static void test_every_route_has_methods_and_a_class(void **state)
 		buffer_printf(&found, " %s\n", classes[routes[i].class]);
 	}
 	assert_listed(&found,
-	              "/auth GET HEAD POST others ask\n"
+	              "/auth GET HEAD POST PUT others ask\n"
 	              "/v1/acquire POST ask\n"
 	              "/v1/acquire/ GET ask\n"
-	              "/auth/ GET HEAD POST others ask\n"
+	              "/auth/ GET HEAD POST PUT others ask\n"
 	              "/v1/peek POST ask\n"
 	              "/v1/peek/ GET HEAD ask\n"
 	              "/v1/refund POST change\n"
@@ -100,15 +102,15 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/v1/limits GET HEAD admin\n"
 	              "/v1/top GET HEAD admin\n"
 	              "/v1/events GET admin\n"
-	              "/rule/browse GET POST ask\n"
-	              "/rule/update GET POST ask\n"
-	              "/rule/browse_complete GET POST ask\n"
-	              "/rule/feedback GET POST change\n"
-	              "/rule/value GET POST ask\n"
-	              "/multi/browse GET POST ask\n"
-	              "/monitor/alive GET HEAD POST free\n"
-	              "/dump/policy GET HEAD POST admin\n"
-	              "/dump/counter GET HEAD POST admin\n",
+	              "/rule/browse GET HEAD POST PUT ask\n"
+	              "/rule/update GET HEAD POST PUT ask\n"
+	              "/rule/browse_complete GET HEAD POST PUT ask\n"
+	              "/rule/feedback GET HEAD POST PUT change\n"
+	              "/rule/value GET HEAD POST PUT ask\n"
+	              "/multi/browse GET HEAD POST PUT ask\n"
+	              "/monitor/alive GET HEAD POST PUT free\n"
+	              "/dump/policy GET HEAD POST PUT admin\n"
+	              "/dump/counter GET HEAD POST PUT admin\n",
 	              "routes");
 }
 

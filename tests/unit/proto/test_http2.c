@@ -1,5 +1,7 @@
 #include "frames.h"
 
+#include <stdio.h>
+
 static const struct slice no_settings = {"", 0};
 static const struct codec_limits usual = CODEC_LIMITS_DEFAULT;
 
@@ -62,28 +64,133 @@ static void answers_go_in_any_order(void **state)
 	peer_close(&peer);
 }
 
-static void a_place_is_taken_until_its_answer_was_sent(void **state)
+/* The requests that were cancelled since the last look. */
+static const char *cancelled(struct peer *peer)
+{
+	struct buffer *requests = &peer->drive.requests;
+	const char *first;
+
+	buffer_add(requests, "", 1);
+	first = strstr(requests->data, "cancelled");
+	requests->len = 0;
+	return first ? first : "";
+}
+
+static void a_reset_cancels_the_request_and_leaves_its_place(void **state)
 {
 	struct drive_taken gone, stays, later;
+	char expected[32];
 	unsigned place;
 	struct peer peer;
 
 	(void)state;
 	peer_open(&peer, &usual, &no_settings);
 	frame_get(&peer.sent, 1, "/metrics");
-	assert_true(peer_take(&peer, &gone));
-	place = gone.request.stream;
-	/* The client resets it before its answer, and asks again. */
-	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
 	frame_get(&peer.sent, 3, "/metrics");
+	assert_true(peer_take(&peer, &gone));
 	assert_true(peer_take(&peer, &stays));
+	place = gone.request.stream;
 	assert_int_not_equal(stays.request.stream, place);
-	assert_string_equal(peer_answer(&peer, &gone, "gone"), "");
+	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+	assert_false(peer_take(&peer, &later));
+	snprintf(expected, sizeof expected, "cancelled %u\n", place);
+	assert_string_equal(cancelled(&peer), expected);
+	drive_drop(&gone);
 	frame_get(&peer.sent, 5, "/metrics");
 	assert_true(peer_take(&peer, &later));
 	assert_int_equal(later.request.stream, place);
 	assert_string_equal(peer_answer(&peer, &later, "later"), "HEADERS 5 200\nDATA 5 later end\n");
 	assert_string_equal(peer_answer(&peer, &stays, "stays"), "HEADERS 3 200\nDATA 3 stays end\n");
+	/* They are answered: a reset comes too late to cancel. */
+	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 5, NGHTTP2_CANCEL);
+	assert_false(peer_take(&peer, &later));
+	assert_string_equal(cancelled(&peer), "");
+	peer_close(&peer);
+}
+
+static void the_end_of_the_session_cancels_all_that_wait(void **state)
+{
+	struct drive_taken taken;
+	struct peer peer;
+	const char *found;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	for (uint32_t stream = 1; stream <= 5; stream += 2) {
+		frame_get(&peer.sent, stream, "/metrics");
+		assert_true(peer_take(&peer, &taken));
+		drive_drop(&taken);
+	}
+	frame(&peer.sent, NGHTTP2_DATA, 0, 0, no_settings); /* an error of the connection */
+	assert_false(peer_take(&peer, &taken));
+	assert_true(peer.drive.closed);
+	found = cancelled(&peer);
+	for (unsigned place = 1; place <= 3; place++) {
+		char expected[32];
+
+		snprintf(expected, sizeof expected, "cancelled %u\n", place);
+		assert_non_null(strstr(found, expected));
+	}
+	peer_close(&peer);
+}
+
+static void look_ahead(struct peer *peer, const struct buffer *bytes, size_t len)
+{
+	char *copy = malloc(len); /* so that the address sanitizer sees its end */
+
+	memcpy(copy, bytes->data, len);
+	peer->drive.codec->look_ahead(peer->drive.session, (struct slice){copy, len});
+	drive_cancelled(&peer->drive);
+	free(copy);
+}
+
+static void a_look_ahead_finds_resets_behind_other_frames(void **state)
+{
+	struct drive_taken taken;
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	frame_get(&peer.sent, 1, "/metrics");
+	assert_true(peer_take(&peer, &taken));
+	drive_drop(&taken);
+	cancelled(&peer);
+	frame_get(&peer.sent, 3, "/metrics");
+	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+	frame_number(&peer.sent, NGHTTP2_RST_STREAM, 7, NGHTTP2_CANCEL); /* there is no such stream */
+	for (size_t len = 1; len < peer.sent.len - 13; len++)
+		look_ahead(&peer, &peer.sent, len);
+	assert_string_equal(cancelled(&peer), "");
+	look_ahead(&peer, &peer.sent, peer.sent.len - 13);
+	assert_string_equal(cancelled(&peer), "cancelled 1\n");
+	look_ahead(&peer, &peer.sent, peer.sent.len);
+	assert_string_equal(cancelled(&peer), "");
+	peer.sent.len -= 13;
+	assert_string_equal(peer_send(&peer), "HEADERS 3 200\nDATA 3 up\n end\n");
+	assert_null(strstr(cancelled(&peer), "cancelled")); /* once */
+	peer_close(&peer);
+}
+
+static void a_request_that_is_put_back_can_be_cancelled(void **state)
+{
+	struct drive_taken taken;
+	struct buffer bytes = {0};
+	struct peer peer;
+
+	(void)state;
+	peer_open(&peer, &usual, &no_settings);
+	frame_get(&peer.sent, 1, "/metrics");
+	assert_true(peer_take(&peer, &taken));
+	peer.drive.codec->put_back(peer.drive.session);
+	buffer_add(&bytes, taken.bytes, 9 + (unsigned char)taken.bytes[2]);
+	drive_drop(&taken);
+	frame_number(&bytes, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+	look_ahead(&peer, &bytes, bytes.len);
+	assert_string_equal(cancelled(&peer), "cancelled 1\n");
+	frame_get(&bytes, 3, "/metrics");
+	buffer_add(&peer.sent, bytes.data, bytes.len);
+	assert_string_equal(peer_send(&peer), "HEADERS 3 200\nDATA 3 up\n end\n");
+	buffer_free(&bytes);
 	peer_close(&peer);
 }
 
@@ -194,7 +301,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(frames_may_come_in_any_pieces),
 	    cmocka_unit_test(answers_go_in_any_order),
-	    cmocka_unit_test(a_place_is_taken_until_its_answer_was_sent),
+	    cmocka_unit_test(a_reset_cancels_the_request_and_leaves_its_place),
+	    cmocka_unit_test(the_end_of_the_session_cancels_all_that_wait),
+	    cmocka_unit_test(a_look_ahead_finds_resets_behind_other_frames),
+	    cmocka_unit_test(a_request_that_is_put_back_can_be_cancelled),
 	    cmocka_unit_test(a_request_that_is_put_back_comes_again),
 	    cmocka_unit_test(the_oldest_unfinished_request_is_known),
 	    cmocka_unit_test(the_end_names_the_last_stream),

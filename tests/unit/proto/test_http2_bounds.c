@@ -199,38 +199,64 @@ static void a_request_past_its_bound_is_asked_once(void **state)
 	peer_close(&peer);
 }
 
-static void unfinished_requests_have_1_mib(void **state)
+static void unfinished_requests_have_192_kib(void **state)
 {
-	const size_t head = GET_KEPT + 1 + strlen("/v1/acquire"); /* POST is one longer than GET */
 	struct codec_limits limits = usual;
 	_Atomic uint64_t kept = 0;
 	struct peer peer;
-	size_t left = 1 << 20;
-	uint32_t stream;
 
 	(void)state;
 	limits.kept = &kept;
 	peer_open(&peer, &limits, &no_settings);
-	for (stream = 1; left >= head + limits.request_max; stream += 2) {
+	for (uint32_t stream = 1; stream <= 5; stream += 2)
 		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
-		frame_body(&peer.sent, stream, limits.request_max, false);
-		left -= head + limits.request_max;
-	}
-	frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
-	frame_body(&peer.sent, stream, left - head, false);
+	frame_body(&peer.sent, 1, limits.request_max, false);
+	frame_body(&peer.sent, 3, limits.request_max, false);
 	assert_string_equal(peer_send(&peer), "");
-	assert_int_equal(atomic_load(&kept), 1 << 20);
-	/* One more byte, of a body or a header, ends its stream and no other; what is whole needs no room. */
-	frame_request(&peer.sent, stream + 2, "POST", "/v1/acquire", 0);
-	frame_body(&peer.sent, stream, 1, false);
-	assert_string_equal(peer_send(&peer),
-	                    "RST_STREAM 33 ENHANCE_YOUR_CALM\nRST_STREAM 31 ENHANCE_YOUR_CALM\n");
-	frame_get(&peer.sent, stream + 4, "/health");
+	/* A third of the longest requests ends its stream and no other; what is whole needs no room. */
+	frame_body(&peer.sent, 5, limits.request_max, false);
+	assert_string_equal(peer_send(&peer), "RST_STREAM 5 ENHANCE_YOUR_CALM\n");
+	assert_in_range(atomic_load(&kept), 2 * limits.request_max, HTTP2_INPUT_MAX);
+	frame_get(&peer.sent, 7, "/health");
 	frame_body(&peer.sent, 1, 0, true);
 	assert_string_equal(peer_send(&peer),
-	                    "HEADERS 35 200\nDATA 35 OK end\nHEADERS 1 400\nDATA 1 JSON end\n");
+	                    "HEADERS 7 200\nDATA 7 OK end\nHEADERS 1 400\nDATA 1 JSON end\n");
 	peer_close(&peer);
 	assert_int_equal(atomic_load(&kept), 0);
+}
+
+static void a_hundred_small_requests_may_be_unfinished(void **state)
+{
+	struct codec_limits limits = usual;
+	_Atomic uint64_t kept = 0;
+	struct peer peer;
+
+	(void)state;
+	limits.kept = &kept;
+	peer_open(&peer, &limits, &no_settings);
+	for (uint32_t stream = 1; stream < 200; stream += 2) {
+		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
+		frame_body(&peer.sent, stream, 128, false);
+	}
+	assert_string_equal(peer_send(&peer), "");
+	assert_in_range(atomic_load(&kept), 100 * 128, HTTP2_INPUT_MAX);
+	peer_close(&peer);
+	assert_int_equal(atomic_load(&kept), 0);
+}
+
+/* A bound on requests that is higher than that of a connection leaves room for one. */
+static void one_request_fits_always(void **state)
+{
+	struct codec_limits limits = usual;
+	struct peer peer;
+
+	(void)state;
+	limits.request_max = 2 * HTTP2_INPUT_MAX;
+	peer_open(&peer, &limits, &no_settings);
+	frame_request(&peer.sent, 1, "POST", "/v1/acquire", 0);
+	frame_body(&peer.sent, 1, limits.request_max, true);
+	assert_string_equal(peer_send(&peer), "HEADERS 1 400\nDATA 1 JSON end\n");
+	peer_close(&peer);
 }
 
 static void answers_that_wait_have_256_kib(void **state)
@@ -306,7 +332,9 @@ int main(void)
 	    cmocka_unit_test(a_block_of_a_header_has_8_continuations),
 	    cmocka_unit_test(headers_and_bodies_have_the_bounds_of_http_1),
 	    cmocka_unit_test(a_request_past_its_bound_is_asked_once),
-	    cmocka_unit_test(unfinished_requests_have_1_mib),
+	    cmocka_unit_test(unfinished_requests_have_192_kib),
+	    cmocka_unit_test(a_hundred_small_requests_may_be_unfinished),
+	    cmocka_unit_test(one_request_fits_always),
 	    cmocka_unit_test(answers_that_wait_have_256_kib),
 	    cmocka_unit_test(a_connection_has_100_streams),
 	};

@@ -50,7 +50,10 @@ static void each_path_is_a_request_and_has_an_answer_of_its_own(void **state)
 	get("/rule/browse?_writeThrough=yes&a", "acquire browse a= cost 1\n", "200 OK", "{\"c\":3}");
 	get("/rule/browse?_writeThrough=no", "peek browse cost 1\n", "200 OK", "{\"c\":3}");
 	get("/rule/update?a=1", "acquire each a=1 cost 1\n", "200 OK", DONE);
-	get("/rule/browse_complete?a=1", "peek each a=1 cost 1\n", "200 OK", "[{\"a\":1},{\"b\":2}]");
+	get("/rule/browse_complete?a=1", "peek complete a=1 cost 1\n", "200 OK",
+	    "[{\"a\":1},{\"b\":2}]");
+	get("/rule/browse_complete?_writeThrough=yes&a=1", "acquire complete a=1 cost 1\n", "200 OK",
+	    "[{\"a\":1},{\"b\":2}]");
 	get("/rule/feedback?a=1", "refund each erases 1 a=1 cost 1\n", "200 OK", DONE);
 	get("/rule/feedback?_feedbackType=erase2", "refund each erases 2 cost 1\n", "200 OK", DONE);
 	get("/rule/value?rule_no=7&a=1", "peek value named [7] rule_no=7 a=1 cost 1\n", "200 OK",
@@ -98,6 +101,63 @@ static void a_form_is_read_whatever_the_method(void **state)
 	         "found 'text/plain'\"}");
 }
 
+static void blanks_round_a_value_have_no_meaning(void **state)
+{
+	(void)state;
+	get("/rule/update?a=%2066%20&b=+%09%0B%0Dx+y%0D&c=%0A", "acquire each a=66 b=x y c=\n cost 1\n",
+	    "200 OK", DONE);
+	get("/rule/browse?_writeThrough=yes+&a=+%09", "acquire browse a= cost 1\n", "200 OK",
+	    "{\"c\":3}");
+	post("/rule/update", FORM, "a=%0B66", "acquire each a=66 cost 1\n", "200 OK", DONE);
+	get("/multi/browse?argsJson=%5B%7B%22Arg%22:%22a%253D%252066%22%7D%5D",
+	    "acquire batch argsJson=[{\"Arg\":\"a%3D%2066\"}] cost 1\npeek browse a=66 cost 1\n",
+	    "200 OK", "[{\"ID\":\"\",\"Id\":\"\",\"Result\":{\"c\":3}}]");
+}
+
+static void asks(const char *bytes, const char *requests, bool closes)
+{
+	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+
+	assert_int_equal(drive_all(&http_codec, &limits, &reply, slice_of(bytes), requests, NULL),
+	                 closes);
+}
+
+/* Koala's own SDK for Go sends no Host. A request elsewhere needs one, whatever the one before it
+ * was. */
+static void a_host_is_not_needed_here(void **state)
+{
+	(void)state;
+	asks("GET /rule/browse?a=1 HTTP/1.1\r\n\r\nGET //rule/browse/?a=2 HTTP/1.1\r\n\r\n"
+	     "POST /rule/browse HTTP/1.1\r\nContent-Length: 3\r\n\r\na=3"
+	     "GET http://h/rule/browse HTTP/1.1\r\n\r\n",
+	     "peek browse a=1 cost 1\npeek browse a=2 cost 1\npeek browse a=3 cost 1\npeek browse cost "
+	     "1\n",
+	     false);
+	asks("GET /rule/browse?a=1 HTTP/1.1\r\n\r\nGET /v1/peek/x?key=k HTTP/1.1\r\n\r\n",
+	     "peek browse a=1 cost 1\n", true);
+	asks("GET /v1/peek/x?key=k HTTP/1.1\r\n\r\n", NULL, true);
+	asks("GET /rule HTTP/1.1\r\n\r\n", NULL, true);
+}
+
+static void paths_and_methods_are_as_there(void **state)
+{
+	(void)state;
+	get("/rule/browse/?a=1", "peek browse a=1 cost 1\n", "200 OK", "{\"c\":3}");
+	get("//rule/browse//", "peek browse cost 1\n", "200 OK", "{\"c\":3}");
+	exchange(&reply, "PUT /rule/update?a=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nb=2",
+	         "acquire each a=1 b=2 cost 1\n", "200 OK", DONE);
+	asks("HEAD /rule/update?a=1 HTTP/1.1\r\nHost: h\r\n\r\n", "acquire each a=1 cost 1\n", false);
+}
+
+static void a_job_may_lack_its_id_and_have_any_bytes(void **state)
+{
+	(void)state;
+	get("/multi/browse?argsJson=%5B%7B%22id%22:1,%22ARG%22:%22a%3D\xc4\xe3%22%7D%5D",
+	    "acquire batch argsJson=[{\"id\":1,\"ARG\":\"a=\xc4\xe3\"}] cost 1\n"
+	    "peek browse named [1] a=\xef\xbf\xbd\xef\xbf\xbd cost 1\n",
+	    "200 OK", "[{\"ID\":\"1\",\"Id\":\"1\",\"Result\":{\"c\":3}}]");
+}
+
 static void what_cannot_be_read_whole_is_refused(void **state)
 {
 	(void)state;
@@ -138,7 +198,7 @@ static void many_are_asked_at_once_and_answered_under_both_names(void **state)
 	    "{\"ID\":\"\\\"\",\"Id\":\"\\\"\",\"Result\":{\"err_no\":-1,"
 	    "\"err_msg\":\"expected an object with Id and Arg, found no Arg\"}},"
 	    "{\"ID\":\"\",\"Id\":\"\",\"Result\":{\"err_no\":-1,"
-	    "\"err_msg\":\"expected an object with Id and Arg, found no Id\"}}]");
+	    "\"err_msg\":\"expected an object with Id and Arg, found no Arg\"}}]");
 }
 
 static void errors_of_the_server_are_told_by_number(void **state)
@@ -162,6 +222,10 @@ int main(void)
 	    cmocka_unit_test(parameters_stand_each_for_itself),
 	    cmocka_unit_test(bytes_that_a_user_typed_stand_for_themselves),
 	    cmocka_unit_test(a_form_is_read_whatever_the_method),
+	    cmocka_unit_test(blanks_round_a_value_have_no_meaning),
+	    cmocka_unit_test(a_host_is_not_needed_here),
+	    cmocka_unit_test(paths_and_methods_are_as_there),
+	    cmocka_unit_test(a_job_may_lack_its_id_and_have_any_bytes),
 	    cmocka_unit_test(what_cannot_be_read_whole_is_refused),
 	    cmocka_unit_test(many_are_asked_at_once_and_answered_under_both_names),
 	    cmocka_unit_test(errors_of_the_server_are_told_by_number),

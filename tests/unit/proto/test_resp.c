@@ -86,6 +86,8 @@ static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(voi
 	    {"Weir.Refund login k", "refund limit login/k cost 1\n", "*7\r\n" SEVEN},
 	    {"WEIR.RESET login ", "reset limit login/ cost 1\n", "*7\r\n" SEVEN},
 	    {"WEIR.CHECK path /login ip ::1", "acquire rules path=/login ip=::1 cost 1\n",
+	     "*9\r\n" SEVEN "$5\r\nlogin\r\n$5\r\nby-ip\r\n"},
+	    {"WEIR.CHECKPEEK path /login", "peek rules path=/login cost 1\n",
 	     "*9\r\n" SEVEN "$5\r\nlogin\r\n$5\r\nby-ip\r\n"});
 	RUN(&denied, {"WEIR.CHECK path /", "acquire rules path=/ cost 1\n",
 	              "*9\r\n:0\r\n:10\r\n:0\r\n:1\r\n:2000\r\n$10\r\nover_limit\r\n$0\r\n\r\n$"
@@ -251,7 +253,7 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"ACL WHOAMI", "", "$7\r\ndefault\r\n"},
 	    {"ACL LIST", "", "-ERR unknown subcommand 'LIST' of 'ACL'\r\n"},
 	    {"WATCH a b", "", "+OK\r\n"}, {"UNWATCH", "", "+OK\r\n"},
-	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":30\r\n"},
+	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":31\r\n"},
 	    {"COMMAND INFO cl.throttle nosuch del ttl", "",
 	     "*4\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"
 	     "*-1\r\n"

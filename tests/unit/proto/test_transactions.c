@@ -89,7 +89,7 @@ static void test_exec_refuses_what_could_not_be_queued(void **state)
 	check("MULTI\nECHO\nEXEC\n", "",
 	      "+OK\r\n-ERR wrong number of arguments for 'ECHO' command\r\n" ABORT);
 	check("MULTI\nCL.THROTTLE k 9 5 60\nCOMMAND COUNT\nEXEC\nCOMMAND COUNT\n", "",
-	      "+OK\r\n+QUEUED\r\n-ERR Command not allowed inside a transaction\r\n" ABORT ":30\r\n");
+	      "+OK\r\n+QUEUED\r\n-ERR Command not allowed inside a transaction\r\n" ABORT ":31\r\n");
 	check("MULTI\nNOSUCH\nDISCARD\nMULTI\nEXEC\n", NULL,
 	      "+OK\r\n-ERR unknown command 'NOSUCH'\r\n+OK\r\n+OK\r\n*0\r\n");
 }

@@ -358,7 +358,7 @@ static void results_have_no_names_of_our_own(void **state)
 	    {"rules: [{ answer: deny, result: { code: 1, allowed: true } }]", 1, 44,
 	     "the answer itself does not use (allowed, limit, "},
 	    {"rules:\n- answer: deny\n  result:\n    Retry_After_MS: 0", 4, 5,
-	     "rule, permit, error), found \"Retry_After_MS\""},
+	     "degraded, rule, permit, error), found \"Retry_After_MS\""},
 	    {"rules: [{ answer: deny, result: { \"err\\x6fr\": {} } }]", 1, 35, "found \"error\""},
 	};
 
@@ -418,7 +418,9 @@ static void rules_with_limits_answer_in_their_order_only(void **state)
 	static const struct bad cases[] = {
 	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ answer: allow, limits: [l] }]",
-	     2, 26, "a rule with an answer (name, path_variants, answer, match, mode, result), found \"limits\""},
+	     2, 26,
+	     "a rule with an answer (name, path_variants, answer, match, mode, ip_numbers, result), "
+	     "found \"limits\""},
 	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ answer: deny, limits: [l] }]\norder: first",
 	     2, 19, "expected allow beside limits, found \"deny\""},

@@ -59,6 +59,7 @@ static void assert_rule(const struct rules_rule *a, const struct rules_rule *b)
 	for (size_t i = 0; i < a->limit_count; i++)
 		assert_int_equal(a->limits[i], b->limits[i]);
 	assert_int_equal(a->ipv6_prefix, b->ipv6_prefix);
+	assert_int_equal(a->ip_numbers, b->ip_numbers);
 	assert_int_equal(a->path_variants, b->path_variants);
 	assert_int_equal(a->mode, b->mode);
 	assert_int_equal(a->answer, b->answer);
@@ -182,9 +183,12 @@ static void our_own_files_are_printed(void **state)
 	    "0.0.0.0/0, 10.0.0.*]\nconnections: 50\nidle: { resp: 10m, http: 0s }\n"
 	    "hosts: [limits.example.com, 1e5]\nprotected: [10.0.0.0/8]\n"
 	    "koala: { timezone: Europe/Berlin, unmatched: { a: 1 }, unexceeded: {} }\n",
-	    "listen: { http: \"unix:/run/a b\", resp: { path: /run/c, mode: 0660, owner: weir, group: \"1\" } }",
-	    "listen: { http: { path: /run/a }, resp: { path: \"/run/c: d\", group: www-data },\n  admin: unix:/run/w }",
-	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: 127.0.0.1:1 }\nidle: { http: 1500ms }",
+	    "listen: { http: \"unix:/run/a b\", resp: { path: /run/c, mode: 0660, owner: weir, group: "
+	    "\"1\" } }",
+	    "listen: { http: { path: /run/a }, resp: { path: \"/run/c: d\", group: www-data },\n  "
+	    "admin: unix:/run/w }",
+	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: 127.0.0.1:1 }\nidle: { http: "
+	    "1500ms }",
 	    "order: first\nlimits:\n"
 	    "  a: { algorithm: token_bucket, rate: 5/s, burst: 7, store: memory }\n"
 	    "  \"b: c\": { algorithm: leaky_bucket, rate: 5/100ms, store: redis://u:p@h, chunk: 3% }\n"
@@ -206,7 +210,8 @@ static void our_own_files_are_printed(void **state)
 	    "\"a\\u0085b\\x7f\"],\n"
 	    "               v: { not: [x, \"*\"], all: [{ not: y }, [z, 1-2], \"!w\"] }, w: \"!*\",\n"
 	    "               header.x-y: \"\\\\in: x\" },\n"
-	    "      path_variants: yes, answer: deny, result: { n: [1, 2.5, \"1\", null, {}], \"\": "
+	    "      path_variants: yes, ip_numbers: yes, answer: deny, result: { n: [1, 2.5, \"1\", "
+	    "null, {}], \"\": "
 	    "\"é\\u2028\" } }\n"
 	    "  - { limits: [a], answer: allow }\n",
 	};

@@ -13,20 +13,29 @@
 
 #include "base/number.h"
 #include "base/os.h"
+#include "redis/address.h"
 #include "redis/link.h"
 #include "redis/redis.h"
 
-#define LINES_MAX 8
+#define LINES_MAX 16
 
 struct line {
-	struct redis_node *node; /* NULL: hung up */
-	struct redis_host host;
+	struct redis_attempt *attempt; /* NULL: hung up */
+	unsigned port;
+};
+
+/* A name that is looked up; NULL: it is not any more. */
+struct look_up {
+	struct redis_connection *connection;
+	unsigned port;
 };
 
 struct paper {
 	struct redis_port port; /* first */
 	struct line lines[LINES_MAX];
 	size_t count; /* that were dialled */
+	struct look_up look_ups[LINES_MAX];
+	size_t look_up_count;
 	struct store *store;
 	struct store_lane *lane;
 	struct algo_limit limit;
@@ -40,14 +49,53 @@ struct one {
 	bool is_done;
 };
 
-static inline bool dial(struct redis_port *port, struct redis_node *node,
-                        const struct redis_host *host, void **line)
+static inline void *look_up(struct redis_port *port, struct redis_connection *connection,
+                            const struct redis_host *host)
+{
+	struct paper *p = (struct paper *)port;
+	struct look_up *new = &p->look_ups[p->look_up_count++];
+
+	assert_true(p->look_up_count <= LINES_MAX);
+	*new = (struct look_up){connection, host->port};
+	return new;
+}
+
+static inline void stop_look_up(struct redis_port *port, void *look_up)
+{
+	(void)port;
+	((struct look_up *)look_up)->connection = NULL;
+}
+
+static inline struct redis_address address_of(unsigned port)
+{
+	return (struct redis_address){.len = sizeof(struct sockaddr_in),
+	                              .v4 = {.sin_family = AF_INET,
+	                                     .sin_port = htons((uint16_t)port),
+	                                     .sin_addr = {htonl(INADDR_LOOPBACK)}}};
+}
+
+/* Names that are looked up have one address. */
+static inline void find_names(struct paper *p)
+{
+	for (size_t i = 0; i < p->look_up_count; i++) {
+		struct look_up found = p->look_ups[i];
+		const struct redis_address address = address_of(found.port);
+
+		p->look_ups[i].connection = NULL;
+		if (found.connection)
+			redis_connection_found(found.connection, &address, 1, NULL);
+	}
+	p->look_up_count = 0;
+}
+
+static inline bool dial(struct redis_port *port, struct redis_attempt *attempt,
+                        const struct redis_address *to, void **line)
 {
 	struct paper *p = (struct paper *)port;
 	struct line *new = &p->lines[p->count++];
 
 	assert_true(p->count <= LINES_MAX);
-	*new = (struct line){.node = node, .host = *host};
+	*new = (struct line){.attempt = attempt, .port = ntohs(to->v4.sin_port)};
 	*line = new;
 	return true;
 }
@@ -61,7 +109,7 @@ static inline void nothing_to_do(struct redis_port *port, void *line)
 static inline void hang_up(struct redis_port *port, void *line)
 {
 	(void)port;
-	((struct line *)line)->node = NULL;
+	((struct line *)line)->attempt = NULL;
 }
 
 static inline void no_alarm(struct redis_port *port, uint64_t at_ns)
@@ -70,7 +118,8 @@ static inline void no_alarm(struct redis_port *port, uint64_t at_ns)
 	(void)at_ns;
 }
 
-static const struct redis_port_kind paper_kind = {dial, nothing_to_do, hang_up, no_alarm};
+static const struct redis_port_kind paper_kind = {look_up,       stop_look_up, dial,
+                                                  nothing_to_do, hang_up,      no_alarm};
 
 static inline void switched(void *context, const struct store *store, const char *why)
 {
@@ -139,8 +188,9 @@ static inline void submit(struct paper *p, struct one *one)
 /* The last one to a node, by its port. */
 static inline struct line *line_to(struct paper *p, unsigned port)
 {
+	find_names(p);
 	for (size_t i = p->count; i-- > 0;)
-		if (p->lines[i].host.port == port && p->lines[i].node)
+		if (p->lines[i].port == port && p->lines[i].attempt)
 			return &p->lines[i];
 	fail_msg("no line to %u", port);
 	return NULL;
@@ -151,7 +201,7 @@ static inline const char *sent(struct paper *p, unsigned port)
 {
 	static char names[200];
 	struct line *line = line_to(p, port);
-	struct link *link = redis_node_link(line->node);
+	struct link *link = redis_attempt_link(line->attempt);
 	struct slice out = link_out(link);
 
 	names[0] = '\0';
@@ -175,11 +225,11 @@ static inline const char *sent(struct paper *p, unsigned port)
 
 static inline void answer(struct paper *p, unsigned port, const char *text)
 {
-	redis_node_in(line_to(p, port)->node, slice_of(text));
+	redis_attempt_in(line_to(p, port)->attempt, slice_of(text));
 }
 
 /* A new connection, up to what is sent on it. */
-static inline void accept(struct paper *p, unsigned port, const char *names)
+static inline void accept_line(struct paper *p, unsigned port, const char *names)
 {
 	assert_string_equal(sent(p, port), "PING ");
 	answer(p, port, "+PONG\r\n");

@@ -5,11 +5,12 @@
 
 #include "base/number.h"
 #include "base/os.h"
+#include "redis/address.h"
 #include "redis/blocking.h"
 #include "redis/link.h"
 #include "redis/redis.h"
 
-struct redis_node {
+struct redis_attempt {
 	struct link *link;
 	void *line; /* NULL: none */
 	size_t lost;
@@ -27,43 +28,55 @@ static struct fixture {
 	struct redis_url url;
 	struct blocking *blocking;
 	struct redis_port *port;
-	struct redis_node node;
+	struct redis_attempt attempt;
 	size_t pending, ticks;
 	bool dials_again; /* when a node is lost */
 } f;
 
-struct link *redis_node_link(struct redis_node *node)
+struct link *redis_attempt_link(struct redis_attempt *attempt)
 {
-	return node->link;
+	return attempt->link;
 }
 
-void redis_node_in(struct redis_node *node, struct slice bytes)
+void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
 {
-	if (link_in(node->link, bytes) == WEIR_OK)
+	if (link_in(attempt->link, bytes) == WEIR_OK)
 		return;
-	snprintf(node->why, sizeof node->why, "%s", link_error(node->link));
-	f.port->kind->hang_up(f.port, node->line);
-	node->line = NULL;
-	link_close(node->link);
-	node->link = NULL;
+	snprintf(attempt->why, sizeof attempt->why, "%s", link_error(attempt->link));
+	f.port->kind->hang_up(f.port, attempt->line);
+	attempt->line = NULL;
+	link_close(attempt->link);
+	attempt->link = NULL;
 }
 
+/* The test is the connection, too, whose name is looked up. */
 static void dial(unsigned port)
 {
 	f.url.hosts[0].port = (uint16_t)port;
-	assert_int_equal(link_open(&f.node.link, &f.url, "h"), WEIR_OK);
-	assert_true(f.port->kind->dial(f.port, &f.node, &f.url.hosts[0], &f.node.line));
+	assert_int_equal(link_open(&f.attempt.link, &f.url, LINK_STORE, "h"), WEIR_OK);
+	f.attempt.line = f.port->kind->look_up(f.port, NULL, &f.url.hosts[0]);
+	assert_non_null(f.attempt.line);
 }
 
-void redis_node_lost(struct redis_node *node, const char *why)
+void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
 {
-	node->lost++;
-	node->line = NULL;
-	snprintf(node->why, sizeof node->why, "%s", why);
-	link_close(node->link);
-	node->link = NULL;
+	attempt->lost++;
+	attempt->line = NULL;
+	snprintf(attempt->why, sizeof attempt->why, "%s", why);
+	link_close(attempt->link);
+	attempt->link = NULL;
 	if (f.dials_again)
 		dial(f.url.hosts[0].port);
+}
+
+void redis_connection_found(struct redis_connection *connection,
+                            const struct redis_address *addresses, size_t n, const char *why)
+{
+	assert_null(connection);
+	if (n == 0)
+		redis_attempt_lost(&f.attempt, why);
+	else /* of IPv6 the last is not */
+		assert_true(f.port->kind->dial(f.port, &f.attempt, &addresses[n - 1], &f.attempt.line));
 }
 
 void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns)
@@ -94,9 +107,9 @@ static void ask(struct asked *asked, const char *word)
 	const struct slice words[] = {SLICE("ECHO"), slice_of(word)};
 
 	*asked = (struct asked){.call = {.replied = replied}};
-	link_write_words(link_command(f.node.link), words, 2);
-	link_sent(f.node.link, &asked->call);
-	f.port->kind->send(f.port, f.node.line);
+	link_write_words(link_command(f.attempt.link), words, 2);
+	link_sent(f.attempt.link, &asked->call);
+	f.port->kind->send(f.port, f.attempt.line);
 	f.pending++;
 }
 
@@ -113,10 +126,10 @@ static void begin(const char *host)
 
 static void end(void)
 {
-	if (f.node.line)
-		f.port->kind->hang_up(f.port, f.node.line);
-	if (f.node.link)
-		link_close(f.node.link);
+	if (f.attempt.line)
+		f.port->kind->hang_up(f.port, f.attempt.line);
+	if (f.attempt.link)
+		link_close(f.attempt.link);
 	blocking_close(f.blocking);
 	redis_url_free(&f.url);
 }
@@ -139,7 +152,7 @@ static void a_call_ends_with_the_reply(void **state)
 		blocking_run(f.blocking, &f.pending);
 		assert_string_equal(one.text, "three");
 		assert_string_equal(two.text, "two");
-		assert_int_equal(f.node.lost + f.ticks, 0);
+		assert_int_equal(f.attempt.lost + f.ticks, 0);
 		end();
 	}
 	server_stop(&server);
@@ -155,8 +168,8 @@ static void a_refused_connection_is_told_once(void **state)
 	ask(&asked, "x");
 	blocking_run(f.blocking, &f.pending);
 	assert_string_equal(asked.text, "lost");
-	assert_string_equal(f.node.why, "Connection refused");
-	assert_int_equal(f.node.lost, 1);
+	assert_string_equal(f.attempt.why, "Connection refused");
+	assert_int_equal(f.attempt.lost, 1);
 	end();
 }
 
@@ -169,7 +182,7 @@ static void a_name_that_is_none_is_told(void **state)
 	dial(1);
 	ask(&asked, "x");
 	blocking_run(f.blocking, &f.pending);
-	assert_string_equal(f.node.why, gai_strerror(EAI_NONAME));
+	assert_string_equal(f.attempt.why, gai_strerror(EAI_NONAME));
 	end();
 }
 
@@ -217,12 +230,12 @@ static void a_connection_that_ended_between_calls_is_found_before_the_next(void 
 	server_kill(&server);
 	server_start_in(&server, "--port", NULL);
 	f.dials_again = true;
-	for (int ms = 0; f.node.lost == 0 && ms < SERVER_WAIT_MS; ms++) {
+	for (int ms = 0; f.attempt.lost == 0 && ms < SERVER_WAIT_MS; ms++) {
 		blocking_look(f.blocking);
 		poll(NULL, 0, 1);
 	}
-	assert_int_equal(f.node.lost, 1);
-	assert_string_equal(f.node.why, "it has closed the connection");
+	assert_int_equal(f.attempt.lost, 1);
+	assert_string_equal(f.attempt.why, "it has closed the connection");
 	ask(&asked, "again");
 	blocking_run(f.blocking, &f.pending);
 	assert_string_equal(asked.text, "again");

@@ -16,7 +16,7 @@ static struct paper *begin(struct one *ones)
 	make_one(p, &first, "first", 1);
 	submit(p, &first);
 	redis_lane_flush(p->lane);
-	accept(p, PORT, "EVALSHA ");
+	accept_line(p, PORT, "EVALSHA ");
 	answer(p, PORT, "-ERR first\r\n");
 	assert_failed(&first);
 	for (size_t i = 0; i < KEYS; i++) {

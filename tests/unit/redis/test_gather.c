@@ -27,7 +27,7 @@ struct one {
 
 struct paper {
 	struct redis_port port; /* first */
-	struct redis_node *node;
+	struct redis_attempt *attempt;
 	struct store *store;
 	struct store_lane *lane;
 	struct algo_limit limit;
@@ -37,11 +37,11 @@ struct paper {
 	size_t asked;
 };
 
-static bool dial(struct redis_port *port, struct redis_node *node, const struct redis_host *host,
-                 void **line)
+static bool dial(struct redis_port *port, struct redis_attempt *attempt,
+                 const struct redis_address *to, void **line)
 {
-	(void)host;
-	((struct paper *)port)->node = node;
+	(void)to;
+	((struct paper *)port)->attempt = attempt;
 	*line = port;
 	return true;
 }
@@ -50,7 +50,7 @@ static bool dial(struct redis_port *port, struct redis_node *node, const struct 
 static void send_out(struct redis_port *port, void *line)
 {
 	struct paper *p = (struct paper *)port;
-	struct link *link = redis_node_link(p->node);
+	struct link *link = redis_attempt_link(p->attempt);
 	struct slice out = link_out(link), text = out;
 	const char *call;
 
@@ -78,8 +78,10 @@ static void set_alarm(struct redis_port *port, uint64_t at_ns)
 	((struct paper *)port)->alarm_ns = at_ns;
 }
 
-static const struct redis_port_kind with_clients = {dial, send_out, hang_up, set_alarm, true},
-                                    without_clients = {dial, send_out, hang_up, set_alarm, false};
+static const struct redis_port_kind with_clients = {NULL,    NULL,      dial, send_out,
+                                                    hang_up, set_alarm, true},
+                                    without_clients = {NULL,    NULL,      dial, send_out,
+                                                       hang_up, set_alarm, false};
 
 static void done(struct store_job *job)
 {
@@ -119,7 +121,7 @@ static void answer(struct paper *p)
 	buffer_printf(&text, "*%zu\r\n$1\r\n1\r\n", n + 1);
 	for (size_t i = 0; i < n; i++)
 		buffer_add_text(&text, "*3\r\n:9\r\n:4\r\n:0\r\n");
-	redis_node_in(p->node, (struct slice){text.data, text.len});
+	redis_attempt_in(p->attempt, (struct slice){text.data, text.len});
 	buffer_free(&text);
 	send_out(&p->port, NULL);
 	redis_lane_flush(p->lane);
@@ -135,14 +137,14 @@ static struct paper *begin(const struct redis_port_kind *kind)
 	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
 	                    NULL),
 	    WEIR_OK);
-	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://h:7000",
+	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://127.0.0.1:7000",
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = 3600 * NS_PER_S},
 	                                  &p->store, NULL),
 	                 WEIR_OK);
 	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
 	ask(p, 1, false);
-	redis_node_in(p->node, SLICE("+PONG\r\n"));
+	redis_attempt_in(p->attempt, SLICE("+PONG\r\n"));
 	send_out(&p->port, NULL);
 	answer(p);
 	assert_true(p->ones[0].is_done);

@@ -288,6 +288,52 @@ static void a_call_that_comes_seldom_finds_redis_back(void **state)
 	server_stop(&server);
 }
 
+/* An answer from a known denial sends nothing, and yet time goes on for the calls after it. */
+static void a_known_denial_ends_in_time(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	struct weir_decision d;
+	weir_limit *limit;
+	int granted = 0;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
+	    .rate = {1, 300, WEIR_MILLISECOND}}, &limit, NULL), WEIR_OK);
+	for (int ms = 0; granted < 4 && ms < SERVER_WAIT_MS; ms++) {
+		assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+		granted += d.allowed;
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(granted, 4);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
+static void a_known_denial_does_not_outlive_a_dead_redis_for_long(void **state)
+{
+	struct server server = server_start(NULL);
+	weir_table *table = open_table(&server, LONG_NS);
+	weir_limit *limit = open_limit("l", 1);
+	struct weir_decision d;
+	int status = WEIR_OK;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
+	assert_false(d.allowed);
+	server_kill(&server);
+	for (int ms = 0; status == WEIR_OK && ms < SERVER_WAIT_MS; ms++) {
+		status = acquire(table, limit, "k", &d);
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(status, WEIR_ESTORE);
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
 static void a_connection_that_redis_has_closed_costs_nothing(void **state)
 {
 	struct server server = server_start(NULL);
@@ -453,12 +499,45 @@ static void policies_decide_while_redis_is_away(void **state)
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(ask_rules(&r, "local", &d, NULL), WEIR_OK);
 		assert_int_equal(d.allowed, i < 2);
+		assert_int_equal(d.reason, i < 2 ? WEIR_REASON_STORE_LOCAL : WEIR_REASON_OVER_LIMIT);
+		assert_true(d.degraded);
 		assert_int_equal(ask_rules(&r, "open", &d, NULL), WEIR_OK);
-		assert_true(d.allowed);
+		assert_true(d.allowed && d.degraded);
+		assert_int_equal(d.reason, WEIR_REASON_STORE_OPEN);
 		assert_int_equal(ask_rules(&r, "closed", &d, NULL), WEIR_OK);
-		assert_false(d.allowed);
+		assert_true(!d.allowed && d.degraded);
 		assert_int_equal(d.reason, WEIR_REASON_STORE_FAILURE);
 	}
+	close_rules(&r);
+}
+
+/* An answer by a rule whose limit was refused, or passed, without Redis. */
+static void an_answer_that_follows_a_policy_is_degraded(void **state)
+{
+	struct ruled r = open_rules(
+	    "order: first\n"
+	    "limits:\n"
+	    "  open: { algorithm: token_bucket, rate: 4/h, on_store_failure: open }\n"
+	    "  closed: { algorithm: token_bucket, rate: 4/h, on_store_failure: closed }\n"
+	    "  here: { algorithm: token_bucket, rate: 1/h, store: memory }\n"
+	    "rules:\n"
+	    "  - { name: a, match: { user: trusted }, limits: [closed], answer: allow }\n"
+	    "  - { name: p, match: { user: passing }, limits: [open] }\n"
+	    "  - { name: m, match: { user: here }, limits: [here], answer: allow }\n"
+	    "  - { name: end, answer: deny }\n", LONG_NS);
+	struct weir_decision d;
+
+	(void)state;
+	assert_int_equal(ask_rules(&r, "passing", &d, NULL), WEIR_OK);
+	assert_true(d.reason == WEIR_REASON_LISTED && !d.allowed && !d.degraded);
+	server_kill(&r.server);
+	assert_int_equal(ask_rules(&r, "trusted", &d, NULL), WEIR_OK);
+	assert_true(d.reason == WEIR_REASON_LISTED && d.allowed && d.degraded);
+	assert_int_equal(ask_rules(&r, "passing", &d, NULL), WEIR_OK);
+	assert_true(d.reason == WEIR_REASON_LISTED && !d.allowed && d.degraded);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ask_rules(&r, "here", &d, NULL), WEIR_OK);
+	assert_true(d.reason == WEIR_REASON_LISTED && !d.degraded);
 	close_rules(&r);
 }
 
@@ -675,11 +754,14 @@ int main(void)
 	    cmocka_unit_test(a_batch_is_one_call),
 	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
 	    cmocka_unit_test(a_call_that_comes_seldom_finds_redis_back),
+	    cmocka_unit_test(a_known_denial_ends_in_time),
+	    cmocka_unit_test(a_known_denial_does_not_outlive_a_dead_redis_for_long),
 	    cmocka_unit_test(a_connection_that_redis_has_closed_costs_nothing),
 	    cmocka_unit_test(the_child_of_a_fork_connects_anew),
 	    cmocka_unit_test(a_request_by_rules_takes_of_all_or_none),
 	    cmocka_unit_test(what_rules_took_is_given_back_once),
 	    cmocka_unit_test(policies_decide_while_redis_is_away),
+	    cmocka_unit_test(an_answer_that_follows_a_policy_is_degraded),
 	    cmocka_unit_test(a_table_that_closes_gives_back_what_it_took_in_advance),
 	    cmocka_unit_test(a_limit_may_stay_in_memory),
 	    cmocka_unit_test(a_limit_at_another_store_is_refused),

@@ -65,7 +65,7 @@ static struct link *open_link(const struct redis_url *url)
 {
 	struct link *link;
 
-	assert_int_equal(link_open(&link, url, url->hosts[0].name), WEIR_OK);
+	assert_int_equal(link_open(&link, url, LINK_STORE, url->hosts[0].name), WEIR_OK);
 	return link;
 }
 

@@ -299,8 +299,14 @@ static void a_part_of_a_permit_is_given_back(void **state)
 	assert_true(give_back(4, name, 7));
 	expect_state();
 	assert_int_equal(peek(1)->remaining, 7);
-	assert_true(give_back(9, name, 7));
-	assert_int_equal(peek(1)->remaining, 9);
+	assert_true(give_back(1, name, 7));
+	step((struct algo_call){ALGO_REFUND, 1, .until_ns = name, .permit = 7, .part = true}, 1);
+	assert_true(ends[0].outcomes[0].allowed); /* no place is left that could lose its name */
+	take(2, 8);
+	step((struct algo_call){ALGO_REFUND, 1, .until_ns = name, .permit = 8, .part = true}, 1);
+	expect_state();
+	assert_int_equal(peek(1)->remaining, 8);
+	assert_false(give_back(1, name, 8)); /* the other place has no name any more */
 	assert_true(give_back(5, 0, 0)); /* those without a permit, whenever they end */
 	assert_int_equal(peek(1)->remaining, 10);
 
@@ -308,11 +314,14 @@ static void a_part_of_a_permit_is_given_back(void **state)
 	first = take(3, 0);
 	both.now_ns += NS_PER_S;
 	name = take(6, 0);
-	assert_false(give_back(1, first, 0)); /* a part, of a request behind another */
+	assert_true(give_back(1, first, 0)); /* a part, of a request behind another */
+	expect_state();
+	assert_int_equal(peek(1)->remaining, 2);
 	assert_true(give_back(4, name, 0));
 	expect_state();
 	assert_true(give_back(3, first, 0));
 	expect_state();
+	assert_false(give_back(3, first, 0));
 	assert_true(give_back(1, 0, 0));
 	expect_state();
 	assert_int_equal(peek(1)->remaining, 9);
@@ -549,6 +558,7 @@ static void lists_of_thousands_decide_as_memory_does(void **state)
 				if (roll < 980) {
 					call.until_ns = known[at].name;
 					call.permit = known[at].permit;
+					call.part = run % 2 && call.permit && drawn(1);
 				} else {
 					call.cost += roll == 990 ? drawn(300) : drawn(2);
 				}

@@ -68,10 +68,10 @@ static struct paper *begin_with_map(void)
 	struct one one;
 
 	ask(p, &one, true);
-	accept(p, SEED, "CLUSTER EVALSHA ");
+	accept_line(p, SEED, "CLUSTER EVALSHA ");
 	answer_map(p, SEED, SEED, 7001);
 	answer_redirect(p, SEED, "MOVED", &one, 7001);
-	accept(p, 7001, "EVALSHA ");
+	accept_line(p, 7001, "EVALSHA ");
 	answer(p, 7001, GRANTED);
 	assert_granted(&one);
 	return p;
@@ -83,9 +83,10 @@ static void settle(struct paper *p, unsigned lower, unsigned upper)
 	unsigned asked = 0;
 
 	redis_lane_tick(p->lane, os_monotonic_ns() + 10 * NS_PER_S);
+	find_names(p);
 	for (size_t i = 0; i < p->count && asked == 0; i++)
-		if (p->lines[i].node && strstr(sent(p, p->lines[i].host.port), "CLUSTER"))
-			asked = p->lines[i].host.port;
+		if (p->lines[i].attempt && strstr(sent(p, p->lines[i].port), "CLUSTER"))
+			asked = p->lines[i].port;
 	assert_int_not_equal(asked, 0);
 	answer_map(p, asked, lower, upper);
 }
@@ -159,7 +160,7 @@ static void a_key_that_is_being_moved_is_asked_for_once(void **state)
 	ask(p, &one, false);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	answer_redirect(p, SEED, "ASK", &one, 7002);
-	accept(p, 7002, "ASKING EVALSHA ");
+	accept_line(p, 7002, "ASKING EVALSHA ");
 	answer(p, 7002, "+OK\r\n");
 	answer(p, 7002, GRANTED);
 	assert_granted(&one);
@@ -180,7 +181,7 @@ static void a_script_that_the_other_node_lacks_is_loaded_there(void **state)
 	ask(p, &one, false);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	answer_redirect(p, SEED, "ASK", &one, 7002);
-	accept(p, 7002, "ASKING EVALSHA ");
+	accept_line(p, 7002, "ASKING EVALSHA ");
 	answer(p, 7002, "+OK\r\n-NOSCRIPT No matching script.\r\n");
 	assert_string_equal(sent(p, 7002), "SCRIPT ASKING EVALSHA ");
 	answer(p, 7002, "$1\r\nx\r\n+OK\r\n" GRANTED);
@@ -335,10 +336,10 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	(void)state;
 	ask(p, &upper, true);
 	sent(p, 7001);
-	struct redis_node *lost = line_to(p, 7001)->node;
+	struct redis_attempt *lost = line_to(p, 7001)->attempt;
 
-	line_to(p, 7001)->node = NULL;
-	redis_node_lost(lost, "reset");
+	line_to(p, 7001)->attempt = NULL;
+	redis_attempt_lost(lost, "reset");
 	assert_failed(&upper);
 	ask(p, &upper, true);
 	assert_failed(&upper);
@@ -354,7 +355,7 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	assert_int_equal(p->away, 1);
 	assert_int_equal(p->back, 1);
 	ask(p, &upper, true);
-	accept(p, 7003, "EVALSHA ");
+	accept_line(p, 7003, "EVALSHA ");
 	answer(p, 7003, GRANTED);
 	assert_granted(&upper);
 	redis_store_stats(p->store, &stats);
@@ -373,20 +374,20 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 	q->store = p->store;
 	assert_int_equal(redis_lane_open(q->store, &q->port, &q->lane), WEIR_OK);
 	ask(q, &two, true);
-	accept(q, 7001, "EVALSHA ");
+	accept_line(q, 7001, "EVALSHA ");
 	answer(q, 7001, GRANTED);
 	/* The other lane finds it away, and back. */
 	ask(p, &one, true);
 	struct line *lost = line_to(p, 7001);
-	struct redis_node *node = lost->node;
+	struct redis_attempt *attempt = lost->attempt;
 
-	lost->node = NULL;
-	redis_node_lost(node, "reset");
-	accept(p, 7001, "EVALSHA SET ");
+	lost->attempt = NULL;
+	redis_attempt_lost(attempt, "reset");
+	accept_line(p, 7001, "EVALSHA SET ");
 	answer(p, 7001, "-NOSCRIPT No matching script.\r\n+OK\r\n");
 	ask(q, &two, true);
-	assert_null(q->lines[0].node);
-	accept(q, 7001, "EVALSHA ");
+	assert_null(q->lines[0].attempt);
+	accept_line(q, 7001, "EVALSHA ");
 	answer(q, 7001, GRANTED);
 	assert_granted(&two);
 	ask(p, &one, true);
@@ -425,15 +426,15 @@ static void a_node_that_is_down_is_not_asked_again(void **state)
 static void a_node_without_slots_may_be_dead(void **state)
 {
 	struct paper *p = begin_with_map();
-	struct redis_node *node;
+	struct redis_attempt *attempt;
 	struct line *gone;
 
 	(void)state;
 	settle(p, 7001, 7001);
 	gone = line_to(p, SEED);
-	node = gone->node;
-	gone->node = NULL;
-	redis_node_lost(node, "reset");
+	attempt = gone->attempt;
+	gone->attempt = NULL;
+	redis_attempt_lost(attempt, "reset");
 	for (unsigned i = 0; i < 3; i++)
 		redis_lane_tick(p->lane, os_monotonic_ns() + (20 + i) * NS_PER_S);
 	assert_int_equal(p->away + p->back, 0);
@@ -463,8 +464,8 @@ static void nodes_that_are_gone_are_hung_up(void **state)
 	(void)state;
 	settle(p, SEED, 7003);
 	redis_lane_tick(p->lane, os_monotonic_ns() + 11 * NS_PER_S);
-	assert_null(gone->node);
-	assert_non_null(line_to(p, SEED)->node); /* the URL names it */
+	assert_null(gone->attempt);
+	assert_non_null(line_to(p, SEED)->attempt); /* the URL names it */
 	end(p);
 }
 

@@ -75,7 +75,7 @@ static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 	assert_failed(&one);
 	redis_lane_tick(p->lane, now_ns + 2 * NS_PER_S);
 	if (refusal->is_lost)
-		accept(p, PORT, "EVALSHA SET ");
+		accept_line(p, PORT, "EVALSHA SET ");
 	else
 		assert_string_equal(sent(p, PORT), asked);
 	snprintf(text, sizeof text, "%s-%s\r\n+OK\r\n", loaded, refusal->text);
@@ -102,7 +102,7 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 		char text[400];
 
 		ask(p, &first, "a");
-		accept(p, PORT, "EVALSHA ");
+		accept_line(p, PORT, "EVALSHA ");
 		ask(p, &second, "b"); /* few steps are sent at once */
 		assert_string_equal(sent(p, PORT), "EVALSHA ");
 		snprintf(text, sizeof text, "-%s\r\n-%s\r\n", refusal->text, refusal->text);
@@ -111,7 +111,7 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 		assert_failed(&second);
 		assert_told(p, refusal);
 		if (refusal->is_away) {
-			assert_int_equal(p->lines[0].node == NULL, refusal->is_lost);
+			assert_int_equal(p->lines[0].attempt == NULL, refusal->is_lost);
 			assert_comes_back(p, refusal);
 		}
 		ask(p, &first, "d");
@@ -138,14 +138,14 @@ static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
 		struct one one;
 
 		ask(p, &one, "a");
-		accept(p, PORT, "EVALSHA ");
+		accept_line(p, PORT, "EVALSHA ");
 		answer(p, PORT, replies[i][0]);
 		assert_failed(&one);
 		assert_int_equal(p->away, 1);
 		assert_non_null(strstr(p->why, replies[i][1]));
-		assert_null(p->lines[0].node);
+		assert_null(p->lines[0].attempt);
 		redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
-		accept(p, PORT, "EVALSHA SET ");
+		accept_line(p, PORT, "EVALSHA SET ");
 		answer(p, PORT, "+OK\r\n+OK\r\n"); /* to a script that is not there */
 		assert_int_equal(p->back, 0);
 		redis_lane_tick(p->lane, os_monotonic_ns() + 4 * NS_PER_S);

@@ -85,6 +85,26 @@ static void clear(void)
 	freeReplyObject(real_do(&real, "DEL key"));
 }
 
+/* A script writes it, and the servers behind the value stay in line. */
+static void a_refund_leaves_the_line(void **state)
+{
+	struct redis_step slow, fast = server(&limits[1], 2), refund = server(&limits[1], 3);
+
+	(void)state;
+	clear();
+	assert_true(take(&limits[1], 99));
+	slow = late_server(&limits[1], 1);
+	refund.call.op = ALGO_REFUND;
+	assert_int_equal(ask(&refund), STEP_DONE);
+	assert_int_equal(end.outcomes[0].remaining, limits[1].quota - 1);
+	assert_int_equal(ask(&fast), STEP_AGAIN);
+	assert_int_equal(ask(&fast), STEP_LATER);
+	assert_int_equal(ask(&slow), STEP_AGAIN);
+	assert_int_equal(ask(&slow), STEP_DONE);
+	assert_int_equal(end.outcomes[0].remaining, limits[1].quota - 2);
+	step_end(&fast);
+}
+
 /* A server that is far from Redis reads, and finds the value changed whenever it writes. */
 static void a_slow_server_is_not_starved_by_fast_ones(void **state)
 {
@@ -390,6 +410,7 @@ static int close_redis(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_refund_leaves_the_line),
 	    cmocka_unit_test(a_slow_server_is_not_starved_by_fast_ones),
 	    cmocka_unit_test(turns_grant_what_the_limit_has),
 	    cmocka_unit_test(a_server_that_dies_delays_others_as_long_as_its_turn_lasts),

@@ -86,13 +86,68 @@ static void a_password_that_was_not_encoded_is_taken_whole(void **state)
 	redis_url_free(&url);
 }
 
+static void a_unix_socket_has_a_path_and_no_port(void **state)
+{
+	struct redis_url url = read_url("redis+unix://weir:hunter2@/run/my%20redis/s.sock?db=3");
+
+	(void)state;
+	assert_host(&url, 0, "/run/my redis/s.sock", 0);
+	assert_int_equal(url.host_count, 1);
+	assert_int_equal(url.database, 3);
+	assert_string_equal(url.user, "weir");
+	assert_string_equal(url.password, "hunter2");
+	assert_string_equal(url.shown, "redis+unix:///run/my%20redis/s.sock?db=3");
+	redis_url_free(&url);
+	url = read_url("valkey+unix:///s");
+	assert_host(&url, 0, "/s", 0);
+	assert_int_equal(url.database, 0);
+	assert_null(url.password);
+	redis_url_free(&url);
+}
+
+static void sentinels_have_hosts_a_name_and_their_own_login(void **state)
+{
+	struct redis_url url = read_url("redis+sentinel://weir:hunter2@a,[::1]:7,c:26380/my%2dmaster/2"
+	                                "?sentinel_password=hunter%26&sentinel_user=watch");
+
+	(void)state;
+	assert_int_equal(url.host_count, 3);
+	assert_host(&url, 0, "a", 26379);
+	assert_host(&url, 1, "::1", 7);
+	assert_host(&url, 2, "c", 26380);
+	assert_string_equal(url.master, "my-master");
+	assert_int_equal(url.database, 2);
+	assert_string_equal(url.user, "weir");
+	assert_string_equal(url.password, "hunter2");
+	assert_string_equal(url.sentinel_user, "watch");
+	assert_string_equal(url.sentinel_password, "hunter&");
+	assert_string_equal(url.shown, "redis+sentinel://a,[::1]:7,c:26380/my%2dmaster/2");
+	assert_false(url.tls || url.cluster);
+	redis_url_free(&url);
+	url = read_url("valkeys+sentinel://h/m?ca=/etc/ssl/certs/ca-certificates.crt&sentinel_password=x&");
+	assert_true(url.tls);
+	assert_null(url.sentinel_user);
+	assert_null(url.password);
+	assert_int_equal(url.database, 0);
+	assert_string_equal(url.shown, "valkeys+sentinel://h/m?ca=/etc/ssl/certs/ca-certificates.crt");
+	redis_url_free(&url);
+}
+
 static void schemes_are_known(void **state)
 {
+	static const char *const known[] = {
+	    "redis://",          "rediss://",          "redis-cluster://",    "rediss-cluster://",
+	    "redis+unix://",     "redis+sentinel://",  "rediss+sentinel://",  "valkey://",
+	    "valkeys://",        "valkey-cluster://",  "valkeys-cluster://",  "valkey+unix://",
+	    "valkey+sentinel://", "valkeys+sentinel://",
+	};
+
 	(void)state;
-	assert_true(redis_url_is("redis://"));
-	assert_true(redis_url_is("rediss://"));
-	assert_true(redis_url_is("redis-cluster://"));
-	assert_true(redis_url_is("rediss-cluster://"));
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		assert_true(redis_url_is(known[i]));
+	assert_false(redis_url_is("rediss+unix://"));
+	assert_false(redis_url_is("redis-sentinel://"));
+	assert_false(redis_url_is("valke://"));
 	assert_false(redis_url_is("memory"));
 	assert_false(redis_url_is("file:/redis://"));
 	assert_false(redis_url_is("redis:/host"));
@@ -131,6 +186,25 @@ static void errors_hold_no_password(void **state)
 	    {"rediss://u:hunter2@host?ca=/nowhere/ca.pem", WEIR_EIO, "ca=/nowhere/ca.pem"},
 	    {"rediss://u:hunter2@host?cert=/nowhere/cert.pem", WEIR_EIO, "cert=/nowhere/cert.pem"},
 	    {"rediss://u:hunter2@host?key=/nowhere/key.pem", WEIR_EINVAL, "cert=FILE beside it"},
+	    {"redis://u:hunter2@host?db=1", WEIR_EINVAL, "ca=FILE"},
+	    {"redis+unix://u:hunter2@host/path", WEIR_EINVAL, "absolute path"},
+	    {"redis+unix://u:hunter2@", WEIR_EINVAL, "absolute path"},
+	    {"redis+unix://u:hunter2@/path?db=x", WEIR_EINVAL, "the number of a database"},
+	    {"redis+unix://u:hunter2@/path?db=1&db=1", WEIR_EINVAL, "db=DATABASE, once"},
+	    {"redis+unix://u:hunter2@/path?sentinel_password=hunter2", WEIR_EINVAL, "db=DATABASE"},
+	    {"redis+unix://u:hunter2@/pa%00th", WEIR_EINVAL, "%00"},
+	    {"redis+sentinel://u:hunter2@h", WEIR_EINVAL, "the name by which"},
+	    {"redis+sentinel://u:hunter2@h//1", WEIR_EINVAL, "the name by which"},
+	    {"redis+sentinel://u:hunter2@h/m/x", WEIR_EINVAL, "the number of a database"},
+	    {"redis+sentinel://u:hunter2@h/m/1/2", WEIR_EINVAL, "the number of a database"},
+	    {"redis+sentinel://u:hunter2@/m", WEIR_EINVAL, "the host"},
+	    {"redis+sentinel://u:hunter2@h/m?sentinel_user=u", WEIR_EINVAL, "beside sentinel_user"},
+	    {"redis+sentinel://h/m?sentinel_password=", WEIR_EINVAL, "sentinel_password=PASSWORD"},
+	    {"redis+sentinel://h/m?sentinel_password=hunter2&sentinel_password=a", WEIR_EINVAL,
+	     "each once"},
+	    {"redis+sentinel://h/m?sentinel_password=hunter2&ca=/x", WEIR_EINVAL, "for rediss+sentinel://"},
+	    {"redis+sentinel://h:1/m?sentinel_password=hunter2@x", WEIR_EINVAL, "the name by which"},
+	    {"redis+sentinel://u:hunter2@h:1,u:hunter2@h2:2/m", WEIR_EINVAL, "once"},
 	};
 
 	(void)state;
@@ -167,6 +241,11 @@ static void hosts_and_names_are_bounded(void **state)
 	redis_url_free(&url);
 	snprintf(text, sizeof text, "redis://%.256s", name);
 	assert_int_equal(redis_url_read(text, &url, NULL), WEIR_EINVAL);
+	snprintf(text, sizeof text, "redis+unix:///%.106s", name);
+	url = read_url(text);
+	redis_url_free(&url);
+	snprintf(text, sizeof text, "redis+unix:///%.107s", name);
+	assert_int_equal(redis_url_read(text, &url, NULL), WEIR_ELONG);
 }
 
 int main(void)
@@ -176,6 +255,8 @@ int main(void)
 	    cmocka_unit_test(a_long_url_has_all),
 	    cmocka_unit_test(a_cluster_has_several_hosts),
 	    cmocka_unit_test(a_password_that_was_not_encoded_is_taken_whole),
+	    cmocka_unit_test(a_unix_socket_has_a_path_and_no_port),
+	    cmocka_unit_test(sentinels_have_hosts_a_name_and_their_own_login),
 	    cmocka_unit_test(schemes_are_known),
 	    cmocka_unit_test(errors_hold_no_password),
 	    cmocka_unit_test(hosts_and_names_are_bounded),

@@ -16,7 +16,7 @@
 static const char *keys_sent(struct paper *p)
 {
 	static char counts[200];
-	struct link *link = redis_node_link(line_to(p, PORT)->node);
+	struct link *link = redis_attempt_link(line_to(p, PORT)->attempt);
 	struct slice out = link_out(link);
 	const char *at = out.data, *end = out.data + out.len;
 
@@ -94,9 +94,10 @@ static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
 	free(ones);
 }
 
-static bool is_connected(const struct paper *p)
+static bool is_connected(struct paper *p)
 {
-	return p->count > 0 && p->lines[p->count - 1].node;
+	find_names(p);
+	return p->count > 0 && p->lines[p->count - 1].attempt;
 }
 
 /* Every allocation fails once, that of the connection too. */

@@ -297,12 +297,13 @@ enum value_fit values_get(struct real *real, const char *key, const struct algo_
 {
 	enum value_fit fit;
 	redisReply *reply;
+	struct slice text;
 
 	if (is_list(limit))
 		return get_list(real, key, limit, value);
 	reply = real_do(real, "GET %s", key);
-	fit = value_read(limit, (struct slice){reply->str, reply->str ? (size_t)reply->len : 0}, 1,
-	                 value);
+	text = (struct slice){reply->str, reply->str ? (size_t)reply->len : 0};
+	fit = value_read(limit, slice_cut(&text, '|'), 1, value);
 	freeReplyObject(reply);
 	return fit;
 }

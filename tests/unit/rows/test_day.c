@@ -477,7 +477,7 @@ static void a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere(void **unu
 	call(ALGO_ACQUIRE, 3, NOON); /* which reaches base */
 	window_ns = name_ns;
 	assert_int_equal(window_ns, next_ns);
-	call_until(ALGO_REFUND, 1, window_ns + 1, NOON, 9);
+	call_until(ALGO_REFUND, 1, DAY + NS_PER_DAY + 1, NOON, 9);
 	assert_int_equal(out.remaining, 0);
 	call_until(ALGO_REFUND, 3, window_ns, NOON, 9);
 	assert_int_equal(out.remaining, 3);
@@ -492,6 +492,41 @@ static void a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere(void **unu
 	assert_int_equal(admitted(9, DAY + NS_PER_DAY), 4);
 	call_until(ALGO_REFUND, 1, day_ns, DAY + NS_PER_DAY, 9);
 	assert_int_equal(out.remaining, 0);
+}
+
+/* Once the first permit is back, the unit that a window counted is the one that is free. */
+static void permits_come_back_in_any_order(void **unused)
+{
+	uint64_t day_ns, window_ns, next_ns = NOON + PERIOD, late_ns = DAY + NS_PER_DAY - NS_PER_S;
+
+	(void)unused;
+	begin(2, 4);
+	call(ALGO_ACQUIRE, 1, NOON);
+	day_ns = name_ns;
+	call(ALGO_ACQUIRE, 1, NOON);
+	window_ns = name_ns;
+	call_until(ALGO_REFUND, 1, day_ns, NOON, 9);
+	call_until(ALGO_REFUND, 1, window_ns, NOON, 9);
+	assert_int_equal(out.remaining, 5);
+
+	/* The window of another request is open by then. */
+	assert_int_equal(admitted(2, NOON), 2);
+	call_until(ALGO_REFUND, 1, day_ns, NOON, 9);
+	assert_int_equal(admitted(1, NOON + 1), 1);
+	assert_int_equal(name_ns, next_ns + 1);
+	call_until(ALGO_REFUND, 1, next_ns, NOON + 1, 9);
+	call_until(ALGO_REFUND, 1, next_ns + 1, NOON + 1, 9);
+	assert_int_equal(out.remaining, 5);
+
+	/* What a window counts is over with its day. */
+	assert_int_equal(admitted(2, late_ns), 2);
+	assert_int_equal(name_ns, DAY + NS_PER_DAY);
+	assert_int_equal(admitted(1, DAY + NS_PER_DAY), 1);
+	call_until(ALGO_REFUND, 1, name_ns - NS_PER_DAY, DAY + NS_PER_DAY, 9);
+	assert_int_equal(out.remaining, 4);
+	/* A clock that lags behind midnight takes nothing of yesterday's from today's. */
+	call_until(ALGO_REFUND, 1, name_ns - NS_PER_DAY, DAY + NS_PER_DAY - 1, 9);
+	assert_int_equal(out.remaining, 4);
 }
 
 static void all_of_2_to_the_32_fits(void **unused)
@@ -524,6 +559,7 @@ int main(void)
 	    cmocka_unit_test(what_another_key_left_in_a_row_says_nothing),
 	    cmocka_unit_test(clocks_on_both_sides_of_midnight_share_one_quota),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere),
+	    cmocka_unit_test(permits_come_back_in_any_order),
 	    cmocka_unit_test(all_of_2_to_the_32_fits),
 	};
 

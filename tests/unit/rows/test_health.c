@@ -102,14 +102,14 @@ static struct health_permit acquire(uint64_t now_ns)
 {
 	struct health_look seen = look(now_ns);
 	struct health_state after = seen.health;
-	uint64_t draw = 1, last_ns;
+	uint64_t draw = 1;
 	struct health_request request = {.draw = &draw};
 	struct algo_outcome out;
 	struct health_permit permit;
 
 	assert_true(health_ask(&limit, &after, now_ns, &request, &out));
 	permit = health_permit_of(&limit.health, now_ns + limit.health.timeout_ns, 1);
-	assert_int_equal(health_row_take(&limit, &at, permit, now_ns, &last_ns), HEALTH_TAKEN);
+	assert_int_equal(health_row_take(&limit, &at, &seen, permit, now_ns), HEALTH_TAKEN);
 	assert_true(health_row_turn(&at, &seen, &after));
 	return permit;
 }

@@ -27,7 +27,6 @@ static void a_refund_from_a_log_takes_out_its_entry_or_nothing(void **unused)
 		assert_int_equal(give_back(2, names[1], later_ns), 13);
 		assert_int_equal(give_back(5, names[4], later_ns), 8);
 		assert_int_equal(give_back(5, names[4], later_ns), 8);
-		assert_int_equal(give_back(2, names[2], later_ns), 8); /* whole or not */
 		assert_int_equal(give_back(3, names[2] + 1000, later_ns), 8);
 		take(7, later_ns);
 		assert_int_equal(give_back(1, names[0], later_ns), 14);
@@ -102,20 +101,85 @@ static void long_logs_end_with_their_ticks(void **unused)
 	}
 }
 
-/* A request that appends behind it may have read its sum, and would count on from there. */
-static void part_of_an_entry_is_given_back_while_none_is_behind_it(void **unused)
+/* The rest of it ends with the entry that came next. A name is used up by a part. */
+static void part_of_an_entry_is_given_back(void **unused)
 {
-	uint64_t first, second;
+	static const uint64_t counts[] = {20, 127, 128, 1000, 10000};
+	static const uint64_t gap_ns = NS_PER_S / 10;
 
 	(void)unused;
-	begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
-	first = take(5, NOW);
-	assert_int_equal(give_back(1, first, NOW), 4);
-	second = take(3, NOW);
-	assert_int_equal(give_back(2, first, NOW), 7);
-	assert_int_equal(give_back(3, second, NOW), 4);
-	assert_int_equal(give_back(2, first, NOW), 2);
-	assert_int_equal(admitted(11, NOW), 9);
+	for (unsigned i = 0; i < 5; i++) {
+		unsigned many = (unsigned)counts[i] - 20;
+		uint64_t first, second, third, end_ns = NOW + NS_PER_S;
+
+		begin(WEIR_SLIDING_LOG, counts[i], NS_PER_S, 0);
+		first = take(5 + many, NOW);
+		assert_int_equal(give_back(1, first, NOW), 4 + many);
+		second = take(4, NOW + gap_ns);
+		assert_int_equal(give_back(1 + many, first, NOW + gap_ns), 7); /* 3 end with the head's */
+		assert_int_equal(give_back(1, first, NOW + gap_ns), 7);
+		third = take(2, NOW + 2 * gap_ns);
+		assert_int_equal(give_back(3, second, NOW + 2 * gap_ns), 6);
+		assert_int_equal(give_back(1, second, NOW + 2 * gap_ns), 6);
+		take(1, NOW + 3 * gap_ns);
+		assert_int_equal(give_back(2, third, NOW + 3 * gap_ns), 5); /* which took over 4 more */
+		assert_int_equal(give_back(2, third, NOW + 3 * gap_ns), 5);
+		call(ALGO_PEEK, 1, end_ns + 3 * gap_ns - 1);
+		assert_int_equal(state.out.remaining, counts[i] - 5);
+		call(ALGO_PEEK, 1, end_ns + 3 * gap_ns);
+		assert_int_equal(state.out.remaining, counts[i]);
+	}
+}
+
+/* In the middle of a log, of one instant or of several: what comes next takes over the rest. */
+static void the_rest_of_an_entry_counts_until_the_next_one_ends(void **unused)
+{
+	(void)unused;
+	for (unsigned count = 100; count <= 1000; count += 900) {
+		for (unsigned apart = 0; apart < 2; apart++) {
+			uint64_t names[6], later_ns = NOW + NS_PER_S / 2, ms = apart * NS_PER_MS;
+			/* The head of a long log may end later than it should, by its lead. */
+			uint64_t end_ns = NOW + NS_PER_S + (apart || count < 128 ? 0 : 4);
+
+			begin(WEIR_SLIDING_LOG, count, NS_PER_S, 0);
+			for (unsigned i = 0; i < 6; i++)
+				names[i] = take(3, NOW + i * ms);
+			assert_int_equal(give_back(1, names[1], later_ns), 17);
+			assert_int_equal(give_back(2, names[4], later_ns), 15);
+			assert_int_equal(give_back(3, names[2], later_ns), 12);
+			assert_int_equal(give_back(3, names[0], later_ns), 9);
+			call(ALGO_PEEK, 1, end_ns + 2 * ms);
+			assert_int_equal(count - state.out.remaining, apart ? 9 : 0);
+			call(ALGO_PEEK, 1, end_ns + 3 * ms);
+			assert_int_equal(count - state.out.remaining, apart ? 4 : 0);
+			assert_int_equal(admitted(2 * count, later_ns), count - 9);
+			call(ALGO_PEEK, 1, end_ns + 5 * ms);
+			assert_int_equal(state.out.remaining, 9);
+		}
+	}
+}
+
+static void a_part_that_died_anywhere_is_given_back_once(void **unused)
+{
+	(void)unused;
+	for (unsigned wants = 0; wants < 16; wants++) {
+		for (unsigned n = 0; n < 3; n++) {
+			uint64_t names[4], later_ns = NOW + NS_PER_S / 2, in_use;
+
+			begin(WEIR_SLIDING_LOG, 20, NS_PER_S, 0);
+			for (unsigned i = 0; i < 4; i++)
+				names[i] = take(4, NOW + i * NS_PER_MS);
+			call_until(ALGO_REFUND, 3, names[n], later_ns, wants);
+			in_use = give_back(3, names[n], later_ns);
+			assert_in_range(in_use, 13, 16); /* what was not closed yet counts */
+			for (unsigned i = 0; i < 4; i++)
+				if (i != n)
+					in_use = give_back(4, names[i], later_ns);
+			assert_in_range(in_use, 1, 4); /* nobody may have come by to close it */
+			assert_int_equal(admitted(30, later_ns), 20 - in_use);
+			assert_int_equal(admitted(30, later_ns + NS_PER_S), 20);
+		}
+	}
 }
 
 /* Others wait for their room, which they would not have had anyway; none get more. */
@@ -162,22 +226,22 @@ static void a_refund_that_others_come_between_gives_back_all(void **unused)
 	}
 }
 
-/* As a wider row of the same key leaves it, and more than there may be now. */
-static void a_log_that_takes_over_use_keeps_it(void **unused)
+/* A head that was closed for a wider row: nobody knows what it was. */
+static void a_log_whose_narrower_row_is_lost_counts_as_full(void **unused)
 {
+	struct cell closed = cell_make(TAG, NOW + NS_PER_S, 49, ROW_MOVED);
+
 	(void)unused;
 	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
-	for (unsigned used = 50; used <= 150; used += 100) {
-		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ROW_MOVED);
-		assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
-		for (unsigned i = 0; i < 2; i++) {
-			assert_false(call(ALGO_ACQUIRE, 60, NOW));
-			assert_int_equal(state.out.remaining, used > 100 ? 0 : 50);
-		}
-		state.head = cell_make(TAG, NOW + NS_PER_S, used - 1, ROW_MOVED);
-		call(ALGO_REFUND, 10, NOW);
-		assert_int_equal(state.out.remaining, used > 100 ? 10 : 60);
+	state.head = closed;
+	assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
+	for (unsigned i = 0; i < 2; i++) {
+		assert_false(call(ALGO_ACQUIRE, 60, NOW));
+		assert_int_equal(state.out.remaining, 0);
 	}
+	state.head = closed;
+	call(ALGO_REFUND, 10, NOW);
+	assert_int_equal(state.out.remaining, 10);
 }
 
 int main(void)
@@ -186,10 +250,12 @@ int main(void)
 	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
 	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
 	    cmocka_unit_test(long_logs_end_with_their_ticks),
-	    cmocka_unit_test(part_of_an_entry_is_given_back_while_none_is_behind_it),
+	    cmocka_unit_test(part_of_an_entry_is_given_back),
+	    cmocka_unit_test(the_rest_of_an_entry_counts_until_the_next_one_ends),
+	    cmocka_unit_test(a_part_that_died_anywhere_is_given_back_once),
 	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
 	    cmocka_unit_test(a_refund_that_others_come_between_gives_back_all),
-	    cmocka_unit_test(a_log_that_takes_over_use_keeps_it),
+	    cmocka_unit_test(a_log_whose_narrower_row_is_lost_counts_as_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

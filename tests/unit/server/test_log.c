@@ -72,8 +72,20 @@ static void a_line_is_time_level_event_and_fields(void **state)
 	open_log(&f, LOG_TEXT);
 	log_say(f.log, LOG_INFO, "reloaded", {"file", "a b=\"\n"}, {"word", "x:1"}, {"none", ""},
 	        {"limits", .number = 3}, {"message", "as it \"is\"\n"});
+	assert_line(
+	    text_of(&f), "",
+	    " info reloaded file=\"a b=\\\"\\u000a\" word=x:1 none=\"\" limits=3 as it \"is\"\\x0a\n");
+	close_log(&f);
+	/* A terminal obeys C1 controls, and shows text behind an override from right to left. */
+	open_log(&f, LOG_TEXT);
+	log_say(f.log, LOG_INFO, "denied",
+	        {"key", "a\xc2\x9b"
+	                "2Jb"},
+	        {"rule", "a \xe2\x80\xae b"}, {"limit", "k\xc3\xa4se"},
+	        {"message", "\xc2\x85\xe2\x81\xa6"});
 	assert_line(text_of(&f), "",
-	            " info reloaded file=\"a b=\\\"\\u000a\" word=x:1 none=\"\" limits=3 as it \"is\"?\n");
+	            " info denied key=a\\xc2\\x9b2Jb rule=\"a \\xe2\\x80\\xae b\" limit=k\xc3\xa4se "
+	            "\\xc2\\x85\\xe2\\x81\\xa6\n");
 	close_log(&f);
 	open_log(&f, LOG_JSON);
 	log_say(f.log, LOG_WARNING, "reloaded", {"file", "a b=\"\n\xff"}, {"limits", .number = 3});

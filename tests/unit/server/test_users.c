@@ -147,6 +147,30 @@ static void a_password_that_was_right_is_known_until_its_hash_changes(void **sta
 	close_users(&f);
 }
 
+static void a_password_without_a_name_is_known_as_that_of_default(void **state)
+{
+	static const char *const names[] = {"", "default"};
+	struct fixture f;
+
+	(void)state;
+	open_users(&f, "users:\n  - { name: default, password: \"" HASH "\", may: [ask] }\n", NULL);
+	for (size_t i = 0; i < 2; i++) {
+		struct request_login right = login_of(names[i], "secret"),
+		                     other = login_of(names[1 - i], "secret");
+		struct hash_key mark;
+		struct user *user;
+		bool exists;
+
+		assert_true(users_mark(f.users, &right, &mark));
+		users_prove(f.users, &right, mark, &user, &exists);
+		user_remember(user, mark);
+		assert_true(users_mark(f.users, &other, &mark));
+		assert_int_equal(users_prove(f.users, &right, mark, &user, &exists), USERS_KNOWN);
+		assert_int_equal(users_prove(f.users, &other, mark, &user, &exists), USERS_KNOWN);
+	}
+	close_users(&f);
+}
+
 /* What is well formed, and yet no user could ever log in by. */
 static void proofs_that_prove_nothing_are_refused(void **state)
 {
@@ -362,6 +386,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_login_is_found_by_its_token_or_its_name),
 	    cmocka_unit_test(a_password_that_was_right_is_known_until_its_hash_changes),
+	    cmocka_unit_test(a_password_without_a_name_is_known_as_that_of_default),
 	    cmocka_unit_test(proofs_that_prove_nothing_are_refused),
 	    cmocka_unit_test(a_hash_of_a_reload_is_tried_if_it_is_new),
 	    cmocka_unit_test(another_name_or_proof_is_another_user),

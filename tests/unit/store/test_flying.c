@@ -178,9 +178,18 @@ static uint64_t serve(unsigned answers, uint64_t workers, unsigned wanted)
 	return peek("key").quota;
 }
 
+/* Long runs of one thread. */
+static void skip_with_thread_sanitizer(void)
+{
+#ifdef __SANITIZE_THREAD__
+	skip();
+#endif
+}
+
 static void the_limit_finds_what_the_server_holds(void **unused)
 {
 	(void)unused;
+	skip_with_thread_sanitizer();
 	begin((struct weir_limit_options){0});
 	assert_int_equal(peek("key").quota, 20);
 	assert_in_range(serve(100000, 100, 300), 85, 125);
@@ -191,6 +200,7 @@ static void the_limit_finds_what_the_server_holds(void **unused)
 static void light_overload_is_no_reason_for_unlimited_growth(void **unused)
 {
 	(void)unused;
+	skip_with_thread_sanitizer();
 	begin((struct weir_limit_options){0});
 	assert_in_range(serve(200000, 100, 105), 80, 130);
 	assert_in_range(serve(200000, 100, 4), 4, 130); /* nor is no load */
@@ -296,13 +306,15 @@ static bool ask(unsigned priority, struct weir_permit *permit)
 	return d.allowed;
 }
 
-/* How many of ten requests pass. */
+static struct weir_permit held[10];
+
+/* How many of ten requests pass; but for the first, `held` keeps their permits until more pass. */
 static unsigned asked(unsigned priority)
 {
 	unsigned passed = 0;
 
 	for (int i = 0; i < 10; i++)
-		passed += ask(priority, &(struct weir_permit){0});
+		passed += ask(priority, &held[passed]);
 	return passed;
 }
 
@@ -314,12 +326,16 @@ static void the_lowest_priority_alone_keeps_to_the_limit(void **state)
 	    .max = 18, .health = &(struct weir_health_options){.min = 1, .initial = 9}});
 	assert_int_equal(asked(9), 9);
 	assert_int_equal(asked(9), 0);
-	/* Each denial makes room for one more, up to max. */
-	assert_int_equal(asked(4), 5);
+	/* Each denial makes room for one more, up to half of the most room. */
+	assert_int_equal(asked(4), 4);
 	assert_int_equal(asked(9), 0);
-	assert_int_equal(asked(0), 2); /* after six denials it is above what the others have */
-	assert_int_equal(asked(0) + asked(0), 2);
-	assert_int_equal(asked(0) + asked(4), 0);
+	assert_int_equal(asked(0), 0); /* it has the same room, */
+	for (unsigned i = 1; i < 4; i++)
+		assert_int_equal(weir_report(load.table, load.limit, "key", 3, &held[i],
+		                             WEIR_OUTCOME_IGNORED, 0, load.now_ns),
+		                 WEIR_OK);
+	assert_int_equal(asked(4) + asked(9), 3);
+	assert_int_equal(asked(0), 4); /* and more, as 4 has passed */
 	assert_int_equal(peek("key").quota, 9);
 	assert_int_equal(peek("key").remaining, 0);
 	end();
@@ -331,7 +347,7 @@ static void without_a_lower_priority_nobody_passes_the_limit(void **state)
 	begin((struct weir_limit_options){
 	    .max = 18, .health = &(struct weir_health_options){.min = 1, .initial = 9}});
 	assert_int_equal(asked(3) + asked(3), 9);
-	assert_int_equal(asked(0), 5); /* 3 is lower, ... */
+	assert_int_equal(asked(0), 4); /* 3 is lower, ... */
 	load.now_ns += 11 * S;
 	assert_int_equal(asked(0), 0); /* and does not ask any more */
 	end();

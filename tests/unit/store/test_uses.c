@@ -157,9 +157,11 @@ static void any_call(void)
 	} else if (kind < 6 && !state.only_counts) {
 		call.op = ALGO_REFUND;
 		state.refunds++;
-		if (name && draw(4))
+		/* Of a part of a log's use the rest ends with the next one in cells. */
+		if (name && (draw(4) || state.limit.rows == ALGO_ROWS_LOG))
 			call.cost = name->cost;
 		call.permit = name ? name->permit : 0;
+		call.part = draw(2);
 	} else if (kind < 7 && draw(6) == 0 && !state.only_counts) {
 		call.op = ALGO_RESET;
 		call.permit = 0;

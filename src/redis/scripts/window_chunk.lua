@@ -1,0 +1,70 @@
+-- What is asked of a window of which servers hold chunks: window.lua, window_refund.lua, a peek or a
+-- reset, and what one server says of its own chunk. Chunks end with their window.
+
+-- head; then numbers: the operation; 1: all or nothing; wanted, cost; the name; limit; the calendar's
+-- window as its start, its end and the latest end that is used as it is, or 0 and the period: us and ns;
+-- of the chunk the server's id, the step's number, the units that it has used, and how many it wants to
+-- hold
+--
+-- C is told the same as of a bucket.
+function kinds.window_chunk(a, first, last, dry)
+  local head, op, whole, wanted, cost, name, name_ns, limit, start, stop, far, id, number, used, want =
+    unpacked('<sdddddddddddddd', args[a])
+  local old, aligned, stop_ns = raw_of(first), start > 0, 0
+  if aligned and (now < start or now >= stop) then
+    values[first], raws[first] = false, nil
+    note(first, -1)
+    return a + 1, false
+  elseif old and sub(old, 1, #head) ~= head then
+    values[first] = old
+    note(first, -1)
+    return a + 1, false
+  elseif not aligned then
+    stop, stop_ns = now + stop, now_ns + far
+    if stop_ns >= 1000 then
+      stop, stop_ns = stop + 1, stop_ns - 1000
+    end
+  end
+
+  local at = old and find(old, '[;|]', #head + 1)
+  local front = old and sub(old, #head + 1, (at or 0) - 1) or ''
+  local ends, ends_ns = time_of(sub(front, 1, -12))
+  local is_open = is_later(ends, ends_ns, now, now_ns)
+  local others, count, held, is_old, mine, spent, ended, ended_at, line =
+    read_chunks(is_open and at and sub(old, at) or '', id, number, used)
+  local in_use = is_open and (tonumber(sub(front, -10)) or 0) + spent + ended or 0
+  local furthest = aligned and far or stop + 86400000000
+  if not is_open or is_later(ends, ends_ns, furthest, 0) or (aligned and ends < stop) then
+    ends, ends_ns = stop, stop_ns
+  end
+
+  local function text_of(units)
+    return head .. time_text(ends, ends_ns) .. format(' %010d', units)
+  end
+  local text, granted = in_use > 0 and text_of(in_use) or '', wanted
+  if op == 0 then
+    granted = math.min(wanted, math.max(0, floor((limit - in_use - held) / cost)))
+    if whole == 1 and granted < wanted then
+      granted = 0
+    end
+    in_use = dry and in_use or in_use + granted * cost
+  elseif op == 2 and not dry and (name == 0 or (name == ends and name_ns == ends_ns)) then
+    in_use = math.max(0, in_use - cost)
+  elseif op == 3 and not dry then
+    in_use = 0
+  end
+
+  local take = (is_old == 1 or count >= CHUNKS_MAX) and 0 or
+    math.max(0, math.min(want, limit - in_use - held))
+  local tail = others .. write_chunk(id, take, used, number, 0) .. line
+  if in_use > 0 or tail ~= '' then
+    put_chunks(first, op, old, text_of(in_use) .. tail, ends)
+  elseif is_open or op == 3 then
+    put_chunks(first, op, old, '', ends)
+  end
+  values[first] = text .. format(';%d:%d:%d%03d:%d', held, take, ends, ends_ns, is_old)
+  if granted ~= wanted then
+    note(first, granted)
+  end
+  return a + 1, granted == wanted
+end

@@ -1,0 +1,43 @@
+/*
+ * health_rows.h: a key of a limit with phases, as one call sees it: its row in the newest table,
+ * and those in former tables, which may count still.
+ */
+#ifndef STORE_HEALTH_ROWS_H
+#define STORE_HEALTH_ROWS_H
+
+#include "rows/health.h"
+#include "store/wide.h"
+
+/* A key as one call sees it. */
+struct watch {
+	const struct holder *holder;
+	const struct algo_limit *limit;
+	struct algo_told *told; /* what a fleet is to be told, which decides; or NULL */
+	uint64_t now_ns;
+	struct wide_state state;
+	struct health_look seen;
+	struct wide_state former; /* whose row has seen.overdue, ... */
+	bool is_former;           /* if it is not in the newest table */
+	bool has_former;          /* a former table's row may count still */
+	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
+	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
+	uint8_t turned;
+};
+
+/** Finds the key anew, by the limit that has taken over, and looks at its rows. */
+void health_rows_look(struct watch *watch);
+
+/** The window of the phase that was seen, wherever it was counted. Returns as health_row_tally. */
+uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally);
+
+/**
+ * The row in which a permit is in flight, and whether it has a cell of its own there; `former` is
+ * room for it. NULL: it is in none.
+ */
+const struct row_state *health_rows_find(const struct watch *watch, struct health_permit *permit,
+                                         struct wide_state *former);
+
+/** Ends all flights in former tables. */
+void health_rows_end_former(const struct watch *watch);
+
+#endif

@@ -1,0 +1,32 @@
+"""redis+unix://: a Redis on a Unix socket of this machine."""
+
+import pytest
+from askers import Served, until_reached
+
+
+@pytest.mark.parametrize("program", ["redis", "valkey"])
+def test_a_redis_on_a_socket_counts(start_redis, asks, tmp_path, key, program):
+    path = tmp_path / "my redis"
+    redis = start_redis("--requirepass", "hunter2", "--unixsocket", path, program=program)
+    url = f"{program}+unix://:hunter2@{str(path).replace(' ', '%20')}?db=3"
+    one, other = asks(url), asks(url)
+    assert [one.ask(key), other.ask(key), one.ask(key)] == [9, 8, 7]
+    redis.client.select(3)
+    assert redis.client.exists(f"weir:{{{key}}}:one")
+    # Its connections end, and it starts again at the same path.
+    redis.cut_clients()
+    until_reached(one)
+    until_reached(other)
+    redis.restart()
+    until_reached(one)
+    until_reached(other)
+
+
+def test_a_socket_that_is_not_there_is_named_in_the_log(start_redis, serve, tmp_path, key):
+    path = tmp_path / "socket"
+    one = Served(serve, f"redis+unix://{path}")
+    assert one.ask(key) is None
+    assert f"{path}: no such file or directory" in one.server.line_with("store_away")
+    start_redis("--unixsocket", path)
+    until_reached(one)
+    one.server.line_with("store_back")

@@ -1,0 +1,222 @@
+"""Several limits deny: which one an answer names, and when the request would pass."""
+
+import itertools
+import json
+
+import pytest
+from harness import Server, Wire, weir
+
+# The first of a rule is the shorter one: it denies for about a minute, the other for about an hour.
+LIMITS = """
+store_timeout: 10s
+denied_cache: 0s
+trusted_proxies: [127.0.0.0/8]
+limits:
+  minute: {{ algorithm: fixed_window, rate: 1/m, align: first_request, store: "{0}" }}
+  hour: {{ algorithm: fixed_window, rate: 1/h, align: first_request, store: "{1}" }}
+order: {order}
+rules:
+  - {{ name: brief, key: [ip], limits: [minute], result: {{ code: 1 }} }}
+  - {{ name: long, key: [ip], limits: [hour], result: {{ code: 2 }} }}
+"""
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module", params=[
+    (places, order) for places in itertools.product(("memory", "redis"), repeat=2) for order in ("all", "first")],
+    ids=lambda param: "-".join(param[0]) + "-" + param[1])
+def server(request, shared_redis, tmp_path_factory):
+    places, order = request.param
+    urls = [shared_redis.url if place == "redis" else place for place in places]
+    server = Server("--threads", "1", config=LIMITS.format(*urls, order=order),
+                    directory=tmp_path_factory.mktemp("several"))
+    yield server
+    assert server.stop() == 0
+
+
+def told(body):
+    return body["allowed"], body["retry_after_ms"], body["limit"], body["rule"], body["code"]
+
+
+def by_http(server, op, ip):
+    return told(server.post(f"/v1/{op}", {"attributes": {"ip": ip}}).json)
+
+
+def in_batch(server, op, ip):
+    return told(server.post("/v1/batch", [{"op": op, "attributes": {"ip": ip}}]).json[0])
+
+
+def by_resp(server, _, ip):
+    with Wire(server.resp) as wire:
+        answer = wire.command("WEIR.CHECK", "ip", ip)
+    return bool(answer[0]), answer[3], answer[7].decode(), answer[8].decode(), 1
+
+
+def spend(server, ip):
+    assert server.post("/v1/acquire", {"attributes": {"ip": ip}}).json["allowed"]
+
+
+@pytest.mark.parametrize(("ask", "op"), [(by_http, "acquire"), (by_http, "peek"), (in_batch, "acquire"),
+                                         (in_batch, "peek"), (by_resp, "acquire")])
+def test_the_first_is_named_and_the_longest_is_waited_for(server, ask, op):
+    ip = f"10.0.0.{next(numbers)}"
+    spend(server, ip)
+    for _ in range(2):
+        allowed, retry_ms, *named = ask(server, op, ip)
+        assert (allowed, named) == (False, ["minute", "brief", 1])
+        assert MINUTE_MS < retry_ms <= HOUR_MS
+
+
+def test_the_headers_tell_the_longest(server):
+    ip = f"10.0.0.{next(numbers)}"
+    spend(server, ip)
+    answer = server.get("/auth", {"X-Forwarded-For": ip})
+    assert answer.status == 429
+    assert MINUTE_MS // 1000 < int(answer.headers["Retry-After"]) <= HOUR_MS // 1000
+
+
+def test_a_denial_takes_nothing_and_shadow_rules_count_above_it_alone(shared_redis, serve):
+    """The rule in the middle denies; `order: first` ends the search there."""
+    config = (f"store_timeout: 10s\norder: first\nlimits:\n"
+              f"  above: {{ algorithm: token_bucket, rate: 9/h, store: '{shared_redis.url}' }}\n"
+              f"  spent: {{ algorithm: token_bucket, rate: 1/h }}\n"
+              f"  below: {{ algorithm: token_bucket, rate: 9/h, store: '{shared_redis.url}' }}\n"
+              "rules:\n"
+              "  - { name: tried, key: [user], limits: [above], mode: shadow }\n"
+              "  - { name: denies, key: [user], limits: [spent] }\n"
+              "  - { name: unused, key: [user], limits: [below], mode: shadow }\n")
+    user = f"shadow-{shared_redis.port}"
+    server = serve(config=config)
+    for allowed in (True, False, False):
+        body = server.post("/v1/acquire", {"attributes": {"user": user}}).json
+        assert body["allowed"] is allowed
+    left = {name: server.get(f"/v1/peek/{name}?key={user}").json["remaining"] for name in ("above", "below")}
+    assert left == {"above": 6, "below": 8}
+
+
+TWO_KEYS = """
+store_timeout: 10s
+denied_cache: 60s
+limits:
+  minute: {{ algorithm: fixed_window, rate: 1/m, align: first_request, store: "{0}" }}
+  hour: {{ algorithm: fixed_window, rate: 1/h, align: first_request, store: "{1}" }}
+rules:
+  - {{ name: brief, key: [user], limits: [minute] }}
+  - {{ name: long, key: [ip], limits: [hour] }}
+"""
+
+
+def ask_for(server, user, ip):
+    return server.post("/v1/acquire", {"attributes": {"user": user, "ip": ip}}).json
+
+
+def test_a_known_denial_does_not_hide_one_that_stands_first(serve, start_redis):
+    url = start_redis().url
+    server = serve("--threads", "1", config=TWO_KEYS.format(url, url))
+    assert ask_for(server, "ann", "10.0.0.1")["allowed"]
+    assert ask_for(server, "bob", "10.0.0.1")["limit"] == "hour"  # and now it is known
+    assert ask_for(server, "cat", "10.0.0.2")["allowed"]
+    body = ask_for(server, "cat", "10.0.0.1")
+    assert (body["allowed"], body["limit"]) == (False, "minute")
+    assert body["retry_after_ms"] > MINUTE_MS
+
+
+@pytest.mark.parametrize("denies", ["memory", "redis"])
+def test_denials_in_a_row_seldom_ask_redis(serve, start_redis, denies):
+    """One limit denies, in memory or at Redis; the other one at Redis would pass."""
+    redis = start_redis()
+    server = serve("--threads", "1",
+                   config=TWO_KEYS.format(redis.url, redis.url if denies == "redis" else "memory"))
+    assert ask_for(server, "ann", "10.0.0.1")["allowed"]
+    before = redis.client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    for _ in range(50):
+        assert ask_for(server, "bob", "10.0.0.1")["limit"] == "hour"
+    assert redis.client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10
+
+
+def test_the_simulator_tells_the_longest(tmp_path):
+    """Its time is the log's."""
+    config, log, out = tmp_path / "weir.yaml", tmp_path / "log.jsonl", tmp_path / "decisions"
+    config.write_text(LIMITS.format("memory", "memory", order="all"))
+    log.write_text("".join(f'{{"time": {1_800_000_000 + second}, "ip": "a"}}\n' for second in range(2)))
+    assert weir("simulate", "-c", config, "--trace", log, "--decisions", out).returncode == 0
+    last = json.loads(out.read_text().splitlines()[-1])
+    assert (last["allowed"], last["limit"], last["retry_after_ms"]) == (False, "minute", HOUR_MS - 1000)
+
+
+@pytest.mark.parametrize("op", ["acquire", "peek"])
+def test_a_cost_too_large_below_a_denial_is_a_denial(shared_redis, serve, op):
+    config = (f"store_timeout: 10s\norder: first\nlimits:\n"
+              f"  large: {{ algorithm: token_bucket, rate: 9/h, store: '{shared_redis.url}' }}\n"
+              f"  small: {{ algorithm: token_bucket, rate: 2/h }}\n"
+              "rules:\n"
+              "  - { name: one, key: [user], limits: [large] }\n"
+              "  - { name: two, key: [user], limits: [small] }\n")
+    ask = {"attributes": {"user": f"{op}-{shared_redis.port}"}, "cost": 3}
+    server = serve(config=config)
+    assert server.post(f"/v1/{op}", ask).json["error"]["code"] == "cost_too_large"
+    server.post("/v1/acquire", {"limit": "large", "key": ask["attributes"]["user"], "cost": 9})
+    body = server.post(f"/v1/{op}", ask).json
+    assert (body["allowed"], body["rule"]) == (False, "one")
+
+
+CHARGED_TWICE = """
+store_timeout: 10s
+store: "{0}"
+limits:
+  few: {{ algorithm: token_bucket, rate: 3/h }}
+  one: {{ algorithm: sliding_log, rate: 1/h }}
+  spaced: {{ algorithm: pacer, rate: 10/h, slack: 0, max_wait: 1h }}
+rules:
+  - {{ name: first, match: {{ path: /few }}, key: [user], limits: [few] }}
+  - {{ name: second, match: {{ path: /few }}, key: [user], limits: [few] }}
+  - {{ match: {{ path: /one }}, key: [user], limits: [one] }}
+  - {{ match: {{ path: /one }}, key: [user], limits: [one] }}
+  - {{ match: {{ path: /spaced }}, key: [user], limits: [spaced] }}
+  - {{ match: {{ path: /spaced }}, key: [user], limits: [spaced] }}
+  - {{ match: {{ path: /shaded }}, key: [user], limits: [few] }}
+  - {{ match: {{ path: /shaded }}, key: [user], limits: [few] }}
+  - {{ match: {{ path: /shaded }}, key: [user], limits: [few], mode: shadow }}
+"""
+
+
+@pytest.mark.parametrize("store", ["memory", "file", "redis"])
+def test_charges_of_one_count_that_never_fit_together_are_an_error(shared_redis, serve, tmp_path, store):
+    url = {"memory": "memory", "file": f"file:{tmp_path}/state", "redis": shared_redis.url}[store]
+    server = serve("--capacity", "1000", config=CHARGED_TWICE.format(url))
+    user = f"twice-{next(numbers)}-{shared_redis.port}"
+
+    def ask(path, op="acquire", **more):
+        return server.post(f"/v1/{op}", {"attributes": {"path": path, "user": user}, **more}).json
+
+    few = {"code": "cost_too_large", "message": "expected a cost of at most 3 for limit 'few', found 4"}
+    paced = {"code": "cost_too_large",
+             "message": "expected a wait of at least 360000 ms for a cost of 2 of limit 'spaced', found 0 ms"}
+    for op in ("acquire", "peek"):
+        assert ask("/few", op, cost=2)["error"] == few
+        assert ask("/spaced", op, wait_ms=0)["error"] == paced
+        assert ask("/spaced", op, wait_ms=359_999)["error"]["code"] == "cost_too_large"
+    assert server.post("/v1/batch", [{"attributes": {"path": "/few", "user": user}, "cost": 2}]).json[0]["error"] == few
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.CHECK", "path", "/one", "user", user) == \
+            b"-ERR expected a cost of at most 1 for limit 'one', found 2"
+        assert wire.command("WEIR.CHECK", "path", "/few", "user", user)[:3] == [1, 3, 1]
+    assert ask("/spaced", "peek", wait_ms=360_000)["allowed"]
+    denied = ask("/few")
+    assert (denied["allowed"], denied["rule"], denied["limit"]) == (False, "second", "few")
+
+
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_a_shadow_rule_on_the_same_count_is_in_the_retry(shared_redis, serve, store):
+    """It takes the last unit of a count that has too little for the request."""
+    server = serve(config=CHARGED_TWICE.format(shared_redis.url if store == "redis" else store))
+    user = f"shaded-{next(numbers)}-{shared_redis.port}"
+    ask = {"attributes": {"path": "/shaded", "user": user}}
+    server.post("/v1/acquire", {"limit": "few", "key": user, "cost": 2})
+    third = HOUR_MS // 3
+    assert 0 < server.post("/v1/peek", ask).json["retry_after_ms"] <= third
+    denied = server.post("/v1/acquire", ask).json
+    assert (denied["allowed"], denied["limit"]) == (False, "few")
+    assert third < denied["retry_after_ms"] <= 2 * third
+    assert server.get(f"/v1/peek/few?key={user}").json["remaining"] == 0

@@ -1,0 +1,514 @@
+/*
+ * Servers that hold chunks of one key at a real Redis, at times that are given: by chance they acquire,
+ * peek, refund and reset; their steps overtake one another, get lost, or are carried out late; servers
+ * end. WEIR_TEST_SEED replays a run.
+ *
+ * Beside each run stands the exact state of all that was granted, as one server would have it. No
+ * grant may take it beyond the limit.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "algo/bucket.h"
+#include "base/draw.h"
+#include "base/hash.h"
+#include "redis/chunk.h"
+#include "values.h"
+
+#define START_NS UINT64_C(1700000000000000000)
+#define KEY      "chunks"
+#define SERVERS  4
+#define OPEN     3 /* steps that a server has under way at once */
+#define EVENTS   1500
+
+static struct real real;
+static uint64_t local_of_all; /* units that were granted from chunks */
+
+enum stage {
+	NONE,
+	WRITTEN,
+	CARRIED_OUT,
+};
+
+/* A step under way, of a thread of its own. */
+struct open_step {
+	enum stage stage;
+	struct redis_step step; /* its key must stay */
+	struct chunk_step chunk;
+	struct buffer bytes;
+	struct step_call call;
+	redisReply *reply;
+	struct store_job *settling; /* that asks for it; NULL: a client does */
+	uint64_t asked_ns, clock_ns;
+};
+
+struct server {
+	struct chunks *chunks;
+	struct open_step open[OPEN];
+	struct redis_step late; /* that Redis carries out after the server has given it up */
+	bool has_late;
+	uint64_t skew_ns; /* its clock is so much ahead */
+};
+
+struct kind {
+	const char *name;
+	struct weir_limit_options options;
+	uint64_t chunk, pace_ns;
+	bool is_slow; /* nothing comes back during a run */
+};
+
+static const struct kind kinds[] = {
+    {"token_bucket", {.rate = {1000, 1, WEIR_SECOND}, .burst = 100}, 20, NS_PER_MS},
+    {"token_bucket of fractions", {.rate = {7, 3, WEIR_SECOND}, .burst = 40}, 7, NS_PER_S / 4},
+    {"slow bucket", {.rate = {10000, 1, WEIR_DAY}, .burst = 10000}, 50, NS_PER_MS, true},
+    {"fixed_window", {.algorithm = WEIR_FIXED_WINDOW, .rate = {200, 1, WEIR_SECOND}}, 20, 5 * NS_PER_MS},
+    {"long window", {.algorithm = WEIR_FIXED_WINDOW, .rate = {10000, 1, WEIR_DAY}}, 50, NS_PER_MS, true},
+    {"resetting_bucket",
+     {.algorithm = WEIR_RESETTING_BUCKET, .rate = {100, 1, WEIR_SECOND}}, 30, 9 * NS_PER_MS},
+};
+
+enum { WITH_REFUNDS = 1, WITH_FAULTS = 2 };
+
+struct run {
+	const struct kind *kind;
+	unsigned what;
+	struct algo_limit limit;
+	struct server servers[SERVERS];
+	uint64_t now_ns;
+	struct algo_state exact; /* of what was granted; of a window the units and its end: */
+	uint64_t used, window_ns;
+	uint64_t granted, local;
+	bool stops; /* the servers end */
+	unsigned line;
+};
+
+static uint64_t drawn(uint64_t most)
+{
+	return draw_next() % (most + 1);
+}
+
+static uint64_t local_ns(const struct run *run, const struct server *server)
+{
+	return run->now_ns - START_NS + NS_PER_DAY + server->skew_ns;
+}
+
+static void fail_run(const struct run *run, const char *what)
+{
+	fail_msg("%s, event %u: %s", run->kind->name, run->line, what);
+}
+
+static bool is_bucket(const struct run *run)
+{
+	return algo_steps_by(&run->limit, bucket_step);
+}
+
+static struct algo_outcome exact_step(struct run *run, enum algo_op op, uint64_t cost)
+{
+	const struct algo_call call = {.op = op, .cost = cost};
+	struct algo_time time = algo_time_at(&run->limit, moment_given(run->now_ns));
+	struct algo_outcome out;
+
+	algo_step(&run->limit, &call, &time, &run->exact, &out);
+	return out;
+}
+
+/* What was granted now; `name_ns` is the end of its window. */
+static void count(struct run *run, uint64_t cost, uint64_t name_ns)
+{
+	run->granted += cost;
+	if (is_bucket(run)) {
+		if (!exact_step(run, ALGO_ACQUIRE, cost).allowed)
+			fail_run(run, "more was granted than the limit allows");
+		return;
+	}
+	if (run->window_ns != name_ns) {
+		if (name_ns < run->window_ns)
+			fail_run(run, "a window that is over grants");
+		run->used = 0;
+	}
+	run->window_ns = name_ns;
+	run->used += cost;
+	if (run->used > run->limit.quota)
+		fail_run(run, "more was granted than the limit allows");
+}
+
+static void forget(struct run *run, enum algo_op op, uint64_t cost)
+{
+	if (is_bucket(run))
+		exact_step(run, op, cost);
+	else if (run->now_ns < run->window_ns)
+		run->used = op == ALGO_RESET ? 0 : sat_sub(run->used, cost);
+}
+
+/* What could still be granted. */
+static uint64_t remaining(struct run *run)
+{
+	if (is_bucket(run))
+		return exact_step(run, ALGO_PEEK, 1).remaining;
+	return run->limit.quota - (run->now_ns < run->window_ns ? run->used : 0);
+}
+
+static struct store_job a_job(const struct run *run, enum algo_op op, uint64_t cost)
+{
+	return (struct store_job){
+	    .step = {.limit = &run->limit,
+	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, KEY, strlen(KEY))},
+	             .call = {.op = op, .cost = cost},
+	             .at = moment_given(run->now_ns)},
+	    .limit_name = "l",
+	    .key_name = SLICE(KEY),
+	};
+}
+
+/* Steps */
+
+static void write_step(struct run *run, struct server *server, struct open_step *open)
+{
+	open->asked_ns = local_ns(run, server);
+	open->step.at = moment_given(run->now_ns);
+	open->chunk.insists = open->step.own.tries > 0;
+	if (open->chunk.is_counted)
+		chunk_write(server->chunks, &open->chunk, &open->step, open->asked_ns, open, run->stops);
+	open->stage = WRITTEN;
+}
+
+static void begin_step(struct run *run, struct server *server, const struct store_job *job, bool takes,
+                       struct store_job *settling)
+{
+	struct open_step *open = NULL;
+
+	for (size_t i = 0; i < OPEN && !open; i++)
+		if (server->open[i].stage == NONE)
+			open = &server->open[i];
+	assert_non_null(open);
+	*open = (struct open_step){
+	    .step = {.limit = job->step.limit, .key = SLICE(KEY), .call = job->step.call, .repeat = 1,
+	             .is_given = true},
+	    .chunk = {.name = chunk_name(job), .settles = settling != NULL},
+	    .settling = settling,
+	};
+	if (takes && drawn(3) == 0)
+		open->step.repeat = 1 + (uint32_t)drawn(8);
+	chunk_begin(server->chunks, &open->chunk, open);
+	open->chunk.takes = takes && open->chunk.is_counted && chunk_prepare(server->chunks, job);
+	write_step(run, server, open);
+}
+
+static void carry_out(struct run *run, struct open_step *open)
+{
+	struct redis_step *steps[1] = {&open->step};
+
+	/* As it was written, at the time of now. */
+	open->step.at = moment_given(run->now_ns);
+	open->reply = real_call(&real, steps, 1);
+	open->stage = CARRIED_OUT;
+}
+
+static void end_step(struct run *run, struct server *server, struct open_step *open, bool answered)
+{
+	chunk_end(server->chunks, &open->chunk, open->step.limit,
+	          &(struct chunk_told){.units = answered ? &open->step.units : NULL,
+	                               .asked_ns = open->asked_ns,
+	                               .clock_ns = open->clock_ns},
+	          local_ns(run, server), open);
+	if (open->settling)
+		open->settling->done(open->settling);
+	if (open->reply)
+		freeReplyObject(open->reply);
+	step_end(&open->step);
+	open->stage = NONE;
+}
+
+/* What was carried out, whether anybody hears of it or not. */
+static void judge(struct run *run, struct open_step *open, struct real_end *end)
+{
+	struct redis_step *steps[1] = {&open->step};
+	struct redis_reply *reply = real_reply(open->reply);
+
+	open->clock_ns = step_clock(reply, 1);
+	end->end = step_read(steps, 1, 0, reply, end->outcomes, end->until_ns);
+	real_free(reply);
+	if (end->end != STEP_DONE)
+		return;
+	if (open->step.call.op == ALGO_ACQUIRE)
+		for (uint32_t i = 0; i < open->step.repeat; i++)
+			if (end->outcomes[i].allowed)
+				count(run, open->step.call.cost, end->until_ns[i]);
+}
+
+/* Grants and refunds count from when they are carried out. */
+static void carry_out_and_judge(struct run *run, struct server *server, struct open_step *open,
+                                bool is_heard)
+{
+	static struct real_end end;
+
+	if ((open->step.call.op == ALGO_REFUND && open->step.call.cost > 0) ||
+	    open->step.call.op == ALGO_RESET)
+		forget(run, open->step.call.op, open->step.call.cost);
+	carry_out(run, open);
+	judge(run, open, &end);
+	if (end.end == STEP_AGAIN || end.end == STEP_LATER) {
+		freeReplyObject(open->reply);
+		open->reply = NULL;
+		if (is_heard)
+			write_step(run, server, open);
+		return;
+	}
+	if (end.end != STEP_DONE)
+		fail_run(run, "a step failed");
+	if (open->step.call.op == ALGO_ACQUIRE && !end.outcomes[open->step.repeat - 1].allowed &&
+	    end.outcomes[open->step.repeat - 1].retry_after_ns == 0)
+		fail_run(run, "a denial that does not say when");
+}
+
+/* Events */
+
+static bool has_room(const struct server *server)
+{
+	for (size_t i = 0; i < OPEN; i++)
+		if (server->open[i].stage == NONE)
+			return true;
+	return false;
+}
+
+static void request(struct run *run, struct server *server)
+{
+	uint64_t roll = drawn(run->what & WITH_REFUNDS ? 39 : 29);
+	uint64_t cost = drawn(3) == 0 ? 1 + drawn(run->kind->chunk + 5) : 1;
+	struct store_job job;
+
+	if (roll < 25)
+		job = a_job(run, ALGO_ACQUIRE, cost);
+	else if (roll < 30)
+		job = a_job(run, ALGO_PEEK, cost);
+	else if (roll < 39)
+		job = a_job(run, ALGO_REFUND, cost);
+	else
+		job = a_job(run, ALGO_RESET, 0);
+	if (roll < 3)
+		job.step.call.permit = 1 + drawn(1000);
+	if (chunk_applies(&job)) {
+		enum chunk_answer answer =
+		    chunk_take(server->chunks, &job, local_ns(run, server), &server->open[drawn(OPEN - 1)]);
+
+		if (answer == CHUNK_GRANTED && job.step.call.op == ALGO_ACQUIRE) {
+			run->local++;
+			count(run, cost, job.until_ns);
+		}
+		if (answer == CHUNK_GRANTED)
+			return;
+		begin_step(run, server, &job, answer == CHUNK_ASK, NULL);
+		return;
+	}
+	begin_step(run, server, &job, false, NULL);
+}
+
+/* A server without chunks takes all that it gets, by ones. */
+static void exhaust(struct run *run)
+{
+	struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .is_given = true,
+	                          .repeat = (uint32_t)u64_min(run->limit.quota, STEP_REPEAT_MAX),
+	                          .call = {.op = ALGO_ACQUIRE, .cost = 1}, .at = moment_given(run->now_ns)};
+	static struct real_end end;
+
+	real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+	for (uint32_t i = 0; i < step.repeat && end.outcomes[i].allowed; i++)
+		count(run, 1, end.until_ns[i]);
+}
+
+/* Settles a chunk whose time it is, or any. */
+static void settle(struct run *run, struct server *server, bool all)
+{
+	uint64_t next_ns;
+
+	for (size_t i = 0; i < OPEN; i++) {
+		struct store_job *job =
+		    has_room(server)
+		        ? chunk_idle(server->chunks, &server->open[i], local_ns(run, server), all, &next_ns)
+		        : NULL;
+
+		if (job)
+			begin_step(run, server, job, false, job);
+	}
+}
+
+static void go_on(struct run *run, struct server *server, struct open_step *open)
+{
+	bool fails = (run->what & WITH_FAULTS) && drawn(30) == 0;
+
+	if (server->has_late && drawn(20) == 0) {
+		struct redis_step *late[1] = {&server->late};
+
+		server->late.at = moment_given(run->now_ns);
+		freeReplyObject(real_call(&real, late, 1));
+		server->has_late = false;
+	}
+	if (open->stage == CARRIED_OUT || (open->stage == WRITTEN && fails && drawn(1) == 0)) {
+		if (open->stage == WRITTEN && open->step.call.op == ALGO_ACQUIRE && !open->step.own.swap) {
+			server->late = open->step;
+			server->has_late = true;
+		}
+		end_step(run, server, open, open->stage == CARRIED_OUT && !fails);
+	} else if (open->stage == WRITTEN) {
+		carry_out_and_judge(run, server, open, true);
+	}
+}
+
+static void finish(struct run *run)
+{
+	for (size_t i = 0; i < SERVERS; i++)
+		for (size_t j = 0; j < OPEN; j++)
+			while (run->servers[i].open[j].stage != NONE) {
+				struct open_step *open = &run->servers[i].open[j];
+
+				if (open->stage == CARRIED_OUT)
+					end_step(run, &run->servers[i], open, true);
+				else
+					carry_out_and_judge(run, &run->servers[i], open, true);
+			}
+}
+
+/* All that is not used has to be there again, at once or, of a server that ended, in the end. */
+static void expect_all_back(struct run *run)
+{
+	uint64_t expected = remaining(run);
+	struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .repeat = 1, .is_given = true,
+	                          .call = {.op = ALGO_PEEK, .cost = 1}, .at = moment_given(run->now_ns)};
+	static struct real_end end;
+
+	real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+	if (end.outcomes[0].remaining > expected)
+		fail_run(run, "in the end more remains than was left");
+	if (!(run->what & (WITH_FAULTS | WITH_REFUNDS)) && run->kind->is_slow &&
+	    end.outcomes[0].remaining != expected)
+		fail_msg("%s: %" PRIu64 " remain of %" PRIu64, run->kind->name, end.outcomes[0].remaining,
+		         expected);
+}
+
+/* Once it has waited as long as it is told, a request passes if nothing else has come. */
+static void expect_progress(struct run *run)
+{
+	struct store_job job = a_job(run, ALGO_ACQUIRE, run->limit.quota);
+	static struct real_end end;
+
+	for (unsigned tries = 0;; tries++) {
+		struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .call = job.step.call,
+		                          .repeat = 1, .is_given = true, .at = moment_given(run->now_ns)};
+
+		real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+		if (end.outcomes[0].allowed)
+			break;
+		if (tries == 1 && !(run->what & WITH_FAULTS))
+			fail_run(run, "denied after retry_after");
+		if (tries > 400) /* of a server that ended */
+			fail_run(run, "nothing comes back");
+		run->now_ns += end.outcomes[0].retry_after_ns;
+	}
+}
+
+static void run_kind(const struct kind *kind, unsigned what)
+{
+	struct run run = {.kind = kind, .what = what, .now_ns = START_NS};
+	uint64_t pace_ns = kind->pace_ns * (1 + drawn(1) * drawn(15)); /* some runs are crowded */
+
+	freeReplyObject(real_do(&real, "FLUSHALL"));
+	assert_int_equal(algo_limit_init(&run.limit, &kind->options, NULL), WEIR_OK);
+	run.limit.identity = 1;
+	run.limit.chunk = kind->chunk;
+	for (size_t i = 0; i < SERVERS; i++) {
+		run.servers[i].chunks = chunks_open();
+		run.servers[i].skew_ns = drawn(10 * NS_PER_S);
+	}
+	for (; run.line < EVENTS; run.line++) {
+		struct server *server = &run.servers[drawn(SERVERS - 1)];
+		uint64_t roll = drawn(99);
+
+		run.now_ns += drawn(1) * drawn(pace_ns) * (roll == 0 && !kind->is_slow ? 100 : 1);
+		run.now_ns -= run.now_ns % 1000;
+		if (roll < 50 && has_room(server))
+			request(&run, server);
+		else if (roll == 50 && !kind->is_slow)
+			exhaust(&run);
+		else if (roll < 97)
+			for (size_t i = 0; i < 6; i++)
+				go_on(&run, server, &server->open[drawn(OPEN - 1)]);
+		else
+			settle(&run, server, drawn(1) == 0);
+		if ((what & WITH_FAULTS) && drawn(500) == 0) { /* the server ends, and another begins */
+			for (size_t i = 0; i < OPEN; i++)
+				if (server->open[i].stage != NONE)
+					end_step(&run, server, &server->open[i], false);
+			chunks_close(server->chunks);
+			server->chunks = chunks_open();
+		}
+	}
+	finish(&run);
+	run.stops = true;
+	for (size_t i = 0; i < SERVERS; i++)
+		for (size_t j = 0; j < 2; j++) { /* what came to nothing is said again */
+			settle(&run, &run.servers[i], true);
+			finish(&run);
+		}
+	local_of_all += run.local;
+	expect_all_back(&run);
+	if (!(what & WITH_FAULTS) || !kind->is_slow)
+		expect_progress(&run);
+	for (size_t i = 0; i < SERVERS; i++)
+		chunks_close(run.servers[i].chunks);
+	algo_limit_free(&run.limit);
+}
+
+static void run_all(unsigned what)
+{
+	local_of_all = 0;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		for (size_t round = 0; round < 3; round++)
+			run_kind(&kinds[i], what);
+	assert_true(local_of_all > 100);
+}
+
+static void several_servers_never_exceed_the_limit_and_lose_nothing(void **state)
+{
+	(void)state;
+	run_all(0);
+}
+
+static void refunds_and_resets_never_touch_what_others_hold(void **state)
+{
+	(void)state;
+	run_all(WITH_REFUNDS);
+}
+
+static void faults_lose_units_but_double_none(void **state)
+{
+	(void)state;
+	run_all(WITH_FAULTS);
+	run_all(WITH_FAULTS | WITH_REFUNDS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(several_servers_never_exceed_the_limit_and_lose_nothing),
+	    cmocka_unit_test(refunds_and_resets_never_touch_what_others_hold),
+	    cmocka_unit_test(faults_lose_units_but_double_none),
+	};
+	const char *given = getenv("WEIR_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
+	int failed;
+
+	printf("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
+	draw_seed(seed);
+	real_open(&real);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	real_close(&real);
+	return failed;
+}
