@@ -54,6 +54,12 @@ trusted_proxies: [127.0.0.0/8]
 ROOM = {"keys": 1000000, "bytes": 20410368, "shared": True}
 
 
+def clock_ahead(seconds):
+    """The environment of a server whose wall clock is so many seconds ahead; less than 0: behind."""
+    return {"LD_PRELOAD": str(BUILD / "tests" / "libclock.so"), "WEIR_TEST_CLOCK_AHEAD": str(int(seconds)),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
 def until(condition, what):
     """Polls for what happens in another process."""
     deadline = time.monotonic() + PATIENCE

@@ -1,13 +1,11 @@
 """Servers of Weir whose clocks are wrong, on one Redis: its clock counts."""
 
 import datetime
-import pathlib
 import time
 
 import pytest
-from harness import Wire
+from harness import Wire, clock_ahead
 
-LIBRARY = next(pathlib.Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 OFFSETS = [-10, 0, 10]
 
 # Ten seconds are much for each.
@@ -36,9 +34,7 @@ def seconds(redis):
 
 def serve_ahead(serve, offset, config):
     """A server whose clock is so many seconds ahead."""
-    return serve(config=config, env={
-        "LD_PRELOAD": str(LIBRARY), "FAKETIME": f"{offset:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    return serve(config=config, env=clock_ahead(offset))
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ class Player:
         self.folder = tempfile.TemporaryDirectory(prefix="weir-histories-")
         self.directory = pathlib.Path(self.folder.name)
         self.program = build / "tests" / "histories" / "play"
-        self.library = BUILD / "tests" / "histories" / "libclock.so"
+        self.library = BUILD / "tests" / "libclock.so"
         self.redis = Redis(self.directory, self.library) if with_redis else None
         self.files = 0
         self._start()
