@@ -24,9 +24,7 @@ class Between:
 
     def __exit__(self, *_):
         for one in [self.listener, *self.sockets]:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+            end(one)
 
     @property
     def url(self):
@@ -36,7 +34,11 @@ class Between:
         with contextlib.suppress(OSError):
             while True:
                 client = self.listener.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self.behind))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.behind))
+                except OSError:
+                    end(client)
+                    continue
                 for one in (client, server):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self.sockets += [client, server]
@@ -52,6 +54,12 @@ class Between:
         for one in (source, sink):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+
+def end(one):
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
 
 
 def late(client, data):

@@ -273,6 +273,19 @@ static void a_denial_asks_a_store_once(void **state)
 	close_scene(&scene);
 }
 
+/* Rules that all charge the first limit. */
+static void charge_one_limit(struct rules_rule *all, size_t count)
+{
+	static const size_t first[] = {0};
+
+	for (size_t i = 0; i < count; i++)
+		all[i] = (struct rules_rule){.name = names[i],
+		                             .key = by_user,
+		                             .key_count = 1,
+		                             .limits = first,
+		                             .limit_count = 1};
+}
+
 /* A server with other limits. */
 static void open_own(struct scene *scene, const struct rules_limit *own, size_t limit_count,
                      const struct rules_rule *own_rules, size_t rule_count, bool remote)
@@ -311,15 +324,12 @@ static void turns_in_one_count_go_back_newest_first(void **state)
 	                                               .rate = {1, 1, WEIR_SECOND},
 	                                               .slack = WEIR_ZERO,
 	                                               .max_wait_ns = 2500 * NS_PER_MS}};
-	static const size_t only[] = {0};
 	struct rules_rule thrice[3];
 	struct scene scene = {0};
 	struct server *s = &scene.s;
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++)
-		thrice[i] = (struct rules_rule){
-		    .name = names[i], .key = by_user, .key_count = 1, .limits = only, .limit_count = 1};
+	charge_one_limit(thrice, 3);
 	for (int remote = 0; remote < 2; remote++) {
 		open_own(&scene, &paced, 1, thrice, 3, remote);
 		if (remote)
@@ -367,14 +377,11 @@ static void two_charges_of_one_count_pass_when_the_answer_says(void **state)
 	                 .rate = {10, 1, WEIR_HOUR},
 	                 .burst = 8}},
 	};
-	static const size_t only[] = {0};
 	struct rules_rule twice[2];
 	struct scene scene = {0};
 
 	(void)state;
-	for (size_t i = 0; i < 2; i++)
-		twice[i] = (struct rules_rule){
-		    .name = names[i], .key = by_user, .key_count = 1, .limits = only, .limit_count = 1};
+	charge_one_limit(twice, 2);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		for (int remote = 0; remote < 2; remote++) {
 			int granted = 0;
@@ -396,7 +403,6 @@ static void charges_of_one_paced_count_have_to_fit_into_the_wait(void **state)
 	        .name = "paced", .algorithm = WEIR_PACER, .rate = {1, 1, WEIR_SECOND}, .slack = 1}};
 	static const struct rules_limit cold = {
 	    .options = {.name = "cold", .algorithm = WEIR_WARM_UP, .rate = {1, 1, WEIR_SECOND}}};
-	static const size_t only[] = {0};
 	static const struct {
 		const struct rules_limit *limit;
 		uint64_t cost, wait_ns;
@@ -416,9 +422,7 @@ static void charges_of_one_paced_count_have_to_fit_into_the_wait(void **state)
 	struct scene scene = {0};
 
 	(void)state;
-	for (size_t i = 0; i < 2; i++)
-		twice[i] = (struct rules_rule){
-		    .name = names[i], .key = by_user, .key_count = 1, .limits = only, .limit_count = 1};
+	charge_one_limit(twice, 2);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		for (int way = 0; way < 4; way++) {
 			struct algo_call call = {way & 1 ? ALGO_PEEK : ALGO_ACQUIRE, cases[i].cost,
