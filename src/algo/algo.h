@@ -203,7 +203,7 @@ struct algo_call {
 	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
 	                      which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
 	union {
-		uint64_t latency_ns; /* refund that reports: after so long; 0: as long as it was held */
+		uint64_t latency_ns; /* of the work that a report ends; 0: the time that the permit was held */
 		uint64_t earlier;    /* peek at a limit whose requests pay later (algorithm.h): so many units
 		                        does the same request take first, by charges of `cost` */
 	};

@@ -176,7 +176,7 @@ struct turn {
 	void (*ready)(void *context, struct plan *plan);
 	/* Told that the plan has claimed a permit of another server (engine_claimed), or NULL. */
 	void (*claimed)(void *context, const struct plan *plan);
-	struct store *claims; /* where servers claim permits of each other; NULL: nowhere */
+	struct store *claims; /* where servers claim each other's permits, or NULL */
 	uint64_t giver;       /* by which permits name this server's memory; not 0 */
 	struct store_lane *const *lanes; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0: one */

@@ -245,8 +245,9 @@ bool net_conn_enter(struct net_conn *conn);
 void net_conn_reject(struct net_conn *conn);
 
 /**
- * The owner has consumed the beginning of a request that does not end yet, of this number; 0: of
- * none. It has as much time as input that is not consumed, from when its number was told first.
+ * The owner has consumed the beginning of a request that has not ended yet, and numbers it `part`. The
+ * request has as much time as input that is not consumed, from the first call with its number. 0 says
+ * that there is no such request.
  */
 void net_conn_part(struct net_conn *conn, uint64_t part);
 

@@ -76,10 +76,10 @@ struct codec {
 	 */
 	void (*put_back)(void *session);
 	/*
-	 * The number (request.stream) of a request that parse has given and whose client wants no
-	 * answer any more, each once; 0: there is none. The server calls it until it returns 0, after
-	 * CODEC_SKIPPED, a REQUEST_INTERIM and look_ahead. From then on it sends no answer to that
-	 * request. NULL: clients can't cancel requests.
+	 * The number (request.stream) of a request that parse has given and whose client has cancelled
+	 * it since, or 0. Each number is returned once, and the server sends no answer to that request
+	 * from then on. The server calls this until it returns 0, after CODEC_SKIPPED, a
+	 * REQUEST_INTERIM and look_ahead. NULL if clients can't cancel requests.
 	 */
 	unsigned (*cancelled)(void *session);
 	/*

@@ -16,7 +16,7 @@ struct http2_stream {
 	bool is_asked;  /* parse has handed it over */
 	bool is_answered;
 	bool is_reset;  /* what comes for it is dropped */
-	unsigned place; /* of the request that was handed over, see http2_places.h; 0: none */
+	unsigned place; /* see http2_places.h; 0 until the request is handed over */
 	struct http2_message *message; /* of a request with a body; others' are the connection's */
 	size_t kept;                   /* bytes of it that are counted */
 	struct slice unsent;           /* of the answer's body ... */
