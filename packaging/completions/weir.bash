@@ -17,8 +17,6 @@ _weir()
 			return ;;
 		"serve --resp")
 			return ;;
-		"serve --grpc")
-			return ;;
 		"serve --store")
 			return ;;
 		"serve --capacity")
@@ -146,7 +144,7 @@ _weir()
 			return ;;
 		esac
 		case ${COMP_WORDS[1]} in
-		serve) words="--config --http --resp --grpc --store --capacity --sync --threads --log-format --help" ;;
+		serve) words="--config --http --resp --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
 		ask) words="--attr --cost --peek --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;

@@ -37,7 +37,7 @@ static const char *meant(const struct command *command, const char *text)
 	struct slice name = {text + 2, strcspn(text + 2, "=")};
 
 	for (size_t i = 0; i < command->flag_count; i++)
-		if (near_is(name, slice_of(command->flags[i].name)))
+		if (command->flags[i].help && near_is(name, slice_of(command->flags[i].name)))
 			return command->flags[i].name;
 	return NULL;
 }

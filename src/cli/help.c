@@ -26,7 +26,8 @@ void command_help(const struct command *command, FILE *to)
 		        *command->uses[i] ? " " : "", command->uses[i]);
 	fprintf(to, "\n%s\n\n", command->summary);
 	for (size_t i = 0; i < command->flag_count; i++)
-		tell_flag(&command->flags[i], to);
+		if (command->flags[i].help)
+			tell_flag(&command->flags[i], to);
 	tell_flag(&help, to);
 	if (command->variables->name)
 		fprintf(to, "\nVariables of the environment:\n");
@@ -72,6 +73,8 @@ static void add_command(struct buffer *out, const struct command *command)
 	}
 	buffer_add_text(out, "],\"flags\":[");
 	for (size_t i = 0; i < command->flag_count; i++) {
+		if (!command->flags[i].help)
+			continue;
 		buffer_add_text(out, i > 0 ? ",\n" : "\n");
 		add_flag(out, &command->flags[i]);
 	}

@@ -25,7 +25,7 @@ static const struct flag flags[] = {
                         "WEIR_CONFIG"},
     [SETTING_HTTP] = {"http", "ADDR", "address for HTTP (127.0.0.1:8080)", 0, "WEIR_HTTP"},
     [SETTING_RESP] = {"resp", "ADDR", "address for RESP (127.0.0.1:6380)", 0, "WEIR_RESP"},
-    [SETTING_GRPC] = {"grpc", "ADDR", "not supported yet", 0, "WEIR_GRPC"},
+    [SETTING_GRPC] = {"grpc", "ADDR", NULL, 0, "WEIR_GRPC"},
     [SETTING_STORE] = {"store", "URL",
                        "where to keep counts: memory, file:PATH or a URL of Redis (memory)", 0,
                        "WEIR_STORE"},

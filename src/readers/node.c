@@ -113,7 +113,7 @@ static int unknown_key(struct reader *reader, const yaml_node_t *node, struct pa
 	for (size_t i = 0; i < table->count; i++) {
 		const char *name = table->keys[i].name;
 
-		if (!has_key(&table->keys[i], pairs->variant))
+		if (table->keys[i].hidden || !has_key(&table->keys[i], pairs->variant))
 			continue;
 		phrase_add(&known, slice_of(name));
 		if (!near && near_is(node_slice(node), slice_of(name))) {

@@ -51,6 +51,7 @@ struct node_key {
 	size_t offset;                 /* of the field in the object */
 	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
 	bool required;                 /* in these */
+	bool hidden;                   /* known, but not among the keys that errors name */
 	union {
 		const struct word *words;        /* node_word */
 		const struct node_items *items;  /* node_list */

@@ -21,11 +21,20 @@
 #define FIELD(name) offsetof(struct weir_config, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct weir_config, elements, count)
 
+static int refuse_grpc(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                       void *field)
+{
+	(void)key;
+	(void)field;
+	return node_error(reader, value,
+	                  "expected http, resp or admin, found grpc, which is not supported yet");
+}
+
 static const struct node_key listen_keys[] = {
     {"http", read_listen, FIELD(listen_http)},
     {"resp", read_listen, FIELD(listen_resp)},
-    {"grpc", read_listen, FIELD(listen_grpc)},
     {"admin", read_listen, FIELD(listen_admin)},
+    {"grpc", refuse_grpc, .hidden = true},
 };
 
 static const struct node_table listen_table = {"listen", listen_keys,

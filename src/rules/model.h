@@ -213,7 +213,7 @@ struct rules_dictionary {
 
 struct weir_config {
 	struct arena arena;
-	struct rules_listen listen_http, listen_resp, listen_grpc, listen_admin;
+	struct rules_listen listen_http, listen_resp, listen_admin;
 	struct rules_text store;
 	uint64_t capacity;                     /* 0: not given */
 	const char *store_owner, *store_group; /* NULL: not given */

@@ -125,7 +125,6 @@ static bool print_json(struct buffer *out, const void *field, const void *otherw
 static const struct row listen_rows[] = {
     {"http", FIELD(listen_http), print_listen},
     {"resp", FIELD(listen_resp), print_listen},
-    {"grpc", FIELD(listen_grpc), print_listen},
     {"admin", FIELD(listen_admin), print_listen},
     {0},
 };

@@ -242,7 +242,7 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	const char *const *text = settings->text;
 	int status;
 
-	if (first(text[SETTING_GRPC], config->listen_grpc.address.text, NULL))
+	if (text[SETTING_GRPC])
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
 	out->tls = config->tls.cert != NULL;

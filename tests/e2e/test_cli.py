@@ -222,6 +222,14 @@ def test_every_command_has_help(command):
         assert done.stdout.startswith(f"usage: weir {command} ")
 
 
+def test_grpc_is_refused_and_nowhere_announced():
+    done = weir("serve", "--grpc", "127.0.0.1:0")
+    assert done.returncode == 1 and "grpc: not supported yet" in done.stderr
+    mistyped = weir("serve", "--grcp", "127.0.0.1:0")
+    assert mistyped.returncode == 2 and "did you mean" not in mistyped.stderr
+    assert "grpc" not in weir("serve", "--help").stdout + weir("help", "--json").stdout
+
+
 def test_help_and_version():
     for flag in ("--help", "--version"):
         done = weir(flag)

@@ -49,7 +49,7 @@ capcity: 5
               "match, key, limits, mode, ip_numbers, feedback, result), found \"limts\": did you mean \"limits\"?"),
         ("10", "expected each key of a rule with limits once, found \"limits\" again: the first is in line 10"),
         ("10", "expected mode to be one of enforce, shadow, found \"shadows\": did you mean \"shadow\"?"),
-        ("11", "expected a key of listen (http, resp, grpc, admin), found \"htp\": did you mean \"http\"?"),
+        ("11", "expected a key of listen (http, resp, admin), found \"htp\": did you mean \"http\"?"),
         ("12", remarks[-1].partition("error: ")[2]),
     ]
     assert remarks[-1].endswith("found \"capcity\": did you mean \"capacity\"?")

@@ -47,7 +47,8 @@ static void unknown_keys_are_refused(void **state)
 	static const struct bad cases[] = {
 	    {"limit: {}", 1, 1, "the file (listen, store, store_owner, store_group, "},
 	    {"listen: {\n http: \":1\", htp: \":2\" }", 2, 14,
-	     "listen (http, resp, grpc, admin), found \"htp\""},
+	     "listen (http, resp, admin), found \"htp\""},
+	    {"listen: { grpc: \":1\" }", 1, 17, "found grpc, which is not supported yet"},
 	    {"limits:\n  a:\n    algorithm: token_bucket\n    rat: 5/s", 4, 5,
 	     "token_bucket (algorithm, rate, burst, on_store_failure, store, chunk), found \"rat\""},
 	    {"rules: [{ answer: deny, mtch: {} }]", 1, 25, "found \"mtch\""},

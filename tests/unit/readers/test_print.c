@@ -105,7 +105,6 @@ static void assert_config(const struct weir_config *a, const struct weir_config 
 {
 	assert_listen(&a->listen_http, &b->listen_http);
 	assert_listen(&a->listen_resp, &b->listen_resp);
-	assert_listen(&a->listen_grpc, &b->listen_grpc);
 	assert_listen(&a->listen_admin, &b->listen_admin);
 	assert_text(a->store.text, b->store.text);
 	assert_int_equal(a->capacity, b->capacity);
@@ -175,7 +174,7 @@ static void our_own_files_are_printed(void **state)
 {
 	static const char *const files[] = {
 	    "",
-	    "listen: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: \"*:1\" }\n"
+	    "listen: { http: 127.0.0.1:0, resp: \"[::1]:6380\" }\n"
 	    "store: \"redis://u:p w@h:6379/0\"\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
 	    "store_timeout: 5ms\ndenied_cache: 0s\nstore_poll: 1m\nstore_owner: root\n"
 	    "store_group: \"a b\"\nipv6_prefix: 48\npath_variants: no\nretry_jitter: 0.25\n"

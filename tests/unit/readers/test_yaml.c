@@ -44,7 +44,6 @@ static void empty_files_are_the_defaults(void **state)
 
 		assert_null(config->listen_http.address.text);
 		assert_null(config->listen_resp.address.text);
-		assert_null(config->listen_grpc.address.text);
 		assert_null(config->store.text);
 		assert_int_equal(config->capacity, 0);
 		assert_int_equal(config->nodes, 1);
@@ -112,7 +111,7 @@ static void a_unix_socket_is_read_as_text_or_with_its_mode(void **state)
 static void the_top_level_is_read(void **state)
 {
 	weir_config *config =
-	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\", grpc: 127.0.0.1:1 }\n"
+	    read_text("\xef\xbb\xbflisten: { http: 127.0.0.1:0, resp: \"[::1]:6380\" }\n"
 	              "store: redis://h:6379/0\ncapacity: 5\nsync: 250ms\nnodes: 3\nprefix: \"\"\n"
 	              "store_timeout: 5ms\ndenied_cache: 0s\nstore_poll: 1m\n"
 	              "ipv6_prefix: 48\npath_variants: yes\nretry_jitter: 0.25\n"
@@ -122,7 +121,6 @@ static void the_top_level_is_read(void **state)
 	(void)state;
 	assert_string_equal(config->listen_http.address.text, "127.0.0.1:0");
 	assert_string_equal(config->listen_resp.address.text, "[::1]:6380");
-	assert_string_equal(config->listen_grpc.address.text, "127.0.0.1:1");
 	assert_string_equal(config->store.text, "redis://h:6379/0");
 	assert_int_equal(config->capacity, 5);
 	assert_int_equal(config->sync_ns, 250 * 1000000);
