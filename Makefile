@@ -16,11 +16,13 @@ FORMAT_PACKAGES = clang-format
 unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
 PYTHON = /usr/bin/python3
 
-.PHONY: build deps test-deps run test fuzz bench install deb format
+.PHONY: set-up build deps test-deps run test fuzz bench install deb format
 .NOTPARALLEL:
 
-build:
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+set-up:
+	@packaging/set-up $(BUILD)
+
+build: set-up
 	@ninja -C $(BUILD)
 
 deps:
@@ -38,11 +40,11 @@ run: deps build
 	@echo
 	@exec $(BUILD)/weir serve -c examples/weir.yaml
 
-test: test-deps
+test: test-deps set-up
 	@$(PYTHON) tests/run.py
 
 # make fuzz FUZZ_SECONDS=3600
-fuzz: test-deps
+fuzz: test-deps set-up
 	@$(PYTHON) tests/run.py --only fuzz --fuzz-seconds $(or $(FUZZ_SECONDS),600)
 
 bench: test-deps build

@@ -1,9 +1,11 @@
 """Installed by `make install` and `make deb`, and used from outside of the tree."""
 
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -296,3 +298,27 @@ def test_the_unit_is_valid_and_confined(packages, tmp_path):
 
 def test_lintian_finds_no_error(packages):
     run("lintian", "--allow-root", "--no-tag-display-limit", *packages.values())
+
+
+def source_of(build):
+    return json.loads((build / "meson-info" / "meson-info.json").read_text())["directories"]["source"]
+
+
+def options_of(build):
+    listing = subprocess.run(["meson", "introspect", "--buildoptions", build], check=True, capture_output=True).stdout
+    return {option["name"]: option["value"] for option in json.loads(listing)}
+
+
+@pytest.mark.parametrize("move", [["mv"], ["cp", "-a"]], ids=["moved", "copied"])
+def test_a_tree_in_another_place_is_set_up_anew_with_its_options(tmp_path, move):
+    first, second = tmp_path / "first", tmp_path / "sécond tree"
+    shutil.copytree(ROOT, first, ignore=shutil.ignore_patterns("build", ".git"))
+    subprocess.run(["meson", "setup", "-Doptimization=1", "build"], cwd=first, check=True, capture_output=True)
+    (first / "build" / "kept").touch()
+    subprocess.run(["make", "set-up"], cwd=first, check=True)
+    assert (first / "build" / "kept").exists()
+    subprocess.run([*move, first, second], check=True)
+    subprocess.run(["make", "set-up"], cwd=second, check=True, capture_output=True)
+    assert source_of(second / "build") == str(second)
+    assert options_of(second / "build")["optimization"] == "1"
+    assert not (second / "build" / "kept").exists()
