@@ -82,25 +82,6 @@ static void drop_replaced(struct view *view)
 		drop_spent(view);
 }
 
-static bool is_before(const struct uses_entry *a, const struct uses_entry *b)
-{
-	return a->until_ns < b->until_ns || (a->until_ns == b->until_ns && a->id < b->id);
-}
-
-void uses_add(struct uses *uses, struct uses_entry fresh)
-{
-	struct uses_entry *use = &uses->uses[uses->count];
-
-	while (use > uses->uses && is_before(&fresh, use - 1))
-		use--;
-	if (use > uses->uses && !is_before(use - 1, &fresh)) {
-		use[-1].units += fresh.units;
-		return;
-	}
-	memmove(use + 1, use, (size_t)(&uses->uses[uses->count++] - use) * sizeof fresh);
-	*use = fresh;
-}
-
 static bool is_far(const struct view *view, uint64_t until_ns)
 {
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;

@@ -1,9 +1,6 @@
 /* koala.c: the sections and lines of a file, and the model that is made of them. */
 #include "readers/koala.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "base/error.h"
 #include "rules/remark.h"
 
@@ -16,146 +13,6 @@ static const struct slice headers[SECTIONS] = {
 };
 
 #define ORDER "the sections [dicts], [rules] and [result], each once and in this order"
-
-unsigned koala_column(const struct koala *koala, const char *at)
-{
-	unsigned column = 1;
-
-	for (const char *p = koala->line.data; p < at; p++)
-		column += (*p & 0xc0) != 0x80;
-	return column;
-}
-
-__attribute__((format(printf, 4, 0))) static void
-remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
-{
-	/* Else it would take as long as the line is, for nothing. */
-	bool is_kept = koala->config->remarks.count <= REMARKS_MAX;
-	const struct weir_config_remark about = {.path = koala->file,
-	                                         .line = at ? koala->line_number : 0,
-	                                         .column = at && is_kept ? koala_column(koala, at) : 0,
-	                                         .is_error = is_error};
-	char text[512];
-
-	vsnprintf(text, sizeof text, format, args);
-	if (remark_add(koala->config, &about, "%s", text) != WEIR_OK)
-		koala->no_memory = true;
-}
-
-void koala_error(struct koala *koala, const char *at, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	remark(koala, at, true, format, args);
-	va_end(args);
-}
-
-void koala_warning(struct koala *koala, const char *at, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	remark(koala, at, false, format, args);
-	va_end(args);
-}
-
-void koala_expected(struct koala *koala, struct slice found, const char *what)
-{
-	if (found.len == 0)
-		koala_error(koala, found.data, "expected %s, found nothing", what);
-	else
-		koala_error(koala, found.data, "expected %s, found %s", what, phrase_quote(found).text);
-}
-
-bool koala_ends(struct slice rest)
-{
-	rest = slice_trim(rest);
-	return rest.len == 0 || *rest.data == '#';
-}
-
-bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max, uint64_t *out)
-{
-	char expected[64];
-
-	if (parse_u64(text, out) && *out >= min && *out <= max)
-		return true;
-	snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)min,
-	         (unsigned long long)max);
-	koala_expected(koala, text, expected);
-	return false;
-}
-
-char *koala_copy(struct koala *koala, struct slice text)
-{
-	char *copy = arena_copy(&koala->config->arena, text);
-
-	if (!copy)
-		koala->no_memory = true;
-	return copy;
-}
-
-struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name)
-{
-	size_t count;
-	struct koala_dictionary *all = koala_dictionaries(koala, &count);
-
-	for (size_t i = 0; i < count; i++)
-		if (slice_equal(all[i].name, name))
-			return &all[i];
-	return NULL;
-}
-
-/* A comment behind a path, which may have a # inside. */
-static struct slice before_comment(struct slice line)
-{
-	for (size_t i = 1; i < line.len; i++)
-		if (line.data[i] == '#' && (line.data[i - 1] == ' ' || line.data[i - 1] == '\t'))
-			return (struct slice){line.data, i};
-	return line;
-}
-
-/* One that can't be read is remembered, too, so that rules which name it have no error. */
-static void open_dictionary(struct koala *koala, struct slice name, struct koala_dictionary *out)
-{
-	char *copy = koala_copy(koala, name);
-	struct weir_error error;
-	int status;
-
-	if (!copy)
-		return;
-	out->value.test = RULES_LISTED;
-	out->value.text = (struct slice){copy, name.len};
-	status =
-	    read_dictionary_file(koala->config, koala->directory, name, &out->value.dictionary, &error);
-	koala->no_memory |= status == WEIR_ENOMEM;
-	if (status != WEIR_OK)
-		koala_error(koala, name.data, "%s", error.message);
-	buffer_add(&koala->dictionaries, out, sizeof *out);
-}
-
-/* name : path */
-static void read_dictionary(struct koala *koala, struct slice line)
-{
-	struct koala_dictionary dictionary = {.line = koala->line_number};
-	struct slice path = before_comment(line);
-	size_t count;
-
-	koala_dictionaries(koala, &count);
-	dictionary.name = slice_trim(slice_cut(&path, ':'));
-	path = slice_trim(path);
-	dictionary.column = koala_column(koala, dictionary.name.data);
-	if (count == KOALA_DICTIONARIES_MAX)
-		koala_error(koala, line.data, "expected at most %d dictionaries, found more",
-		            KOALA_DICTIONARIES_MAX);
-	else if (dictionary.name.len == 0 || path.len == 0)
-		koala_expected(koala, line, "a dictionary such as staff_ids : dicts/staff.dat");
-	else if (koala_dictionary(koala, dictionary.name))
-		koala_error(koala, dictionary.name.data, "expected each dictionary once, found %s again",
-		            phrase_quote(dictionary.name).text);
-	else
-		open_dictionary(koala, path, &dictionary);
-}
 
 static enum section section_named(struct slice line)
 {
@@ -242,7 +99,7 @@ static void read_line(struct koala *koala, struct slice line, enum section secti
 {
 	switch (section) {
 	case DICTS:
-		read_dictionary(koala, line);
+		koala_read_dictionary(koala, line);
 		break;
 	case RULES:
 		koala->has_rules = true;
@@ -318,16 +175,6 @@ static void warn_of_no_rules(struct koala *koala)
 		koala->no_memory = true;
 }
 
-const struct koala_result *koala_result(const struct koala *koala, uint64_t number)
-{
-	const struct koala_result *all = (const void *)koala->results.data;
-
-	for (size_t i = 0; i < koala->results.len / sizeof *all; i++)
-		if (all[i].number == number)
-			return &all[i];
-	return NULL;
-}
-
 /* Takes the results that answer a browse which no rule denies. */
 static void take_results(struct koala *koala)
 {
@@ -370,19 +217,6 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 	else
 		rule->rule.result = koala_copy(koala, (struct slice){text.data, text.len});
 	buffer_free(&text);
-}
-
-static void warn_of_unused(struct koala *koala)
-{
-	size_t count;
-	const struct koala_dictionary *all = koala_dictionaries(koala, &count);
-
-	for (size_t i = 0; i < count; i++)
-		if (!all[i].is_used && !koala->lost_conditions &&
-		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
-		               "expected a rule that uses the dictionary %s, found none",
-		               phrase_quote(all[i].name).text) != WEIR_OK)
-			koala->no_memory = true;
 }
 
 /* An array twice: what was there, and then `more`. */
@@ -435,7 +269,7 @@ int koala_read(struct weir_config *config, const struct source *source)
 	read_lines(&koala, text);
 	take_results(&koala);
 	add_to_config(&koala);
-	warn_of_unused(&koala);
+	koala_warn_of_unused(&koala);
 	warn_of_no_rules(&koala);
 	config->order = RULES_FIRST;
 	koala.no_memory |= koala.dictionaries.failed || koala.rules.failed || koala.results.failed;

@@ -60,6 +60,7 @@ struct koala {
 int koala_read(struct weir_config *config, const struct source *source);
 
 /* The parts of a file, each read by a file of its own. `text` lies in the line. */
+void koala_read_dictionary(struct koala *koala, struct slice text);
 void koala_read_rule(struct koala *koala, struct slice text);
 void koala_read_conditions(struct koala *koala, struct slice text, struct rules_rule *rule);
 void koala_read_result(struct koala *koala, struct slice text);
@@ -87,6 +88,9 @@ char *koala_copy(struct koala *koala, struct slice text);
 
 /** Whether there is nothing more on a line, or a comment. */
 bool koala_ends(struct slice rest);
+
+/** Warns of each dictionary that no rule names. */
+void koala_warn_of_unused(struct koala *koala);
 
 /** The one with that name or number, or NULL. */
 struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name);

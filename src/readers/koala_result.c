@@ -123,3 +123,13 @@ void koala_read_result(struct koala *koala, struct slice text)
 	}
 	buffer_free(&compact.out);
 }
+
+const struct koala_result *koala_result(const struct koala *koala, uint64_t number)
+{
+	const struct koala_result *all = (const void *)koala->results.data;
+
+	for (size_t i = 0; i < koala->results.len / sizeof *all; i++)
+		if (all[i].number == number)
+			return &all[i];
+	return NULL;
+}

@@ -1,0 +1,79 @@
+/* koala_dictionary.c: the section [dicts], which names files of values. */
+#include "base/error.h"
+#include "readers/koala.h"
+#include "rules/remark.h"
+
+struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name)
+{
+	size_t count;
+	struct koala_dictionary *all = koala_dictionaries(koala, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (slice_equal(all[i].name, name))
+			return &all[i];
+	return NULL;
+}
+
+/* A comment behind a path, which may have a # inside. */
+static struct slice before_comment(struct slice line)
+{
+	for (size_t i = 1; i < line.len; i++)
+		if (line.data[i] == '#' && (line.data[i - 1] == ' ' || line.data[i - 1] == '\t'))
+			return (struct slice){line.data, i};
+	return line;
+}
+
+/* One that can't be read is remembered, too, so that rules which name it have no error. */
+static void open_dictionary(struct koala *koala, struct slice name, struct koala_dictionary *out)
+{
+	char *copy = koala_copy(koala, name);
+	struct weir_error error;
+	int status;
+
+	if (!copy)
+		return;
+	out->value.test = RULES_LISTED;
+	out->value.text = (struct slice){copy, name.len};
+	status =
+	    read_dictionary_file(koala->config, koala->directory, name, &out->value.dictionary, &error);
+	koala->no_memory |= status == WEIR_ENOMEM;
+	if (status != WEIR_OK)
+		koala_error(koala, name.data, "%s", error.message);
+	buffer_add(&koala->dictionaries, out, sizeof *out);
+}
+
+/* name : path */
+void koala_read_dictionary(struct koala *koala, struct slice line)
+{
+	struct koala_dictionary dictionary = {.line = koala->line_number};
+	struct slice path = before_comment(line);
+	size_t count;
+
+	koala_dictionaries(koala, &count);
+	dictionary.name = slice_trim(slice_cut(&path, ':'));
+	path = slice_trim(path);
+	dictionary.column = koala_column(koala, dictionary.name.data);
+	if (count == KOALA_DICTIONARIES_MAX)
+		koala_error(koala, line.data, "expected at most %d dictionaries, found more",
+		            KOALA_DICTIONARIES_MAX);
+	else if (dictionary.name.len == 0 || path.len == 0)
+		koala_expected(koala, line, "a dictionary such as staff_ids : dicts/staff.dat");
+	else if (koala_dictionary(koala, dictionary.name))
+		koala_error(koala, dictionary.name.data, "expected each dictionary once, found %s again",
+		            phrase_quote(dictionary.name).text);
+	else
+		open_dictionary(koala, path, &dictionary);
+}
+
+void koala_warn_of_unused(struct koala *koala)
+{
+	size_t count;
+	const struct koala_dictionary *all = koala_dictionaries(koala, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (!all[i].is_used && !koala->lost_conditions &&
+		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
+		               "expected a rule that uses the dictionary %s, found none",
+		               phrase_quote(all[i].name).text) != WEIR_OK)
+			koala->no_memory = true;
+}

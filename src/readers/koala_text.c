@@ -1,0 +1,85 @@
+/* koala_text.c: numbers and copies of parts of a line, and remarks about them. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "readers/koala.h"
+#include "rules/remark.h"
+
+unsigned koala_column(const struct koala *koala, const char *at)
+{
+	unsigned column = 1;
+
+	for (const char *p = koala->line.data; p < at; p++)
+		column += (*p & 0xc0) != 0x80;
+	return column;
+}
+
+__attribute__((format(printf, 4, 0))) static void
+remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
+{
+	/* Else it would take as long as the line is, for nothing. */
+	bool is_kept = koala->config->remarks.count <= REMARKS_MAX;
+	const struct weir_config_remark about = {.path = koala->file,
+	                                         .line = at ? koala->line_number : 0,
+	                                         .column = at && is_kept ? koala_column(koala, at) : 0,
+	                                         .is_error = is_error};
+	char text[512];
+
+	vsnprintf(text, sizeof text, format, args);
+	if (remark_add(koala->config, &about, "%s", text) != WEIR_OK)
+		koala->no_memory = true;
+}
+
+void koala_error(struct koala *koala, const char *at, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	remark(koala, at, true, format, args);
+	va_end(args);
+}
+
+void koala_warning(struct koala *koala, const char *at, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	remark(koala, at, false, format, args);
+	va_end(args);
+}
+
+void koala_expected(struct koala *koala, struct slice found, const char *what)
+{
+	if (found.len == 0)
+		koala_error(koala, found.data, "expected %s, found nothing", what);
+	else
+		koala_error(koala, found.data, "expected %s, found %s", what, phrase_quote(found).text);
+}
+
+bool koala_ends(struct slice rest)
+{
+	rest = slice_trim(rest);
+	return rest.len == 0 || *rest.data == '#';
+}
+
+bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char expected[64];
+
+	if (parse_u64(text, out) && *out >= min && *out <= max)
+		return true;
+	snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)min,
+	         (unsigned long long)max);
+	koala_expected(koala, text, expected);
+	return false;
+}
+
+char *koala_copy(struct koala *koala, struct slice text)
+{
+	char *copy = arena_copy(&koala->config->arena, text);
+
+	if (!copy)
+		koala->no_memory = true;
+	return copy;
+}
