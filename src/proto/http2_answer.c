@@ -4,17 +4,22 @@
 
 #include "base/number.h"
 #include "proto/http2_inside.h"
+#include "proto/http_answer.h"
 #include "proto/http_session.h"
 
-/* Fields of an answer, and their names. */
-#define FIELDS_MAX 16
-#define NAMES_MAX  512
-
-/* Before each answer in what http2_reply makes. */
+/* An answer in what http2_reply makes; its body and the values of its fields follow. */
 struct record {
-	uint32_t place, len;
+	uint32_t place, body_len, values_len;
+	uint32_t content_len; /* also of a body that is not sent */
+	char status[3];
 	bool close;
+	unsigned char field_count;
+	const char *type;
+	struct http_answer_field fields[HTTP_ANSWER_NAMES];
 };
+
+/* The fields of an answer, and the status, type and length of its body. */
+#define FIELDS_MAX (HTTP_ANSWER_NAMES + 3)
 
 void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream)
 {
@@ -40,17 +45,26 @@ void http2_drain(struct http2 *http2, struct buffer *out)
 
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out)
 {
-	struct record record = {request->stream, 0, request->close};
-	size_t at = out->len;
+	struct record record = {.place = request->stream, .close = request->close};
+	struct http_answer answer;
+	size_t at = out->len, body = at + sizeof record;
 
 	if (request->kind == REQUEST_INTERIM)
 		return;
 	buffer_add(out, &record, sizeof record);
-	http_reply(request, reply, out);
-	if (out->failed)
-		return;
-	record.len = (uint32_t)(out->len - at - sizeof record);
-	memcpy(out->data + at, &record, sizeof record);
+	http_answer_make(&answer, request, reply, out);
+	record.content_len = (uint32_t)(out->len - body);
+	if (request->flags & HTTP_NO_BODY)
+		out->len = body;
+	record.body_len = (uint32_t)(out->len - body);
+	record.values_len = (uint32_t)answer.values.len;
+	record.type = answer.type;
+	record.field_count = (unsigned char)answer.field_count;
+	memcpy(record.status, answer.status, sizeof record.status);
+	memcpy(record.fields, answer.fields, answer.field_count * sizeof *answer.fields);
+	buffer_add(out, answer.values.data, answer.values.len);
+	if (!out->failed)
+		memcpy(out->data + at, &record, sizeof record);
 }
 
 static ssize_t read_unsent(nghttp2_session *session, int32_t id, uint8_t *to, size_t len,
@@ -72,45 +86,38 @@ static ssize_t read_unsent(nghttp2_session *session, int32_t id, uint8_t *to, si
 	return (ssize_t)len;
 }
 
-/* Whether each answer has another value: the peer need not remember those. */
-static bool is_of_one_answer(struct slice name)
+static nghttp2_nv field_of(struct slice name, struct slice value, bool varies)
 {
-	return slice_equal(name, SLICE("ratelimit")) || slice_equal(name, SLICE("retry-after"));
+	return (nghttp2_nv){(uint8_t *)name.data, (uint8_t *)value.data, name.len, value.len,
+	                    NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE |
+	                        (varies ? NGHTTP2_NV_FLAG_NO_INDEX : 0)};
 }
 
-/* Names of our fields have letters, digits and '-', of which the last two have the bit. */
-static void copy_lower(char *to, struct slice name)
+/* Returns how many. `length` has room for the digits of the body's. */
+static size_t fields_of(const struct record *record, const char *values, char *length,
+                        nghttp2_nv *fields)
 {
-	uint64_t eight;
-
-	for (; name.len >= sizeof eight; name.data += sizeof eight, name.len -= sizeof eight) {
-		memcpy(&eight, name.data, sizeof eight);
-		eight |= UINT64_C(0x2020202020202020);
-		to = mempcpy(to, &eight, sizeof eight);
-	}
-	for (size_t i = 0; i < name.len; i++)
-		to[i] = (char)(name.data[i] | 0x20);
-}
-
-/* The lines of an answer's head as fields; *head becomes its body. */
-static size_t read_head(struct slice *head, nghttp2_nv *fields, char *names)
-{
-	const uint8_t flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE;
-	struct slice status = slice_cut(head, '\n'), name, value;
-	char *end = names + NAMES_MAX;
+	static const struct {
+		struct slice name;
+		bool varies;
+	} names[] = {
+#define X(name, field, http2, varies) [HTTP_ANSWER_##name] = {SLICE(http2), varies},
+	    HTTP_ANSWER_FIELDS(X)
+#undef X
+	};
+	struct slice digits = {length, (size_t)(format_u64(length, record->content_len) - length)};
 	size_t n = 0;
 
-	fields[n++] = (nghttp2_nv){(uint8_t *)":status", (uint8_t *)status.data + strlen("HTTP/1.1 "), 7, 3,
-	                           flags};
-	while (http_next_line(head, &name, &value)) {
-		if (slice_equal_nocase(name, SLICE("connection")) || n == FIELDS_MAX ||
-		    name.len > (size_t)(end - names))
-			continue;
-		copy_lower(names, name);
-		name.data = names;
-		fields[n++] = (nghttp2_nv){(uint8_t *)names, (uint8_t *)value.data, name.len, value.len,
-		                           flags | (is_of_one_answer(name) ? NGHTTP2_NV_FLAG_NO_INDEX : 0)};
-		names += name.len;
+	fields[n++] = field_of(SLICE(":status"), (struct slice){record->status, 3}, false);
+	if (record->type)
+		fields[n++] = field_of(SLICE("content-type"), slice_of(record->type), false);
+	fields[n++] = field_of(SLICE("content-length"), digits, false);
+	for (unsigned i = 0; i < record->field_count; i++) {
+		const struct http_answer_field *field = &record->fields[i];
+
+		fields[n++] = field_of(names[field->name].name, (struct slice){values, field->len},
+		                       names[field->name].varies);
+		values += field->len;
 	}
 	return n;
 }
@@ -132,21 +139,25 @@ static void keep_unsent(struct http2 *http2, struct http2_stream *stream)
 	http2_count(http2, (ptrdiff_t)len);
 }
 
-static void answer(struct http2 *http2, int32_t id, struct slice text, struct buffer *out)
+/* `body` is the answer's, and its values follow. */
+static void answer(struct http2 *http2, const struct record *record, const char *body,
+                   struct buffer *out)
 {
+	int32_t id = http2_places_leave(&http2->places, record->place);
 	struct http2_stream *stream = http2_find(http2, id);
-	nghttp2_data_provider body = {{.ptr = stream}, read_unsent};
+	nghttp2_data_provider source = {{.ptr = stream}, read_unsent};
 	nghttp2_nv fields[FIELDS_MAX];
-	char names[NAMES_MAX];
+	char length[20];
 	size_t n;
 
 	if (!stream || stream->is_answered)
 		return;
-	n = read_head(&text, fields, names);
+	n = fields_of(record, body + record->body_len, length, fields);
 	stream->is_answered = true;
-	stream->unsent = text;
+	stream->unsent = (struct slice){body, record->body_len};
 	http2_drop_input(http2, stream);
-	if (nghttp2_submit_response(http2->session, id, fields, n, text.len > 0 ? &body : NULL) != 0)
+	if (nghttp2_submit_response(http2->session, id, fields, n,
+	                            record->body_len > 0 ? &source : NULL) != 0)
 		http2->has_failed = true;
 	http2_drain(http2, out);
 	stream = http2_find(http2, id);
@@ -165,11 +176,12 @@ void http2_send(struct http2 *http2, struct slice answers, struct buffer *out)
 	buffer_add(out, http2->wire.data, http2->wire.len);
 	buffer_free(&http2->wire);
 	while (answers.len >= sizeof record) {
+		size_t len;
+
 		memcpy(&record, answers.data, sizeof record);
-		answers = (struct slice){answers.data + sizeof record, answers.len - sizeof record};
-		answer(http2, http2_places_leave(&http2->places, record.place),
-		       (struct slice){answers.data, record.len}, out);
-		answers = (struct slice){answers.data + record.len, answers.len - record.len};
+		len = sizeof record + record.body_len + record.values_len;
+		answer(http2, &record, answers.data + sizeof record, out);
+		answers = (struct slice){answers.data + len, answers.len - len};
 		if (record.close)
 			nghttp2_session_terminate_session(http2->session, NGHTTP2_NO_ERROR);
 	}

@@ -149,7 +149,7 @@ static void reply_to(void *state, const struct request *request, const struct re
 	if (__builtin_expect(session->http2 != NULL, 0))
 		http2_reply(request, reply, out);
 	else
-		http_reply(request, reply, out);
+		http1_answer(request, reply, out);
 }
 
 static void send(void *state, struct slice answers, struct buffer *out)

@@ -1,13 +1,11 @@
-#include "proto/http_session.h"
+#include "proto/http_answer.h"
 
 #include "base/answer.h"
 #include "base/number.h"
 #include "base/when.h"
 #include "proto/adhoc.h"
 #include "proto/fill.h"
-
-/* Holds any head: limits' names have 64 bytes at most. */
-#define HEAD_MAX 1024
+#include "proto/http_session.h"
 
 #define FIELD(name) ANSWER_FIELD(",", name)
 
@@ -53,45 +51,18 @@ static uint64_t milliseconds(uint64_t ns)
 	return ceil_div(ns, NS_PER_MS);
 }
 
-static struct buffer head_open(char *room)
+static void add_field(struct http_answer *answer, enum http_answer_name name, size_t begin)
 {
-	return (struct buffer){.data = room, .capacity = HEAD_MAX, .max = HEAD_MAX};
+	answer->fields[answer->field_count++] =
+	    (struct http_answer_field){name, (uint32_t)(answer->values.len - begin)};
 }
 
-/* "HTTP/1.1 …" and what every reply has. */
-static void head_start(struct buffer *head, const struct request *request, const char *status,
-                       const char *type, size_t body_len)
+static void add_text_field(struct http_answer *answer, enum http_answer_name name, const char *text)
 {
-	buffer_add_text(head, "HTTP/1.1 ");
-	buffer_add_text(head, status);
-	if (type) {
-		buffer_add_text(head, "\r\nContent-Type: ");
-		buffer_add_text(head, type);
-	}
-	buffer_add_text(head, "\r\nContent-Length: ");
-	buffer_add_u64(head, body_len);
-	buffer_add_text(head, request->close                     ? "\r\nConnection: close\r\n"
-	                      : request->flags & HTTP_KEEP_ALIVE ? "\r\nConnection: keep-alive\r\n"
-	                                                         : "\r\n");
-}
+	size_t begin = answer->values.len;
 
-/* Ends the head and puts it before the body, which was written first to know its length. */
-static void head_finish(struct buffer *head, const struct request *request, struct buffer *out,
-                        size_t body)
-{
-	size_t len;
-
-	buffer_add(head, "\r\n", 2);
-	if (request->flags & HTTP_NO_BODY)
-		out->len = body;
-	len = out->len - body;
-	if (head->failed || !buffer_reserve(out, head->len)) {
-		out->failed = true;
-		return;
-	}
-	memmove(out->data + body + head->len, out->data + body, len);
-	memcpy(out->data + body, head->data, head->len);
-	out->len += head->len;
+	buffer_add_text(&answer->values, text);
+	add_field(answer, name, begin);
 }
 
 /* Whether a string of structured fields takes the byte as it is. */
@@ -134,22 +105,21 @@ static void add_parameter(struct buffer *head, const char *text, uint64_t value)
 }
 
 /* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
-static void add_ratelimit(struct buffer *head, const struct weir_decision *d)
+static void add_ratelimit(struct http_answer *answer, const struct weir_decision *d)
 {
-	struct slice name;
-	size_t at;
+	struct buffer *values = &answer->values;
+	size_t begin = values->len, name_len;
 
-	buffer_add_text(head, "RateLimit-Policy: ");
-	at = head->len;
-	add_sf_string(head, d->limit);
-	name = (struct slice){head->data + at, head->len - at};
-	add_parameter(head, ";q=", d->quota);
-	add_parameter(head, ";w=", u64_max(seconds(d->window_ns), 1));
-	buffer_add_text(head, "\r\nRateLimit: ");
-	buffer_add_slice(head, name); /* a head stays where it is */
-	add_parameter(head, ";r=", d->remaining);
-	add_parameter(head, ";t=", seconds(d->reset_after_ns));
-	buffer_add(head, "\r\n", 2);
+	add_sf_string(values, d->limit);
+	name_len = values->len - begin;
+	add_parameter(values, ";q=", d->quota);
+	add_parameter(values, ";w=", u64_max(seconds(d->window_ns), 1));
+	add_field(answer, HTTP_ANSWER_RATELIMIT_POLICY, begin);
+	buffer_add(values, values->data + begin, name_len); /* the values stay where they are */
+	begin = values->len - name_len;
+	add_parameter(values, ";r=", d->remaining);
+	add_parameter(values, ";t=", seconds(d->reset_after_ns));
+	add_field(answer, HTTP_ANSWER_RATELIMIT, begin);
 }
 
 static inline void add_name(struct buffer *out, const char *field, const char *name)
@@ -218,33 +188,30 @@ static const char *denial_status(enum weir_reason reason)
 	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
 }
 
-static void reply_decision(const struct request *request, const struct reply *reply,
-                           struct buffer *out)
+static void answer_decision(struct http_answer *answer, const struct request *request,
+                            const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
-	char room[HEAD_MAX], chosen[] = "000 Denied";
-	struct buffer head = head_open(room);
-	const char *status = "200 OK", *type = JSON_TYPE;
-	size_t body = out->len;
 
-	if (!d->allowed && request->op == REQUEST_ACQUIRE)
-		status = denial_status(d->reason);
 	if (!d->allowed && request->detail) {
-		format_u64(chosen, (uint64_t)request->detail);
-		status = chosen;
+		memcpy(format_u64(answer->own_status, (uint64_t)request->detail), " Denied",
+		       sizeof " Denied");
+		answer->status = answer->own_status;
+	} else if (!d->allowed && request->op == REQUEST_ACQUIRE) {
+		answer->status = denial_status(d->reason);
 	}
 	if (request->from_proxy && d->allowed)
-		type = NULL;
+		answer->type = NULL;
 	else
-		add_decision(out, reply);
-	head_start(&head, request, status, type, out->len - body);
+		add_decision(answer->body, reply);
 	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
-		add_ratelimit(&head, d);
+		add_ratelimit(answer, d);
 	if (!d->allowed && request->op != REQUEST_REFUND) {
-		add_parameter(&head, "Retry-After: ", u64_max(seconds(d->retry_after_ns), 1));
-		buffer_add(&head, "\r\n", 2);
+		size_t begin = answer->values.len;
+
+		buffer_add_u64(&answer->values, u64_max(seconds(d->retry_after_ns), 1));
+		add_field(answer, HTTP_ANSWER_RETRY_AFTER, begin);
 	}
-	head_finish(&head, request, out, body);
 }
 
 static const struct {
@@ -298,56 +265,36 @@ static bool is_error(const struct request *request, const struct reply *reply,
 	return reply->status != 0;
 }
 
-static void reply_error(const struct request *request, enum http_verb error, struct slice message,
-                        struct buffer *out)
+static void answer_error(struct http_answer *answer, const struct request *request,
+                         enum http_verb error, struct slice message)
 {
 	static const char *const allow[] = {
-	    [METHOD_GET] = "Allow: GET\r\n",
-	    [METHOD_READ] = "Allow: GET, HEAD\r\n",
-	    [METHOD_POST] = "Allow: POST\r\n",
-	    [METHOD_KOALA] = "Allow: GET, HEAD, POST, PUT\r\n",
+	    [METHOD_GET] = "GET",
+	    [METHOD_READ] = "GET, HEAD",
+	    [METHOD_POST] = "POST",
+	    [METHOD_KOALA] = "GET, HEAD, POST, PUT",
 	};
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	const char *status = errors[error].status;
-	size_t body = out->len;
 
 	if (request->flags & HTTP_KOALA)
-		http_koala_error(out, error, message);
+		http_koala_error(answer->body, error, message);
 	else if (request->flags & HTTP_CRAB)
-		add_crab_error(out, message);
+		add_crab_error(answer->body, message);
 	else
-		add_error(out, error, message);
-	if (request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE)
-		status = "200 OK"; /* its callers look for err_no */
-	head_start(&head, request, status, JSON_TYPE, out->len - body);
+		add_error(answer->body, error, message);
+	/* Koala's callers look for err_no. */
+	if (!(request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE))
+		answer->status = errors[error].status;
 	if (error == HTTP_ERROR_METHOD)
-		buffer_add_text(&head, allow[request->detail]);
+		add_text_field(answer, HTTP_ANSWER_ALLOW, allow[request->detail]);
 	if (error == HTTP_ERROR_UNAUTHORIZED)
-		buffer_add_text(&head, "WWW-Authenticate: Bearer, Basic realm=\"weir\", charset=\"UTF-8\"\r\n");
-	head_finish(&head, request, out, body);
-}
-
-static void reply_text(const struct request *request, const char *status, const char *type,
-                       struct slice text, struct buffer *out)
-{
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	size_t body = out->len;
-
-	buffer_add_slice(out, text);
-	head_start(&head, request, status, type, text.len);
-	head_finish(&head, request, out, body);
+		add_text_field(answer, HTTP_ANSWER_WWW_AUTHENTICATE,
+		               "Bearer, Basic realm=\"weir\", charset=\"UTF-8\"");
 }
 
 /* 200 also when it is denied, and nothing of our own beside it. */
-static void reply_crab(const struct request *request, const struct reply *reply,
-                       struct buffer *out)
+static void add_crab(struct buffer *out, const struct reply *reply)
 {
 	int64_t values[CRAB_COUNT];
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	size_t body = out->len;
 
 	adhoc_crab(reply, values);
 	buffer_add_text(out, values[CRAB_ALLOWED] ? "{\"allowed\":true" : "{\"allowed\":false");
@@ -356,8 +303,6 @@ static void reply_crab(const struct request *request, const struct reply *reply,
 	add_parameter(out, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
 	add_parameter(out, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
 	buffer_add(out, "}", 1);
-	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
-	head_finish(&head, request, out, body);
 }
 
 static void add_force(const struct request *request, struct buffer *out)
@@ -379,12 +324,8 @@ static void add_share(const struct request *request, struct buffer *out)
 }
 
 /* Repeats the switch that was made. */
-static void reply_switch(const struct request *request, struct buffer *out)
+static void add_switch(struct buffer *out, const struct request *request)
 {
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	size_t body = out->len;
-
 	buffer_add_text(out, "{\"limit\":\"");
 	buffer_add_json(out, request->limit);
 	(request->kind == REQUEST_FORCE ? add_force : add_share)(request, out);
@@ -394,8 +335,6 @@ static void reply_switch(const struct request *request, struct buffer *out)
 		buffer_add(out, "\"", 1);
 	}
 	buffer_add(out, "}", 1);
-	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
-	head_finish(&head, request, out, body);
 }
 
 static void add_item(struct buffer *out, bool koala, const struct request *item,
@@ -417,13 +356,8 @@ static void add_item(struct buffer *out, bool koala, const struct request *item,
 		buffer_add(out, "}", 1);
 }
 
-static void reply_batch(const struct request *request, const struct reply *reply,
-                        struct buffer *out)
+static void add_batch(struct buffer *out, const struct request *request, const struct reply *reply)
 {
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	size_t body = out->len;
-
 	buffer_add(out, "[", 1);
 	for (size_t i = 0; i < request->item_count; i++) {
 		if (i > 0)
@@ -431,64 +365,92 @@ static void reply_batch(const struct request *request, const struct reply *reply
 		add_item(out, request->flags & HTTP_KOALA, &request->items[i], &reply->items[i]);
 	}
 	buffer_add(out, "]", 1);
-	head_start(&head, request, "200 OK", JSON_TYPE, out->len - body);
-	head_finish(&head, request, out, body);
 }
 
-static void reply_koala(const struct request *request, const struct reply *reply,
-                        struct buffer *out)
+static void answer_koala(struct http_answer *answer, const struct request *request,
+                         const struct reply *reply)
 {
-	bool is_page = request->kind == REQUEST_POLICY || request->kind == REQUEST_COUNTERS;
-	char room[HEAD_MAX];
-	struct buffer head = head_open(room);
-	size_t body = out->len;
-	const char *status = http_koala_body(request, reply, out);
-
-	head_start(&head, request, status, is_page ? PLAIN_TYPE : JSON_TYPE, out->len - body);
-	head_finish(&head, request, out, body);
+	if (request->kind == REQUEST_POLICY || request->kind == REQUEST_COUNTERS)
+		answer->type = PLAIN_TYPE;
+	answer->status = http_koala_body(request, reply, answer->body);
 }
 
-static void reply_events(struct buffer *out)
+static void answer_events(struct http_answer *answer)
 {
-	buffer_add_text(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-	                     "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
-	                     "Connection: close\r\n\r\n:\n\n");
+	answer->type = "text/event-stream";
+	answer->is_stream = true;
+	add_text_field(answer, HTTP_ANSWER_CACHE_CONTROL, "no-store");
+	add_text_field(answer, HTTP_ANSWER_ACCEL_BUFFERING, "no");
+	buffer_add_text(answer->body, ":\n\n");
 }
 
-void http_reply(const struct request *request, const struct reply *reply, struct buffer *out)
+static void answer_health(struct http_answer *answer, const struct request *request,
+                          const struct reply *reply)
 {
-	static const char *const page_types[REQUEST_KIND_COUNT] = {
-	    [REQUEST_METRICS] = "text/plain; version=0.0.4; charset=utf-8",
-	    [REQUEST_LIMITS] = JSON_TYPE,
-	    [REQUEST_TOP] = JSON_TYPE,
-	};
+	answer->type = PLAIN_TYPE;
+	if (!reply->ready)
+		answer->status = "503 Service Unavailable";
+	buffer_add_slice(answer->body, !reply->ready            ? SLICE("not ready\n")
+	                               : request->text.len > 0 ? request->text
+	                                                        : SLICE("ok\n"));
+}
+
+static void answer_result(struct http_answer *answer, const struct request *request,
+                          const struct reply *reply)
+{
+	switch ((enum request_kind)request->kind) {
+	case REQUEST_ADHOC:
+		add_crab(answer->body, reply);
+		break;
+	case REQUEST_EVENTS:
+		answer_events(answer);
+		break;
+	case REQUEST_SHED:
+	case REQUEST_FORCE:
+		add_switch(answer->body, request);
+		break;
+	case REQUEST_REPORT:
+		buffer_add_text(answer->body, "{\"ok\":true}");
+		break;
+	case REQUEST_BATCH:
+		add_batch(answer->body, request, reply);
+		break;
+	case REQUEST_METRICS:
+		answer->type = "text/plain; version=0.0.4; charset=utf-8";
+		__attribute__((fallthrough));
+	case REQUEST_LIMITS:
+	case REQUEST_TOP:
+		buffer_add_slice(answer->body, reply->body);
+		break;
+	case REQUEST_HEALTH:
+	case REQUEST_READY:
+		answer_health(answer, request, reply);
+		break;
+	default:
+		if (request->flags & HTTP_KOALA)
+			answer_koala(answer, request, reply);
+		else
+			answer_decision(answer, request, reply);
+		break;
+	}
+}
+
+void http_answer_make(struct http_answer *answer, const struct request *request,
+                      const struct reply *reply, struct buffer *body)
+{
 	enum http_verb error;
 	struct slice message;
 
-	if (request->kind == REQUEST_INTERIM)
-		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");
-	else if (is_error(request, reply, &error, &message))
-		reply_error(request, error, message, out);
-	else if (request->kind == REQUEST_ADHOC)
-		reply_crab(request, reply, out);
-	else if (request->kind == REQUEST_EVENTS)
-		reply_events(out);
-	else if (request->kind == REQUEST_SHED || request->kind == REQUEST_FORCE)
-		reply_switch(request, out);
-	else if (request->kind == REQUEST_REPORT)
-		reply_text(request, "200 OK", JSON_TYPE, SLICE("{\"ok\":true}"), out);
-	else if (request->kind == REQUEST_BATCH)
-		reply_batch(request, reply, out);
-	else if (request->flags & HTTP_KOALA)
-		reply_koala(request, reply, out);
-	else if (page_types[request->kind])
-		reply_text(request, "200 OK", page_types[request->kind], reply->body, out);
-	else if (request->kind == REQUEST_HEALTH || request->kind == REQUEST_READY)
-		reply_text(request, reply->ready ? "200 OK" : "503 Service Unavailable", PLAIN_TYPE,
-		           !reply->ready            ? SLICE("not ready\n")
-		           : request->text.len > 0 ? request->text
-		                                    : SLICE("ok\n"),
-		           out);
+	answer->status = "200 OK";
+	answer->type = JSON_TYPE;
+	answer->is_stream = false;
+	answer->field_count = 0;
+	answer->values = (struct buffer){
+	    .data = answer->room, .capacity = sizeof answer->room, .max = sizeof answer->room};
+	answer->body = body;
+	if (is_error(request, reply, &error, &message))
+		answer_error(answer, request, error, message);
 	else
-		reply_decision(request, reply, out);
+		answer_result(answer, request, reply);
+	body->failed |= answer->values.failed;
 }

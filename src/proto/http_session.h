@@ -84,7 +84,7 @@ void http_koala_error(struct buffer *out, enum http_verb error, struct slice mes
 /** Adds the text before the body of an item's answer. A brace follows the body. */
 void http_koala_item(struct buffer *out, const struct request *item);
 
-/** In the form of HTTP/1. */
-void http_reply(const struct request *request, const struct reply *reply, struct buffer *out);
+/** Appends the answer as HTTP/1 has it. */
+void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out);
 
 #endif

@@ -1,0 +1,54 @@
+/*
+ * http_answer.h: an answer of HTTP as a status, fields and a body, for either version to write.
+ */
+#ifndef PROTO_HTTP_ANSWER_H
+#define PROTO_HTTP_ANSWER_H
+
+#include "base/buffer.h"
+#include "proto/request.h"
+
+/*
+ * X(name, field, field of HTTP/2, varies): the fields beside those about the body. `varies`: most
+ * answers have another value, so that a peer need not remember it.
+ */
+#define HTTP_ANSWER_FIELDS(X)                                                                      \
+	X(ALLOW, "Allow", "allow", false)                                                              \
+	X(WWW_AUTHENTICATE, "WWW-Authenticate", "www-authenticate", false)                             \
+	X(CACHE_CONTROL, "Cache-Control", "cache-control", false)                                      \
+	X(ACCEL_BUFFERING, "X-Accel-Buffering", "x-accel-buffering", false)                            \
+	X(RATELIMIT_POLICY, "RateLimit-Policy", "ratelimit-policy", false)                             \
+	X(RATELIMIT, "RateLimit", "ratelimit", true)                                                   \
+	X(RETRY_AFTER, "Retry-After", "retry-after", true)
+
+enum http_answer_name {
+#define X(name, field, http2, varies) HTTP_ANSWER_##name,
+	HTTP_ANSWER_FIELDS(X)
+#undef X
+	HTTP_ANSWER_NAMES
+};
+
+struct http_answer_field {
+	enum http_answer_name name;
+	uint32_t len; /* of its value */
+};
+
+/* Holds the values of any answer: a limit's name has 64 bytes, which may be written as 192. */
+#define HTTP_ANSWER_VALUES_MAX 768
+
+struct http_answer {
+	const char *status; /* "200 OK" */
+	const char *type;   /* Content-Type; NULL: none */
+	bool is_stream;     /* the body has no end */
+	unsigned field_count;
+	struct http_answer_field fields[HTTP_ANSWER_NAMES];
+	struct buffer values; /* of the fields, one behind the other */
+	struct buffer *body;  /* what the body is appended to */
+	char own_status[sizeof "599 Denied"];
+	char room[HTTP_ANSWER_VALUES_MAX];
+};
+
+/** The answer to `request`: appends its body to `body`. */
+void http_answer_make(struct http_answer *answer, const struct request *request,
+                      const struct reply *reply, struct buffer *body);
+
+#endif
